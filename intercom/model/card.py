@@ -12,8 +12,11 @@ from attrs import asdict, field, frozen
 from attrs.converters import optional
 
 from intercom.model import signing
+from intercom.model.checkpoint import RestoreState
 from intercom.model.decision import Decided, Decision
-from intercom.model.request import FileChange, Remark, RiskLevel
+from intercom.model.errors import InvalidArguments
+from intercom.model.request import ApprovalStatus, FileChange, Remark, RiskLevel, WaitStatus
+from intercom.model.session import StallStatus
 from intercom.model.visible_text import visible
 
 
@@ -45,18 +48,41 @@ class CardState(StrEnum):
     CLOSED = "closed"
 
 
-#: The possible answers to each kind of card.
-CHOICES: dict[CardKind, tuple[Decision, ...]] = {
-    CardKind.APPROVAL: (Decision.APPROVE, Decision.REJECT),
-    CardKind.PROMPT: (Decision.CONTINUE, Decision.REFINE, Decision.STOP),
-    CardKind.STANDBY: (Decision.RESUME, Decision.STOP),
-    CardKind.STALL: (Decision.NUDGE, Decision.STOP, Decision.DISMISS),
-    CardKind.POLICY: (Decision.ACCEPT, Decision.REJECT),
-    CardKind.APPLY: (Decision.DISMISS,),
-    CardKind.STEER: (),
-    CardKind.TASK: (),
-    CardKind.RESTORE: (Decision.PROCEED, Decision.CANCEL),
+#: The decisions that each kind takes, as they are offered to people, and the status in which each ends it.
+ENDS: dict[CardKind, dict[Decision, ApprovalStatus | WaitStatus | StallStatus | RestoreState | CardState]] = {
+    CardKind.APPROVAL: {Decision.APPROVE: ApprovalStatus.APPROVED, Decision.REJECT: ApprovalStatus.REJECTED},
+    CardKind.PROMPT: dict.fromkeys((Decision.CONTINUE, Decision.REFINE, Decision.STOP), WaitStatus.DECIDED),
+    CardKind.STANDBY: dict.fromkeys((Decision.RESUME, Decision.STOP), WaitStatus.DECIDED),
+    CardKind.STALL: {
+        Decision.NUDGE: StallStatus.NUDGED,
+        Decision.STOP: StallStatus.DISMISSED,
+        Decision.DISMISS: StallStatus.DISMISSED,
+    },
+    CardKind.POLICY: {Decision.ACCEPT: CardState.APPLIED, Decision.REJECT: CardState.REJECTED},
+    CardKind.APPLY: {Decision.DISMISS: CardState.CLOSED},
+    CardKind.STEER: {},
+    CardKind.TASK: {},
+    CardKind.RESTORE: {Decision.PROCEED: RestoreState.ACCEPTED, Decision.CANCEL: RestoreState.CANCELLED},
 }
+#: Decisions that are taken too, as the one that is offered.
+_TAKEN_AS = {
+    (CardKind.STANDBY, Decision.CONTINUE): Decision.RESUME,
+    (CardKind.STANDBY, Decision.REFINE): Decision.RESUME,
+    (CardKind.POLICY, Decision.APPROVE): Decision.ACCEPT,
+}
+#: The possible answers to each kind of card.
+CHOICES: dict[CardKind, tuple[Decision, ...]] = {kind: tuple(ends) for kind, ends in ENDS.items()}
+
+
+def end_of(kind: CardKind, decision: Decision) -> ApprovalStatus | WaitStatus | StallStatus | RestoreState | CardState:
+    """Return the status in which this decision ends a request of this kind. Raises InvalidArguments if the kind does
+    not take the decision."""
+    end = ENDS[kind].get(_TAKEN_AS.get((kind, decision), decision))
+    if end is None:
+        names = ", ".join(choice.value for choice in CHOICES[kind])
+        raise InvalidArguments(f"{decision.value} is no answer to this {kind.value} card; answer one of: {names}")
+    return end
+
 
 #: The kinds that need an answer. Messages for an agent are delivered without one.
 ANSWERED: tuple[CardKind, ...] = tuple(kind for kind, choices in CHOICES.items() if choices)

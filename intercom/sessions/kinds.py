@@ -1,8 +1,10 @@
-"""The kinds of request: the card that people see, and the answer that the agent gets. All functions are pure."""
+"""The kinds of request, one row each: the card that people see, and the answer that the agent gets."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import datetime
+from functools import partial
 from typing import Any, TypeVar
 
 import cattrs
@@ -18,6 +20,7 @@ from intercom.model.request import ApprovalRequest, ApprovalStatus, Continuation
 from intercom.model.session import Instruction, Kind, ProgressItem, StallAlert, StallStatus
 from intercom.model.visible_text import visible
 from intercom.store.journal import Entry
+from intercom.store.requests import RequestTable, approvals, prompts, waits
 
 A = TypeVar("A")
 
@@ -153,90 +156,69 @@ def _plain(value: object) -> object:
 Asked = ApprovalRequest | ContinuationPrompt | Wait
 
 
-def clearance(request: ApprovalRequest) -> ClearanceAnswer | None:
-    """Return the answer of check_clearance; None while undecided. Raises InvalidState for a request that ended with its
-    session."""
-    match request.status:
-        case ApprovalStatus.PENDING:
-            return None
-        case ApprovalStatus.APPROVED | ApprovalStatus.CONSUMED:
-            return ClearanceAnswer("approved", request.id, auto_approved=request.auto_rule)
-        case ApprovalStatus.REJECTED:
-            return ClearanceAnswer("rejected", request.id, reason=request.decided.text if request.decided else None)
-        case ApprovalStatus.EXPIRED:
-            return ClearanceAnswer("timeout", request.id)
-        case ApprovalStatus.INTERRUPTED:
-            raise _ended(request)
+_CLEARANCE = {
+    ApprovalStatus.APPROVED: "approved",
+    ApprovalStatus.CONSUMED: "approved",
+    ApprovalStatus.REJECTED: "rejected",
+    ApprovalStatus.EXPIRED: "timeout",
+}
+_PERMISSION = {
+    ApprovalStatus.APPROVED: "approved",
+    ApprovalStatus.CONSUMED: "allowed",
+    ApprovalStatus.REJECTED: "denied",
+    ApprovalStatus.EXPIRED: "timeout",
+}
 
 
-def permission(request: ApprovalRequest) -> PermissionAnswer | None:
-    """Return the answer to a permission hook; as `clearance`."""
-    match request.status:
-        case ApprovalStatus.PENDING:
-            return None
-        case ApprovalStatus.APPROVED:
-            return PermissionAnswer("approved", request.id, message=MAY_BE_DONE_NOW)
-        case ApprovalStatus.CONSUMED:
-            return PermissionAnswer("allowed", request.id)
-        case ApprovalStatus.REJECTED:
-            return PermissionAnswer("denied", request.id, reason=request.decided.text if request.decided else None)
-        case ApprovalStatus.EXPIRED:
-            return PermissionAnswer("timeout", request.id)
-        case ApprovalStatus.INTERRUPTED:
-            raise _ended(request)
+def _clearance(request: ApprovalRequest) -> ClearanceAnswer:
+    status = _CLEARANCE[request.status]
+    rule = request.auto_rule if status == "approved" else None
+    return ClearanceAnswer(status, request.id, _reason(request), auto_approved=rule)
 
 
-def prompt(request: ContinuationPrompt) -> PromptAnswer | None:
-    """Return the answer of transmit; as `clearance`."""
-    if request.status is WaitStatus.PENDING:
-        return None
-    if request.status is WaitStatus.INTERRUPTED or request.decision is None:
+def permission(request: ApprovalRequest) -> PermissionAnswer:
+    """Return the answer to a permission hook about a request that is decided."""
+    status = _PERMISSION[request.status]
+    message = MAY_BE_DONE_NOW if status == "approved" else None
+    return PermissionAnswer(status, request.id, _reason(request), message=message)
+
+
+def _reason(request: ApprovalRequest) -> str | None:
+    is_rejected = request.status is ApprovalStatus.REJECTED and request.decided is not None
+    return request.decided.text if is_rejected and request.decided is not None else None
+
+
+def _prompt(request: ContinuationPrompt) -> PromptAnswer:
+    if request.decision is None:
         raise _ended(request)
+    decision = request.decision.value
     if request.status is WaitStatus.EXPIRED:
-        decision = request.decision.value
         return PromptAnswer(decision, request.instruction, message=NOBODY_ANSWERED[decision], timed_out=True)
     if is_of_policy(request):
-        return PromptAnswer(request.decision.value, message=POLICY_LET_PASS, auto_approved=TRANSMIT_RULE)
-    return PromptAnswer(request.decision.value, request.instruction)
+        return PromptAnswer(decision, message=POLICY_LET_PASS, auto_approved=TRANSMIT_RULE)
+    return PromptAnswer(decision, request.instruction)
 
 
-def answer(request: Asked) -> object:
-    """Return the answer for the call that waits for this request, of any kind; as `clearance`."""
-    match request:
-        case ApprovalRequest() if request.tool is not None:
-            return permission(request)
-        case ApprovalRequest():
-            return clearance(request)
-        case ContinuationPrompt():
-            return prompt(request)
-        case Wait():
-            return standby(request)
+def _standby(request: Wait) -> StandbyAnswer:
+    is_over = request.status is WaitStatus.EXPIRED
+    return StandbyAnswer("timeout") if is_over else StandbyAnswer("resumed", request.instruction)
 
 
-def standby(request: Wait) -> StandbyAnswer | None:
-    """Return the answer of standby; as `clearance`."""
-    match request.status:
-        case WaitStatus.PENDING:
-            return None
-        case WaitStatus.DECIDED:
-            return StandbyAnswer("resumed", request.instruction)
-        case WaitStatus.EXPIRED:
-            return StandbyAnswer("timeout")
-        case WaitStatus.INTERRUPTED:
-            raise _ended(request)
+def answer(request: Asked) -> object | None:
+    """Return the answer for the call that waits for this request; None while it is undecided. Raises InvalidState for a
+    request that ended with its session."""
+    if request.status.value == "pending":
+        return None
+    if request.status.value == "interrupted":
+        raise _ended(request)
+    return of(request).answer(request)
 
 
 def late(request: Asked) -> LateVerdict:
-    """Return the request's answer as an attachment for another call's result."""
-    match request:
-        case ApprovalRequest() if request.tool is not None:
-            return LateVerdict(request.id, "permission", request.title, _answer(permission(request)))
-        case ApprovalRequest():
-            return LateVerdict(request.id, "approval", request.title, _answer(clearance(request)))
-        case ContinuationPrompt():
-            return LateVerdict(request.id, "prompt", headline(request.prompt_text), _answer(prompt(request)))
-        case Wait():
-            return LateVerdict(request.id, "standby", headline(request.message), _answer(standby(request)))
+    """Return a decided request's answer as an attachment for another call's result."""
+    kind, said = of(request), answer(request)
+    assert said is not None, "a late verdict has been decided"
+    return LateVerdict(request.id, kind.name, kind.title(request), to_json(said))
 
 
 def told(word: Instruction) -> DeliveredInstruction:
@@ -275,32 +257,24 @@ def headline(text: str, width: int = 80) -> str:
     return first if len(first) <= width else first[: width - 1] + "…"
 
 
-def _answer(answer: object) -> dict[str, object]:
-    assert answer is not None, "a late verdict has been decided"
-    return to_json(answer)
-
-
 def _ended(request: Asked) -> InvalidState:
     return InvalidState(f"request {request.id} ended with its session; ask again in a new one", request_id=request.id)
-
-
-_REQUESTS = frozenset({CardKind.APPROVAL, CardKind.PROMPT, CardKind.STANDBY})
 
 
 def settled(request: Asked, now: datetime) -> Settled:
     """Return the metric of a settled request. Without a decision, it ended `now`."""
     verdict = request.decided
     if verdict is None:
-        return Settled(request.id, kind(request), request.status.value, "none", _between(request.created_at, now))
+        return Settled(request.id, of(request).card, request.status.value, "none", _between(request.created_at, now))
     waited = _between(request.created_at, verdict.at)
-    return Settled(request.id, kind(request), verdict.decision, verdict.channel, waited)
+    return Settled(request.id, of(request).card, verdict.decision, verdict.channel, waited)
 
 
 def delivered(request: Asked) -> Delivered | None:
     """Return the metric of an answer that reached the agent; None if there is no answer, or it has not arrived."""
     if request.decided is None or request.delivered_at is None:
         return None
-    return Delivered(request.id, kind(request), _between(request.decided.at, request.delivered_at))
+    return Delivered(request.id, of(request).card, _between(request.decided.at, request.delivered_at))
 
 
 def answered(card: Card, verdict: Verdict, now: datetime) -> Settled | None:
@@ -312,32 +286,16 @@ def answered(card: Card, verdict: Verdict, now: datetime) -> Settled | None:
     return Settled(verdict.id, card.kind, verdict.decision.value, verdict.channel, waited)
 
 
-def kind(request: Asked) -> CardKind:
-    """Return the request's kind of card."""
-    match request:
-        case ApprovalRequest():
-            return CardKind.APPROVAL
-        case ContinuationPrompt():
-            return CardKind.PROMPT
-        case Wait():
-            return CardKind.STANDBY
-
-
 def _between(before: datetime, after: datetime) -> float:
     # The wall clock may have been set back meanwhile.
     return max(0.0, (after - before).total_seconds())
 
 
-_APPROVAL_STATE = {
+_STATE: dict[str, CardState] = {
     ApprovalStatus.PENDING: CardState.PENDING,
     ApprovalStatus.APPROVED: CardState.APPROVED,
     ApprovalStatus.REJECTED: CardState.REJECTED,
-    ApprovalStatus.EXPIRED: CardState.EXPIRED,
     ApprovalStatus.CONSUMED: CardState.APPLIED,
-    ApprovalStatus.INTERRUPTED: CardState.INTERRUPTED,
-}
-_WAIT_STATE = {
-    WaitStatus.PENDING: CardState.PENDING,
     WaitStatus.DECIDED: CardState.ANSWERED,
     WaitStatus.EXPIRED: CardState.EXPIRED,
     WaitStatus.INTERRUPTED: CardState.INTERRUPTED,
@@ -375,46 +333,55 @@ _STUCK = "apply-"
 
 
 def card_of(request: Asked, workspace_root: str, *, away: bool = False, note: str | None = None) -> Card:
-    """Return the card of an approval, a prompt or a standby. `away` says that no call waits for the answer."""
-    match request:
-        case ApprovalRequest():
-            return _approval(request, workspace_root, away, note)
-        case ContinuationPrompt():
-            return _prompt(request, workspace_root, away, note)
-        case Wait():
-            return _standby(request, workspace_root, away, note)
-
-
-def _approval(request: ApprovalRequest, root: str, away: bool, note: str | None) -> Card:
-    state = _APPROVAL_STATE[request.status]
-    if state is CardState.APPLIED and request.tool is not None:
-        # The client performs the operation itself. All that is known is that it was told.
-        state = CardState.DELIVERED
-    if state in (CardState.APPROVED, CardState.REJECTED, CardState.EXPIRED) and request.delivered_at:
-        # An approval that reached its agent becomes delivered. A rejection or time-out keeps its state.
-        state = CardState.DELIVERED if state is CardState.APPROVED else state
-    return Card(
+    """Return the card of a request. `away` says that no call waits for the answer."""
+    kind = of(request)
+    card = partial(
+        Card,
         id=request.id,
-        kind=CardKind.APPROVAL,
+        kind=kind.card,
         session_id=request.session_id,
-        workspace_root=root,
-        title=request.title,
+        workspace_root=workspace_root,
         created_at=request.created_at,
-        state=state,
-        body=request.description,
-        detail=_path(request),
-        risk=request.risk_level,
-        files=request.files,
-        diff=visible(request.diff_content) or None if request.preview is None else request.preview,
-        diff_from_agent=request.preview is None,
-        remarks=request.remarks,
-        masked=request.masked,
+        state=_state(request),
         expires_at=request.expires_at,
         decided=request.decided,
         away=away,
-        note=note or _fate(request),
-        proposal_hash=request.proposal_hash,
     )
+    match request:
+        case ApprovalRequest():
+            return card(
+                title=request.title,
+                body=request.description,
+                detail=_path(request),
+                risk=request.risk_level,
+                files=request.files,
+                diff=visible(request.diff_content) or None if request.preview is None else request.preview,
+                diff_from_agent=request.preview is None,
+                remarks=request.remarks,
+                masked=request.masked,
+                note=note or _fate(request),
+                proposal_hash=request.proposal_hash,
+            )
+        case ContinuationPrompt():
+            effort = []
+            if request.elapsed_seconds is not None:
+                effort.append(f"running for {_span(request.elapsed_seconds)}")
+            if request.actions_taken is not None:
+                effort.append(_counted(request.actions_taken, "action") + " taken")
+            title, detail = _PROMPT_TITLE[request.prompt_type], ", ".join(effort) or None
+            return card(title=title, body=request.prompt_text, detail=detail, note=note)
+        case Wait():
+            return card(title="Waits for work", body=request.message, note=note)
+
+
+def _state(request: Asked) -> CardState:
+    state = _STATE[request.status]
+    if state is CardState.APPLIED and of(request) is PERMISSION:
+        # The client performs the operation itself. All that is known is that it was told.
+        return CardState.DELIVERED
+    is_granted = state in (CardState.APPROVED, CardState.ANSWERED)
+    # An approval or an answer that reached its agent becomes delivered. A rejection or time-out keeps its state.
+    return CardState.DELIVERED if is_granted and request.delivered_at else state
 
 
 def _path(request: ApprovalRequest) -> str:
@@ -430,52 +397,6 @@ def _fate(request: ApprovalRequest) -> str | None:
         used = request.status is ApprovalStatus.CONSUMED
         return f"{request.tool}: the client does it itself, {'and was told' if used else 'once it is told'}"
     return f"approved by the policy: {request.auto_rule}" if request.auto_rule else None
-
-
-def _prompt(request: ContinuationPrompt, root: str, away: bool, note: str | None) -> Card:
-    effort = []
-    if request.elapsed_seconds is not None:
-        effort.append(f"running for {_span(request.elapsed_seconds)}")
-    if request.actions_taken is not None:
-        effort.append(_counted(request.actions_taken, "action") + " taken")
-    return Card(
-        id=request.id,
-        kind=CardKind.PROMPT,
-        session_id=request.session_id,
-        workspace_root=root,
-        title=_PROMPT_TITLE[request.prompt_type],
-        created_at=request.created_at,
-        state=_waited(request),
-        body=request.prompt_text,
-        detail=", ".join(effort) or None,
-        expires_at=request.expires_at,
-        decided=request.decided,
-        away=away,
-        note=note,
-    )
-
-
-def _standby(request: Wait, root: str, away: bool, note: str | None) -> Card:
-    return Card(
-        id=request.id,
-        kind=CardKind.STANDBY,
-        session_id=request.session_id,
-        workspace_root=root,
-        title="Waits for work",
-        created_at=request.created_at,
-        state=_waited(request),
-        body=request.message,
-        expires_at=request.expires_at,
-        decided=request.decided,
-        away=away,
-        note=note,
-    )
-
-
-def _waited(request: ContinuationPrompt | Wait) -> CardState:
-    if request.status is WaitStatus.DECIDED and request.delivered_at:
-        return CardState.DELIVERED
-    return _WAIT_STATE[request.status]
 
 
 def card_of_alert(alert: StallAlert, workspace_root: str, *, note: str | None = None) -> Card:
@@ -574,3 +495,64 @@ def card_of_stuck(entry: Entry, request: ApprovalRequest) -> Card:
         files=request.files,
         note="put the files right and let the agent call check_diff again; or dismiss it to give the change up",
     )
+
+
+@frozen
+class RequestKind:
+    """One kind of request. `name` is what agents know it as, `asked` the kind of the audit entry of a new one, `title`
+    its line for people, `answer` its answer once it is decided, and `audited` what else that entry holds."""
+
+    card: CardKind
+    name: str
+    table: RequestTable[Any, Any]
+    asked: str
+    title: Callable[[Any], str]
+    answer: Callable[[Any], object]
+    audited: Callable[[Any], dict[str, object]] = lambda _request: {}
+
+
+CLEARANCE = RequestKind(
+    CardKind.APPROVAL,
+    "approval",
+    approvals,
+    "clearance_asked",
+    lambda request: str(request.title),
+    _clearance,
+    lambda request: {
+        "files": [path for file in request.files for path in file.paths],
+        "proposal_hash": request.proposal_hash,
+    },
+)
+PERMISSION = RequestKind(
+    CardKind.APPROVAL,
+    "permission",
+    approvals,
+    "permission_asked",
+    lambda request: str(request.title),
+    permission,
+    lambda request: {"tool": request.tool},
+)
+PROMPT = RequestKind(
+    CardKind.PROMPT,
+    "prompt",
+    prompts,
+    "prompt_asked",
+    lambda request: headline(request.prompt_text),
+    _prompt,
+    lambda request: {"type": request.prompt_type},
+)
+STANDBY = RequestKind(
+    CardKind.STANDBY, "standby", waits, "standby", lambda request: headline(request.message), _standby
+)
+_REQUESTS = frozenset({CardKind.APPROVAL, CardKind.PROMPT, CardKind.STANDBY})
+
+
+def of(request: Asked) -> RequestKind:
+    """Return the kind of a request."""
+    match request:
+        case ApprovalRequest():
+            return CLEARANCE if request.tool is None else PERMISSION
+        case ContinuationPrompt():
+            return PROMPT
+        case Wait():
+            return STANDBY

@@ -22,10 +22,10 @@ from attrs import asdict, define, evolve, field, frozen
 
 from actors import ChildSpec, Down, Name, NotRunning, System, ask
 from intercom.model import crash_points
-from intercom.model.card import Card, CardKind, CardState, Notice
+from intercom.model.card import Card, CardKind, CardState, Notice, end_of
 from intercom.model.config import Config
 from intercom.model.decision import Decided, Decision, Verdict, signature_data
-from intercom.model.errors import AlreadyDecided, Ambiguous, IntercomError, InvalidArguments, InvalidState, NotFound
+from intercom.model.errors import AlreadyDecided, Ambiguous, IntercomError, InvalidState, NotFound
 from intercom.model.policy import DENY_ALL, POLICY_FILE, PolicyDecision, WorkspacePolicy, describe
 from intercom.model.request import RiskLevel
 from intercom.sessions.signatures import Signatures, without_keys
@@ -321,9 +321,7 @@ class PolicyBoard:
             return card
         if card.state is not CardState.PENDING:
             raise AlreadyDecided(f"the policy change {card.id} is no longer open; nothing was changed")
-        is_accepted = verdict.decision in (Decision.ACCEPT, Decision.APPROVE)
-        if not is_accepted and verdict.decision is not Decision.REJECT:
-            raise InvalidArguments("answer a policy change with accept or reject")
+        is_accepted = end_of(CardKind.POLICY, verdict.decision) is CardState.APPLIED
         state = await self._look(card.workspace_root)
         # Reading the file may have closed the card.
         if self._cards.get(card.id, card).state is not CardState.PENDING or state.proposed is None:

@@ -376,6 +376,12 @@ def undelivered(db: Database, session_id: str) -> tuple[AnyRequest, ...]:
     return _by_age(request for table in _KINDS.values() for request in table.undelivered(db, session_id))
 
 
+def interrupt(db: Database, session_id: str, at: datetime) -> None:
+    """Interrupt the requests of all kinds of a session that ended."""
+    for table in _KINDS.values():
+        table.interrupt(db, session_id, at)
+
+
 def interrupted(db: Database, session_id: str) -> tuple[AnyRequest, ...]:
     """Return the requests of all kinds that were interrupted with their session, oldest first."""
     return _by_age(request for table in _KINDS.values() for request in table.interrupted(db, session_id))

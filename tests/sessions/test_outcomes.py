@@ -34,7 +34,7 @@ from intercom.model.session import (
     may_become,
 )
 from intercom.sessions import kinds
-from intercom.sessions.kinds import ClearanceAnswer, PromptAnswer, StandbyAnswer, from_json, to_json
+from intercom.sessions.kinds import ClearanceAnswer, PermissionAnswer, PromptAnswer, StandbyAnswer, from_json, to_json
 from intercom.sessions.tools.switch_freq import ModeAnswer
 
 AT = datetime(2026, 1, 1, tzinfo=UTC)
@@ -65,6 +65,15 @@ TABLE: list[tuple[Any, Any, CardState]] = [
     ),
     (evolve(APPROVAL, status=ApprovalStatus.EXPIRED), ClearanceAnswer("timeout", "r"), CardState.EXPIRED),
     (evolve(APPROVAL, status=ApprovalStatus.INTERRUPTED), InvalidState, CardState.INTERRUPTED),
+    *(
+        (evolve(APPROVAL, tool="Write", status=status), PermissionAnswer(told, "r", message=message), state)
+        for status, told, message, state in (
+            (ApprovalStatus.APPROVED, "approved", kinds.MAY_BE_DONE_NOW, CardState.APPROVED),
+            (ApprovalStatus.CONSUMED, "allowed", None, CardState.DELIVERED),
+            (ApprovalStatus.REJECTED, "denied", None, CardState.REJECTED),
+            (ApprovalStatus.EXPIRED, "timeout", None, CardState.EXPIRED),
+        )
+    ),
     (PROMPT, None, CardState.PENDING),
     *(
         (
@@ -94,24 +103,22 @@ TABLE: list[tuple[Any, Any, CardState]] = [
     (evolve(STANDBY, status=WaitStatus.EXPIRED), StandbyAnswer("timeout"), CardState.EXPIRED),
     (evolve(STANDBY, status=WaitStatus.INTERRUPTED), InvalidState, CardState.INTERRUPTED),
 ]
-TOLD = {ApprovalRequest: kinds.clearance, ContinuationPrompt: kinds.prompt, Wait: kinds.standby}
 
 
 @pytest.mark.parametrize(("row", "answer", "state"), TABLE)
 def test_what_is_told_and_shown_of_a_request(row: Any, answer: Any, state: CardState) -> None:
-    tell = TOLD[type(row)]
     card = kinds.card_of(row, "/ws")
     assert (card.id, card.session_id, card.workspace_root, card.state) == ("r", "s", "/ws", state)
     if answer is InvalidState:
         with pytest.raises(InvalidState, match="ended with its session"):
-            tell(row)
+            kinds.answer(row)
         with pytest.raises(InvalidState):
             kinds.late(row)
         return
-    assert tell(row) == answer
+    assert kinds.answer(row) == answer
     if answer is not None:
         late = kinds.late(row)
-        assert late.kind == card.kind.value
+        assert late.kind == ("permission" if isinstance(answer, PermissionAnswer) else card.kind.value)
         # What rides on another result is what the call itself would have been told.
         assert from_json(type(answer), late.answer) == answer
 

@@ -20,7 +20,7 @@ from pathlib import Path
 import trio
 from attrs import evolve
 
-from intercom.model.card import Card, CardKind, CardState, Notice, subject
+from intercom.model.card import Card, CardKind, CardState, Notice, end_of, subject
 from intercom.model.checkpoint import Checkpoint, DivergenceSummary, Files, Restore, RestoreState
 from intercom.model.decision import Decided, Decision, Verdict, signature_data
 from intercom.model.errors import (
@@ -29,7 +29,6 @@ from intercom.model.errors import (
     DatabaseError,
     FileError,
     IntercomError,
-    InvalidArguments,
     InvalidState,
     NotFound,
     PathViolation,
@@ -181,8 +180,7 @@ def decide(db: Database, id: str, verdict: Verdict, at: datetime, signatures: Si
     restore = restores.get(db, id)
     if restore is None:
         raise NotFound(f"no restore has the id {id!r}", code="request_not_found")
-    if verdict.decision not in (Decision.PROCEED, Decision.CANCEL):
-        raise InvalidArguments(f"{verdict.decision.value} is no answer to a restore; use proceed or cancel")
+    end_of(CardKind.RESTORE, verdict.decision)
     if restore.decided is not None and restore.decided.verdict_id == verdict.id:
         return True, restore
     to = {

@@ -315,7 +315,7 @@ async def hand_over(session: SessionActor, asked: HandOver) -> Session:
     """End this session, unless it has ended, and give its pending requests to the successor. The session's actor does
     this, so that the agent can ask nothing in between."""
     timeouts = session.context.config.timeouts
-    done = await session.transact(partial(transfer, restore_id=asked.restore_id, timeouts=timeouts, at=session.now()))
+    done = await session.transact(transfer, restore_id=asked.restore_id, timeouts=timeouts, at=session.now())
     crash_points.reach("restore.handed_over")
     assert done.before is not None, "its row outlives its actor"
     session.row = done.before

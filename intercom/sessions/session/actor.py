@@ -14,14 +14,15 @@ import math
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from datetime import datetime
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import trio
 from attrs import define, evolve, field, frozen
 
 from actors import Actor, Busy, Down, Name, NotRunning, Refused, Reply, Request, ask
-from intercom.model.card import Card, Notice
-from intercom.model.decision import Verdict
+from intercom.model import crash_points
+from intercom.model.card import Card, Notice, end_of
+from intercom.model.decision import Decided, Decision, Verdict
 from intercom.model.errors import IntercomError, InvalidState, NotFound, Paused, SignatureRefused, TooManyPending
 from intercom.model.outbox import Content
 from intercom.model.policy import PolicyAnswer
@@ -168,6 +169,7 @@ class Waiters:
         return bool(self._by_request)
 
 
+P = ParamSpec("P")
 T = TypeVar("T")
 A = TypeVar("A")
 R = TypeVar("R", bound=Asked)
@@ -225,7 +227,7 @@ class SessionActor(Actor):
         if self._new is not None:
             self.row, self.agent_here, self._new = self._new, True, None
             return
-        loaded = await self.transact(partial(_load, session=self))
+        loaded = await self.transact(_load, session=self)
         row, late, queued, pending, tasked, self.successor = loaded
         if row is None:
             raise NotFound(f"session {self.id} is not in the database")
@@ -254,9 +256,9 @@ class SessionActor(Actor):
 
     # --- the store ---------------------------------------------------------------------------------------------------
 
-    async def transact(self, work: Callable[[Database], T]) -> T:
-        """Run `work` in one transaction (see `Store.transact`)."""
-        return await self.context.store.transact(work)
+    async def transact(self, work: Callable[Concatenate[Database, P], T], *args: P.args, **named: P.kwargs) -> T:
+        """Run `work(db, *args, **named)` in one transaction (see `Store.transact`)."""
+        return await self.context.store.transact(lambda db: work(db, *args, **named))
 
     async def judge(self, question: Request[PolicyAnswer]) -> PolicyAnswer:
         """Ask the workspace's policy. Returns `UNREADABLE`, which grants nothing, if the watcher does not answer."""
@@ -271,10 +273,48 @@ class SessionActor(Actor):
 
     async def find(self, request_id: str) -> Asked:
         """Return the request of this session with this id. Raises NotFound (`request_not_found`)."""
-        request = await self.transact(partial(_find, id=request_id, signatures=self.context.signatures))
+        request = await self.transact(_find, id=request_id, signatures=self.context.signatures)
         if request is None or request.session_id != self.id:
             raise NotFound(f"no request of this session has the id {request_id[:100]!r}", code="request_not_found")
         return request
+
+    async def find_of(self, kind: type[R], request_id: str) -> R:
+        """Return the request of this session with this id. Raises NotFound also for one of another kind."""
+        request = await self.find(request_id)
+        if not isinstance(request, kind):
+            name = kinds.of(request).name
+            raise NotFound(f"request {request_id} is a {name}; wait for it with its own tool", code="request_not_found")
+        return request
+
+    async def open(
+        self,
+        request: R,
+        earlier: Callable[[Database], Asked | None],
+        *,
+        rule: str | None = None,
+        decided: Decided | None = None,
+    ) -> tuple[R, bool]:
+        """Record a request and let it be shown, or find the `earlier` one that it repeats. Returns what is recorded,
+        and whether it is this one. `decided` decides it at once, by the policy's `rule` if there is one. Raises
+        TooManyPending."""
+        kept, is_new = await self.transact(_keep, self, request, earlier, decided, rule)
+        # Recorded before it is shown: after a crash in between, the restart shows it.
+        crash_points.reach("request.recorded")
+        if is_new:
+            self.follow(kept)
+            if rule is not None:
+                self.deliveries.verdicts[kept.id] = kinds.late(kept)
+                self.note_let_pass(kinds.of(kept).title(kept), rule)
+        return kept, is_new
+
+    def follow(self, request: Asked) -> None:
+        """Follow a request that was recorded just now. A pending one is shown as soon as its call waits for it, so that
+        even the fastest answer finds the waiting call; if the call is lost on the way, after `SHOW_SECONDS`."""
+        if self.is_settled(request):
+            self.context.measured(kinds.settled(request, self.now()))
+            return
+        self.watch_expiry(request)
+        self.set_timer(Show(request.id), SHOW_SECONDS, Show(request.id))
 
     def refused(self, request: Asked) -> SignatureRefused | None:
         """Return why the recorded decision about a request does not count; None if it counts. A decision that does not
@@ -368,11 +408,6 @@ class SessionActor(Actor):
             self.context.operators.tell(card)
         return card
 
-    def show_soon(self, request: Asked) -> None:
-        """Show a new request as soon as its call waits for it, so that even the fastest answer finds the waiting call.
-        If the call is lost on the way, the request is shown after `SHOW_SECONDS`."""
-        self.set_timer(Show(request.id), SHOW_SECONDS, Show(request.id))
-
     def notify(self, text: str, level: str = "info", thread: str | None = None, key: str | None = None) -> None:
         """Tell people one line. `key` names its outbox row, if it is queued for the chat already."""
         self.context.operators.tell(Notice(text, level, self.now(), self.id, thread, key))
@@ -464,7 +499,7 @@ class SessionActor(Actor):
     async def recorded(self, call: str, kind: type[A]) -> A | None:
         """Return what this call was answered, if its answer is recorded: the call is repeated because its answer was
         lost, and gets the same one."""
-        recorded = await self.transact(partial(idempotency.answer, scope=Scope.CALL, id=call))
+        recorded = await self.transact(idempotency.answer, scope=Scope.CALL, id=call)
         return None if recorded is None else from_json(kind, recorded)
 
     def answered_and_recorded(self, call: str, tool: str, answer: A) -> Callable[[Database], bool]:
@@ -596,6 +631,47 @@ def _find(db: Database, id: str, signatures: Signatures) -> Asked | None:
     if isinstance(request, Wait):
         signatures.note_ended(db, request)
     return request
+
+
+def _keep(
+    db: Database,
+    session: SessionActor,
+    request: R,
+    earlier: Callable[[Database], Asked | None],
+    decided: Decided | None,
+    rule: str | None,
+) -> tuple[R, bool]:
+    found = earlier(db)
+    if not isinstance(found, type(request)):
+        return put(db, session, request, decided, rule), True
+    if isinstance(found, Wait):
+        session.context.signatures.note_ended(db, found)
+    # It may be this request's row, if the writer crashed between its commit and its answer.
+    return found, found.id == request.id
+
+
+def put(
+    db: Database,
+    session: SessionActor,
+    request: R,
+    decided: Decided | None = None,
+    rule: str | None = None,
+    **data: object,
+) -> R:
+    """Record a new request, with its decision if it is decided at once, and return it. `data` is for the audit entry.
+    Raises TooManyPending."""
+    kind = kinds.of(request)
+    if decided is None:
+        require_room(db, session)
+    kind.table.insert(db, request)
+    title, about = kind.title(request), {"request_id": request.id, **kind.audited(request), **data}
+    session.record(db, "agent", kind.asked, title, **about)
+    if decided is not None:
+        kind.table.decide(db, request.id, end_of(kind.card, Decision(decided.decision)), decided)
+        session.record(db, decided.by, "auto_approved", title, **about, matched_rule=rule or decided.text)
+    kept = kind.table.get(db, request.id)
+    assert isinstance(kept, type(request)), "just inserted"
+    return kept
 
 
 def _void(db: Database, id: str, session_id: str, summary: str, at: datetime) -> None:

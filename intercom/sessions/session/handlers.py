@@ -9,7 +9,7 @@ from typing import Any
 from attrs import evolve
 
 from intercom.model import crash_points, limits
-from intercom.model.card import Card, Notice
+from intercom.model.card import Card, Notice, end_of
 from intercom.model.config import OnTimeout
 from intercom.model.decision import Decided, Decision, Verdict, signature_data
 from intercom.model.errors import AlreadyDecided, InvalidArguments, InvalidState, NotFound
@@ -58,11 +58,7 @@ from intercom.sessions.tools.transmit import ask_policy_again, on_timeout
 from intercom.store import agent_processes, idempotency, requests, stalls, tasks
 from intercom.store.idempotency import Scope
 from intercom.store.messages import Database
-from intercom.store.requests import approvals, prompts, waits
-
-_APPROVAL = {Decision.APPROVE: ApprovalStatus.APPROVED, Decision.REJECT: ApprovalStatus.REJECTED}
-_PROMPT = {Decision.CONTINUE, Decision.REFINE, Decision.STOP}
-_STANDBY = {Decision.RESUME, Decision.CONTINUE, Decision.REFINE, Decision.STOP}
+from intercom.store.requests import prompts, waits
 
 
 async def await_decision(session: SessionActor, asked: AwaitDecision) -> Answered[Any] | None:
@@ -81,7 +77,7 @@ async def decide(session: SessionActor, asked: Decide) -> Card:
         raise InvalidArguments(too_long)
     if kinds.is_stuck(asked.request_id):
         return await check_diff.give_up(session, asked)
-    won, found, is_proven = await session.transact(partial(_decide, session=session, asked=asked))
+    won, found, is_proven = await session.transact(_decide, session=session, asked=asked)
     crash_points.reach("verdict.recorded")
     if isinstance(found, StallAlert):
         card = stall.show(session, found) if won else await stall.answer(session, found, asked.verdict)
@@ -99,7 +95,7 @@ async def decide(session: SessionActor, asked: Decide) -> Card:
 async def resume(session: SessionActor, asked: Resume) -> Session:
     """Resume a waiting agent: lift its pause, and answer its oldest standby. Raises InvalidState if it does neither."""
     verdict = asked.verdict
-    wait, was_paused = await session.transact(partial(_waiting, session=session, verdict=verdict))
+    wait, was_paused = await session.transact(_waiting, session=session, verdict=verdict)
     if was_paused:
         # Queued messages must not end the standby before this verdict does.
         await lifecycle.lift(session, Unpause(verdict.id, verdict.by, verdict.channel))
@@ -139,14 +135,14 @@ async def expire(session: SessionActor, due: Expire) -> None:
 async def clock_changed(session: SessionActor, _changed: ClockChanged) -> None:
     """Check the deadlines again: overdue requests end at once, and the other timers are set again."""
     session.deliveries.clock_changed(session.now())
-    for request in await session.transact(partial(requests.pending, session_id=session.id)):
+    for request in await session.transact(requests.pending, session_id=session.id):
         session.watch_expiry(request)
 
 
 async def _run_out(session: SessionActor, id: str) -> Asked | None:
     """End a request if its time is over. Returns it as it is then; None if there is no such request."""
     line, content = await _unanswered(session, id)
-    request = await session.transact(partial(_expire, session=session, id=id, line=line, content=content))
+    request = await session.transact(_expire, session=session, id=id, line=line, content=content)
     if request is None or not session.is_settled(request):
         return request
     session.settle(request)
@@ -159,7 +155,7 @@ async def _run_out(session: SessionActor, id: str) -> Asked | None:
 
 async def _unanswered(session: SessionActor, id: str) -> tuple[Notice | None, Content | None]:
     """Return the line for people about an unanswered question, and its chat content; None for other requests."""
-    request = await session.transact(partial(requests.find, id=id))
+    request = await session.transact(requests.find, id=id)
     if not isinstance(request, ContinuationPrompt) or session.is_settled(request):
         return None, None
     choice = on_timeout(session, request.prompt_type)
@@ -177,19 +173,6 @@ def _find(db: Database, session_id: str, id: str) -> Asked | StallAlert:
     return found
 
 
-def _check_choice(request: Asked, verdict: Verdict) -> None:
-    allowed: set[Decision] = {
-        ApprovalRequest: set(_APPROVAL),
-        ContinuationPrompt: _PROMPT,
-        Wait: _STANDBY,
-    }[type(request)]
-    if verdict.decision not in allowed:
-        names = ", ".join(sorted(choice.value for choice in allowed))
-        raise InvalidArguments(f"{verdict.decision.value} is no answer to this request; answer one of: {names}")
-    if verdict.decision is Decision.REFINE and not (verdict.text or "").strip():
-        raise InvalidArguments("refine needs an instruction: say what the agent should do instead")
-
-
 def _decide(db: Database, session: SessionActor, asked: Decide) -> tuple[bool, Asked | StallAlert, bool]:
     """Return whether this verdict won, its object as it is then, and whether that object was admitted just now and not
     read again. A stall alert follows its own rules, unless this verdict was applied to it before."""
@@ -201,7 +184,10 @@ def _decide(db: Database, session: SessionActor, asked: Decide) -> tuple[bool, A
             card = kinds.card_of_alert(request, session.row.workspace_root)
             session.context.signatures.admit(verdict, card, session.now())
         return idempotency.was_done(db, Scope.DECISION, verdict.id), request, False
-    _check_choice(request, verdict)
+    kind = kinds.of(request)
+    to = end_of(kind.card, verdict.decision)
+    if verdict.decision is Decision.REFINE and not (verdict.text or "").strip():
+        raise InvalidArguments("refine needs an instruction: say what the agent should do instead")
     if not session.is_settled(request):
         card = kinds.card_of(request, session.row.workspace_root)
         signature = session.context.signatures.admit(verdict, card, session.now())
@@ -209,18 +195,12 @@ def _decide(db: Database, session: SessionActor, asked: Decide) -> tuple[bool, A
         signature = verdict.signature
     # The server's time counts: a late answer is late, whatever its sender's clock says.
     decided = Decided.of(verdict, session.now(), signature)
-    match request:
-        case ApprovalRequest():
-            won = approvals.decide(db, request.id, _APPROVAL[verdict.decision], decided)
-        case ContinuationPrompt():
-            won = prompts.decide(db, request.id, WaitStatus.DECIDED, decided)
-        case Wait():
-            won = waits.decide(db, request.id, WaitStatus.DECIDED, decided)
+    won = kind.table.decide(db, request.id, to, decided)
     first = won and not session.is_settled(request)
     is_proven = first and isinstance(request, ApprovalRequest)
-    if isinstance(request, ApprovalRequest) and is_proven:
+    if isinstance(request, ApprovalRequest) and isinstance(to, ApprovalStatus) and is_proven:
         # The result is known, so the files need not be read again.
-        after: Asked | None = evolve(request, status=_APPROVAL[verdict.decision], decided=decided)
+        after: Asked | None = evolve(request, status=to, decided=decided)
     else:
         after = requests.find(db, request.id)
     assert after is not None, "requests are not deleted while their session lives"
@@ -278,21 +258,18 @@ def _expire(db: Database, session: SessionActor, id: str, line: Notice | None, c
     if not _is_over(session, request):
         return request
     now = session.now()
-    match request:
-        case ApprovalRequest():
-            approvals.expire(db, id, now)
-        case ContinuationPrompt():
-            choice = on_timeout(session, request.prompt_type)
-            if choice is OnTimeout.HOLD:
-                # Asked under another configuration. Without a deadline it can be answered again.
-                prompts.hold(db, id)
-                return requests.find(db, id)
-            decided = Decided(f"timeout/{id}", choice.value, "timeout", "timeout", now)
-            if prompts.decide(db, id, WaitStatus.EXPIRED, decided) and line is not None and content is not None:
-                assert session.context.chat is not None, "it was drawn for the chat"
-                session.context.chat.put(db, session.id, line, content)
-        case Wait():
-            waits.expire(db, id, now)
+    if isinstance(request, ContinuationPrompt):
+        choice = on_timeout(session, request.prompt_type)
+        if choice is OnTimeout.HOLD:
+            # Asked under another configuration. Without a deadline it can be answered again.
+            prompts.hold(db, id)
+            return requests.find(db, id)
+        decided = Decided(f"timeout/{id}", choice.value, "timeout", "timeout", now)
+        if prompts.decide(db, id, WaitStatus.EXPIRED, decided) and line is not None and content is not None:
+            assert session.context.chat is not None, "it was drawn for the chat"
+            session.context.chat.put(db, session.id, line, content)
+    else:
+        kinds.of(request).table.expire(db, id, now)
     session.record(db, "timeout", "expired", f"nobody answered in time: {id}", request_id=id)
     return requests.find(db, id)
 
@@ -300,7 +277,7 @@ def _expire(db: Database, session: SessionActor, id: str, line: Notice | None, c
 async def open_task(session: SessionActor, asked: OpenTask) -> TaskState:
     await session.find(asked.request_id)
     task = Task(session.context.new_id(), session.id, asked.request_id, asked.tool, asked.call, session.now())
-    kept, request = await session.transact(partial(_open, task=task))
+    kept, request = await session.transact(_open, task=task)
     if kept.cancelled_at is None:
         leave_to_task(session, request)
     return _shown(session, kept, request)
@@ -327,11 +304,11 @@ async def await_task(session: SessionActor, asked: AwaitTask) -> Answered[Any] |
 
 async def cancel_task(session: SessionActor, asked: CancelTask) -> TaskState:
     await _find_task(session, asked.task_id)
-    done = await session.transact(partial(tasks.cancel, id=asked.task_id, by=asked.call, at=session.now()))
+    done = await session.transact(tasks.cancel, id=asked.task_id, by=asked.call, at=session.now())
     task, request = await _find_task(session, asked.task_id)
     if not done:
         raise InvalidState(f"task {task.id} is over ({state(task, request).status}); there is nothing to cancel")
-    if request.id not in await session.transact(partial(tasks.asked_after, session_id=session.id)):
+    if request.id not in await session.transact(tasks.asked_after, session_id=session.id):
         session.deliveries.tasked.pop(request.id, None)
     session.dismiss(request, task.id, _given_up(task.id))
     return state(task, request)
@@ -391,7 +368,7 @@ def _given_up(task_id: str) -> InvalidState:
 
 
 async def _find_task(session: SessionActor, task_id: str) -> tuple[Task, Asked]:
-    found = await session.transact(partial(_with_request, id=task_id))
+    found = await session.transact(_with_request, id=task_id)
     if found is None or found[0].session_id != session.id:
         raise NotFound(f"no task of this session has the id {task_id[:80]!r}", code="task_not_found")
     task, request = found
@@ -474,7 +451,7 @@ async def _agent_left(session: SessionActor, _left: messages.AgentLeft) -> None:
     await stall.recovered(session, messages.Recovered())
     await present(session)
     if session.row.status in (SessionStatus.ACTIVE, SessionStatus.PAUSED):
-        if await session.transact(partial(agent_processes.is_going, session_id=session.id)):
+        if await session.transact(agent_processes.is_going, session_id=session.id):
             # Its process runs, or soon will: a lost connection does not prove that the agent is gone.
             return
         await lifecycle.become(session, SessionStatus.INTERRUPTED, "intercom", "the agent's connection is gone")
@@ -494,7 +471,7 @@ async def _show(session: SessionActor, due: Show) -> None:
 
 async def _look_round(session: SessionActor, _due: LookRound) -> None:
     """After a restart, mark the requests that no call waits for again as unattended, and show them so."""
-    for request in await session.transact(partial(requests.pending, session_id=session.id)):
+    for request in await session.transact(requests.pending, session_id=session.id):
         if request.id not in session.waiters and request.id not in session.context.unattended:
             session.leave_alone(request.id)
             session.show(request)

@@ -8,7 +8,6 @@ may be repeated after a crash.
 from __future__ import annotations
 
 from datetime import datetime
-from functools import partial
 
 from intercom.model import crash_points
 from intercom.model.errors import IntercomError, InvalidState
@@ -30,14 +29,13 @@ from intercom.sessions.tools.transmit import ask_policy_again
 from intercom.store import idempotency, instructions, requests, sessions
 from intercom.store.idempotency import Scope
 from intercom.store.messages import Database
-from intercom.store.requests import approvals, prompts, waits
 
 
 async def pause(session: SessionActor, asked: Pause) -> Session:
     """Pause the session; a paused one stays as it is. Raises InvalidState."""
     session.require_open()
     at = session.now()
-    session.row = await session.transact(partial(_pause, session=session, asked=asked, at=at))
+    session.row = await session.transact(_pause, session=session, asked=asked, at=at)
     crash_points.reach("session.paused")
     actor.hold(session)
     session.brief_detector()
@@ -58,7 +56,7 @@ async def unpause(session: SessionActor, asked: Unpause) -> Session:
 
 async def lift(session: SessionActor, asked: Unpause) -> None:
     """Unpause like `unpause`, but leave a standby to the caller: queued messages do not end it."""
-    session.row, is_new = await session.transact(partial(_unpause, session=session, asked=asked))
+    session.row, is_new = await session.transact(_unpause, session=session, asked=asked)
     actor.hold(session)
     await release(session)
     if is_new:
@@ -135,7 +133,7 @@ async def _terminate(session: SessionActor, asked: End) -> Session:
     if session.row.status is SessionStatus.TERMINATED:
         actor.end(session)
         return session.row
-    session.row, ended, unheard = await session.transact(partial(_end, session=session, asked=asked))
+    session.row, ended, unheard = await session.transact(_end, session=session, asked=asked)
     if session.context.chat is not None:
         session.context.chat.wake()
     for request in ended:
@@ -156,7 +154,7 @@ async def become(session: SessionActor, to: SessionStatus, who: str, why: str) -
     """Change the session's status if the status table allows it. Otherwise nothing happens."""
     if not may_become(session.row.status, to):
         return
-    moved = await session.transact(partial(_become, session=session, to=to, who=who, why=why))
+    moved = await session.transact(_become, session=session, to=to, who=who, why=why)
     if moved is not None:
         session.row = moved
         session.brief_detector()
@@ -181,9 +179,7 @@ def _end(db: Database, session: SessionActor, asked: End) -> tuple[Session, tupl
         raise InvalidState(f"a session that is {session.row.status.value} cannot be ended")
     closed: tuple[str, ...] = ()
     if moved is not None:
-        approvals.interrupt(db, session.id, now)
-        prompts.interrupt(db, session.id, now)
-        waits.interrupt(db, session.id, now)
+        requests.interrupt(db, session.id, now)
         # Another agent may take a task that was left for the workspace.
         freed = instructions.give_back(db, session.id, written=True)
         closed = (*freed, *instructions.close_session(db, session.id, now))
@@ -202,7 +198,7 @@ async def started(session: SessionActor, news: ProcessStarted) -> Session:
     """Handle the start of the process: activate the session and tell people, unless the session has ended."""
     if session.row.status is SessionStatus.TERMINATED:
         return session.row
-    first = await session.transact(partial(_note, session=session, what=f"{news.run}/started"))
+    first = await session.transact(_note, session=session, what=f"{news.run}/started")
     if session.row.status is SessionStatus.CREATED:
         await become(session, SessionStatus.ACTIVE, _WHO, "its agent runs")
     if first:
@@ -220,20 +216,20 @@ async def ended(session: SessionActor, news: ProcessEnded) -> Session:
         await become(session, SessionStatus.ACTIVE, _WHO, "its agent ran")
     last = f"; its last words: {news.words}" if news.words else ""
     if news.again_at is not None:
-        if await session.transact(partial(_note, session=session, what=f"{news.run}/ended")):
+        if await session.transact(_note, session=session, what=f"{news.run}/ended"):
             pause = max(0.0, (news.again_at - session.now()).total_seconds())
             session.notify(
                 f"the agent's process ended ({news.exit}); it starts again in {pause:.0f} s{last}", "warning"
             )
     elif news.why is Why.NOT_STARTED and session.row.status is SessionStatus.INTERRUPTED:
         # The session existed before, like a restored one. Its requests wait for an agent that connects by itself.
-        if await session.transact(partial(_note, session=session, what=f"{news.run}/ended")):
+        if await session.transact(_note, session=session, what=f"{news.run}/ended"):
             session.notify(f"its agent could not be started, so the session waits for another: {news.said}", "error")
     elif news.why is Why.NOT_STARTED:
         await end(session, End(_WHO, "spawn", f"its agent could not be started: {news.said}"))
     elif news.why is Why.SHUTDOWN:
         await become(session, SessionStatus.INTERRUPTED, _WHO, "its agent ended with the server")
-        if await session.transact(partial(_note, session=session, what=f"{news.run}/ended")):
+        if await session.transact(_note, session=session, what=f"{news.run}/ended"):
             session.notify("the agent's process was ended, as the server stops; what waits stays pending", "warning")
         await steering.give_back(session)
     elif news.exit is not None and news.exit.is_success:
@@ -246,7 +242,7 @@ async def ended(session: SessionActor, news: ProcessEnded) -> Session:
 
 
 async def _fail(session: SessionActor, text: str, run: int) -> None:
-    moved, cut_off, first = await session.transact(partial(_interrupt, session=session, text=text, run=run))
+    moved, cut_off, first = await session.transact(_interrupt, session=session, text=text, run=run)
     session.row = moved
     for request in cut_off:
         session.settle(request)
@@ -264,9 +260,7 @@ def _interrupt(db: Database, session: SessionActor, text: str, run: int) -> tupl
         to = SessionStatus.INTERRUPTED
         if may_become(session.row.status, to):
             sessions.set_status(db, session.id, {session.row.status}, to, now)
-        approvals.interrupt(db, session.id, now)
-        prompts.interrupt(db, session.id, now)
-        waits.interrupt(db, session.id, now)
+        requests.interrupt(db, session.id, now)
         session.record(db, _WHO, "process_failed", text)
     row = sessions.get(db, session.id)
     assert row is not None, "it is not purged before it is over"

@@ -36,7 +36,7 @@ from intercom.sessions import kinds
 from intercom.sessions.kinds import PermissionAnswer, from_json
 from intercom.sessions.messages import Answered, AskPermission, Opened
 from intercom.sessions.policies import to_text
-from intercom.sessions.session.actor import SessionActor, require_room
+from intercom.sessions.session.actor import SessionActor, put
 from intercom.store import idempotency
 from intercom.store.idempotency import Scope
 from intercom.store.messages import Database
@@ -95,8 +95,7 @@ async def ask(session: SessionActor, asked: AskPermission) -> Opened[PermissionA
         return Opened(kept.id, session.answered(asked.call, answer, own=kept.id, alone=True))
     if kept.id == request.id:
         crash_points.reach("request.recorded")
-        session.watch_expiry(kept)
-        session.show_soon(kept)
+        session.follow(kept)
     return Opened(kept.id)
 
 
@@ -249,21 +248,12 @@ def _settle(
         )
         earlier = None
     if earlier is None:
-        require_room(db, session)
-        approvals.insert(db, request)
-        session.record(
-            db,
-            "agent",
-            "permission_asked",
-            request.title,
-            request_id=request.id,
-            tool=request.tool,
-            client=asked.client,
-        )
+        put(db, session, request, client=asked.client)
         return PermissionAnswer("pending", request.id), request
     if earlier.status is ApprovalStatus.APPROVED and approvals.consume(db, earlier.id, session.now()):
         return _use(db, session, asked, earlier.id, name)
-    return kinds.permission(earlier) or PermissionAnswer("pending", earlier.id), earlier
+    is_open = earlier.status is ApprovalStatus.PENDING
+    return PermissionAnswer("pending", earlier.id) if is_open else kinds.permission(earlier), earlier
 
 
 def _is_genuine(session: SessionActor, request: ApprovalRequest) -> bool:

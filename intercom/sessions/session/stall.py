@@ -9,15 +9,14 @@ from __future__ import annotations
 
 from datetime import timedelta
 from enum import StrEnum
-from functools import partial
 
 import trio
 from attrs import evolve, frozen
 
 from actors import Actor, Name
-from intercom.model.card import Card
+from intercom.model.card import Card, CardKind, end_of
 from intercom.model.decision import Decision, Verdict
-from intercom.model.errors import AlreadyDecided, InvalidArguments
+from intercom.model.errors import AlreadyDecided
 from intercom.model.session import Instruction, Kind, StallAlert, StallStatus
 from intercom.sessions import kinds
 from intercom.sessions.messages import (
@@ -238,7 +237,7 @@ async def stalled(session: SessionActor, event: Stalled) -> None:
         last_tool=session.row.last_tool,
         progress_snapshot=session.row.progress_snapshot,
     )
-    raised = await session.transact(partial(_raise, session=session, alert=alert))
+    raised = await session.transact(_raise, session=session, alert=alert)
     if raised is not None:
         show(session, raised)
 
@@ -253,7 +252,7 @@ async def escalated(session: SessionActor, event: Escalated) -> None:
     if alert is None:
         return
     moved = await session.transact(
-        partial(_move, session=session, alert=alert, to=StallStatus.ESCALATED, count=alert.nudge_count, who="intercom")
+        _move, session=session, alert=alert, to=StallStatus.ESCALATED, count=alert.nudge_count, who="intercom"
     )
     if moved is not None:
         show(session, moved, None if event.delivered else _NOT_DELIVERED)
@@ -273,9 +272,7 @@ async def _close(session: SessionActor, to: StallStatus, who: str) -> None:
     alert = await _active(session)
     if alert is None:
         return
-    moved = await session.transact(
-        partial(_move, session=session, alert=alert, to=to, count=alert.nudge_count, who=who)
-    )
+    moved = await session.transact(_move, session=session, alert=alert, to=to, count=alert.nudge_count, who=who)
     if moved is not None:
         show(session, moved)
 
@@ -283,8 +280,7 @@ async def _close(session: SessionActor, to: StallStatus, who: str) -> None:
 async def answer(session: SessionActor, alert: StallAlert, verdict: Verdict) -> Card:
     """Carry out a person's decision about an alert: nudge (with a message of their own), dismiss, or stop (the caller
     ends the session). A repeated verdict changes nothing. Raises AlreadyDecided if the alert is closed."""
-    if verdict.decision not in (Decision.NUDGE, Decision.DISMISS, Decision.STOP):
-        raise InvalidArguments(f"{verdict.decision.value} is no answer to a stall alert; use nudge, dismiss or stop")
+    end_of(CardKind.STALL, verdict.decision)
     if alert.status not in _OPEN:
         raise AlreadyDecided(f"this alert is closed: {alert.status.value}; nothing was changed")
     if verdict.decision is Decision.NUDGE:
@@ -293,22 +289,20 @@ async def answer(session: SessionActor, alert: StallAlert, verdict: Verdict) -> 
         session.stall.tell(PersonNudged())
         return nudged or show(session, alert)
     moved = await session.transact(
-        partial(
-            _move,
-            session=session,
-            alert=alert,
-            to=StallStatus.DISMISSED,
-            count=alert.nudge_count,
-            who=verdict.by,
-            verdict=verdict,
-        )
+        _move,
+        session=session,
+        alert=alert,
+        to=StallStatus.DISMISSED,
+        count=alert.nudge_count,
+        who=verdict.by,
+        verdict=verdict,
     )
     session.stall.tell(Activity())
     return show(session, moved or alert)
 
 
 async def _active(session: SessionActor) -> StallAlert | None:
-    return await session.transact(partial(stalls.active, session_id=session.id))
+    return await session.transact(stalls.active, session_id=session.id)
 
 
 async def _nudge(
@@ -323,15 +317,7 @@ async def _nudge(
     id = session.context.new_id() if verdict is None else verdict.id
     channel = kinds.AUTOMATIC if verdict is None else f"{kinds.ON_ALERT}{verdict.channel}"
     word = Instruction(id, Kind.NUDGE, text, by, channel, session.now(), session.id)
-    moved = await session.transact(
-        partial(
-            _queue_nudge,
-            session=session,
-            alert=alert,
-            word=word,
-            verdict=verdict,
-        )
-    )
+    moved = await session.transact(_queue_nudge, session=session, alert=alert, word=word, verdict=verdict)
     for queued in [each.id for each in session.deliveries.words.values() if _is_repeated_by(each, word)]:
         del session.deliveries.words[queued]
     session.deliveries.words[word.id] = word

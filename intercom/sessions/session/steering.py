@@ -46,7 +46,7 @@ async def record(session: SessionActor, deliveries: tuple[Delivery, ...]) -> Non
     pending.unload(each.call for each in deliveries)
     if not told and not words:
         return
-    done, heard = await session.transact(partial(_mark, session=session, told=told, words=words))
+    done, heard = await session.transact(_mark, session=session, told=told, words=words)
     crash_points.reach("delivery.recorded")
     for id in words:
         pending.words.pop(id, None)
@@ -85,7 +85,7 @@ async def steer(session: SessionActor, asked: Steer) -> Card:
     """Queue a message for the agent, once per action. Raises InvalidArguments, SteerQueueFull, InvalidState."""
     if session.row.status is SessionStatus.TERMINATED:
         raise InvalidState("this session was ended: no agent will get these words; start another, or leave a task")
-    word = await session.transact(partial(_queue, session=session, asked=asked))
+    word = await session.transact(_queue, session=session, asked=asked)
     crash_points.reach("instruction.recorded")
     if word.is_open:
         session.deliveries.words[word.id] = word
@@ -100,7 +100,7 @@ async def take_back(session: SessionActor, asked: TakeBack) -> Card:
     riding = {id for delivery in session.deliveries.riding.values() for id in delivery.instructions}
     if asked.id in riding:
         raise AlreadyDecided("these words are on their way to the agent; nothing was changed")
-    word = await session.transact(partial(close, id=asked.id, session=session, by=asked.by, channel=asked.channel))
+    word = await session.transact(close, id=asked.id, session=session, by=asked.by, channel=asked.channel)
     session.deliveries.words.pop(word.id, None)
     return session.show_words(word)
 
@@ -153,7 +153,7 @@ def took(session: SessionActor, queued: tuple[Instruction, ...]) -> None:
 async def give_back(session: SessionActor) -> None:
     """Give back tasks: the agent is gone, or has another session. Workspace tasks that it took and was not told are
     free again. What moved to its other session belongs to that one."""
-    freed, queued = await session.transact(partial(_give_back, session=session))
+    freed, queued = await session.transact(_give_back, session=session)
     session.deliveries.words = {word.id: word for word in queued}
     for word in freed:
         session.show_words(word)
@@ -173,12 +173,12 @@ async def tell_of_tasks(session: SessionActor, words: Iterable[Instruction]) -> 
 
 async def written(session: SessionActor, told: Written) -> None:
     """Record that the agent may have read these: its tasks stay its own even if it never comes back."""
-    await session.transact(partial(instructions.mark_written, ids=told.instructions, at=session.now()))
+    await session.transact(instructions.mark_written, ids=told.instructions, at=session.now())
 
 
 async def all_read(session: SessionActor) -> None:
     """Record that the agent has read all that was written to it."""
-    queued = await session.transact(partial(instructions.queued, session_id=session.id))
+    queued = await session.transact(instructions.queued, session_id=session.id)
     read = tuple(word.id for word in queued if word.written_at is not None)
     await record(session, (Delivery("", (), read),))
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from functools import partial
 from pathlib import Path
 
 import trio
@@ -78,7 +77,7 @@ async def handle(session: SessionActor, asked: AutoCheck) -> Answered[CheckAnswe
     found = await session.judge(Evaluate(Query(command, args, path, about.risk_level, about.operation.value)))
     if found.auto_approved:
         rule = found.matched_rule or ""
-        await session.transact(partial(_granted, session=session, asked=asked, path=about.file_path, rule=rule))
+        await session.transact(_granted, session=session, asked=asked, path=about.file_path, rule=rule)
         session.note_let_pass(asked.tool_name, rule)
     session.touch("auto_check")
     return session.answered(asked.call, CheckAnswer(found.auto_approved, found.matched_rule))

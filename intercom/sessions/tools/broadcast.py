@@ -8,7 +8,6 @@ from __future__ import annotations
 import re
 from datetime import timedelta
 from enum import StrEnum
-from functools import partial
 
 from attrs import field, frozen
 
@@ -78,7 +77,7 @@ class PostOverdue:
 async def handle(session: SessionActor, asked: Broadcast) -> Answered[BroadcastAnswer] | None:
     """Tell the line once per call. The session handles other messages while it is posted."""
     key = notice_key(asked.call)
-    answer = await session.transact(partial(_found, call=asked.call, key=key))
+    answer = await session.transact(_found, call=asked.call, key=key)
     if answer is None:
         line = Notice(asked.message, asked.level, session.now(), session.id, asked.thread_ts, key)
         if line.thread is not None and session.is_in_chat and _TS.fullmatch(line.thread) is None:
@@ -86,7 +85,7 @@ async def handle(session: SessionActor, asked: Broadcast) -> Answered[BroadcastA
                 "thread_ts is not the ts of a message; give the ts that an earlier broadcast returned"
             )
         content = await session.drawn(line)
-        answer = await session.transact(partial(_record, session=session, asked=asked, key=key, content=content))
+        answer = await session.transact(_record, session=session, asked=asked, key=key, content=content)
         session.notify(asked.message, asked.level, asked.thread_ts, key if answer.queued else None)
     session.touch("broadcast")
     if not answer.queued:

@@ -13,9 +13,9 @@ from typing import Any, ClassVar
 import trio
 from attrs import evolve, field, frozen
 
-from intercom.model import crash_points, limits
+from intercom.model import limits
 from intercom.model.decision import Decided
-from intercom.model.errors import InvalidArguments, NotFound
+from intercom.model.errors import InvalidArguments
 from intercom.model.field_docs import doc
 from intercom.model.policy import PolicyAnswer
 from intercom.model.request import ApprovalRequest, ApprovalStatus, FileChange, ProposalForm, RiskLevel
@@ -23,10 +23,9 @@ from intercom.model.session import SessionMode
 from intercom.sessions import kinds
 from intercom.sessions.kinds import ClearanceAnswer
 from intercom.sessions.messages import Opened, ToolRequest
-from intercom.sessions.session.actor import SessionActor, require_room
+from intercom.sessions.session.actor import SessionActor
 from intercom.sessions.tools.tool import WAIT_AGAIN, Hints, Tool
 from intercom.store import requests
-from intercom.store.messages import Database
 from intercom.store.requests import approvals
 from intercom.workspace import change_plan, proposal
 from intercom.workspace.policy_watcher import EvaluateFiles
@@ -96,7 +95,7 @@ async def handle(session: SessionActor, asked: CheckClearance) -> Opened[Clearan
     session.require_open()
     session.touch("check_clearance")
     if asked.request_id is not None:
-        return session.opened(await _approval(session, asked.request_id), asked.call)
+        return session.opened(await session.find_of(ApprovalRequest, asked.request_id), asked.call)
     text = asked.diff if asked.content is None else asked.content
     if asked.title is None or text is None or asked.file_path is None:
         raise InvalidArguments(
@@ -104,7 +103,7 @@ async def handle(session: SessionActor, asked: CheckClearance) -> Opened[Clearan
         )
     if asked.diff is not None and asked.content is not None:
         raise InvalidArguments("diff and content are two forms of the same change; send one of them")
-    earlier = await session.transact(partial(requests.by_call, session_id=session.id, call=asked.call))
+    earlier = await session.transact(requests.by_call, session_id=session.id, call=asked.call)
     if isinstance(earlier, ApprovalRequest):
         # A repeated call: its answer was lost. Its request is still valid, even if the files have changed since.
         return session.opened(earlier, asked.call)
@@ -139,10 +138,7 @@ async def handle(session: SessionActor, asked: CheckClearance) -> Opened[Clearan
     )
     request = evolve(request, proposal_hash=request.hash_of_record(session.row.workspace_root))
     decided = None if rule is None else Decided(f"policy/{request.id}", "approve", "policy", "policy", now, rule)
-    kept, is_new = await _put_on_record(session, request, decided)
-    if is_new and rule is not None:
-        session.deliveries.verdicts[kept.id] = kinds.late(kept)
-        session.note_let_pass(kept.title, rule)
+    kept, _ = await session.open(request, partial(approvals.reattachable, key=key), rule=rule, decided=decided)
     return session.opened(kept, asked.call)
 
 
@@ -180,26 +176,10 @@ async def overwrite(session: SessionActor, approved: ApprovalRequest, call: str)
     decided = None
     if session.context.config.apply.agent_may_force and not session.context.signatures.required:
         decided = Decided(f"force/{request.id}", "approve", "agent", kinds.FORCE, now, "[apply] agent_may_force")
-    kept, is_new = await _put_on_record(session, request, decided)
+    kept, is_new = await session.open(request, partial(approvals.reattachable, key=request.key), decided=decided)
     if is_new and decided is not None:
         session.notify(f"{file.path} had changed since the proposal; written all the same (force)", "warning")
     return kept
-
-
-async def _put_on_record(
-    session: SessionActor, request: ApprovalRequest, decided: Decided | None
-) -> tuple[ApprovalRequest, bool]:
-    """Return the recorded request, and whether this call created it. `decided` decides it at once."""
-    kept, is_new = await session.transact(partial(_keep, session=session, request=request, decided=decided))
-    crash_points.reach("request.recorded")
-    if is_new:
-        # Recorded before it is shown: after a crash in between, the restart shows it.
-        session.watch_expiry(kept)
-        if kept.decided is None:
-            session.show_soon(kept)
-        else:
-            session.context.measured(kinds.settled(kept, session.now()))
-    return kept, is_new
 
 
 def proposal_key(
@@ -251,53 +231,6 @@ async def judge(session: SessionActor, files: Sequence[FileChange], risk: RiskLe
     return await session.judge(EvaluateFiles(tuple(path for file in files for path in file.paths), risk))
 
 
-def _keep(
-    db: Database, session: SessionActor, request: ApprovalRequest, decided: Decided | None
-) -> tuple[ApprovalRequest, bool]:
-    """Insert the request, unless an open one has its key. Returns the stored row, and whether it is this request."""
-    earlier = approvals.reattachable(db, request.key)
-    if earlier is not None:
-        # It may be this request's row, if the writer crashed between its commit and its answer.
-        return earlier, earlier.id == request.id
-    if decided is None:
-        require_room(db, session)
-    approvals.insert(db, request)
-    session.record(
-        db,
-        "agent",
-        "clearance_asked",
-        request.title,
-        request_id=request.id,
-        files=[path for file in request.files for path in file.paths],
-        proposal_hash=request.proposal_hash,
-    )
-    if decided is not None:
-        approvals.decide(db, request.id, ApprovalStatus.APPROVED, decided)
-        session.record(
-            db,
-            decided.by,
-            "auto_approved",
-            request.title,
-            request_id=request.id,
-            matched_rule=decided.text,
-            proposal_hash=request.proposal_hash,
-        )
-    kept = approvals.get(db, request.id)
-    assert kept is not None, "just inserted"
-    return kept, True
-
-
-async def _approval(session: SessionActor, request_id: str) -> ApprovalRequest:
-    request = await session.find(request_id)
-    if not isinstance(request, ApprovalRequest):
-        raise NotFound(f"request {request_id} is not a clearance request", code="request_not_found")
-    return request
-
-
-def _pending(request_id: str) -> ClearanceAnswer:
-    return ClearanceAnswer("pending", request_id, message=_NOT_APPROVED_YET)
-
-
 TOOL = Tool(
     name="check_clearance",
     legacy_name="ask_approval",
@@ -307,6 +240,6 @@ TOOL = Tool(
     result=ClearanceAnswer,
     hints=Hints(idempotent=True, open_world=True),
     handle=handle,
-    pending=_pending,
+    pending=lambda id: ClearanceAnswer("pending", id, message=_NOT_APPROVED_YET),
     offers_tasks=True,
 )

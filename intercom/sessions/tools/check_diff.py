@@ -11,14 +11,13 @@ name. A crash before the commit leaves nothing; after it, recovery finishes the 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
 
 import trio
 from attrs import evolve, field, frozen
 
 from intercom.model import crash_points, limits
-from intercom.model.card import Card, CardState, Notice
+from intercom.model.card import Card, CardKind, CardState, Notice, end_of
 from intercom.model.decision import Decision, Verdict
 from intercom.model.errors import (
     AlreadyConsumed,
@@ -26,7 +25,6 @@ from intercom.model.errors import (
     ApplyStuck,
     DiffError,
     IntercomError,
-    InvalidArguments,
     InvalidState,
     NotFound,
     PatchConflict,
@@ -112,7 +110,7 @@ async def handle(session: SessionActor, asked: CheckDiff) -> Opened[ApplyAnswer]
     session.require_open()
     session.touch("check_diff")
     async with session.context.locks.hold(session.row.workspace_root):
-        request, entry, used = await session.transact(partial(_look_once, session=session, id=asked.request_id))
+        request, entry, used = await session.transact(_look_once, session=session, id=asked.request_id)
         if request.replaces is not None and request.status is ApprovalStatus.PENDING:
             return Opened(request.id)
         _check_state(request)
@@ -132,7 +130,7 @@ async def handle(session: SessionActor, asked: CheckDiff) -> Opened[ApplyAnswer]
                 if request.status is not ApprovalStatus.APPROVED:
                     return Opened(request.id)
                 session.trusted(request)
-                _, _, used = await session.transact(partial(_look_once, session=session, id=request.id))
+                _, _, used = await session.transact(_look_once, session=session, id=request.id)
                 if used is not None:
                     raise session.refuse(request, used) from None
                 entry = await _commit(session, request, asked.call)
@@ -143,19 +141,16 @@ async def handle(session: SessionActor, asked: CheckDiff) -> Opened[ApplyAnswer]
 async def give_up(session: SessionActor, asked: Decide) -> Card:
     """Give up an apply that stopped half-way, as a person decided: leave the files as they are and discard the rest.
     The same verdict again is answered like the first time. Raises AlreadyDecided if it is not stuck any more."""
-    if asked.verdict.decision is not Decision.DISMISS:
-        raise InvalidArguments("answer an apply that stopped half-way with dismiss, or repair its files")
-    request, entry = await session.transact(partial(_look, session=session, id=kinds.request_of(asked.request_id)))
-    if entry is not None and await session.transact(
-        partial(idempotency.was_done, scope=Scope.DECISION, id=asked.verdict.id)
-    ):
+    end_of(CardKind.APPLY, asked.verdict.decision)
+    request, entry = await session.transact(_look, session=session, id=kinds.request_of(asked.request_id))
+    if entry is not None and await session.transact(idempotency.was_done, scope=Scope.DECISION, id=asked.verdict.id):
         return evolve(kinds.card_of_stuck(entry, request), state=CardState.CLOSED)
     if entry is None or entry.state is not JournalState.STUCK:
         raise AlreadyDecided(f"the apply of request {request.id} is not stuck any more; nothing was changed")
     session.context.signatures.admit(asked.verdict, kinds.card_of_stuck(entry, request), session.now())
     async with session.context.locks.hold(entry.workspace_root):
         await _discard(entry)
-        await session.transact(partial(_given_up, session=session, entry=entry, verdict=asked.verdict))
+        await session.transact(_given_up, session=session, entry=entry, verdict=asked.verdict)
     card = evolve(kinds.card_of_stuck(entry, request), state=CardState.CLOSED)
     session.context.operators.tell(card)
     return card
@@ -169,12 +164,12 @@ async def recover(session: SessionActor) -> None:
             if entry.state is JournalState.STAGING:
                 await _abandon(session, entry, "the server stopped before the change was committed")
             elif entry.state is JournalState.COMMITTED:
-                request, used = await session.transact(partial(_look_back, session=session, id=entry.request_id))
+                request, used = await session.transact(_look_back, session=session, id=entry.request_id)
                 refused = None if request is None else session.refused(request)
                 if request is not None and used is not None:
                     refused = session.refuse(request, used)
                 if refused is not None:
-                    await session.transact(partial(_stick, session=session, entry=entry, note=refused.message))
+                    await session.transact(_stick, session=session, entry=entry, note=refused.message)
                     await _show_stuck(session, entry, refused.message)
                     continue
                 try:
@@ -224,14 +219,14 @@ async def _commit(session: SessionActor, request: ApprovalRequest, call: str) ->
         at=session.now(),
         call=call,
     )
-    if not await session.transact(partial(_begin, entry=entry)):
+    if not await session.transact(_begin, entry=entry):
         raise InvalidState(f"request {request.id} is being applied already; call check_diff again shortly")
     try:
         await trio.to_thread.run_sync(transaction.stage, root, steps, plan.contents.get)
     except (IntercomError, OSError) as failed:
         await _abandon(session, entry, str(failed))
         raise _readable(failed) from failed
-    await session.transact(partial(_advance, entry=entry, to=JournalState.COMMITTED))
+    await session.transact(_advance, entry=entry, to=JournalState.COMMITTED)
     crash_points.reach("journal.committed")
     return entry
 
@@ -321,9 +316,9 @@ def _check_steps(session: SessionActor, request: ApprovalRequest, entry: Entry) 
 
 async def _void(session: SessionActor, request: ApprovalRequest, why: str) -> None:
     """Void an approval that may not be applied, and tell people."""
-    await session.transact(partial(_voided, session=session, request=request, why=why))
+    await session.transact(_voided, session=session, request=request, why=why)
     session.deliveries.verdicts.pop(request.id, None)
-    found = await session.transact(partial(approvals.get, id=request.id))
+    found = await session.transact(approvals.get, id=request.id)
     assert found is not None, "requests are not deleted while their session lives"
     session.show(found, note=f"void, nothing was written: {why}")
     text = f"an approval was refused when it was to be applied ({request.title}): {why}"
@@ -338,7 +333,7 @@ async def _carry_through(
     Raises ApplyStuck if files are neither in the state before nor in the state after."""
     root = Path(entry.workspace_root)
     try:
-        request = await session.transact(partial(approvals.get, id=entry.request_id))
+        request = await session.transact(approvals.get, id=entry.request_id)
         assert request is not None, "a journal entry has its request"
         steps = _check_steps(session, request, entry)
         if again:
@@ -347,14 +342,14 @@ async def _carry_through(
             await trio.to_thread.run_sync(_check_shown_of_rest, root, request, steps)
         await trio.to_thread.run_sync(transaction.roll_forward, root, steps)
     except (IntercomError, OSError) as failed:
-        await session.transact(partial(_stick, session=session, entry=entry, note=str(failed)))
+        await session.transact(_stick, session=session, entry=entry, note=str(failed))
         await _show_stuck(session, entry, str(failed))
         raise ApplyStuck(
             f"the change stopped half-way: {failed}; an operator has been told", request_id=entry.request_id
         ) from failed
     moved = {step.moved_from for step in steps}
     answer = ApplyAnswer(tuple(FileWritten(step.path, step.size) for step in steps if step.path not in moved))
-    done, others = await session.transact(partial(_finish, session=session, entry=entry, answer=answer, call=call))
+    done, others = await session.transact(_finish, session=session, entry=entry, answer=answer, call=call)
     for each in (done, *others):
         if each.status is ApprovalStatus.CONSUMED:
             session.context.signatures.note_use(each.id, session.now())
@@ -371,8 +366,8 @@ async def _carry_through(
 
 async def _retry_stuck(session: SessionActor, entry: Entry) -> Entry:
     """Mark a stuck apply as committed again, so that it continues. A person may have repaired the files."""
-    await session.transact(partial(_advance, entry=entry, to=JournalState.COMMITTED))
-    request = await session.transact(partial(approvals.get, id=entry.request_id))
+    await session.transact(_advance, entry=entry, to=JournalState.COMMITTED)
+    request = await session.transact(approvals.get, id=entry.request_id)
     assert request is not None, "a journal entry has its request"
     session.context.operators.tell(evolve(kinds.card_of_stuck(entry, request), state=CardState.CLOSED))
     return entry
@@ -380,7 +375,7 @@ async def _retry_stuck(session: SessionActor, entry: Entry) -> Entry:
 
 async def _abandon(session: SessionActor, entry: Entry, why: str) -> None:
     await _discard(entry)
-    await session.transact(partial(_advance, entry=entry, to=JournalState.ABANDONED, note=why))
+    await session.transact(_advance, entry=entry, to=JournalState.ABANDONED, note=why)
 
 
 async def _discard(entry: Entry) -> None:
@@ -393,7 +388,7 @@ def _steps(entry: Entry) -> tuple[Step, ...]:
 
 
 async def _show_stuck(session: SessionActor, entry: Entry, why: str) -> None:
-    request = await session.transact(partial(approvals.get, id=entry.request_id))
+    request = await session.transact(approvals.get, id=entry.request_id)
     assert request is not None, "a journal entry has its request"
     session.context.operators.tell(kinds.card_of_stuck(evolve(entry, note=why), request))
 
@@ -516,10 +511,6 @@ def after_decision(asked: CheckDiff, decided: Answered[ClearanceAnswer]) -> Chec
     return Answered(refused, decided.late_verdicts, decided.instructions)
 
 
-def _pending(request_id: str) -> ApplyAnswer:
-    return ApplyAnswer((), "pending", request_id, message=_NOT_OVERWRITTEN_YET)
-
-
 TOOL = Tool(
     name="check_diff",
     legacy_name="accept_diff",
@@ -529,6 +520,6 @@ TOOL = Tool(
     result=ApplyAnswer,
     hints=Hints(destructive=True, idempotent=True),
     handle=handle,
-    pending=_pending,
+    pending=lambda id: ApplyAnswer((), "pending", id, message=_NOT_OVERWRITTEN_YET),
     after_decision=after_decision,
 )

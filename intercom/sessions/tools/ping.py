@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Iterable
-from functools import partial
 
 from attrs import evolve, field, frozen
 
@@ -72,7 +71,7 @@ def handle(session: SessionActor, asked: Ping) -> Answered[PingAnswer] | Awaitab
 
 
 async def _with_progress(session: SessionActor, asked: Ping, items: tuple[ProgressItem, ...]) -> Answered[PingAnswer]:
-    session.row = await session.transact(partial(_record, session=session, items=items))
+    session.row = await session.transact(_record, session=session, items=items)
     return _alive(session, asked)
 
 

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 from attrs import evolve, field, frozen
 
 from intercom.model import clock, limits
 from intercom.model.checkpoint import CheckpointLine
 from intercom.model.field_docs import INTERNAL, doc
-from intercom.model.request import ApprovalRequest, ContinuationPrompt
 from intercom.model.session import Instruction, Kind, ProgressItem
 from intercom.sessions import kinds
 from intercom.sessions.messages import Answered, ToolRequest
@@ -86,7 +83,7 @@ async def handle(session: SessionActor, asked: Reboot) -> Answered[RebootAnswer]
     """Return what this session left: pending requests, the last checkpoint, the last progress. Takes the tasks that
     were left for its agent, and attaches them to the answer like instructions."""
     await session.refuse_words()
-    pending, last, queued = await session.transact(partial(_left, session=session))
+    pending, last, queued = await session.transact(_left, session=session)
     steering.took(session, queued)
     progress = session.row.progress_snapshot or ()
     session.touch("reboot")
@@ -130,14 +127,8 @@ def _last_checkpoint(db: Database, session_id: str) -> CheckpointLine | None:
 
 
 def _pending(request: kinds.Asked) -> PendingRequest:
-    match request:
-        case ApprovalRequest():
-            kind, title = "approval" if request.tool is None else "permission", request.title
-        case ContinuationPrompt():
-            kind, title = "prompt", kinds.headline(request.prompt_text)
-        case _:
-            kind, title = "standby", kinds.headline(request.message)
-    return PendingRequest(request.id, kind, title, clock.to_text(request.created_at))
+    kind = kinds.of(request)
+    return PendingRequest(request.id, kind.name, kind.title(request), clock.to_text(request.created_at))
 
 
 TOOL = Tool(

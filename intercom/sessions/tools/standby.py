@@ -8,8 +8,7 @@ from typing import ClassVar
 
 from attrs import field, frozen
 
-from intercom.model import crash_points, limits
-from intercom.model.errors import NotFound
+from intercom.model import limits
 from intercom.model.field_docs import doc
 from intercom.model.request import Wait, WaitStatus
 from intercom.model.session import Instruction
@@ -17,7 +16,7 @@ from intercom.sessions import kinds
 from intercom.sessions.kinds import StandbyAnswer
 from intercom.sessions.messages import Opened, ToolRequest
 from intercom.sessions.session import steering
-from intercom.sessions.session.actor import SessionActor, require_room
+from intercom.sessions.session.actor import SessionActor
 from intercom.sessions.tools.tool import WAIT_AGAIN, Hints, Tool
 from intercom.store import requests
 from intercom.store.messages import Database
@@ -68,10 +67,24 @@ async def handle(session: SessionActor, asked: Standby) -> Opened[StandbyAnswer]
     session.touch("standby")
     await session.refuse_words()
     if asked.request_id is not None:
-        return await _wait_again(session, asked.request_id, asked.call)
+        wait, is_new = await session.find_of(Wait, asked.request_id), False
+    else:
+        wait, is_new = await session.open(
+            _new(session, asked), partial(requests.by_call, session_id=session.id, call=asked.call)
+        )
+    if wait.status is WaitStatus.PENDING and not session.row.is_paused:
+        channel = kinds.INBOX if is_new else steering.CHANNEL
+        wait, ended, queued = await session.transact(_look_in, session, wait, steering.has_words(session), channel)
+        steering.took(session, queued)
+        if ended:
+            session.settle(wait)
+    return session.opened(wait, asked.call)
+
+
+def _new(session: SessionActor, asked: Standby) -> Wait:
     now = session.now()
     seconds = min(asked.timeout_seconds or session.context.config.timeouts.wait_seconds, LONGEST_STANDBY)
-    wait = Wait(
+    return Wait(
         id=session.context.new_id(),
         session_id=session.id,
         message=asked.message,
@@ -80,43 +93,6 @@ async def handle(session: SessionActor, asked: Standby) -> Opened[StandbyAnswer]
         expires_at=now + timedelta(seconds=seconds) if seconds > 0 else None,
         call=asked.call,
     )
-    has_words = steering.has_words(session)
-    kept, is_new, queued = await session.transact(partial(_keep_wait, session=session, wait=wait, has_words=has_words))
-    crash_points.reach("request.recorded")
-    steering.took(session, queued)
-    if is_new and kept.status is WaitStatus.PENDING:
-        session.watch_expiry(kept)
-        session.show_soon(kept)
-    elif is_new:
-        session.deliveries.verdicts[kept.id] = kinds.late(kept)
-    return session.opened(kept, asked.call)
-
-
-async def _wait_again(session: SessionActor, request_id: str, call: str) -> Opened[StandbyAnswer]:
-    wait = await _wait(session, request_id)
-    if wait.status is WaitStatus.PENDING and not session.row.is_paused:
-        has_words = steering.has_words(session)
-        wait, ended, queued = await session.transact(
-            partial(_look_in, session=session, wait=wait, has_words=has_words, channel=steering.CHANNEL)
-        )
-        steering.took(session, queued)
-        if ended:
-            session.settle(wait)
-    return session.opened(wait, call)
-
-
-def _keep_wait(
-    db: Database, session: SessionActor, wait: Wait, has_words: bool
-) -> tuple[Wait, bool, tuple[Instruction, ...]]:
-    earlier = requests.by_call(db, session.id, wait.call or "")
-    if isinstance(earlier, Wait):
-        session.context.signatures.note_ended(db, earlier)
-        return earlier, earlier.id == wait.id, session.queued(db)
-    require_room(db, session)
-    waits.insert(db, wait)
-    session.record(db, "agent", "standby", kinds.headline(wait.message), request_id=wait.id)
-    kept, _, queued = _look_in(db, session, wait, has_words, kinds.INBOX)
-    return kept, True, queued
 
 
 def _look_in(
@@ -125,17 +101,6 @@ def _look_in(
     """End the standby if instructions or a task wait. Returns it, whether it ended, and the queued instructions."""
     ended = steering.end_wait(db, session, waits.get(db, wait.id) or wait, has_words, "intercom", channel)
     return waits.get(db, wait.id) or wait, ended, session.queued(db)
-
-
-async def _wait(session: SessionActor, request_id: str) -> Wait:
-    request = await session.find(request_id)
-    if not isinstance(request, Wait):
-        raise NotFound(f"request {request_id} is not a standby", code="request_not_found")
-    return request
-
-
-def _pending(request_id: str) -> StandbyAnswer:
-    return StandbyAnswer("pending", request_id=request_id, message=_STILL_WAITING)
 
 
 TOOL = Tool(
@@ -147,6 +112,6 @@ TOOL = Tool(
     result=StandbyAnswer,
     hints=Hints(open_world=True),
     handle=handle,
-    pending=_pending,
+    pending=lambda id: StandbyAnswer("pending", request_id=id, message=_STILL_WAITING),
     offers_tasks=True,
 )

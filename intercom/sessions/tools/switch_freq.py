@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 from attrs import field, frozen
 
 from intercom.model.errors import InvalidState, SlackError
@@ -56,7 +54,7 @@ async def handle(session: SessionActor, asked: SwitchFreq) -> Answered[ModeAnswe
             "slack is not set up, so nobody would be notified in mode remote: stay in local or hybrid, or have a person"
             " run agent-intercom slack login"
         )
-    session.row, answer = await session.transact(partial(_switch, session=session, asked=asked))
+    session.row, answer = await session.transact(_switch, session=session, asked=asked)
     session.notify(f"mode is {answer.current_mode} (was {answer.previous_mode}), set by {asked.by}")
     return session.answered(asked.call, answer)
 

@@ -8,22 +8,20 @@ from typing import ClassVar
 
 from attrs import field, frozen
 
-from intercom.model import crash_points, limits
+from intercom.model import limits
 from intercom.model.config import OnTimeout
-from intercom.model.decision import Decided
-from intercom.model.errors import IntercomError, InvalidArguments, NotFound
+from intercom.model.decision import Decided, Decision
+from intercom.model.errors import IntercomError, InvalidArguments
 from intercom.model.field_docs import doc
 from intercom.model.policy import PolicyAnswer
-from intercom.model.request import ContinuationPrompt, PromptDecision, PromptType, WaitStatus
+from intercom.model.request import ContinuationPrompt, PromptType, WaitStatus
 from intercom.model.session import SessionMode
 from intercom.sessions import kinds
 from intercom.sessions.kinds import PromptAnswer
 from intercom.sessions.messages import Opened, ToolRequest
-from intercom.sessions.session.actor import UNREADABLE, SessionActor, require_room
+from intercom.sessions.session.actor import UNREADABLE, SessionActor
 from intercom.sessions.tools.tool import WAIT_AGAIN, Hints, Tool
 from intercom.store import requests
-from intercom.store.messages import Database
-from intercom.store.requests import prompts
 from intercom.workspace.policy import Query
 from intercom.workspace.policy_watcher import Evaluate
 
@@ -73,7 +71,7 @@ async def handle(session: SessionActor, asked: Transmit) -> Opened[PromptAnswer]
     session.require_open()
     session.touch("transmit")
     if asked.request_id is not None:
-        return await _opened(session, await _prompt(session, asked.request_id), asked.call)
+        return await _opened(session, await session.find_of(ContinuationPrompt, asked.request_id), asked.call)
     if asked.prompt_text is None or not asked.prompt_text.strip():
         raise InvalidArguments("prompt_text is needed for a new question (or request_id for an old one)")
     now = session.now()
@@ -90,16 +88,11 @@ async def handle(session: SessionActor, asked: Transmit) -> Opened[PromptAnswer]
         call=asked.call,
     )
     rule = (await _judged(session, asked.prompt_type)).matched_rule
-    kept, is_new = await session.transact(partial(_keep_prompt, session=session, prompt=prompt, rule=rule))
-    crash_points.reach("request.recorded")
-    if is_new:
-        session.watch_expiry(kept)
-        if kept.status is WaitStatus.PENDING:
-            session.show_soon(kept)
-        elif rule is not None:
-            session.context.measured(kinds.settled(kept, now))
-            session.deliveries.verdicts[kept.id] = kinds.late(kept)
-            session.note_let_pass(kept.prompt_text, rule)
+    decided = None
+    if rule is not None:
+        decided = Decided(f"policy/{prompt.id}", Decision.CONTINUE, "policy", "policy", now)
+    earlier = partial(requests.by_call, session_id=session.id, call=asked.call)
+    kept, _ = await session.open(prompt, earlier, rule=rule, decided=decided)
     return await _opened(session, kept, asked.call)
 
 
@@ -141,46 +134,9 @@ async def _judged(session: SessionActor, kind: PromptType) -> PolicyAnswer:
     return found if (found.matched_rule or "tool:").startswith("tool:") else _ASKED
 
 
-def _keep_prompt(
-    db: Database, session: SessionActor, prompt: ContinuationPrompt, rule: str | None
-) -> tuple[ContinuationPrompt, bool]:
-    earlier = requests.by_call(db, session.id, prompt.call or "")
-    if isinstance(earlier, ContinuationPrompt):
-        return earlier, earlier.id == prompt.id
-    if rule is None:
-        require_room(db, session)
-    prompts.insert(db, prompt)
-    session.record(
-        db,
-        "agent",
-        "prompt_asked",
-        kinds.headline(prompt.prompt_text),
-        request_id=prompt.id,
-        type=prompt.prompt_type,
-    )
-    if rule is not None:
-        decided = Decided(f"policy/{prompt.id}", PromptDecision.CONTINUE, "policy", "policy", prompt.created_at)
-        prompts.decide(db, prompt.id, WaitStatus.DECIDED, decided)
-        session.record(db, "policy", "auto_approved", "transmit", request_id=prompt.id, matched_rule=rule)
-    kept = prompts.get(db, prompt.id)
-    assert kept is not None, "just inserted"
-    return kept, True
-
-
-async def _prompt(session: SessionActor, request_id: str) -> ContinuationPrompt:
-    request = await session.find(request_id)
-    if not isinstance(request, ContinuationPrompt):
-        raise NotFound(f"request {request_id} is not a question of transmit", code="request_not_found")
-    return request
-
-
 async def _opened(session: SessionActor, prompt: ContinuationPrompt, call: str) -> Opened[PromptAnswer]:
     await ask_policy_again(session, prompt)
     return session.opened(prompt, call)
-
-
-def _pending(request_id: str) -> PromptAnswer:
-    return PromptAnswer(status="pending", request_id=request_id, message=_NOT_ANSWERED_YET)
 
 
 TOOL = Tool(
@@ -192,6 +148,6 @@ TOOL = Tool(
     result=PromptAnswer,
     hints=Hints(open_world=True),
     handle=handle,
-    pending=_pending,
+    pending=lambda id: PromptAnswer(status="pending", request_id=id, message=_NOT_ANSWERED_YET),
     offers_tasks=True,
 )

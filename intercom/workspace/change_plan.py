@@ -118,7 +118,10 @@ def plan_again(
             if approved.base_path not in changed or (diverged and isinstance(part, bytes)):
                 planned.append(_plan_approved(part, base, approved, is_other_base=bool(changed)))
     if changed and not (diverged and proposal.content is not None):
-        raise _changed(changed, is_patch=proposal.is_patch)
+        way = "ask for clearance again"
+        if not proposal.is_patch:
+            way += ", or call again with force to have a person asked whether to write over it"
+        raise PatchConflict(f"{', '.join(changed)} changed since the proposal was made; {way}", paths=tuple(changed))
     return Plan(tuple(planned), root_id)
 
 
@@ -157,13 +160,6 @@ def _plan_approved(
 _ANEW = "nothing was written, propose the change again"
 
 
-def _changed(paths: Sequence[str], *, is_patch: bool) -> PatchConflict:
-    way = "ask for clearance again"
-    if not is_patch:
-        way += ", or call again with force to have a person asked whether to write over it"
-    return PatchConflict(f"{', '.join(paths)} changed since the proposal was made; {way}", paths=tuple(paths))
-
-
 def _hash(base: FileBytes | None) -> str:
     return NEW_FILE if base is None else digest(base.data)
 
@@ -191,7 +187,8 @@ def _each_patched(root: Path, top: int, patches: Sequence[FilePatch]) -> Iterato
 
 def _patched(patch: FilePatch, base: FileBytes | None, path: str, old: str) -> PlannedFile:
     """Apply a file's patch to `base`, the content of `old`. `path` differs from `old` only for a rename."""
-    if patch.kind is ChangeKind.CREATE or (base is None and _only_adds(patch)):
+    only_adds = patch.kind is ChangeKind.WRITE and len(patch.hunks) == 1 and not patch.hunks[0].source
+    if patch.kind is ChangeKind.CREATE or (base is None and only_adds):
         if base is not None:
             raise PatchConflict(f"the patch makes {path}, which exists already", path=path)
         return _planned(path, ChangeKind.CREATE, None, created(path, patch.hunks), patch.executable)
@@ -202,13 +199,8 @@ def _patched(patch: FilePatch, base: FileBytes | None, path: str, old: str) -> P
         if after:
             raise PatchConflict(f"the patch removes {path}, but {len(after)} bytes would be left in it", path=path)
         return _planned(path, ChangeKind.DELETE, base, None)
-    if patch.kind is ChangeKind.RENAME:
-        return _planned(path, ChangeKind.RENAME, base, after, patch.executable, old)
-    return _planned(path, ChangeKind.WRITE, base, after, patch.executable)
-
-
-def _only_adds(patch: FilePatch) -> bool:
-    return patch.kind is ChangeKind.WRITE and len(patch.hunks) == 1 and not patch.hunks[0].source
+    old_path = old if patch.kind is ChangeKind.RENAME else None
+    return _planned(path, patch.kind, base, after, patch.executable, old_path)
 
 
 def _planned(
@@ -221,7 +213,8 @@ def _planned(
 ) -> PlannedFile:
     before = _hash(base)
     mode = None if base is None or after is None else _mode(base.mode, executable)
-    added, removed = _counts(b"" if base is None else base.data, after or b"")
+    # A line that only moved counts as neither.
+    old, new = (Counter(data.splitlines()) for data in (b"" if base is None else base.data, after or b""))
     change = FileChange(
         path=path,
         kind=kind,
@@ -229,8 +222,8 @@ def _planned(
         after_hash=None if after is None else digest(after),
         old_path=old_path,
         mode=mode if base is not None and mode != base.mode else 0o755 if base is None and executable else None,
-        added=added,
-        removed=removed,
+        added=(new - old).total(),
+        removed=(old - new).total(),
     )
     return PlannedFile(change, after, mode)
 
@@ -240,12 +233,6 @@ def _mode(current: int, executable: bool | None) -> int:
     if executable is None or bool(current & 0o111) == executable:
         return current
     return current | (current & 0o444) >> 2 if executable else current & ~0o111
-
-
-def _counts(before: bytes, after: bytes) -> tuple[int, int]:
-    """Count lines added and removed. A line that only moved counts as neither."""
-    old, new = Counter(before.splitlines()), Counter(after.splitlines())
-    return (new - old).total(), (old - new).total()
 
 
 def steps(root: Path, plan: Plan) -> tuple[Step, ...]:

@@ -79,23 +79,18 @@ def preview_operation(root: Path, operation: Operation) -> OperationPreview:
 def is_inside(root: Path, cwd: str | None) -> bool:
     """Whether an operation's working directory is inside the workspace. It is if none is named; it is not if that
     cannot be determined."""
-    return cwd is None or _located(root, cwd) is not None
+    try:
+        return cwd is None or located(root, cwd) is not None
+    except (IntercomError, ValueError):
+        return False
 
 
 def within(root: Path, cwd: str | None, named: str) -> str | None:
     """Return the canonical path of a file in the workspace; None if it is elsewhere or the name is invalid."""
     try:
-        found = _located(root, cwd or "", os.path.expanduser(named))
+        found = located(root, cwd or "", os.path.expanduser(named))
         return None if found is None else relative(root, found)
-    except IntercomError:
-        return None
-
-
-def _located(root: Path, *parts: str) -> str | None:
-    try:
-        return located(root, *parts)
     except (IntercomError, ValueError):
-        # Not even a path, or it changes meanwhile.
         return None
 
 

@@ -268,42 +268,32 @@ class PolicyRecord:
     narrowing: str | None = None
     rejected: frozenset[str] = frozenset()
 
+    def after(self, decision: PolicyDecision) -> PolicyRecord:
+        """Return the record with one more decision. The content accepted last counts, unless rejected later. A decision
+        whose text does not match its hash is ignored."""
+        if not decision.is_sound:
+            return self
+        sha = decision.sha256
+        if decision.accepted:
+            return PolicyRecord(decision, None, self.rejected - {sha})
+        is_withdrawn = self.accepted is not None and self.accepted.sha256 == sha
+        return evolve(self, accepted=None if is_withdrawn else self.accepted, rejected=self.rejected | {sha})
+
 
 def record_of(decisions: Iterable[PolicyDecision], narrowing: str | None) -> PolicyRecord:
-    """Reduce `decisions`, oldest first, to a record. The content accepted last counts, unless rejected later. A
-    decision whose text does not match its hash is ignored."""
-    accepted: PolicyDecision | None = None
-    rejected: set[str] = set()
-    for each in decisions:
-        if not each.is_sound:
-            continue
-        if each.accepted:
-            accepted = each
-            rejected.discard(each.sha256)
-            continue
-        rejected.add(each.sha256)
-        if accepted is not None and accepted.sha256 == each.sha256:
-            accepted = None
-    return PolicyRecord(accepted, narrowing, frozenset(rejected))
+    """Reduce `decisions`, oldest first, to a record."""
+    return evolve(functools.reduce(PolicyRecord.after, decisions, PolicyRecord()), narrowing=narrowing)
 
 
 @frozen
-class InForce:
-    """A policy, a text that states it, and the hash of that text."""
+class StatedPolicy:
+    """A policy, a text that states it, and the hash of that text. If it waits for a person, `ways` says how it grants
+    more than the policy in force."""
 
     policy: WorkspacePolicy
     sha256: str
     text: str
-
-
-@frozen
-class Proposed:
-    """A policy that waits for a person: the hash and text of its file, and the ways in which it grants more."""
-
-    policy: WorkspacePolicy
-    sha256: str
-    text: str
-    ways: tuple[str, ...]
+    ways: tuple[str, ...] = ()
 
 
 @frozen
@@ -315,10 +305,10 @@ class PolicyState:
     configuration accepts every content without asking.
     """
 
-    in_force: InForce
+    in_force: StatedPolicy
     record: PolicyRecord = PolicyRecord()
     source: str | None = None
-    proposed: Proposed | None = None
+    proposed: StatedPolicy | None = None
     fault: str | None = None
     is_trusted: bool = False
 
@@ -346,45 +336,37 @@ def changed(state: PolicyState, loaded: Loaded, trust: bool = False) -> PolicySt
         return evolve(state, source=loaded.source, fault=loaded.fault, proposed=None)
     ways = () if trust else widens(state.in_force.policy, loaded.policy)
     if not ways:
-        in_force = _in_force(loaded.policy, loaded)
+        found = loaded.sha256 is not None and loaded.text is not None
+        in_force = (
+            StatedPolicy(loaded.policy, loaded.sha256 or "", loaded.text or "") if found else _rendered(loaded.policy)
+        )
         return PolicyState(in_force, state.record, loaded.source, is_trusted=trust)
     both = narrowed(state.in_force.policy, loaded.policy)
-    in_force = state.in_force if both == state.in_force.policy else _in_force(both, None)
-    proposed = Proposed(loaded.policy, loaded.sha256 or "", loaded.text or "", ways)
+    in_force = state.in_force if both == state.in_force.policy else _rendered(both)
+    proposed = StatedPolicy(loaded.policy, loaded.sha256 or "", loaded.text or "", ways)
     return PolicyState(in_force, state.record, loaded.source, proposed)
 
 
 def decided(state: PolicyState, decision: PolicyDecision, loaded: Loaded, trust: bool = False) -> PolicyState:
     """Return the state after a person's decision, with the file as `loaded` now."""
-    before = state.record
-    if decision.accepted:
-        record = PolicyRecord(decision, None, before.rejected - {decision.sha256})
-        in_force = _granted_by(record)
-    else:
-        is_withdrawn = before.accepted is not None and before.accepted.sha256 == decision.sha256
-        accepted = None if is_withdrawn else before.accepted
-        record = evolve(before, accepted=accepted, rejected=before.rejected | {decision.sha256})
-        in_force = _granted_by(record) if is_withdrawn else state.in_force
-    return changed(PolicyState(in_force, record, state.source), loaded, trust)
+    record = state.record.after(decision)
+    is_same = record is state.record or (not decision.accepted and record.accepted == state.record.accepted)
+    return changed(PolicyState(state.in_force if is_same else _granted_by(record), record, state.source), loaded, trust)
 
 
-def _granted_by(record: PolicyRecord) -> InForce:
+def _granted_by(record: PolicyRecord) -> StatedPolicy:
     accepted = record.accepted
     if accepted is None or not accepted.is_sound:
-        return _in_force(DENY_ALL, None)
+        return _rendered(DENY_ALL)
     # A text that this version cannot parse grants nothing.
     policy = parse(accepted.text)[0]
-    if record.narrowing is None:
-        return InForce(policy, accepted.sha256, accepted.text)
-    both = narrowed(policy, parse(record.narrowing)[0])
-    return InForce(policy, accepted.sha256, accepted.text) if both == policy else _in_force(both, None)
+    both = policy if record.narrowing is None else narrowed(policy, parse(record.narrowing)[0])
+    return StatedPolicy(policy, accepted.sha256, accepted.text) if both == policy else _rendered(both)
 
 
-def _in_force(policy: WorkspacePolicy, loaded: Loaded | None) -> InForce:
-    if loaded is not None and loaded.text is not None and loaded.sha256 is not None and loaded.fault is None:
-        return InForce(policy, loaded.sha256, loaded.text)
+def _rendered(policy: WorkspacePolicy) -> StatedPolicy:
     text = render(policy)
-    return InForce(policy, digest(text.encode()), text)
+    return StatedPolicy(policy, digest(text.encode()), text)
 
 
 @frozen
@@ -474,15 +456,10 @@ class PolicyWatcher(Actor):
     async def on_receive(self, message: Any) -> Any:
         """Answer from the policy file as it is at this moment."""
         match message:
-            case Evaluate(query):
+            case Evaluate() | EvaluateFiles():
                 await self._refresh()
-                # In a thread, as below: matching hundreds of patterns with a deep path takes seconds.
-                return await trio.to_thread.run_sync(_evaluate, self._root, self._state.policy, query, self._limits)
-            case EvaluateFiles():
-                await self._refresh()
-                return await trio.to_thread.run_sync(
-                    _evaluate_files, self._root, self._state.policy, message, self._limits
-                )
+                # In a thread: matching hundreds of patterns with a deep path takes seconds.
+                return await trio.to_thread.run_sync(_evaluate, self._root, self._state.policy, message, self._limits)
             case Current():
                 await self._refresh()
                 return self._state
@@ -526,22 +503,17 @@ class PolicyWatcher(Actor):
             await self._on_change(state)
 
 
-def _evaluate(root: Path, in_force: WorkspacePolicy, query: Query, limits: Limits) -> PolicyAnswer:
-    """Evaluate the policy, then check whether links protect the path."""
-    answer = policy.evaluate(in_force, query, limits)
-    return answer if query.file_path is None else _unless_protected(answer, root, (query.file_path,))
-
-
-def _evaluate_files(root: Path, in_force: WorkspacePolicy, asked: EvaluateFiles, limits: Limits) -> PolicyAnswer:
-    answer = policy.evaluate_files(in_force, asked.paths, asked.risk, limits)
-    twin = next((path for path in asked.paths if asked.in_place and policy.has_other_name(root, path)), None)
-    if twin is not None:
-        return PolicyAnswer(False, why=f"{twin} has another name (a hard link), which would change with it")
-    return _unless_protected(answer, root, asked.paths)
-
-
-def _unless_protected(answer: PolicyAnswer, root: Path, paths: Sequence[str]) -> PolicyAnswer:
-    why = policy.why_protected(root, paths) if answer.auto_approved else None
+def _evaluate(root: Path, in_force: WorkspacePolicy, asked: Evaluate | EvaluateFiles, limits: Limits) -> PolicyAnswer:
+    """Evaluate the policy, then check whether links protect the paths."""
+    if isinstance(asked, Evaluate):
+        answer = policy.evaluate(in_force, asked.query, limits)
+        paths = tuple(filter(None, [asked.query.file_path]))
+    else:
+        answer, paths = policy.evaluate_files(in_force, asked.paths, asked.risk, limits), asked.paths
+        twin = next((path for path in paths if asked.in_place and policy.has_other_name(root, path)), None)
+        if twin is not None:
+            return PolicyAnswer(False, why=f"{twin} has another name (a hard link), which would change with it")
+    why = policy.why_protected(root, paths) if answer.auto_approved and paths else None
     return answer if why is None else PolicyAnswer(False, why=why)
 
 

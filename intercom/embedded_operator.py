@@ -6,10 +6,10 @@ import os
 import uuid
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any, TypeVar
+from typing import Any
 
 import trio
-from attrs import AttrsInstance, frozen
+from attrs import frozen
 
 from actors import Actor, Info, ask
 from intercom.app import App
@@ -19,9 +19,8 @@ from intercom.model.checkpoint import CheckpointLine, Files, Restore
 from intercom.model.decision import Decision, Verdict
 from intercom.model.process import AgentProcess, Origin
 from intercom.model.session import Instruction, Session, SessionMode
-from intercom.operators.commands import checkpoints, policies, sessions, steering
-from intercom.operators.commands.dispatch import handler_of
-from intercom.operators.commands.handler import ById, Caller, CommandHandler, OfSession
+from intercom.operators.commands import handlers
+from intercom.operators.commands.handlers import Caller, handler_of
 from intercom.operators.messages import Channel, Subscribe
 from intercom.sessions.agent_processes import LINES, Output
 from intercom.sessions.checkpoints.messages import CheckpointTaken
@@ -30,9 +29,6 @@ from intercom.sessions.processes.output_files import Stream
 from intercom.store.audit import AuditEntry
 
 CHANNEL = Channel.EMBED.value
-
-A = TypeVar("A", bound=AttrsInstance)
-R = TypeVar("R")
 
 
 @frozen
@@ -62,15 +58,15 @@ class EmbeddedOperator:
 
     async def resume(self, instruction: str | None = None, *, session: str | None = None) -> Session:
         """Resume a waiting agent, with an optional instruction."""
-        return await self._do(sessions.resume, sessions.Resume(instruction, session))
+        return await handlers.resume(self.app.service, self._caller(), instruction, session)
 
     async def mode(self, mode: SessionMode, *, session: str | None = None) -> tuple[SessionMode, SessionMode]:
         """Change the notification mode. Returns the mode before and after."""
-        changed = await self._do(sessions.mode, sessions.ChangeMode(mode, session))
+        changed = await handlers.mode(self.app.service, self._caller(), mode, session)
         return changed.previous_mode, changed.current_mode
 
     async def nudge(self, id: str, text: str | None = None) -> Card | Session:
-        return await self._do(steering.nudge, steering.Nudge(id, text))
+        return await handlers.nudge(self.app.service, self._caller(), id, text)
 
     async def end(self, session: str, why: str = "ended by the program") -> Session:
         """End a session: interrupt its open requests, and end its agent if people started it."""
@@ -104,16 +100,16 @@ class EmbeddedOperator:
 
     async def pause(self, session: str | None = None) -> Session:
         """Pause all calls of a session's agent until `unpause`. Without a name, the only active session is meant."""
-        return await self._do(steering.pause, OfSession(session))
+        return await handlers.pause(self.app.service, self._caller(), session)
 
     async def unpause(self, session: str | None = None) -> Session:
         """Unpause a session. Without a name, the only paused one is meant."""
-        return await self._do(steering.unpause, OfSession(session))
+        return await handlers.unpause(self.app.service, self._caller(), session)
 
     async def steer(self, session: str, text: str, *, act: str | None = None) -> Card:
         """Queue an instruction for an agent, which gets it once, with its next result. With `act`, repeated calls of
         the same `act` queue it only once."""
-        return await self._do(steering.steer, steering.Steer(text, session), act)
+        return await handlers.steer(self.app.service, self._caller(act), text, session)
 
     async def steering(self, session: str | None = None, limit: int = LISTED) -> tuple[Instruction, ...]:
         """Return delivered and queued instructions, oldest first."""
@@ -123,7 +119,7 @@ class EmbeddedOperator:
         self, text: str, *, session: str | None = None, workspace: str | None = None, act: str | None = None
     ) -> Card:
         """Queue a task for a session's agent, or for the next agent in a workspace; `act` as in `steer`."""
-        return await self._do(steering.task, steering.LeaveTask(text, session, workspace), act)
+        return await handlers.task(self.app.service, self._caller(act), text, session, workspace)
 
     async def tasks(self, session: str | None = None, *, everything: bool = False) -> tuple[Instruction, ...]:
         """Return the tasks that no agent has yet, oldest first; with `everything`, also the finished ones."""
@@ -131,15 +127,15 @@ class EmbeddedOperator:
 
     async def take_back(self, id: str) -> Card:
         """Cancel an instruction or a task that no agent has yet."""
-        return await self._do(steering.take_back, ById(id))
+        return await handlers.take_back(self.app.service, self._caller(), id)
 
     async def accept_policy(self, id_or_path: str | None = None) -> Card:
         """Accept a policy by the id of its card or by its workspace. Without a name, the only pending one is meant."""
-        return await self._do(policies.policy_accept, policies.AcceptPolicy(id_or_path))
+        return await handlers.policy_accept(self.app.service, self._caller(), id_or_path)
 
     async def reject_policy(self, id_or_path: str | None = None, reason: str | None = None) -> Card:
         """Reject a pending policy, named as in `accept_policy`."""
-        return await self._do(policies.policy_reject, policies.RejectPolicy(id_or_path, reason=reason))
+        return await handlers.policy_reject(self.app.service, self._caller(), id_or_path, reason=reason)
 
     async def sessions(self, *, everything: bool = False) -> tuple[Session, ...]:
         return await self.app.service.sessions(everything=everything)
@@ -155,7 +151,7 @@ class EmbeddedOperator:
     async def ask_restore(self, checkpoint: str, files: Files = Files.LEAVE) -> Restore:
         """Compare a checkpoint with its workspace, and ask whether to restore it. Nothing changes before a decision:
         `answer(restore.id, Decision.PROCEED)`, or CANCEL."""
-        return await self._do(checkpoints.restore, checkpoints.AskRestore(checkpoint, files))
+        return await handlers.restore(self.app.service, self._caller(), checkpoint, files)
 
     async def restore(self, id: str) -> Restore:
         """Return a restore with its status. `successor_id` is the session that follows once it is handed over."""
@@ -184,15 +180,13 @@ class EmbeddedOperator:
             feed.stop(block=False)
 
     async def command(self, name: str, /, *, act: str | None = None, **arguments: Any) -> Any:
-        """Carry out any operator command by its name, such as `take-back`. The arguments are the fields of its class in
-        `intercom.operators.commands`; the result is what its handler returns. `act` as in `steer`. Raises
+        """Carry out any operator command by its name, such as `take-back`. The arguments are those of its function in
+        `intercom.operators.commands.handlers`; the result is what that returns. `act` as in `steer`. Raises
         InvalidArguments for an unknown name, and TypeError for an unknown argument."""
-        handler = handler_of(name)
-        return await self._do(handler, handler.takes(**arguments), act)
+        return await handler_of(name)(self.app.service, self._caller(act), **arguments)
 
-    async def _do(self, handler: CommandHandler[A, R], asked: A, act: str | None = None) -> R:
-        caller = Caller(self.name, Channel.EMBED, _origin(), act=self._act(act), at=self.app.context.now())
-        return await handler(self.app.service, caller, asked)
+    def _caller(self, act: str | None = None) -> Caller:
+        return Caller(self.name, Channel.EMBED, _origin(), act=self._act(act), at=self.app.context.now())
 
     def _act(self, act: str | None) -> str | None:
         return None if act is None else f"{CHANNEL}/{self.name}/{act}"

@@ -16,7 +16,7 @@ from intercom.cli import key_agent
 from intercom.local.places import Places, peek
 from intercom.model import signing
 from intercom.model.errors import IntercomError
-from intercom.operators.commands.table import COMMANDS, DEFAULT_REASON, Access
+from intercom.operators.commands.table import COMMANDS, DEFAULT_REASON, Access, decision_about
 from intercom.operators.ctl.client import Refusal, request
 
 if TYPE_CHECKING:
@@ -326,17 +326,12 @@ def _with_signature(sent: Fields, stated: Fields, value: str) -> Fields:
 
 def _decision(verb: str, fields: Fields, kind: str) -> tuple[str, Fields]:
     """Return the decision that a command makes about a card of this kind, and the fields with its text."""
-    match verb:
-        case "approve":
-            return "approve", {**fields, "text": None}
-        case "reject" | "policy-reject":
-            return "reject", {**fields, "reason": fields.get("reason") or DEFAULT_REASON}
-        case "policy-accept":
-            return "accept", {**fields, "text": None}
-    decision = str(fields["decision"])
-    if kind == "standby" and decision in ("continue", "refine"):
-        decision = "resume"
-    return decision, {**fields, "text": (fields.get("text") or "").strip() or None}
+    decision = COMMANDS[verb].decision
+    if decision == "reject":
+        return decision, {**fields, "reason": fields.get("reason") or DEFAULT_REASON}
+    if decision:
+        return decision, {**fields, "text": None}
+    return decision_about(kind, fields["decision"]), {**fields, "text": (fields.get("text") or "").strip() or None}
 
 
 def policy_card(entry: Mapping[str, Any]) -> Card:

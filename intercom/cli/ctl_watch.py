@@ -27,6 +27,7 @@ from intercom.cli.ctl_sign import NO_KEY, send
 from intercom.cli.ctl_text import clean, one_line, short
 from intercom.local.places import Places
 from intercom.model.errors import IntercomError
+from intercom.operators.commands.table import COMMANDS
 from intercom.operators.ctl.client import NoServer, Refusal, Watch, request
 
 #: For each kind of card: the key, its action, and whether it asks for a text ("must", "may" or empty).
@@ -49,6 +50,9 @@ GRANTS = frozenset({"approve", "accept", "proceed"})
 #: A policy decides many later changes, and a restore ends a session: both always need confirmation.
 WEIGHTY_KINDS = frozenset({"policy", "restore"})
 WEIGHTY_RISKS = frozenset({"high", "critical"})
+
+#: The commands that always make the same decision, by that decision. The first one of a decision answers any card.
+_DECIDED_WITH = {row.decision: row.name for row in reversed(COMMANDS.values()) if row.decision}
 
 #: The most characters of a title in a question.
 TITLE = 60
@@ -175,19 +179,10 @@ def line_count(card: dict[str, Any]) -> int:
 
 def request_of(act: Act, text: str | None) -> tuple[str, dict[str, Any]]:
     """Return the verb and fields of the request for an action. `text` is what the person wrote."""
-    card = act.card or {}
-    fields: dict[str, Any] = {"id": card.get("request_id")}
-    match act.word:
-        case "approve":
-            verb = "approve"
-        case "reject":
-            verb, fields["reason"] = "reject", text
-        case "nudge":
-            verb, fields["text"] = "nudge", text
-        case "accept":
-            verb = "policy-accept"
-        case _:
-            verb, fields["decision"], fields["text"] = "answer", act.word, text
+    fields = {"id": (act.card or {}).get("request_id"), "reason" if act.word == "reject" else "text": text}
+    verb = "nudge" if act.word == "nudge" else _DECIDED_WITH.get(act.word, "answer")
+    if verb == "answer":
+        fields["decision"] = act.word
     return verb, {name: value for name, value in fields.items() if value}
 
 

@@ -7,14 +7,14 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from attrs import frozen
 
 from intercom.cli import ctl, ctl_draw
 from intercom.model import signing
-from intercom.operators.commands.dispatch import HANDLERS
-from intercom.operators.commands.handler import ById, handles
-from intercom.operators.commands.requests import ANSWERS
-from intercom.operators.commands.table import COMMANDS, FIELDS, Access
+from intercom.model.decision import Decision
+from intercom.model.session import Session
+from intercom.operators.commands.entries import form
+from intercom.operators.commands.handlers import HANDLERS, handles
+from intercom.operators.commands.table import ANSWERS, COMMANDS, FIELDS, Access, decisions_of
 from intercom.sessions.agent_processes import AgentProcesses
 from intercom.sessions.operator_service import CheckpointCalls, OperatorService, Steering
 from tests.operators.checkpoints import StandInCheckpoints
@@ -31,15 +31,18 @@ def test_requests_have_exactly_the_fields_of_the_rows() -> None:
     assert sent == FIELDS.keys()
 
 
-@frozen
-class Other:
-    name: str
+@pytest.mark.parametrize("name", ["pending", "tree"])
+def test_a_handler_with_other_arguments_than_its_row_is_refused(name: str) -> None:
+    async def handler(service: Any, caller: Any, id: str) -> str:
+        return id
 
-
-@pytest.mark.parametrize(("name", "takes"), [("show", Other), ("pending", ById), ("tree", ById)])
-def test_a_handler_with_other_arguments_than_its_row_is_refused(name: str, takes: Any) -> None:
     with pytest.raises(TypeError, match=f"are not the arguments of {name}"):
-        handles(name, takes, str)
+        handles(name, str)(handler)
+
+
+def test_the_form_of_an_answer_names_attributes_that_there_are() -> None:
+    with pytest.raises(TypeError, match="Session has no colour"):
+        form(Session, "session_id=id", "colour")
 
 
 def test_a_signature_covers_every_argument_of_the_command_that_it_is_for() -> None:
@@ -48,9 +51,12 @@ def test_a_signature_covers_every_argument_of_the_command_that_it_is_for() -> No
     assert sent <= set(signing.MEANT)
 
 
-def test_every_word_of_answer_has_its_decision() -> None:
-    [words] = [each.choices for each in COMMANDS["answer"].arguments if each.field == "decision"]
-    assert words == tuple(ANSWERS)
+def test_every_command_about_a_card_says_which_decisions_it_makes() -> None:
+    about_cards = [row for row in COMMANDS.values() if row.access is Access.SIGNED_CARD]
+    made = {each for row in about_cards for word in (None, *ANSWERS) for each in decisions_of(row, word)}
+    assert made == {each.value for each in Decision} - {"nudge"}
+    assert decisions_of(COMMANDS["answer"], "approve") == decisions_of(COMMANDS["answer"], None) == set()
+    assert decisions_of(COMMANDS["approve"], "stop") == {"approve"}
 
 
 def test_what_needs_no_signature_only_pauses_ends_or_asks() -> None:

@@ -1,11 +1,10 @@
 """The table of operator commands: for each its name, its arguments, its help, and who may send it.
 
-A command is one row here and one handler in the module of its topic beside this one (`requests`, `sessions` and so on).
-ctl's parser and requests, the server's dispatch, Slack's commands and embedding are made from the row.
+A command is one row here and one function in `handlers`, whose arguments are checked against the row at import. ctl's
+parser and requests, the server's dispatch, Slack's commands and embedding are made from the row.
 
 The module uses the standard library alone, and the rows are NamedTuples: ctl reads them at every start, and importing
-attrs would double its start time. A handler's argument class is an attrs class. `handles` checks its fields against the
-row at import, so the two cannot differ.
+attrs would double its start time.
 """
 
 from __future__ import annotations
@@ -75,10 +74,10 @@ class Argument(NamedTuple):
     """One argument of a command.
 
     `shape` is how it is typed on ctl: `ID`, `[ID]`, `TEXT...` and `[TEXT...]` are positional, and `...` takes the rest
-    of the line; `--all`, `-f/--follow` and `--limit N` are options; an empty shape is not typed. `field` is the name in
-    the argument class; it is empty for an option of ctl alone. `sent` is its name on the wire, if that is another. A
-    flag sends `value`. A value must be one of `choices`, if there are any. `default` is sent if neither the option nor
-    --session is given. `missing` says what to give.
+    of the line; `--all`, `-f/--follow` and `--limit N` are options; an empty shape is not typed. `field` is the name of
+    the handler's argument; it is empty for an option of ctl alone. `sent` is its name on the wire, if that is another.
+    A flag sends `value`. A value must be one of `choices`, if there are any. `default` is sent if neither the option
+    nor --session is given. `missing` says what to give.
     """
 
     shape: str
@@ -119,8 +118,8 @@ class OperatorCommand(NamedTuple):
 
     With `for_agent` the command has a message for an agent; what was signed is stored with it, and checked again before
     delivery. With `sent_once` ctl does not repeat it after a lost answer. With `is_typed` false only programs send it.
-    `draws` names the function of `intercom.cli.ctl_draw` that draws its answer, without `draw_`; if it is empty, ctl
-    prints one line.
+    `decision` is the decision about a card that it always makes. `draws` names the function of `intercom.cli.ctl_draw`
+    that draws its answer, without `draw_`; if it is empty, ctl prints one line.
     """
 
     name: str
@@ -130,6 +129,7 @@ class OperatorCommand(NamedTuple):
     for_agent: bool = False
     sent_once: bool = False
     is_typed: bool = True
+    decision: str = ""
     draws: str = ""
 
     @property
@@ -163,7 +163,8 @@ _REASON = Argument("--reason TEXT", "reason", "what the agent is told")
 _POLICY = Argument("[ID|DIR]", "id", "its card's id, or the workspace; default: the only policy that waits")
 _KEY = Argument("", "id", missing="a key's id and a signature")
 _PUBLIC = Argument("", "public", missing="a public key, its name, and a signature")
-_ANSWERS = ("continue", "refine", "stop", "dismiss", "proceed", "cancel")
+#: The words after `answer`.
+ANSWERS = ("continue", "refine", "stop", "dismiss", "proceed", "cancel")
 _MODES = ("remote", "local", "hybrid")
 _STREAMS = ("stdout", "stderr")
 _FILES = ("leave", "back", "exact")
@@ -178,14 +179,14 @@ _ROWS = (
     ),
     _row("pending", ANYONE, "show what waits for you, oldest first, with its diff", "session", draws="pending"),
     _row("show", ANYONE, "show one request in full", _ID, draws="card"),
-    _row("approve", SIGNED_CARD, "approve a proposed change", _ID, "text"),
-    _row("reject", SIGNED_CARD, "reject a proposed change", _ID, _REASON),
+    _row("approve", SIGNED_CARD, "approve a proposed change", _ID, "text", decision="approve"),
+    _row("reject", SIGNED_CARD, "reject a proposed change", _ID, _REASON, decision="reject"),
     _row(
         "answer",
         SIGNED_CARD,
         "answer a question, a waiting agent, an alert or a restore",
         _ID,
-        Argument("decision", "decision", choices=_ANSWERS),
+        Argument("decision", "decision", choices=ANSWERS),
         Argument("[TEXT...]", "text", "what the agent should do (refine needs it)"),
     ),
     _row(
@@ -339,6 +340,7 @@ _ROWS = (
         Argument("--yes", help="do not ask; accept"),
         "workspace",
         "sha256",
+        decision="accept",
     ),
     _row(
         "policy-reject",
@@ -348,6 +350,7 @@ _ROWS = (
         _REASON._replace(help="what is recorded with it"),
         "workspace",
         "sha256",
+        decision="reject",
     ),
     _row("keys", ANYONE, "list the operator keys, and whether decisions must be signed", is_typed=False),
     _row("key-add", OPERATOR, "enrol an operator key", _PUBLIC, "name", is_typed=False),
@@ -360,6 +363,18 @@ COMMANDS: dict[str, OperatorCommand] = {row.name: row for row in _ROWS}
 
 #: The command that is answered with a stream instead of one reply.
 WATCH = "watch"
+
+
+def decision_about(kind: str, word: str) -> str:
+    """Return the decision that a word of `answer` stands for: a standby is resumed, whether or not with a text."""
+    return "resume" if kind == "standby" and word in ("continue", "refine") else word
+
+
+def decisions_of(row: OperatorCommand, word: str | None) -> set[str]:
+    """Return the decisions that a command about a card can make. `word` is the one typed after `answer`."""
+    words = {row.decision} if row.decision else {word} & set(ANSWERS)
+    return {decision_about(kind, each) for kind in ("", "standby") for each in words if each}
+
 
 _GO_ON = ("answer {id} continue | refine TEXT | stop",)
 

@@ -25,12 +25,11 @@ from intercom.local.recognition import KnownAgents, Recognised, Who
 from intercom.local.server_socket import Admission, Place, PlaceLimits
 from intercom.model import crash_points
 from intercom.model.card import Card, Notice
+from intercom.model.decision import Decision
 from intercom.model.errors import IntercomError, IpcError, Unauthorized
 from intercom.model.process import Origin
-from intercom.operators.commands.dispatch import handler_of
-from intercom.operators.commands.handler import Caller
-from intercom.operators.commands.requests import decisions_of
-from intercom.operators.commands.table import DEFAULT_REASON, WATCH, Access
+from intercom.operators.commands.handlers import Caller, handler_of
+from intercom.operators.commands.table import DEFAULT_REASON, WATCH, Access, decisions_of
 from intercom.operators.ctl.wire import MAX_REQUEST, CtlRequest, event, failure, line_of, read_request, success
 from intercom.operators.messages import Channel
 from intercom.sessions.operator_service import OperatorService
@@ -478,7 +477,7 @@ async def carry_out(service: OperatorService, request: CtlRequest, user: str, or
         signed=request.signed,
         default_reason=DEFAULT_REASON,
     )
-    return handler.entry(await handler(service, caller, handler.read(request.fields)))
+    return handler.entry(await handler(service, caller, **handler.read(request.fields)))
 
 
 def is_proven(service: OperatorService, request: CtlRequest) -> bool:
@@ -488,7 +487,7 @@ def is_proven(service: OperatorService, request: CtlRequest) -> bool:
     if row.access in (Access.ANYONE, Access.OPERATOR):
         return False
     if row.access is Access.SIGNED_CARD:
-        decisions = decisions_of(row.name, request.fields.get("decision"))
+        decisions = [Decision(each) for each in decisions_of(row, request.fields.get("decision"))]
         return signatures.proves_decision(request.id, decisions, request.verdict_id, request.signature)
     return signatures.proves_command(row.name, request.verdict_id, request.subject, request.signature)
 

@@ -18,8 +18,7 @@ from intercom.model.errors import Ambiguous, InvalidState, NotFound, SlackError,
 from intercom.model.outbox import RowKind, Urgency
 from intercom.model.process import Origin
 from intercom.model.session import Session, SessionStatus
-from intercom.operators.commands.checkpoints import SHORTEST_ID
-from intercom.operators.commands.handler import Caller
+from intercom.operators.commands.handlers import SHORTEST_ID, Caller
 from intercom.operators.messages import Channel
 from intercom.operators.slack.commands.parsing import Arguments
 from intercom.operators.slack.commands.table import SLASH, Entry, Table

@@ -8,7 +8,7 @@ import trio
 
 from intercom.model.checkpoint import Files
 from intercom.model.errors import Ambiguous, InvalidArguments, NotFound
-from intercom.operators.commands import checkpoints
+from intercom.operators.commands import handlers
 from intercom.operators.slack.commands import call as commands_call
 from intercom.operators.slack.commands.call import Call, once, session_line
 from intercom.operators.slack.commands.table import SLASH, Category, Entry, Option, Parameter, of_command
@@ -96,8 +96,7 @@ async def take(call: Call) -> str:
     session = commands_call.require_control(found, call.person)
 
     async def act() -> str:
-        asked = checkpoints.TakeCheckpoint(label or "", session.id)
-        taken = await checkpoints.checkpoint(call.deps.service, call.caller, asked)
+        taken = await handlers.checkpoint(call.deps.service, call.caller, label, session.id)
         return f"took checkpoint {sentence(taken)}, of {session_line(session)}"
 
     return await once(call, act, session.id)
@@ -132,7 +131,7 @@ async def restore(call: Call) -> str:
             commands_call.require_control(session, call.person)
 
     async def act() -> str:
-        asked = await checkpoints.restore(service, call.caller, checkpoints.AskRestore(line.id, files))
+        asked = await handlers.restore(service, call.caller, line.id, files)
         found = asked.divergence
         changed = f"{amount(found.total, 'file')} changed since" if found.total else "no file has changed since"
         return f"checkpoint {line.label or line.id[:8]}: {changed}; proceed or cancel on the card in the channel"

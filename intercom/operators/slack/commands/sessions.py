@@ -9,8 +9,7 @@ from attrs import evolve
 
 from intercom.model.errors import InvalidArguments, InvalidState, NotFound
 from intercom.model.session import Session, SessionStatus
-from intercom.operators.commands import sessions, steering
-from intercom.operators.commands.handler import OfSession
+from intercom.operators.commands import handlers
 from intercom.operators.slack.commands import call as commands_call
 from intercom.operators.slack.commands.call import Call, elsewhere, once, session_line
 from intercom.operators.slack.commands.table import SLASH, Category, Option, of_command
@@ -41,7 +40,7 @@ async def resume(call: Call) -> str:
     session = commands_call.require_control(chosen, call.person)
 
     async def act() -> str:
-        await sessions.resume(call.deps.service, call.caller, sessions.Resume(instruction, session.id))
+        await handlers.resume(call.deps.service, call.caller, instruction, session.id)
         told = ", with your instruction" if instruction else ""
         return f"resumed {session_line(session)}{told}"
 
@@ -56,7 +55,7 @@ async def clear(call: Call) -> str:
     session = commands_call.require_control(found, call.person)
 
     async def act() -> str:
-        await sessions.clear(call.deps.service, call.caller, sessions.Clear(session.id))
+        await handlers.clear(call.deps.service, call.caller, session.id)
         return f"ended {session_line(session)}; what waited in it is interrupted"
 
     return await once(call, act, session.id)
@@ -120,7 +119,7 @@ async def start(call: Call) -> str:
 
     async def act() -> str:
         caller = evolve(call.caller, chat_channel=channel)
-        session = await sessions.start(call.deps.service, caller, sessions.Start(prompt, workspace))
+        session = await handlers.start(call.deps.service, caller, prompt, workspace)
         return f"started {session_line(session)}; its thread in <#{channel}> tells how it goes"
 
     return await once(call, act, None)
@@ -131,7 +130,7 @@ async def logs(call: Call) -> Drawn | None:
     session = await _started_here(call)
     stream = _stream(call.arguments.options.get("--stream"))
     lines = _lines(call.arguments.options.get("--lines"))
-    found = await sessions.logs(call.deps.service, call.caller, sessions.ReadOutput(session.id, stream, lines))
+    found = await handlers.logs(call.deps.service, call.caller, session.id, stream, lines)
     drawn, beside = await trio.to_thread.run_sync(partial(_draw, found, session, call.deps.masker))
     channel = await call.channel()
     await call.deps.show(call.key, channel, drawn, beside, call.asked, f"of {session_line(session)}")
@@ -225,7 +224,7 @@ async def pause(call: Call) -> str:
         )
 
     async def act() -> str:
-        await steering.pause(call.deps.service, call.caller, OfSession(session.id))
+        await handlers.pause(call.deps.service, call.caller, session.id)
         return f"paused {session_line(session)}; {SLASH} session-resume lets it go on"
 
     return await once(call, act, session.id)
@@ -241,7 +240,7 @@ async def steer(call: Call) -> str:
     session = named or commands_call.to_steer(live, call.command.channel, shown)
 
     async def act() -> str:
-        card = await steering.steer(call.deps.service, call.caller, steering.Steer(text, session.id))
+        card = await handlers.steer(call.deps.service, call.caller, text, session.id)
         return f"queued for {session_line(session)}: {card.note or 'its message in the channel says when it is there'}"
 
     return await once(call, act, session.id)
@@ -263,8 +262,8 @@ async def task(call: Call) -> str:
         root = str((await call.workspace()).root)
 
     async def act() -> str:
-        asked = steering.LeaveTask(text, None if session is None else session.id, root)
-        card = await steering.task(call.deps.service, call.caller, asked)
+        id = None if session is None else session.id
+        card = await handlers.task(call.deps.service, call.caller, text, id, root)
         where = card.workspace_root if session is None else session_line(session)
         return f"left for {where}: it {card.note}" if card.note else f"left for {where}"
 

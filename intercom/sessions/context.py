@@ -17,13 +17,13 @@ from actors import Name
 from intercom.model.card import Notice
 from intercom.model.config import Config
 from intercom.model.metrics import Measured, unmeasured
-from intercom.model.outbox import Content, Urgency
 from intercom.model.policy import WorkspacePolicy
 from intercom.model.session import Session, SessionMode, SessionStatus
 from intercom.sessions.signatures import Signatures, without_keys
 from intercom.store import outbox, sessions
 from intercom.store.client import Store
 from intercom.store.messages import Database
+from intercom.store.outbox import Content, Urgency
 
 _CALLS = uuid.UUID("6f1d4a52-8f0e-4d43-9a55-2d1b8d2f6a37")
 

@@ -1,8 +1,8 @@
 """The outbox: what Slack is to show, how each row was sent, and which questions wait in its threads.
 
-A row is a desired state, not a command: put new content to change a message, and the sender brings Slack up to date.
-
-Every attempt is persisted before it is made. After a crash, the store tells what may have reached Slack.
+A row is a desired state of one message or file, not a command: put new content to change it, and the sender brings
+Slack up to date. Every attempt is persisted before it is made. After a crash, the store tells what may have reached
+Slack.
 """
 
 from __future__ import annotations
@@ -10,19 +10,120 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
+from enum import IntEnum, StrEnum
+from typing import Any
 from uuid import uuid4
 
 from attrs import frozen
 from sqlite_utils import Database
 
 from intercom.model import clock
-from intercom.model.outbox import Content, Counts, Row, RowKind, RowState, Urgency, Waiting, measure
 from intercom.store import rows
 from intercom.store.rows import Codec, Table
 
+Content = dict[str, Any]
+
+
+class Urgency(IntEnum):
+    """The order of sending: lower values first."""
+
+    CARD = 0
+    ALERT = 1
+    LINE = 2
+    LOG = 3
+
+    @property
+    def is_line(self) -> bool:
+        """Whether rows of this kind may share one message."""
+        return self >= Urgency.LINE
+
+
+class RowKind(StrEnum):
+    MESSAGE = "message"
+    FILE = "file"
+
+
+class RowState(StrEnum):
+    """The state of a row. `POSTING`: it may have been posted, so it is searched for before the next attempt. `MERGED`:
+    its lines are in the message of another row."""
+
+    QUEUED = "queued"
+    POSTING = "posting"
+    POSTED = "posted"
+    MERGED = "merged"
+    REFUSED = "refused"
+
+
+@frozen
+class Row:
+    """A row of `outbox`.
+
+    `key` is unique and stable ("card/<card id>"). `thread` is the key of the row it replies to, or a Slack ts.
+    `client_id` is in the message's metadata, so a search can find the message. `version` is what Slack should show, and
+    `shown` what it shows (0: unknown). `interim` is a line that replaces the buttons until `interim_until`. `open`
+    marks a card with active buttons. `content` is rendered and masked. A message has `text`, `blocks` and perhaps
+    `reply_broadcast`. A file has `filename`, `title`, `snippet_type` and `text`, and nothing after it was posted.
+    `first_at` is the time of the first attempt, `file_id` the upload to share.
+    """
+
+    id: int
+    key: str
+    kind: RowKind
+    state: RowState
+    channel: str
+    client_id: str
+    urgency: Urgency
+    content: Content
+    version: int
+    shown: int
+    open: bool
+    created_at: datetime
+    session_id: str | None = None
+    thread: str | None = None
+    interim: str | None = None
+    interim_until: datetime | None = None
+    ts: str | None = None
+    file_id: str | None = None
+    attempts: int = 0
+    first_at: datetime | None = None
+    not_before: datetime | None = None
+    last_error: str | None = None
+    merged_into: int | None = None
+    posted_at: datetime | None = None
+
+
+@frozen
+class Waiting:
+    """The data of a row that the send schedule uses. `root_id` and `root_not_before` describe the row it replies to,
+    while that one waits too. `chars` and `lines` measure its text."""
+
+    id: int
+    kind: RowKind
+    state: RowState
+    urgency: Urgency
+    thread: str | None
+    attempts: int
+    not_before: datetime | None
+    chars: int
+    lines: int
+    root_id: int | None = None
+    root_not_before: datetime | None = None
+
+
+@frozen
+class Counts:
+    """The backlog: posts by urgency, updates, and the time of the oldest post."""
+
+    posts: Mapping[Urgency, int]
+    updates: int
+    oldest: datetime | None
+
+
 _TS = re.compile(r"\d+\.\d+")
+_WAITING = "state in ('queued', 'posting')"
+_STALE = "state = 'posted' and shown < version"
 
 _CONTENT = Codec(rows.json_text, lambda text: {} if text is None else json.loads(text))
 _ROWS = Table("outbox", Row, codecs={"content": _CONTENT})
@@ -121,25 +222,14 @@ def interim(db: Database, key: str, line: str, until: datetime) -> bool:
 
 def shift(db: Database, seconds: float) -> None:
     """Move all deadlines by as many seconds as the clock was moved, so that each wait keeps its length."""
-    found = rows.every(
-        db, "select id, not_before, interim_until from outbox where not_before is not null or interim_until is not null"
-    )
-    for row in found:
-        later = {name: _later(row[name], seconds) for name in ("not_before", "interim_until")}
-        db.execute(
-            "update outbox set not_before = :not_before, interim_until = :interim_until where id = :id",
-            {**later, "id": row["id"]},
-        )
-
-
-def _later(text: str | None, seconds: float) -> str | None:
-    if text is None:
-        return None
-    try:
-        return clock.to_text(clock.from_text(text) + timedelta(seconds=seconds))
-    except OverflowError:
-        # Beyond the range of datetime: due now.
-        return None
+    for name in ("not_before", "interim_until"):
+        for row in rows.every(db, f"select id, {name} as due from outbox where {name} is not null"):
+            try:
+                later = clock.to_text(clock.from_text(row["due"]) + timedelta(seconds=seconds))
+            except OverflowError:
+                # Beyond the range of datetime: due now.
+                later = None
+            db.execute(f"update outbox set {name} = ? where id = ?", (later, row["id"]))
 
 
 def restore(db: Database, key: str) -> bool:
@@ -185,21 +275,13 @@ def open_rows(db: Database) -> tuple[Row, ...]:
 
 def counts(db: Database) -> Counts:
     """Count what waits to be posted and updated."""
-    waiting = "state in ('queued', 'posting')"
     posts = rows.every(
-        db, f"select urgency, count(*) as n, min(created_at) as oldest from outbox where {waiting} group by urgency"
-    )
-    fault = rows.one(
-        db,
-        "select last_error from outbox where last_error is not null and"
-        f" id in (select id from outbox where {waiting} union all"
-        " select id from outbox where state = 'posted' and shown < version) order by id desc limit 1",
+        db, f"select urgency, count(*) as n, min(created_at) as oldest from outbox where {_WAITING} group by urgency"
     )
     return Counts(
         posts={Urgency(row["urgency"]): row["n"] for row in posts},
-        updates=rows.count(db, "select count(*) from outbox where state = 'posted' and shown < version"),
+        updates=rows.count(db, f"select count(*) from outbox where {_STALE}"),
         oldest=rows.time_value(min((row["oldest"] for row in posts), default=None)),
-        last_error=None if fault is None else fault["last_error"],
     )
 
 
@@ -218,9 +300,6 @@ def _root(db: Database, thread: str | None) -> str | None:
 
 #: After this many attempts a row whose thread Slack does not know goes to the channel.
 _THREADINGS = 3
-
-_WAITING = "state in ('queued', 'posting')"
-_STALE = "state = 'posted' and shown < version"
 
 
 @frozen
@@ -497,3 +576,19 @@ def peek(db: Database, channel: str, thread: str) -> Question | None:
 def forget(db: Database, channel: str, thread: str) -> bool:
     """Delete the question of a thread. Returns False if there is none."""
     return rows.changed(db, "delete from slack_question where channel = ? and thread = ?", (channel, thread))
+
+
+def measure(content: Content) -> tuple[int, int]:
+    """Return the characters and lines of a message's text, or of its blocks if they are longer."""
+    blocks = [text for block in content.get("blocks") or () for text in _texts(block)]
+    told = max(str(content.get("text", "")), "\n".join(blocks), key=len)
+    return len(told), told.count("\n") + 1
+
+
+def _texts(block: Any) -> list[str]:
+    if not isinstance(block, dict):
+        return []
+    text = block.get("text")
+    parts = [text] if isinstance(text, dict) else []
+    parts += [part for part in (*block.get("fields", ()), *block.get("elements", ())) if isinstance(part, dict)]
+    return [part["text"] for part in parts if isinstance(part.get("text"), str)]

@@ -87,10 +87,8 @@ async def test_what_answers_over_the_socket_is_masked() -> None:
 
     class Stream:
         sent = b""
-        heard_at = 0.0
-        trouble = None
 
-        async def send_all(self, data: bytes) -> None:
+        async def write(self, data: bytes) -> None:
             self.sent += data
 
     stream = Stream()

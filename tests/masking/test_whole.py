@@ -12,8 +12,8 @@ from attrs import evolve
 from intercom.masking import Masker, masked_lines
 from intercom.model.card import Card, CardKind, Notice
 from intercom.model.request import ChangeKind, FileChange, without_secrets
-from intercom.operators.slack.draw import cards, files, sessions
-from intercom.operators.slack.draw.files import Run, output, output_file
+from intercom.operators.slack.draw import answers, cards
+from intercom.operators.slack.draw.answers import Run, output, output_file
 from intercom.sessions.processes import monitor, output_files
 from intercom.sessions.processes.output_files import Stream
 from intercom.workspace.listing import show
@@ -36,7 +36,7 @@ def test_lines_from_the_middle_of_a_key_are_masked(tmp_path: Path, asked: tuple[
     found = show(tmp_path, "key.pem", asked)
     assert not shows_key(found.text)
     assert found.masked == ("private key",)
-    drawn, _ = files.file(
+    drawn, _ = answers.file(
         found.path,
         found.text,
         found.size,
@@ -169,7 +169,7 @@ def test_a_secret_that_a_limit_cuts_is_masked(room: int) -> None:
         for drawn in (
             cards.card(card, Masker()),
             cards.escalation(card, Masker()),
-            sessions.notice(notice, Masker()),
+            cards.notice(notice, Masker()),
         ):
             assert token[4:14] not in str(drawn)
             assert not shows_key(drawn)

@@ -13,7 +13,6 @@ from attrs import evolve
 
 from intercom.model.card import CardState
 from intercom.model.config import Config
-from intercom.model.outbox import Urgency
 from intercom.model.request import PromptType
 from intercom.model.session import Session, SessionStatus
 from intercom.sessions.context import Chat, thread_key
@@ -22,6 +21,7 @@ from intercom.sessions.messages import Adopt
 from intercom.sessions.tools.transmit import Transmit
 from intercom.store import outbox, sessions
 from intercom.store.messages import Transact
+from intercom.store.outbox import Urgency
 from tests.sessions.house import House, house, in_house
 
 Clock = trio.testing.MockClock

@@ -17,7 +17,6 @@ from actors.testing import inject
 from intercom.model.card import Notice
 from intercom.model.config import Config, SlackSettings
 from intercom.model.errors import IntercomError, InvalidArguments
-from intercom.model.outbox import Row, Urgency
 from intercom.model.session import Session, SessionMode, SessionStatus
 from intercom.sessions.context import Chat, channel_of, is_notified, notice_key, thread_key
 from intercom.sessions.messages import Admit, Agent, Posted
@@ -26,6 +25,7 @@ from intercom.sessions.tools.ping import Ping
 from intercom.sessions.tools.switch_freq import SwitchFreq
 from intercom.store import outbox
 from intercom.store.messages import Database, Transact
+from intercom.store.outbox import Row, Urgency
 from tests.sessions.house import BEGAN, Guest, House, Pending, house, in_house
 
 Clock = trio.testing.MockClock

@@ -16,10 +16,11 @@ from intercom.model.session import ProgressItem, ProgressStatus, Session, Sessio
 from intercom.operators.slack.buttons import BY_ACTION
 from intercom.operators.slack.commands.custom import Runs
 from intercom.operators.slack.commands.runner import build
-from intercom.operators.slack.draw import cards, files, sessions
+from intercom.operators.slack.commands.table import TITLES
+from intercom.operators.slack.decisions import draw_form
+from intercom.operators.slack.draw import answers, cards
 from intercom.operators.slack.draw.blocks import Drawn, FileDrawn
 from intercom.operators.slack.draw.cards import processing
-from intercom.operators.slack.modals import draw_form
 from tests.slack import ALICE
 
 MASKER = Masker()
@@ -216,7 +217,7 @@ def broadcasts() -> Scene:
         ("warning", "The cache cannot be reached; going on without it"),
         ("error", "The build failed:\ncart.py:3: unexpected indent"),
     )
-    return Scene(tuple(sessions.notice(Notice(text, level, _now()), MASKER) for level, text in told))
+    return Scene(tuple(cards.notice(Notice(text, level, _now()), MASKER) for level, text in told))
 
 
 def session() -> Scene:
@@ -233,16 +234,16 @@ def session() -> Scene:
         client_name="codex",
         progress_snapshot=progress,
     )
-    return Scene((sessions.thread_root(at_work, MASKER),))
+    return Scene((cards.thread_root(at_work, MASKER),))
 
 
 def commands() -> Scene:
-    entries = build({"test": "make test"}, Runs()).entries
-    return Scene((sessions.command_help(entries),), whispered=True)
+    groups = build({"test": "make test"}, Runs()).categories()
+    return Scene((answers.command_help(groups, TITLES),), whispered=True)
 
 
 def tree() -> Scene:
-    drawn, _ = files.tree(".", _TREE.rstrip(), 2, 4, 3, MASKER)
+    drawn, _ = answers.tree(".", _TREE.rstrip(), 2, 4, 3, MASKER)
     return Scene((drawn,))
 
 

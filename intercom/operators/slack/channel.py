@@ -22,16 +22,14 @@ from actors import Actor, DownEvent, Name, Refused, Reply
 from intercom.model.card import Card, CardKind, CardState, Notice
 from intercom.model.config import Config
 from intercom.model.errors import IntercomError, NotFound, SlackError
-from intercom.model.outbox import Content, Row, RowKind, RowState, Urgency
 from intercom.model.session import Session, SessionStatus
 from intercom.operators.messages import Channel
 from intercom.operators.router import Subscribed, subscribe
+from intercom.operators.slack.buttons import unescape
 from intercom.operators.slack.draw import cards as draw_cards
-from intercom.operators.slack.draw import sessions as draw_sessions
 from intercom.operators.slack.draw.blocks import Mask
 from intercom.operators.slack.draw.cards import CALL, processing
 from intercom.operators.slack.messages import Redraw, SendEphemeral, SocketDown, SocketUp, Wake
-from intercom.operators.slack.reply_words import unescape
 from intercom.operators.slack.web_api import Api, Json, RateLimited, SlackApiError
 from intercom.sessions.context import channel_of, thread_key
 from intercom.sessions.lookups import UNANSWERED
@@ -41,6 +39,7 @@ from intercom.store import outbox
 from intercom.store import sessions as store_sessions
 from intercom.store.client import STORE_FAULTS, Store
 from intercom.store.messages import Database
+from intercom.store.outbox import Content, Row, RowKind, RowState, Urgency
 from intercom.store.reader import Reader
 
 log = logging.getLogger(__name__)
@@ -81,11 +80,11 @@ class Drawing:
 
     def notice(self, notice: Notice) -> Content:
         """Draw one notice as a line."""
-        return draw_sessions.notice(notice, self.mask).content()
+        return draw_cards.notice(notice, self.mask).content()
 
     def root(self, session: Session) -> Content:
         """Draw the root message of a session's thread."""
-        return draw_sessions.thread_root(session, self.mask).content()
+        return draw_cards.thread_root(session, self.mask).content()
 
 
 #: The final states of a card.
@@ -218,7 +217,7 @@ async def announce_shutdown(
     """Post in `channel` that the server stops while `pending` requests wait. `sender` is the outbox's actor. Returns
     once the notice is posted or has failed; raises nothing."""
     key = f"shutdown/{uuid.uuid4()}"
-    content = draw_sessions.shutdown(pending).content()
+    content = draw_cards.shutdown(pending).content()
     try:
         with trio.move_on_after(SHUTDOWN_SECONDS):
             put = partial(outbox.put, key=key, content=content, at=now(), channel=channel, urgency=Urgency.CARD)

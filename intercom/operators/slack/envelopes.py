@@ -10,7 +10,7 @@ import hashlib
 import json
 import re
 from collections.abc import Mapping
-from typing import Any
+from typing import ClassVar
 
 from attrs import frozen
 
@@ -29,15 +29,29 @@ class Person:
 
 
 @frozen
-class ButtonAction:
-    """A click on a button. `thread` is the ts of the thread's root; outside a thread it is the message's own ts."""
+class Act:
+    """An action of a person. `channel` is empty if a form did not carry it. `about` is what the log may tell of it."""
+
+    NOUN: ClassVar[str]
 
     act_id: str
     person: Person
     team: str
+    channel: str
+
+    @property
+    def about(self) -> dict[str, str]:
+        raise NotImplementedError
+
+
+@frozen
+class ButtonAction(Act):
+    """A click on a button. `thread` is the ts of the thread's root; outside a thread it is the message's own ts."""
+
+    NOUN = "a tap"
+
     action_id: str
     card_id: str
-    channel: str
     message: str
     thread: str
     trigger: str
@@ -51,19 +65,19 @@ class ButtonAction:
         """The thread that contains the message with the button; None if it is outside a thread."""
         return None if self.thread == self.message else self.thread
 
+    @property
+    def about(self) -> dict[str, str]:
+        return {"action": self.action_id, "card": self.card_id}
+
 
 @frozen
-class FormSubmission:
-    """A submitted form. `block` is the block of its text, for an error message there. `channel` and `thread` are empty
-    if the form did not carry them."""
+class FormSubmission(Act):
+    """A submitted form. `block` is the block of its text, for an error message there."""
 
-    act_id: str
-    person: Person
-    team: str
+    NOUN = "a form"
+
     form: str
     card_id: str
-    channel: str
-    thread: str
     block: str
     text: str
 
@@ -71,32 +85,39 @@ class FormSubmission:
     def button(self) -> Button:
         return BY_FORM[self.form]
 
+    @property
+    def about(self) -> dict[str, str]:
+        return {"action": self.form, "card": self.card_id}
+
 
 @frozen
-class Command:
+class Command(Act):
     """A slash command. `text` is the text after it, as Slack escaped it."""
 
-    act_id: str
-    person: Person
-    team: str
+    NOUN = "a command"
+
     command: str
     text: str
-    channel: str
-    trigger: str
     response_url: str
+
+    @property
+    def about(self) -> dict[str, str]:
+        return {"action": self.command}
 
 
 @frozen
-class ThreadReply:
+class ThreadReply(Act):
     """A reply of a person in a thread. `text` is as Slack escaped it, without a leading mention of the app."""
 
-    act_id: str
-    person: Person
-    team: str
-    channel: str
+    NOUN = "a reply"
+
     ts: str
     thread: str
     text: str
+
+    @property
+    def about(self) -> dict[str, str]:
+        return {"action": "reply", "thread": self.thread}
 
 
 @frozen
@@ -105,8 +126,6 @@ class Ignored:
 
     why: str
 
-
-Interaction = ButtonAction | FormSubmission | Command | ThreadReply | Ignored
 
 #: How many characters of a person's text are used; Slack's own limits are lower.
 TEXT_LIMIT = 40_000
@@ -127,19 +146,21 @@ class _Unreadable(Exception):
     """A part that an action needs is missing or malformed."""
 
 
-def read(kind: str, payload: object) -> Interaction:
+def read(kind: str, payload: object) -> Act | Ignored:
     """Return the action of an envelope of type `kind` ("interactive", "slash_commands", "events_api")."""
     try:
-        match kind:
-            case "interactive":
-                return _interactive(payload)
-            case "slash_commands":
+        match kind, _at(payload, "type"):
+            case "interactive", "block_actions":
+                return _button_action(payload)
+            case "interactive", "view_submission":
+                return _submitted(payload)
+            case "slash_commands", _:
                 return _command(payload)
-            case "events_api":
-                return _event(payload)
+            case "events_api", _:
+                return _reply(payload)
     except _Unreadable as fault:
         return Ignored(str(fault))
-    return Ignored("an envelope of another type")
+    return Ignored("an envelope or interaction of another type")
 
 
 def form_metadata(card_id: str, channel: str, thread: str) -> str:
@@ -152,16 +173,7 @@ def person_name(answer: object) -> str:
     return _name(_at(answer, "user", "name"))
 
 
-def _interactive(payload: object) -> Interaction:
-    match _at(payload, "type"):
-        case "block_actions":
-            return _button_action(payload)
-        case "view_submission":
-            return _submitted(payload)
-    return Ignored("an interaction of another type")
-
-
-def _button_action(payload: object) -> Interaction:
+def _button_action(payload: object) -> Act | Ignored:
     actions = _at(payload, "actions")
     if not isinstance(actions, list) or not actions:
         raise _Unreadable("a tap without an action")
@@ -169,43 +181,42 @@ def _button_action(payload: object) -> Interaction:
     name = _at(action, "action_id")
     if not isinstance(name, str) or name not in BY_ACTION:
         return Ignored("a tap on something that is no button of ours")
-    person = _person(_at(payload, "user"))
-    channel = _fits(_CHANNEL, _first(payload, ("container", "channel_id"), ("channel", "id")), "channel")
+    person = _person(payload)
     message = _fits(_TS, _first(payload, ("container", "message_ts"), ("message", "ts")), "message ts")
     thread = _first(payload, ("container", "thread_ts"), ("message", "thread_ts"))
-    at = _fits(_TS, _at(action, "action_ts"), "action ts")
     return ButtonAction(
-        act_id=f"slack/{person.id}/{at}",
+        act_id=f"slack/{person.id}/{_fits(_TS, _at(action, 'action_ts'), 'action ts')}",
         person=person,
         team=_team(_first(payload, ("team", "id"), ("user", "team_id"))),
+        channel=_fits(_CHANNEL, _first(payload, ("container", "channel_id"), ("channel", "id")), "channel"),
         action_id=name,
         card_id=_fits(_CARD, _at(action, "value"), "card id"),
-        channel=channel,
         message=message,
         thread=message if thread is None else _fits(_TS, thread, "thread ts"),
         trigger=_optional(_TOKEN, _at(payload, "trigger_id")),
     )
 
 
-def _submitted(payload: object) -> Interaction:
+def _submitted(payload: object) -> Act | Ignored:
     callback = _at(payload, "view", "callback_id")
     form = callback.removeprefix(FORM) if isinstance(callback, str) and callback.startswith(FORM) else ""
     if form not in BY_FORM:
         return Ignored("a form that is not ours")
-    view = _fits(_TOKEN, _at(payload, "view", "id"), "view id")
-    metadata = _json(_at(payload, "view", "private_metadata"))
+    try:
+        metadata: object = json.loads(str(_at(payload, "view", "private_metadata"))[:3000])
+    except (ValueError, RecursionError):
+        raise _Unreadable("a form that does not say what it is about") from None
     block, text = _typed(_at(payload, "view", "state", "values"))
     # The id includes the text. A refused person may send the same form with other text, which is another action. The
     # same text, sent again because no answer came, is the same action.
-    words = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+    digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
     return FormSubmission(
-        act_id=f"slack/{view}/{words}",
-        person=_person(_at(payload, "user")),
+        act_id=f"slack/{_fits(_TOKEN, _at(payload, 'view', 'id'), 'view id')}/{digest}",
+        person=_person(payload),
         team=_team(_first(payload, ("team", "id"), ("user", "team_id"))),
+        channel=_optional(_CHANNEL, _at(metadata, "channel")),
         form=form,
         card_id=_fits(_CARD, _at(metadata, "card"), "card id"),
-        channel=_optional(_CHANNEL, _at(metadata, "channel")),
-        thread=_optional(_TS, _at(metadata, "thread")),
         block=block,
         text=text,
     )
@@ -213,45 +224,46 @@ def _submitted(payload: object) -> Interaction:
 
 def _typed(values: object) -> tuple[str, str]:
     """Return the block and value of the first text input in a form's `state.values`; empty if nothing was typed."""
-    if not isinstance(values, Mapping):
-        return "", ""
-    for block, inputs in values.items():
-        if isinstance(block, str) and isinstance(inputs, Mapping):
-            for input in inputs.values():
+    if isinstance(values, Mapping):
+        for block, inputs in values.items():
+            for input in inputs.values() if isinstance(block, str) and isinstance(inputs, Mapping) else ():
                 if _at(input, "type") == "plain_text_input":
-                    return block[:255], _words(_at(input, "value"))
+                    return block[:255], _text(_at(input, "value"))
     return "", ""
 
 
-def _command(payload: object) -> Interaction:
-    trigger = _fits(_TOKEN, _at(payload, "trigger_id"), "trigger id")
+def _command(payload: object) -> Act:
     return Command(
-        act_id=f"slack/{trigger}",
+        act_id=f"slack/{_fits(_TOKEN, _at(payload, 'trigger_id'), 'trigger id')}",
         person=Person(_fits(_USER, _at(payload, "user_id"), "user"), _name(_at(payload, "user_name"))),
         team=_team(_at(payload, "team_id")),
-        command=_fits(_TOKEN, _at(payload, "command"), "command"),
-        text=_words(_at(payload, "text")),
         channel=_fits(_CHANNEL, _at(payload, "channel_id"), "channel"),
-        trigger=trigger,
+        command=_fits(_TOKEN, _at(payload, "command"), "command"),
+        text=_text(_at(payload, "text")),
         response_url=_optional(_TOKEN, _at(payload, "response_url")),
     )
 
 
-def _event(payload: object) -> Interaction:
+def _reply(payload: object) -> Act | Ignored:
     event = _at(payload, "event")
-    if _at(event, "type") != "message":
-        return Ignored("an event of another type")
-    if _at(event, "subtype") not in (None, "thread_broadcast"):
-        return Ignored("a message event that is not somebody's new message")
-    if _at(event, "bot_id") is not None or _at(event, "bot_profile") is not None or _at(event, "edited") is not None:
+    if _at(event, "type") != "message" or _at(event, "subtype") not in (None, "thread_broadcast"):
+        return Ignored("an event that is not somebody's new message")
+    if any(_at(event, mark) is not None for mark in ("bot_id", "bot_profile", "edited")):
         return Ignored("a message of an app, or an edited one")
     thread, ts = _at(event, "thread_ts"), _fits(_TS, _at(event, "ts"), "ts")
     if thread is None or thread == ts:
         return Ignored("a message that is no reply")
     person = Person(_fits(_USER, _at(event, "user"), "user"))
-    us = _us(payload)
-    if person.id in us:
+    authorizations = _at(payload, "authorizations")
+    known = authorizations[:10] if isinstance(authorizations, list) else []
+    ours = [_at(each, "user_id") for each in known if _at(each, "is_bot") is True]
+    if person.id in ours:
         return Ignored("a message of our own")
+    text = _text(_at(event, "text"))
+    for bot in ours:
+        # Only a mention of the app is removed: `@bob approve` asks Bob, and is no approval.
+        if text.lstrip().startswith(f"<@{bot}>"):
+            text = text.lstrip().removeprefix(f"<@{bot}>").lstrip(" ,:")
     channel = _fits(_CHANNEL, _at(event, "channel"), "channel")
     return ThreadReply(
         act_id=f"slack/{channel}/{ts}",
@@ -260,31 +272,13 @@ def _event(payload: object) -> Interaction:
         channel=channel,
         ts=ts,
         thread=_fits(_TS, thread, "thread ts"),
-        text=_without_mention(_words(_at(event, "text")), us),
+        text=text,
     )
 
 
-def _us(payload: object) -> frozenset[str]:
-    """Return the app's own user ids in the payload."""
-    authorizations = _at(payload, "authorizations")
-    if not isinstance(authorizations, list):
-        return frozenset()
-    bots = (_at(each, "user_id") for each in authorizations[:10] if _at(each, "is_bot") is True)
-    return frozenset(bot for bot in bots if isinstance(bot, str))
-
-
-def _without_mention(text: str, us: frozenset[str]) -> str:
-    # Only a mention of the app is removed: `@bob approve` asks Bob, and is no approval.
-    for id in us:
-        mention = f"<@{id}>"
-        if text.lstrip().startswith(mention):
-            return text.lstrip()[len(mention) :].lstrip(" ,:")
-    return text
-
-
-def _person(user: object) -> Person:
-    id = _fits(_USER, _at(user, "id"), "user")
-    return Person(id, _name(_at(user, "name")) or _name(_at(user, "username")))
+def _person(payload: object) -> Person:
+    user = _at(payload, "user")
+    return Person(_fits(_USER, _at(user, "id"), "user"), _name(_at(user, "name")) or _name(_at(user, "username")))
 
 
 def _name(value: object) -> str:
@@ -294,7 +288,7 @@ def _name(value: object) -> str:
     return " ".join(printable.split())[:_NAME_LIMIT].strip()
 
 
-def _words(value: object) -> str:
+def _text(value: object) -> str:
     text = value[:TEXT_LIMIT] if isinstance(value, str) else ""
     # JSON can contain half a surrogate pair, which no database and no socket accepts.
     return text.encode("utf-8", "replace").decode("utf-8").replace("\x00", "")
@@ -304,49 +298,23 @@ def _team(value: object) -> str:
     return _optional(_TEAM, value)
 
 
-def _json(value: object) -> object:
-    if not isinstance(value, str) or len(value) > 3000:
-        raise _Unreadable("a form that does not say what it is about")
-    try:
-        found: object = json.loads(value)
-    except (ValueError, RecursionError):
-        raise _Unreadable("a form that does not say what it is about") from None
-    return found
-
-
-def _first(value: object, *paths: tuple[str, ...]) -> Any:
+def _first(value: object, *paths: tuple[str, ...]) -> object:
     """Return the value at the first path that has one."""
     return next((found for path in paths if (found := _at(value, *path)) is not None), None)
 
 
-def _at(value: object, *path: str) -> Any:
+def _at(value: object, *path: str) -> object:
     """Return the value at a path of keys; None if there is no such path."""
     for key in path:
-        if not isinstance(value, Mapping):
-            return None
-        value = value.get(key)
+        value = value.get(key) if isinstance(value, Mapping) else None
     return value
-
-
-def _fits(pattern: re.Pattern[str], value: object, what: str) -> str:
-    if isinstance(value, str) and pattern.fullmatch(value):
-        return value
-    raise _Unreadable(f"no {what}, or one of an impossible form")
 
 
 def _optional(pattern: re.Pattern[str], value: object) -> str:
     return value if isinstance(value, str) and pattern.fullmatch(value) else ""
 
 
-__all__ = [
-    "ButtonAction",
-    "Command",
-    "FormSubmission",
-    "Ignored",
-    "Interaction",
-    "Person",
-    "ThreadReply",
-    "form_metadata",
-    "person_name",
-    "read",
-]
+def _fits(pattern: re.Pattern[str], value: object, what: str) -> str:
+    if found := _optional(pattern, value):
+        return found
+    raise _Unreadable(f"no {what}, or one of an impossible form")

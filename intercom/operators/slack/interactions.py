@@ -1,25 +1,45 @@
-"""Interactions: an envelope is handled once, its action is carried out, and then it is acknowledged."""
+"""Interactions: each action of a person is carried out once: a tap, a form, a command, or a reply in a thread.
+
+A reply decides as the buttons do. Its meaning depends on the cards that are open when it arrives. So the meaning is
+determined once and recorded under the act's id before it is carried out. A redelivered reply decides the same card, and
+never the next one.
+"""
 
 from __future__ import annotations
 
 import logging
-import traceback
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, Protocol
+from functools import partial
 
 import trio
 from attrs import define, field, frozen
-from slack_sdk.socket_mode.request import SocketModeRequest
-from slack_sdk.socket_mode.response import SocketModeResponse
 
-from intercom.operators.slack import decisions, envelopes, modals, threads
-from intercom.operators.slack.decisions import ActionDeps, Authorization
-from intercom.operators.slack.envelopes import ButtonAction, Command, FormSubmission, Ignored, Interaction, ThreadReply
+from intercom.model.card import Card, CardKind, CardState
+from intercom.model.decision import Decision
+from intercom.model.errors import NotFound
+from intercom.model.session import SessionMode
+from intercom.operators.slack import decisions, envelopes
+from intercom.operators.slack.buttons import (
+    LONGEST,
+    addressed,
+    form_of,
+    is_never_mind,
+    is_nothing,
+    possible,
+    understand,
+    unescape,
+)
+from intercom.operators.slack.decisions import ActionDeps, Authorization, answer_thread, turned_by
+from intercom.operators.slack.envelopes import Act, ButtonAction, Command, FormSubmission, Ignored, ThreadReply
 from intercom.operators.slack.web_api import Json
+from intercom.store import idempotency, outbox
+from intercom.store.idempotency import Scope
+from intercom.store.messages import Database
+from intercom.store.outbox import Question
 
 log = logging.getLogger(__name__)
 
-#: How many acts and envelopes are remembered; a redelivery comes within minutes.
+#: How many acts are remembered; a redelivery comes within minutes.
 REMEMBERED = 1024
 
 #: The payload of an acknowledgement; None if there is none.
@@ -53,24 +73,20 @@ class Once:
             done.set()
 
 
-class Commands(Protocol):
-    """Carries out slash commands. `run` returns the payload of the acknowledgement once the command is recorded. It is
-    called for authorized people only, and at least once for each command."""
-
-    async def run(self, command: Command) -> Answer: ...
-
-
 @frozen
 class Interactions:
-    """Carries out the actions in envelopes. `authorization` decides who may act. `commands` carries out slash commands,
-    and `deps` serves all other actions."""
+    """Carries out the actions in envelopes. `authorization` decides who may act.
+
+    `run_command` carries out a slash command. It returns the payload of the acknowledgement once the command is
+    recorded, and is called for authorized people only, at least once for each command. `deps` serves all other actions.
+    """
 
     deps: ActionDeps
     authorization: Authorization
-    commands: Commands
+    run_command: Callable[[Command], Awaitable[Answer]]
     _once: Once = field(factory=Once, init=False, repr=False)
 
-    async def handle(self, kind: str, payload: Mapping[str, Any]) -> Answer:
+    async def handle(self, kind: str, payload: Mapping[str, object]) -> Answer:
         """Carry out an envelope of type `kind`; return the payload of its acknowledgement, if any.
 
         Returns once the action is recorded, or is irrelevant. The same action in another envelope gets the same answer.
@@ -83,119 +99,258 @@ class Interactions:
             return None
         return await self._once.run(act.act_id, lambda: self._carry_out(act))
 
-    async def _carry_out(self, act: Interaction) -> Answer:
+    async def _carry_out(self, act: Act) -> Answer:
         match act:
             case ThreadReply():
                 # Whether the reply concerns us is known only after a look-up of its thread.
-                await threads.said(self.deps, self.authorization, act)
+                await _reply(self.deps, self.authorization, act)
             case ButtonAction() if await self.authorization.passes(act):
-                await self._carry_out_button(act)
+                await decisions.press(self.deps, act)
             case FormSubmission() if await self.authorization.passes(act):
-                return await modals.submitted(self.deps, act)
+                return await decisions.submit(self.deps, act)
             case Command() if await self.authorization.passes(act):
-                return await self.commands.run(act)
+                return await self.run_command(act)
         return None
 
-    async def _carry_out_button(self, pressed: ButtonAction) -> None:
-        button = pressed.button
-        if button.form is not None:
-            await modals.ask(self.deps, pressed, button.form)
-            return
+
+# --- replies ---------------------------------------------------------------------------------------------------------
+
+#: How many open cards an answer lists.
+_LISTED = 10
+
+#: How much of an id is shown; more if cards would look the same.
+_SHORT = 8
+
+
+@frozen
+class Thread:
+    """The subject of a thread: a session, or one card. `question` is the open question in it; `settled` is the recorded
+    meaning if this reply came before."""
+
+    session_id: str | None
+    card_id: str | None
+    question: Question | None
+    settled: Json | None
+
+
+@frozen
+class Decides:
+    """The reply decides a card. `asked` marks the answer to a question, which it closes."""
+
+    card_id: str
+    kind: CardKind
+    decision: Decision
+    text: str | None = None
+    asked: bool = False
+
+
+@frozen
+class Tells:
+    """The reply is an instruction for the session's agent, because no card waits for an answer there."""
+
+    session_id: str
+    text: str
+
+
+@frozen
+class Answered:
+    """The reply decides nothing and gets an answer in Slack's markup. `closes` drops the open question."""
+
+    text: str
+    closes: bool = False
+
+
+Meaning = Decides | Tells | Answered
+
+
+async def _reply(deps: ActionDeps, authorization: Authorization, reply: ThreadReply) -> None:
+    """Carry out a reply. Returns once its meaning is recorded, or the reply is irrelevant; raises NotRecorded."""
+    thread = await deps.store.transact(partial(_thread, reply=reply))
+    if thread is None or not await authorization.passes(reply):
+        return
+    if thread.settled is not None:
+        meaning: Meaning | None = _recorded(thread.settled)
+    else:
+        meaning = await _meaning(deps, thread, reply)
+        if meaning is not None:
+            await deps.store.transact(partial(_settle, deps=deps, thread=thread, reply=reply, meaning=meaning))
+            deps.wake()
+    answer: str | None = None
+    if isinstance(meaning, Tells):
+        answer = await _tell(deps, reply, meaning)
+    elif isinstance(meaning, Decides):
         turned = await decisions.give(
-            self.deps, pressed.act_id, pressed.person, pressed.card_id, button.decision, kind=button.kind
+            deps, reply.act_id, reply.person, meaning.card_id, meaning.decision, meaning.text, kind=meaning.kind
         )
-        if turned is not None:
-            self.deps.tell_person(pressed.channel, pressed.person.id, turned.why, pressed.within)
+        answer = None if turned is None else turned.why
+    if answer is not None:
+        await deps.store.transact(partial(_answer, deps=deps, thread=thread, reply=reply, text=answer))
+        deps.wake()
 
 
-#: Takes an envelope's kind (`interactive`, `events_api`, `slash_commands`) and payload; returns the payload of the
-#: acknowledgement, if any. It returns once the action is recorded. If it raises, Slack sends the envelope again.
-Handler = Callable[[str, Json], Awaitable[Answer]]
-
-#: Sends an acknowledgement by the socket of its envelope, or by another one; never raises a SlackError.
-Acknowledge = Callable[[Json], Awaitable[None]]
-
-
-class Handling:
-    """Runs `handle` for each envelope, in tasks of the nursery given to `take`, and then acknowledges it.
-
-    `at_once` envelopes are handled at the same time, and `waiting` more may queue. Further ones are dropped, and Slack
-    sends them again. A handler has `seconds` to finish. The answers to the last `remembered` envelopes are kept for
-    redeliveries.
-    """
-
-    def __init__(
-        self,
-        handle: Handler,
-        *,
-        at_once: int = 64,
-        waiting: int = 1000,
-        remembered: int = REMEMBERED,
-        seconds: float = 30.0,
-    ) -> None:
-        self._handle = handle
-        self._once = Once(remembered)
-        self._turns = trio.Semaphore(at_once)
-        self._most = at_once + waiting
-        self._seconds = seconds
-        self._in_hand = 0
-        self._settled = trio.lowlevel.ParkingLot()
-
-    @property
-    def in_hand(self) -> int:
-        """How many envelopes are being handled or queued."""
-        return self._in_hand
-
-    async def until_idle(self) -> None:
-        """Wait until no envelope is being handled or queued."""
-        while self._in_hand:
-            await self._settled.park()
-
-    def take(self, envelope: Json, acknowledge: Acknowledge, nursery: trio.Nursery) -> None:
-        """Start to handle an envelope; returns immediately. A message that is no envelope is logged and ignored."""
-        envelope_id = envelope.get("envelope_id")
-        if not isinstance(envelope_id, str) or not envelope_id:
-            log.warning("slack sent a message of an unknown kind, which is passed over")
-            return
-        request = _read(envelope)
-        if request is None:
-            # Without an acknowledgement it would come again.
-            log.warning("slack sent an envelope without a payload, which is passed over")
-            nursery.start_soon(acknowledge, SocketModeResponse(envelope_id).to_dict())
-        elif self._in_hand >= self._most:
-            log.warning("%d envelopes from slack are in hand; one more is left for slack to send again", self._most)
-        else:
-            self._in_hand += 1
-            nursery.start_soon(self._run, request, acknowledge)
-
-    async def _run(self, request: SocketModeRequest, acknowledge: Acknowledge) -> None:
-        try:
-            async with self._turns:
-                with trio.fail_after(self._seconds):
-                    answer = await self._once.run(
-                        request.envelope_id, lambda: self._handle(request.type, request.payload)
-                    )
-        except Exception as failed:
-            # The error's text and the values in its traceback may contain a person's text.
-            log.error("slack's envelope (%s) was not taken and will come again: %s", request.type, _where(failed))
-        else:
-            payload = answer if request.accepts_response_payload else None
-            await acknowledge(SocketModeResponse(request.envelope_id, payload).to_dict())
-        finally:
-            self._in_hand -= 1
-            if not self._in_hand:
-                self._settled.unpark_all()
-
-
-def _read(envelope: Json) -> SocketModeRequest | None:
+async def _tell(deps: ActionDeps, reply: ThreadReply, tells: Tells) -> str | None:
+    """Queue the instruction for the agent. A card in the thread shows its status. If the session's cards are not shown
+    here, or it fails, return an answer."""
+    person = await deps.people.named(reply.person)
     try:
-        return SocketModeRequest.from_dict(envelope)
-    except (TypeError, ValueError):
-        # For a payload of a wrong type the model raises TypeError: its parameter `type` shadows the builtin.
+        card = await deps.service.steering.steer(
+            tells.session_id, tells.text, str(person), decisions.CHANNEL, act_id=reply.act_id
+        )
+        known = await deps.service.sessions(everything=True)
+    except Exception as fault:
+        return f"the agent was not told this: {turned_by(fault, 'the words were not queued').why}"
+    if not any(each.id == tells.session_id and each.mode is SessionMode.LOCAL for each in known):
         return None
+    return (
+        f"queued for the agent as `{card.id[:_SHORT]}`: it is told with its next result. This session's cards"
+        f" are not shown here; `agent-intercom-ctl steering {tells.session_id[:_SHORT]}` says when it has it"
+    )
 
 
-def _where(failed: Exception) -> str:
-    frames = traceback.extract_tb(failed.__traceback__)
-    last = frames[-1]
-    return f"{type(failed).__name__} in {last.name}, line {last.lineno} of {last.filename.rpartition('/')[2]}"
+async def _meaning(deps: ActionDeps, thread: Thread, reply: ThreadReply) -> Meaning | None:
+    text = unescape(reply.text).strip()
+    if thread.question is not None and thread.question.asked_of == reply.person.id:
+        if asked := await _open(deps, None, thread.question.card_id):
+            return to_question(text, asked[0], Decision(thread.question.decision))
+        # The reply was meant for that card: a short "no" must not reject another one.
+        return Answered("what you were asked about is no longer open, so this decided nothing", closes=True)
+    cards = await _open(deps, thread.session_id, thread.card_id)
+    found = to_cards(text, cards, await _unseen(deps, reply, cards))
+    if found is not None or not text:
+        return found
+    if thread.session_id is None:
+        return Answered("nothing waits here, and this thread is no session's, so no agent was told this")
+    return Tells(thread.session_id, text)
+
+
+def to_question(text: str, card: Card, decision: Decision) -> Decides | Answered:
+    """Return the meaning of a reply to a question for the text of `decision` on this card. Pure."""
+    if is_never_mind(text):
+        return Answered("taken back; nothing was changed, and the card is still open", closes=True)
+    plain = understand(text, card.kind)
+    if plain is not None and plain.decision is not decision:
+        return Answered(
+            f"this could be your answer or another decision: say `never mind` first to {plain.decision.value},"
+            f" or say more for the words of {decision.value}"
+        )
+    words: str | None = text if plain is None else plain.text
+    if words is not None and is_nothing(words):
+        words = None
+    form = form_of(card.kind, decision)
+    if words is None and form is not None and form.required is not None:
+        return Answered(f"it needs words: {form.required}, or `never mind`")
+    return _short_enough(Decides(card.id, card.kind, decision, words, asked=True))
+
+
+def to_cards(text: str, cards: tuple[Card, ...], unseen: frozenset[str] = frozenset()) -> Decides | Answered | None:
+    """Return the meaning of a reply while these cards are open.
+
+    It is a decision, an answer with the possible replies, or None if nothing waits and the text is no decision. A card
+    in `unseen` is decided only if the reply names its id. Pure.
+    """
+    id, rest = addressed(text)
+    named = tuple(card for card in cards if id and card.id.casefold().startswith(id))
+    if not cards:
+        decided = any(understand(words, kind) for words in (text, rest) for kind in CardKind)
+        return Answered("nothing waits for an answer in this thread") if decided else None
+    if len(named or cards) > 1:
+        return Answered(_which(named or cards))
+    card, words = (named[0], rest) if named else (cards[0], text)
+    found = understand(words, card.kind)
+    if found is None:
+        return Answered(f"not understood, so nothing was decided. You can say {possible(card.kind)}")
+    meaning = _short_enough(Decides(card.id, card.kind, found.decision, found.text))
+    if isinstance(meaning, Decides) and card.id in unseen and not named:
+        return Answered(
+            f"nothing was decided: what waits now, `{card.id[:_SHORT]}` ({card.kind.value}), was not here yet when you"
+            " wrote this. Look at it, and begin with its id if you mean it"
+        )
+    return meaning
+
+
+def _short_enough(decides: Decides) -> Decides | Answered:
+    if decides.text is not None and len(decides.text) > LONGEST:
+        return Answered(f"that is too long: at most {LONGEST} characters, please")
+    return decides
+
+
+def _which(cards: tuple[Card, ...]) -> str:
+    """Ask which card is meant. Without titles: they are the agent's text, and the cards show them."""
+    length = _SHORT
+    while length < 64 and len({card.id[:length] for card in cards}) < len(cards):
+        length += 4
+    shown = [f"• `{card.id[:length]}` ({card.kind.value}): {possible(card.kind)}" for card in cards[:_LISTED]]
+    more = [f"and {len(cards) - _LISTED} more"] if len(cards) > _LISTED else []
+    return "\n".join([f"{len(cards)} cards are open here: begin with the id of the one you mean", *shown, *more])
+
+
+async def _open(deps: ActionDeps, session_id: str | None, card_id: str | None) -> tuple[Card, ...]:
+    """Return the open cards of a session, or the one card if it is open."""
+    try:
+        if session_id is not None:
+            return tuple(await deps.service.pending(session_id))
+        card = None if card_id is None else await deps.service.card(card_id)
+    except NotFound:
+        # The thread of a purged session still exists.
+        return ()
+    except Exception as fault:
+        raise decisions.NotRecorded(f"the open cards could not be read: {type(fault).__name__}") from fault
+    return (card,) if card is not None and card.state is CardState.PENDING else ()
+
+
+async def _unseen(deps: ActionDeps, reply: ThreadReply, cards: tuple[Card, ...]) -> frozenset[str]:
+    """Return the cards whose message was not in Slack yet when the reply was written."""
+    if len(cards) != 1:
+        # With several cards the reply must name one anyway.
+        return frozenset()
+    row = await deps.store.transact(partial(outbox.by_key, key=f"card/{cards[0].id}"))
+    seen = row is not None and row.ts is not None and _instant(row.ts) <= _instant(reply.ts)
+    return frozenset() if seen else frozenset({cards[0].id})
+
+
+def _instant(ts: str) -> tuple[int, int]:
+    seconds, _, micros = ts.partition(".")
+    return int(seconds), int(micros)
+
+
+def _thread(db: Database, reply: ThreadReply) -> Thread | None:
+    """Look up the subject of a reply's thread; None if the thread is not ours."""
+    root = outbox.by_ts(db, reply.channel, reply.thread)
+    question = outbox.peek(db, reply.channel, reply.thread)
+    if root is None and question is None:
+        return None
+    kind, _, id = ("", "", "") if root is None else root.key.partition("/")
+    return Thread(
+        session_id=None if root is None else root.session_id or None,
+        card_id=id if kind == "card" else None,
+        question=question,
+        settled=idempotency.answer(db, Scope.REPLY, reply.act_id),
+    )
+
+
+def _settle(db: Database, deps: ActionDeps, thread: Thread, reply: ThreadReply, meaning: Meaning) -> None:
+    kept: Json = {}
+    if isinstance(meaning, Decides):
+        kept = {"card": meaning.card_id, "kind": meaning.kind.value, "decision": meaning.decision.value}
+        kept |= {"text": meaning.text}
+    elif isinstance(meaning, Tells):
+        kept = {"tells": meaning.session_id, "text": meaning.text}
+    if not idempotency.record(db, Scope.REPLY, reply.act_id, kept, deps.now(), session_id=thread.session_id):
+        return
+    if (isinstance(meaning, Decides) and meaning.asked) or (isinstance(meaning, Answered) and meaning.closes):
+        outbox.forget(db, reply.channel, reply.thread)
+    if isinstance(meaning, Answered):
+        _answer(db, deps, thread, reply, meaning.text)
+
+
+def _recorded(kept: Json) -> Decides | Tells | None:
+    if "tells" in kept:
+        return Tells(kept["tells"], kept["text"])
+    if "card" not in kept:
+        return None
+    return Decides(kept["card"], CardKind(kept["kind"]), Decision(kept["decision"]), kept["text"])
+
+
+def _answer(db: Database, deps: ActionDeps, thread: Thread, reply: ThreadReply, text: str) -> None:
+    key = f"reply/{reply.act_id}"
+    answer_thread(db, key, text, reply.channel, reply.thread, thread.session_id, deps.now())

@@ -9,29 +9,29 @@ from __future__ import annotations
 import logging
 import random
 from abc import abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
 
 import trio
-from attrs import frozen
+from attrs import field, frozen
 
 from actors import Actor, Refused, Reply
 from intercom.model import crash_points
 from intercom.model.errors import IntercomError
-from intercom.model.outbox import Content, Row
-from intercom.operators.slack import sending
+from intercom.operators.slack.draw import blocks as draw_blocks
 from intercom.operators.slack.draw.cards import processing
 from intercom.operators.slack.messages import OutboxHealth, OutboxStatus, SocketUp, Wake
-from intercom.operators.slack.sending import SenderDeps
 from intercom.operators.slack.web_api import (
     Api,
+    Json,
     RateLimited,
     Remedy,
     SlackApiError,
     SlackRefused,
     Unreachable,
+    masked,
     remedy,
     sentence,
 )
@@ -39,9 +39,309 @@ from intercom.sessions.messages import ClockChanged, Posted
 from intercom.store import outbox
 from intercom.store.client import Store, StoreUnavailable
 from intercom.store.messages import Database
-from intercom.store.outbox import Begun
+from intercom.store.outbox import Begun, Content, Row, RowKind, RowState, Waiting
 
 log = logging.getLogger(__name__)
+
+_STORE_TROUBLE = (IntercomError, StoreUnavailable)
+
+# --- which row is next -----------------------------------------------------------------------------------------------
+
+#: The maximum size of a message of merged lines.
+CHARS = 2_800
+LINES = 20
+
+#: How many rows are examined for lines to merge.
+REACH = 500
+
+#: After this many attempts a message that may be posted, but is not found, no longer blocks the ones behind it.
+PATIENCE = 8
+
+
+#: How many cards and alerts are examined to find a thread whose turn it is.
+FAIR_REACH = 5_000
+
+
+@frozen
+class Choice:
+    """Post the row `id`, followed by the lines of the rows `merge`. `thread` is the thread whose turn is used."""
+
+    id: int
+    merge: tuple[int, ...] = ()
+    thread: str | None = field(default=None, eq=False)
+
+
+def choose(waiting: Iterable[Waiting], now: datetime, turns: Mapping[str, int] | None = None) -> Choice | None:
+    """Choose the next row to post; None if nothing may be posted now.
+
+    `waiting` is ordered by urgency, then age; it is read no further than needed. The most urgent row is first, and
+    among equals the oldest, so cards overtake lines and each thread keeps its order. Cards and alerts of several
+    threads take turns, so that one agent's hundred cards do not delay another's one. `turns` has the last turn of each
+    thread, as an increasing number. A row that is not due is skipped; if it may be posted already, it also blocks the
+    ones behind it in its thread. A reply waits for its thread's root message, which gets the urgency of the most urgent
+    reply.
+    """
+    turns = turns or {}
+    rows = iter(waiting)
+    held: set[tuple[str | None, int]] = set()
+    best: tuple[int, Choice] | None = None
+    urgency = None
+    for number, row in enumerate(rows):
+        if best is not None and (row.urgency != urgency or number >= FAIR_REACH):
+            break
+        if _order(row) in held:
+            continue
+        choice = None
+        if not _due(row.not_before, now):
+            if row.state is RowState.POSTING and row.attempts <= PATIENCE:
+                held.add(_order(row))
+        elif row.root_id is None:
+            if row.urgency.is_line:
+                return Choice(row.id, _sharing(row, rows, now), row.thread)
+            choice = Choice(row.id, (), row.thread)
+        elif _due(row.root_not_before, now):
+            choice = Choice(row.root_id, (), row.thread)
+        if choice is None:
+            continue
+        last = 0 if row.thread is None else turns.get(row.thread, 0)
+        if last == 0 or (row.urgency.is_line and best is None):
+            return choice
+        if best is None or last < best[0]:
+            best, urgency = (last, choice), row.urgency
+        # Each thread keeps its own order.
+        held.add(_order(row))
+    return None if best is None else best[1]
+
+
+def _sharing(first: Waiting, behind: Iterator[Waiting], now: datetime) -> tuple[int, ...]:
+    """Return the rows whose lines can share the message of the first. A row that was tried before must stay unchanged.
+    A line outside a thread may become the root of one, and two sessions must not share a root."""
+    if not first.urgency.is_line or first.kind is not RowKind.MESSAGE or first.attempts or first.thread is None:
+        return ()
+    chars, lines = first.chars, first.lines
+    sharing: list[int] = []
+    for _, row in zip(range(REACH), behind, strict=False):
+        if row.urgency != first.urgency:
+            break
+        if row.thread != first.thread:
+            continue
+        chars, lines = chars + 1 + row.chars, lines + row.lines
+        fits = chars <= CHARS and lines <= LINES
+        fresh = row.kind is RowKind.MESSAGE and row.attempts == 0 and _due(row.not_before, now)
+        if not (fits and fresh):
+            # the rows behind it keep their place
+            break
+        sharing.append(row.id)
+    return tuple(sharing)
+
+
+def _order(row: Waiting) -> tuple[str | None, int]:
+    return (row.thread, row.urgency)
+
+
+def _due(not_before: datetime | None, now: datetime) -> bool:
+    return not_before is None or not_before <= now
+
+
+def merged(contents: Sequence[Content]) -> Content:
+    """Return one content that shows all of `contents` in order; a single content is returned unchanged. What exceeds
+    Slack's limit of blocks appears in the text only."""
+    if len(contents) == 1:
+        return contents[0]
+    blocks = [block for content in contents for block in content.get("blocks") or ()]
+    text = "\n".join(str(content.get("text", "")) for content in contents)
+    if len(text) > draw_blocks.TEXT:
+        text = text[: draw_blocks.TEXT].rpartition("\n")[0] or text[: draw_blocks.TEXT]
+    return {"text": text, "blocks": blocks[: draw_blocks.BLOCKS]}
+
+
+#: How many threads' turns are remembered.
+MOST_TURNS = 1_000
+
+
+def begin_next(
+    db: Database, channel: str, now: datetime, coming: frozenset[int], turns: dict[str, int] | None = None
+) -> Begun | None:
+    """Choose and begin the next post of a channel; None if nothing may be posted now. Slack may still act on earlier
+    calls about the rows `coming`. The thread's turn is noted in `turns`."""
+    choice = choose(outbox.waiting(db, channel), now, turns)
+    if choice is None:
+        return None
+    if turns is not None and choice.thread is not None:
+        turns[choice.thread] = max(turns.values(), default=0) + 1
+        if len(turns) > MOST_TURNS:
+            del turns[min(turns, key=turns.__getitem__)]
+    return outbox.begin_post(db, choice.id, now, choice.merge, may_come=choice.id in coming)
+
+
+# --- one row ---------------------------------------------------------------------------------------------------------
+
+EVENT_TYPE = "intercom_message"
+
+#: How far before the first attempt the search begins, because our clock and Slack's may differ.
+MARGIN = timedelta(minutes=5)
+
+#: Messages per page, and the maximum number of pages.
+PAGE = 200
+PAGES = 100
+
+
+@frozen
+class Sent:
+    """A message in Slack. `version` is the version of its row that it shows (0: not known). `ts` is None for a file if
+    Slack did not report its message."""
+
+    ts: str | None
+    version: int
+
+
+class StillOut(SlackApiError):
+    """An earlier attempt has no result yet, and may still be carried out."""
+
+
+async def show(web: Api, method: str, row: Row, content: Content, **params: Any) -> Json:
+    """Post or update the message of a row; without its blocks if Slack rejects them. The metadata identifies the row
+    and its version, so the message can be found again. Raises SlackApiError."""
+    metadata = {"event_type": EVENT_TYPE, "event_payload": {"client_id": row.client_id, "version": row.version}}
+    call = partial(
+        web.call,
+        method,
+        channel=row.channel,
+        text=str(content.get("text", "")),
+        metadata=metadata,
+        unfurl_links=False,
+        unfurl_media=False,
+        **params,
+    )
+    blocks = list(content.get("blocks") or ())
+    try:
+        return await call(blocks=blocks)
+    except SlackRefused as refused:
+        if not blocks or remedy(refused.error, updating=row.ts is not None) is not Remedy.REDRAW:
+            raise
+        return await call(blocks=[])
+
+
+async def post(store: Store, web: Api, begun: Begun) -> Sent:
+    """Post a begun row, or find it, perhaps with an older version.
+
+    Content that Slack rejects is posted as plain text. Raises StillOut if an earlier attempt may still be carried out
+    and is not found. Other failures raise another SlackApiError; with Unreachable, `maybe_done` says whether the row
+    may be posted now.
+    """
+    row = begun.row
+    if row.kind is RowKind.FILE:
+        return Sent(await share(store, web, row, begun.thread_ts), row.version)
+    if begun.seek:
+        found = await find(web, row, begun.thread_ts)
+        if found is not None:
+            return found
+        if begun.may_come:
+            raise StillOut("slack did not answer, and may still post it; it is looked for again")
+    content = merged(begun.contents)
+    broadcast = True if content.get("reply_broadcast") and begun.thread_ts is not None else None
+    answer = await show(web, "chat.postMessage", row, content, thread_ts=begun.thread_ts, reply_broadcast=broadcast)
+    ts = answer.get("ts")
+    if not isinstance(ts, str):
+        raise Unreachable("slack did not say where a message was posted", maybe_done=True)
+    return Sent(ts, row.version)
+
+
+async def find(web: Api, row: Row, thread_ts: str | None) -> Sent | None:
+    """Return the message of `row`, perhaps with an older version; None if there is none. Raises as `call` does."""
+    if row.first_at is None:
+        return None
+    method = "conversations.history" if thread_ts is None else "conversations.replies"
+    oldest = f"{(row.first_at - MARGIN).timestamp():.6f}"
+    call = partial(
+        web.call, method, channel=row.channel, ts=thread_ts, oldest=oldest, limit=PAGE, include_all_metadata=True
+    )
+    cursor = None
+    for _ in range(PAGES):
+        try:
+            answer = await call(cursor=cursor)
+        except SlackRefused as refused:
+            if thread_ts is not None and refused.error in {"thread_not_found", "message_not_found"}:
+                return None
+            raise
+        for message in answer.get("messages") or ():
+            metadata = message.get("metadata") or {}
+            told = (metadata.get("event_payload") or {}) if metadata.get("event_type") == EVENT_TYPE else {}
+            if told.get("client_id") == row.client_id:
+                version = told.get("version")
+                return Sent(str(message["ts"]), version if isinstance(version, int) and version <= row.version else 0)
+        cursor = (answer.get("response_metadata") or {}).get("next_cursor") or None
+        if cursor is None:
+            break
+    return None
+
+
+async def share(store: Store, web: Api, row: Row, thread_ts: str | None) -> str | None:
+    """Share the file of `row` once; return the ts of its message if Slack reports it.
+
+    The upload's id is stored before the file is shared. A row with an id may be shared already: then Slack is asked
+    first. Raises as `WebApi.call` does.
+    """
+    keep = partial(outbox.uploading, id=row.id)
+    file_id = row.file_id
+    try:
+        if file_id is not None:
+            file: Json = (await web.call("files.info", file=file_id)).get("file") or {}
+            ts = _ts(file, row.channel)
+            if ts is not None or any(row.channel in (file.get(kind) or ()) for kind in ("channels", "groups", "ims")):
+                return ts
+            return await _complete(web, row, file_id, thread_ts)
+    except SlackRefused as refused:
+        if remedy(refused.error, updating=False) is not Remedy.LATER:
+            raise
+        # the upload no longer exists or is broken
+        await store.transact(partial(keep, file_id=None))
+    file_id = await _uploaded(web, row, str(row.content["snippet_type"]) if row.content.get("snippet_type") else None)
+    await store.transact(partial(keep, file_id=file_id))
+    return await _complete(web, row, file_id, thread_ts)
+
+
+async def _uploaded(web: Api, row: Row, snippet_type: str | None) -> str:
+    filename = str(row.content["filename"])
+    # Masked before the upload, because Slack needs the final length first. Slack rejects an empty file.
+    text = str(row.content["text"]).encode("utf-8", "replace").decode() or "\n"
+    data = (await masked(text)).encode()
+    try:
+        place = await web.call(
+            "files.getUploadURLExternal", filename=filename, length=len(data), snippet_type=snippet_type
+        )
+    except SlackRefused as refused:
+        if snippet_type is None or remedy(refused.error, updating=False) is not Remedy.REDRAW:
+            raise
+        return await _uploaded(web, row, None)
+    url, file_id = place.get("upload_url"), place.get("file_id")
+    if not isinstance(url, str) or not isinstance(file_id, str):
+        raise Unreachable("slack gave no place to upload a file to", maybe_done=False)
+    try:
+        await web.upload(url, data, filename)
+    except Unreachable as lost:
+        # an upload that is not shared is visible to nobody
+        raise Unreachable(str(lost), maybe_done=False) from lost
+    return file_id
+
+
+async def _complete(web: Api, row: Row, file_id: str, thread_ts: str | None) -> str | None:
+    title = str(row.content.get("title") or row.content.get("filename") or "")
+    files = [{"id": file_id, "title": title}]
+    answer = await web.call("files.completeUploadExternal", files=files, channel_id=row.channel, thread_ts=thread_ts)
+    shared = answer.get("files") or ()
+    return _ts(shared[0], row.channel) if shared else None
+
+
+def _ts(file: Json, channel: str) -> str | None:
+    for shares in (file.get("shares") or {}).values():
+        for share in shares.get(channel) or ():
+            if isinstance(share.get("ts"), str):
+                return str(share["ts"])
+    return None
+
+
+# --- one channel -----------------------------------------------------------------------------------------------------
 
 #: The longest pause between two tries, in seconds, and the pause while a person has to fix something.
 LONGEST_PAUSE = 60.0
@@ -58,39 +358,33 @@ LOOK_AGAIN = 5.0
 #: Extra seconds after that time: clocks differ slightly, and a retry too early would repeat at once, several times.
 HAIR = 1.0
 
-_STORE_TROUBLE = (IntercomError, StoreUnavailable)
-
 
 @frozen
-class Report:
-    """A worker's report to its actor; `trouble` is None if all is well."""
+class SenderDeps:
+    """The dependencies of workers. `processing` draws a message with a line in place of its buttons; `dice` randomizes
+    retries. `posted` is called with the rows that a worker has posted, `look` if there is something new to post, and
+    `report` with each new trouble."""
 
-    worker: ChannelWorker
-    trouble: str | None
-
-
-@frozen
-class Done:
-    """These rows are now posted in Slack; their content is not included."""
-
-    rows: tuple[Row, ...]
-
-
-#: How many threads' turns are remembered.
-MOST_TURNS = 1_000
+    store: Store
+    web: Api
+    now: Callable[[], datetime]
+    processing: Callable[[Content, str], Content]
+    dice: random.Random
+    posted: Callable[[tuple[Row, ...]], None]
+    look: Callable[[], None]
+    report: Callable[[str], None]
 
 
 class ChannelWorker:
-    """One channel's posts or updates. It runs in one task at a time and reports to its actor by `tell`."""
+    """One channel's posts or updates. It runs in one task at a time. `trouble` says what is wrong now."""
 
-    def __init__(self, deps: SenderDeps, channel: str, tell: Callable[[object], object]) -> None:
+    def __init__(self, deps: SenderDeps, channel: str) -> None:
         self.deps = deps
         self.channel = channel
-        self.tell = tell
+        self.trouble: str | None = None
         self._fails = 0
         self._paced_until = 0.0
         self._hurried: trio.Event | None = None
-        self._trouble: str | None = None
         #: Until when Slack may still act on each row; None until the calls of an earlier sender are known.
         self._unanswered: dict[int, float] | None = None
         #: The last turn of each thread, as an increasing number.
@@ -101,7 +395,8 @@ class ChannelWorker:
         while True:
             try:
                 if self._unanswered is None:
-                    await self._remember()
+                    begun = await self._begun_before()
+                    self._unanswered = {id: trio.current_time() + seconds for id, seconds in begun.items()}
                 if not await self._next():
                     return await self.deps.store.transact(partial(outbox.next_due, now=self.deps.now()))
             except _STORE_TROUBLE as failed:
@@ -119,24 +414,23 @@ class ChannelWorker:
         """Return the rows that a crashed earlier sender may have sent, with the seconds for which Slack may still act
         on them."""
 
-    async def _remember(self) -> None:
-        begun = await self._begun_before()
-        now = trio.current_time()
-        self._unanswered = {id: now + seconds for id, seconds in begun.items()}
-
     @abstractmethod
     async def _next(self) -> bool:
         """Handle one row; return False if there is nothing to do now."""
 
     async def _went_well(self, began: float) -> None:
         self._fails = 0
-        self._note(None)
+        self.trouble = None
         if trio.current_time() < self._paced_until:
             await trio.sleep_until(began + PACE)
 
     async def _failed(self, row: Row, error: SlackApiError, *, uncertain: bool) -> Remedy | None:
         """Record a failure and wait as long as needed. Return the remedy if the caller has to apply it."""
         deps = self.deps
+        if isinstance(error, Unreachable) and error.unanswered:
+            now = trio.current_time()
+            known = self._unanswered or {}
+            self._unanswered = {id: until for id, until in known.items() if until > now} | {row.id: now + SETTLING}
         note = partial(outbox.retry, id=row.id, error=str(error), uncertain=uncertain)
         match error:
             case RateLimited():
@@ -153,6 +447,9 @@ class ChannelWorker:
                     log.warning("slack turned %s down for now: %s", row.key, error)
                     self._note(sentence(error.error, row.channel))
                     await deps.store.transact(partial(note, not_before=deps.now() + timedelta(seconds=MENDING_PAUSE)))
+                elif found is Remedy.REDRAW:
+                    log.warning("slack does not take %s in any form: %s", row.key, error)
+                    await deps.store.transact(partial(outbox.refused, id=row.id, error=str(error), version=row.version))
                 else:
                     return found
             case _:
@@ -167,14 +464,8 @@ class ChannelWorker:
         if isinstance(error, Unreachable) and not error.maybe_done:
             return None
         tries = max(row.attempts, self._fails)
-        seconds = pause if tries <= 2 else 2 * pause if tries <= sending.PATIENCE else LONGEST_PAUSE
+        seconds = pause if tries <= 2 else 2 * pause if tries <= PATIENCE else LONGEST_PAUSE
         return self.deps.now() + timedelta(seconds=seconds)
-
-    async def _give_up(self, row: Row, error: SlackApiError) -> None:
-        log.warning("slack does not take %s in any form: %s", row.key, error)
-        await self.deps.store.transact(
-            partial(outbox.refused, id=row.id, error=str(error), version=row.version),
-        )
 
     def _backoff(self) -> float:
         self._fails += 1
@@ -186,34 +477,32 @@ class ChannelWorker:
             await self._hurried.wait()
         self._hurried = None
 
-    def _left_unanswered(self, row: Row) -> None:
-        """Note that Slack did not answer a call about this row, and may still carry it out."""
-        now = trio.current_time()
-        known = self._unanswered or {}
-        self._unanswered = {id: until for id, until in known.items() if until > now} | {row.id: now + SETTLING}
-
     def _unsettled(self, id: int) -> float:
         """Return for how many seconds Slack may still carry out an unanswered call about this row."""
         return max(0.0, (self._unanswered or {}).get(id, 0.0) - trio.current_time())
 
-    def _note(self, trouble: str | None) -> None:
-        if trouble != self._trouble:
-            self._trouble = trouble
-            self.tell(Report(self, trouble))
+    def _note(self, trouble: str) -> None:
+        self.trouble = trouble
+        self.deps.report(trouble)
 
 
 class PostWorker(ChannelWorker):
-    """A channel's posts. The actor is told of each row that was posted."""
+    """A channel's posts."""
 
     async def _begun_before(self) -> dict[int, float]:
         posting = await self.deps.store.transact(partial(outbox.posting, channel=self.channel))
         now = self.deps.now()
-        return {id: _left(asked, now) for id, asked in posting.items()}
+        # The clock may have been set since.
+        return {
+            id: SETTLING if asked is None else min(SETTLING, max(0.0, SETTLING - (now - asked).total_seconds()))
+            for id, asked in posting.items()
+        }
 
     async def _next(self) -> bool:
+        deps = self.deps
         coming = frozenset(id for id in self._unanswered or () if self._unsettled(id) > 0)
-        begun = await self.deps.store.transact(
-            partial(begin_next, channel=self.channel, now=self.deps.now(), coming=coming, turns=self._turns)
+        begun = await deps.store.transact(
+            partial(begin_next, channel=self.channel, now=deps.now(), coming=coming, turns=self._turns)
         )
         if begun is None:
             return False
@@ -221,31 +510,24 @@ class PostWorker(ChannelWorker):
         crash_points.reach("outbox.before_post")
         began = trio.current_time()
         try:
-            sent = await sending.post(self.deps, begun)
-        except sending.StillOut as error:
+            sent = await post(deps.store, deps.web, begun)
+        except StillOut as error:
             # Slack answers again: other rows must not wait, and this one is searched again soon.
-            again = self.deps.now() + timedelta(seconds=min(LOOK_AGAIN, self._unsettled(row.id) + HAIR))
-            await self.deps.store.transact(
+            again = deps.now() + timedelta(seconds=min(LOOK_AGAIN, self._unsettled(row.id) + HAIR))
+            await deps.store.transact(
                 partial(outbox.retry, id=row.id, not_before=again, error=str(error), uncertain=True)
             )
-            return True
         except SlackApiError as error:
             maybe_done = isinstance(error, Unreachable) and error.maybe_done
-            if isinstance(error, Unreachable) and error.unanswered:
-                self._left_unanswered(row)
-            found = await self._failed(row, error, uncertain=begun.seek or maybe_done)
-            if found is Remedy.RETHREAD:
-                await self.deps.store.transact(partial(outbox.unthread, id=row.id, error=str(error)))
-            elif found is not None:
-                await self._give_up(row, error)
-            return True
-        crash_points.reach("outbox.after_post")
-        done = await self.deps.store.transact(
-            partial(outbox.posted, id=row.id, ts=sent.ts, version=sent.version, at=self.deps.now())
-        )
-        if done:
-            self.tell(Done(done))
-        await self._went_well(began)
+            if await self._failed(row, error, uncertain=begun.seek or maybe_done) is Remedy.RETHREAD:
+                await deps.store.transact(partial(outbox.unthread, id=row.id, error=str(error)))
+        else:
+            crash_points.reach("outbox.after_post")
+            done = await deps.store.transact(
+                partial(outbox.posted, id=row.id, ts=sent.ts, version=sent.version, at=deps.now())
+            )
+            deps.posted(done)
+            await self._went_well(began)
         return True
 
 
@@ -256,73 +538,36 @@ class UpdateWorker(ChannelWorker):
         return dict.fromkeys(await self.deps.store.transact(partial(outbox.stale, channel=self.channel)), SETTLING)
 
     async def _next(self) -> bool:
-        wanted = await self.deps.store.transact(partial(outbox.next_update, channel=self.channel, now=self.deps.now()))
+        deps = self.deps
+        wanted = await deps.store.transact(partial(outbox.next_update, channel=self.channel, now=deps.now()))
         if wanted is None:
             return False
         row = wanted.row
         began = trio.current_time()
+        content = merged(wanted.contents)
+        if row.interim is not None:
+            content = deps.processing(content, row.interim)
         try:
-            await sending.update(self.deps, wanted)
+            await show(deps.web, "chat.update", row, content, ts=row.ts)
         except SlackApiError as error:
-            if isinstance(error, Unreachable) and error.unanswered:
-                self._left_unanswered(row)
-            found = await self._failed(row, error, uncertain=False)
-            if found is Remedy.GONE:
-                if await self.deps.store.transact(partial(outbox.deleted, id=row.id, version=row.version)):
-                    self.tell(Wake())
-            elif found is not None:
-                await self._give_up(row, error)
+            is_gone = await self._failed(row, error, uncertain=False) is Remedy.GONE
+            if is_gone and await deps.store.transact(partial(outbox.deleted, id=row.id, version=row.version)):
+                deps.look()
             return True
-        await self.deps.store.transact(partial(outbox.shown, id=row.id, version=row.version, interim=row.interim))
+        await deps.store.transact(partial(outbox.shown, id=row.id, version=row.version, interim=row.interim))
         unsettled = self._unsettled(row.id)
         if unsettled and row.interim is None:
             # An older version that arrives late would replace it, so it is sent once more after that time.
-            again = self.deps.now() + timedelta(seconds=unsettled + HAIR)
-            await self.deps.store.transact(partial(outbox.show_again, id=row.id, version=row.version, not_before=again))
+            again = deps.now() + timedelta(seconds=unsettled + HAIR)
+            await deps.store.transact(partial(outbox.show_again, id=row.id, version=row.version, not_before=again))
         await self._went_well(began)
         return True
 
 
-def begin_next(
-    db: Database, channel: str, now: datetime, coming: frozenset[int], turns: dict[str, int] | None = None
-) -> Begun | None:
-    """Choose and begin the next post of a channel; None if nothing may be posted now. Slack may still act on earlier
-    calls about the rows `coming`. The thread's turn is noted in `turns`."""
-    choice = sending.choose(outbox.waiting(db, channel), now, turns)
-    if choice is None:
-        return None
-    if turns is not None and choice.thread is not None:
-        turns[choice.thread] = max(turns.values(), default=0) + 1
-        if len(turns) > MOST_TURNS:
-            del turns[min(turns, key=turns.__getitem__)]
-    return outbox.begin_post(db, choice.id, now, choice.merge, may_come=choice.id in coming)
-
-
-def _left(asked: datetime | None, now: datetime) -> float:
-    """Return for how many seconds Slack may still act on a call of that time. The clock may have been set since."""
-    if asked is None:
-        return SETTLING
-    return min(SETTLING, max(0.0, SETTLING - (now - asked).total_seconds()))
-
+# --- all channels ----------------------------------------------------------------------------------------------------
 
 #: Seconds until the next look at a store that could not be read.
 _AGAIN = 5.0
-
-
-@frozen
-class _Looked:
-    """Channels with work in the store, and the time of the next due row."""
-
-    channels: tuple[str, ...]
-    due: datetime | None
-
-
-@frozen
-class _Ended:
-    """A worker has nothing to do now; the next row is due at `due`."""
-
-    worker: ChannelWorker
-    due: datetime | None
 
 
 class Sender(Actor):
@@ -347,11 +592,12 @@ class Sender(Actor):
         dice: random.Random | None = None,
     ) -> None:
         super().__init__()
-        self._deps = SenderDeps(store, web, now, processing, dice or random.Random())
+        self._deps = SenderDeps(
+            store, web, now, processing, dice or random.Random(), self._posted, self._look_soon, self._note
+        )
         self._workers: dict[tuple[str, type[ChannelWorker]], ChannelWorker] = {}
         self._running: set[ChannelWorker] = set()
         self._woken: set[ChannelWorker] = set()
-        self._troubles: dict[ChannelWorker, str] = {}
         self._last_trouble: str | None = None
         self._looking = False
         self._look_again = False
@@ -360,61 +606,47 @@ class Sender(Actor):
     def on_start(self) -> None:
         self._look_soon()
 
-    def on_receive(self, message: Any) -> None:
+    def on_receive(self, message: object) -> None:
         match message:
             case Wake():
                 self._look_soon()
             case ClockChanged():
                 self._due = None
                 self._look_soon()
-            case _Looked():
-                self._looked(message)
-            case _Ended():
-                self._ended(message)
-            case Done():
-                self._done(message.rows)
-            case Report():
-                self._note(message)
             case SocketUp():
                 for worker in self._running:
                     worker.hurry()
             case OutboxHealth():
-                # In a task: the workers' reports must not wait, or be dropped, while the store is down.
+                # In a task: the mailbox must not wait while the store is down.
                 self.spawn(self._health, self.defer())
 
     def _look_soon(self) -> None:
-        if self._looking:
-            self._look_again = True
-        else:
+        self._look_again = True
+        if not self._looking:
             self._looking = True
             self.spawn(self._look)
 
     async def _look(self) -> None:
-        try:
-            found = await self._deps.store.transact(partial(_look, now=self._deps.now()))
-        except _STORE_TROUBLE as failed:
-            log.warning("the outbox cannot be read: %s", failed)
-            await trio.sleep(_AGAIN)
-            found = _Looked((), self._deps.now())
-        self.actor_ref.tell(found)
-
-    def _looked(self, found: _Looked) -> None:
-        self._looking = False
-        for channel in found.channels:
-            for kind in (PostWorker, UpdateWorker):
-                self._start(self._worker(channel, kind))
-        self._wake_at(found.due)
-        if self._look_again:
+        """Start the workers of each channel with something to do."""
+        while self._look_again:
             self._look_again = False
-            self._look_soon()
+            try:
+                channels, due = await self._deps.store.transact(partial(_waiting_and_due, now=self._deps.now()))
+            except _STORE_TROUBLE as failed:
+                log.warning("the outbox cannot be read: %s", failed)
+                await trio.sleep(_AGAIN)
+                self._look_again = True
+                continue
+            for channel in channels:
+                for kind in (PostWorker, UpdateWorker):
+                    self._start(channel, kind)
+            self._wake_at(due)
+        self._looking = False
 
-    def _worker(self, channel: str, kind: type[ChannelWorker]) -> ChannelWorker:
+    def _start(self, channel: str, kind: type[ChannelWorker]) -> None:
         worker = self._workers.get((channel, kind))
         if worker is None:
-            worker = self._workers[channel, kind] = kind(self._deps, channel, self.actor_ref.tell)
-        return worker
-
-    def _start(self, worker: ChannelWorker) -> None:
+            worker = self._workers[channel, kind] = kind(self._deps, channel)
         if worker in self._running:
             # It may have read the store before the new row was there.
             self._woken.add(worker)
@@ -423,15 +655,12 @@ class Sender(Actor):
             self.spawn(self._run, worker)
 
     async def _run(self, worker: ChannelWorker) -> None:
-        due = await worker.run()
-        self.actor_ref.tell(_Ended(worker, due))
-
-    def _ended(self, message: _Ended) -> None:
-        self._running.discard(message.worker)
-        if message.worker in self._woken:
-            self._woken.discard(message.worker)
-            self._start(message.worker)
-        self._wake_at(message.due)
+        while True:
+            self._woken.discard(worker)
+            self._wake_at(await worker.run())
+            if worker not in self._woken:
+                break
+        self._running.discard(worker)
 
     def _wake_at(self, due: datetime | None) -> None:
         now = self._deps.now()
@@ -439,20 +668,16 @@ class Sender(Actor):
             self._due = due
             self.set_timer("due", max(0.0, (due - now).total_seconds()), Wake())
 
-    def _done(self, rows: tuple[Row, ...]) -> None:
+    def _posted(self, rows: tuple[Row, ...]) -> None:
         for row in rows:
             if row.key.startswith("notice/") and row.session_id is not None and row.ts is not None:
                 self.system.named(f"session/{row.session_id}").tell(Posted(row.key, row.ts))
             if row.shown < row.version:
                 # changed, or given an interim line, while it was posted
-                self._start(self._worker(row.channel, UpdateWorker))
+                self._start(row.channel, UpdateWorker)
 
-    def _note(self, report: Report) -> None:
-        if report.trouble is None:
-            self._troubles.pop(report.worker, None)
-        else:
-            self._last_trouble = report.trouble
-            self._troubles[report.worker] = report.trouble
+    def _note(self, trouble: str) -> None:
+        self._last_trouble = trouble
 
     async def _health(self, reply: Reply[OutboxStatus]) -> None:
         try:
@@ -460,16 +685,17 @@ class Sender(Actor):
         except _STORE_TROUBLE as failed:
             reply.fail(failed)
             return
+        workers = self._workers.values()
         reply.set(
             OutboxStatus(
                 waiting={urgency.name.lower(): number for urgency, number in counts.posts.items()},
                 updates=counts.updates,
                 oldest=counts.oldest,
-                troubles={worker.channel: trouble for worker, trouble in self._troubles.items()},
+                troubles={each.channel: each.trouble for each in workers if each.trouble is not None},
                 last_error=self._last_trouble,
             )
         )
 
 
-def _look(db: Database, now: datetime) -> _Looked:
-    return _Looked(outbox.channels_waiting(db), outbox.next_due(db, now))
+def _waiting_and_due(db: Database, now: datetime) -> tuple[tuple[str, ...], datetime | None]:
+    return outbox.channels_waiting(db), outbox.next_due(db, now)

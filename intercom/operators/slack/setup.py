@@ -296,15 +296,14 @@ async def _connection(web: WebApi, tokens: SlackTokens, bot: _Bot | None, *, soc
         return Proof(subject, Outcome.FAULT, apps, "take both tokens from the same app, and log in again")
     if not socket:
         return Proof(subject, Outcome.OK, "the app-level token may open one")
-    async with trio.open_nursery() as nursery:
-        try:
-            with trio.fail_after(patience):
-                async with open_socket(web, url, SocketLimits(), nursery) as opened:
-                    first = await opened.next()
-        except (SlackApiError, trio.TooSlowError) as fault:
-            why = str(fault) or f"slack said nothing for {patience:g} s"
-            text = f"a socket could not be opened: {why}"
-            return Proof(subject, Outcome.FAULT, text, "let this machine reach wss-primary.slack.com, port 443")
+    try:
+        with trio.fail_after(patience):
+            async with open_socket(web, url, SocketLimits()) as opened:
+                first = await opened.next()
+    except (SlackApiError, trio.TooSlowError) as fault:
+        why = str(fault) or f"slack said nothing for {patience:g} s"
+        text = f"a socket could not be opened: {why}"
+        return Proof(subject, Outcome.FAULT, text, "let this machine reach wss-primary.slack.com, port 443")
     if first is None or first.get("type") != "hello":
         text = "slack opened a socket and did not say hello"
         return Proof(subject, Outcome.FAULT, text, "switch Socket Mode on in the app's settings (api.slack.com/apps)")

@@ -1,38 +1,36 @@
-"""Socket Mode: one socket, the connection that is kept up through many, and what is said when it fails.
+"""Socket Mode: one socket, the connection that is kept up through many, and the envelopes that arrive by it.
 
-The HTTP client opens it, so it uses the same proxies, names and certificates as the Web API. trio-websocket reads and
-writes its frames.
+The HTTP client makes the handshake, so a socket uses the same proxies, names and certificates as the Web API. wsproto
+reads and writes its frames.
 """
 
 from __future__ import annotations
 
 import base64
-import dataclasses
 import json
 import logging
 import random as chance
 import secrets
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+import traceback
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from typing import Any
 
 import httpcore2
 import trio
 from attrs import define, field, frozen
-from trio_websocket import ConnectionClosed, WebSocketConnection
-from wsproto import ConnectionType, WSConnection
-from wsproto.connection import Connection
+from slack_sdk.socket_mode.request import SocketModeRequest
+from slack_sdk.socket_mode.response import SocketModeResponse
+from wsproto.connection import Connection, ConnectionType
 from wsproto.connection import ConnectionState as FrameState
 from wsproto.events import BytesMessage, CloseConnection, Event, Ping, TextMessage
-from wsproto.frame_protocol import CloseReason
 from wsproto.utilities import LocalProtocolError, generate_accept_token
 
 from actors import Actor
-from intercom.operators.slack.interactions import Handler, Handling
 from intercom.operators.slack.messages import ConnectionState, Health, SlackStatus, SocketDown, SocketUp
 from intercom.operators.slack.web_api import (
+    Json,
     RateLimited,
     SlackApiError,
     SlackRefused,
@@ -40,6 +38,7 @@ from intercom.operators.slack.web_api import (
     Unreachable,
     WebApi,
     masked,
+    read,
 )
 
 log = logging.getLogger(__name__)
@@ -64,171 +63,133 @@ class SocketLimits:
     max_message: int = 4 * 2**20
 
 
-class UpgradedStream(trio.abc.Stream):
-    """The connection that the HTTP client has upgraded, as a Trio stream. `trouble` says how it broke, `heard_at` when
-    something last came."""
+class Socket:
+    """An open socket over the connection that the HTTP client has upgraded. One task calls `next`; any task may `send`.
+    `heard_at` is when something last came, by Trio's clock."""
 
-    def __init__(self, network: httpcore2.AsyncNetworkStream, sending: float) -> None:
+    def __init__(self, network: httpcore2.AsyncNetworkStream, limits: SocketLimits) -> None:
         self.heard_at = trio.current_time()
-        self.trouble: str | None = None
         self._network = network
-        self._sending = sending
-        self._cut = False
-
-    async def receive_some(self, max_bytes: int | None = None) -> bytes:
-        with self._watched():
-            data: bytes = await self._network.read(max_bytes or _READ)
-        self.heard_at = trio.current_time()
-        return data
-
-    async def send_all(self, data: bytes | bytearray | memoryview) -> None:
-        if self._cut:
-            raise trio.BrokenResourceError(self.trouble)
-        # After part of a frame, the peer cannot parse what follows. That also holds if this task is cancelled.
-        self._cut = True
-        with self._watched(), trio.move_on_after(self._sending):
-            await self._network.write(bytes(data))
-            self._cut = False
-        if self._cut:
-            self.trouble = f"slack took nothing for {self._sending:g} s"
-            raise trio.BrokenResourceError(self.trouble)
-
-    @contextmanager
-    def _watched(self) -> Iterator[None]:
-        try:
-            yield
-        except httpcore2.NetworkError as exc:
-            self.trouble = f"the connection broke: {exc or type(exc).__name__}"
-            raise trio.BrokenResourceError(self.trouble) from None
-
-    async def wait_send_all_might_not_block(self) -> None:
-        await trio.lowlevel.checkpoint()
-
-    async def aclose(self) -> None:
-        await self._network.aclose()
-
-
-class Socket(WebSocketConnection):
-    """An open socket. `read_frames` runs in the background. One task calls `next`; any task may `send`.
-
-    trio-websocket does not report the peer's pings, ends the connection at a message that is too long, and makes the
-    handshake itself, without proxies. This subclass adds what is missing. It overrides methods that are not public, so
-    the version is limited in setup.cfg.
-    """
-
-    def __init__(self, stream: UpgradedStream, limits: SocketLimits) -> None:
-        frames = WSConnection(ConnectionType.CLIENT)
-        frames.connection = Connection(ConnectionType.CLIENT)
-        super().__init__(stream, frames, host="", path="", max_message_size=limits.max_message)
-        self._initial_request = None  # the HTTP client has made the handshake
-        self._wire = stream
         self._limits = limits
+        self._frames = Connection(ConnectionType.CLIENT)
+        self._turn = trio.Lock()
+        #: Why the socket can no longer be used; None while it can.
+        self._lost: str | None = None
+        self._is_closed = self._said_goodbye = False
+        self._parts: list[str] = []
         self._length = 0
         self._slack_pings = False
-        self._lively_at = stream.heard_at
-        self._ping_at = stream.heard_at + limits.ping_every
-        self._said_goodbye = False
+        self._socketsly_at = self.heard_at
+        self._ping_at = self.heard_at + limits.ping_every
 
-    @property
-    def heard_at(self) -> float:
-        """When Slack last sent anything, by Trio's clock."""
-        return self._wire.heard_at
-
-    async def read_frames(self, scope: trio.CancelScope) -> None:
-        """Read from the connection until it ends or `scope` is cancelled."""
-        with scope:
-            await self._reader_task()
-
-    async def next(self) -> dict[str, Any] | None:
+    async def next(self) -> Json | None:
         """Return the next message; None if Slack has closed the socket. A message that is no JSON object is ignored.
 
         It also keeps the socket alive, so call it again soon. Raises SocketLost if the connection broke, or nothing
         came for too long.
         """
-        while True:
-            with trio.CancelScope(deadline=min(self._ping_at, self._silent_at())) as waiting:
-                try:
-                    message = await self.get_message()
-                except ConnectionClosed as closed:
-                    lost = self._wire.trouble
-                    if _is_abnormal(closed) and not self._said_goodbye:
-                        lost = lost or "slack closed the connection without a word"
-                    if lost is not None:
-                        raise SocketLost(lost) from None
-                    return None
-            if not waiting.cancelled_caught:
-                if (read := _read_object(message)) is not None:
-                    return read
-            elif trio.current_time() >= self._silent_at():
-                self._wire.trouble = f"nothing was heard from slack for {self._limits.silence:g} s"
-                raise SocketLost(self._wire.trouble)
-            elif trio.current_time() >= self._ping_at:
-                self._ping_at = trio.current_time() + self._limits.ping_every
-                if self._wsproto.state is FrameState.OPEN:
-                    await self._write(Ping(secrets.token_bytes(4)))
+        while not self._is_closed:
+            for event in self._frames.events():
+                match event:
+                    case TextMessage() | BytesMessage():
+                        if (message := self._completed(event)) is not None:
+                            return message
+                    case Ping():
+                        self._slack_pings = True
+                        self._socketsly_at = trio.current_time()
+                        if self._frames.state is FrameState.OPEN:
+                            await self._write(event.response())
+                    case CloseConnection():
+                        await self._closed(event)
+                        return None
+            await self._receive()
+        return None
 
-    async def send(self, message: dict[str, Any]) -> None:
+    async def send(self, message: Json) -> None:
         """Send a message as JSON. Raises SocketLost if it was not sent; then the socket can no longer be used."""
         await self._write(TextMessage(json.dumps(await masked(message))))
 
     async def say_goodbye(self) -> None:
         """Begin to close. Nothing can be sent from here on; `next` still reads what Slack sends."""
         self._said_goodbye = True
-        await self._write(CloseConnection(1000))
+        with suppress(SocketLost):
+            await self._write(CloseConnection(1000))
 
-    def _silent_at(self) -> float:
-        return (self._lively_at if self._slack_pings else self._wire.heard_at) + self._limits.silence
+    async def _receive(self) -> None:
+        """Wait for bytes, or ping. Raises SocketLost."""
+        silent_at = (self._socketsly_at if self._slack_pings else self.heard_at) + self._limits.silence
+        with trio.CancelScope(deadline=min(self._ping_at, silent_at)):
+            try:
+                data = await self._network.read(_READ)
+            except httpcore2.NetworkError as exc:
+                raise self._losing(f"the connection broke: {exc or type(exc).__name__}") from None
+            self.heard_at = trio.current_time()
+            self._frames.receive_data(data or None)
+            return
+        if trio.current_time() >= silent_at:
+            raise self._losing(f"nothing was heard from slack for {self._limits.silence:g} s")
+        self._ping_at = trio.current_time() + self._limits.ping_every
+        if self._frames.state is FrameState.OPEN:
+            await self._write(Ping(secrets.token_bytes(4)))
+
+    def _completed(self, event: TextMessage | BytesMessage) -> Json | None:
+        """Add a part of a message. Return the object once it is complete; None before, or if it is no JSON object."""
+        self._length += len(event.data)
+        if isinstance(event, TextMessage):
+            self._socketsly_at = trio.current_time()
+            if self._length <= self._limits.max_message:
+                self._parts.append(event.data)
+        if not event.message_finished:
+            return None
+        message = read("".join(self._parts)) if self._length <= self._limits.max_message else None
+        self._parts, self._length = [], 0
+        if message is None:
+            log.warning("slack sent a message that is no JSON object or too long, which is passed over")
+        return message
+
+    async def _closed(self, event: CloseConnection) -> None:
+        """Answer Slack's close frame. Raises SocketLost if it is none."""
+        self._is_closed = True
+        if self._frames.state is FrameState.REMOTE_CLOSING:
+            with suppress(SocketLost):
+                await self._write(event.response())
+        elif self._frames.state is FrameState.OPEN:
+            # wsproto reports bytes that are no frame as a close.
+            raise self._losing(f"slack sent what is no websocket frame: {event.reason}")
+        elif not self._said_goodbye:
+            raise self._losing("slack closed the connection without a word")
 
     async def _write(self, event: Event) -> None:
-        try:
-            await self._send(event)
-        except (ConnectionClosed, LocalProtocolError):
-            raise SocketLost(self._wire.trouble or "the socket is closed") from None
+        async with self._turn:
+            if self._lost is not None:
+                raise SocketLost(self._lost)
+            try:
+                data = self._frames.send(event)
+            except LocalProtocolError:
+                raise SocketLost("the socket is closed") from None
+            # After part of a frame, Slack cannot parse what follows. That also holds if this task is cancelled.
+            self._lost = f"slack took nothing for {self._limits.sending:g} s"
+            with trio.move_on_after(self._limits.sending):
+                try:
+                    await self._network.write(data)
+                except httpcore2.NetworkError as exc:
+                    self._lost = f"the connection broke: {exc or type(exc).__name__}"
+                else:
+                    self._lost = None
+            if self._lost is not None:
+                # Also ends a `next` that waits.
+                await self._network.aclose()
+                raise SocketLost(self._lost)
 
-    async def _handle_ping_event(self, event: Ping) -> None:
-        self._slack_pings = True
-        self._lively_at = trio.current_time()
-        if self._wsproto.state is FrameState.OPEN:
-            await super()._handle_ping_event(event)
-
-    async def _handle_message_event(self, event: BytesMessage | TextMessage) -> None:
-        if isinstance(event, TextMessage):
-            self._lively_at = trio.current_time()
-        self._length += len(event.data)
-        if self._length > self._limits.max_message:
-            # Without the rest it is no JSON any more, and `next` ignores it. The socket stays.
-            event = dataclasses.replace(event, data=event.data[:0])  # type: ignore[arg-type]
-        if event.message_finished:
-            self._length = 0
-        await super()._handle_message_event(event)
-
-    async def _handle_close_connection_event(self, event: CloseConnection) -> None:
-        if self._wsproto.state is FrameState.OPEN:
-            # wsproto reports bytes that are no frame as a close.
-            self._wire.trouble = f"slack sent what is no websocket frame: {event.reason}"
-        await super()._handle_close_connection_event(event)
-
-
-def _is_abnormal(closed: ConnectionClosed) -> bool:
-    return closed.reason is None or closed.reason.code == CloseReason.ABNORMAL_CLOSURE
-
-
-def _read_object(message: str | bytes) -> dict[str, Any] | None:
-    """Return the JSON object in a message; None if there is none."""
-    try:
-        read = json.loads(message) if isinstance(message, str) else None
-    except (ValueError, RecursionError):
-        read = None
-    if isinstance(read, dict):
-        return read
-    log.warning("slack sent a message that is no JSON object or too long, which is passed over")
-    return None
+    def _losing(self, why: str) -> SocketLost:
+        self._lost = self._lost or why
+        return SocketLost(self._lost)
 
 
 @asynccontextmanager
-async def open_socket(web: WebApi, url: str, limits: SocketLimits, nursery: trio.Nursery) -> AsyncIterator[Socket]:
+async def open_socket(web: WebApi, url: str, limits: SocketLimits) -> AsyncIterator[Socket]:
     """Open the address from `apps.connections.open`; at the end close the socket without waiting. Raises Unreachable if
-    it does not open within `limits.opening`. `nursery` runs its reader."""
+    it does not open within `limits.opening`."""
     key = base64.b64encode(secrets.token_bytes(16))
     headers = {
         "Connection": "Upgrade",
@@ -244,16 +205,84 @@ async def open_socket(web: WebApi, url: str, limits: SocketLimits, nursery: trio
             if response.status_code != 101 or given != generate_accept_token(key):
                 why = f"slack did not open the socket (HTTP {response.status_code})"
                 raise Unreachable(why, maybe_done=False)
-            socket = Socket(UpgradedStream(response.extensions["network_stream"], limits.sending), limits)
-            reading = trio.CancelScope()
-            nursery.start_soon(socket.read_frames, reading)
-            try:
-                yield socket
-            finally:
-                reading.cancel()
+            yield Socket(response.extensions["network_stream"], limits)
     if late.cancelled_caught:
         raise Unreachable(f"the socket did not open within {limits.opening:g} s", maybe_done=False)
 
+
+# --- envelopes -------------------------------------------------------------------------------------------------------
+
+#: Takes an envelope's kind (`interactive`, `events_api`, `slash_commands`) and payload; returns the payload of the
+#: acknowledgement, if any. It returns once the action is recorded. If it raises, Slack sends the envelope again. An
+#: envelope may come twice.
+Handler = Callable[[str, Json], Awaitable[Json | None]]
+
+#: Sends an acknowledgement by the socket of its envelope, or by another one; never raises a SlackError.
+Acknowledge = Callable[[Json], Awaitable[None]]
+
+
+class Handling:
+    """Runs `handle` for each envelope, in tasks of the nursery given to `take`, and then acknowledges it.
+
+    `at_once` envelopes are handled at the same time, and `waiting` more may queue. Further ones are dropped, and Slack
+    sends them again. A handler has `seconds` to finish. `in_hand` counts the envelopes being handled or queued.
+    """
+
+    def __init__(self, handle: Handler, *, at_once: int = 64, waiting: int = 1000, seconds: float = 30.0) -> None:
+        self.in_hand = 0
+        self._handle = handle
+        self._turns = trio.Semaphore(at_once)
+        self._most = at_once + waiting
+        self._seconds = seconds
+        self._settled = trio.lowlevel.ParkingLot()
+
+    async def until_idle(self) -> None:
+        """Wait until no envelope is being handled or queued."""
+        while self.in_hand:
+            await self._settled.park()
+
+    def take(self, envelope: Json, acknowledge: Acknowledge, nursery: trio.Nursery) -> None:
+        """Start to handle an envelope; returns immediately. A message that is no envelope is logged and ignored."""
+        envelope_id = envelope.get("envelope_id")
+        if not isinstance(envelope_id, str) or not envelope_id:
+            log.warning("slack sent a message of an unknown kind, which is passed over")
+            return
+        try:
+            request = SocketModeRequest.from_dict(envelope)
+        except (TypeError, ValueError):
+            # For a payload of a wrong type the model raises TypeError: its parameter `type` shadows the builtin.
+            request = None
+        if request is None:
+            # Without an acknowledgement it would come again.
+            log.warning("slack sent an envelope without a payload, which is passed over")
+            nursery.start_soon(acknowledge, SocketModeResponse(envelope_id).to_dict())
+        elif self.in_hand >= self._most:
+            log.warning("%d envelopes from slack are in hand; one more is left for slack to send again", self._most)
+        else:
+            self.in_hand += 1
+            nursery.start_soon(self._run, request, acknowledge)
+
+    async def _run(self, request: SocketModeRequest, acknowledge: Acknowledge) -> None:
+        try:
+            async with self._turns:
+                with trio.fail_after(self._seconds):
+                    answer = await self._handle(request.type, request.payload)
+        except Exception as failed:
+            # The error's text and the values in its traceback may contain a person's text.
+            last = traceback.extract_tb(failed.__traceback__)[-1]
+            where = f"{last.name}, line {last.lineno} of {last.filename.rpartition('/')[2]}"
+            what = f"{type(failed).__name__} in {where}"
+            log.error("slack's envelope (%s) was not taken and will come again: %s", request.type, what)
+        else:
+            payload = answer if request.accepts_response_payload else None
+            await acknowledge(SocketModeResponse(request.envelope_id, payload).to_dict())
+        finally:
+            self.in_hand -= 1
+            if not self.in_hand:
+                self._settled.unpark_all()
+
+
+# --- the connection --------------------------------------------------------------------------------------------------
 
 #: Slack's code if the app may open no more sockets.
 TOO_MANY = "too_many_websockets"
@@ -328,14 +357,6 @@ def wait_after(trouble: Exception, failures: int, patience: Patience, random: fl
     return max(wait, trouble.retry_after) if isinstance(trouble, RateLimited) else wait
 
 
-@frozen
-class News:
-    """The state of the connection; `trouble` is a sentence about the error, None if there is none."""
-
-    state: ConnectionState
-    trouble: str | None = None
-
-
 @define(eq=False)
 class _Live:
     """A socket on which Slack said hello. `over` is set once it must be replaced; `trouble` says why."""
@@ -350,159 +371,6 @@ class _Live:
         if not self.over.is_set():
             self.trouble = trouble or self.trouble
             self.over.set()
-
-
-class Upkeep:
-    """Keeps one socket open while `run` runs, and reports each change to `report`. `opened` counts the sockets so far.
-    `random` returns a number from 0 to 1."""
-
-    def __init__(
-        self,
-        web: WebApi,
-        handling: Handling,
-        report: Callable[[News], None],
-        limits: SocketLimits,
-        patience: Patience,
-        random: Callable[[], float],
-    ) -> None:
-        self.opened = 0
-        self._web = web
-        self._handling = handling
-        self._report = report
-        self._limits = limits
-        self._patience = patience
-        self._random = random
-        self._live: list[_Live] = []
-        self._heard_at: float | None = None
-        self._stopping = trio.Event()
-
-    @property
-    def heard_at(self) -> float | None:
-        """When Slack last sent anything, by Trio's clock; None if it never did."""
-        return max((live.socket.heard_at for live in self._live), default=self._heard_at)
-
-    async def run(self) -> None:
-        """Keep a socket open until cancelled; then give running handlers a short time to end."""
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(self._run_shielded)
-            try:
-                await trio.sleep_forever()
-            finally:
-                self._stopping.set()
-
-    async def _run_shielded(self) -> None:
-        with trio.CancelScope(shield=True):
-            async with trio.open_nursery() as nursery:
-                keeping = trio.CancelScope()
-                nursery.start_soon(self._keep, keeping, nursery)
-                await self._stopping.wait()
-                keeping.cancel()
-                with trio.move_on_after(self._patience.stop):
-                    await self._handling.until_idle()
-                with trio.move_on_after(self._limits.closing):
-                    for live in self._live:
-                        await _say_goodbye(live.socket)
-                nursery.cancel_scope.cancel()
-
-    async def _keep(self, scope: trio.CancelScope, nursery: trio.Nursery) -> None:
-        failures = 0
-        with scope:
-            while True:
-                for old in self._live[:-1]:
-                    old.reading.cancel()
-                try:
-                    live: _Live = await nursery.start(self._attend, nursery)
-                except (SlackApiError, Disconnected) as failed:
-                    trouble: Exception = failed
-                    failures += 1
-                else:
-                    for old in self._live[:-1]:
-                        old.reading.deadline = trio.current_time() + self._patience.overlap
-                    await live.over.wait()
-                    trouble = live.trouble
-                    failures = 1 if trio.current_time() - live.since >= self._patience.stable else failures + 1
-                seconds = wait_after(trouble, failures, self._patience, self._random())
-                log.info("slack's socket is opened again in %.1f s: %s", seconds, sentence(trouble))
-                if not self._live:
-                    self._report(News(_state(trouble, seconds), sentence(trouble)))
-                await trio.sleep(seconds)
-
-    async def _attend(
-        self, nursery: trio.Nursery, *, task_status: trio.TaskStatus[_Live] = trio.TASK_STATUS_IGNORED
-    ) -> None:
-        """Open a socket, report when Slack has said hello, and read it to its end."""
-        url = (await self._web.call("apps.connections.open", app=True)).get("url")
-        if not isinstance(url, str):
-            raise Unreachable("slack gave no address for a socket", maybe_done=False)
-        async with open_socket(self._web, url, self._limits, nursery) as socket:
-            live = _Live(socket, trio.current_time())
-            await self._greeted(live, nursery)
-            self._live.append(live)
-            self.opened += 1
-            self._report(News(ConnectionState.UP))
-            task_status.started(live)
-            try:
-                with live.reading:
-                    await self._read(live, nursery)
-                    live.end()
-                with trio.move_on_after(self._limits.closing):
-                    await _say_goodbye(socket)
-                    await self._read(live, nursery)
-            except SocketLost as lost:
-                live.end(lost)
-            finally:
-                self._heard_at = socket.heard_at
-                self._live.remove(live)
-                if not self._live and not self._stopping.is_set():
-                    self._report(News(_state(live.trouble, 0.0), sentence(live.trouble)))
-
-    async def _greeted(self, live: _Live, nursery: trio.Nursery) -> None:
-        with trio.move_on_after(self._limits.opening):
-            while (message := await live.socket.next()) is not None:
-                if message.get("type") == "hello":
-                    return
-                self._on(live, message, nursery)
-                if live.over.is_set():
-                    raise live.trouble
-            raise SocketLost("slack closed the socket before it said hello")
-        raise SocketLost(f"slack did not say hello within {self._limits.opening:g} s")
-
-    async def _read(self, live: _Live, nursery: trio.Nursery) -> None:
-        while (message := await live.socket.next()) is not None:
-            self._on(live, message, nursery)
-
-    def _on(self, live: _Live, message: dict[str, Any], nursery: trio.Nursery) -> None:
-        match message.get("type"):
-            case "hello":
-                pass
-            case "disconnect":
-                live.end(Disconnected(str(message.get("reason"))))
-            case _ if not self._stopping.is_set():
-                self._handling.take(message, partial(self._acknowledge, live.socket), nursery)
-
-    async def _acknowledge(self, came_by: Socket, answer: dict[str, Any]) -> None:
-        # Slack accepts an acknowledgement on any of the app's sockets.
-        others = [live.socket for live in reversed(self._live) if live.socket is not came_by]
-        for socket in (came_by, *others):
-            try:
-                await socket.send(answer)
-            except SocketLost:
-                continue
-            return
-        log.info("no socket was up to acknowledge an envelope by; slack will send it again")
-
-
-async def _say_goodbye(socket: Socket) -> None:
-    try:
-        await socket.say_goodbye()
-    except SocketLost:
-        pass
-
-
-def _state(trouble: Exception, seconds: float) -> ConnectionState:
-    if is_for_people(trouble):
-        return ConnectionState.REFUSED
-    return ConnectionState.WAITING if seconds else ConnectionState.CONNECTING
 
 
 def _utc_now() -> datetime:
@@ -531,50 +399,158 @@ class SlackConnection(Actor):
         now: Callable[[], datetime] = _utc_now,
     ) -> None:
         super().__init__()
-        self._channel = channel
-        self._now = now
+        self._web = web
         self._handling = Handling(handle, at_once=at_once)
-        self._upkeep = Upkeep(web, self._handling, self._hear, limits or SocketLimits(), patience or Patience(), random)
+        self._channel = channel
+        self._patience = patience or Patience()
+        self._limits = limits or SocketLimits()
+        self._random = random
+        self._now = now
+        self._sockets: list[_Live] = []
+        self._opened = 0
+        self._heard_at: float | None = None
         self._state = ConnectionState.CONNECTING
         self._last_error: str | None = None
         self._since = now()
+        self._stopping = trio.Event()
 
     def on_start(self) -> None:
-        self._since = self._now()
-        self.spawn(self._upkeep.run)
+        self.spawn(self._run)
 
-    def on_receive(self, message: Any) -> SlackStatus | None:
-        match message:
-            case News():
-                self._take(message)
-            case Health():
-                return self._standing()
-        return None
-
-    def _hear(self, news: News) -> None:
-        if self.actor_ref.is_alive():
-            self.actor_ref.tell(news)
-
-    def _take(self, news: News) -> None:
-        was, known = self._state, self._last_error
-        self._state = news.state
-        self._last_error = news.trouble or known
-        is_up, was_up = news.state is ConnectionState.UP, was is ConnectionState.UP
-        if is_up != was_up:
-            self._since = self._now()
-        channel = self.system.named(self._channel)
-        if is_up and not was_up:
-            channel.tell(SocketUp())
-        elif not is_up and (was_up or news.trouble != known):
-            channel.tell(SocketDown(news.trouble or "not connected yet"))
-
-    def _standing(self) -> SlackStatus:
-        heard = self._upkeep.heard_at
+    def on_receive(self, message: object) -> SlackStatus | None:
+        if not isinstance(message, Health):
+            return None
+        heard = max((live.socket.heard_at for live in self._sockets), default=self._heard_at)
         return SlackStatus(
             state=self._state,
             since=self._since,
-            reconnects=max(self._upkeep.opened - 1, 0),
+            reconnects=max(self._opened - 1, 0),
             last_error=self._last_error,
             last_heard=None if heard is None else self._now() - timedelta(seconds=trio.current_time() - heard),
             in_hand=self._handling.in_hand,
         )
+
+    async def _run(self) -> None:
+        """Keep a socket open until cancelled; then give running handlers a short time to end."""
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._run_shielded)
+            try:
+                await trio.sleep_forever()
+            finally:
+                self._stopping.set()
+
+    async def _run_shielded(self) -> None:
+        with trio.CancelScope(shield=True):
+            async with trio.open_nursery() as nursery:
+                keeping = trio.CancelScope()
+                nursery.start_soon(self._keep, keeping, nursery)
+                await self._stopping.wait()
+                keeping.cancel()
+                with trio.move_on_after(self._patience.stop):
+                    await self._handling.until_idle()
+                with trio.move_on_after(self._limits.closing):
+                    for live in self._sockets:
+                        await live.socket.say_goodbye()
+                nursery.cancel_scope.cancel()
+
+    async def _keep(self, scope: trio.CancelScope, nursery: trio.Nursery) -> None:
+        failures = 0
+        with scope:
+            while True:
+                for old in self._sockets[:-1]:
+                    old.reading.cancel()
+                try:
+                    live: _Live = await nursery.start(self._attend, nursery)
+                except (SlackApiError, Disconnected) as failed:
+                    trouble: Exception = failed
+                    failures += 1
+                else:
+                    for old in self._sockets[:-1]:
+                        old.reading.deadline = trio.current_time() + self._patience.overlap
+                    await live.over.wait()
+                    trouble = live.trouble
+                    failures = 1 if trio.current_time() - live.since >= self._patience.stable else failures + 1
+                seconds = wait_after(trouble, failures, self._patience, self._random())
+                log.info("slack's socket is opened again in %.1f s: %s", seconds, sentence(trouble))
+                if not self._sockets:
+                    self._note_down(trouble, seconds)
+                await trio.sleep(seconds)
+
+    async def _attend(
+        self, nursery: trio.Nursery, *, task_status: trio.TaskStatus[_Live] = trio.TASK_STATUS_IGNORED
+    ) -> None:
+        """Open a socket, report when Slack has said hello, and read it to its end."""
+        url = (await self._web.call("apps.connections.open", app=True)).get("url")
+        if not isinstance(url, str):
+            raise Unreachable("slack gave no address for a socket", maybe_done=False)
+        async with open_socket(self._web, url, self._limits) as socket:
+            live = _Live(socket, trio.current_time())
+            await self._greeted(live, nursery)
+            self._sockets.append(live)
+            self._opened += 1
+            self._note_up()
+            task_status.started(live)
+            try:
+                with live.reading:
+                    await self._read(live, nursery)
+                    live.end()
+                with trio.move_on_after(self._limits.closing):
+                    await socket.say_goodbye()
+                    await self._read(live, nursery)
+            except SocketLost as lost:
+                live.end(lost)
+            finally:
+                self._heard_at = socket.heard_at
+                self._sockets.remove(live)
+                if not self._sockets and not self._stopping.is_set():
+                    self._note_down(live.trouble, 0.0)
+
+    async def _greeted(self, live: _Live, nursery: trio.Nursery) -> None:
+        with trio.move_on_after(self._limits.opening):
+            while (message := await live.socket.next()) is not None:
+                if message.get("type") == "hello":
+                    return
+                self._take(live, message, nursery)
+                if live.over.is_set():
+                    raise live.trouble
+            raise SocketLost("slack closed the socket before it said hello")
+        raise SocketLost(f"slack did not say hello within {self._limits.opening:g} s")
+
+    async def _read(self, live: _Live, nursery: trio.Nursery) -> None:
+        while (message := await live.socket.next()) is not None:
+            self._take(live, message, nursery)
+
+    def _take(self, live: _Live, message: Json, nursery: trio.Nursery) -> None:
+        match message.get("type"):
+            case "hello":
+                pass
+            case "disconnect":
+                live.end(Disconnected(str(message.get("reason"))))
+            case _ if not self._stopping.is_set():
+                self._handling.take(message, partial(self._acknowledge, live.socket), nursery)
+
+    async def _acknowledge(self, came_by: Socket, answer: Json) -> None:
+        # Slack accepts an acknowledgement on any of the app's sockets.
+        others = [live.socket for live in reversed(self._sockets) if live.socket is not came_by]
+        for socket in (came_by, *others):
+            with suppress(SocketLost):
+                await socket.send(answer)
+                return
+        log.info("no socket was up to acknowledge an envelope by; slack will send it again")
+
+    def _note_up(self) -> None:
+        if self._state is not ConnectionState.UP:
+            self._state, self._since = ConnectionState.UP, self._now()
+            self.system.named(self._channel).tell(SocketUp())
+
+    def _note_down(self, trouble: Exception, seconds: float) -> None:
+        was_up, why = self._state is ConnectionState.UP, sentence(trouble)
+        if was_up:
+            self._since = self._now()
+        if was_up or why != self._last_error:
+            self.system.named(self._channel).tell(SocketDown(why))
+        self._last_error = why
+        if is_for_people(trouble):
+            self._state = ConnectionState.REFUSED
+        else:
+            self._state = ConnectionState.WAITING if seconds else ConnectionState.CONNECTING

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
+from functools import partial
 from typing import Any, TypeVar
 
 from attrs import field, frozen
@@ -13,8 +14,9 @@ from actors import Actor, ChildSpec, Request, System, ask
 from intercom.masking import KNOWN, Masker
 from intercom.model.config import Config
 from intercom.operators.slack.channel import Drawing, EphemeralSender, SlackChannel
+from intercom.operators.slack.commands import runner
 from intercom.operators.slack.commands.call import CommandDeps
-from intercom.operators.slack.commands.runner import CommandRunner, Commands
+from intercom.operators.slack.commands.runner import CommandRunner
 from intercom.operators.slack.decisions import ActionDeps, Authorization, People
 from intercom.operators.slack.interactions import Interactions
 from intercom.operators.slack.messages import Health, OutboxHealth, Wake
@@ -119,7 +121,7 @@ class Slack:
             now=now,
             environ=os.environ,
         )
-        interactions = Interactions(deps, authorization, Commands(named("slack/commands")))
+        interactions = Interactions(deps, authorization, partial(runner.run, named("slack/commands")))
         patience = Patience(backoff_max=config.slack.reconnect_backoff_max_seconds)
         return (
             ChildSpec("slack/web", lambda: OpenWeb(web)),

@@ -74,7 +74,7 @@ _BROKEN = frozenset({"fatal_error", "internal_error", "service_unavailable"})
 _LIMITED = frozenset({"ratelimited", "rate_limited"})
 
 
-def read(body: bytes) -> Json | None:
+def read(body: str | bytes) -> Json | None:
     """Parse the body as an object; None if it is no JSON object."""
     try:
         data = json.loads(body)

@@ -24,7 +24,6 @@ from intercom.model import crash_points
 from intercom.model.card import Card, Notice, end_of
 from intercom.model.decision import Decided, Decision, Verdict
 from intercom.model.errors import IntercomError, InvalidState, NotFound, Paused, SignatureRefused, TooManyPending
-from intercom.model.outbox import Content
 from intercom.model.policy import PolicyAnswer
 from intercom.model.request import ContinuationPrompt, Wait
 from intercom.model.session import Instruction, Session, SessionStatus
@@ -54,6 +53,7 @@ from intercom.sessions.signatures import Signatures
 from intercom.store import audit, idempotency, instructions, requests, restores, sessions, tasks
 from intercom.store.idempotency import Scope
 from intercom.store.messages import Database, Touch
+from intercom.store.outbox import Content
 
 #: How long a decision is reserved for the task that polls it, in seconds, before another result may carry it.
 FETCH_SECONDS = 60.0

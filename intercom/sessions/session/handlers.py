@@ -13,7 +13,6 @@ from intercom.model.card import Card, Notice, end_of
 from intercom.model.config import OnTimeout
 from intercom.model.decision import Decided, Decision, Verdict, signature_data
 from intercom.model.errors import AlreadyDecided, InvalidArguments, InvalidState, NotFound
-from intercom.model.outbox import Content
 from intercom.model.request import (
     ApprovalRequest,
     ApprovalStatus,
@@ -58,6 +57,7 @@ from intercom.sessions.tools.transmit import ask_policy_again, on_timeout
 from intercom.store import agent_processes, idempotency, requests, stalls, tasks
 from intercom.store.idempotency import Scope
 from intercom.store.messages import Database
+from intercom.store.outbox import Content
 from intercom.store.requests import prompts, waits
 
 

@@ -16,7 +16,6 @@ from intercom.model import limits
 from intercom.model.card import Notice
 from intercom.model.errors import IntercomError, InvalidArguments
 from intercom.model.field_docs import doc
-from intercom.model.outbox import Content, RowState
 from intercom.sessions.context import notice_key
 from intercom.sessions.kinds import from_json
 from intercom.sessions.messages import Answered, Posted, ToolRequest
@@ -25,6 +24,7 @@ from intercom.sessions.tools.tool import Hints, Tool
 from intercom.store import audit, idempotency, outbox
 from intercom.store.idempotency import Scope
 from intercom.store.messages import Database
+from intercom.store.outbox import Content, RowState
 
 DESCRIPTION = """\
 Tell the operator one line without waiting: progress, a result, a warning. It asks for no answer; to ask, \

@@ -29,12 +29,12 @@ from intercom.model import crash_points
 from intercom.model.card import Card, CardKind
 from intercom.model.config import Config, SlackSettings
 from intercom.model.decision import Decision
-from intercom.model.outbox import Content, Row, Urgency
 from intercom.model.session import Session
 from intercom.operators.messages import Subscribe
 from intercom.operators.slack.channel import Drawing, EphemeralSender, SlackChannel
+from intercom.operators.slack.commands import runner
 from intercom.operators.slack.commands.call import CommandDeps
-from intercom.operators.slack.commands.runner import CommandRunner, Commands
+from intercom.operators.slack.commands.runner import CommandRunner
 from intercom.operators.slack.decisions import ActionDeps, Authorization, People
 from intercom.operators.slack.draw.cards import processing as draw_processing
 from intercom.operators.slack.envelopes import Command, Person
@@ -46,6 +46,7 @@ from intercom.store import outbox, sessions
 from intercom.store.client import Store
 from intercom.store.database import Database, Opened
 from intercom.store.messages import Transact
+from intercom.store.outbox import Content, Row, Urgency
 from intercom.store.reader import Reader
 from intercom.store.writer import Writer
 from tests.operators.desk import START, StandInDesk
@@ -138,7 +139,6 @@ class SlackServer:
     recorded: dict[str, list[Any]] = field(factory=lambda: defaultdict(list))
     system: System = field(init=False)
     interactions: Interactions = field(init=False)
-    runner: Commands = field(init=False)
 
     def tell(self, message: object, name: str = "slack/channel") -> None:
         self.system.named(name).tell(message)
@@ -159,8 +159,8 @@ class SlackServer:
         self, text: str, *, by: str = ANNA, channel: str = CHANNEL, act: str = "slack/1.2.3"
     ) -> dict[str, Any] | None:
         """What the acknowledgement of this command holds."""
-        command = Command(act, Person(by, "anna"), TEAM, "/intercom", text, channel, act, RESPONSE_URL)
-        return await self.runner.run(command)
+        command = Command(act, Person(by, "anna"), TEAM, channel, "/intercom", text, RESPONSE_URL)
+        return await runner.run(self.system.named("slack/commands"), command)
 
     async def told(self, text: str, **more: Any) -> str:
         """What the person alone reads in answer to this command, all its texts in one."""
@@ -170,12 +170,12 @@ class SlackServer:
 
     def again(self) -> Interactions:
         """The acts of a server that was started anew: what was only in memory is gone."""
-        return Interactions(self.interactions.deps, self.interactions.authorization, self.interactions.commands)
+        return Interactions(self.interactions.deps, self.interactions.authorization, self.interactions.run_command)
 
     def without_store(self) -> Interactions:
         """The acts of a server whose store is down for longer than anybody waits."""
         deps = attrs.evolve(self.interactions.deps, store=Store(self.system.named("nobody")))
-        return Interactions(deps, self.interactions.authorization, self.interactions.commands)
+        return Interactions(deps, self.interactions.authorization, self.interactions.run_command)
 
     # The store
 
@@ -410,8 +410,7 @@ async def slack_server(
             now=server.now,
             environ={"PATH": os.environ["PATH"], **(environ or {})},
         )
-        server.interactions = Interactions(deps, Authorization(service, frozenset(people), team), server.commands)
-        server.runner = Commands(named("slack/commands"))
+        server.interactions = Interactions(deps, Authorization(service, frozenset(people), team), server.commands.run)
         async with server.system:
             if "channel" in runs:
                 for each in known:

@@ -15,7 +15,6 @@ from actors import Name
 from intercom.model.card import Card, CardKind
 from intercom.model.config import Config
 from intercom.model.errors import Ambiguous, InvalidState, NotFound, SlackError, Unauthorized
-from intercom.model.outbox import RowKind, Urgency
 from intercom.model.process import Origin
 from intercom.model.session import Session, SessionStatus
 from intercom.operators.commands.handlers import SHORTEST_ID, Caller
@@ -32,6 +31,7 @@ from intercom.store import idempotency, outbox
 from intercom.store.client import Store
 from intercom.store.idempotency import Begun
 from intercom.store.messages import Database
+from intercom.store.outbox import RowKind, Urgency
 from intercom.workspace.files import check_workspace
 
 ChannelOf = Callable[[Session], str | None]

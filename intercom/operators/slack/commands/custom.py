@@ -11,9 +11,9 @@ from attrs import define, field
 from intercom.model.errors import FileError, IntercomError, InvalidArguments
 from intercom.operators.slack.commands import call as commands_call
 from intercom.operators.slack.commands.call import Call, Workspace, elsewhere
-from intercom.operators.slack.draw import files as drawing
+from intercom.operators.slack.draw import answers
+from intercom.operators.slack.draw.answers import Run
 from intercom.operators.slack.draw.blocks import Drawn, FileDrawn
-from intercom.operators.slack.draw.files import Run
 from intercom.store import idempotency
 from intercom.store.client import STORE_FAULTS
 from intercom.workspace.command_runner import Ending, Output, Ran, Started, run
@@ -79,8 +79,8 @@ class _Shown:
         self, run: Run, text: str, code: int | None, seconds: float | None, cut: bool, last: bool
     ) -> tuple[Drawn, FileDrawn | None]:
         masker = self.call.deps.masker
-        drawn = drawing.output(self.title, text, run, masker, code_=code, seconds=seconds, truncated=cut)
-        return drawn, drawing.output_file(self.title, text, masker) if last else None
+        drawn = answers.output(self.title, text, run, masker, code_=code, seconds=seconds, truncated=cut)
+        return drawn, answers.output_file(self.title, text, masker) if last else None
 
 
 async def _run(call: Call, command: str, shown: _Shown) -> None:

@@ -12,8 +12,7 @@ from intercom.operators.commands import handlers
 from intercom.operators.slack.commands import call as commands_call
 from intercom.operators.slack.commands.call import Call, once, session_line
 from intercom.operators.slack.commands.table import SLASH, Category, Entry, Option, Parameter, of_command
-from intercom.operators.slack.draw import files as draw_files
-from intercom.operators.slack.draw import sessions as draw_sessions
+from intercom.operators.slack.draw import answers
 from intercom.operators.slack.draw.blocks import Drawn, FileDrawn, Mask, amount
 from intercom.sessions.checkpoints.archive import sentence
 from intercom.workspace import listing
@@ -53,11 +52,11 @@ def _depth(given: str | None) -> int:
 
 
 def _tree(tree: Tree, masker: Mask) -> tuple[Drawn, FileDrawn | None]:
-    return draw_files.tree(tree.path, "\n".join(tree.lines), tree.directories, tree.files, tree.depth, masker)
+    return answers.tree(tree.path, "\n".join(tree.lines), tree.directories, tree.files, tree.depth, masker)
 
 
 def _file(found: FileText, masker: Mask) -> tuple[Drawn, FileDrawn | None]:
-    draw = partial(draw_files.file, found.path, found.text, found.size, found.modified, masker)
+    draw = partial(answers.file, found.path, found.text, found.size, found.modified, masker)
     draw = partial(draw, total=found.line_count, masked=found.masked)
     return draw() if found.is_whole else draw(lines=(found.first, found.last))
 
@@ -116,7 +115,7 @@ async def listed(call: Call) -> Drawn:
         except (Ambiguous, NotFound):
             found = ()
         found = found or await call.deps.service.checkpoints.listed()
-    return draw_sessions.checkpoint_list(found, call.deps.masker)
+    return answers.checkpoint_list(found, call.deps.masker)
 
 
 async def restore(call: Call) -> str:

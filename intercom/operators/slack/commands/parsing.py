@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from attrs import field, frozen
 
 from intercom.model.errors import InvalidArguments
-from intercom.operators.slack.reply_words import unescape
+from intercom.operators.slack.buttons import unescape
 
 #: One character for one, so that positions in the text stay the same.
 _QUOTES = str.maketrans(

@@ -15,14 +15,12 @@ from intercom.operators.slack.commands import call, custom, files, parsing, tabl
 from intercom.operators.slack.commands import sessions as commands_sessions
 from intercom.operators.slack.commands.call import Call, CommandDeps
 from intercom.operators.slack.commands.table import SLASH, Category, Entry, Parameter, Table, either
-from intercom.operators.slack.draw import blocks
-from intercom.operators.slack.draw import files as drawing
-from intercom.operators.slack.draw import sessions as draw_sessions
+from intercom.operators.slack.draw import answers, blocks
+from intercom.operators.slack.draw.answers import Run
 from intercom.operators.slack.draw.blocks import Drawn, code, escaped, fitted
-from intercom.operators.slack.draw.files import Run
 from intercom.operators.slack.envelopes import Command
 from intercom.operators.slack.messages import CarryOut
-from intercom.operators.slack.web_api import RateLimited, SlackRefused, Unreachable
+from intercom.operators.slack.web_api import Json, RateLimited, SlackRefused, Unreachable
 from intercom.sessions.lookups import UNANSWERED
 from intercom.store import idempotency
 from intercom.store.client import STORE_FAULTS, StoreUnavailable
@@ -34,18 +32,20 @@ async def handle(call: Call) -> Drawn:
     """Show all commands, the commands of one category, or one command in full."""
     # A custom command's text comes from the configuration and may contain secrets.
     entries = [evolve(each, summary=call.deps.masker.mask(each.summary).text) for each in call.table.entries]
+    groups: dict[Category, list[Entry]] = {}
+    for each in entries:
+        groups.setdefault(each.category, []).append(each)
     if not call.arguments.words:
-        return draw_sessions.command_help(entries)
+        return answers.command_help(groups, table.TITLES)
     wanted = call.arguments.words[0].casefold()
-    categories = {each.value: each for each in call.table.categories()}
-    category = categories.get(wanted) or categories.get(wanted.removesuffix("s"))
+    category = next((each for each in groups if each in (wanted, wanted.removesuffix("s"))), None)
     if category is not None:
-        return draw_sessions.command_help(entries, category.value)
+        return answers.command_help(groups, table.TITLES, category)
     named = [each for each in entries if each.name.casefold() == wanted.removeprefix("/")]
     if named:
         return in_full(named[0])
     raise NotFound(
-        f"there is no category or command {wanted[:40]!r}; the categories are {either(categories)},"
+        f"there is no category or command {wanted[:40]!r}; the categories are {either(groups)},"
         f" and {SLASH} help lists the commands"
     )
 
@@ -83,23 +83,15 @@ _TELLING = (0.0, 1.0, 5.0)
 
 _PASSING = (Refused, *UNANSWERED)
 
-Payload = dict[str, Any]
 
+async def run(runner: Name, command: Command) -> Json | None:
+    """Have the actor `runner` carry out a command of an authorized person; return the payload of the acknowledgement.
 
-@frozen
-class Commands:
-    """The slash commands for the connection. `runner` names the actor that carries them out."""
-
-    runner: Name
-
-    async def run(self, command: Command) -> Payload | None:
-        """Carry out a command of an authorized person; return the payload of the acknowledgement.
-
-        Returns once the payload is known or the command is recorded. A repetition is not carried out again. Raises
-        StoreUnavailable (or the error of an unavailable actor) if the command could not be recorded. Then it must not
-        be acknowledged.
-        """
-        return await ask(self.runner, CarryOut(command), timeout=RECORD_SECONDS, retry=True)
+    Returns once the payload is known or the command is recorded. A repetition is not carried out again. Raises
+    StoreUnavailable (or the error of an unavailable actor) if the command could not be recorded. Then it must not be
+    acknowledged.
+    """
+    return await ask(runner, CarryOut(command), timeout=RECORD_SECONDS, retry=True)
 
 
 def build(config_commands: dict[str, str], runs: custom.Runs) -> Table:
@@ -150,7 +142,7 @@ class CommandRunner(Actor):
 class _Acknowledgement:
     """The acknowledgement of one command, sent once: with the answer, or before it is known."""
 
-    def __init__(self, reply: Reply[Payload | None]) -> None:
+    def __init__(self, reply: Reply[Json | None]) -> None:
         self._reply = reply
         self._is_held = self._is_late = False
         self.given = False
@@ -171,7 +163,7 @@ class _Acknowledgement:
         if not self._is_held:
             self.give()
 
-    def give(self, payload: Payload | None = None) -> None:
+    def give(self, payload: Json | None = None) -> None:
         if not self.given and not self._reply.done:
             self._reply.set(payload)
         self.given = True
@@ -183,7 +175,7 @@ class _Acknowledgement:
         self.given = True
 
 
-async def _carry_out(deps: CommandDeps, known: Table, command: Command, reply: Reply[Payload | None]) -> None:
+async def _carry_out(deps: CommandDeps, known: Table, command: Command, reply: Reply[Json | None]) -> None:
     ack = _Acknowledgement(reply)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(_acknowledge_in_time, ack)
@@ -200,7 +192,7 @@ async def _acknowledge_in_time(ack: _Acknowledgement) -> None:
     ack.hurry()
 
 
-async def _answer(deps: CommandDeps, known: Table, command: Command, ack: _Acknowledgement) -> Payload | None:
+async def _answer(deps: CommandDeps, known: Table, command: Command, ack: _Acknowledgement) -> Json | None:
     """Return the message for the person; never raises. A command that could not be recorded is refused, so that Slack
     delivers it again."""
     try:
@@ -236,7 +228,7 @@ async def _do(deps: CommandDeps, known: Table, command: Command, ack: _Acknowled
     return await entry.handler(Call(deps, command, known, entry, arguments, ack.record, ack.give))
 
 
-def payload_of(told: Drawn | str, deps: CommandDeps) -> Payload:
+def payload_of(told: Drawn | str, deps: CommandDeps) -> Json:
     """Return a message that only the person sees."""
     if isinstance(told, str):
         text = deps.masker.mask(told).text
@@ -244,7 +236,7 @@ def payload_of(told: Drawn | str, deps: CommandDeps) -> Payload:
     return {"response_type": "ephemeral", "text": told.text, "blocks": list(told.blocks)}
 
 
-async def _tell(deps: CommandDeps, response_url: str, payload: Payload) -> None:
+async def _tell(deps: CommandDeps, response_url: str, payload: Json) -> None:
     """Send the answer of a command that was acknowledged before its end."""
     for pause in _TELLING:
         await trio.sleep(pause)
@@ -280,9 +272,6 @@ async def _close(deps: CommandDeps, left: tuple[Unfinished, ...]) -> None:
 
 async def _show_interrupted(deps: CommandDeps, note: dict[str, Any]) -> None:
     title = f"{note['name']}: {deps.config.commands.get(note['name'], 'no longer configured')}"
-    draw = partial(drawing.output, title, call.INTERRUPTED, Run.STOPPED, deps.masker)
+    draw = partial(answers.output, title, call.INTERRUPTED, Run.STOPPED, deps.masker)
     drawn = await trio.to_thread.run_sync(draw)
     await deps.show(note["row"], note["to"], drawn, None, note["asked"])
-
-
-__all__ = ["CommandRunner", "Commands", "Entry", "build", "payload_of"]

@@ -13,10 +13,9 @@ from intercom.operators.commands import handlers
 from intercom.operators.slack.commands import call as commands_call
 from intercom.operators.slack.commands.call import Call, elsewhere, once, session_line
 from intercom.operators.slack.commands.table import SLASH, Category, Option, of_command
-from intercom.operators.slack.draw import files as draw_files
-from intercom.operators.slack.draw import sessions as draw_sessions
+from intercom.operators.slack.draw import answers
+from intercom.operators.slack.draw.answers import Run
 from intercom.operators.slack.draw.blocks import Drawn, FileDrawn, Mask
-from intercom.operators.slack.draw.files import Run
 from intercom.sessions.agent_processes import LINES, Output
 from intercom.sessions.context import channel_of
 from intercom.sessions.processes.output_files import Stream
@@ -26,7 +25,7 @@ async def list_sessions(call: Call) -> Drawn:
     """List all sessions that have not ended."""
     found = await call.deps.service.sessions()
     newest_first = sorted(found, key=lambda each: each.updated_at, reverse=True)
-    return draw_sessions.session_list(newest_first, call.deps.masker, now=call.deps.now())
+    return answers.session_list(newest_first, call.deps.masker, now=call.deps.now())
 
 
 async def resume(call: Call) -> str:
@@ -174,8 +173,8 @@ def _draw(found: Output, session: Session, masker: Mask) -> tuple[Drawn, FileDra
     else:
         run = Run.STOPPED if found.exit is None else Run.FAILED
     code = None if found.exit is None or found.is_going else found.exit.code
-    drawn = draw_files.output(title, found.text, run, masker, code_=code)
-    return drawn, draw_files.output_file(title, found.text, masker)
+    drawn = answers.output(title, found.text, run, masker, code_=code)
+    return drawn, answers.output_file(title, found.text, masker)
 
 
 START = of_command(

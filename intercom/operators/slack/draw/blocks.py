@@ -22,6 +22,7 @@ from attrs import asdict, frozen
 
 from intercom.masking import Masked
 from intercom.model.visible_text import one_line, visible
+from intercom.operators.slack.buttons import Button
 
 # Messages
 BLOCKS: Final = 50
@@ -35,7 +36,6 @@ HEADER: Final = 150
 SECTION: Final = 3_000
 FIELDS: Final = 10
 CONTEXT_ELEMENTS: Final = 10
-ACTIONS: Final = 25
 
 # Buttons
 BUTTON_TEXT: Final = 75
@@ -204,36 +204,48 @@ def divider() -> Block:
     return {"type": "divider"}
 
 
-def button(label: str, action_id: str, value: str, style: str | None = None) -> Block:
-    element: Block = {
-        "type": "button",
-        "text": {"type": "plain_text", "text": cut(label, BUTTON_TEXT), "emoji": True},
-        "action_id": action_id,
-        "value": value[:BUTTON_VALUE],
-    }
-    return element if style is None else {**element, "style": style}
+def label(text: str, limit: int = SECTION) -> Block:
+    """Return a text object for a text of Intercom's own without markup."""
+    return {"type": "plain_text", "text": cut(text, limit)}
 
 
-def confirmed(element: Block, title: str, text: str, word: str) -> Block:
-    """Add a confirmation dialog to the button. The texts are Intercom's own."""
-
-    def said(words: str) -> Block:
-        return {"type": "plain_text", "text": words}
-
-    return {
-        **element,
-        "confirm": {
-            "title": said(title),
-            "text": said(text),
-            "confirm": said(word),
-            "deny": said("Cancel"),
-            "style": "danger",
-        },
-    }
+def button(row: Button, value: str) -> Block:
+    """Return a button of a card; `value` comes back with a click on it."""
+    text = {**label(f"{row.icon} {row.label}".strip(), BUTTON_TEXT), "emoji": True}
+    element: Block = {"type": "button", "text": text, "action_id": row.action_id, "value": value[:BUTTON_VALUE]}
+    if row.style is not None:
+        element["style"] = row.style
+    if row.confirm is not None:
+        said = {"title": row.confirm.title, "text": row.confirm.text, "confirm": row.confirm.label, "deny": "Cancel"}
+        element["confirm"] = {**{name: label(text) for name, text in said.items()}, "style": "danger"}
+    return element
 
 
-def actions(buttons: Iterable[Block]) -> Block:
-    return {"type": "actions", "elements": list(buttons)[:ACTIONS]}
+def line_count(text: str) -> int:
+    return text.removesuffix("\n").count("\n") + 1 if text else 0
+
+
+def fits(text: str, lines: int, room: int) -> bool:
+    """Return whether `text` has at most so many lines, and fits `room` units in a code fence."""
+    if len(text) > room or line_count(text) > lines:
+        return False
+    return size(text) + 4 * sum(map(text.count, "&<>")) + 2 * text.count("``") <= room
+
+
+def bounded(text: str, lines: int | None = None) -> str:
+    """Cut `text` at a line end, so that Slack still shows it as text. The last line says how many lines of how many are
+    shown (`lines`, if `text` is incomplete)."""
+    raw = text.encode()
+    if len(raw) <= SNIPPET:
+        return text
+    head = raw[: SNIPPET - 100].decode(errors="ignore")
+    kept = head[: head.rfind("\n") + 1] or head + "\n"
+    return f"{kept}\n… {line_count(kept):,} of {line_count(text) if lines is None else lines:,} lines are shown"
+
+
+def file_stem(name: str) -> str:
+    """Return `name` as the beginning of a file name."""
+    return "".join(letter if letter.isascii() and letter.isalnum() else "-" for letter in name)[:64] or "card"
 
 
 def joined(lines: Iterable[str], limit: int) -> tuple[str, int]:

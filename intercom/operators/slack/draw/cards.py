@@ -1,4 +1,4 @@
-"""A card as a message: what is asked, of whom, at what risk, its change, its buttons and its status."""
+"""What the channel shows of itself: cards with changes, buttons and status, threads' first messages, notices."""
 
 from __future__ import annotations
 
@@ -6,11 +6,12 @@ import re
 from functools import partial
 from typing import Any, Final
 
-from intercom.model.card import AGENTS, Card, CardKind, CardState
+from intercom.model.card import AGENTS, Card, CardKind, CardState, Notice
 from intercom.model.decision import Decided
 from intercom.model.request import ChangeKind, FileChange, Remark, RiskLevel, without_secrets
+from intercom.model.session import ProgressStatus, Session, SessionStatus
 from intercom.model.visible_text import one_line, visible
-from intercom.operators.slack.buttons import BY_KIND, OUTCOMES, Button
+from intercom.operators.slack.buttons import BY_KIND, OUTCOMES
 from intercom.operators.slack.draw import blocks as draw_blocks
 from intercom.operators.slack.draw.blocks import (
     Block,
@@ -18,25 +19,27 @@ from intercom.operators.slack.draw.blocks import (
     FileDrawn,
     Mask,
     Masking,
-    actions,
     amount,
+    bounded,
     button,
     code,
-    confirmed,
     context,
     cut,
     drawn_to_fit,
     fence,
+    fields,
+    file_stem,
+    fits,
     fitted,
     header,
     is_cut,
     joined,
+    line_count,
     moment,
     mrkdwn,
     plain,
     section,
     short,
-    size,
 )
 
 _STATES: Final = {
@@ -56,15 +59,13 @@ _OVER: Final = frozenset({CardState.EXPIRED, CardState.INTERRUPTED})
 _IN_SLACK = re.compile(r"(?P<name>.+) \((?P<id>[A-Z0-9]+)\)", re.DOTALL)
 _CHANNELS: Final = {"ctl": "on the terminal", "slack": "in Slack", "web": "on the web page", "embed": "in a program"}
 
-_APPROVAL_LIFE: Final[tuple[CardState, ...]] = (
-    CardState.PENDING,
-    CardState.APPROVED,
-    CardState.DELIVERED,
-    CardState.APPLIED,
-)
-_ANSWER_LIFE: Final[tuple[CardState, ...]] = (CardState.PENDING, CardState.ANSWERED, CardState.DELIVERED)
-_WORDS_LIFE: Final[tuple[CardState, ...]] = (CardState.QUEUED, CardState.DELIVERED)
-_RESTORE_LIFE: Final[tuple[CardState, ...]] = (CardState.PENDING, CardState.APPROVED, CardState.APPLIED)
+#: The steps of each kind of card that has them.
+_STEPS: Final = {
+    **dict.fromkeys((CardKind.STEER, CardKind.TASK), (CardState.QUEUED, CardState.DELIVERED)),
+    **dict.fromkeys((CardKind.PROMPT, CardKind.STANDBY), (CardState.PENDING, CardState.ANSWERED, CardState.DELIVERED)),
+    CardKind.APPROVAL: (CardState.PENDING, CardState.APPROVED, CardState.DELIVERED, CardState.APPLIED),
+    CardKind.RESTORE: (CardState.PENDING, CardState.APPROVED, CardState.APPLIED),
+}
 _REASON = 800
 
 
@@ -100,16 +101,8 @@ def outcome(card: Card, masking: Masking, scale: float = 1.0) -> list[Block]:
 
 def status_lines(card: Card) -> list[Block]:
     """Return the steps of the card, with the current one in bold."""
-    steps: tuple[CardState, ...]
-    if card.kind is CardKind.APPROVAL:
-        steps = _APPROVAL_LIFE
-    elif card.kind in (CardKind.PROMPT, CardKind.STANDBY):
-        steps = _ANSWER_LIFE
-    elif card.kind in (CardKind.STEER, CardKind.TASK):
-        steps = _WORDS_LIFE
-    elif card.kind is CardKind.RESTORE:
-        steps = _RESTORE_LIFE
-    else:
+    steps: tuple[CardState, ...] | None = _STEPS.get(card.kind)
+    if steps is None:
         return []
     if card.state not in steps:
         steps = (steps[0], card.state)
@@ -132,18 +125,10 @@ def _known(decided: Decided) -> re.Match[str] | None:
     return _IN_SLACK.fullmatch(decided.by) if decided.channel == "slack" else None
 
 
-#: For each kind of card: label, action id, style.
 def buttons(card: Card) -> list[Block]:
     """Return the block with the card's buttons, as a list; empty if the card shows none now."""
-    shown = [_button(each, card.id) for each in BY_KIND[card.kind] if card.state in each.states]
-    return [actions(shown)] if shown else []
-
-
-def _button(row: Button, card_id: str) -> Block:
-    element = button(f"{row.icon} {row.label}".strip(), row.action_id, card_id, row.style)
-    if row.confirm is None:
-        return element
-    return confirmed(element, row.confirm.title, row.confirm.text, row.confirm.label)
+    shown = [button(each, card.id) for each in BY_KIND[card.kind] if card.state in each.states]
+    return [{"type": "actions", "elements": shown}] if shown else []
 
 
 #: How much of the message a diff may take, in characters.
@@ -158,10 +143,7 @@ _WORDS = "the agent's own words, and no diff made from the files"
 
 def is_inline(diff: str) -> bool:
     """Return whether a diff is small enough for the message."""
-    if len(diff) > _INLINE:
-        return False
-    shown = visible(diff)
-    return _lines(diff) <= draw_blocks.DIFF_LINES and size(shown) + 4 * sum(map(shown.count, "&<>")) <= _INLINE
+    return len(diff) <= _INLINE and fits(visible(diff), draw_blocks.DIFF_LINES, _INLINE)
 
 
 def change(card: Card, masking: Masking) -> list[Block]:
@@ -171,7 +153,7 @@ def change(card: Card, masking: Masking) -> list[Block]:
     if is_inline(card.diff):
         words = [context(mrkdwn(f"🤖 {_WORDS}:"))] if card.diff_from_agent else []
         return [*words, section(mrkdwn(fence(masking(_outgoing(card, masking)), draw_blocks.SECTION)))]
-    what = f"{_WORDS if card.diff_from_agent else 'the diff'} ({amount(_lines(card.diff), 'line')})"
+    what = f"{_WORDS if card.diff_from_agent else 'the diff'} ({amount(line_count(card.diff), 'line')})"
     # The channel shows the card too, but its file is in the thread only.
     return [context(mrkdwn(f"📎 {what} {'is in the thread' if card.session_id else 'follows'} as a file"))]
 
@@ -206,7 +188,7 @@ def diff_file(card: Card, masker: Mask) -> FileDrawn | None:
         filename=f"{file_stem(short(card.id))}.{suffix}",
         title=title,
         snippet_type="diff" if suffix == "diff" else "text",
-        text=bounded(head + text, _lines(head + card.diff)),
+        text=bounded(head + text, line_count(head + card.diff)),
     )
 
 
@@ -221,23 +203,6 @@ def _outgoing(card: Card, masking: Masking) -> str:
     return diff
 
 
-def bounded(text: str, lines: int | None = None) -> str:
-    """Cut `text` at a line end, so that Slack still shows it as text. The last line says how many lines of how many are
-    shown (`lines`, if `text` is incomplete)."""
-    raw = text.encode()
-    count = _lines(text) if lines is None else lines
-    if len(raw) <= draw_blocks.SNIPPET:
-        return text
-    head = raw[: draw_blocks.SNIPPET - 100].decode(errors="ignore")
-    kept = head[: head.rfind("\n") + 1] or head + "\n"
-    return f"{kept}\n… {kept.count(chr(10)):,} of {count:,} lines are shown"
-
-
-def file_stem(name: str) -> str:
-    """Return `name` as the beginning of a file name."""
-    return "".join(letter if letter.isascii() and letter.isalnum() else "-" for letter in name)[:64] or "card"
-
-
 def files(card: Card, masking: Masking, scale: float = 1.0) -> list[Block]:
     """Return the changed files with their added and removed lines; the first ten of them."""
     if not card.files:
@@ -249,20 +214,11 @@ def files(card: Card, masking: Masking, scale: float = 1.0) -> list[Block]:
     return [section(mrkdwn("\n".join(part for part in (text, more if rest else "") if part)))]
 
 
-def paths(card: Card) -> frozenset[str]:
-    return frozenset(entry.path for entry in card.files)
-
-
 def _file(entry: FileChange, masking: Masking) -> str:
-    name = code(masking(one_line(entry.path[:4096]), _PATH), _PATH)
-    if entry.old_path:
-        name = f"{code(masking(one_line(entry.old_path[:4096]), _PATH), _PATH)} → {name}"
+    names = (entry.old_path, entry.path) if entry.old_path else (entry.path,)
+    name = " → ".join(code(masking(one_line(each[:4096]), _PATH), _PATH) for each in names)
     kind = "" if entry.kind is ChangeKind.WRITE else f" ({entry.kind.value})"
     return f"{name}  +{entry.added} −{entry.removed}{kind}"
-
-
-def _lines(text: str) -> int:
-    return text.removesuffix("\n").count("\n") + 1
 
 
 KINDS: Final = {
@@ -365,7 +321,7 @@ def _call(card: Card) -> str:
 def _has_detail(card: Card) -> bool:
     """Return whether the detail says more: an approval's is a listed path, a policy's is a hash."""
     detail = (card.detail or "").strip()
-    return bool(detail) and detail not in paths(card) and card.kind is not CardKind.POLICY
+    return bool(detail) and all(detail != each.path for each in card.files) and card.kind is not CardKind.POLICY
 
 
 def _text(card: Card, title: str, call: bool) -> str:
@@ -382,4 +338,69 @@ def processing(content: dict[str, Any], line: str) -> dict[str, Any]:
     return {**content, "blocks": [*blocks, context(plain(line, 300))]}
 
 
-__all__ = ["CALL", "KINDS", "RISKS", "card", "diff_file", "escalation", "is_urgent"]
+# --- sessions and notices --------------------------------------------------------------------------------------------
+
+STATUSES: Final = {
+    SessionStatus.CREATED: ("⚪", "starting"),
+    SessionStatus.ACTIVE: ("🟢", "active"),
+    SessionStatus.PAUSED: ("⏸️", "paused"),
+    SessionStatus.INTERRUPTED: ("🔌", "interrupted"),
+    SessionStatus.TERMINATED: ("⚫", "ended"),
+}
+_PROGRESS: Final = {ProgressStatus.DONE: "✅", ProgressStatus.IN_PROGRESS: "🔄", ProgressStatus.PENDING: "▫️"}
+_PROGRESS_STEPS = 12
+_PROMPT = 1_000
+
+
+def thread_root(session: Session, masker: Mask) -> Drawn:
+    """Return the root message of a session's thread: the agent, its workspace, the mode, and the session's status. It
+    shows nothing that changes with every call, so it is rarely redrawn."""
+    return drawn_to_fit(partial(_root, session, masker))
+
+
+def _root(session: Session, masker: Mask, scale: float) -> Drawn:
+    masking = Masking(masker)
+    icon, status = STATUSES[session.status]
+    agent = masking(session.client_name or "agent", 100)
+    root = masking(session.workspace_root, 300)
+    place = root.replace("\\", "/").rstrip("/").rpartition("/")[2] or root
+    title = f"{icon} {agent} in {place}"
+    facts = {
+        "State": status,
+        "Mode": session.mode.value,
+        "Workspace": code(root, 300),
+        "Session": code(short(session.id), 80),
+    }
+    blocks = [header(title), fields([mrkdwn(f"*{name}*\n{value}") for name, value in facts.items()])]
+    if session.prompt and session.prompt.strip():
+        blocks.append(section(plain(f"📋 {masking(session.prompt, _PROMPT)}", int(_PROMPT * scale))))
+    if items := session.progress_snapshot:
+        lines = [f"{_PROGRESS[item.status]} {masking(item.label, 120)[:120]}" for item in items[:_PROGRESS_STEPS]]
+        if len(items) > _PROGRESS_STEPS:
+            lines.append(f"and {len(items) - _PROGRESS_STEPS} more")
+        blocks.append(section(plain("\n".join(lines), int(1_200 * scale))))
+    ended = "" if session.terminated_at is None else f" · ended {moment(session.terminated_at)}"
+    blocks.append(context(mrkdwn(f"🕑 started {moment(session.created_at)}{ended}")))
+    blocks += masking.line()
+    return Drawn(fitted(f"{title}: {status}", 300, flat=True), tuple(blocks))
+
+
+LEVELS: Final = {"info": "ℹ️", "success": "✅", "warning": "⚠️", "error": "❌"}
+
+_LINE = 2_800
+
+
+def notice(notice: Notice, masker: Mask) -> Drawn:
+    """Draw a notice as one line, with the icon of its level."""
+    masking = Masking(masker)
+    words = f"{LEVELS.get(notice.level, LEVELS['info'])} {masking(notice.text, _LINE)}"
+    return Drawn(fitted(words, 300, flat=True), (section(plain(words, _LINE)), *masking.line()))
+
+
+def shutdown(pending: int) -> Drawn:
+    """Return the shutdown notice. It says that pending requests stay open."""
+    words = "🌙 Intercom stops."
+    if pending:
+        stay = "stays" if pending == 1 else "stay"
+        words += f" {amount(pending, 'request')} {stay} open and can be answered once it is back."
+    return Drawn(fitted(words, 300), (context(plain(words)),))

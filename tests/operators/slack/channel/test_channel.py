@@ -11,12 +11,12 @@ import pytest
 
 from intercom.model.card import Card, CardKind, CardState, Notice
 from intercom.model.decision import Decided
-from intercom.model.outbox import Urgency
 from intercom.model.session import SessionMode
 from intercom.operators.slack import channel
 from intercom.operators.slack.channel import CardDrawn, Drawing, Look, card_key
 from intercom.operators.slack.messages import Redraw
 from intercom.store import outbox
+from intercom.store.outbox import Urgency
 from tests.operators.desk import START, card, session
 from tests.operators.slack.payloads import CHANNEL
 from tests.operators.slack.server import ELSEWHERE, channel_server

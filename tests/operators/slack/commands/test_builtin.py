@@ -13,12 +13,12 @@ import trio
 from intercom.model.card import CardKind
 from intercom.model.config import SlackSettings
 from intercom.model.errors import InvalidState
-from intercom.model.outbox import RowKind
 from intercom.model.session import Session, SessionStatus
 from intercom.operators.slack.commands.runner import ACK_SECONDS
 from intercom.operators.slack.web_api import SlackRefused, Unreachable
 from intercom.store import idempotency
 from intercom.store.client import Store
+from intercom.store.outbox import RowKind
 from tests.operators.desk import START, StandInDesk, card, session
 from tests.operators.slack.payloads import ANNA, BERT, CHANNEL
 from tests.operators.slack.server import ELSEWHERE, command_server, texts

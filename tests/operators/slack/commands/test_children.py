@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from intercom.model.outbox import RowKind
+from intercom.store.outbox import RowKind
 from tests.operators.desk import session
 from tests.operators.slack.payloads import ANNA, CHANNEL
 from tests.operators.slack.server import ELSEWHERE, command_server

@@ -16,7 +16,7 @@ import trio
 
 from intercom.model.config import TimeoutSettings
 from intercom.operators.slack.commands import call, custom
-from intercom.operators.slack.draw.files import Run
+from intercom.operators.slack.draw.answers import Run
 from intercom.store import idempotency
 from intercom.store.client import StoreUnavailable
 from intercom.store.messages import Database

@@ -5,7 +5,6 @@ from __future__ import annotations
 from datetime import timedelta
 
 import pytest
-from attrs import frozen
 from hypothesis import given as for_any
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -14,9 +13,11 @@ from intercom.model.card import Card, CardKind, Notice
 from intercom.model.checkpoint import CheckpointLine
 from intercom.model.session import ProgressItem, ProgressStatus, Session, SessionMode, SessionStatus
 from intercom.operators.slack.buttons import BY_FORM
-from intercom.operators.slack.draw import files, sessions
-from intercom.operators.slack.draw.files import Run
-from intercom.operators.slack.modals import draw_form
+from intercom.operators.slack.commands.runner import ENTRY
+from intercom.operators.slack.commands.table import TITLES, Category, Entry, Parameter
+from intercom.operators.slack.decisions import draw_form
+from intercom.operators.slack.draw import answers, cards
+from intercom.operators.slack.draw.answers import Run
 from tests.operators.slack.draw import given
 from tests.operators.slack.draw.valid import Plain, Words, check_message, check_view, shown
 
@@ -28,13 +29,13 @@ FORMS = {name: button.form for name, button in BY_FORM.items() if button.form is
     ("level", "icon"), [("info", "ℹ️"), ("success", "✅"), ("warning", "⚠️"), ("error", "❌"), ("?", "ℹ️")]
 )
 def test_a_notice_has_the_icon_of_its_level(level: str, icon: str) -> None:
-    drawn = sessions.notice(Notice("a line", level, given.NOW), PLAIN).content()
+    drawn = cards.notice(Notice("a line", level, given.NOW), PLAIN).content()
     check_message(drawn)
     assert shown(drawn) == drawn["text"] == f"{icon} a line"
 
 
 def test_a_masked_notice_says_so() -> None:
-    drawn = sessions.notice(Notice("the key is hunter2", "info", given.NOW), Words("hunter2")).content()
+    drawn = cards.notice(Notice("the key is hunter2", "info", given.NOW), Words("hunter2")).content()
     assert "hunter2" not in str(drawn)
     assert "🔒 1 secret masked (test secret)" in shown(drawn)
 
@@ -42,12 +43,12 @@ def test_a_masked_notice_says_so() -> None:
 @settings(max_examples=60, deadline=None)
 @for_any(given.texts, st.sampled_from(["info", "error", "?"]))
 def test_slack_takes_any_notice(text: str, level: str) -> None:
-    check_message(sessions.notice(Notice(text, level, given.NOW), PLAIN).content())
+    check_message(cards.notice(Notice(text, level, given.NOW), PLAIN).content())
 
 
 def test_the_last_word_says_that_nothing_is_lost() -> None:
-    assert "2 requests stay open" in shown(sessions.shutdown(2).content())
-    check_message(sessions.shutdown(0).content())
+    assert "2 requests stay open" in shown(cards.shutdown(2).content())
+    check_message(cards.shutdown(0).content())
 
 
 def session(**changes: object) -> Session:
@@ -68,41 +69,41 @@ def session(**changes: object) -> Session:
 
 def test_a_thread_begins_with_who_works_where() -> None:
     steps = (ProgressItem("parse", ProgressStatus.DONE), ProgressItem("test", ProgressStatus.IN_PROGRESS))
-    drawn = sessions.thread_root(session(prompt="Make it fast", progress_snapshot=steps), PLAIN).content()
+    drawn = cards.thread_root(session(prompt="Make it fast", progress_snapshot=steps), PLAIN).content()
     check_message(drawn)
     text = shown(drawn)
     for words in ("🟢 Claude Code in shop", "active", "hybrid", "`7c9e6679`", "Make it fast", "✅ parse", "🔄 test"):
         assert words in text
     ended = session(status=SessionStatus.TERMINATED, terminated_at=given.NOW)
-    assert "⚫ Claude Code in shop" in shown(sessions.thread_root(ended, PLAIN).content())
+    assert "⚫ Claude Code in shop" in shown(cards.thread_root(ended, PLAIN).content())
 
 
 def test_a_thread_s_first_message_does_not_change_with_every_call() -> None:
     before, after = session(), session(last_tool="ping", updated_at=given.NOW + timedelta(hours=1))
-    assert sessions.thread_root(before, PLAIN) == sessions.thread_root(after, PLAIN)
+    assert cards.thread_root(before, PLAIN) == cards.thread_root(after, PLAIN)
 
 
 @settings(max_examples=60, deadline=None)
 @for_any(st.lists(given.sessions, max_size=30))
 def test_slack_takes_any_sessions(given_sessions: list[Session]) -> None:
-    check_message(sessions.session_list(given_sessions, PLAIN, now=given.NOW).content())
+    check_message(answers.session_list(given_sessions, PLAIN, now=given.NOW).content())
     for one in given_sessions[:3]:
-        check_message(sessions.thread_root(one, PLAIN).content())
+        check_message(cards.thread_root(one, PLAIN).content())
 
 
 @settings(max_examples=40, deadline=None)
 @for_any(st.lists(st.tuples(given.words, st.none() | given.texts), max_size=40))
 def test_slack_takes_any_checkpoints(entries: list[tuple[str, str | None]]) -> None:
     made = [CheckpointLine(name, name, "/x", given.NOW, label, 1) for name, label in entries]
-    check_message(sessions.checkpoint_list(made, PLAIN).content())
+    check_message(answers.checkpoint_list(made, PLAIN).content())
 
 
 def test_lists_say_what_they_leave_out() -> None:
-    text = shown(sessions.session_list([session()] * 25, PLAIN, now=given.NOW).content())
+    text = shown(answers.session_list([session()] * 25, PLAIN, now=given.NOW).content())
     assert "25 sessions" in text
     assert "5 not shown" in text
-    assert "No session" in shown(sessions.session_list([], PLAIN, now=given.NOW).content())
-    assert "No checkpoint" in shown(sessions.checkpoint_list([], PLAIN).content())
+    assert "No session" in shown(answers.session_list([], PLAIN, now=given.NOW).content())
+    assert "No checkpoint" in shown(answers.checkpoint_list([], PLAIN).content())
 
 
 def test_forms_ask_for_words_and_remember_what_for() -> None:
@@ -125,49 +126,48 @@ def test_slack_takes_any_form(card: Card, metadata: str) -> None:
         check_view(draw_form(form, card, "m", PLAIN))
 
 
-@frozen
-class Command:
-    name: str
-    args: str
-    summary: str
-    category: str
-    example: str
+def _entry(name: str, category: Category, summary: str, example: str, path: str = "path") -> Entry:
+    return Entry(name, category, summary, "", example, ENTRY.handler, (Parameter(path, "a path"),))
 
 
-COMMANDS = [
-    Command("list-files", "[path]", "Shows a directory", "files", "/intercom list-files src"),
-    Command("sessions", "", "Lists the sessions", "session", "/intercom sessions"),
-    Command("status", "", "git status", "custom", "/intercom status"),
-]
+LIST = _entry("list-files", Category.FILES, "Shows a directory", "/intercom list-files src")
+SESSIONS = _entry("sessions", Category.SESSIONS, "Lists the sessions", "/intercom sessions")
 
 
 def test_help_is_made_from_the_commands() -> None:
-    drawn = sessions.command_help(COMMANDS).content()
+    groups = {Category.FILES: [LIST], Category.SESSIONS: [SESSIONS]}
+    drawn = answers.command_help(groups, TITLES).content()
     check_message(drawn)
     text = shown(drawn)
     for words in ("`/intercom list-files [path]` Shows a directory", "*📁 Files*", "Categories: `files`, `session`"):
         assert words in text
-    one = shown(sessions.command_help(COMMANDS, "files").content())
+    one = shown(answers.command_help(groups, TITLES, Category.FILES).content())
     assert "for example `/intercom list-files src`" in one
-    assert "sessions`" not in one.split("Categories")[0]
-    assert "sessions`" in shown(sessions.command_help(COMMANDS, "nothing").content())
+    assert "sessions" not in one.split("Categories")[0]
 
 
 @settings(max_examples=40, deadline=None)
-@for_any(st.lists(st.builds(Command, given.words, given.words, given.texts, given.words, given.texts), max_size=60))
-def test_slack_takes_any_help(commands: list[Command]) -> None:
-    check_message(sessions.command_help(commands).content())
-    if commands:
-        check_message(sessions.command_help(commands, commands[0].category).content())
+@for_any(
+    st.lists(
+        st.builds(_entry, given.words, st.sampled_from(Category), given.texts, given.texts, given.words),
+        min_size=1,
+        max_size=60,
+    )
+)
+def test_slack_takes_any_help(commands: list[Entry]) -> None:
+    groups = {name: [each for each in commands if each.category is name] for name in Category}
+    groups = {name: entries for name, entries in groups.items() if entries}
+    check_message(answers.command_help(groups, TITLES).content())
+    check_message(answers.command_help(groups, TITLES, commands[0].category).content())
 
 
 def test_a_small_tree_stands_in_the_message_and_a_large_one_beside_it() -> None:
-    drawn, beside = files.tree("src", "src/\n├── a.py\n└── b.py", 1, 2, 3, PLAIN)
+    drawn, beside = answers.tree("src", "src/\n├── a.py\n└── b.py", 1, 2, 3, PLAIN)
     check_message(drawn.content())
     assert beside is None
     assert "├── a.py" in shown(drawn.content())
     assert "1 directory, 2 files · depth 3" in shown(drawn.content())
-    drawn, beside = files.tree("src", "\n".join(f"├── {n}" for n in range(41)), 1, 41, 3, PLAIN)
+    drawn, beside = answers.tree("src", "\n".join(f"├── {n}" for n in range(41)), 1, 41, 3, PLAIN)
     check_message(drawn.content())
     assert beside is not None
     assert beside.snippet_type == "text"
@@ -175,18 +175,18 @@ def test_a_small_tree_stands_in_the_message_and_a_large_one_beside_it() -> None:
 
 
 def test_a_small_file_stands_in_the_message_and_a_large_one_beside_it() -> None:
-    drawn, beside = files.file("src/a.py", "x = 1\n", 6, given.NOW, PLAIN)
+    drawn, beside = answers.file("src/a.py", "x = 1\n", 6, given.NOW, PLAIN)
     check_message(drawn.content())
     assert beside is None
     for words in ("📄 src/a.py", "```\nx = 1\n```", "1 line", "6 bytes", "modified <!date"):
         assert words in shown(drawn.content())
-    drawn, beside = files.file("src/a.py", "x = 1\n" * 31, 186, given.NOW, PLAIN)
+    drawn, beside = answers.file("src/a.py", "x = 1\n" * 31, 186, given.NOW, PLAIN)
     assert beside is not None
     assert (beside.filename, beside.snippet_type, beside.text) == ("a.py", "python", "x = 1\n" * 31)
-    drawn, beside = files.file("a.rs", "y" * 2_049, 2_049, given.NOW, PLAIN)
+    drawn, beside = answers.file("a.rs", "y" * 2_049, 2_049, given.NOW, PLAIN)
     assert beside is not None
     assert beside.snippet_type == "rust"
-    drawn, beside = files.file("a.py", "x\n", 600, given.NOW, PLAIN, lines=(10, 10), total=300)
+    drawn, beside = answers.file("a.py", "x\n", 600, given.NOW, PLAIN, lines=(10, 10), total=300)
     assert "lines 10–10 of 300 lines" in shown(drawn.content())
 
 
@@ -194,8 +194,8 @@ def test_a_small_file_stands_in_the_message_and_a_large_one_beside_it() -> None:
 @for_any(given.texts, given.texts)
 def test_slack_takes_any_file_and_tree(path: str, text: str) -> None:
     for drawn, beside in (
-        files.file(path, text, len(text), given.NOW, PLAIN),
-        files.tree(path, text, 1, 1, 3, PLAIN),
+        answers.file(path, text, len(text), given.NOW, PLAIN),
+        answers.tree(path, text, 1, 1, 3, PLAIN),
     ):
         check_message(drawn.content())
         if beside is not None:
@@ -216,7 +216,7 @@ def test_slack_takes_any_file_and_tree(path: str, text: str) -> None:
     ],
 )
 def test_output_says_how_its_command_ended(run: Run, code: int | None, words: str) -> None:
-    drawn = files.output("git status", "clean\n", run, PLAIN, code_=code, seconds=1.25).content()
+    drawn = answers.output("git status", "clean\n", run, PLAIN, code_=code, seconds=1.25).content()
     check_message(drawn)
     assert words in shown(drawn)
     assert "1.2 s" in shown(drawn)
@@ -225,25 +225,25 @@ def test_output_says_how_its_command_ended(run: Run, code: int | None, words: st
 
 def test_of_long_output_the_end_is_shown() -> None:
     text = "".join(f"line {n}\n" for n in range(1_000))
-    drawn = files.output("run", text, Run.DONE, PLAIN, truncated=True).content()
+    drawn = answers.output("run", text, Run.DONE, PLAIN, truncated=True).content()
     check_message(drawn)
     assert "line 999" in shown(drawn)
     assert "line 1\n" not in shown(drawn)
     assert "only the end is shown" in shown(drawn)
     assert "the output limit was reached" in shown(drawn)
-    beside = files.output_file("run", text, PLAIN)
+    beside = answers.output_file("run", text, PLAIN)
     assert beside is not None
     assert beside.text == text
-    assert "(no output)" in shown(files.output("run", "", Run.DONE, PLAIN).content())
-    assert files.output_file("run", "x", PLAIN) is None
-    assert files.output_file("run", "\r\n" * 3000, PLAIN) is None
+    assert "(no output)" in shown(answers.output("run", "", Run.DONE, PLAIN).content())
+    assert answers.output_file("run", "x", PLAIN) is None
+    assert answers.output_file("run", "\r\n" * 3000, PLAIN) is None
 
 
 @settings(max_examples=60, deadline=None)
 @for_any(given.texts, given.texts, st.sampled_from(Run))
 def test_slack_takes_any_output(command: str, text: str, run: Run) -> None:
-    check_message(files.output(command, text, run, PLAIN, seconds=0.0).content())
-    beside = files.output_file(command, text, PLAIN)
+    check_message(answers.output(command, text, run, PLAIN, seconds=0.0).content())
+    beside = answers.output_file(command, text, PLAIN)
     if beside is not None:
         assert beside.title.strip()
         assert beside.text.strip()

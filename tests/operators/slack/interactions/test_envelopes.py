@@ -72,7 +72,7 @@ def test_two_taps_are_two_acts_and_one_delivered_twice_is_one() -> None:
 def test_a_form_is_read() -> None:
     act = read("interactive", payloads.submitted("reject", CARD, "too wide"))
     assert isinstance(act, FormSubmission)
-    assert (act.form, act.card_id, act.channel, act.thread) == ("reject", CARD, CHANNEL, ROOT)
+    assert (act.form, act.card_id, act.channel) == ("reject", CARD, CHANNEL)
     assert (act.block, act.text, act.person) == ("text", "too wide", Person(ANNA, "anna"))
 
 
@@ -99,10 +99,9 @@ def test_a_command_is_read() -> None:
         act_id="slack/1.2.3",
         person=Person(ANNA, "anna"),
         team=TEAM,
+        channel=CHANNEL,
         command="/intercom",
         text="list-files src",
-        channel=CHANNEL,
-        trigger="1.2.3",
         response_url="https://hooks.slack.com/commands/T0TEAM/1/x",
     )
 

@@ -13,8 +13,7 @@ from intercom.model.card import CardKind, CardState
 from intercom.model.decision import Decided
 from intercom.model.errors import DatabaseError
 from intercom.operators.slack.buttons import BY_FORM
-from intercom.operators.slack.decisions import NotRecorded
-from intercom.operators.slack.modals import draw_form, draw_notice
+from intercom.operators.slack.decisions import NotRecorded, draw_form, draw_notice
 from intercom.operators.slack.web_api import RateLimited, SlackRefused, Unreachable
 from intercom.store.client import StoreUnavailable
 from tests.operators.desk import START, card

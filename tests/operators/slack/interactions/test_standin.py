@@ -14,12 +14,12 @@ import trio
 from actors import Actor
 from intercom.masking import Masker
 from intercom.model.card import Card, CardKind, CardState
-from intercom.model.outbox import Urgency
 from intercom.operators.slack.channel import Drawing
 from intercom.operators.slack.messages import Redraw, Wake
 from intercom.operators.slack.web_api import SlackTokens, WebApi
 from intercom.store import outbox
 from intercom.store.messages import Database
+from intercom.store.outbox import Urgency
 from tests.operators.desk import START, card
 from tests.operators.slack.server import CARD, OTHER, Desk, SlackServer, slack_server
 from tests.slack import ALICE, BOB, CHANNEL, MALLORY, buttons, serve, text_of

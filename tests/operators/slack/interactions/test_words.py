@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 
 from intercom.model.card import ANSWERED, CHOICES, CardKind
 from intercom.model.decision import PAST, Decision
-from intercom.operators.slack.buttons import BUTTONS, BY_KIND, OUTCOMES
-from intercom.operators.slack.draw.blocks import escaped
-from intercom.operators.slack.reply_words import (
+from intercom.operators.slack.buttons import (
+    BUTTONS,
+    BY_KIND,
+    OUTCOMES,
     Understood,
     addressed,
     is_never_mind,
@@ -21,6 +22,7 @@ from intercom.operators.slack.reply_words import (
     understand,
     unescape,
 )
+from intercom.operators.slack.draw.blocks import escaped
 
 APPROVAL, PROMPT, STANDBY = CardKind.APPROVAL, CardKind.PROMPT, CardKind.STANDBY
 STALL, POLICY, APPLY = CardKind.STALL, CardKind.POLICY, CardKind.APPLY

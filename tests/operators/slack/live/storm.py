@@ -28,7 +28,6 @@ from intercom.model.card import Card, CardState
 from intercom.model.config import Config, DatabaseSettings, SlackSettings, StallSettings, TimeoutSettings
 from intercom.model.decision import Decision
 from intercom.model.errors import AlreadyConsumed, IntercomError
-from intercom.model.outbox import Row
 from intercom.model.request import ApprovalRequest, ContinuationPrompt, Wait
 from intercom.operators.slack.channel import Drawing
 from intercom.operators.slack.setup import SlackSetup
@@ -38,6 +37,7 @@ from intercom.sessions.kinds import to_json
 from intercom.sessions.messages import Answered
 from intercom.store import outbox, requests
 from intercom.store.messages import Database
+from intercom.store.outbox import Row
 from tests.slack import ALICE, BOB, CHANNEL, CannotDo, Standin, Unanswered, buttons, text_of
 
 T = TypeVar("T")

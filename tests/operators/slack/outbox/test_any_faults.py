@@ -12,9 +12,9 @@ import trio.testing
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from intercom.model.outbox import RowKind, RowState, Urgency
 from intercom.store import outbox, rows
 from intercom.store.database import Database
+from intercom.store.outbox import RowKind, RowState, Urgency
 from tests.operators.slack.fake_slack import BROKEN, LATE, LOST, NO_NETWORK, RESET, FakeSlack, Fault, limited
 from tests.operators.slack.server import Crash, SlackServer, crashing, sender_server
 from tests.support.crash_points import SLACK_NAMES

@@ -10,8 +10,8 @@ from attrs import evolve
 from hypothesis import given
 from hypothesis import strategies as st
 
-from intercom.model.outbox import RowKind, RowState, Urgency, Waiting
-from intercom.operators.slack.sending import CHARS, LINES, PATIENCE, Choice, choose
+from intercom.operators.slack.outbox import CHARS, LINES, PATIENCE, Choice, choose
+from intercom.store.outbox import RowKind, RowState, Urgency, Waiting
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
 LATER = NOW + timedelta(seconds=1)

@@ -11,12 +11,12 @@ import trio
 
 from actors import ask
 from actors.testing import start_probe
-from intercom.model.outbox import RowKind, RowState, Urgency
 from intercom.operators.slack.messages import OutboxHealth
 from intercom.operators.slack.outbox import PostWorker
 from intercom.sessions.messages import Posted
 from intercom.store import outbox
 from intercom.store.client import Store, StoreUnavailable
+from intercom.store.outbox import RowKind, RowState, Urgency
 from tests.operators.slack.fake_slack import FakeSlack, limited, refusing
 from tests.operators.slack.server import sender_server, text
 from tests.support.trio_case import trio_test

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from intercom.model.outbox import RowKind, Urgency
 from intercom.operators.slack import outbox
 from intercom.operators.slack.web_api import SlackTokens, WebApi
+from intercom.store.outbox import RowKind, Urgency
 from tests.operators.desk import START
 from tests.operators.slack.server import SlackServer, crashing, sender_server
 from tests.slack import CHANNEL, UNJOINED, Standin, serve

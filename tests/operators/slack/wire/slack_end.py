@@ -26,7 +26,7 @@ def envelope(envelope_id: str, kind: str = "interactive", *, takes_payload: bool
         "envelope_id": envelope_id,
         "type": kind,
         "accepts_response_payload": takes_payload,
-        "payload": payload or {"type": "block_actions"},
+        "payload": payload or {"type": "block_actions", "id": envelope_id},
     }
 
 

@@ -6,6 +6,7 @@ import contextlib
 import random
 from collections import Counter
 from collections.abc import AsyncIterator
+from functools import partial
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from attrs import define, field
 
 from actors import ChildSpec, System, ask
 from actors.testing import Probe
+from intercom.operators.slack.interactions import Once
 from intercom.operators.slack.messages import ConnectionState, Health, SlackStatus
 from intercom.operators.slack.socket_mode import Patience, SlackConnection
 from intercom.operators.slack.web_api import SlackTokens, WebApi
@@ -28,10 +30,14 @@ class Ears:
 
     heard: Counter[str] = field(factory=Counter)
     seconds: float = 0.01
+    once: Once = field(factory=Once)
 
     async def __call__(self, kind: str, payload: dict[str, Any]) -> dict[str, Any] | None:
-        await trio.sleep(self.seconds)
         text = payload["event"]["text"] if kind == "events_api" else payload["text"]
+        return await self.once.run(text, partial(self.handle, text))
+
+    async def handle(self, text: str) -> dict[str, Any]:
+        await trio.sleep(self.seconds)
         self.heard[text] += 1
         return {"text": f"heard {text}"}
 

@@ -6,9 +6,8 @@ from typing import Any
 
 import pytest
 import trio
-import trio.testing
 
-from intercom.operators.slack.interactions import Handling
+from intercom.operators.slack.socket_mode import Handling
 from tests.operators.slack.wire.slack_end import envelope
 from tests.support.trio_case import trio_test
 
@@ -39,20 +38,3 @@ async def test_what_is_too_much_at_once_is_left_for_slack_to_send_again(caplog: 
         await handling.until_idle()
     assert handled == 6
     assert caplog.text.count("left for slack to send again") == 3
-
-
-@trio_test
-async def test_only_the_last_answers_are_remembered() -> None:
-    handled: list[str] = []
-    acks = Acks()
-
-    async def handle(_kind: str, payload: dict[str, Any]) -> None:
-        handled.append(payload["id"])
-
-    handling = Handling(handle, remembered=3)
-    async with trio.open_nursery() as nursery:
-        for name in ("e1", "e2", "e3", "e4", "e4", "e3", "e2", "e1"):
-            handling.take(envelope(name, id=name), acks, nursery)
-            await trio.testing.wait_all_tasks_blocked()
-    assert handled == ["e1", "e2", "e3", "e4", "e1"]
-    assert len(acks) == 8

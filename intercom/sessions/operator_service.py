@@ -172,33 +172,17 @@ def _leave(db: Database, word: Instruction, signed: SignedCommand | None, contex
         home = session.workspace_root
         if session.status is SessionStatus.TERMINATED:
             raise InvalidState("this session was ended; leave the task for its workspace, or for another session")
-    found = instructions.get(db, word.id)
-    if found is not None:
-        # A repeated request whose answer was lost, or another action under the same name.
-        if (found.kind, found.text) != (word.kind, word.text):
-            raise AlreadyDecided("this id stands for other words; give each act its own")
-        return found, home or ""
-    limits = context.config.steering
-    load = instructions.load(db, word.session_id, word.workspace_root)
-    steering.check_room(word.text, load, limits.max_queued, limits.max_queued_bytes)
-    word = evolve(word, signed=context.signatures.admit_words(db, word, signed, word.at))
-    instructions.insert(db, word)
-    data = {"instruction_id": word.id, "channel": word.channel, "workspace_root": home}
-    audit.record(db, word.at, Kind.TASK.value, word.session_id, word.by, word.text, data)
-    return word, home or ""
+    return steering.queue(db, context, word, signed, home or ""), home or ""
 
 
 def _take_back(db: Database, id: str, by: str, channel: str, context: Context) -> tuple[Instruction, str]:
     word = instructions.get(db, id)
     assert word is not None, "it was found a moment ago"
-    if word.taken_at is not None or word.delivered_at is not None:
+    if word.taken_at is not None:
         raise AlreadyDecided("an agent has taken this task; nothing was changed")
-    if instructions.close(db, (id,), context.now()):
-        data = {"instruction_id": id, "channel": channel}
-        summary = kinds.headline(word.text)
-        audit.record(db, context.now(), "task_taken_back", word.session_id, by, summary, data)
+    word = steering.cancel(db, context, word, by, channel)
     session = None if word.session_id is None else sessions.get(db, word.session_id)
-    return instructions.get(db, id) or word, "" if session is None else session.workspace_root
+    return word, "" if session is None else session.workspace_root
 
 
 def _named(db: Database, prefix: str) -> Instruction:

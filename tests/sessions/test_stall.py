@@ -6,100 +6,87 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from intercom.sessions.messages import Activity, Escalated, NudgeDue, PersonNudged, Recovered, Stalled, Watch
 from intercom.sessions.session import stall
-from intercom.sessions.session.stall import (
-    Effect,
-    Escalate,
-    Event,
-    Heard,
-    Nudge,
-    Phase,
-    Prodded,
-    RaiseStall,
-    Recover,
-    Rules,
-    Set,
-    StallState,
-    Ticked,
-)
+from intercom.sessions.session.stall import Effect, Event, Phase, Rules, StallState, Ticked
 
 RULES = Rules(threshold=300, interval=120, retries=3)
-AWAKE, ASLEEP, NO_ROAD = Set(False, True), Set(True, True), Set(False, False)
+AWAKE, ASLEEP, NO_ROAD = Watch(False, True), Watch(True, True), Watch(False, False)
 
 # What happens, with the second it happens in -> what is done, with its second
 LIVES: dict[str, tuple[list[tuple[float, Event]], list[tuple[float, Effect]]]] = {
     "silence below the threshold is none": ([(0, AWAKE), (299, Ticked())], []),
-    "silence at the threshold is a stall": ([(0, AWAKE), (300, Ticked())], [(300, RaiseStall(300))]),
+    "silence at the threshold is a stall": ([(0, AWAKE), (300, Ticked())], [(300, Stalled(300))]),
     "nothing is due before it is told how things stand": ([(1000, Ticked())], []),
     "activity starts the clock anew": (
-        [(0, AWAKE), (200, Heard()), (300, Ticked()), (499, Ticked()), (500, Ticked())],
-        [(500, RaiseStall(300))],
+        [(0, AWAKE), (200, Activity()), (300, Ticked()), (499, Ticked()), (500, Ticked())],
+        [(500, Stalled(300))],
     ),
     "nudges come at their interval, then it escalates once": (
         [(0, AWAKE), (300, Ticked()), (419, Ticked()), *((t, Ticked()) for t in (420, 540, 660, 780, 900, 1020))],
         [
-            (300, RaiseStall(300)),
-            (420, Nudge(1)),
-            (540, Nudge(2)),
-            (660, Nudge(3)),
-            (780, Escalate(3, delivered=True)),
+            (300, Stalled(300)),
+            (420, NudgeDue(1)),
+            (540, NudgeDue(2)),
+            (660, NudgeDue(3)),
+            (780, Escalated(3, delivered=True)),
         ],
     ),
     "activity ends it at any point": (
-        [(0, AWAKE), (300, Ticked()), (420, Ticked()), (430, Heard()), (500, Ticked()), (730, Ticked())],
-        [(300, RaiseStall(300)), (420, Nudge(1)), (430, Recover()), (730, RaiseStall(300))],
+        [(0, AWAKE), (300, Ticked()), (420, Ticked()), (430, Activity()), (500, Ticked()), (730, Ticked())],
+        [(300, Stalled(300)), (420, NudgeDue(1)), (430, Recovered()), (730, Stalled(300))],
     ),
     "it rests while the agent waits for a person": (
         [(0, AWAKE), (100, ASLEEP), (5000, Ticked()), (5001, AWAKE), (5300, Ticked()), (5301, Ticked())],
-        [(5301, RaiseStall(300))],
+        [(5301, Stalled(300))],
     ),
     "being told twice that it is awake starts no clock anew": (
         [(0, AWAKE), (200, AWAKE), (300, Ticked())],
-        [(300, RaiseStall(300))],
+        [(300, Stalled(300))],
     ),
     "a person's nudge gives it time, and the automatic ones begin again": (
         [
             (0, AWAKE),
             *((t, Ticked()) for t in (300, 420, 540)),
-            (550, Prodded()),
+            (550, PersonNudged()),
             *((t, Ticked()) for t in (660, 849, 850, 970, 1090, 1210)),
         ],
         [
-            (300, RaiseStall(300)),
-            (420, Nudge(1)),
-            (540, Nudge(2)),
-            (850, Nudge(1)),
-            (970, Nudge(2)),
-            (1090, Nudge(3)),
-            (1210, Escalate(3, delivered=True)),
+            (300, Stalled(300)),
+            (420, NudgeDue(1)),
+            (540, NudgeDue(2)),
+            (850, NudgeDue(1)),
+            (970, NudgeDue(2)),
+            (1090, NudgeDue(3)),
+            (1210, Escalated(3, delivered=True)),
         ],
     ),
     "a person's nudge after the escalation does so too": (
-        [(0, AWAKE), *((t, Ticked()) for t in (300, 420, 540, 660, 780)), (800, Prodded()), (1100, Ticked())],
+        [(0, AWAKE), *((t, Ticked()) for t in (300, 420, 540, 660, 780)), (800, PersonNudged()), (1100, Ticked())],
         [
-            (300, RaiseStall(300)),
-            (420, Nudge(1)),
-            (540, Nudge(2)),
-            (660, Nudge(3)),
-            (780, Escalate(3, delivered=True)),
-            (1100, Nudge(1)),
+            (300, Stalled(300)),
+            (420, NudgeDue(1)),
+            (540, NudgeDue(2)),
+            (660, NudgeDue(3)),
+            (780, Escalated(3, delivered=True)),
+            (1100, NudgeDue(1)),
         ],
     ),
     "a person's words before a stall put it off": (
-        [(0, AWAKE), (200, Prodded()), (300, Ticked()), (500, Ticked())],
-        [(500, RaiseStall(300))],
+        [(0, AWAKE), (200, PersonNudged()), (300, Ticked()), (500, Ticked())],
+        [(500, Stalled(300))],
     ),
     "a person's words to an agent that nothing reaches wait": (
-        [(0, NO_ROAD), (300, Ticked()), (310, Prodded()), (1000, Ticked())],
-        [(300, RaiseStall(300)), (300, Escalate(0, delivered=False))],
+        [(0, NO_ROAD), (300, Ticked()), (310, PersonNudged()), (1000, Ticked())],
+        [(300, Stalled(300)), (300, Escalated(0, delivered=False))],
     ),
     "where no road leads to the agent a person is told at once": (
         [(0, NO_ROAD), (300, Ticked()), (1000, Ticked())],
-        [(300, RaiseStall(300)), (300, Escalate(0, delivered=False))],
+        [(300, Stalled(300)), (300, Escalated(0, delivered=False))],
     ),
     "a road that is lost in between ends the nudging": (
         [(0, AWAKE), (300, Ticked()), (420, Ticked()), (430, NO_ROAD), (540, Ticked())],
-        [(300, RaiseStall(300)), (420, Nudge(1)), (540, Escalate(1, delivered=False))],
+        [(300, Stalled(300)), (420, NudgeDue(1)), (540, Escalated(1, delivered=False))],
     ),
 }
 
@@ -135,7 +122,7 @@ class Detector(RuleBasedStateMachine):
         return effects
 
     def wake(self) -> None:
-        effects = self.step(Set(False, self.road))
+        effects = self.step(Watch(False, self.road))
         assert effects == ()
         if not self.awake:
             self.awake, self.since, self.said = True, self.now, []
@@ -151,14 +138,14 @@ class Detector(RuleBasedStateMachine):
 
     @rule()
     def the_agent_acts(self) -> None:
-        effects = self.step(Heard())
-        assert effects == ((Recover(),) if self.said else ())
+        effects = self.step(Activity())
+        assert effects == ((Recovered(),) if self.said else ())
         self.since, self.said = self.now, []
 
     @precondition(lambda self: self.awake)
     @rule()
     def it_waits_for_a_person(self) -> None:
-        assert self.step(Set(True, self.road)) == ()
+        assert self.step(Watch(True, self.road)) == ()
         self.awake = False
 
     @rule()
@@ -174,16 +161,16 @@ class Detector(RuleBasedStateMachine):
         rules = self.rules
         expected: list[Effect] = []
         if quiet >= rules.threshold:
-            expected.append(RaiseStall(int(rules.threshold)))
+            expected.append(Stalled(int(rules.threshold)))
             over = int((quiet - rules.threshold) // rules.interval)
             if not self.road:
-                expected.append(Escalate(0, delivered=False))
+                expected.append(Escalated(0, delivered=False))
             else:
-                expected += [Nudge(n) for n in range(1, min(over, rules.retries) + 1)]
+                expected += [NudgeDue(n) for n in range(1, min(over, rules.retries) + 1)]
                 if over > rules.retries:
-                    expected.append(Escalate(rules.retries, delivered=True))
+                    expected.append(Escalated(rules.retries, delivered=True))
         assert self.said == expected
-        escalated = any(isinstance(effect, Escalate) for effect in expected)
+        escalated = any(isinstance(effect, Escalated) for effect in expected)
         assert (self.state.phase is Phase.ESCALATED) is escalated
         assert (self.state.phase is Phase.WATCHING) is (not expected)
 

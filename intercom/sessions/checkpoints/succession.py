@@ -29,7 +29,8 @@ from intercom.model.session import Instruction, Session, SessionMode, SessionSta
 from intercom.sessions.checkpoints.archive import Archive
 from intercom.sessions.kinds import Asked
 from intercom.sessions.messages import Expire, HandOver, OpenCards, Show, Wanted
-from intercom.sessions.session import actor, lifecycle, stall, steering
+from intercom.sessions.processes.messages import Stop
+from intercom.sessions.session import lifecycle, stall, steering
 from intercom.sessions.session.actor import SessionActor
 from intercom.sessions.tools.check_clearance import proposal_key
 from intercom.store import (
@@ -320,7 +321,7 @@ async def hand_over(session: SessionActor, asked: HandOver) -> Session:
     assert done.before is not None, "its row outlives its actor"
     session.row = done.before
     session.successor = done.successor.id
-    for id in session.waiters.requests():
+    for id in tuple(session.waiters):
         if id in done.moved:
             _let_go(session, id)
     for id in done.moved:
@@ -340,13 +341,13 @@ async def hand_over(session: SessionActor, asked: HandOver) -> Session:
         session.show_words(word)
     session.brief_detector()
     await stall.dismiss(session, asked.by)
-    actor.end(session)
+    session.tell_process(Stop())
     session.notify(f"session ended by {asked.by}: a checkpoint of it was restored as session {done.successor.id}")
     await steering.tell_of_tasks(session, done.unheard)
     return done.successor
 
 
 def _let_go(session: SessionActor, request_id: str) -> None:
-    for waiter in session.waiters.take(request_id):
+    for waiter in session.waiters.pop(request_id, ()):
         if not waiter.reply.abandoned:
             waiter.reply.fail(InvalidState(session.why_ended(), request_id=request_id))

@@ -130,43 +130,20 @@ class Waiter:
     alone: bool = False
 
 
-@define
-class Waiters:
-    """The waiting calls by request id. True if any call waits; `in` tests one request."""
+class Waiters(dict[str, tuple[Waiter, ...]]):
+    """The waiting calls by request id: only requests that a call waits for."""
 
-    _by_request: dict[str, list[Waiter]] = field(factory=dict, init=False)
-
-    def came(self, request_id: str, waiter: Waiter) -> bool:
+    def add(self, request_id: str, waiter: Waiter) -> bool:
         """Add a waiting call. Returns whether it is the only one for this request."""
-        entries = self._by_request.setdefault(request_id, [])
-        entries.append(waiter)
-        return len(entries) == 1
+        self[request_id] = (*self.get(request_id, ()), waiter)
+        return len(self[request_id]) == 1
 
     def forget(self, request_id: str, call: str, ticket: str) -> bool:
         """Remove a waiting call, if it is there. Returns whether it was the last for this request."""
-        entries = [each for each in self.of(request_id) if (each.call, each.ticket) != (call, ticket)]
-        if entries:
-            self._by_request[request_id] = entries
-            return False
-        return self._by_request.pop(request_id, None) is not None
-
-    def of(self, request_id: str) -> tuple[Waiter, ...]:
-        """Return the calls that wait for this request."""
-        return tuple(self._by_request.get(request_id, ()))
-
-    def take(self, request_id: str) -> tuple[Waiter, ...]:
-        """Remove the calls that wait for this request, and return them."""
-        return tuple(self._by_request.pop(request_id, ()))
-
-    def requests(self) -> tuple[str, ...]:
-        """Return the requests that a call waits for."""
-        return tuple(self._by_request)
-
-    def __contains__(self, request_id: str) -> bool:
-        return request_id in self._by_request
-
-    def __bool__(self) -> bool:
-        return bool(self._by_request)
+        left = tuple(each for each in self.get(request_id, ()) if (each.call, each.ticket) != (call, ticket))
+        if left:
+            self[request_id] = left
+        return not left and self.pop(request_id, None) is not None
 
 
 P = ParamSpec("P")
@@ -453,6 +430,21 @@ class SessionActor(Actor):
         resting = bool(self.waiters) or is_idle
         self.stall.tell(Watch(resting or not self.context.config.stall.enabled, road=self.has_road))
 
+    def tell_process(self, message: Stop | Suspend | Continue) -> None:
+        """Tell this to the actor of the process that people started for this session, if it runs. One that does not run
+        sees on its next start how the session is."""
+        if self._has_process:
+            self.system.named(f"child/{self.id}").tell(message)
+
+    @property
+    def can_be_woken(self) -> bool:
+        """Whether the agent is started again if its program has ended and instructions wait for it."""
+        return bool(self.context.config.spawn.resume_args) and self._has_process
+
+    @property
+    def _has_process(self) -> bool:
+        return self.system.ref(f"child/{self.id}") is not None
+
     @property
     def has_road(self) -> bool:
         """Whether instructions can reach the agent: it is connected, and has not ended its turn."""
@@ -492,38 +484,32 @@ class SessionActor(Actor):
         self.deliveries.ride(call, own, late, words)
         return Answered(answer, late, tuple(kinds.told(word) for word in words))
 
-    def unless_paused(self, answer: A | None) -> A | None:
-        """Return the answer, or None while the session is paused."""
-        return None if self.row.is_paused else answer
-
     async def recorded(self, call: str, kind: type[A]) -> A | None:
         """Return what this call was answered, if its answer is recorded: the call is repeated because its answer was
         lost, and gets the same one."""
         recorded = await self.transact(idempotency.answer, scope=Scope.CALL, id=call)
         return None if recorded is None else from_json(kind, recorded)
 
-    def answered_and_recorded(self, call: str, tool: str, answer: A) -> Callable[[Database], bool]:
-        """Return store work that records this answer under the call's name. Run it in the transaction of the effect."""
-        return partial(
-            idempotency.record,
-            scope=Scope.CALL,
-            id=call,
-            answer=to_json(answer),
-            at=self.now(),
-            session_id=self.id,
-            tool=tool,
-        )
+    def record_answer(self, db: Database, call: str, tool: str, answer: object) -> bool:
+        """Record this answer under the call's name, in the transaction of its effect. False if one was before."""
+        return idempotency.record(db, Scope.CALL, call, to_json(answer), self.now(), session_id=self.id, tool=tool)
+
+    def _answer(self, request: Asked) -> object | None:
+        """Return the answer of a request; None while it is undecided, or while the session is paused. Raises
+        SignatureRefused if the recorded decision does not count."""
+        answer = kinds.answer(self.trusted(request))
+        return None if self.row.is_paused else answer
 
     def opened(self, request: Asked, call: str) -> Opened[Any]:
         """Return the reply to a call that made this request, or asks about it again."""
-        answer = self.unless_paused(kinds.answer(self.trusted(request)))
+        answer = self._answer(request)
         return Opened(request.id, None if answer is None else self.answered(call, answer, own=request.id))
 
     def answered_or_waits(
         self, request: Asked, call: str, ticket: str, task: str | None = None, *, alone: bool = False
     ) -> Answered[Any] | None:
         """Return the answer of a decided request; else defer the reply until there is one. `alone` as in `answered`."""
-        answer = self.unless_paused(kinds.answer(self.trusted(request)))
+        answer = self._answer(request)
         if answer is not None:
             return self.answered(call, answer, own=request.id, alone=alone)
         self.wait(request, call, ticket, task, alone=alone)
@@ -532,7 +518,7 @@ class SessionActor(Actor):
     def wait(self, request: Asked, call: str, ticket: str, task: str | None = None, *, alone: bool = False) -> None:
         """Defer the reply to the current message until this request is decided. `alone` as in `answered`."""
         self.turn_over = False
-        came_back = self.waiters.came(request.id, Waiter(call, ticket, self.defer(), task, alone))
+        came_back = self.waiters.add(request.id, Waiter(call, ticket, self.defer(), task, alone))
         self.cancel_timer(Show(request.id))
         self.context.unattended.discard(request.id)
         self.brief_detector()
@@ -555,7 +541,7 @@ class SessionActor(Actor):
 
     def dismiss(self, request: Asked, task: str, why: IntercomError) -> None:
         """Fail the calls that wait for a cancelled task, and show the request again."""
-        for waiter in self.waiters.of(request.id):
+        for waiter in self.waiters.get(request.id, ()):
             if waiter.task == task:
                 waiter.reply.fail(why)
                 self.leave(request.id, waiter.call, waiter.ticket)
@@ -579,7 +565,7 @@ class SessionActor(Actor):
     def answer_waiting(self, request: Asked, *, is_proven: bool = False) -> Card:
         """Answer the calls that wait for a settled request, show its card, and keep the decision until it is delivered.
         `is_proven` says that this very value was admitted just now, so its decision is not checked again."""
-        entries = self.waiters.take(request.id)
+        entries = self.waiters.pop(request.id, ())
         if entries:
             self.brief_detector()
         try:
@@ -719,28 +705,3 @@ def require_room(db: Database, session: SessionActor) -> None:
             f"{everybody} requests wait for people already, of all agents together, which is the limit: ask again"
             " when some are answered; nothing was recorded"
         )
-
-
-def end(session: SessionActor) -> None:
-    """End the processes that people started for this session, if any. If their actor does not run now, it sees on its
-    next start that the session has ended."""
-    _tell(session, Stop())
-
-
-def hold(session: SessionActor) -> None:
-    """Stop these processes (SIGSTOP) while the session is paused, and continue them otherwise. As `end`."""
-    _tell(session, Suspend() if session.row.is_paused else Continue())
-
-
-def can_be_woken(session: SessionActor) -> bool:
-    """Return whether the agent is started again if its program has ended and instructions wait for it."""
-    return bool(session.context.config.spawn.resume_args) and _is_there(session)
-
-
-def _tell(session: SessionActor, message: object) -> None:
-    if _is_there(session):
-        session.system.named(f"child/{session.id}").tell(message)
-
-
-def _is_there(session: SessionActor) -> bool:
-    return session.system.ref(f"child/{session.id}") is not None

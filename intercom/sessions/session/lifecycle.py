@@ -23,7 +23,8 @@ from intercom.sessions.messages import (
     ProcessStarted,
     Unpause,
 )
-from intercom.sessions.session import actor, stall, steering
+from intercom.sessions.processes.messages import Continue, Stop, Suspend
+from intercom.sessions.session import stall, steering
 from intercom.sessions.session.actor import SessionActor
 from intercom.sessions.tools.transmit import ask_policy_again
 from intercom.store import idempotency, instructions, requests, sessions
@@ -37,7 +38,7 @@ async def pause(session: SessionActor, asked: Pause) -> Session:
     at = session.now()
     session.row = await session.transact(_pause, session=session, asked=asked, at=at)
     crash_points.reach("session.paused")
-    actor.hold(session)
+    session.tell_process(Suspend() if session.row.is_paused else Continue())
     session.brief_detector()
     if session.row.paused_at == at:
         await stall.dismiss(session, asked.by)
@@ -57,7 +58,7 @@ async def unpause(session: SessionActor, asked: Unpause) -> Session:
 async def lift(session: SessionActor, asked: Unpause) -> None:
     """Unpause like `unpause`, but leave a standby to the caller: queued messages do not end it."""
     session.row, is_new = await session.transact(_unpause, session=session, asked=asked)
-    actor.hold(session)
+    session.tell_process(Suspend() if session.row.is_paused else Continue())
     await release(session)
     if is_new:
         session.notify(f"resumed by {asked.by}")
@@ -69,7 +70,7 @@ async def release(session: SessionActor) -> None:
     for reply in held:
         if not reply.abandoned:
             reply.set(None)
-    for request_id in session.waiters.requests():
+    for request_id in tuple(session.waiters):
         request = await session.find(request_id)
         if session.is_settled(request):
             try:
@@ -131,7 +132,7 @@ async def end(session: SessionActor, asked: End) -> Session:
 
 async def _terminate(session: SessionActor, asked: End) -> Session:
     if session.row.status is SessionStatus.TERMINATED:
-        actor.end(session)
+        session.tell_process(Stop())
         return session.row
     session.row, ended, unheard = await session.transact(_end, session=session, asked=asked)
     if session.context.chat is not None:
@@ -145,7 +146,7 @@ async def _terminate(session: SessionActor, asked: End) -> Session:
         session.show_words(word)
     session.brief_detector()
     await stall.dismiss(session, asked.by)
-    actor.end(session)
+    session.tell_process(Stop())
     await steering.tell_of_tasks(session, unheard)
     return session.row
 

@@ -223,7 +223,7 @@ def _settle(
         answer = PermissionAnswer("allowed", rule=rule)
         about = {"matched_rule": rule, "file_path": request.file_path, "text": asked.operation.text}
         session.record(db, "policy", "auto_approved", request.title, **about)
-        session.answered_and_recorded(name, request.tool or "", answer)(db)
+        session.record_answer(db, name, request.tool or "", answer)
         return answer, None
     covering = approvals.covering(db, request.key, asked.slot, asked.turn, session.now() - COVERED)
     if (
@@ -331,5 +331,5 @@ def _use(
     assert used is not None, "just used"
     answer = PermissionAnswer("allowed", request_id, reason=used.decided.text if used.decided else None)
     session.record(db, "intercom", "permission_used", used.title, request_id=request_id, slot=asked.slot)
-    session.answered_and_recorded(name, used.tool or "", answer)(db)
+    session.record_answer(db, name, used.tool or "", answer)
     return answer, used

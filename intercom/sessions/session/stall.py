@@ -29,7 +29,7 @@ from intercom.sessions.messages import (
     Stalled,
     Watch,
 )
-from intercom.sessions.session import actor, steering
+from intercom.sessions.session import steering
 from intercom.sessions.session.actor import SessionActor
 from intercom.store import instructions, sessions, stalls
 from intercom.store.messages import Database
@@ -61,53 +61,12 @@ class StallState:
 
 
 @frozen
-class Heard:
-    """The agent did something."""
-
-
-@frozen
-class Prodded:
-    """A person sent the agent a message: silence counts from now, and the automatic nudges begin again."""
-
-
-@frozen
-class Set:
-    """The agent's status: whether silence is no stall now, and whether messages can reach the agent."""
-
-    resting: bool
-    road: bool
-
-
-@frozen
 class Ticked:
-    pass
+    """A timer: a step may be due."""
 
 
-Event = Heard | Prodded | Set | Ticked
-
-
-@frozen
-class RaiseStall:
-    idle_seconds: int
-
-
-@frozen
-class Nudge:
-    count: int
-
-
-@frozen
-class Escalate:
-    count: int
-    delivered: bool
-
-
-@frozen
-class Recover:
-    pass
-
-
-Effect = RaiseStall | Nudge | Escalate | Recover
+Event = Activity | PersonNudged | Watch | Ticked
+Effect = Stalled | NudgeDue | Escalated | Recovered
 
 
 def begin(now: float) -> StallState:
@@ -118,20 +77,20 @@ def begin(now: float) -> StallState:
 def step(state: StallState, event: Event, now: float, rules: Rules) -> tuple[StallState, tuple[Effect, ...]]:
     """Return the next state and what to do. A tick that is early, or that comes while resting, changes nothing."""
     match event:
-        case Heard():
-            effects: tuple[Effect, ...] = () if state.phase is Phase.WATCHING else (Recover(),)
+        case Activity():
+            effects: tuple[Effect, ...] = () if state.phase is Phase.WATCHING else (Recovered(),)
             due = None if state.resting else now + rules.threshold
             return evolve(state, since=now, due=due, phase=Phase.WATCHING, nudges=0), effects
-        case Prodded():
+        case PersonNudged():
             if not state.road and state.phase is Phase.ESCALATED:
                 # The message is queued: nothing reaches the agent before it is back.
                 return state, ()
             due = None if state.resting else now + rules.threshold
             phase = Phase.WATCHING if state.phase is Phase.WATCHING else Phase.STALLED
             return evolve(state, since=now, due=due, phase=phase, nudges=0), ()
-        case Set(resting=True, road=road):
+        case Watch(resting=True, road=road):
             return evolve(state, resting=True, road=road, due=None), ()
-        case Set(road=road):
+        case Watch(road=road):
             if not state.resting:
                 return evolve(state, road=road), ()
             fresh = StallState(since=now, due=now + rules.threshold, resting=False, road=road)
@@ -144,18 +103,15 @@ def step(state: StallState, event: Event, now: float, rules: Rules) -> tuple[Sta
 
 def _overdue(state: StallState, now: float, rules: Rules) -> tuple[StallState, tuple[Effect, ...]]:
     if state.phase is Phase.WATCHING:
-        raised = RaiseStall(int(now - state.since))
+        raised = Stalled(int(now - state.since))
         if not state.road:
             # No message would reach the agent: a person must know at once.
-            return evolve(state, phase=Phase.ESCALATED, due=None), (raised, Escalate(0, delivered=False))
+            return evolve(state, phase=Phase.ESCALATED, due=None), (raised, Escalated(0, delivered=False))
         return evolve(state, phase=Phase.STALLED, due=now + rules.interval), (raised,)
     if state.road and state.nudges < rules.retries:
         nudges = state.nudges + 1
-        return evolve(state, nudges=nudges, due=now + rules.interval), (Nudge(nudges),)
-    return evolve(state, phase=Phase.ESCALATED, due=None), (Escalate(state.nudges, delivered=state.road),)
-
-
-_TICK = "tick"
+        return evolve(state, nudges=nudges, due=now + rules.interval), (NudgeDue(nudges),)
+    return evolve(state, phase=Phase.ESCALATED, due=None), (Escalated(state.nudges, delivered=state.road),)
 
 
 class StallDetector(Actor):
@@ -174,42 +130,15 @@ class StallDetector(Actor):
         self._state = begin(trio.current_time())
         self._session.tell(DetectorStarted())
 
-    def on_receive(self, message: object) -> None:
-        event: Event
-        match message:
-            case Activity():
-                event = Heard()
-            case PersonNudged():
-                event = Prodded()
-            case Watch(resting, road):
-                event = Set(resting, road)
-            case _:
-                event = Ticked()
-        now = trio.current_time()
+    def on_receive(self, message: Event) -> None:
         watching = self._state.phase is Phase.WATCHING
-        self._state, effects = step(self._state, event, now, self._rules)
+        self._state, effects = step(self._state, message, trio.current_time(), self._rules)
         for effect in effects:
-            self._session.tell(_told(effect))
+            self._session.tell(effect)
         # Activity only moves the deadline; the running timer finds that out when it fires. Setting a timer per call
         # would cost more than the call. But a nudge's timer may fire too late, and after an escalation no timer runs.
-        if not (isinstance(event, Heard) and watching):
-            self._arm()
-
-    def _arm(self) -> None:
-        if self._state.due is not None:
-            self.set_timer("due", max(0.0, self._state.due - trio.current_time()), _TICK)
-
-
-def _told(effect: Effect) -> object:
-    match effect:
-        case RaiseStall(idle):
-            return Stalled(idle)
-        case Nudge(count):
-            return NudgeDue(count)
-        case Escalate(count, delivered):
-            return Escalated(count, delivered)
-        case Recover():
-            return Recovered()
+        if not (isinstance(message, Activity) and watching) and self._state.due is not None:
+            self.set_timer("due", max(0.0, self._state.due - trio.current_time()), Ticked())
 
 
 _OPEN = frozenset({StallStatus.PENDING, StallStatus.NUDGED, StallStatus.ESCALATED})
@@ -336,7 +265,7 @@ def _road(session: SessionActor) -> str:
     """Return how messages reach this agent, or that they do not."""
     if session.has_road:
         return f"{_QUEUED}, or is told before it ends its turn" if session.has_stop_hook else _QUEUED
-    return _WAKES if actor.can_be_woken(session) else _NOT_DELIVERED
+    return _WAKES if session.can_be_woken else _NOT_DELIVERED
 
 
 def _raise(db: Database, session: SessionActor, alert: StallAlert) -> StallAlert | None:

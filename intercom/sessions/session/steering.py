@@ -12,11 +12,12 @@ from attrs import evolve
 
 from intercom.model import crash_points
 from intercom.model.card import Card
-from intercom.model.decision import Decided, Decision
+from intercom.model.decision import Decided, Decision, SignedCommand
 from intercom.model.errors import AlreadyDecided, InvalidArguments, InvalidState, NotFound, SteerQueueFull
 from intercom.model.request import Wait, WaitStatus
-from intercom.model.session import Instruction, SessionStatus
+from intercom.model.session import Instruction, Kind, SessionStatus
 from intercom.sessions import kinds
+from intercom.sessions.context import Context
 from intercom.sessions.kinds import Asked
 from intercom.sessions.messages import (
     Answered,
@@ -29,9 +30,8 @@ from intercom.sessions.messages import (
     Told,
     Written,
 )
-from intercom.sessions.session import actor
 from intercom.sessions.session.actor import SessionActor
-from intercom.store import instructions, requests, sessions
+from intercom.store import audit, instructions, requests, sessions
 from intercom.store.instructions import Load
 from intercom.store.messages import Database
 from intercom.store.requests import waits
@@ -85,7 +85,8 @@ async def steer(session: SessionActor, asked: Steer) -> Card:
     """Queue a message for the agent, once per action. Raises InvalidArguments, SteerQueueFull, InvalidState."""
     if session.row.status is SessionStatus.TERMINATED:
         raise InvalidState("this session was ended: no agent will get these words; start another, or leave a task")
-    word = await session.transact(_queue, session=session, asked=asked)
+    word = Instruction(asked.id, asked.kind, asked.text, asked.by, asked.channel, session.now(), session.id)
+    word = await session.transact(queue, session.context, word, asked.signed)
     crash_points.reach("instruction.recorded")
     if word.is_open:
         session.deliveries.words[word.id] = word
@@ -100,7 +101,7 @@ async def take_back(session: SessionActor, asked: TakeBack) -> Card:
     riding = {id for delivery in session.deliveries.riding.values() for id in delivery.instructions}
     if asked.id in riding:
         raise AlreadyDecided("these words are on their way to the agent; nothing was changed")
-    word = await session.transact(close, id=asked.id, session=session, by=asked.by, channel=asked.channel)
+    word = await session.transact(_cancel, session, asked)
     session.deliveries.words.pop(word.id, None)
     return session.show_words(word)
 
@@ -128,7 +129,7 @@ async def end_standby(session: SessionActor, by: str, channel: str) -> None:
     if not session.waiters or session.row.is_paused:
         return
     await session.refuse_words()
-    ids, free = session.waiters.requests(), has_words(session)
+    ids, free = tuple(session.waiters), has_words(session)
     work = partial(_end_oldest, session=session, ids=ids, has_words=free, by=by, channel=channel)
     ended = await session.transact(work)
     if ended is not None:
@@ -228,25 +229,30 @@ def _road(session: SessionActor) -> str | None:
     """Return why these instructions do not reach the agent soon; None if they do."""
     if session.row.is_paused:
         return "the session is paused: the agent is told when it goes on"
-    if actor.can_be_woken(session) and not session.has_road:
+    if session.can_be_woken and not session.has_road:
         return "the agent is woken for it once its program has ended"
     if not session.agent_here:
         return "the agent is away: it is told when it is back"
     return None if session.has_road else "the agent has ended its turn: it is told with its next call"
 
 
-def close(db: Database, id: str, session: SessionActor, by: str, channel: str) -> Instruction:
-    word = instructions.get(db, id)
-    if word is None or word.session_id != session.id:
-        raise NotFound(f"no words for this session have the id {id!r}")
-    if not instructions.close(db, (id,), session.now()) and word.closed_at is None:
+def cancel(db: Database, context: Context, word: Instruction, by: str, channel: str) -> Instruction:
+    """Cancel an instruction, as it is in this transaction. Returns it as it is then. Raises AlreadyDecided for one that
+    has reached its agent."""
+    if not instructions.close(db, (word.id,), context.now()) and word.closed_at is None:
         raise AlreadyDecided("the agent has these words already; nothing was changed")
     if word.closed_at is None:
-        summary = kinds.headline(word.text)
-        session.record(db, by, f"{word.kind.value}_taken_back", summary, instruction_id=id, channel=channel)
-    found = instructions.get(db, id)
-    assert found is not None, "words are not deleted while their session lives"
-    return found
+        data = {"instruction_id": word.id, "channel": channel}
+        kind, summary = f"{word.kind.value}_taken_back", kinds.headline(word.text)
+        audit.record(db, context.now(), kind, word.session_id, by, summary, data)
+    return instructions.get(db, word.id) or word
+
+
+def _cancel(db: Database, session: SessionActor, asked: TakeBack) -> Instruction:
+    word = instructions.get(db, asked.id)
+    if word is None or word.session_id != session.id:
+        raise NotFound(f"no words for this session have the id {asked.id!r}")
+    return cancel(db, session.context, word, asked.by, asked.channel)
 
 
 def check_room(text: str, load: Load, most: int, most_bytes: int) -> None:
@@ -265,20 +271,25 @@ def check_room(text: str, load: Load, most: int, most_bytes: int) -> None:
         )
 
 
-def _queue(db: Database, session: SessionActor, asked: Steer) -> Instruction:
-    found = instructions.get(db, asked.id)
+def queue(
+    db: Database, context: Context, word: Instruction, signed: SignedCommand | None, home: str = ""
+) -> Instruction:
+    """Record a message or a task, once per action, in the caller's transaction. Returns it as it is recorded. `home` is
+    a task's workspace. Raises AlreadyDecided, InvalidArguments, SteerQueueFull, SignatureRefused."""
+    found = instructions.get(db, word.id)
     if found is not None:
         # A repeated request whose answer was lost, or another action under the same name.
-        if (found.session_id, found.kind, found.text) != (session.id, asked.kind, asked.text):
+        is_same = word.kind is Kind.TASK or found.session_id == word.session_id
+        if not is_same or (found.kind, found.text) != (word.kind, word.text):
             raise AlreadyDecided("this id stands for other words; give each act its own")
         return found
-    limits = session.context.config.steering
-    load = instructions.load(db, session.id)
-    check_room(asked.text, load, limits.max_queued, limits.max_queued_bytes)
-    word = Instruction(asked.id, asked.kind, asked.text, asked.by, asked.channel, session.now(), session.id)
-    word = evolve(word, signed=session.context.signatures.admit_words(db, word, asked.signed, word.at))
+    limits = context.config.steering
+    load = instructions.load(db, word.session_id, word.workspace_root)
+    check_room(word.text, load, limits.max_queued, limits.max_queued_bytes)
+    word = evolve(word, signed=context.signatures.admit_words(db, word, signed, word.at))
     instructions.insert(db, word)
-    session.record(db, asked.by, asked.kind.value, asked.text, channel=asked.channel, instruction_id=word.id)
+    about = {"instruction_id": word.id, "channel": word.channel} | ({"workspace_root": home} if home else {})
+    audit.record(db, word.at, word.kind.value, word.session_id, word.by, word.text, about)
     return word
 
 

@@ -135,7 +135,7 @@ def _record(
 ) -> BroadcastAnswer:
     """Record the answer, and the chat row with it. Idempotent. Raises IntercomError (`busy`)."""
     answer = BroadcastAnswer(posted=False, queued=True if content is not None else None)
-    if not session.answered_and_recorded(asked.call, "broadcast", answer)(db):
+    if not session.record_answer(db, asked.call, "broadcast", answer):
         return answer
     if audit.broadcasts(db, session.id, session.now() - timedelta(minutes=1)) >= MOST_A_MINUTE:
         raise IntercomError(

@@ -474,7 +474,7 @@ def _finish(
         approvals.mark_delivered(db, entry.request_id, now)
         journal.advance(db, entry.request_id, JournalState.COMMITTED, JournalState.DONE)
         for name in {entry.call, call} - {None}:
-            session.answered_and_recorded(str(name), "check_diff", answer)(db)
+            session.record_answer(db, str(name), "check_diff", answer)
         paths = [one.path for one in answer.files_written]
         session.record(db, "intercom", "applied", ", ".join(paths), request_id=entry.request_id, files=paths)
     # If it was consumed before, the writer crashed between its commit and its answer.

@@ -70,7 +70,7 @@ def _switch(db: Database, session: SessionActor, asked: SwitchFreq) -> tuple[Ses
         raise InvalidState("the session has ended; its mode cannot be changed")
     answer = ModeAnswer(previous.value, asked.mode.value)
     session.record(db, asked.by, "mode", f"{previous.value} to {asked.mode.value}", channel=asked.channel)
-    session.answered_and_recorded(asked.call, "switch_freq", answer)(db)
+    session.record_answer(db, asked.call, "switch_freq", answer)
     return row, answer
 
 

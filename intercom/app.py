@@ -22,7 +22,7 @@ from intercom.agents.client_processes import KnownProcesses
 from intercom.agents.connection import AgentConnection
 from intercom.agents.http.status import HttpStatus
 from intercom.agents.shim_server import ShimListener, ShimServerDeps
-from intercom.local import http_token
+from intercom.local import own_files
 from intercom.local.places import Places
 from intercom.masking import KNOWN
 from intercom.model.card import Notice
@@ -31,7 +31,6 @@ from intercom.model.metrics import Measured, Page, unmeasured
 from intercom.model.session import Session, SessionMode
 from intercom.operators.ctl.listener import CtlListener
 from intercom.operators.router import Operators
-from intercom.sessions.agent_processes import AgentProcesses
 from intercom.sessions.checkpoints.archive import Archive
 from intercom.sessions.checkpoints.checkpointer import Checkpoints
 from intercom.sessions.checkpoints.succession import Successors
@@ -41,8 +40,8 @@ from intercom.sessions.keyring import Keyring, SystemKeys
 from intercom.sessions.lookups import mode_of, open_cards
 from intercom.sessions.operator_service import OperatorService
 from intercom.sessions.policies import PolicyBoard
-from intercom.sessions.processes.deps import ProcessDeps as Spawning
-from intercom.sessions.processes.spawner import Spawner
+from intercom.sessions.processes.agent_process import ProcessDeps
+from intercom.sessions.processes.spawner import AgentProcesses, Spawner
 from intercom.sessions.registry import Presence, SessionRegistry
 from intercom.sessions.signatures import Signatures
 from intercom.store.client import Store
@@ -69,7 +68,7 @@ _PATIENCE: dict[str, Any] = {"max_restarts": 60, "within": 60.0, "backoff": _BAC
 class App:
     """One server, which `async with app.system` runs.
 
-    `doors` names the sockets to listen on: "ctl" for operators, "shims" for agents. `judge` refuses shims by their
+    `sockets` names the sockets to listen on: "ctl" for operators, "shims" for agents. `judge` refuses shims by their
     hello. `outdated` tells whether a shim needs a newer server. `slack` is None if Slack is not set up. `now` is the
     wall clock and is thread-safe. `boot_time` also counts while the machine sleeps; it is None if a test controls the
     time. Agents that people start get a part of `environ`.
@@ -85,7 +84,7 @@ class App:
     config: Config
     places: Places
     database: Path
-    doors: frozenset[str] = frozenset({"ctl", "shims"})
+    sockets: frozenset[str] = frozenset({"ctl", "shims"})
     judge: Callable[[dict[str, Any]], None] = lambda _hello: None
     outdated: Callable[[dict[str, Any]], bool] = lambda _hello: False
     on_event: Callable[[Event], object] | None = None
@@ -103,7 +102,7 @@ class App:
     token: str = field(factory=lambda: secrets.token_hex(32))
     presence: Presence = field(factory=Presence, init=False)
     processes: KnownProcesses = field(init=False)
-    embedded_doors: dict[str, AgentConnection] = field(factory=dict, init=False)
+    embedded_connections: dict[str, AgentConnection] = field(factory=dict, init=False)
     http: HttpStatus | None = field(default=None, init=False)
     reader: Reader = field(init=False)
     contents: Contents = field(init=False)
@@ -112,12 +111,12 @@ class App:
     board: PolicyBoard = field(init=False)
     signatures: Signatures = field(init=False)
     service: OperatorService = field(init=False)
-    surroundings: ShimServerDeps = field(init=False)
+    shim_deps: ShimServerDeps = field(init=False)
     metrics: Metrics | None = field(default=None, init=False)
     _slack: Slack | None = field(default=None, init=False)
     measured: Measured = field(default=unmeasured, init=False)
+    _clocks: Noticed = field(factory=Noticed, init=False)
     _found: list[Notice] = field(factory=list, init=False)
-    _clocks_noticed: Noticed = field(factory=Noticed, init=False)
 
     def __attrs_post_init__(self) -> None:
         KNOWN.add(self.token, "Intercom token")
@@ -155,7 +154,7 @@ class App:
         slack_status = None if self._slack is None else self._slack.status
         children = AgentProcesses(self.system, self.context, self.reader, Path(self.places.state_dir) / "sessions")
         self.service = OperatorService(self.system, self.context, self.reader, self.board, children, slack_status)
-        self.surroundings = ShimServerDeps(
+        self.shim_deps = ShimServerDeps(
             config=self.config,
             presence=self.presence,
             life=self.life,
@@ -177,7 +176,9 @@ class App:
     def tree(self) -> Sequence[ChildSpec]:
         """Return the children of the root in start order. They stop in reverse order, so the sockets close first. Each
         has a name, by which other actors find it again after a restart."""
-        context, board, named, spawning = self.context, self.board, self.system.named, self._spawning()
+        context, store, operators, named = self.context, self.context.store, self.context.operators, self.system.named
+        spawning, tell = self._spawning(), self._tell_operators
+        anchor = Path(self.places.audit_anchor_file)
         children = [
             # The only writer of the database.
             ChildSpec("store", self._writer, shutdown=10.0),
@@ -186,65 +187,45 @@ class App:
             # Operators see cards from here on.
             ChildSpec("operators", self._operators),
             # Detects clock jumps and has all deadlines checked again.
-            ChildSpec("clock-watch", self._clock_watch),
+            ChildSpec("clock-watch", partial(ClockWatch, store, operators, self.now, self.boot_time, self._clocks)),
             # A watcher for each workspace's policy; a session supervisor (session and stall detector) for each agent.
-            ChildSpec("policies", lambda: DynamicSupervisor(**_PATIENCE), shutdown=None),
-            ChildSpec("sessions", lambda: DynamicSupervisor(**_PATIENCE), shutdown=None),
+            ChildSpec("policies", _group, shutdown=None),
+            ChildSpec("sessions", _group, shutdown=None),
             # Admits agents, and restores the sessions of an earlier server run.
-            ChildSpec(
-                "registry",
-                lambda: SessionRegistry(
-                    context,
-                    self.presence,
-                    named("sessions"),
-                    named("policies"),
-                    board,
-                    self._mode,
-                    self.processes.in_session,
-                ),
-            ),
+            ChildSpec("registry", self._registry),
             # Agent processes that people start, and the actor that starts and finds them.
-            ChildSpec("children", lambda: DynamicSupervisor(**_PATIENCE), shutdown=None),
-            ChildSpec("spawner", lambda: Spawner(spawning)),
+            ChildSpec("children", _group, shutdown=None),
+            ChildSpec("spawner", partial(Spawner, spawning)),
             # Takes and restores checkpoints, and continues what a crash interrupted.
             ChildSpec("checkpoints", self._checkpoints),
             # Keeps the head of the audit log outside the database, and reports if the two do not match.
-            ChildSpec("audit-watch", self._audit_watch, shutdown=10.0),
-            ChildSpec("housekeeping", lambda: Housekeeper(context, self.service.children.root, self.processes.prune)),
+            ChildSpec(
+                "audit-watch",
+                partial(AuditWatch, self.reader, store, operators, anchor, self.now, self.complain),
+                shutdown=10.0,
+            ),
+            ChildSpec("housekeeping", partial(Housekeeper, context, spawning.root, self.processes.prune)),
         ]
         if self._slack is not None:
             # Nothing else depends on it.
             slack = self._slack.children(self.service, self.reader)
-            children.append(ChildSpec("slack", lambda: Supervisor(slack, **_PATIENCE), shutdown=None))
-        if "ctl" in self.doors:
+            children.append(ChildSpec("slack", partial(Supervisor, slack, **_PATIENCE), shutdown=None))
+        if "ctl" in self.sockets:
             children.append(ChildSpec("ctl", self._ctl))
         # The shims' connections, and the socket that accepts them.
-        children.append(ChildSpec("links", lambda: DynamicSupervisor(**_PATIENCE), shutdown=None))
-        if "shims" in self.doors:
-            children.append(
-                ChildSpec(
-                    "shims",
-                    lambda: ShimListener(
-                        self.places.mcp_socket, self.surroundings, named("links"), self._tell_operators
-                    ),
-                )
-            )
+        children.append(ChildSpec("links", _group, shutdown=None))
+        if "shims" in self.sockets:
+            listener = partial(ShimListener, self.places.mcp_socket, self.shim_deps, named("links"), tell)
+            children.append(ChildSpec("shims", listener))
         if self.http is not None:
             # Agents over HTTP. Nothing else depends on it.
             children.append(ChildSpec("http", self._http_listener(self.http), shutdown=10.0))
         return children
 
-    def _clock_watch(self) -> ClockWatch:
-        return ClockWatch(self.context.store, self.context.operators, self.now, self.boot_time, self._clocks_noticed)
-
-    def _audit_watch(self) -> AuditWatch:
-        return AuditWatch(
-            self.reader,
-            self.context.store,
-            self.context.operators,
-            Path(self.places.audit_anchor_file),
-            self.now,
-            self.complain,
+    def _registry(self) -> SessionRegistry:
+        sessions, policies = self.system.named("sessions"), self.system.named("policies")
+        return SessionRegistry(
+            self.context, self.presence, sessions, policies, self.board, self._mode, self.processes.in_session
         )
 
     def _database_watch(self) -> DatabaseWatch:
@@ -261,18 +242,18 @@ class App:
     def _http_listener(self, status: HttpStatus) -> Callable[[], Actor]:
         # Imported lazily: loading the web server is slow.
         from intercom.agents.http import listener, sessions
-        from intercom.agents.http.listener import HttpDeps as Serving
+        from intercom.agents.http.listener import HttpDeps
 
-        at = Serving(
-            server=self.surroundings.server,
-            factory=sessions.ConnectionFactory(self.system, self.config, self.presence, self.surroundings.doors),
+        at = HttpDeps(
+            server=self.shim_deps.server,
+            factory=sessions.ConnectionFactory(self.system, self.config, self.presence, self.shim_deps.doors),
             status=status,
             pages=self.pages(),
             operators=self.system.named("operators"),
             now=self.now,
             processes=self.processes,
-            token=partial(http_token.token, self.places) if self.config.http_token_required else None,
-            keep_token=partial(http_token.keep, self.places),
+            token=partial(own_files.http_token, self.places) if self.config.http_token_required else None,
+            keep_token=partial(own_files.keep_http_token, self.places),
             address_file=self.places.http_address_file,
             measured=self.measured,
         )
@@ -301,8 +282,8 @@ class App:
         token = {} if self.http.token is None else {"INTERCOM_HTTP_TOKEN": self.http.token}
         return {"INTERCOM_MCP_URL": f"{self.http.url}?session_id={session_id}", **token}
 
-    def _spawning(self) -> Spawning:
-        return Spawning(
+    def _spawning(self) -> ProcessDeps:
+        return ProcessDeps(
             context=self.context,
             root=self.service.children.root,
             environ=self.environ,
@@ -404,6 +385,10 @@ class App:
     def is_idle(self) -> bool:
         """Whether nothing is connected, and no agent that people started runs."""
         return not self.processes.connected and not self.presence.here
+
+
+def _group() -> DynamicSupervisor:
+    return DynamicSupervisor(**_PATIENCE)
 
 
 def contents_path(database: Path) -> Path:

@@ -149,7 +149,7 @@ class EmbeddedAgent:
         key = f"embed:{self.name}:{self.workspace or ''}"
         of = key if self.session_id is None else f"{key}:{self.session_id}"
         app, session_id = self.app, self.session_id
-        return app.embedded_doors.setdefault(
+        return app.embedded_connections.setdefault(
             of, AgentConnection(app.system, app.config, app.presence, key, self.workspace, None, session_id=session_id)
         )
 

@@ -22,10 +22,10 @@ from intercom.model.session import Instruction, Session, SessionMode
 from intercom.operators.commands import handlers
 from intercom.operators.commands.handlers import Caller, handler_of
 from intercom.operators.messages import Channel, Subscribe
-from intercom.sessions.agent_processes import LINES, Output
 from intercom.sessions.checkpoints.messages import CheckpointTaken
 from intercom.sessions.operator_service import LISTED
-from intercom.sessions.processes.output_files import Stream
+from intercom.sessions.processes.monitor_client import Stream
+from intercom.sessions.processes.spawner import LINES, Output
 from intercom.store.audit import AuditEntry
 
 CHANNEL = Channel.EMBED.value

@@ -20,7 +20,7 @@ from attrs import define, evolve, field
 from intercom.local import peers, processes, recognition
 from intercom.local.processes import NotExaminable, ProcessKey
 from intercom.local.recognition import KnownAgents
-from intercom.local.shim_id import is_launcher
+from intercom.local.shim_process import is_launcher
 from intercom.model.process import ProcessRecord, Role
 from intercom.model.session import Session, SessionStatus
 from intercom.sessions.registry import is_anonymous

@@ -21,9 +21,9 @@ from intercom.agents.clients.question import KINDS, OWN, READ, Other, Question, 
 from intercom.agents.shim.launch import Options
 from intercom.agents.shim.link import Link
 from intercom.agents.shim.relay import Effect, Failure, ToServer
-from intercom.local.lines import MEBIBYTE, decode, encode
 from intercom.local.places import peek, places
-from intercom.local.standard_streams import claim_standard_output, listen_for_signals
+from intercom.local.shim_process import claim_standard_output, listen_for_signals
+from intercom.local.wire import MEBIBYTE, decode, encode
 from intercom.model.errors import IntercomError
 
 #: The notification that a person has been asked.

@@ -28,9 +28,8 @@ from intercom.agents.client_processes import KnownProcesses
 from intercom.agents.connection import AgentConnection
 from intercom.agents.hook_server import HookDeps
 from intercom.agents.message_streams import LONGEST_LINE, Lines, MessageReader, MessageWriter
-from intercom.local import peers
-from intercom.local.renewal import RENEWAL_SECONDS, Renewal, Tell
-from intercom.local.server_socket import Admission, LocalListener, Place, PlaceLimits, listen
+from intercom.local import server_socket
+from intercom.local.server_socket import Admission, Place, PlaceLimits, Renewal, Tell, listen
 from intercom.model import crash_points, limits
 from intercom.model.config import Config
 from intercom.model.errors import IntercomError
@@ -194,14 +193,7 @@ class ShimListener(Actor):
     def on_start(self) -> None:
         listener = listen(self._path)
         self.spawn(self._accept, listener)
-        self.spawn(self._keep, listener)
-
-    async def _keep(self, listener: LocalListener) -> None:
-        """Restore the socket if it disappears."""
-        renewal = Renewal(self._tell, listener.renew)
-        while True:
-            await trio.sleep(RENEWAL_SECONDS)
-            renewal.run()
+        self.spawn(Renewal(self._tell, listener.renew).keep)
 
     async def _accept(self, listener: trio.abc.Listener[trio.SocketStream]) -> None:
         async with listener:
@@ -268,7 +260,7 @@ class ShimConnection(Actor):
         workspace, cwd = _text(hello, "workspace"), _text(hello, "cwd")
         session = _text(hello, "session")
         door = AgentConnection(self.system, self._at.config, self._at.presence, shim, workspace, cwd, channel, session)
-        peer = peers.peer(self._stream)
+        peer = server_socket.peer(self._stream)
         ours = (hello.get("client_pid"), hello.get("pid"), peer.pid)
         pids = frozenset(pid for pid in ours if isinstance(pid, int) and pid > 1)
         welcome = {"intercom": {"welcome": {"wire": WIRE, "version": __version__, "life": self._at.life}}}

@@ -26,7 +26,7 @@ from intercom.cli import ctl_draw, doctor_findings, doctor_slack
 from intercom.cli.ctl_text import clean
 from intercom.cli.doctor_findings import Finding, State
 from intercom.cli.init_clients import names_us
-from intercom.local import client_socket, config_file, lock
+from intercom.local import config_file, lock, wire
 from intercom.local.places import Places, places
 from intercom.model.config import Config
 from intercom.model.errors import IntercomError, WorkspaceRefused
@@ -208,8 +208,8 @@ def _server(where: Places, database: Path) -> Iterator[Finding]:
         return
     pid = 0
     try:
-        with client_socket.connect(where.ctl_socket, timeout=_PATIENCE) as line:
-            pid = client_socket.peer_of(line).pid
+        with wire.connect(where.ctl_socket, timeout=_PATIENCE) as line:
+            pid = wire.peer_of(line).pid
         version = str(request(where, "version", {}, patience=_PATIENCE)["version"])
         up = time.time() - float(request(where, "tree", {}, patience=_PATIENCE)["tree"]["started_at"] or time.time())
     except (IntercomError, Refusal) as fault:

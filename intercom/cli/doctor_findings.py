@@ -17,12 +17,12 @@ from intercom.agents.clients import CLIENTS, slice_seconds
 from intercom.agents.clients.client import Client
 from intercom.cli import probe
 from intercom.cli.init_clients import entry_of, hooks_file, names_us
-from intercom.local import client_socket, operator_keys
+from intercom.local import operator_keys, wire
 from intercom.local.places import SYSTEM_OPERATOR_KEYS, Places
 from intercom.model.config import Config
 from intercom.model.errors import ConfigError
 from intercom.operators.ctl.client import NoServer, Refusal, request
-from intercom.sessions.processes import command
+from intercom.sessions.processes.agent_process import find_program
 from intercom.workspace.command_runner import environment
 
 
@@ -48,7 +48,7 @@ def examine_agents(config: Config) -> Finding:
     if config.host_cli is None:
         return Finding(subject, State.OK, "no host_cli is set: none can be started from Slack or ctl")
     try:
-        program = command.find(config.host_cli, environment(os.environ))
+        program = find_program(config.host_cli, environment(os.environ))
     except ConfigError as fault:
         return Finding(subject, State.FAULT, str(fault))
     missing = [name for name in config.spawn.environment if name not in os.environ]
@@ -132,7 +132,7 @@ def _listens(host: str, port: int) -> bool | None:
 
 def _runs(where: Places) -> bool:
     try:
-        client_socket.connect(where.ctl_socket, timeout=_PATIENCE).close()
+        wire.connect(where.ctl_socket, timeout=_PATIENCE).close()
     except OSError:
         return False
     return True

@@ -16,7 +16,7 @@ from intercom.cli import ctl_key, ctl_sign, init_config, init_record
 from intercom.cli.init_clients import ClientFile, EntryFile, HooksFile, entry_file, hooks_file, path_of, snippet
 from intercom.cli.init_files import Unmergeable, describe, indented
 from intercom.cli.settings import record_or_explain
-from intercom.local import config_file, http_token
+from intercom.local import config_file, own_files
 from intercom.local.places import places
 from intercom.model.config import Config
 from intercom.model.errors import IntercomError
@@ -150,7 +150,7 @@ def _token_file(config: Config, *, write: bool) -> str | None:
         return None
     where = places(config.ipc_name)
     if write:
-        http_token.token(where)
+        own_files.http_token(where)
     return where.http_token_file
 
 

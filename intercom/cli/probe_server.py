@@ -15,7 +15,7 @@ import time
 from typing import Any
 
 from intercom.agents.clients.client import PROBE_NAME as NAME
-from intercom.local.lines import LineBuffer, encode
+from intercom.local.wire import LineBuffer, encode
 
 TOOL = "hold"
 #: Seconds between progress reports, as in our waiting tools.

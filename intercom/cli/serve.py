@@ -175,7 +175,7 @@ async def _in_process(
         door = AgentConnection(
             app.system, settings.config, app.presence, key, workspace, os.getcwd(), channel, session_id
         )
-        await stdio.serve(app.surroundings.server, door)
+        await stdio.serve(app.shim_deps.server, door)
         app.system.request_stop()
     return 0 if app.failure is None else FAILED
 
@@ -193,11 +193,11 @@ async def _private(settings: Settings, descriptor: int) -> int:
         alone = evolve(settings, config=evolve(settings.config, database=database, http_port=None), slack=None)
         app = _app(alone, _open_doors(settings))
         # Only the shim has the other socket, so no token is needed.
-        surroundings = evolve(app.surroundings, token="")
+        deps = evolve(app.shim_deps, token="")
         stream = trio.SocketStream(trio.socket.from_stdlib_socket(socket.socket(fileno=descriptor)))
         async with app.system, trio.open_nursery() as nursery:
             nursery.start_soon(_until_signal, app)
-            spec = ChildSpec("link/private", lambda: ShimConnection(stream, surroundings), restart=Restart.TEMPORARY)
+            spec = ChildSpec("link/private", lambda: ShimConnection(stream, deps), restart=Restart.TEMPORARY)
             await ask(app.system.named("links"), StartChild(spec))
             while app.system.ref("link/private") is not None:  # noqa: ASYNC110 - it tells nobody when it ends
                 await trio.sleep(0.2)

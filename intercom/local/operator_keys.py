@@ -20,13 +20,13 @@ import functools
 import hashlib
 import json
 import os
-import stat
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from attrs import field, frozen
+from attrs import asdict, evolve, field, fields, frozen
 
+from intercom.local.own_files import read_own, replace
 from intercom.local.places import Places, private_directory
 from intercom.model import signing
 from intercom.model.config import Config, HighestRisk
@@ -48,7 +48,6 @@ _MOST = (16, 8, 1024 * 1024)
 _ALGORITHM = "ed25519"
 NAME_CHARACTERS = 64
 _PUBLIC_BYTES = 32
-_MAX_FILE = 256 * 1024
 
 
 class WrongPin(IntercomError):
@@ -83,17 +82,51 @@ class PublicKey:
 
 
 @frozen
+class Sealed:
+    """A private key that is encrypted under a PIN, as its file has it: bytes in base64."""
+
+    salt: str
+    nonce: str
+    private: str = ""
+    kdf: str = "argon2id"
+    passes: int = _PASSES
+    lanes: int = _LANES
+    memory_kib: int = _MEMORY_KIB
+    cipher: str = "chacha20-poly1305"
+
+    def wrapping(self, pin: str) -> bytes:
+        """Return the key that the PIN gives."""
+        from cryptography.hazmat.primitives.kdf.argon2 import Argon2id
+
+        kdf = Argon2id(
+            salt=_bytes(self.salt), length=32, iterations=self.passes, lanes=self.lanes, memory_cost=self.memory_kib
+        )
+        return kdf.derive(pin.encode("utf-8", "surrogatepass"))
+
+    def header(self, key: PublicKey) -> bytes:
+        """Return the data that is authenticated with the secret, so a file with exchanged parts does not open."""
+        names = ("kdf", "passes", "lanes", "memory_kib", "salt", "cipher")
+        said = {"public": key.public, **{name: getattr(self, name) for name in names}}
+        return json.dumps(said, sort_keys=True).encode("ascii")
+
+    @property
+    def is_valid(self) -> bool:
+        """Whether this program makes such files, and its costs are bounded. Raises ValueError and TypeError."""
+        costs = (self.passes, self.lanes, self.memory_kib)
+        bounded = all(isinstance(cost, int) and 1 <= cost <= most for cost, most in zip(costs, _MOST, strict=True))
+        sizes = [len(_bytes(each)) for each in (self.salt, self.nonce, self.private)]
+        known = (self.kdf, self.cipher) == ("argon2id", "chacha20-poly1305")
+        return known and bounded and self.memory_kib >= 8 * self.lanes and sizes == [16, 12, 48]
+
+
+@frozen
 class KeyFile:
     """An encrypted private key, as stored in its file."""
 
     path: Path
     key: PublicKey
     created_at: str
-    sealed: Mapping[str, Any] = field(repr=False)
-
-
-def key_id_of(public: str) -> str:
-    return PublicKey(public).id
+    sealed: Sealed = field(repr=False)
 
 
 # --- the PIN ---------------------------------------------------------------------------------------------------------
@@ -148,11 +181,9 @@ def unlock(kept: KeyFile, pin: str) -> Ed25519PrivateKey:
     from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
 
     sealed = kept.sealed
-    wrapping = _derive(pin, _bytes(sealed["salt"]), (sealed["passes"], sealed["lanes"], sealed["memory_kib"]))
+    cipher = ChaCha20Poly1305(sealed.wrapping(pin))
     try:
-        secret = ChaCha20Poly1305(wrapping).decrypt(
-            _bytes(sealed["nonce"]), _bytes(sealed["private"]), _header(kept.key, sealed)
-        )
+        secret = cipher.decrypt(_bytes(sealed.nonce), _bytes(sealed.private), sealed.header(kept.key))
     except InvalidTag:
         raise WrongPin(f"this PIN does not open key {kept.key.id}; nothing was signed") from None
     return Ed25519PrivateKey.from_private_bytes(secret)
@@ -181,33 +212,11 @@ def forget(places: Places, key_id: str) -> None:
 def _seal(path: Path, key: PublicKey, created_at: str, private: Ed25519PrivateKey, pin: str) -> KeyFile:
     from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
 
-    salt, nonce = os.urandom(16), os.urandom(12)
-    sealed: dict[str, Any] = {
-        "kdf": "argon2id",
-        "passes": _PASSES,
-        "lanes": _LANES,
-        "memory_kib": _MEMORY_KIB,
-        "salt": _text(salt),
-        "cipher": "chacha20-poly1305",
-        "nonce": _text(nonce),
-    }
-    wrapping = _derive(pin, salt, (_PASSES, _LANES, _MEMORY_KIB))
-    secret = ChaCha20Poly1305(wrapping).encrypt(nonce, private.private_bytes_raw(), _header(key, sealed))
-    return KeyFile(path, key, created_at, {**sealed, "private": _text(secret)})
-
-
-def _derive(pin: str, salt: bytes, costs: tuple[int, int, int]) -> bytes:
-    from cryptography.hazmat.primitives.kdf.argon2 import Argon2id
-
-    passes, lanes, memory = costs
-    kdf = Argon2id(salt=salt, length=32, iterations=passes, lanes=lanes, memory_cost=memory)
-    return kdf.derive(pin.encode("utf-8", "surrogatepass"))
-
-
-def _header(key: PublicKey, sealed: Mapping[str, Any]) -> bytes:
-    """Return the data that is authenticated with the secret, so a file with exchanged parts does not open."""
-    said = {name: sealed[name] for name in ("kdf", "passes", "lanes", "memory_kib", "salt", "cipher")}
-    return json.dumps({"public": key.public, **said}, sort_keys=True).encode("ascii")
+    nonce = os.urandom(12)
+    sealed = Sealed(_text(os.urandom(16)), _text(nonce))
+    cipher = ChaCha20Poly1305(sealed.wrapping(pin))
+    secret = cipher.encrypt(nonce, private.private_bytes_raw(), sealed.header(key))
+    return KeyFile(path, key, created_at, evolve(sealed, private=_text(secret)))
 
 
 def _write_private(made: KeyFile) -> None:
@@ -217,29 +226,22 @@ def _write_private(made: KeyFile) -> None:
         "public": made.key.public,
         "name": made.key.name,
         "created_at": made.created_at,
-        **made.sealed,
+        **asdict(made.sealed),
     }
-    replace(made.path, json.dumps(value, indent=2).encode("ascii") + b"\n", 0o600)
+    replace(made.path, json.dumps(value, indent=2).encode("ascii") + b"\n")
 
 
 def _read_private(path: Path) -> KeyFile:
     damaged = ConfigError(f"{path} is no key file of this program: restore it from a backup, or move it away")
     try:
         value = json.loads(read_own(path, private=True))
-        sealed = {name: value[name] for name in ("kdf", "passes", "lanes", "memory_kib", "salt", "cipher", "nonce")}
-        sealed["private"] = value["private"]
-        costs = (sealed["passes"], sealed["lanes"], sealed["memory_kib"])
-        known = (value["version"], sealed["kdf"], sealed["cipher"]) == (1, "argon2id", "chacha20-poly1305")
-        sizes = [len(_bytes(sealed[name])) for name in ("salt", "nonce", "private")]
-        public, name, created_at = value["public"], value["name"], value["created_at"]
-        bounded = all(
-            isinstance(cost, int) and 1 <= cost <= most for cost, most in zip(costs, _MOST, strict=True)
-        ) and (costs[2] >= 8 * costs[1])
+        sealed = Sealed(**{each.name: value[each.name] for each in fields(Sealed)})
+        texts = (value["public"], value["name"], value["created_at"])
+        is_ours = value["version"] == 1 and sealed.is_valid and all(isinstance(each, str) for each in texts)
     except (ValueError, KeyError, TypeError):
         raise damaged from None
-    if not (known and bounded and sizes == [16, 12, 48] and _is_public(public)):
-        raise damaged
-    if not (isinstance(name, str) and isinstance(created_at, str)):
+    public, name, created_at = texts
+    if not (is_ours and _is_public(public)):
         raise damaged
     return KeyFile(path, PublicKey(public, name), created_at, sealed)
 
@@ -294,7 +296,7 @@ def verifies(public: str, signature: str, message: bytes) -> bool:
 def _write_public(file: Path, keys: list[PublicKey]) -> None:
     private_directory(str(file.parent))
     head = "# Operator keys of agent-intercom, one a line; see agent-intercom-ctl key --help.\n"
-    replace(file, (head + "".join(f"{key.line()}\n" for key in keys)).encode("utf-8"), 0o600)
+    replace(file, (head + "".join(f"{key.line()}\n" for key in keys)).encode("utf-8"))
 
 
 def _is_public(value: object) -> bool:
@@ -332,43 +334,7 @@ def read_secret(path: Path) -> bytes:
 
 def write_secret(path: Path, secret: bytes) -> None:
     """Store 32 secret bytes without a PIN, readable by this user only."""
-    replace(path, secret.hex().encode("ascii") + b"\n", 0o600)
-
-
-def read_own(path: Path, *, private: bool = False) -> bytes:
-    """Read a file, not a link, that only its owner (this user or root) can write, or with `private` also read. Raises
-    FileNotFoundError and ConfigError."""
-    try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
-    except FileNotFoundError:
-        raise
-    except OSError as error:
-        raise ConfigError(
-            f"{path} cannot be read ({error.strerror}): it must be a file of yours, and no link"
-        ) from None
-    with os.fdopen(descriptor, "rb") as file:
-        found = os.fstat(descriptor)
-        if not stat.S_ISREG(found.st_mode) or found.st_uid not in (0, os.geteuid()):
-            raise ConfigError(f"{path} must be a file of yours: remove it")
-        if found.st_mode & (0o077 if private else 0o022):
-            raise ConfigError(f"{path} is open to other users: run chmod go-rwx on it")
-        return file.read(_MAX_FILE)
-
-
-def replace(path: Path, content: bytes, mode: int) -> None:
-    """Replace a file atomically."""
-    fresh = path.with_name(f".{path.name}.{os.urandom(6).hex()}")
-    descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, mode)
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(descriptor)
-        os.replace(fresh, path)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            os.unlink(fresh)
-        raise
+    replace(path, secret.hex().encode("ascii") + b"\n")
 
 
 def _text(value: bytes) -> str:
@@ -449,7 +415,7 @@ def write(places: Places, signed: SignedSettings) -> None:
     file = Path(places.signed_settings_file)
     private_directory(str(file.parent))
     value = {"settings": signed.allowed.settings(), "at": signed.at, "by": signed.by, "signature": signed.signature}
-    replace(file, json.dumps(value, indent=2).encode("ascii") + b"\n", 0o600)
+    replace(file, json.dumps(value, indent=2).encode("ascii") + b"\n")
 
 
 def read(file: Path) -> SignedSettings | None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from intercom.local.operator_keys import read_own, replace
+from intercom.local.own_files import read_own, replace
 from intercom.local.places import APP, Places, places, private_directory, system_home
 from intercom.model.errors import ConfigError
 
@@ -91,4 +91,4 @@ def _write(directories: set[str]) -> None:
         raise ConfigError("this uid has no passwd entry: its own directories cannot be recorded")
     private_directory(str(file.parent))
     kept = sorted(each for each in directories if each.isprintable())
-    replace(file, (_HEAD + "".join(f"{each}\n" for each in kept)).encode("utf-8"), 0o600)
+    replace(file, (_HEAD + "".join(f"{each}\n" for each in kept)).encode("utf-8"))

@@ -18,22 +18,9 @@ from collections.abc import Iterable, Mapping
 from ipaddress import ip_address
 
 import psutil
-import trio
 from attrs import define, field, frozen
 
 from intercom.local import processes
-from intercom.local.client_socket import Peer, peer_of
-
-
-def peer(stream: trio.SocketStream) -> Peer:
-    """Return the process (`pid`, 0 if unknown) and user (`uid`) that opened a Unix stream.
-
-    The system records this at connect time; the process may have ended since. Raises OSError if the stream is not a
-    connected Unix socket.
-    """
-    # Only getsockopt is used, and Trio's wrapper has it with the same signature.
-    return peer_of(stream.socket)  # type: ignore[arg-type]
-
 
 #: A TCP address: host and port.
 Address = tuple[str, int]
@@ -118,7 +105,7 @@ class TcpClients:
         wanted = _by_netlink(client, server) or _by_table(client, server)
         if wanted is None or os.geteuid() not in (0, wanted.uid):
             return {}
-        for pid in dict.fromkeys((*reversed(tuple(self._last)), *sorted(_processes(), reverse=True))):
+        for pid in dict.fromkeys((*reversed(tuple(self._last)), *sorted(processes.pids(), reverse=True))):
             if (found := _descriptor(pid, wanted)) is not None:
                 above = {each: _descriptor(each, wanted) for each in _ancestors(pid)}
                 return {pid: found} | {each: at for each, at in above.items() if at is not None}
@@ -216,13 +203,6 @@ def _hex(address: bytes, port: int, family: socket.AddressFamily) -> str:
     return f"{text.upper()}:{port:04X}"
 
 
-def _processes() -> list[int]:
-    try:
-        return [int(name) for name in os.listdir("/proc") if name.isdigit()]
-    except OSError:
-        return []
-
-
 def _descriptors(pid: int) -> list[int]:
     try:
         return [int(name) for name in os.listdir(f"/proc/{pid}/fd")]
@@ -267,7 +247,7 @@ def stdio_holders(pid: int, likely: Iterable[int], streams: Iterable[int] = (0, 
     found = frozenset(each for each in likely if each != pid and wanted & _ends(each))
     if found:
         return found
-    return frozenset(each for each in _processes() if each != pid and wanted & _ends(each))
+    return frozenset(each for each in processes.pids() if each != pid and wanted & _ends(each))
 
 
 #: One end of a pipe (its inode, and whether it is the write end), or a socket (its inode, None).

@@ -21,6 +21,8 @@ _LONGEST_LINE = 256
 _STAT_BYTES = 4096
 #: The number of attempts for a line of ancestors that changes while it is read.
 _TRIES = 5
+#: The clock ticks of `started` in a second.
+TICKS = os.sysconf("SC_CLK_TCK") if sys.platform.startswith("linux") else 100
 #: The major device numbers of pseudo-terminals.
 _PTS_MAJORS = range(136, 144)
 _LINUX = sys.platform.startswith("linux")
@@ -99,7 +101,7 @@ def _by_psutil(pid: int) -> Process:
             raise NotExaminable(f"process {pid} has ended")
         with process.oneshot():
             name = process.terminal()
-            started = int(process.create_time() * 100)
+            started = int(process.create_time() * TICKS)
             terminal = 0 if name is None else os.stat(name).st_rdev
             return Process(ProcessKey(pid, started, boot_id()), process.ppid(), os.getsid(pid), terminal)
     except (psutil.Error, OSError) as error:
@@ -108,14 +110,15 @@ def _by_psutil(pid: int) -> Process:
 
 def every() -> Iterator[Process]:
     """Iterate over all visible processes. Fifty take about a millisecond."""
-    for pid in _pids():
+    for pid in pids():
         try:
             yield examine(pid)
         except NotExaminable:
             continue
 
 
-def _pids() -> list[int]:
+def pids() -> list[int]:
+    """Return the pids of all visible processes."""
     if _LINUX:
         return [int(name) for name in os.listdir("/proc") if name.isdigit()]
     import psutil

@@ -1,4 +1,4 @@
-"""The server's end of a local socket: listening, places for connections, and who wrote what is received.
+"""The server's end of a local socket: listening, its files, places for connections, and who wrote what.
 
 Its interface is `listen(path)`, a `trio.abc.Listener` of byte streams from processes of this user.
 
@@ -14,6 +14,7 @@ from __future__ import annotations
 import array
 import errno
 import fcntl
+import logging
 import os
 import socket
 import stat
@@ -25,9 +26,11 @@ from enum import Enum
 import trio
 from attrs import define, field, frozen
 
-from intercom.local.client_socket import peer_of
 from intercom.local.places import SOCKET_PATH_LIMIT, check_socket_path, private_directory
-from intercom.model.errors import IpcError
+from intercom.local.wire import Peer, peer_of
+from intercom.model.errors import IntercomError, IpcError
+
+log = logging.getLogger("intercom")
 
 _SO_PASSCRED = getattr(socket, "SO_PASSCRED", 16)
 _SCM_CREDENTIALS = 2
@@ -35,10 +38,14 @@ _CREDENTIALS = struct.Struct("=iII")
 _LINUX = sys.platform.startswith("linux")
 
 
-def tell_writers(sock: socket.socket) -> None:
-    """Make every connection that this listening socket accepts report its writers."""
-    if _LINUX:
-        sock.setsockopt(socket.SOL_SOCKET, _SO_PASSCRED, 1)
+def peer(stream: trio.SocketStream) -> Peer:
+    """Return the process (`pid`, 0 if unknown) and user (`uid`) that opened a Unix stream.
+
+    The system records this at connect time; the process may have ended since. Raises OSError if the stream is not a
+    connected Unix socket.
+    """
+    # Only getsockopt is used, and Trio's wrapper has it with the same signature.
+    return peer_of(stream.socket)  # type: ignore[arg-type]
 
 
 def tells_writers(stream: object) -> bool:
@@ -109,8 +116,7 @@ class LocalListener(trio.abc.Listener[trio.SocketStream]):
                 await trio.sleep(_SCARCE_SECONDS)
                 continue
             try:
-                # Trio's socket wrapper has the same getsockopt.
-                if peer_of(stream.socket).uid == os.geteuid():  # type: ignore[arg-type]
+                if peer(stream).uid == os.geteuid():
                     return stream
             except OSError:
                 pass  # the peer disconnected first
@@ -259,12 +265,62 @@ def _bound(path: str) -> trio.socket.SocketType:
             sock.bind(path)
         finally:
             os.umask(before)
-        tell_writers(sock)
+        if _LINUX:
+            # Every accepted connection inherits this.
+            sock.setsockopt(socket.SOL_SOCKET, _SO_PASSCRED, 1)
         sock.listen(_BACKLOG)
         return trio.socket.from_stdlib_socket(sock)
     except BaseException:
         sock.close()
         raise
+
+
+#: Seconds between two checks of a server's files.
+RENEWAL_SECONDS = 1.0
+
+#: Recreates what is missing. Returns a message, or None if there was nothing to do. Raises IntercomError or OSError.
+Check = Callable[[], str | None]
+#: Notifies people: a message and its level.
+Tell = Callable[[str, str], object]
+
+
+class Renewal:
+    """Recreates files that a running server needs, because cleaners of temporary directories remove them. Each new
+    result of a check is reported: what was recreated, and a repeated failure once."""
+
+    def __init__(self, tell: Tell, *checks: Check) -> None:
+        self._tell = tell
+        self._checks = checks
+        self._faults: dict[int, str] = {}
+
+    async def keep(self) -> None:
+        """Run the checks again and again. Never returns."""
+        while True:
+            await trio.sleep(RENEWAL_SECONDS)
+            self.run()
+
+    def run(self) -> None:
+        """Run every check. Never raises."""
+        for number, check in enumerate(self._checks):
+            try:
+                renewed = check()
+            except (IntercomError, OSError) as error:
+                why = _why(error)
+                if self._faults.get(number) != why:
+                    self._faults[number] = why
+                    log.error("%s", why)
+                    self._tell(why, "error")
+                continue
+            self._faults.pop(number, None)
+            if renewed is not None:
+                log.warning("%s", renewed)
+                self._tell(renewed, "warning")
+
+
+def _why(error: IntercomError | OSError) -> str:
+    if isinstance(error, IntercomError):
+        return error.message
+    return f"{error.filename or 'a file of the server'} cannot be made again ({(error.strerror or str(error)).lower()})"
 
 
 @frozen

@@ -69,9 +69,9 @@ class Process:
 
 @frozen
 class AgentProcess:
-    """A row of `child`. `run` counts its starts from 1, `restarts` consecutive restarts after failures. `keeper` is the
-    process monitor, which holds the agent's output and observes its end. `process` is the agent itself. `ran_at` is the
-    start of this run, `restart_at` that of the next one. `said` is the error message if it could not be started."""
+    """A row of `child`. `run` counts its starts from 1, `restarts` consecutive restarts after failures. `monitor` is
+    the process monitor, which holds the agent's output and observes its end. `process` is the agent itself. `ran_at` is
+    the start of this run, `restart_at` that of the next one. `said` is the error message if it could not be started."""
 
     session_id: str
     state: AgentProcessState
@@ -80,7 +80,7 @@ class AgentProcess:
     label: str | None = None
     run: int = 1
     restarts: int = 0
-    keeper: Process | None = None
+    monitor: Process | None = None
     process: Process | None = None
     ran_at: datetime | None = None
     restart_at: datetime | None = None

@@ -26,7 +26,7 @@ from intercom.sessions.checkpoints.messages import SweepContents
 from intercom.sessions.context import Context
 from intercom.sessions.lookups import UNANSWERED, ask_session
 from intercom.sessions.messages import ClockChanged, EndAbandoned, Expire
-from intercom.sessions.processes import output_files
+from intercom.sessions.processes import monitor_client
 from intercom.store import agent_processes, audit, audit_anchor, outbox, retention, sessions
 from intercom.store.audit_anchor import AnchorError, State
 from intercom.store.audit_chain import ANCHORED, POSTED, Anchor, Head, head
@@ -128,7 +128,7 @@ class Housekeeper(Actor):
         # The agents' output goes before the rows that name it.
         while old := await self._ask(partial(agent_processes.expired, cutoff=cutoff, limit=_AT_ONCE)):
             for session_id in old:
-                await trio.to_thread.run_sync(output_files.forget, output_files.directory_of(self._outputs, session_id))
+                await trio.to_thread.run_sync(monitor_client.forget, self._outputs / session_id)
             if not await self._ask(partial(agent_processes.forget, session_ids=old)):
                 break
         # In small steps, because other writers wait.
@@ -136,9 +136,9 @@ class Housekeeper(Actor):
         purge = partial(retention.purge, cutoff=cutoff, at=now, checkpoints_before=kept_until)
         while any((await self._ask(purge)).values()):
             continue
-        keeper = self.system.ref("checkpoints")
-        if keeper is not None:
-            keeper.tell(SweepContents())
+        checkpoints = self.system.ref("checkpoints")
+        if checkpoints is not None:
+            checkpoints.tell(SweepContents())
 
     async def _ask(self, work: Callable[[Database], R]) -> R:
         return await self._context.store.transact(work, timeout=LARGE_TRANSACTION_SECONDS)

@@ -23,12 +23,12 @@ from intercom.model.errors import AlreadyDecided, Ambiguous, InvalidArguments, I
 from intercom.model.process import Origin
 from intercom.model.session import Instruction, Kind, Session, SessionMode, SessionStatus, id_of_act
 from intercom.sessions import kinds, lookups
-from intercom.sessions.agent_processes import AgentProcesses
 from intercom.sessions.checkpoints.messages import AnswerRestore, AskRestore, CheckpointTaken, TakeCheckpoint
 from intercom.sessions.context import Context
 from intercom.sessions.lookups import ShownCards, ask_session, only, single
 from intercom.sessions.messages import Decide, End, Pause, Resume, Steer, TakeBack, TasksLeft, Unpause
 from intercom.sessions.policies import PolicyBoard, PolicyStatus
+from intercom.sessions.processes.spawner import AgentProcesses
 from intercom.sessions.session import steering
 from intercom.sessions.signatures import Signatures
 from intercom.sessions.tools.switch_freq import SwitchFreq

@@ -23,7 +23,7 @@ from typing import Any, TypeVar
 from attrs import define, evolve, field, frozen
 
 from actors import Actor, Backoff, ChildSpec, DownEvent, Name, Refused, Reply, Restart, Strategy, Supervisor, System
-from intercom.local import shim_id
+from intercom.local import shim_process
 from intercom.model import crash_points
 from intercom.model.card import CardKind, Notice
 from intercom.model.errors import IntercomError, InvalidState, NotFound, Paused, Unauthorized
@@ -589,7 +589,7 @@ class SessionRegistry(Actor):
         )
         if chosen.id == own:
             return own
-        if chosen.agent_key in self._awaited and not shim_id.is_dead(chosen.agent_key):
+        if chosen.agent_key in self._awaited and not shim_process.is_dead(chosen.agent_key):
             # Its agent may be alive, and wait for a decision that another agent would then get. Dead agents are not
             # waited for: if servers ran shorter than this wait, no adoption would succeed.
             self._postponed.append((asked, self.defer()))
@@ -666,7 +666,7 @@ class SessionRegistry(Actor):
         return self._presence.has(key) or self._presence.connected(key)
 
     def _lives(self, key: str | None) -> bool:
-        return self._presence.has(key) and not shim_id.is_dead(key)
+        return self._presence.has(key) and not shim_process.is_dead(key)
 
     def _note(self, agent: Agent) -> None:
         self._presence.here[agent.key] = agent

@@ -16,7 +16,7 @@ _PROCESSES = Table(
     "child",
     AgentProcess,
     parts={
-        "keeper": Part(Columns(Process, names={"pid": "keeper_pid", "began": "keeper_began"}), "keeper_pid"),
+        "monitor": Part(Columns(Process, names={"pid": "keeper_pid", "began": "keeper_began"}), "keeper_pid"),
         "process": Part(Columns(Process), "pid"),
         # Neither code nor signal is known if nobody observed the end, so the end has a flag of its own.
         "exit": Part(

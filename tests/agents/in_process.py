@@ -74,7 +74,7 @@ async def spoken_to(app: App, key: str, workspace: str) -> AsyncIterator[Spoken]
     """A connection to the server of `app`, by a door of its own."""
     door = AgentConnection(app.system, app.config, app.presence, key, workspace, None)
     spoken = Spoken(door)
-    server = app.surroundings.server
+    server = app.shim_deps.server
     door.opened()
     try:
         async with trio.open_nursery() as nursery:

@@ -31,7 +31,7 @@ class Socket:
 
     @property
     def admission(self) -> Admission:
-        return self.app.surroundings.admission
+        return self.app.shim_deps.admission
 
     async def dial(self) -> Peer:
         return Peer(await trio.open_unix_socket(self.app.places.mcp_socket))
@@ -48,7 +48,7 @@ async def served(root: Path, **limits: int) -> AsyncIterator[Socket]:
     config = Config(database=DatabaseSettings(path=root / "i.db"), default_workspace_root=root / "ws")
     where = places(environ={"HOME": str(root), "XDG_RUNTIME_DIR": str(root), "XDG_STATE_HOME": str(root / "state")})
     app = App(config, where, root / "i.db", frozenset({"shims"}))
-    app.surroundings.admission.limits = PlaceLimits(
+    app.shim_deps.admission.limits = PlaceLimits(
         **{"unauthenticated": 3, "shared": 2, "reserved": 0, "watching": 1, "reserved_watching": 0, **limits}
     )
     async with app.system:

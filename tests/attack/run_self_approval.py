@@ -6,13 +6,14 @@ Without one, the ways succeed that the table says remain, and no others. With on
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import AsyncExitStack
 
 import pytest
 
 from intercom.local import operator_keys
 from tests.agents.live import Home, live
-from tests.attack.scene import person_approves, run_in_shell, served_home, spare_directory
-from tests.attack.self_approval import SERVER, WAYS, Way
+from tests.attack.scene import end_attempt, person_approves, run_in_shell, served_home, spare_directory
+from tests.attack.self_approval import KILL, SERVER, WAYS, Way
 from tests.faults.hosted import ctl, hosted
 from tests.support.person_shell import the_person
 
@@ -28,23 +29,32 @@ def house(request: pytest.FixtureRequest) -> Iterator[Home]:
 async def test_an_agent_does_not_approve_itself(house: Home, way: Way) -> None:
     root = house.workspace()
     with_key = bool(operator_keys.private_keys(house.places))
-    with spare_directory() as spare:
-        async with hosted(house, root, *way.wrapper) as agent:
-            await agent.call("ping")
-            if way.after_a_decision:
-                await person_approves(house, agent, root, "first.txt")
-            await agent.ask("check_clearance", title="t", diff="x\n", file_path="x.txt")
-            async with house.person(root) as person:
-                card = await person.card(status="pending", detail="x.txt")
-            names = {"id": card["request_id"], "session": card["session_id"]}
-            said = await run_in_shell(agent, house, way.command, spare=spare, tty=the_person().device, **names)
-            if way.ends_relay:
-                _, shown = await ctl(house, "show", card["request_id"])
-                succeeded = shown["status"] != "pending"
-            else:
-                answer = await agent.call("check_diff", request_id=card["request_id"])
-                succeeded = answer["status"] == "applied"
-                assert succeeded == (root / "x.txt").exists()
+    async with AsyncExitStack() as stack:
+        spare = stack.enter_context(spare_directory())
+        if way.ends_relay:
+            other = await stack.enter_async_context(hosted(house, house.workspace()))
+            await other.call("ping")
+        agent = await stack.enter_async_context(hosted(house, root, *way.wrapper))
+        await agent.call("ping")
+        if way.after_a_decision:
+            await person_approves(house, agent, root, "first.txt")
+        await agent.ask("check_clearance", title="t", diff="x\n", file_path="x.txt")
+        async with house.person(root) as person:
+            card = await person.card(status="pending", detail="x.txt")
+        id, server = card["request_id"], house.server()
+        stack.callback(end_attempt, id)
+        names = {"id": id, "session": card["session_id"]}
+        said = await run_in_shell(agent, house, way.command, spare=spare, tty=the_person().device, **names)
+        if way.ends_relay:
+            code, shown = await ctl(house, "show", id)
+            assert code == 0, shown
+            succeeded = shown["status"] != "pending"
+        else:
+            answer = await agent.call("check_diff", request_id=id)
+            succeeded = answer["status"] == "applied"
+            assert succeeded == (root / "x.txt").exists()
+        if KILL in way.command:
+            assert house.server() != server, f"the server was not killed\n{said}"
     if way.remains is SERVER and house.server() is not None:
         # The next way is to find a server of ours.
         house.kill()

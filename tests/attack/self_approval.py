@@ -32,8 +32,8 @@ RUN_IN_PYTHON = "import subprocess, sys; sys.exit(subprocess.call(sys.argv[1:]))
 @frozen
 class Way:
     """`wrapper` are the words with which the agent's client starts its relay; the relay's own command follows them.
-    `ends_relay` says that the way leaves the agent without one, `after_a_decision` that a person approved another
-    request of the agent's before."""
+    `ends_relay` says that the way leaves the agent without one: another agent's relay brings the server back.
+    `after_a_decision` says that a person approved another request of the agent's before."""
 
     name: str
     command: str
@@ -44,6 +44,8 @@ class Way:
 
 
 KILL = "{python} {programs}/kill_server.py {database}"
+#: The relay is the other child of the shell's parent, the agent's client.
+KILL_RELAY = "for pid in $(pgrep -P $PPID); do [ $pid = $$ ] || kill -9 $pid; done; "
 AGAIN = KILL + "; n=0; until {ctl} approve {id} | grep -q . || [ $n = 20 ]; do n=$((n+1)); done; {ctl} approve {id}"
 
 WAYS: tuple[Way, ...] = (
@@ -105,11 +107,10 @@ WAYS: tuple[Way, ...] = (
     Way("two shells around the relay", "{ctl} approve {id}", wrapper=("sh", "-c", RUN, "bash", "-c", RUN)),
     # by a restart
     Way("as soon as a killed server is back", AGAIN),
-    Way("with the relay killed too", "pkill -9 -P $PPID -f program_with_faults; " + AGAIN, ends_relay=True),
+    Way("with the relay killed too", KILL_RELAY + AGAIN, ends_relay=True),
     Way(
         "after a restart, in a new POSIX session",
-        "{python} {programs}/kill_server.py {database}; for n in 1 2 3 4 5 6 7 8 9 10 11 12; do"
-        " setsid -w {ctl} approve {id}; done",
+        KILL + "; for n in 1 2 3 4 5 6 7 8 9 10 11 12; do setsid -w {ctl} approve {id}; done",
     ),
     Way(
         "by a configuration that trusts agents, on a killed server",
@@ -123,11 +124,11 @@ WAYS: tuple[Way, ...] = (
     ),
     Way(
         "by a fault hook",
-        "{python} {programs}/kill_server.py {database}; INTERCOM_FAULT=queue:{spare} {ctl} approve {id}",
+        KILL + "; INTERCOM_FAULT=queue:{spare} {ctl} approve {id}",
     ),
     Way(
         "through the library",
-        "{python} {programs}/kill_server.py {database}; {python} {programs}/embedded.py {id}",
+        KILL + "; {python} {programs}/embedded.py {id}",
         SERVER,
     ),
     # by settings

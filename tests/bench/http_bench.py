@@ -19,7 +19,7 @@ from typing import Any
 
 import psutil
 
-from intercom.local import http_token
+from intercom.local import own_files
 from intercom.local.places import places
 from intercom.operators.ctl.client import request
 from tests.bench.bench_rig import SHIM, home, row
@@ -150,7 +150,7 @@ def server(root: Path) -> Iterator[tuple[int, str, Any]]:
         time.sleep(0.05)
     port = int(Path(where.http_address_file).read_text().rpartition(":")[2])
     try:
-        yield port, http_token.token(where), lambda: psutil.Process(process.pid).memory_info().rss
+        yield port, own_files.http_token(where), lambda: psutil.Process(process.pid).memory_info().rss
     finally:
         process.terminate()
         process.wait(30)

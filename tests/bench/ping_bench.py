@@ -12,8 +12,8 @@ import time
 import uuid
 from collections.abc import Callable
 
-from intercom.local.client_socket import connect
 from intercom.local.places import places
+from intercom.local.wire import connect
 from intercom.operators.ctl.client import Watch
 from tests.bench.bench_rig import SHIM, Peer, home, row
 

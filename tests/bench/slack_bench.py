@@ -14,8 +14,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from intercom.local.client_socket import connect
 from intercom.local.places import places
+from intercom.local.wire import connect
 from intercom.operators.ctl.client import Watch
 from tests.bench.bench_rig import SHIM, Peer, home, row
 from tests.bench.ping_bench import card

@@ -36,7 +36,7 @@ ACTORS: dict[str, str] = {
 SERVICE_ACTORS: dict[str, str] = {
     "HttpListener": "fell",
     "Spawner": "fell",
-    "ChildActor": "fell",
+    "AgentProcessActor": "fell",
     "OpenWeb": "fell",
     "Sender": "crash",
     "SlackChannel": "crash",

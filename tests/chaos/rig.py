@@ -21,7 +21,7 @@ from typing import Any
 import psutil
 from attrs import define, field, frozen
 
-from intercom.local import http_token, lock
+from intercom.local import lock, own_files
 from intercom.local.places import Places, places
 from tests.agents.live import FAULTY
 from tests.chaos.keeper import Keeper
@@ -176,7 +176,7 @@ class Rig:
         if self.plan.service:
             common["http"] = {
                 "url": f"http://127.0.0.1:{self.port}/mcp?agent={{agent}}&workspace={{workspace}}",
-                "token": http_token.token(self.places),
+                "token": own_files.http_token(self.places),
             }
         (self.root / "child.json").write_text(json.dumps(common))
         for number in range(self.plan.processes):

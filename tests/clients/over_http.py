@@ -8,7 +8,7 @@ from typing import Any
 
 from attrs import frozen
 
-from intercom.local import http_token
+from intercom.local import own_files
 from tests.agents.live import TRUSTING, Home
 
 
@@ -21,7 +21,7 @@ class Door:
 
     @property
     def token(self) -> str:
-        return http_token.token(self.house.places)
+        return own_files.http_token(self.house.places)
 
     def address(self, root: Path, path: str = "/mcp") -> dict[str, Any]:
         """What the client of an agent in this workspace is told: the URL, and what it says in each request's head."""

@@ -17,7 +17,7 @@ import trio
 
 from intercom.agents.shim import launch
 from intercom.agents.shim.launch import Options
-from intercom.local import http_token
+from intercom.local import own_files
 from intercom.local.processes import examine
 from tests.agents.live import Home, home, live
 from tests.faults.hosted import Hosted, ctl, hosted
@@ -203,7 +203,7 @@ async def test_an_agent_over_http_has_its_shell_refused(how: str) -> None:
         with apart.serving():
             (apart.root / "http_agent.py").write_text(HTTP_AGENT)
             (apart.root / "wait.sh").write_text(SCRIPTS["wait.sh"])
-            token = http_token.token(apart.places)
+            token = own_files.http_token(apart.places)
             command = [sys.executable, str(apart.root / "http_agent.py"), apart.places.http_address_file, token, how]
             async with on_terminal(["sh", str(apart.root / "wait.sh"), *command], apart.environ) as window:
                 said = json.loads((await window.until("}\r\n")).strip())

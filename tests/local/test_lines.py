@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from intercom.local.lines import LineBuffer, LineTooLong, decode, encode
+from intercom.local.wire import LineBuffer, LineTooLong, decode, encode
 
 
 def take(buffer: LineBuffer) -> list[bytes | None]:

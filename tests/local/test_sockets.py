@@ -14,10 +14,8 @@ import pytest
 import trio
 import trio.testing
 
-from intercom.local import client_socket
-from intercom.local.peers import peer
-from intercom.local.renewal import Renewal
-from intercom.local.server_socket import LocalListener, listen
+from intercom.local import wire
+from intercom.local.server_socket import LocalListener, Renewal, listen, peer
 from intercom.model.errors import IpcError
 from tests.support.trio_case import trio_test
 
@@ -31,8 +29,8 @@ def path() -> Iterator[str]:
 @trio_test(real_time=True)
 async def test_both_ends_know_each_other(path: str) -> None:
     listener = listen(path)
-    with client_socket.connect(path) as client:
-        assert client_socket.peer_of(client) == (os.getpid(), os.geteuid())
+    with wire.connect(path) as client:
+        assert wire.peer_of(client) == (os.getpid(), os.geteuid())
         stream = await listener.accept()
         assert peer(stream) == (os.getpid(), os.geteuid())
         client.sendall(b"hello")
@@ -54,7 +52,7 @@ async def test_the_socket_and_its_directory_are_the_users_alone_and_gone_afterwa
     await listener.aclose()
     assert os.path.basename(path) not in os.listdir(os.path.dirname(path))
     with pytest.raises(FileNotFoundError):
-        client_socket.connect(path)
+        wire.connect(path)
     with pytest.raises(trio.ClosedResourceError):
         await listener.accept()
 
@@ -65,9 +63,9 @@ async def test_a_dead_servers_socket_is_replaced(path: str) -> None:
     with socket.socket(socket.AF_UNIX) as dead:
         dead.bind(path)
     with pytest.raises(ConnectionRefusedError):
-        client_socket.connect(path)
+        wire.connect(path)
     listener = listen(path)
-    client_socket.connect(path).close()
+    wire.connect(path).close()
     await listener.aclose()
 
 
@@ -76,14 +74,14 @@ async def test_a_living_servers_socket_is_left_alone(path: str) -> None:
     listener = listen(path)
     with pytest.raises(IpcError, match="another server"):
         listen(path)
-    client_socket.connect(path).close()
+    wire.connect(path).close()
     await listener.aclose()
     with socket.socket(socket.AF_UNIX) as stranger:
         stranger.bind(path)
         stranger.listen()
         with pytest.raises(IpcError, match="another program"):
             listen(path)
-        client_socket.connect(path).close()
+        wire.connect(path).close()
 
 
 @trio_test(real_time=True)
@@ -95,7 +93,7 @@ async def test_what_is_no_socket_is_neither_removed_nor_connected_to(path: str) 
         with pytest.raises(IpcError, match="not a socket"):
             listen(path)
         with pytest.raises(IpcError, match="no socket"):
-            client_socket.connect(path)
+            wire.connect(path)
         os.unlink(path)
 
 
@@ -113,7 +111,7 @@ async def test_a_socket_that_took_the_place_is_not_removed_on_closing(path: str)
 async def test_peers_of_another_user_are_closed_unheard(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     listener = listen(path)
     uids = iter([os.geteuid() + 1, os.geteuid()])
-    monkeypatch.setattr("intercom.local.server_socket.peer_of", lambda sock: client_socket.Peer(1, next(uids)))
+    monkeypatch.setattr("intercom.local.server_socket.peer_of", lambda sock: wire.Peer(1, next(uids)))
     with socket.socket(socket.AF_UNIX) as other, socket.socket(socket.AF_UNIX) as own:
         other.connect(path)
         own.connect(path)
@@ -129,26 +127,26 @@ async def test_peers_of_another_user_are_closed_unheard(path: str, monkeypatch: 
 async def test_a_server_of_another_user_is_not_talked_to(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     listener = listen(path)
     with monkeypatch.context() as patch:
-        patch.setattr(client_socket, "peer_of", lambda sock: client_socket.Peer(1, os.geteuid() + 1))
+        patch.setattr(wire, "peer_of", lambda sock: wire.Peer(1, os.geteuid() + 1))
         with pytest.raises(IpcError, match="runs as uid"):
-            client_socket.connect(path)
+            wire.connect(path)
     uid = os.geteuid()
     monkeypatch.setattr(os, "geteuid", lambda: uid + 1)
     with pytest.raises(IpcError, match="belongs to uid"):
-        client_socket.connect(path)
+        wire.connect(path)
     monkeypatch.undo()
     await listener.aclose()
 
 
 def test_a_path_too_long_for_a_socket_is_said_so(tmp_path: Path) -> None:
-    for reach in (client_socket.connect, listen):
+    for reach in (wire.connect, listen):
         with pytest.raises(IpcError, match="bytes"):
             reach(str(tmp_path / ("x" * 120)))
 
 
 async def served(listener: LocalListener, path: str) -> None:
     """Whoever connects now is accepted by this listener."""
-    with client_socket.connect(path) as client, trio.fail_after(5):
+    with wire.connect(path) as client, trio.fail_after(5):
         stream = await listener.accept()
         await stream.send_all(b"hello")
         assert client.recv(5) == b"hello"
@@ -159,7 +157,7 @@ async def served(listener: LocalListener, path: str) -> None:
 @trio_test(real_time=True)
 async def test_a_socket_that_was_taken_away_is_made_again(path: str, what: str) -> None:
     listener = listen(path)
-    with client_socket.connect(path) as before:
+    with wire.connect(path) as before:
         stream = await listener.accept()
         assert listener.renew() is None
         if what in ("socket", "both"):
@@ -184,7 +182,7 @@ async def test_a_socket_that_was_taken_away_is_made_again(path: str, what: str) 
         listen(path)
     await listener.aclose()
     with pytest.raises(FileNotFoundError):
-        client_socket.connect(path)
+        wire.connect(path)
     await listen(path).aclose()
 
 
@@ -201,7 +199,7 @@ async def test_who_waits_to_be_accepted_meanwhile_is_served_by_the_new_socket(pa
         await trio.testing.wait_all_tasks_blocked(0.01)
         os.unlink(path)
         assert listener.renew() is not None
-        with client_socket.connect(path):
+        with wire.connect(path):
             while not accepted:
                 await trio.testing.wait_all_tasks_blocked(0.01)
         await accepted[0].aclose()

@@ -102,7 +102,7 @@ def test_a_closed_connection_is_nobodys() -> None:
 
 def test_a_socket_of_another_user_is_looked_for_nowhere(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: os.getuid() + 1)
-    monkeypatch.setattr(peers, "_processes", lambda: pytest.fail("it was looked for"))
+    monkeypatch.setattr(peers.processes, "pids", lambda: pytest.fail("it was looked for"))
     with connection() as (_, pair):
         assert TcpClients().search(*pair) == {}
 
@@ -146,6 +146,6 @@ def test_a_connection_that_a_child_has_too_is_also_its_parents(
             assert child.stdout is not None
             assert child.stdin is not None
             pid = int(child.stdout.readline())
-            monkeypatch.setattr(peers, "_processes", lambda: [pid])
+            monkeypatch.setattr(peers.processes, "pids", lambda: [pid])
             assert {pid, os.getpid()} <= TcpClients().search(*pair).keys()
             child.stdin.close()

@@ -14,8 +14,8 @@ from intercom.model.card import Card, CardKind, Notice
 from intercom.model.request import ChangeKind, FileChange, without_secrets
 from intercom.operators.slack.draw import answers, cards
 from intercom.operators.slack.draw.answers import Run, output, output_file
-from intercom.sessions.processes import monitor, output_files
-from intercom.sessions.processes.output_files import Stream
+from intercom.sessions.processes import monitor, monitor_client
+from intercom.sessions.processes.monitor_client import Piece, Stream
 from intercom.workspace.listing import show
 from intercom.workspace.preview import FileVersions, Preview, joined
 from intercom.workspace.preview import show as show_changes
@@ -74,7 +74,7 @@ def test_the_end_of_an_output_is_masked_with_what_comes_before_it() -> None:
 @pytest.mark.parametrize("lines_asked", [1, 3, 8])
 def test_the_last_words_of_an_agent_are_masked_with_what_comes_before_them(tmp_path: Path, lines_asked: int) -> None:
     monitor.Segments(str(tmp_path), "stdout", 1_000_000).add(f"begin\n{KEY[: KEY.index('-----END')]}".encode())
-    words = output_files.last_words(tmp_path, (Stream.STDOUT,), lines=lines_asked)
+    words = monitor_client.last_words(tmp_path, (Stream.STDOUT,), lines=lines_asked)
     assert words
     assert not shows_key(words)
 
@@ -84,8 +84,8 @@ def test_a_piece_of_output_that_begins_in_a_line_is_masked_with_the_whole_line(t
     said = f"export GITHUB_TOKEN={token}\n".encode()
     monitor.Segments(str(tmp_path), "stdout", 1_000_000).add(said)
     for start in range(len(said)):
-        before = output_files.lead(tmp_path, Stream.STDOUT, start)
-        assert token[-8:] not in output_files.masked_after(before, said[start:])
+        piece = Piece(said[start:], start, len(said))
+        assert token[-8:] not in monitor_client.masked(tmp_path, Stream.STDOUT, piece)
 
 
 def changed(path: str, before: str, after: str) -> Preview:

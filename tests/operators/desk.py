@@ -18,11 +18,11 @@ from intercom.model.errors import AlreadyDecided, Ambiguous, InvalidArguments, I
 from intercom.model.process import AgentProcess, AgentProcessState, Exit, Origin
 from intercom.model.request import ChangeKind, FileChange, RiskLevel
 from intercom.model.session import Instruction, Kind, Session, SessionMode, SessionStatus
-from intercom.sessions.agent_processes import Output
 from intercom.sessions.checkpoints.restore import of_restore
 from intercom.sessions.kinds import card_of_instruction
 from intercom.sessions.policies import PolicyStatus
-from intercom.sessions.processes.output_files import Stream
+from intercom.sessions.processes.monitor_client import Stream
+from intercom.sessions.processes.spawner import Output
 from intercom.sessions.signatures import without_keys
 from tests.operators.checkpoints import StandInCheckpoints
 

@@ -15,8 +15,8 @@ from intercom.model.session import Session
 from intercom.operators.commands.entries import form
 from intercom.operators.commands.handlers import HANDLERS, handles
 from intercom.operators.commands.table import ANSWERS, COMMANDS, FIELDS, Access, decisions_of
-from intercom.sessions.agent_processes import AgentProcesses
 from intercom.sessions.operator_service import CheckpointCalls, OperatorService, Steering
+from intercom.sessions.processes.spawner import AgentProcesses
 from tests.operators.checkpoints import StandInCheckpoints
 from tests.operators.desk import StandInChildren, StandInDesk, StandInSteering
 

@@ -11,7 +11,7 @@ import pytest
 import trio.testing
 from attrs import evolve
 
-from intercom.local import shim_id
+from intercom.local import shim_process
 from intercom.model.card import CardKind
 from intercom.model.errors import InvalidState, Unauthorized
 from intercom.model.process import AgentProcess, AgentProcessState, Why
@@ -143,6 +143,6 @@ async def test_for_a_shim_that_is_dead_nobody_waits(clock: Clock, root: Path) ->
 
 def dead_shim() -> str:
     """The id of a shim whose process is no more."""
-    chance, namespace, *_ = [*shim_id.make().split("-"), "1"]
+    chance, namespace, *_ = [*shim_process.make_id().split("-"), "1"]
     # More than Linux ever gives out.
     return f"{chance}-{namespace}-{2**22 + 1}-1"

@@ -20,11 +20,11 @@ from intercom.model.decision import Decision
 from intercom.model.errors import AlreadyDecided, FileError, InvalidState, NotFound, SpawnFailed
 from intercom.model.request import Operation, OperationKind, PromptType, RiskLevel
 from intercom.model.session import ProgressItem, ProgressStatus, SessionStatus
-from intercom.sessions.agent_processes import AgentProcesses
 from intercom.sessions.checkpoints import archive
 from intercom.sessions.checkpoints.messages import CheckpointTaken, SweepContents
 from intercom.sessions.checkpoints.succession import Successors
 from intercom.sessions.messages import Adopt, Agent, AskPermission
+from intercom.sessions.processes.spawner import AgentProcesses
 from intercom.sessions.tools.check_diff import CheckDiff
 from intercom.sessions.tools.ping import Ping
 from intercom.sessions.tools.reboot import Reboot

@@ -57,7 +57,7 @@ class Heard(App):
 
 def heard(root: Path) -> Heard:
     made = app(root)
-    return Heard(made.config, made.places, made.database, made.doors)
+    return Heard(made.config, made.places, made.database, made.sockets)
 
 
 @trio_test(real_time=True)

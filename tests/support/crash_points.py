@@ -39,7 +39,7 @@ SLACK_NAMES: dict[str, str] = {
 #: Those of agents that people start, for runs with such agents.
 SPAWN_NAMES: dict[str, str] = {
     "child.recorded": "an agent that a person started is on record, and nothing runs",
-    "child.keeper_recorded": "its monitor runs and is on record, and has not been told what to run",
+    "child.monitor_recorded": "its monitor runs and is on record, and has not been told what to run",
     "child.told": "it has been told, and the agent runs, which is not on record",
     "child.cleared": "its end is on record, and its processes live",
     "child.ended": "its own end is on record, and nothing that depends on it is settled",

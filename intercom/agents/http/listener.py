@@ -34,7 +34,7 @@ from intercom.agents.http.web_server import FIRST_SECONDS, Connection, Http1Serv
 from intercom.local import peers
 from intercom.local.peers import TcpClients
 from intercom.local.places import private_directory
-from intercom.local.renewal import RENEWAL_SECONDS, Renewal
+from intercom.local.server_socket import Renewal
 from intercom.masking import KNOWN
 from intercom.model.card import Notice
 from intercom.model.errors import IntercomError, IpcError
@@ -420,10 +420,7 @@ class HttpListener(Actor):
         def keep_token() -> str | None:
             return None if token is None or self._at.keep_token is None else self._at.keep_token(token)
 
-        renewal = Renewal(self._notice, keep_address, keep_token)
-        while True:
-            await trio.sleep(RENEWAL_SECONDS)
-            renewal.run()
+        await Renewal(self._notice, keep_address, keep_token).keep()
 
     async def _opened(self) -> trio.SocketListener:
         config = self._at.factory.config

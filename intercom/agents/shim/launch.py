@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from intercom.agents.shim.relay import Failure
 from intercom.local import daemon
-from intercom.local.lines import decode
 from intercom.local.places import Places, private_directory
-from intercom.local.shim_id import is_launcher
+from intercom.local.shim_process import is_launcher
+from intercom.local.wire import decode
 
 if TYPE_CHECKING:
     import subprocess

@@ -15,9 +15,8 @@ from intercom._version import __version__
 from intercom.agents.shim import launch
 from intercom.agents.shim.launch import Options
 from intercom.agents.shim.relay import Effect, Failure
-from intercom.local.client_socket import connect
-from intercom.local.lines import MEBIBYTE, LineBuffer, LineTooLong, decode, encode
 from intercom.local.places import DEFAULT_IPC_NAME, Places, ipc_name_in, places
+from intercom.local.wire import MEBIBYTE, LineBuffer, LineTooLong, connect, decode, encode
 from intercom.model.errors import IntercomError
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from intercom.agents.call_names import CALL_KEY, NAMED
 from intercom.agents.shim import shipped
-from intercom.local.lines import decode, encode
+from intercom.local.wire import decode, encode
 
 
 class ServerAsks:

@@ -12,10 +12,10 @@ from intercom.agents.shim import shipped
 from intercom.agents.shim.launch import Options
 from intercom.agents.shim.link import LINE_LIMIT, Link, Outlet, has_room, read
 from intercom.agents.shim.relay import Effect, Leave, Note, Relay, Retry, ToClient, ToServer
-from intercom.local import shim_id
-from intercom.local.lines import MEBIBYTE, LineBuffer, LineTooLong, encode
+from intercom.local import shim_process
 from intercom.local.places import peek, places
-from intercom.local.standard_streams import claim_standard_output, listen_for_signals
+from intercom.local.shim_process import claim_standard_output, listen_for_signals
+from intercom.local.wire import MEBIBYTE, LineBuffer, LineTooLong, encode
 from intercom.model.errors import IntercomError
 
 #: The shim's last line if the client has closed the connection.
@@ -37,7 +37,7 @@ def main(options: Options) -> int:
 
 class _Shim:
     def __init__(self, options: Options, client: int, stop: list[int], wake: int) -> None:
-        shim = shim_id.make()
+        shim = shim_process.make_id()
         self._stop, self._wake = stop, wake
         self._relay = Relay(shim, _shipped_for(options))
         self._link = Link(options, self._relay, shim, self._perform, _say)

@@ -47,11 +47,11 @@ from intercom.operators.commands.table import (
     decision_about,
 )
 from intercom.operators.messages import Channel
-from intercom.sessions.agent_processes import LINES, Output
 from intercom.sessions.checkpoints.messages import CheckpointTaken
 from intercom.sessions.operator_service import OperatorService
 from intercom.sessions.policies import PolicyStatus
-from intercom.sessions.processes.output_files import Stream
+from intercom.sessions.processes.monitor_client import Stream
+from intercom.sessions.processes.spawner import LINES, Output
 from intercom.store.audit import AuditEntry
 
 P = ParamSpec("P")

@@ -14,8 +14,8 @@ import sys
 import time
 from typing import Any
 
-from intercom.local.client_socket import connect
 from intercom.local.places import Places, peek
+from intercom.local.wire import connect
 from intercom.model.errors import ConfigError, IpcError
 from intercom.operators.commands.table import COMMANDS
 

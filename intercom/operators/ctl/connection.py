@@ -18,11 +18,10 @@ from attrs import Factory, define, evolve, field, frozen
 
 from actors import Busy, Down, NotRunning, Refused
 from intercom.local import processes, recognition, server_socket
-from intercom.local.client_socket import Peer
-from intercom.local.lines import LineBuffer, LineTooLong
 from intercom.local.processes import NotExaminable, ProcessKey
 from intercom.local.recognition import KnownAgents, Recognised, Who
 from intercom.local.server_socket import Admission, Place, PlaceLimits
+from intercom.local.wire import LineBuffer, LineTooLong, Peer
 from intercom.model import crash_points
 from intercom.model.card import Card, Notice
 from intercom.model.decision import Decision

@@ -14,11 +14,9 @@ from typing import Any
 import trio
 
 from actors import Actor, Busy, Down, DownEvent, NotRunning
-from intercom.local.client_socket import Peer
-from intercom.local.peers import peer
 from intercom.local.places import private_directory
-from intercom.local.renewal import RENEWAL_SECONDS, Check, Renewal
-from intercom.local.server_socket import LocalListener, listen
+from intercom.local.server_socket import Check, LocalListener, Renewal, listen, peer
+from intercom.local.wire import Peer
 from intercom.model.card import Card, CardState, Notice
 from intercom.model.errors import IntercomError, IpcError
 from intercom.operators.ctl.connection import Agents, CtlDeps, Limits, NoAgents, Watchers, serve
@@ -209,10 +207,7 @@ class CtlListener(Actor):
         if isinstance(listener, LocalListener):
             # The socket first, as in `on_start`.
             checks.insert(0, listener.renew)
-        renewal = Renewal(self._tell, *checks)
-        while True:
-            await trio.sleep(RENEWAL_SECONDS)
-            renewal.run()
+        await Renewal(self._tell, *checks).keep()
 
     async def _accept(self, listener: trio.abc.Listener[Any]) -> None:
         await trio.serve_listeners(self._greet, [listener])

@@ -28,8 +28,7 @@ from intercom.model.request import ApprovalRequest, ApprovalStatus, Continuation
 from intercom.model.session import Instruction, Session, SessionMode, SessionStatus
 from intercom.sessions.checkpoints.archive import Archive
 from intercom.sessions.kinds import Asked
-from intercom.sessions.messages import Expire, HandOver, OpenCards, Show, Wanted
-from intercom.sessions.processes.messages import Stop
+from intercom.sessions.messages import Expire, HandOver, OpenCards, Show, Stop, Wanted
 from intercom.sessions.session import lifecycle, stall, steering
 from intercom.sessions.session.actor import SessionActor
 from intercom.sessions.tools.check_clearance import proposal_key

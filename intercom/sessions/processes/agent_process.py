@@ -7,85 +7,199 @@ finds the process and watches it, or finds it gone and settles the effects.
 from __future__ import annotations
 
 import logging
+import os
+import shutil
 import signal
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from datetime import datetime, timedelta
-from enum import StrEnum
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import trio
-from attrs import evolve, frozen
+from attrs import evolve, field, frozen
 
-from actors import Actor, Refused, Reply, Request, System, ask
+from actors import Actor, Name, Refused, Reply, Request, ask
 from intercom.model import crash_points
-from intercom.model.config import SpawnRestart, SpawnSettings
-from intercom.model.errors import IntercomError, InvalidState, NotFound, SpawnFailed
+from intercom.model.config import Config, SpawnRestart, SpawnSettings
+from intercom.model.errors import ConfigError, IntercomError, InvalidArguments, InvalidState, NotFound, SpawnFailed
 from intercom.model.process import AgentProcess, AgentProcessState, Exit, Process, Why
-from intercom.model.session import Instruction, Session, SessionStatus
-from intercom.sessions.messages import ProcessEnded, ProcessStarted, Wanted
-from intercom.sessions.processes import command, membership, monitor_client, output_files
-from intercom.sessions.processes.deps import ProcessDeps
-from intercom.sessions.processes.messages import AwaitStart, Continue, Stop, Suspend
-from intercom.sessions.processes.monitor_client import MonitoredProcess, Status
-from intercom.sessions.processes.output_files import Stream
+from intercom.model.session import Session, SessionMode, SessionStatus
+from intercom.sessions.context import Context
+from intercom.sessions.messages import AwaitStart, Continue, ProcessEnded, ProcessStarted, Stop, Suspend, Wanted
+from intercom.sessions.processes import monitor_client
+from intercom.sessions.processes.monitor_client import SESSION_ID, Command, Family, IdleMonitor, Status, Stream
 from intercom.store import agent_processes, instructions, sessions
 from intercom.store.messages import Database
+from intercom.workspace import command_runner
 
 log = logging.getLogger("intercom.sessions")
 
 #: Time limit of telling a session something, in seconds: its components may be restarting.
 SESSION_SECONDS = 60.0
-#: How long a monitor with nothing left to do may take to exit, in seconds.
-_LEAVE_SECONDS = 2.0
+#: How long an earlier server's monitor may take for its first report, in seconds.
+_REPORT_SECONDS = 3.0
+#: After a run of this many seconds, earlier restarts do not count any more.
+STEADY_SECONDS = 600.0
+#: The longest pause before a restart, in seconds.
+LONGEST_PAUSE = 300.0
 
 
-async def end_processes(family: membership.Family, keeper: Process | None) -> None:
-    """End all of a session's processes, and its monitor last."""
-    await membership.end(family.members)
-    if keeper is not None:
-        await dismiss(keeper)
-    # Without the monitor, its descendants are searched again by their other marks.
-    if not await membership.end(family.members):
-        left = await trio.to_thread.run_sync(family.members)
-        log.error("processes of session %s do not end, even when killed: %s", family.session_id, left)
+# --- what is run -----------------------------------------------------------------------------------------------------
+
+#: The longest prompt in bytes. Linux allows arguments of up to 128 KiB.
+LONGEST_PROMPT = 100_000
+
+#: The prompt of a woken agent. The instructions themselves are attached to its next result, as always.
+WAKE = "A person has something for you: call the tool ping of agent-intercom, and do what its instructions say."
 
 
-async def dismiss(keeper: Process) -> None:
-    """End a monitor that is not needed any more."""
-    for number in (signal.SIGTERM, signal.SIGKILL):
-        if membership.is_alive(keeper):
-            membership.send((keeper.pid,), number)
-        with trio.move_on_after(_LEAVE_SECONDS):
-            await monitor_client.gone(keeper, reap=True)
-            return
+def check_prompt(prompt: str, host_cli_args: tuple[str, ...]) -> str:
+    """Return the prompt if it can be an agent's only argument. Raises InvalidArguments.
 
-
-async def say_started(system: System, at: ProcessDeps, session_id: str, row: AgentProcess) -> None:
-    """Tell the session that its agent's process runs."""
-    pid = 0 if row.process is None else row.process.pid
-    await _tell(system, at, session_id, ProcessStarted(row.run, pid, row.started_by))
-
-
-async def settle(system: System, at: ProcessDeps, row: AgentProcess, directory: Path) -> None:
-    """Tell the session how its agent's process ended, unless the session itself ended it."""
-    if row.why is Why.CLEARED:
-        return
-    is_well = row.exit is not None and row.exit.is_success
-    streams = (Stream.STDOUT, Stream.STDERR) if is_well else (Stream.STDERR, Stream.STDOUT)
-    words = await trio.to_thread.run_sync(output_files.last_words, directory, streams)
-    again = row.restart_at if row.state is AgentProcessState.WAITING else None
-    await _tell(system, at, row.session_id, ProcessEnded(row.run, row.why, row.exit, words, row.said, again))
-    crash_points.reach("child.settled")
-
-
-async def _tell(system: System, at: ProcessDeps, session_id: str, told: Request[Session]) -> None:
+    Most programs take a prompt that begins with a dash for an option, and options decide what an agent may do. It is
+    allowed if `host_cli_args` end with `--`, which by convention ends the options.
+    """
+    if not prompt.strip():
+        raise InvalidArguments("a prompt is needed: say what the agent is to do")
+    if "\0" in prompt:
+        raise InvalidArguments("the prompt holds a NUL character, which no argument can; leave it out")
     try:
-        await ask(at.registry, Wanted(session_id), timeout=SESSION_SECONDS, retry=True)
-    except NotFound:
-        return
-    await ask(system.named(f"session/{session_id}"), told, timeout=SESSION_SECONDS, retry=True)
+        size = len(prompt.encode())
+    except UnicodeEncodeError:
+        raise InvalidArguments("the prompt is not valid Unicode; type it again") from None
+    if size > LONGEST_PROMPT:
+        raise InvalidArguments(
+            f"the prompt has {size} bytes, and at most {LONGEST_PROMPT} can be given: put the rest into a file"
+        )
+    if prompt.lstrip().startswith("-") and host_cli_args[-1:] != ("--",):
+        raise InvalidArguments(
+            "the prompt begins with a dash, and the agent would take it for an option: begin with a word, or end"
+            ' host_cli_args with "--" if the program knows that'
+        )
+    return prompt
+
+
+def build_command(
+    config: Config, prompt: str, environ: Mapping[str, str], session_id: str = "", *, resumes: bool = False
+) -> Command:
+    """Return the command that starts an agent with this prompt, or (`resumes`) wakes one for its instructions. The
+    program is looked up in the PATH of `environ`, the agent's environment. `{session_id}` in an argument is replaced.
+
+    Raises ConfigError if no program is configured or found, InvalidArguments for a prompt that cannot be used.
+    """
+    program = find_program(config.host_cli, environ)
+    given = config.spawn.resume_args if resumes else config.host_cli_args
+    arguments = (each.replace("{session_id}", session_id) for each in given)
+    return Command(program, (program, *arguments, check_prompt(WAKE if resumes else prompt, given)))
+
+
+def find_program(host_cli: str | None, environ: Mapping[str, str]) -> str:
+    """Return the program's absolute path. Raises ConfigError if `host_cli` is not set, not found, or not executable."""
+    if host_cli is None:
+        raise ConfigError("no agent can be started: set host_cli in the server's configuration to an agent's program")
+    home = environ.get("HOME", "")
+    name = f"{home}{host_cli[1:]}" if host_cli.startswith("~/") and home else host_cli
+    if "/" in name and not os.path.isabs(name):
+        raise ConfigError(f"host_cli is {host_cli!r}: give a program's name, or a path that begins with / or ~")
+    path = environ.get("PATH", os.defpath)
+    found = shutil.which(name, path=path)
+    if found is None:
+        where = "is no program that can be run" if "/" in name else f"is not found in the server's PATH ({path})"
+        raise ConfigError(f"host_cli is {host_cli!r}, which {where}: install it, or give its whole path")
+    return found
+
+
+def build_environment(
+    environ: Mapping[str, str],
+    passed_on: tuple[str, ...],
+    session_id: str,
+    workspace_root: str,
+    http: Mapping[str, str],
+) -> dict[str, str]:
+    """Return the agent's environment. From the server's `environ` it gets what programs need, without credentials, and
+    the names in `passed_on`. `http` are the variables for reaching the server over HTTP."""
+    return {
+        **command_runner.environment(environ),
+        **{name: environ[name] for name in passed_on if name in environ},
+        "INTERCOM_WORKSPACE_ROOT": workspace_root,
+        SESSION_ID: session_id,
+        **http,
+    }
+
+
+def plan_restart(
+    began: datetime,
+    restarts: int,
+    ended: Exit,
+    now: datetime,
+    settings: SpawnSettings,
+    words_at: datetime | None = None,
+) -> tuple[int, datetime | None]:
+    """Return the restarts in a row as they count from now on, and when the agent runs again: None for never.
+
+    Its last run `began` then and `ended` now, after so many `restarts`. `words_at` is when the newest waiting
+    instruction was given; None if there is none.
+    """
+    if words_at is not None and ended.is_success and settings.resume_args:
+        # Woken for its instructions. If it does not fetch them, it is woken at most `max_restarts` times in a row.
+        if words_at >= began:
+            return 1, now
+        return (restarts, None) if restarts >= settings.max_restarts else (restarts + 1, now)
+    if (now - began).total_seconds() >= STEADY_SECONDS:
+        restarts = 0
+    failed = settings.restart is SpawnRestart.ON_FAILURE and not ended.is_success
+    if not (failed or settings.restart is SpawnRestart.ALWAYS) or restarts >= settings.max_restarts:
+        return restarts, None
+    # After 30 doublings any pause is the longest.
+    pause = min(LONGEST_PAUSE, settings.restart_backoff_seconds * 2.0 ** min(restarts, 30))
+    return restarts + 1, now + timedelta(seconds=pause)
+
+
+# --- the actor -------------------------------------------------------------------------------------------------------
+
+
+@frozen
+class ProcessDeps:
+    """What the spawner and the agent processes need. `root` is the directory of the output, one directory per session.
+    `environ` is the server's environment. `http` returns the variables with which an agent reaches the server. `came`
+    and `left` record agents' processes. `stays` is true if another server will take the agents over. `registry` runs
+    sessions' actors."""
+
+    context: Context
+    root: Path
+    environ: Mapping[str, str]
+    children: Name
+    registry: Name
+    default_mode: SessionMode
+    http: Callable[[str], Mapping[str, str]] = lambda _session_id: {}
+    came: Callable[[str, str, frozenset[int]], None] = lambda _connection, _session_id, _pids: None
+    left: Callable[[str], None] = lambda _connection: None
+    stays: Callable[[], bool] = lambda: False
+    #: The monitors of all sessions. None of them belongs to another agent.
+    monitors: dict[str, Process] = field(factory=dict, init=False)
+    _noted: set[str] = field(factory=set, init=False)
+
+    def note(self, child: AgentProcess) -> None:
+        """Record the living processes in this row as an agent's."""
+        if child.monitor is not None:
+            self.monitors[child.session_id] = child.monitor
+        living = frozenset(
+            each.pid for each in (child.monitor, child.process) if each is not None and monitor_client.is_alive(each)
+        )
+        self._noted.add(child.session_id)
+        self.came(f"child/{child.session_id}", child.session_id, living)
+
+    def note_first(self, child: AgentProcess) -> None:
+        """Note the row as `note` does, unless the session was noted before: its own actor has newer information."""
+        if child.session_id not in self._noted:
+            self.note(child)
+
+    def forget(self, session_id: str) -> None:
+        """Record that nothing of this session's agent runs any more."""
+        self._noted.discard(session_id)
+        self.monitors.pop(session_id, None)
+        self.left(f"child/{session_id}")
 
 
 @frozen
@@ -98,7 +212,7 @@ class MonitorStarted:
     """A process monitor runs and waits to be told what to run; or why there is none."""
 
     run: int
-    keeper: MonitoredProcess | None
+    monitor: IdleMonitor | None
     fault: str | None = None
 
 
@@ -136,150 +250,7 @@ class RunAgain:
     """A timer: the pause before a restart is over."""
 
 
-#: How long an earlier server's monitor may take for its first report, in seconds.
-_NEWS_SECONDS = 3.0
-
-
-async def start_monitor(directory: Path, run: int, limit: int) -> MonitorStarted:
-    """Start a monitor for this run. It runs nothing until it is told to, so it may be dropped at any time."""
-    try:
-        output_files.make(directory)
-        return MonitorStarted(run, await monitor_client.start(directory, run, limit))
-    except (OSError, IntercomError) as failed:
-        return MonitorStarted(run, None, _words(failed))
-
-
-async def tell_monitor(
-    at: ProcessDeps,
-    row: AgentProcess,
-    session: Session,
-    keeper: MonitoredProcess,
-    words_at: Callable[[], Awaitable[datetime | None]],
-) -> Told:
-    """Tell the monitor to start the agent with its prompt. If instructions wait for an agent that ran before
-    (`words_at`), the prompt wakes it instead. Closes the connection to the monitor."""
-    config = at.context.config
-    variables = command.build_environment(
-        at.environ, config.spawn.environment, session.id, session.workspace_root, at.http(session.id)
-    )
-    try:
-        # A first run gets its prompt; a later one with waiting instructions continues where the last one ended.
-        wakes = row.run > 1 and bool(config.spawn.resume_args) and await words_at() is not None
-        line = command.build_command(config, session.prompt or "", variables, session.id, resumes=wakes)
-        status = await keeper.run(line, variables, session.workspace_root)
-    except (OSError, ValueError, IntercomError) as failed:
-        await dismiss(keeper.process)
-        return Told(row.run, None, _words(failed))
-    finally:
-        await keeper.close()
-    crash_points.reach("child.told")
-    return Told(row.run, status)
-
-
-async def hear_of(directory: Path, row: AgentProcess, keeper: Process) -> Told:
-    """Read the report of an earlier server's monitor. It is None if the monitor was not told what to run."""
-    with trio.move_on_after(_NEWS_SECONDS):
-        while (  # noqa: ASYNC110 - a file tells nobody when it changes
-            status := monitor_client.read(directory, row.run)
-        ) is None and membership.is_alive(keeper):
-            await trio.sleep(0.02)
-        status = status or monitor_client.read(directory, row.run)
-    if status is None:
-        # Nothing was run, or its monitor hangs. The run starts again, so nothing of it may remain.
-        await end_processes(membership.Family(row.session_id, keeper, None), keeper)
-    return Told(row.run, status)
-
-
-async def until_ended(directory: Path, run: int, keeper: Process, process: Process) -> Ended:
-    """Wait for the end of the process or of its monitor. Without a monitor the agent is ended too."""
-    async with trio.open_nursery() as nursery:
-
-        async def until_gone(which: Process) -> None:
-            await monitor_client.gone(which)
-            nursery.cancel_scope.cancel()
-
-        nursery.start_soon(until_gone, keeper)
-        nursery.start_soon(until_gone, process)
-    return Ended(run, await monitor_client.ended(directory, run, keeper))
-
-
-def _words(failed: Exception) -> str:
-    if isinstance(failed, OSError) and failed.strerror:
-        return failed.strerror.lower() if not failed.filename else f"{failed.filename}: {failed.strerror.lower()}"
-    return str(failed)
-
-
-#: After a run of this many seconds, earlier restarts do not count any more.
-STEADY_SECONDS = 600.0
-#: The longest pause before a restart, in seconds.
-LONGEST_PAUSE = 300.0
-
-
-class Then(StrEnum):
-    """What to do after a process has ended."""
-
-    AGAIN = "again"
-    OVER = "over"
-
-
-@frozen
-class Runs:
-    """The runs of one agent so far: when the last one `began`, and how many `restarts` there were in a row."""
-
-    began: datetime
-    restarts: int = 0
-
-
-@frozen
-class Decision:
-    """What to do, and when the agent runs again."""
-
-    then: Then
-    at: datetime | None = None
-
-
-def step(
-    runs: Runs, ended: Exit, now: datetime, settings: SpawnSettings, words_at: datetime | None = None
-) -> tuple[Runs, Decision]:
-    """Return the runs as they count from now on, and what to do after a run that ended at `now`. `words_at` is when the
-    newest waiting instruction was given; None if there is none."""
-    if words_at is not None and ended.is_success and settings.resume_args:
-        return _resume(runs, now, settings, is_news=words_at >= runs.began)
-    if (now - runs.began).total_seconds() >= STEADY_SECONDS:
-        runs = evolve(runs, restarts=0)
-    if not _wanted(ended, settings.restart) or runs.restarts >= settings.max_restarts:
-        return runs, Decision(Then.OVER)
-    # After 30 doublings any pause is the longest.
-    pause = min(LONGEST_PAUSE, settings.restart_backoff_seconds * 2.0 ** min(runs.restarts, 30))
-    return evolve(runs, restarts=runs.restarts + 1), Decision(Then.AGAIN, now + timedelta(seconds=pause))
-
-
-def _resume(runs: Runs, now: datetime, settings: SpawnSettings, *, is_news: bool) -> tuple[Runs, Decision]:
-    """Decide whether to wake an agent for waiting instructions. If it does not fetch them, it is woken at most
-    `max_restarts` times in a row."""
-    if is_news:
-        runs = evolve(runs, restarts=0)
-    elif runs.restarts >= settings.max_restarts:
-        return runs, Decision(Then.OVER)
-    return evolve(runs, restarts=runs.restarts + 1), Decision(Then.AGAIN, now)
-
-
-def _wanted(ended: Exit, policy: SpawnRestart) -> bool:
-    match policy:
-        case SpawnRestart.NEVER:
-            return False
-        case SpawnRestart.ON_FAILURE:
-            return not ended.is_success
-        case SpawnRestart.ALWAYS:
-            return True
-
-
-T = TypeVar("T")
-
-_GOING = frozenset({AgentProcessState.STARTING, AgentProcessState.RUNNING, AgentProcessState.WAITING})
-
-
-class ChildActor(Actor):
+class AgentProcessActor(Actor):
     """The actor `child/<session>`."""
 
     refusals = (Refused, IntercomError)
@@ -288,14 +259,11 @@ class ChildActor(Actor):
         super().__init__()
         self._id = session_id
         self._at = at
+        self._directory = at.root / session_id
         self._row: AgentProcess | None = None
         self._session: Session
         self._launching = self._winding_up = self._is_known = False
         self._awaiting: list[Reply[None]] = []
-
-    @property
-    def directory(self) -> Path:
-        return output_files.directory_of(self._at.root, self._id)
 
     def on_start(self) -> None:
         # If the store is down, asking it here would block the server's start.
@@ -306,19 +274,22 @@ class ChildActor(Actor):
             raise InvalidState(f"the process of session {self._id} is over")
         match message:
             case AwaitStart():
-                return self._await_start()
+                if self.row.why is Why.NOT_STARTED:
+                    raise SpawnFailed(f"the agent could not be started: {self.row.said}")
+                if self.row.state in (AgentProcessState.STARTING, AgentProcessState.RUNNING) and not self._is_known:
+                    self._awaiting.append(self.defer())
             case Stop():
                 await self._clear()
             case Suspend():
                 if self._launching:
                     # A process stopped before it executes the agent's program would never execute it.
                     return 0
-                return await membership.reach(self._family().members, signal.SIGSTOP)
+                return await monitor_client.reach(self._family().members, signal.SIGSTOP)
             case Continue():
                 if self.row.state is AgentProcessState.WAITING and not self._winding_up:
                     # The restart may have been due while the session was paused.
                     self._wait_for_restart()
-                return await membership.reach(self._family().members, signal.SIGCONT)
+                return await monitor_client.reach(self._family().members, signal.SIGCONT)
             case MonitorStarted():
                 await self._monitor_started(message)
             case Told():
@@ -329,7 +300,7 @@ class ChildActor(Actor):
                 await self._ended(run, exit)
             case WoundUp(run):
                 await self._wound_up(run)
-            case RunAgain() if self._row is not None and self._row.state is AgentProcessState.WAITING:
+            case RunAgain() if self.row.state is AgentProcessState.WAITING:
                 await self._run_again()
         return None
 
@@ -338,12 +309,12 @@ class ChildActor(Actor):
         row = self._row
         if row is None or row.state is AgentProcessState.OVER or not self.system.is_stopping or self._at.stays():
             return
-        if row.state in _GOING:
+        if row.is_going:
             await self._record(evolve(row, state=AgentProcessState.ENDING, why=Why.SHUTDOWN))
         await self._wind_up(self.row)
         await self._record(evolve(self.row, state=AgentProcessState.OVER))
 
-    # --- recovery ----------------------------------------------------------------------------------------------------
+    # --- recovery
 
     @property
     def row(self) -> AgentProcess:
@@ -352,93 +323,120 @@ class ChildActor(Actor):
 
     async def _look(self) -> bool:
         """Read the current state, and continue from there. False if there is nothing to do."""
-        row, session = await self._at.context.store.transact(partial(_load, session_id=self._id))
+
+        def load(db: Database) -> tuple[AgentProcess | None, Session | None]:
+            return agent_processes.get(db, self._id), sessions.get(db, self._id)
+
+        row, session = await self._at.context.store.transact(load)
         if row is None or session is None or row.state is AgentProcessState.OVER:
             self._at.forget(self._id)
             self.stop()
             return False
         self._row, self._session = row, session
-        self._at.note(self.row)
-        if session.status is SessionStatus.TERMINATED and row.state in _GOING:
+        self._at.note(row)
+        if session.status is SessionStatus.TERMINATED and row.is_going:
             await self._clear()
             return True
         match row.state:
-            case AgentProcessState.STARTING if row.keeper is None:
-                self._launch()
             case AgentProcessState.STARTING:
+                if row.monitor is None:
+                    self._launch()
+                    return True
                 self._launching = True
-                self._begin(hear_of, self.directory, row, row.keeper)
+                self._begin(self._hear_of(row, row.monitor))
             case AgentProcessState.RUNNING:
-                self._watch()
+                self._begin(self._run(row))
             case AgentProcessState.WAITING | AgentProcessState.ENDING:
                 self._begin_winding_up()
         return True
 
-    # --- starting ----------------------------------------------------------------------------------------------------
+    async def _hear_of(self, row: AgentProcess, monitor: Process) -> Told:
+        """Read the report of an earlier server's monitor. It is None if the monitor was not told what to run."""
+        with trio.move_on_after(_REPORT_SECONDS):
+            while (  # noqa: ASYNC110 - a file tells nobody when it changes
+                status := monitor_client.read(self._directory, row.run)
+            ) is None and monitor_client.is_alive(monitor):
+                await trio.sleep(0.02)
+            status = status or monitor_client.read(self._directory, row.run)
+        if status is None:
+            # Nothing was run, or its monitor hangs. The run starts again, so nothing of it may remain.
+            await _end_processes(Family(row.session_id, monitor, None))
+        return Told(row.run, status)
 
-    def _await_start(self) -> None:
-        row = self.row
-        if row.why is Why.NOT_STARTED:
-            raise SpawnFailed(f"the agent could not be started: {row.said}")
-        if row.state in (AgentProcessState.STARTING, AgentProcessState.RUNNING) and not self._is_known:
-            self._awaiting.append(self.defer())
-
-    def _answer(self) -> None:
-        """Answer the start requests: the process runs, or has run."""
-        self._is_known = True
-        for reply in self._awaiting:
-            reply.set(None)
-        self._awaiting.clear()
+    # --- starting
 
     def _launch(self) -> None:
         self._launching = True
-        limit = self._at.context.config.spawn.output_limit_bytes
-        self._begin(start_monitor, self.directory, self.row.run, limit)
+        self._begin(self._start_monitor(self.row.run))
+
+    async def _start_monitor(self, run: int) -> MonitorStarted:
+        """Start a monitor for this run. It runs nothing until it is told to, so it may be dropped at any time."""
+        try:
+            limit = self._at.context.config.spawn.output_limit_bytes
+            return MonitorStarted(run, await monitor_client.start(self._directory, run, limit))
+        except (OSError, IntercomError) as failed:
+            return MonitorStarted(run, None, _describe(failed))
 
     async def _monitor_started(self, news: MonitorStarted) -> None:
-        keeper = news.keeper
-        if keeper is None or self.row.run != news.run or self.row.state is not AgentProcessState.STARTING:
-            if keeper is not None:
-                await keeper.close()
-                await dismiss(keeper.process)
-            await self._launched(news.fault)
+        monitor = news.monitor
+        if monitor is None or self.row.run != news.run or self.row.state is not AgentProcessState.STARTING:
+            if monitor is not None:
+                await monitor.dismiss()
+            await self._not_launched(news.fault)
             return
         try:
-            await self._record(evolve(self.row, keeper=keeper.process))
-            crash_points.reach("child.keeper_recorded")
+            await self._record(evolve(self.row, monitor=monitor.process))
+            crash_points.reach("child.monitor_recorded")
         except BaseException:
             # It must not wait for instructions that never come.
-            await keeper.close()
-            with trio.CancelScope(shield=True):
-                await dismiss(keeper.process)
+            await monitor.dismiss()
             raise
         self._at.note(self.row)
-        self._begin(tell_monitor, self._at, self.row, self._session, keeper, self._words_at)
+        self._begin(self._tell_monitor(self.row, self._session, monitor))
+
+    async def _tell_monitor(self, row: AgentProcess, session: Session, monitor: IdleMonitor) -> Told:
+        """Tell the monitor to start the agent with its prompt. If instructions wait for an agent that ran before, the
+        prompt wakes it instead. Closes the connection to the monitor."""
+        config = self._at.context.config
+        variables = build_environment(
+            self._at.environ, config.spawn.environment, session.id, session.workspace_root, self._at.http(session.id)
+        )
+        try:
+            # A first run gets its prompt; a later one with waiting instructions continues where the last one ended.
+            wakes = row.run > 1 and bool(config.spawn.resume_args) and await self._words_at() is not None
+            command = build_command(config, session.prompt or "", variables, session.id, resumes=wakes)
+            status = await monitor.run(command, variables, session.workspace_root)
+        except (OSError, ValueError, IntercomError) as failed:
+            await monitor.dismiss()
+            return Told(row.run, None, _describe(failed))
+        finally:
+            await monitor.close()
+        crash_points.reach("child.told")
+        return Told(row.run, status)
 
     async def _told(self, news: Told) -> None:
         if news.run != self.row.run:
             return
         status = news.status
         if status is None and news.fault is None and self.row.state is AgentProcessState.STARTING:
-            await self._record(evolve(self.row, keeper=None))
+            await self._record(evolve(self.row, monitor=None))
             self._launch()
             return
         if status is None or status.pid is None:
-            await self._launched(news.fault or (status.error if status is not None else None) or "it fell")
+            await self._not_launched(news.fault or (status.error if status is not None else None) or "it crashed")
             return
-        process = self._identify(status.pid, status)
         if self.row.state is AgentProcessState.STARTING:
-            now = self._now()
+            process, now = self._identify(status.pid, status), self._at.context.now()
             await self._record(evolve(self.row, state=AgentProcessState.RUNNING, process=process, ran_at=now))
         self._launching = False
         self._at.note(self.row)
-        if self.row.state is not AgentProcessState.RUNNING:
+        if self.row.state is AgentProcessState.RUNNING:
+            self._begin(self._run(self.row))
+        else:
             # The session was cleared during the start.
             self._begin_winding_up()
-            return
-        self._watch()
 
-    async def _launched(self, fault: str | None) -> None:
+    async def _not_launched(self, fault: str | None) -> None:
         """End a launch after which nothing runs."""
         self._launching = False
         if fault is not None and self.row.state is AgentProcessState.STARTING:
@@ -449,35 +447,45 @@ class ChildActor(Actor):
             self._awaiting.clear()
             self._begin_winding_up()
 
-    async def _say_started(self) -> None:
-        await say_started(self.system, self._at, self._id, self.row)
+    # --- running
+
+    async def _run(self, row: AgentProcess) -> Ended:
+        """Tell the session that the process runs, and wait for its end or its monitor's. Without a monitor the agent is
+        ended too."""
+        monitor, process = row.monitor, row.process
+        assert monitor is not None, "it runs"
+        assert process is not None, "it runs"
+        await self._tell_session(ProcessStarted(row.run, process.pid, row.started_by))
         self.actor_ref.tell(Said())
+        async with trio.open_nursery() as nursery:
+
+            async def until_gone(which: Process) -> None:
+                await monitor_client.gone(which)
+                nursery.cancel_scope.cancel()
+
+            nursery.start_soon(until_gone, monitor)
+            nursery.start_soon(until_gone, process)
+        return Ended(row.run, await monitor_client.ended(self._directory, row.run, monitor))
 
     async def _said(self) -> None:
-        self._answer()
+        self._answer_starts()
         # An earlier server may have crashed between recording a pause, or its end, and signalling the processes.
         session = await self._at.context.store.transact(partial(sessions.get, id=self._id))
         if session is not None:
             number = signal.SIGSTOP if session.is_paused else signal.SIGCONT
-            await membership.reach(self._family().members, number)
+            await monitor_client.reach(self._family().members, number)
 
-    # --- running -----------------------------------------------------------------------------------------------------
+    def _answer_starts(self) -> None:
+        """Answer the start requests: the process runs, or has run."""
+        self._is_known = True
+        for reply in self._awaiting:
+            reply.set(None)
+        self._awaiting.clear()
 
-    def _watch(self) -> None:
-        row = self.row
-        assert row.keeper is not None, "it runs"
-        assert row.process is not None, "it runs"
-        self._begin(self._run, row.run, row.keeper, row.process)
-
-    async def _run(self, run: int, keeper: Process, process: Process) -> Ended:
-        # The session is told of the start before the end.
-        await self._say_started()
-        return await until_ended(self.directory, run, keeper, process)
-
-    # --- ending ------------------------------------------------------------------------------------------------------
+    # --- ending
 
     async def _clear(self) -> None:
-        if self.row.state in _GOING:
+        if self.row.is_going:
             await self._record(evolve(self.row, state=AgentProcessState.ENDING, why=Why.CLEARED))
             crash_points.reach("child.cleared")
         self._begin_winding_up()
@@ -486,42 +494,49 @@ class ChildActor(Actor):
         row = self.row
         if row.run != run or row.state is not AgentProcessState.RUNNING:
             return
-        now = self._now()
-        before = Runs(row.ran_at or row.created_at, row.restarts)
-        counted, then = step(before, exit, now, self._at.context.config.spawn, await self._words_at())
-        if then.then is Then.AGAIN:
-            ended = evolve(
-                row, state=AgentProcessState.WAITING, exit=exit, restarts=counted.restarts, restart_at=then.at
-            )
-        else:
+        context = self._at.context
+        restarts, at = plan_restart(
+            row.ran_at or row.created_at,
+            row.restarts,
+            exit,
+            context.now(),
+            context.config.spawn,
+            await self._words_at(),
+        )
+        if at is None:
             ended = evolve(row, state=AgentProcessState.ENDING, exit=exit, why=Why.ENDED)
+        else:
+            ended = evolve(row, state=AgentProcessState.WAITING, exit=exit, restarts=restarts, restart_at=at)
         await self._record(ended)
         crash_points.reach("child.ended")
-        self._answer()
+        self._answer_starts()
         self._begin_winding_up()
 
     async def _words_at(self) -> datetime | None:
         """Return when the newest instruction was given that waits for this agent; None if there is none."""
-        queued = await self._at.context.store.transact(self._queued)
+        context = self._at.context
+        queued = await context.store.transact(
+            lambda db: context.signatures.trusted_words(db, instructions.queued(db, self._id))
+        )
         return max((word.at for word in queued), default=None)
 
-    def _queued(self, db: Database) -> tuple[Instruction, ...]:
-        return self._at.context.signatures.trusted_words(db, instructions.queued(db, self._id))
-
     def _begin_winding_up(self) -> None:
-        if self._launching or self._winding_up:
-            # A launch reports what it has started, and this continues from there.
-            return
-        self._winding_up = True
-        self.spawn(self._wind_up_and_say)
+        # A launch reports what it has started, and this continues from there.
+        if not self._launching and not self._winding_up:
+            self._winding_up = True
+            self._begin(self._wind_up(self.row))
 
-    async def _wind_up_and_say(self) -> None:
-        await self._wind_up(self.row)
-        self.actor_ref.tell(WoundUp(self.row.run))
-
-    async def _wind_up(self, row: AgentProcess) -> None:
-        await end_processes(self._family(), row.keeper)
-        await settle(self.system, self._at, row, self.directory)
+    async def _wind_up(self, row: AgentProcess) -> WoundUp:
+        """End what is left of a run. Tell the session how it ended, unless the session itself ended it."""
+        await _end_processes(self._family())
+        if row.why is not Why.CLEARED:
+            is_well = row.exit is not None and row.exit.is_success
+            streams = (Stream.STDOUT, Stream.STDERR) if is_well else (Stream.STDERR, Stream.STDOUT)
+            words = await trio.to_thread.run_sync(monitor_client.last_words, self._directory, streams)
+            again = row.restart_at if row.state is AgentProcessState.WAITING else None
+            await self._tell_session(ProcessEnded(row.run, row.why, row.exit, words, row.said, again))
+            crash_points.reach("child.settled")
+        return WoundUp(row.run)
 
     async def _wound_up(self, run: int) -> None:
         self._winding_up = False
@@ -537,7 +552,7 @@ class ChildActor(Actor):
         at = self.row.restart_at
         assert at is not None, "it waits for that"
         # Never longer than the longest pause: the clock may have been set back since.
-        left = min(LONGEST_PAUSE, (at - self._now()).total_seconds())
+        left = min(LONGEST_PAUSE, (at - self._at.context.now()).total_seconds())
         self.set_timer(RunAgain(), max(0.0, left), RunAgain())
 
     async def _run_again(self) -> None:
@@ -546,36 +561,41 @@ class ChildActor(Actor):
             # `Continue` comes when the session is unpaused.
             return
         run = self.row.run + 1
-        again = evolve(self.row, run=run, keeper=None, process=None, restart_at=None, exit=None)
+        again = evolve(self.row, run=run, monitor=None, process=None, restart_at=None, exit=None)
         await self._record(evolve(again, state=AgentProcessState.STARTING))
         self._launch()
 
-    def _begin(self, step: Callable[..., Awaitable[object]], *given: Any) -> None:
+    # --- shared
+
+    def _begin(self, work: Awaitable[object]) -> None:
         """Run a step in the background; its result is told to this actor."""
 
         async def run() -> None:
-            self.actor_ref.tell(await step(*given))
+            self.actor_ref.tell(await work)
 
         self.spawn(run)
 
-    # --- shared ------------------------------------------------------------------------------------------------------
+    async def _tell_session(self, told: Request[Session]) -> None:
+        try:
+            await ask(self._at.registry, Wanted(self._id), timeout=SESSION_SECONDS, retry=True)
+        except NotFound:
+            return
+        await ask(self.system.named(f"session/{self._id}"), told, timeout=SESSION_SECONDS, retry=True)
 
-    def _family(self) -> membership.Family:
+    def _family(self) -> Family:
         row = self.row
         # Only living ones: the pid of a dead one may have been reused by this agent, and would outlive its session.
-        others = (keeper for id, keeper in self._at.keepers.items() if id != self._id)
-        spared = {keeper.pid for keeper in others if membership.is_alive(keeper)}
-        leader = None if row.process is None else row.process.pid
-        if not membership.is_alive(row.process):
-            # The pid is free, and may belong to another process by now.
-            leader = None
-        return membership.Family(self._id, row.keeper, leader, frozenset(spared))
+        others = (each for id, each in self._at.monitors.items() if id != self._id)
+        spared = {each.pid for each in others if monitor_client.is_alive(each)}
+        # The pid of a process that is gone is free, and may belong to another one by now.
+        leader = row.process.pid if row.process is not None and monitor_client.is_alive(row.process) else None
+        return Family(self._id, row.monitor, leader, frozenset(spared))
 
     def _identify(self, pid: int, status: Status) -> Process:
         """Return the process that the monitor reports. Its pid is not reused until the monitor has seen its end."""
-        found = membership.identify(pid) if status.exit is None else None
-        if found is not None and not membership.is_alive(self.row.keeper) and membership.marked(pid) != self._id:
-            found = None
+        found = monitor_client.identify(pid) if status.exit is None else None
+        if found is not None and not monitor_client.is_alive(self.row.monitor):
+            found = found if monitor_client.marked(pid) == self._id else None
         return found or Process(pid, 0.0)
 
     async def _record(self, row: AgentProcess) -> None:
@@ -584,9 +604,19 @@ class ChildActor(Actor):
             raise RuntimeError(f"the row of session {self._id}'s process was changed by somebody else")
         self._row = row
 
-    def _now(self) -> datetime:
-        return self._at.context.now()
+
+async def _end_processes(family: Family) -> None:
+    """End all of a session's processes, and its monitor last."""
+    await monitor_client.end(family.members)
+    if family.monitor is not None:
+        await monitor_client.dismiss(family.monitor)
+    # Without the monitor, its descendants are searched again by their other marks.
+    if not await monitor_client.end(family.members):
+        left = await trio.to_thread.run_sync(family.members)
+        log.error("processes of session %s do not end, even when killed: %s", family.session_id, left)
 
 
-def _load(db: Database, session_id: str) -> tuple[AgentProcess | None, Session | None]:
-    return agent_processes.get(db, session_id), sessions.get(db, session_id)
+def _describe(failed: Exception) -> str:
+    if isinstance(failed, OSError) and failed.strerror:
+        return failed.strerror.lower() if not failed.filename else f"{failed.filename}: {failed.strerror.lower()}"
+    return str(failed)

@@ -4,7 +4,7 @@ The server may be killed at any time, and the agent must not be affected. So thi
 agent in files, and records how it ended. It is the subreaper of the agent's processes: orphaned ones become its
 children, so that none escapes.
 
-It runs as a program, with the standard library alone and without `site`: `python -I -S keeper.py DIRECTORY RUN LIMIT`.
+It runs as a program, with the standard library alone and without `site`: `python -I -S monitor.py DIRECTORY RUN LIMIT`.
 The server sends one JSON line on stdin, with what to run, after it has recorded this process; without it nothing is
 run. One JSON line on stdout answers: the program's pid, or why it did not start. `DIRECTORY/status.json` says the same,
 and how the program ended. SIGTERM is passed on to the program while it runs. The monitor exits when the program and all
@@ -19,8 +19,7 @@ import os
 import select
 import signal
 import sys
-import time
-from typing import Any, NoReturn
+from typing import NoReturn, TypedDict
 
 STREAMS = ("stdout", "stderr")
 #: The most bytes that are read at once.
@@ -30,6 +29,32 @@ _PIPE_CHUNKS = 16
 #: Seconds between two checks for remaining processes, once the program has ended.
 _LOOK_SECONDS = 1.0
 _PR_SET_CHILD_SUBREAPER = 36
+
+
+class Spec(TypedDict):
+    """What to run: an absolute `program`, its `arguments` from its name on, `environment` and directory."""
+
+    program: str
+    arguments: list[str]
+    environment: dict[str, str]
+    cwd: str
+
+
+class Ending(TypedDict):
+    """How the program ended: its exit `code`, or the `signal` that killed it."""
+
+    code: int | None
+    signal: int | None
+    oom: bool
+
+
+class Status(TypedDict):
+    """The monitor's report: the program's pid, or why it did not start (errno and file), and how it ended."""
+
+    run: int
+    pid: int | None
+    error: tuple[int, str] | None
+    exit: Ending | None
 
 
 class Segments:
@@ -97,7 +122,6 @@ def segment_starts(directory: str, stream: str) -> list[int]:
 
 
 def main(arguments: list[str]) -> int:
-    directory, run, limit = arguments[0], int(arguments[1]), int(arguments[2])
     os.umask(0o077)
     for number in (signal.SIGINT, signal.SIGHUP, signal.SIGPIPE):
         signal.signal(number, signal.SIG_IGN)
@@ -105,25 +129,10 @@ def main(arguments: list[str]) -> int:
     if spec is None:
         return 0
     _adopt_descendants()
-    wake = _wake_on(signal.SIGCHLD, signal.SIGTERM)
-    kills = _oom_kills()
-    streams = {stream: os.pipe() for stream in STREAMS}
-    status: dict[str, Any] = {"run": run, "pid": None, "error": None, "exit": None}
-    try:
-        status["pid"] = _start(spec, [writer for _, writer in streams.values()])
-    except OSError as failed:
-        status["error"] = [failed.errno or 0, os.fspath(failed.filename or "")]
-    for _, writer in streams.values():
-        os.close(writer)
-    _keep(directory, status)
-    _tell(status)
-    if status["pid"] is None:
-        return 1
-    _attend(directory, status, wake, {r: Segments(directory, name, limit) for name, (r, _) in streams.items()}, kills)
-    return 0
+    return Monitor(arguments[0], int(arguments[1]), int(arguments[2])).run(spec)
 
 
-def _read_spec() -> dict[str, Any] | None:
+def _read_spec() -> Spec | None:
     """Return what to run; None if the server exited before it said so: then nothing must be run."""
     said = b""
     while b"\n" not in said:
@@ -131,11 +140,105 @@ def _read_spec() -> dict[str, Any] | None:
         if not piece:
             return None
         said += piece
-    spec: dict[str, Any] = json.loads(said)
+    spec: Spec = json.loads(said)
     return spec
 
 
-def _start(spec: dict[str, Any], writers: list[int]) -> int:
+class Monitor:
+    """The monitor of one run of a program."""
+
+    def __init__(self, directory: str, run: int, limit: int) -> None:
+        self._directory = directory
+        self._limit = limit
+        self._status: Status = {"run": run, "pid": None, "error": None, "exit": None}
+        self._kills = _oom_kills()
+        self._readers: dict[int, Segments] = {}
+
+    def run(self, spec: Spec) -> int:
+        """Start the program, report it, and attend to it until it and all its processes are gone."""
+        wake = _wake_on(signal.SIGCHLD, signal.SIGTERM)
+        pipes = [os.pipe() for _ in STREAMS]
+        writers = [writer for _, writer in pipes]
+        try:
+            self._status["pid"] = _start(spec, writers)
+        except OSError as failed:
+            self._status["error"] = (failed.errno or 0, os.fspath(failed.filename or ""))
+        for writer in writers:
+            os.close(writer)
+        self._record()
+        _answer(self._status)
+        if self._status["pid"] is None:
+            return 1
+        for stream, (reader, _) in zip(STREAMS, pipes, strict=True):
+            self._readers[reader] = Segments(self._directory, stream, self._limit)
+        self._attend(wake, self._status["pid"])
+        return 0
+
+    def _attend(self, wake: int, pid: int) -> None:
+        poll = select.poll()
+        for reader in (wake, *self._readers):
+            os.set_blocking(reader, False)
+            poll.register(reader, select.POLLIN)
+        while True:
+            ended = self._status["exit"] is not None
+            for reader, _ in poll.poll(_LOOK_SECONDS * 1000 if ended else None):
+                if reader == wake:
+                    if signal.SIGTERM in os.read(wake, _CHUNK):
+                        if ended:
+                            return  # the server has handled the rest
+                        _ask_to_end(pid)
+                elif not self._keep_output(reader):
+                    poll.unregister(reader)
+                    os.close(reader)
+                    del self._readers[reader]
+            if self._reap() and self._status["exit"] is not None and not self._readers:
+                return
+
+    def _keep_output(self, reader: int, chunks: int = 1) -> bool:
+        """Store what can be read now, at most so many `chunks`; False at the end of the stream."""
+        try:
+            for _ in range(chunks):
+                data = os.read(reader, _CHUNK)
+                self._readers[reader].add(data)
+                if not data:
+                    return False
+        except BlockingIOError:
+            pass  # nothing more now
+        except OSError:
+            return False
+        return True
+
+    def _reap(self) -> bool:
+        """Reap processes that have ended; True if none is left."""
+        while True:
+            try:
+                pid, ending = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                return True
+            if pid == 0:
+                return False
+            if pid == self._status["pid"] and self._status["exit"] is None:
+                # The last output first: the server reads it as soon as it sees the end. Not what another process keeps
+                # writing into the pipe.
+                for reader in self._readers:
+                    self._keep_output(reader, _PIPE_CHUNKS)
+                self._status["exit"] = _exit_of(ending, self._kills)
+                self._record()
+
+    def _record(self) -> None:
+        """Write the status atomically."""
+        path = os.path.join(self._directory, "status.json")
+        try:
+            with open(f"{path}.new", "w") as file:
+                json.dump(self._status, file)
+                file.flush()
+                os.fsync(file.fileno())
+            os.rename(f"{path}.new", path)
+        except OSError:
+            pass  # no room: the end of the program will be unknown, and the server says so
+
+
+def _start(spec: Spec, writers: list[int]) -> int:
     """Start the program in a session of its own. Raises OSError if it cannot be run."""
     hear, tell = os.pipe()
     pid = os.fork()
@@ -151,7 +254,7 @@ def _start(spec: dict[str, Any], writers: list[int]) -> int:
     return pid
 
 
-def _become(spec: dict[str, Any], writers: list[int], tell: int) -> NoReturn:
+def _become(spec: Spec, writers: list[int], tell: int) -> NoReturn:
     """In the new process: execute the program, or report why not."""
     where = ""
     try:
@@ -167,88 +270,24 @@ def _become(spec: dict[str, Any], writers: list[int], tell: int) -> NoReturn:
         os.chdir(where)
         where = spec["program"]
         os.execve(where, spec["arguments"], spec["environment"])
-    except OSError as failed:
-        os.write(tell, f"{failed.errno or errno.EIO} {where}".encode(errors="replace"))
-    except BaseException:
-        os.write(tell, f"{errno.EINVAL} {where}".encode(errors="replace"))
+    except BaseException as failed:
+        fault = failed.errno or errno.EIO if isinstance(failed, OSError) else errno.EINVAL
+        os.write(tell, f"{fault} {where}".encode(errors="replace"))
     os._exit(127)
 
 
-def _attend(directory: str, status: dict[str, Any], wake: int, readers: dict[int, Segments], kills: int | None) -> None:
-    """Keep the program's output until it and all its processes are gone."""
-    poll = select.poll()
-    for reader in (wake, *readers):
-        os.set_blocking(reader, False)
-        poll.register(reader, select.POLLIN)
-    while True:
-        ended = status["exit"] is not None
-        for reader, _ in poll.poll(_LOOK_SECONDS * 1000 if ended else None):
-            if reader == wake:
-                if signal.SIGTERM in os.read(wake, _CHUNK) and _asked_to_end(status):
-                    return
-            elif not _pass_on(reader, readers[reader]):
-                poll.unregister(reader)
-                os.close(reader)
-                del readers[reader]
-        alone = _reap(directory, status, kills, readers)
-        if alone and status["exit"] is not None and not readers:
-            return
-
-
-def _pass_on(reader: int, segments: Segments) -> bool:
-    """Store what can be read now; False at the end of the stream."""
+def _ask_to_end(pid: int) -> None:
     try:
-        data = os.read(reader, _CHUNK)
-    except BlockingIOError:
-        return True
-    except OSError:
-        return False
-    segments.add(data)
-    return bool(data)
-
-
-def _asked_to_end(status: dict[str, Any]) -> bool:
-    """Handle SIGTERM. Returns whether to exit now: the program has ended, and the server has handled the rest."""
-    if status["exit"] is not None:
-        return True
-    try:
-        os.killpg(status["pid"], signal.SIGTERM)
+        os.killpg(pid, signal.SIGTERM)
     except OSError:
         pass
-    return False
 
 
-def _reap(directory: str, status: dict[str, Any], kills: int | None, readers: dict[int, Segments]) -> bool:
-    """Reap processes that have ended; True if none is left."""
-    while True:
-        try:
-            pid, ending = os.waitpid(-1, os.WNOHANG)
-        except ChildProcessError:
-            return True
-        if pid == 0:
-            return False
-        if pid == status["pid"] and status["exit"] is None:
-            # The last output first: the server reads it as soon as it sees the end.
-            for reader, segments in list(readers.items()):
-                _drain(reader, segments)
-            status["exit"] = _exit_of(ending, kills)
-            _keep(directory, status)
-
-
-def _drain(reader: int, segments: Segments) -> None:
-    """Store what is in the pipe, but not what another process keeps writing into it."""
-    try:
-        for _ in range(_PIPE_CHUNKS):
-            segments.add(os.read(reader, _CHUNK))
-    except OSError:
-        pass  # nothing more now
-
-
-def _exit_of(ending: int, kills: int | None) -> dict[str, Any]:
+def _exit_of(ending: int, kills: int | None) -> Ending:
     killed = os.WTERMSIG(ending) if os.WIFSIGNALED(ending) else None
     now = _oom_kills() if killed == signal.SIGKILL else None
     oom = kills is not None and now is not None and now > kills
-    return {"code": None if killed else os.WEXITSTATUS(ending), "signal": killed, "oom": oom, "at": time.time()}
+    return {"code": None if killed else os.WEXITSTATUS(ending), "signal": killed, "oom": oom}
 
 
 def _oom_kills() -> int | None:
@@ -262,20 +301,7 @@ def _oom_kills() -> int | None:
         return None
 
 
-def _keep(directory: str, status: dict[str, Any]) -> None:
-    """Write the status atomically."""
-    path = os.path.join(directory, "status.json")
-    try:
-        with open(f"{path}.new", "w") as file:
-            json.dump(status, file)
-            file.flush()
-            os.fsync(file.fileno())
-        os.rename(f"{path}.new", path)
-    except OSError:
-        pass  # no room: the end of the program will be unknown, and the server says so
-
-
-def _tell(status: dict[str, Any]) -> None:
+def _answer(status: Status) -> None:
     """Answer the server, if it still runs, and close the connection to it."""
     try:
         os.write(1, json.dumps(status).encode() + b"\n")

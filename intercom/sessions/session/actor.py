@@ -37,18 +37,20 @@ from intercom.sessions.messages import (
     TOUCH_SECONDS,
     Answered,
     AskPermission,
+    Continue,
     Delivery,
     Expire,
     LookRound,
     Opened,
     Show,
+    Stop,
     Summarize,
+    Suspend,
     TakeWords,
     ToolRequest,
     Watch,
     WriteTouch,
 )
-from intercom.sessions.processes.messages import Continue, Stop, Suspend
 from intercom.sessions.signatures import Signatures
 from intercom.store import audit, idempotency, instructions, requests, restores, sessions, tasks
 from intercom.store.idempotency import Scope

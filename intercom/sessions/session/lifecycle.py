@@ -16,14 +16,16 @@ from intercom.model.session import Instruction, Session, SessionStatus, may_beco
 from intercom.sessions.kinds import Asked, headline
 from intercom.sessions.messages import (
     AwaitUnpaused,
+    Continue,
     End,
     EndAbandoned,
     Pause,
     ProcessEnded,
     ProcessStarted,
+    Stop,
+    Suspend,
     Unpause,
 )
-from intercom.sessions.processes.messages import Continue, Stop, Suspend
 from intercom.sessions.session import stall, steering
 from intercom.sessions.session.actor import SessionActor
 from intercom.sessions.tools.transmit import ask_policy_again

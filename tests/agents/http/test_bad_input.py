@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from intercom.agents.http import listener, request
 from intercom.agents.http.request import Refusal
-from intercom.local import http_token
+from intercom.local import own_files
 from intercom.local.places import places
 from intercom.model.config import Config
 from intercom.model.errors import IpcError
@@ -280,23 +280,23 @@ def test_names_that_were_allowed_are_known_with_any_port_or_with_theirs() -> Non
 
 def test_the_token_is_made_once_and_belongs_to_its_user_alone(root: Path) -> None:
     where = places(environ={"HOME": str(root), "XDG_RUNTIME_DIR": str(root), "XDG_STATE_HOME": str(root / "state")})
-    made = http_token.token(where)
+    made = own_files.http_token(where)
     assert len(made) >= 32
-    assert http_token.token(where) == made
+    assert own_files.http_token(where) == made
     file = Path(where.http_token_file)
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     assert os.listdir(file.parent) == ["http.token"]
     file.chmod(0o644)
-    with pytest.raises(IpcError, match="not a file of yours alone"):
-        http_token.token(where)
+    with pytest.raises(IpcError, match="open to other users"):
+        own_files.http_token(where)
     file.chmod(0o600)
     file.write_text("short")
     with pytest.raises(IpcError, match="does not hold a token"):
-        http_token.token(where)
+        own_files.http_token(where)
     file.unlink()
     file.symlink_to(root / "elsewhere")
     with pytest.raises(IpcError):
-        http_token.token(where)
+        own_files.http_token(where)
 
 
 @served
@@ -308,19 +308,19 @@ async def test_files_of_http_that_were_taken_away_are_there_again(root: Path) ->
         shutil.rmtree(where.runtime_dir)
         await until(lambda: os.path.exists(where.http_token_file) and os.path.exists(where.http_address_file))
         # The same token: clients' files hold it.
-        assert http_token.token(where) == at.token
+        assert own_files.http_token(where) == at.token
         assert await trio.Path(where.http_address_file).read_text() == address
         assert (await at.post(rpc("initialize", INITIALIZE))).status == 200
 
 
 def test_a_token_file_that_somebody_wrote_is_left_alone(root: Path) -> None:
     where = places(environ={"HOME": str(root), "XDG_RUNTIME_DIR": str(root), "XDG_STATE_HOME": str(root / "state")})
-    made = http_token.token(where)
-    assert http_token.keep(where, "o" * 64) is None
-    assert http_token.token(where) == made
+    made = own_files.http_token(where)
+    assert own_files.keep_http_token(where, "o" * 64) is None
+    assert own_files.http_token(where) == made
     os.unlink(where.http_token_file)
-    assert http_token.keep(where, made) is not None
-    assert http_token.token(where) == made
+    assert own_files.keep_http_token(where, made) is not None
+    assert own_files.http_token(where) == made
 
 
 @served

@@ -14,7 +14,7 @@ import trio
 from intercom.agents.http import listener as http_listener
 from intercom.agents.http.request import Refusal
 from intercom.agents.http.web_server import Connection
-from intercom.local import http_token
+from intercom.local import own_files
 from intercom.local.peers import TcpClients
 from tests.agents.http.rig import BOTH, head, modern, read_reply, served, until
 from tests.agents.live import home, live
@@ -31,7 +31,7 @@ async def test_a_verdict_from_a_process_that_is_in_over_http_is_refused() -> Non
             await until(file.exists)
             port = int(file.read_text().rpartition(":")[2])  # noqa: ASYNC240 - a line that is there
             tool, told = modern("check_clearance", {"title": "new", "diff": "a\n", "file_path": "a.txt"})
-            answer = await _post(port, tool, {**told, "Authorization": f"Bearer {http_token.token(house.places)}"})
+            answer = await _post(port, tool, {**told, "Authorization": f"Bearer {own_files.http_token(house.places)}"})
             id = answer["result"]["structuredContent"]["request_id"]
             async with house.person() as agent:
                 refused = await agent.say("approve", id=id)

@@ -298,7 +298,7 @@ async def test_without_its_token_nobody_is_served_over_http_and_all_others_are(
     async with place(root) as at:
         http = at.app.http
         assert http is not None
-        assert "run chmod 600" in str(http.fault)
+        assert "run chmod go-rwx" in str(http.fault)
         assert (http.port, http.token) == (None, None)
         assert (await at.board.agent("inside").ping()).answer.acknowledged
         await file.chmod(0o600)

@@ -12,7 +12,7 @@ from pathlib import Path
 import trio
 
 from intercom._version import __version__
-from intercom.local import shim_id
+from intercom.local import shim_process
 from intercom.local.lock import acquire
 from intercom.local.places import places, private_directory
 from tests.agents.shim.by_hand import by_hand, shim
@@ -31,7 +31,7 @@ async def test_it_introduces_itself_with_everything_the_server_needs() -> None:
         ):
             here.write(server.where.token_file, "secret\n")
             _, hello = await server.accept()
-            assert not shim_id.is_dead(hello.pop("shim"))
+            assert not shim_process.is_dead(hello.pop("shim"))
             # The greeting may have been made before or after the token was written.
             assert hello.pop("token") in ("", "secret")
             assert hello == {

@@ -14,8 +14,8 @@ import trio.testing
 from attrs import frozen
 
 from actors import Busy, Down, NotRunning, Refused
-from intercom.local.client_socket import Peer as Who
 from intercom.local.server_socket import PlaceLimits
+from intercom.local.wire import Peer as Who
 from intercom.model.card import Card
 from intercom.operators.ctl.connection import AWAIT_SECONDS, DROPPED, CtlDeps, Limits, Watchers, serve
 from intercom.operators.ctl.wire import MAX_REQUEST

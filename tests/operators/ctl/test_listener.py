@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 from actors import StartFailed
 from actors.events import ActorRestarted
 from intercom.local import lock
-from intercom.local.client_socket import Peer as Who
 from intercom.local.server_socket import PlaceLimits
+from intercom.local.wire import Peer as Who
 from intercom.model.card import CardKind, CardState, Notice
 from intercom.model.errors import ERROR_CODES, IpcError
 from intercom.operators.commands.table import COMMANDS

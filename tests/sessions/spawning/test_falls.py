@@ -19,8 +19,8 @@ from intercom.app import App
 from intercom.model import crash_points
 from intercom.model.process import AgentProcessState, Exit, Why
 from intercom.model.session import SessionStatus
-from intercom.sessions.processes import membership
-from intercom.sessions.processes.messages import Continue, Suspend
+from intercom.sessions.messages import Continue, Suspend
+from intercom.sessions.processes import monitor_client
 from tests.sessions.spawning.yard import House, Yard, real, yard
 from tests.support.crash_points import SPAWN_NAMES
 
@@ -36,7 +36,7 @@ sys.exit(int(open("go").read()))
 """
 
 #: What a server falls at that lets an agent go on, and what only follows an agent's end, or a person's word.
-GOING = ("child.recorded", "child.keeper_recorded", "child.told")
+GOING = ("child.recorded", "child.monitor_recorded", "child.told")
 ENDED = ("child.ended", "child.settled")
 CLEARED = "child.cleared"
 
@@ -108,13 +108,13 @@ async def test_a_server_that_falls_while_it_starts_one_has_started_one(at: Yard,
         assert (await house.until_over(session.id)).exit == Exit(code=3)
         assert at.written("starts").count("\n") == 1
         assert at.living(session.id) == []
-        assert keepers(at) == []
+        assert monitors(at) == []
 
 
 @real
 async def test_a_keeper_that_is_told_nothing_ends(at: Yard) -> None:
     before = set(psutil.Process().children())
-    await falling(at, "child.keeper_recorded", start)
+    await falling(at, "child.monitor_recorded", start)
     assert set(psutil.Process().children()) == before
 
 
@@ -132,7 +132,7 @@ async def test_one_that_ends_is_settled_once_wherever_the_server_falls(at: Yard,
         assert (await house.session(id)).status is SessionStatus.INTERRUPTED
         failures = [entry for entry in await house.app.service.audit(100, id) if entry.kind == "process_failed"]
         assert len(failures) == 1
-        assert keepers(at) == []
+        assert monitors(at) == []
 
 
 @real
@@ -147,7 +147,7 @@ async def test_one_that_is_cleared_is_gone_although_the_server_falls(at: Yard) -
         assert (await house.until_over(id)).why is Why.CLEARED
         assert (await house.session(id)).status is SessionStatus.TERMINATED
         assert at.living(id) == []
-        assert keepers(at) == []
+        assert monitors(at) == []
 
 
 @real
@@ -187,8 +187,8 @@ async def test_one_whose_keeper_is_killed_is_ended_and_nobody_knows_how_it_would
         id = await only(house)
         await house.until_written("starts")
         child = await house.child(id)
-        assert child.keeper is not None
-        os.kill(child.keeper.pid, signal.SIGKILL)
+        assert child.monitor is not None
+        os.kill(child.monitor.pid, signal.SIGKILL)
         assert (await house.until_over(id)).exit == Exit()
         assert at.living(id) == []
         assert "nobody saw how it ended" in (await house.people.notice("process ended")).text
@@ -201,10 +201,10 @@ async def test_what_was_killed_with_its_keeper_and_its_server_is_buried(at: Yard
         id = await only(house)
         pid = int(await house.until_written("starts"))
         child = await house.child(id)
-        assert child.keeper is not None
+        assert child.monitor is not None
         house.app.hands_over = True
     # Its own process is left behind, and has to be found by its mark.
-    os.kill(child.keeper.pid, signal.SIGKILL)
+    os.kill(child.monitor.pid, signal.SIGKILL)
     async with at.serving() as house:
         assert (await house.until_over(id)).exit == Exit()
         assert not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
@@ -236,7 +236,7 @@ async def test_a_server_that_stops_takes_its_agents_along_and_leaves_what_waits(
         id = await only(house)
         await house.until_written("starts")
     assert at.living(id) == []
-    assert keepers(at) == []
+    assert monitors(at) == []
     async with at.serving() as house:
         assert (await house.session(id)).status is SessionStatus.INTERRUPTED
         child = await house.child(id)
@@ -257,12 +257,12 @@ async def test_one_that_ends_with_a_server_that_falls_at_it_is_settled_by_the_ne
         with trio.fail_after(20):
             assert (await house.until_over(id)).why is Why.SHUTDOWN
         assert (await house.session(id)).status is SessionStatus.INTERRUPTED
-        assert keepers(at) == []
+        assert monitors(at) == []
 
 
 @real
 async def test_one_that_stands_still_is_ended_without_being_killed(at: Yard, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(membership, "GRACE_SECONDS", 25)
+    monkeypatch.setattr(monitor_client, "GRACE_SECONDS", 25)
     async with at.serving() as house:
         await start(house)
         id = await only(house)
@@ -289,18 +289,18 @@ async def is_running(house: House, id: str) -> bool:
 
 
 async def until_gone(at: Yard, id: str) -> None:
-    while at.living(id) or keepers(at):  # noqa: ASYNC110 - processes tell nobody but their parents
+    while at.living(id) or monitors(at):  # noqa: ASYNC110 - processes tell nobody but their parents
         await trio.sleep(0.02)
 
 
-def keepers(at: Yard) -> list[int]:
-    """The keepers of this yard that are there."""
+def monitors(at: Yard) -> list[int]:
+    """The process monitors of this yard that are there."""
     found = []
     for pid in psutil.pids():
         try:
             line = psutil.Process(pid).cmdline()
         except psutil.Error:
             continue
-        if any(each.startswith(str(at.root)) for each in line) and any("keeper.py" in each for each in line):
-            found += [pid] if membership.identify(pid) is not None else []
+        if any(each.startswith(str(at.root)) for each in line) and any("processes/monitor.py" in each for each in line):
+            found += [pid] if monitor_client.identify(pid) is not None else []
     return found

@@ -12,7 +12,7 @@ from typing import Any
 import trio
 
 from intercom.model.session import SessionStatus
-from intercom.sessions.processes.membership import marked
+from intercom.sessions.processes.monitor_client import marked
 from tests.agents.live import COMMAND, Home, home, live
 
 #: An MCP client by stdio or by HTTP, as its environment says, which asks for clearance and prints the verdict.

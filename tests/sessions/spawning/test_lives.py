@@ -18,12 +18,10 @@ from intercom.model.config import SpawnRestart
 from intercom.model.errors import IntercomError, SpawnFailed
 from intercom.model.process import AgentProcessState, Exit, Why
 from intercom.model.session import SessionStatus
-from intercom.sessions.messages import Admit, Agent, key_of
-from intercom.sessions.processes import membership
+from intercom.sessions.messages import Admit, Agent, Suspend, key_of
+from intercom.sessions.processes import monitor_client
 from intercom.sessions.processes.agent_process import RunAgain
-from intercom.sessions.processes.membership import Family
-from intercom.sessions.processes.messages import Suspend
-from intercom.sessions.processes.output_files import Stream
+from intercom.sessions.processes.monitor_client import Family, Stream
 from intercom.sessions.tools.check_clearance import CheckClearance
 from tests.sessions.spawning.yard import Yard, real, yard
 
@@ -103,7 +101,7 @@ async def test_a_program_that_can_not_be_run_ends_its_session_and_says_why(at: Y
 
 @real
 async def test_clearing_ends_all_that_the_agent_ever_started(at: Yard, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(membership, "GRACE_SECONDS", 0.5)
+    monkeypatch.setattr(monitor_client, "GRACE_SECONDS", 0.5)
     at.agent(
         STAYS.replace(
             "time.sleep",
@@ -121,13 +119,13 @@ time.sleep""",
         session = await house.start()
         await house.until_written("ready")
         child = await house.child(session.id)
-        assert child.keeper is not None
-        family = Family(session.id, child.keeper, None)
+        assert child.monitor is not None
+        family = Family(session.id, child.monitor, None)
         members = family.members()
         assert len(members) >= 7
         await house.app.service.end(session.id, "kim", "ctl", "enough")
         assert (await house.until_over(session.id)).why is Why.CLEARED
-        for pid in [*members, child.keeper.pid]:
+        for pid in [*members, child.monitor.pid]:
             with pytest.raises(ProcessLookupError):
                 os.kill(pid, 0)
 

@@ -19,10 +19,19 @@ from intercom.model.config import SpawnRestart
 from intercom.model.process import AgentProcess, AgentProcessState, Process, Why
 from intercom.model.session import SessionStatus
 from intercom.sessions.housekeeping import PURGE_SECONDS
-from intercom.sessions.messages import Admit, Adopt, Agent, AgentLeft, Describe, ProcessEnded, ProcessStarted, key_of
-from intercom.sessions.processes import agent_process, membership, spawner
-from intercom.sessions.processes.agent_process import ChildActor, Told
-from intercom.sessions.processes.messages import Suspend
+from intercom.sessions.messages import (
+    Admit,
+    Adopt,
+    Agent,
+    AgentLeft,
+    Describe,
+    ProcessEnded,
+    ProcessStarted,
+    Suspend,
+    key_of,
+)
+from intercom.sessions.processes import monitor_client, spawner
+from intercom.sessions.processes.agent_process import AgentProcessActor, Told
 from intercom.sessions.processes.monitor import segment_name
 from intercom.store import agent_processes, sessions
 from intercom.store.messages import Database, Transact
@@ -67,9 +76,9 @@ async def test_its_processes_count_as_an_agents_as_long_as_any_is_there(at: Yard
     async with at.serving() as house:
         session = await house.start()
         child = await house.child(session.id)
-        assert child.keeper is not None
+        assert child.monitor is not None
         assert child.process is not None
-        recorded = {examine(child.keeper.pid).key, examine(child.process.pid).key}
+        recorded = {examine(child.monitor.pid).key, examine(child.process.pid).key}
         assert recorded <= house.app.processes.known().processes
         (at.workspace / "go").touch()
         await house.until_over(session.id)
@@ -109,10 +118,10 @@ async def test_its_processes_count_as_an_agents_whoever_asks_for_it_again_and_wh
         (child,) = (await house.app.service.children.everyone()).values()
         later = evolve(spawning, came=lambda _door, _session_id, pids: came.append(pids))
         later.note_first(child)
-        later.note_first(evolve(child, keeper=None, process=None))
+        later.note_first(evolve(child, monitor=None, process=None))
         later.note(evolve(child, process=Process(os.getpid(), 1.0)))
-        assert child.keeper is not None
-        assert came == [known, {child.keeper.pid}]
+        assert child.monitor is not None
+        assert came == [known, {child.monitor.pid}]
 
 
 @real
@@ -122,11 +131,11 @@ async def test_only_keepers_that_live_are_kept_apart_from_its_processes(at: Yard
         actor = house.app.system.named(f"child/{session.id}").ref
         assert actor is not None
         own = await house.child(session.id)
-        gone, living = Process(os.getpid(), 1.0), membership.identify(os.getpid())
+        gone, living = Process(os.getpid(), 1.0), monitor_client.identify(os.getpid())
         for keeper, spared in ((gone, set()), (living, {os.getpid()})):
             spawning = house.app._spawning()
-            spawning.note(AgentProcess("another", AgentProcessState.WAITING, own.created_at, "kim", keeper=keeper))
-            looked = ChildActor(session.id, spawning)
+            spawning.note(AgentProcess("another", AgentProcessState.WAITING, own.created_at, "kim", monitor=keeper))
+            looked = AgentProcessActor(session.id, spawning)
             looked._row = own
             assert set(looked._family().spared) == spared
 
@@ -146,10 +155,10 @@ async def test_one_that_is_paused_while_it_is_started_starts_and_is_held_then(at
             told.append(await ask(name, Suspend()))
             return await original(*given)
 
-        original = agent_process.tell_monitor
+        original = AgentProcessActor._tell_monitor
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(agent_process, "tell_monitor", tell_monitor)
-            patch.setattr(membership, "reach", None)
+            patch.setattr(AgentProcessActor, "_tell_monitor", tell_monitor)
+            patch.setattr(monitor_client, "reach", None)
             (at.workspace / "go").touch()
 
             async def is_told() -> bool:

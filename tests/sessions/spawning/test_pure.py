@@ -14,11 +14,12 @@ from hypothesis import strategies as st
 from intercom.model.config import Config, SpawnRestart, SpawnSettings
 from intercom.model.errors import ConfigError, InvalidArguments
 from intercom.model.process import Exit
-from intercom.sessions.agent_processes import _loose_end
-from intercom.sessions.processes import agent_process, command, monitor, output_files
-from intercom.sessions.processes.agent_process import Decision, Runs, Then
+from intercom.sessions.processes import agent_process as command
+from intercom.sessions.processes import monitor, monitor_client
+from intercom.sessions.processes.agent_process import plan_restart
 from intercom.sessions.processes.monitor import Segments, segment_starts
-from intercom.sessions.processes.output_files import Stream
+from intercom.sessions.processes.monitor_client import Stream
+from intercom.sessions.processes.spawner import _loose_end
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 BAD, GOOD = Exit(code=1), Exit(code=0)
@@ -64,7 +65,7 @@ def test_any_other_is_the_last_argument_as_it_stands(prompt: str) -> None:
 )
 def test_a_program_that_can_not_be_run_is_refused_with_what_to_do(name: str | None, says: str) -> None:
     with pytest.raises(ConfigError, match=says):
-        command.find(name, ENVIRON)
+        command.find_program(name, ENVIRON)
 
 
 def test_a_program_is_found_by_name_path_and_home(tmp_path: Path) -> None:
@@ -73,7 +74,7 @@ def test_a_program_is_found_by_name_path_and_home(tmp_path: Path) -> None:
     program.write_text("#!/bin/sh\n")
     program.chmod(0o755)
     for name in ("agent", str(program), "~/bin/agent"):
-        assert command.find(name, {"PATH": str(program.parent), "HOME": str(tmp_path)}) == str(program)
+        assert command.find_program(name, {"PATH": str(program.parent), "HOME": str(tmp_path)}) == str(program)
 
 
 def test_the_environment_is_what_programs_need_what_is_passed_on_and_its_own() -> None:
@@ -106,20 +107,54 @@ def test_the_environment_is_what_programs_need_what_is_passed_on_and_its_own() -
     ],
 )
 def test_whether_it_runs_again(policy: SpawnRestart, ended: Exit, before: int, again: bool, pause: float) -> None:
-    runs, then = agent_process.step(Runs(NOW, before), ended, NOW, SpawnSettings(restart=policy))
-    assert then == (Decision(Then.AGAIN, NOW + timedelta(seconds=pause)) if again else Decision(Then.OVER))
-    assert runs.restarts == before + again
+    restarts, at = plan_restart(NOW, before, ended, NOW, SpawnSettings(restart=policy))
+    assert at == (NOW + timedelta(seconds=pause) if again else None)
+    assert restarts == before + again
 
 
 @given(st.integers(0, 1000), st.integers(0, 2000), st.sampled_from([GOOD, BAD, Exit()]))
 def test_restarts_stay_within_their_number_and_pauses_within_their_length(before: int, ran: int, ended: Exit) -> None:
     settings = SpawnSettings(restart=SpawnRestart.ALWAYS, max_restarts=20, restart_backoff_seconds=2)
-    runs, then = agent_process.step(Runs(NOW, before), ended, NOW + timedelta(seconds=ran), settings)
-    counted = 0 if ran >= agent_process.STEADY_SECONDS else before
-    assert (then.then is Then.AGAIN) == (counted < 20)
-    if then.at is not None:
-        assert runs.restarts == counted + 1
-        assert timedelta(0) < then.at - (NOW + timedelta(seconds=ran)) <= timedelta(seconds=agent_process.LONGEST_PAUSE)
+    now = NOW + timedelta(seconds=ran)
+    restarts, at = plan_restart(NOW, before, ended, now, settings)
+    counted = 0 if ran >= command.STEADY_SECONDS else before
+    assert (at is not None) == (counted < 20)
+    if at is not None:
+        assert restarts == counted + 1
+        assert timedelta(0) < at - now <= timedelta(seconds=command.LONGEST_PAUSE)
+
+
+RESUMING = SpawnSettings(resume_args=("--resume", "{session_id}"), max_restarts=2)
+
+
+@pytest.mark.parametrize(
+    ("ended", "settings", "before", "given", "again"),
+    [
+        (GOOD, RESUMING, 0, 5, 1),
+        # However often it was woken for others: it has not been told of these.
+        (GOOD, RESUMING, 2, 5, 1),
+        (GOOD, RESUMING, 1, -5, 2),
+        (GOOD, RESUMING, 2, -5, None),
+        (GOOD, RESUMING, 0, None, None),
+        (BAD, RESUMING, 0, 5, None),
+        (GOOD, SpawnSettings(), 0, 5, None),
+    ],
+)
+def test_an_agent_that_ended_well_is_woken_for_words_it_did_not_hear(
+    ended: Exit, settings: SpawnSettings, before: int, given: int | None, again: int | None
+) -> None:
+    began = NOW - timedelta(seconds=10)
+    words_at = None if given is None else began + timedelta(seconds=given)
+    decided = plan_restart(began, before, ended, NOW, settings, words_at)
+    assert decided == ((before, None) if again is None else (again, NOW))
+
+
+def test_the_session_stands_in_the_arguments_and_never_in_the_prompt() -> None:
+    config = Config(host_cli="sh", host_cli_args=("--session-id", "{session_id}"), spawn=RESUMING)
+    first = command.build_command(config, "say {session_id}", ENVIRON, "s-1")
+    assert first.arguments[1:] == ("--session-id", "s-1", "say {session_id}")
+    woken = command.build_command(config, "say {session_id}", ENVIRON, "s-1", resumes=True)
+    assert woken.arguments[1:] == ("--resume", "s-1", command.WAKE)
 
 
 @given(
@@ -145,14 +180,14 @@ def test_an_output_keeps_its_end_and_is_read_from_anywhere(
         assert kept <= limit
         assert kept >= min(len(whole), limit // 2)
         first = (segment_starts(where, "stdout") or [0])[0]
-        assert output_files.end_of(directory, Stream.STDOUT) == len(whole)
-        found = output_files.read_from(directory, Stream.STDOUT, start, most)
+        assert monitor_client.end_of(directory, Stream.STDOUT) == len(whole)
+        found = monitor_client.read_from(directory, Stream.STDOUT, start, most)
         begin = max(start, first)
         assert found.data == whole[begin : begin + most]
         assert found.end == found.start + len(found.data)
         # By pieces it is the same as in one.
         at, read = first, b""
-        while (piece := output_files.read_from(directory, Stream.STDOUT, at, most)).data:
+        while (piece := monitor_client.read_from(directory, Stream.STDOUT, at, most)).data:
             at, read = piece.end, read + piece.data
         assert read == whole[first:]
 

@@ -23,7 +23,7 @@ from intercom.model.config import Config, SpawnSettings
 from intercom.model.process import AgentProcess
 from intercom.model.session import Session
 from intercom.operators.messages import Channel, Subscribe
-from intercom.sessions.processes import membership
+from intercom.sessions.processes import monitor_client
 from tests.sessions.house import People
 from tests.support.database import new_database
 from tests.support.trio_case import trio_test
@@ -82,7 +82,9 @@ class Yard:
 
     def living(self, session_id: str) -> list[int]:
         """The processes that carry this session's id."""
-        return [pid for pid in psutil.pids() if membership.marked(pid) == session_id and membership.identify(pid)]
+        return [
+            pid for pid in psutil.pids() if monitor_client.marked(pid) == session_id and monitor_client.identify(pid)
+        ]
 
 
 @define

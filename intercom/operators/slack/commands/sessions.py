@@ -16,9 +16,9 @@ from intercom.operators.slack.commands.table import SLASH, Category, Option, of_
 from intercom.operators.slack.draw import answers
 from intercom.operators.slack.draw.answers import Run
 from intercom.operators.slack.draw.blocks import Drawn, FileDrawn, Mask
-from intercom.sessions.agent_processes import LINES, Output
 from intercom.sessions.context import channel_of
-from intercom.sessions.processes.output_files import Stream
+from intercom.sessions.processes.monitor_client import Stream
+from intercom.sessions.processes.spawner import LINES, Output
 
 
 async def list_sessions(call: Call) -> Drawn:

@@ -9,62 +9,63 @@ import sys
 
 import pytest
 
-from intercom.local import shim_id
+from intercom.local import shim_process
 
 #: Elsewhere an id is only random, and nobody is ever taken for dead.
 LINUX = sys.platform == "linux"
-MAKE = [sys.executable, "-c", "from intercom.local import shim_id; print(shim_id.make(), flush=True); input()"]
+PRINT_ID = "from intercom.local.shim_process import make_id; print(make_id(), flush=True); input()"
+MAKE = [sys.executable, "-c", PRINT_ID]
 
 
 def parts() -> list[str]:
     """Those of an id of this process: a random one, its namespace, its number, when it started."""
-    return shim_id.make().split("-") if LINUX else ["0" * 32, "1", "2", "3"]
+    return shim_process.make_id().split("-") if LINUX else ["0" * 32, "1", "2", "3"]
 
 
 def test_an_id_says_which_process_it_is_of_where_that_can_be_known() -> None:
-    assert re.fullmatch(r"[0-9a-f]{32}-\d+-\d+-\d+" if LINUX else r"[0-9a-f]{32}", shim_id.make())
+    assert re.fullmatch(r"[0-9a-f]{32}-\d+-\d+-\d+" if LINUX else r"[0-9a-f]{32}", shim_process.make_id())
 
 
 def test_who_lives_is_not_dead_and_who_ended_is_also_before_it_is_reaped() -> None:
-    assert not shim_id.is_dead(shim_id.make())
+    assert not shim_process.is_dead(shim_process.make_id())
     with subprocess.Popen(MAKE, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         id = process.stdout.readline().strip()
-        assert not shim_id.is_dead(id)
+        assert not shim_process.is_dead(id)
         process.kill()
         if LINUX:
             os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
-            assert shim_id.is_dead(id), "a zombie asks nothing any more"
+            assert shim_process.is_dead(id), "a zombie asks nothing any more"
         process.wait()
-        assert shim_id.is_dead(id) is LINUX
+        assert shim_process.is_dead(id) is LINUX
 
 
 def test_two_ids_of_one_process_differ() -> None:
-    assert shim_id.make() != shim_id.make()
+    assert shim_process.make_id() != shim_process.make_id()
 
 
 def test_a_process_that_got_the_number_later_is_not_it() -> None:
     chance, namespace, pid, ticks = parts()
-    assert shim_id.is_dead(f"{chance}-{namespace}-{pid}-{int(ticks) - 1}") is LINUX
+    assert shim_process.is_dead(f"{chance}-{namespace}-{pid}-{int(ticks) - 1}") is LINUX
 
 
 def test_what_can_not_be_told_is_not_taken_for_dead() -> None:
     chance, namespace, _, ticks = parts()
     gone = 2**22 + 1  # more than Linux ever gives out
-    assert shim_id.is_dead(f"{chance}-{namespace}-{gone}-{ticks}") is LINUX
-    assert not shim_id.is_dead(f"{chance}-{int(namespace) + 1}-{gone}-{ticks}"), "another PID namespace's"
+    assert shim_process.is_dead(f"{chance}-{namespace}-{gone}-{ticks}") is LINUX
+    assert not shim_process.is_dead(f"{chance}-{int(namespace) + 1}-{gone}-{ticks}"), "another PID namespace's"
     for other in (None, "", chance, f"codex:{chance}@/home", f"{chance}-{namespace}-{gone}-x"):
-        assert not shim_id.is_dead(other)
+        assert not shim_process.is_dead(other)
 
 
 def test_without_a_proc_of_its_own_nobody_is_taken_for_dead(monkeypatch: pytest.MonkeyPatch) -> None:
     chance, namespace, _, ticks = parts()
     gone = f"{chance}-{namespace}-{2**22 + 1}-{ticks}"
-    assert shim_id.is_dead(gone) is LINUX
+    assert shim_process.is_dead(gone) is LINUX
     # In a sandbox with PIDs of its own and the host's /proc, a number there is somebody else's.
     monkeypatch.setattr(os, "getpid", lambda: 2)
-    assert not shim_id.is_dead(gone)
-    assert "-" not in shim_id.make()
+    assert not shim_process.is_dead(gone)
+    assert "-" not in shim_process.make_id()
     monkeypatch.undo()
 
     def no_proc(path: object, *args: object, **options: object) -> object:
@@ -72,5 +73,5 @@ def test_without_a_proc_of_its_own_nobody_is_taken_for_dead(monkeypatch: pytest.
 
     for name in ("readlink", "stat"):
         monkeypatch.setattr(os, name, no_proc)
-    assert not shim_id.is_dead(gone)
-    assert "-" not in shim_id.make()
+    assert not shim_process.is_dead(gone)
+    assert "-" not in shim_process.make_id()

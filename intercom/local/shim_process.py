@@ -1,18 +1,20 @@
-"""A shim's id: random, and bound to its process, so that a server can tell that the shim is dead.
+"""The shim's process: its id, standard output and signals, and the launchers between it and its client.
 
-Standard library only, because the start of a shim waits for it.
+A permission hook uses its standard output and signals in the same way. Standard library only, because the client waits
+for the start. The id is random, and bound to the process, so that a server can tell that the shim is dead.
 """
 
 from __future__ import annotations
 
 import os
 import re
+import signal
 from collections.abc import Sequence
 
 _ID = re.compile(r"[0-9a-f]{32}-(?P<namespace>[0-9]+)-(?P<pid>[0-9]+)-(?P<ticks>[0-9]+)")
 
 
-def make() -> str:
+def make_id() -> str:
     """Return an id for this process. Without `/proc` it consists of the random part only."""
     chance = os.urandom(16).hex()
     try:
@@ -75,3 +77,29 @@ def is_launcher(command: Sequence[str]) -> bool:
     if LAUNCHERS.intersection(names):
         return True
     return len(words) > 1 and names[0] in _SHELLS and words[1][:1] == "-" and words[1].endswith("c")
+
+
+def claim_standard_output() -> int:
+    """Reserve standard output for what the client reads, and return a descriptor of it. All other output goes to
+    standard error."""
+    for descriptor in (0, 1, 2):
+        try:
+            os.fstat(descriptor)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # takes the lowest number, which is this one
+    output = os.dup(1)
+    os.dup2(2, 1)
+    return output
+
+
+def listen_for_signals(*numbers: signal.Signals) -> tuple[list[int], int]:
+    """Note these signals, instead of ending the process. Returns the list that received signals are added to, and a
+    descriptor that polls readable when one has arrived. Must run in the main thread."""
+    received: list[int] = []
+    wake, tell = os.pipe()
+    os.set_blocking(wake, False)
+    os.set_blocking(tell, False)
+    signal.set_wakeup_fd(tell, warn_on_full_buffer=False)
+    for number in numbers:
+        signal.signal(number, lambda signum, _frame: received.append(signum))
+    return received, wake

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import itertools
+import sqlite3
 import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,8 +16,9 @@ import pytest
 import trio
 import trio.testing
 
+from intercom.model import crash_points
 from intercom.model.card import CardKind, CardState
-from intercom.model.checkpoint import DivergenceKind, Files, Restore, RestoreState
+from intercom.model.checkpoint import UNDER_WAY, DivergenceKind, Files, Restore, RestoreState
 from intercom.model.config import CheckpointSettings, Config
 from intercom.model.decision import Decision
 from intercom.model.errors import AlreadyDecided, FileError, InvalidState, NotFound, SpawnFailed
@@ -29,22 +33,14 @@ from intercom.sessions.tools.check_diff import CheckDiff
 from intercom.sessions.tools.ping import Ping
 from intercom.sessions.tools.reboot import Reboot
 from intercom.sessions.tools.transmit import Transmit
-from intercom.store import checkpoints, requests, rows
+from intercom.store import checkpoints, requests
 from intercom.store.contents import OpenContents
 from intercom.store.messages import Transact
 from tests.sessions.house import Guest, House, house, in_house
 
 Clock = trio.testing.MockClock
 MODIFIED, DELETED, ADDED = DivergenceKind.MODIFIED, DivergenceKind.DELETED, DivergenceKind.ADDED
-_ENDS = {
-    RestoreState.DONE,
-    RestoreState.STUCK,
-    RestoreState.FAILED,
-    RestoreState.OUTDATED,
-    RestoreState.CANCELLED,
-    RestoreState.EXPIRED,
-    RestoreState.GIVEN_UP,
-}
+_ENDS = {*RestoreState} - UNDER_WAY - {RestoreState.ASKED}
 
 
 @pytest.fixture
@@ -61,6 +57,16 @@ async def take(at: House, guest: Guest, label: str | None = "before") -> Checkpo
     return await at.app.service.checkpoints.take(guest.session_id, label, "kim", "ctl")
 
 
+@asynccontextmanager
+async def checkpointed(
+    root: Path, clock: Clock, config: Config | None = None
+) -> AsyncIterator[tuple[House, Guest, CheckpointTaken]]:
+    """A server with one agent's session, of which a checkpoint was just taken."""
+    async with house(root.parent, clock, config or Config()) as at:
+        guest = await at.arrive(root)
+        yield at, guest, await take(at, guest)
+
+
 async def ask(at: House, taken: CheckpointTaken, files: Files = Files.EXACT) -> Restore:
     return await at.app.service.checkpoints.ask_restore(taken.checkpoint.id, files, "kim", "ctl")
 
@@ -69,6 +75,12 @@ async def proceed(at: House, restore: Restore) -> Restore:
     """Say so, and wait for how it comes out."""
     await at.decide(restore.id, Decision.PROCEED)
     return await ended(at, restore.id)
+
+
+async def succeed(at: House, restore: Restore) -> Restore:
+    done = await proceed(at, restore)
+    assert done.state is RestoreState.DONE, done.note
+    return done
 
 
 async def ended(at: House, id: str) -> Restore:
@@ -91,8 +103,18 @@ def files(root: Path) -> dict[str, str]:
     return {str(file.relative_to(root)): file.read_text() for file in root.rglob("*") if file.is_file()}
 
 
+def kinds(restore: Restore) -> dict[str, DivergenceKind]:
+    return {each.path: each.kind for each in restore.divergence.first}
+
+
 def staged(root: Path) -> list[Path]:
     return list(root.rglob(".intercom*"))
+
+
+async def until_clean(root: Path) -> None:
+    while staged(root):
+        # What was staged goes in a thread, which nothing here waits for.
+        await trio.testing.wait_all_tasks_blocked(0.002)
 
 
 def move(root: Path, name: str) -> Path:
@@ -116,12 +138,8 @@ async def test_a_checkpoint_holds_the_session_its_progress_and_what_waits_in_it(
         assert kept.progress_snapshot == items
         assert kept.session_state["status"] == "active"
         [waiting] = kept.session_state["pending"]
-        assert (waiting["request_id"], waiting["kind"], waiting["paths"], waiting["diff"]) == (
-            id,
-            "approval",
-            ["a.txt"],
-            "two\n",
-        )
+        wanted = {"request_id": id, "kind": "approval", "paths": ["a.txt"], "diff": "two\n"}
+        assert waiting == waiting | wanted
         assert set(kept.file_hashes) == set(BEFORE)
         assert (await at.people.notice("checkpoint taken")).session_id == guest.session_id
         answered = await guest.ask(Reboot())
@@ -145,18 +163,11 @@ async def test_the_same_act_takes_one_checkpoint_and_asks_one_question(clock: Cl
 
 @in_house
 async def test_nothing_changes_until_a_person_says_so_and_nothing_after_they_say_no(clock: Clock, root: Path) -> None:
-    async with house(root.parent, clock) as at:
-        guest = await at.arrive(root)
-        taken = await take(at, guest)
+    async with checkpointed(root, clock) as (at, guest, taken):
         spoil(root)
         spoiled = files(root)
         restore = await ask(at, taken, Files.EXACT)
-        found = restore.divergence
-        assert [(each.path, each.kind) for each in found.first] == [
-            ("a.txt", MODIFIED),
-            ("new.txt", ADDED),
-            ("sub/b.txt", DELETED),
-        ]
+        assert kinds(restore) == {"a.txt": MODIFIED, "new.txt": ADDED, "sub/b.txt": DELETED}
         card = await at.people.card(id=restore.id)
         assert (card.kind, card.state, card.session_id) == (CardKind.RESTORE, CardState.PENDING, guest.session_id)
         assert "1 modified, 1 deleted, 1 added" in (card.body or "")
@@ -167,13 +178,7 @@ async def test_nothing_changes_until_a_person_says_so_and_nothing_after_they_say
         assert [session.id for session in await at.app.service.sessions()] == [guest.session_id]
 
 
-@pytest.mark.parametrize(
-    ("how", "after"),
-    [
-        (Files.BACK, BEFORE | {"new.txt": "new\n"}),
-        (Files.EXACT, BEFORE),
-    ],
-)
+@pytest.mark.parametrize(("how", "after"), [(Files.BACK, BEFORE | {"new.txt": "new\n"}), (Files.EXACT, BEFORE)])
 @in_house
 async def test_a_restore_ends_that_session_alone_and_another_goes_on(
     clock: Clock, root: Path, how: Files, after: dict[str, str]
@@ -184,8 +189,7 @@ async def test_a_restore_ends_that_session_alone_and_another_goes_on(
         await guest.ask(Ping(None, items))
         taken = await take(at, guest)
         spoil(root)
-        done = await proceed(at, await ask(at, taken, how))
-        assert done.state is RestoreState.DONE, done.note
+        done = await succeed(at, await ask(at, taken, how))
         assert files(root) == after
         live = {session.id: session for session in await at.app.service.sessions()}
         assert set(live) == {other.session_id, done.successor_id}
@@ -220,8 +224,7 @@ async def test_what_still_waits_moves_what_was_answered_is_asked_again_and_what_
         await at.decide(question, Decision.CONTINUE)
         since = (await guest.propose("later.txt", "later\n", RiskLevel.HIGH)).request_id
         pending = await at.wait(guest, waits)
-        done = await proceed(at, await ask(at, taken, Files.BACK))
-        assert done.state is RestoreState.DONE, done.note
+        done = await succeed(at, await ask(at, taken, Files.BACK))
         with pytest.raises(InvalidState, match="call reboot with session_id"):
             await pending()
         assert files(root) == BEFORE
@@ -263,8 +266,7 @@ async def test_what_a_permission_hook_asked_ends_with_the_session_it_was_asked_i
         opened = await guest.ask(AskPermission("h1", "claude-code", run, "claude-code/PreToolUse"))
         id = opened.request_id
         taken = await take(at, guest)
-        done = await proceed(at, await ask(at, taken))
-        assert done.state is RestoreState.DONE, done.note
+        done = await succeed(at, await ask(at, taken))
         assert not await at.app.reader.read(partial(requests.pending, session_id=done.successor_id))
         old = await at.app.reader.read(partial(requests.find, id=id))
         assert old is not None
@@ -273,9 +275,7 @@ async def test_what_a_permission_hook_asked_ends_with_the_session_it_was_asked_i
 
 @in_house
 async def test_whoever_says_proceed_is_asked_again_when_files_have_changed_since(clock: Clock, root: Path) -> None:
-    async with house(root.parent, clock) as at:
-        guest = await at.arrive(root)
-        taken = await take(at, guest)
+    async with checkpointed(root, clock) as (at, guest, taken):
         spoil(root)
         first = await ask(at, taken, Files.EXACT)
         (root / "new.txt").write_text("newer\n")
@@ -285,8 +285,7 @@ async def test_whoever_says_proceed_is_asked_again_when_files_have_changed_since
         assert "asked again as " + card.id in (outdated.note or "")
         assert files(root)["a.txt"] == "spoiled\n"
         assert (await guest.ask(Ping())).answer.acknowledged
-        again = await proceed(at, await at.app.service.checkpoints.restore(card.id))
-        assert again.state is RestoreState.DONE
+        await succeed(at, await at.app.service.checkpoints.restore(card.id))
         assert files(root) == BEFORE
 
 
@@ -294,9 +293,7 @@ async def test_whoever_says_proceed_is_asked_again_when_files_have_changed_since
 async def test_a_question_that_nobody_answers_expires_and_one_asked_anew_takes_the_place_of_the_old(
     clock: Clock, root: Path
 ) -> None:
-    async with house(root.parent, clock) as at:
-        guest = await at.arrive(root)
-        taken = await take(at, guest)
+    async with checkpointed(root, clock) as (at, _guest, taken):
         first, second = await ask(at, taken), await ask(at, taken, Files.BACK)
         assert (await at.app.service.checkpoints.restore(first.id)).state is RestoreState.OUTDATED
         assert [card.id for card in await at.app.service.pending()] == [second.id]
@@ -310,11 +307,7 @@ async def test_a_question_that_nobody_answers_expires_and_one_asked_anew_takes_t
 async def test_a_file_that_stands_in_the_way_stops_it_and_a_person_tries_again_or_gives_up(
     clock: Clock, root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from intercom.model import crash_points
-
-    async with house(root.parent, clock) as at:
-        guest = await at.arrive(root)
-        taken = await take(at, guest)
+    async with checkpointed(root, clock) as (at, _guest, taken):
         for last in (Decision.PROCEED, Decision.CANCEL):
             spoil(root) if not (root / "new.txt").exists() else None
             (root / "a.txt").write_text("spoiled\n")
@@ -335,9 +328,7 @@ async def test_a_file_that_stands_in_the_way_stops_it_and_a_person_tries_again_o
             (root / "a.txt").write_text("spoiled\n")
             await at.decide(restore.id, last)
             done = await ended(at, restore.id)
-            while staged(root):
-                # What was staged goes in a thread, which nothing here waits for.
-                await trio.testing.wait_all_tasks_blocked(0.002)
+            await until_clean(root)
             if last is Decision.PROCEED:
                 assert done.state is RestoreState.DONE
                 assert files(root) == BEFORE
@@ -356,8 +347,7 @@ async def test_a_checkpoint_of_an_ended_session_is_restored_too(clock: Clock, ro
         taken = await take(at, guest)
         await at.app.service.end(guest.session_id, "kim", "ctl", "enough")
         spoil(root)
-        done = await proceed(at, await ask(at, taken, Files.EXACT))
-        assert done.state is RestoreState.DONE, done.note
+        done = await succeed(at, await ask(at, taken, Files.EXACT))
         assert files(root) == BEFORE
         [anew] = await at.app.reader.read(partial(requests.pending, session_id=done.successor_id))
         assert anew.id != id
@@ -369,17 +359,14 @@ async def test_what_can_not_be_put_back_or_brought_back_is_said_before_anybody_d
 ) -> None:
     (root / "large.bin").write_bytes(b"x" * 200)
     config = Config(checkpoint=CheckpointSettings(max_file_bytes=100))
-    async with house(root.parent, clock, config) as at:
-        guest = await at.arrive(root)
-        taken = await take(at, guest)
+    async with checkpointed(root, clock, config) as (at, _guest, taken):
         assert [(each.why, each.count) for each in taken.left_out] == [("contents too large to be kept", 1)]
         (root / "large.bin").write_bytes(b"y" * 200)
         (root / "a.txt").write_bytes(b"z" * 200)
         restore = await ask(at, taken, Files.BACK)
         assert "cannot be put back: large.bin (its content was not kept)" in restore.divergence.remarks
         assert any("cannot be brought back: a.txt" in remark for remark in restore.divergence.remarks)
-        done = await proceed(at, restore)
-        assert done.state is RestoreState.DONE, done.note
+        await succeed(at, restore)
         assert (root / "a.txt").read_text() == "one\n"
         assert (root / "large.bin").read_bytes() == b"y" * 200
 
@@ -388,9 +375,7 @@ async def test_what_can_not_be_put_back_or_brought_back_is_said_before_anybody_d
 async def test_where_there_is_no_room_to_keep_what_is_overwritten_it_is_said_before_it_is(
     clock: Clock, root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with house(root.parent, clock) as at:
-        guest = await at.arrive(root)
-        taken = await take(at, guest)
+    async with checkpointed(root, clock) as (at, _guest, taken):
         spoil(root)
         first = await ask(at, taken, Files.EXACT)
         assert not any("cannot be brought back" in remark for remark in first.divergence.remarks)
@@ -401,8 +386,7 @@ async def test_where_there_is_no_room_to_keep_what_is_overwritten_it_is_said_bef
         card = await at.people.card(lambda card: card.id != first.id, kind=CardKind.RESTORE, state=CardState.PENDING)
         words = "no room to keep them, so what they hold now cannot be brought back: new.txt, a.txt"
         assert words in (card.body or "")
-        done = await proceed(at, await at.app.service.checkpoints.restore(card.id))
-        assert done.state is RestoreState.DONE, done.note
+        await succeed(at, await at.app.service.checkpoints.restore(card.id))
         assert files(root) == BEFORE
 
 
@@ -410,19 +394,14 @@ async def test_where_there_is_no_room_to_keep_what_is_overwritten_it_is_said_bef
 async def test_files_that_were_ignored_then_are_never_taken_for_added(clock: Clock, root: Path) -> None:
     (root / ".gitignore").write_text(".env\nout/\n")
     (root / ".env").write_text("SECRET=1\n")
-    async with house(root.parent, clock) as at:
-        guest = await at.arrive(root)
-        taken = await take(at, guest)
+    async with checkpointed(root, clock) as (at, _guest, taken):
         (root / ".gitignore").write_text("")
         (root / "out").mkdir()
         (root / "out/made").write_text("made\n")
         (root / "new.txt").write_text("new\n")
         restore = await ask(at, taken, Files.EXACT)
-        assert [(each.path, each.kind) for each in restore.divergence.first] == [
-            (".gitignore", MODIFIED),
-            ("new.txt", ADDED),
-        ]
-        assert (await proceed(at, restore)).state is RestoreState.DONE
+        assert kinds(restore) == {".gitignore": MODIFIED, "new.txt": ADDED}
+        await succeed(at, restore)
         assert files(root) == BEFORE | {".gitignore": ".env\nout/\n", ".env": "SECRET=1\n", "out/made": "made\n"}
 
 
@@ -431,8 +410,7 @@ async def test_a_directory_with_nothing_but_ignored_files_keeps_one_file_from_it
     clock: Clock, root: Path
 ) -> None:
     (root / ".gitignore").write_text("*.o\n")
-    async with house(root.parent, clock) as at:
-        taken = await take(at, await at.arrive(root))
+    async with checkpointed(root, clock) as (at, _, taken):
         spoil(root)
         (root / "a.txt").unlink()
         (root / "a.txt").mkdir()
@@ -440,14 +418,9 @@ async def test_a_directory_with_nothing_but_ignored_files_keeps_one_file_from_it
         asked = await ask(at, taken, Files.BACK)
         words = "cannot be put back: a.txt (a directory that is not empty stands there now)"
         assert words in asked.divergence.remarks
-        done = await proceed(at, asked)
-        assert done.state is RestoreState.DONE, done.note
-        assert files(root) == {
-            ".gitignore": "*.o\n",
-            "a.txt/made.o": "made\n",
-            "new.txt": "new\n",
-            "sub/b.txt": "two\n",
-        }
+        await succeed(at, asked)
+        kept = {".gitignore": "*.o\n", "a.txt/made.o": "made\n"}
+        assert files(root) == {**kept, "new.txt": "new\n", "sub/b.txt": "two\n"}
 
 
 @in_house
@@ -455,15 +428,14 @@ async def test_where_rules_take_too_long_nothing_is_taken_for_added(
     clock: Clock, root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (root / ".gitignore").write_text("*.o\n")
-    async with house(root.parent, clock) as at:
-        taken = await take(at, await at.arrive(root))
+    async with checkpointed(root, clock) as (at, _, taken):
         (root / ".gitignore").write_text("")
         (root / "new.txt").write_text("new\n")
         ticks = itertools.count(step=20.0)
         monkeypatch.setattr(archive, "time", SimpleNamespace(monotonic=lambda: next(ticks)))
-        found = (await ask(at, taken, Files.EXACT)).divergence
-        assert [(each.path, each.kind) for each in found.first] == [(".gitignore", MODIFIED)]
-        assert any("cannot be told for certain" in remark for remark in found.remarks)
+        restore = await ask(at, taken, Files.EXACT)
+        assert kinds(restore) == {".gitignore": MODIFIED}
+        assert any("cannot be told for certain" in remark for remark in restore.divergence.remarks)
 
 
 @in_house
@@ -471,9 +443,7 @@ async def test_without_contents_a_checkpoint_compares_and_says_that_nothing_can_
     clock: Clock, root: Path
 ) -> None:
     config = Config(checkpoint=CheckpointSettings(keep_contents=False))
-    async with house(root.parent, clock, config) as at:
-        guest = await at.arrive(root)
-        taken = await take(at, guest)
+    async with checkpointed(root, clock, config) as (at, _guest, taken):
         assert taken.checkpoint.kept == 0
         spoil(root)
         restore = await ask(at, taken)
@@ -487,9 +457,7 @@ async def test_without_contents_a_checkpoint_compares_and_says_that_nothing_can_
 @in_house
 async def test_a_restore_that_would_put_nothing_back_ends_no_session(clock: Clock, root: Path) -> None:
     """`restore` without flags ended the session, and left every file as it was."""
-    async with house(root.parent, clock) as at:
-        guest = await at.arrive(root)
-        taken = await take(at, guest)
+    async with checkpointed(root, clock) as (at, guest, taken):
         spoil(root)
         with pytest.raises(
             InvalidState, match=r"1 modified, 1 deleted, 1 added since.*ask for the files too"
@@ -506,16 +474,13 @@ async def test_a_restore_that_would_put_nothing_back_ends_no_session(clock: Cloc
         assert (await guest.ask(Ping())).answer.acknowledged
         # From one that is over another may go on without a file being touched.
         await at.app.service.end(guest.session_id, "kim", "ctl", "enough")
-        done = await proceed(at, await ask(at, taken, Files.LEAVE))
-        assert done.state is RestoreState.DONE
+        await succeed(at, await ask(at, taken, Files.LEAVE))
         assert files(root) == {"a.txt": "spoiled\n", "new.txt": "new\n"}
 
 
 @in_house
 async def test_what_is_gone_is_refused_and_nothing_else_is(clock: Clock, root: Path) -> None:
-    async with house(root.parent, clock) as at:
-        guest = await at.arrive(root)
-        taken = await take(at, guest)
+    async with checkpointed(root, clock) as (at, guest, taken):
         calls = at.app.service.checkpoints
         with pytest.raises(NotFound):
             await calls.ask_restore("nothing", Files.LEAVE, "kim", "ctl")
@@ -555,20 +520,19 @@ async def test_contents_go_with_the_last_checkpoint_that_names_them(clock: Clock
         (root / "a.txt").write_text("changed\n")
         await take(at, guest, "second")
 
-        async def kept() -> int:
-            contents = at.app.database.with_name("intercom-contents.db")
-            return await trio.to_thread.run_sync(_count, contents)
+        def kept() -> int:
+            with sqlite3.connect(at.app.database.with_name("intercom-contents.db")) as db:
+                return int(db.execute("select count(*) from content").fetchone()[0])
 
-        assert await kept() == 3
-        await at.ask("store", _forget("first"))
+        assert kept() == 3
+        await at.ask("store", Transact(lambda db: db.execute("delete from checkpoint where label = 'first'")))
         at.app.system.named("checkpoints").tell(SweepContents())
         async with at.restarting():
-            while await kept() != 2:
+            while kept() != 2:
                 await trio.testing.wait_all_tasks_blocked(0.002)
         spoil(root)
         second = next(line for line in await at.app.service.checkpoints.listed() if line.label == "second")
-        done = await proceed(at, await at.app.service.checkpoints.ask_restore(second.id, Files.EXACT, "kim", "ctl"))
-        assert done.state is RestoreState.DONE, done.note
+        await succeed(at, await at.app.service.checkpoints.ask_restore(second.id, Files.EXACT, "kim", "ctl"))
         assert files(root) == BEFORE | {"a.txt": "changed\n"}
 
 
@@ -586,27 +550,13 @@ def test_no_agent_is_started_for_a_session_that_another_has_taken_up(root: Path,
             patch.setattr(Successors, "until_quiet", until_quiet)
             async with house(root.parent, clock, config) as at:
                 guest = await at.arrive(root)
-                done = await proceed(at, await ask(at, await take(at, guest)))
-                assert done.state is RestoreState.DONE, done.note
+                done = await succeed(at, await ask(at, await take(at, guest)))
                 assert "an agent has taken it up" in (await at.people.notice("session restored from checkpoint")).text
                 assert await at.app.service.children.everyone() == {}
                 (session,) = await at.app.service.sessions()
                 assert (session.id, session.status) == (done.successor_id, SessionStatus.ACTIVE)
 
     check()
-
-
-def _count(path: Path) -> int:
-    import sqlite3
-
-    with sqlite3.connect(path) as db:
-        return int(db.execute("select count(*) from content").fetchone()[0])
-
-
-def _forget(label: str) -> Any:
-    from intercom.store.messages import Transact
-
-    return Transact(lambda db: rows.affected(db, "delete from checkpoint where label = ?", (label,)))
 
 
 @in_house
@@ -626,8 +576,7 @@ async def test_an_agent_is_started_for_the_session_that_follows_where_one_can_be
         guest = await at.arrive(root)
         taken = await take(at, guest)
         for word in ("none could be started: no such program", "its agent was started"):
-            done = await proceed(at, await ask(at, taken, Files.BACK))
-            assert done.state is RestoreState.DONE, done.note
+            done = await succeed(at, await ask(at, taken, Files.BACK))
             assert word in (await at.people.notice(word)).text
             prompt, more = started[-1]
             assert (more["session_id"], more["workspace"]) == (done.successor_id, str(root))

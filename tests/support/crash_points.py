@@ -46,7 +46,7 @@ SPAWN_NAMES: dict[str, str] = {
     "child.settled": "its session has recorded its end, and its process is not yet over on record",
 }
 
-#: Those of checkpoints and restores (`tests/sessions/test_restore_kills.py`).
+#: Those of checkpoints and restores (`tests/sessions/test_restores.py`).
 CHECKPOINT_NAMES: dict[str, str] = {
     "contents.kept": "contents of files are kept, and no checkpoint names them",
     "files.staged": "the files to be put back are staged, and it is not committed to them",

@@ -26,21 +26,10 @@ ENVIRONMENT = {
 
 LINE = st.sampled_from(
     [
-        "",
-        " ",
-        "a",
-        "b",
-        "c",
-        "-- sql",
-        "++ i",
-        "@@ -1 +1 @@",
-        "diff --git a/x b/x",
-        "\\ No newline",
-        "é",
-        "tab\tx",
+        "", " ", "a", "b", "c", "-- sql", "++ i", "@@ -1 +1 @@", "diff --git a/x b/x", "\\ No newline", "é", "tab\tx",
         "--- a/x",
     ]
-)
+)  # fmt: skip
 END = st.sampled_from(["\n", "\n", "\n", "\r\n"])
 NAMES = st.sampled_from(["a.txt", "dir/b.txt", "with space.txt", "é.txt", 'quo"te', "x/y/z", "run.sh", "-dash"])
 
@@ -106,18 +95,8 @@ def read(root: Path) -> dict[str, File]:
 
 def git_diff(base: Path, context: int) -> str:
     assert GIT is not None
-    command = [
-        GIT,
-        "-c",
-        "core.quotePath=true",
-        "diff",
-        "--no-index",
-        "--no-color",
-        "-M90%",
-        f"-U{context}",
-        "old",
-        "new",
-    ]
+    options = ["--no-index", "--no-color", "-M90%", f"-U{context}"]
+    command = [GIT, "-c", "core.quotePath=true", "diff", *options, "old", "new"]
     done = subprocess.run(command, cwd=base, env=ENVIRONMENT, capture_output=True, check=False)
     assert done.returncode in (0, 1), done.stderr
     return done.stdout.decode()

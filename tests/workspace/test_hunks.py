@@ -17,114 +17,75 @@ def patched(base: bytes, body: str) -> bytes:
     return change_plan.apply_hunks("f", base, patch.hunks)
 
 
-LATIN, BOM = "latin-1", "\ufeff"
+LATIN = "latin-1"
 SWAP = "@@ -1,3 +1,3 @@\n a\n-b\n+B\n c\n"
 
 
-@pytest.mark.parametrize(
-    ("base", "body", "result"),
-    [
-        pytest.param(b"a\nb\nc\n", SWAP, b"a\nB\nc\n", id="lf"),
-        pytest.param(b"a\r\nb\r\nc\r\n", SWAP, b"a\r\nB\r\nc\r\n", id="crlf file, lf patch"),
-        pytest.param(
-            b"a\r\nb\r\nc\r\n", SWAP.replace("\n", "\r\n").replace("@@\r", "@@"), b"a\r\nB\r\nc\r\n", id="crlf both"
-        ),
-        pytest.param(
-            b"a\nb\nc\n", SWAP.replace("b\n", "b\r\n").replace("B\n", "B\r\n"), b"a\nB\nc\n", id="lf file, crlf patch"
-        ),
-        pytest.param(b"a\nb\r\nc\n", SWAP, b"a\nB\r\nc\n", id="mixed ends: the replaced line's"),
-        pytest.param(b"a\r\nb\nc\r\n", SWAP, b"a\r\nB\nc\r\n", id="mixed ends: the replaced line's, lf"),
-        pytest.param(
-            b"a\r\nb\r\nc\r\n",
-            "@@ -1,3 +1,3 @@\n a\r\n-b\r\n+B\n c\r\n",
-            b"a\r\nB\nc\r\n",
-            id="an end changed on purpose",
-        ),
-        pytest.param(b"a\r\nb\r\n", "@@ -1,0 +2 @@\n+x\n", b"a\r\nx\r\nb\r\n", id="no context in a crlf file"),
-        pytest.param(b"a\nb", "@@ -1,2 +1,2 @@\n a\n-b\n\\ No\n+B\n", b"a\nB\n", id="newline gained at the end"),
-        pytest.param(b"a\nb\n", "@@ -1,2 +1,2 @@\n a\n-b\n+B\n\\ No\n", b"a\nB", id="newline lost at the end"),
-        pytest.param(b"a\nb", "@@ -1,2 +1,2 @@\n-a\n+A\n b\n\\ No\n", b"A\nb", id="no newline kept"),
-        pytest.param("\ufeffa\nb\n".encode(), "@@ -1,2 +1,2 @@\n-a\n+A\n b\n", "\ufeffA\nb\n".encode(), id="bom kept"),
-        pytest.param(
-            "\ufeffa\nb\n".encode(), "@@ -1,2 +1,3 @@\n+x\n a\n b\n", "\ufeffx\na\nb\n".encode(), id="bom stays first"
-        ),
-        pytest.param(
-            "\ufeffa\nb\n".encode(), "@@ -1,2 +1 @@\n-a\n b\n", "\ufeffb\n".encode(), id="bom stays when line 1 goes"
-        ),
-        pytest.param(
-            "\ufeffa\nb\n".encode(), "@@ -1,2 +1,2 @@\n-\ufeffa\n+a\n b\n", b"a\nb\n", id="bom removed on purpose"
-        ),
-        pytest.param(
-            "\ufeffa\nb\n".encode(), "@@ -1,2 +1,2 @@\n a\n-b\n+B\n", "\ufeffa\nB\n".encode(), id="bom in context"
-        ),
-        pytest.param(
-            "ä\nb\nö\n".encode("latin-1"),
-            "@@ -1,3 +1,3 @@\n ä\n-b\n+ü\n ö\n",
-            "ä\nü\nö\n".encode("latin-1"),
-            id="latin-1",
-        ),
-        pytest.param(
-            "ä\nb\n".encode("latin-1"), "@@ -2 +2 @@\n-b\n+ü\n", "ä\nü\n".encode("latin-1"), id="latin-1, ascii context"
-        ),
-        pytest.param(
-            "“q”\nb\n".encode("cp1252"),
-            "@@ -1,2 +1,2 @@\n “q”\n-b\n+€\n",
-            "“q”\n€\n".encode("cp1252"),
-            id="windows-1252",
-        ),
-        pytest.param(
-            b"\x81\nb\n", "@@ -1,2 +1,2 @@\n \x81\n-b\n+\xe4\n", b"\x81\n\xe4\n", id="bytes windows-1252 has not"
-        ),
-        pytest.param(
-            "é\né\n".encode() + b"\xff\nb\n",
-            "@@ -4 +4 @@\n-b\n+ü\n",
-            "é\né\n".encode() + b"\xff\n" + "ü\n".encode(),
-            id="utf-8 with a stray byte",
-        ),
-        pytest.param("a\nb\nc\n".encode("utf-16"), SWAP, "a\nB\nc\n".encode("utf-16"), id="utf-16"),
-        pytest.param(
-            "\ufeffa\r\nb\r\nc\r\n".encode("utf-16-be"),
-            SWAP,
-            "\ufeffa\r\nB\r\nc\r\n".encode("utf-16-be"),
-            id="utf-16-be, crlf",
-        ),
-        pytest.param("a\nb\nc\n".encode("utf-32"), SWAP, "a\nB\nc\n".encode("utf-32"), id="utf-32"),
-        pytest.param(
-            b"a\x0cb\x85c\x1cd\rx\nb\n",
-            "@@ -1,2 +1,2 @@\n a\x0cb\x85c\x1cd\rx\n-b\n+B\n".replace("\x85", "\u2026"),
-            b"a\x0cb\x85c\x1cd\rx\nB\n",
-            id="odd separators are no line ends",
-        ),
-        pytest.param(b"x\na\nb\nc\n", SWAP, b"x\na\nB\nc\n", id="shifted down"),
-        pytest.param(b"a\nb\nc\n", SWAP.replace("-1,3", "-7,3"), b"a\nB\nc\n", id="shifted up"),
-        pytest.param(
-            b"a\nb\nc\nx\ny\na\nb\nc\n",
-            SWAP.replace("-1,3", "-5,3"),
-            b"a\nb\nc\nx\ny\na\nB\nc\n",
-            id="the nearer of two",
-        ),
-        pytest.param(
-            b"x\na\nb\nc\n" + b"-\n" * 9 + b"a\nb\nc\n",
-            SWAP + "@@ -13,3 +13,3 @@\n a\n-b\n+Z\n c\n",
-            b"x\na\nB\nc\n" + b"-\n" * 9 + b"a\nZ\nc\n",
-            id="a later hunk shifts along",
-        ),
-        pytest.param(
-            b"a\r\nz",
-            "@@ -1,2 +1,2 @@\n a\n-z\n\\ No\n+x\n",
-            b"a\r\nx\r\n",
-            id="a last line without end in a crlf file",
-        ),
-        pytest.param(
-            b"a\r\nz\r\n", "@@ -1,2 +1,2 @@\n a\n-z\n+x\n\\ No\n", b"a\r\nx", id="newline lost in a crlf file, lf patch"
-        ),
-        pytest.param(
-            b"\xff\xfex\n\xe9\nbb\n", "@@ -3 +3 @@\n-bb\n+\xe9\n", b"\xff\xfex\n\xe9\n\xe9\n", id="no utf-16 after all"
-        ),
-        pytest.param(b"", "@@ -0,0 +1 @@\n+a\n", b"a\n", id="into an empty file"),
-        pytest.param(b"a\n", "@@ -1 +0,0 @@\n-a\n", b"", id="all removed"),
-    ],
-)
+MARKED = "\ufeffa\nb\n".encode()
+#: By what is special about it: a file, a hunk, and the file after it.
+FITTING: dict[str, tuple[bytes, str, bytes]] = {
+    "lf": (b"a\nb\nc\n", SWAP, b"a\nB\nc\n"),
+    "crlf file, lf patch": (b"a\r\nb\r\nc\r\n", SWAP, b"a\r\nB\r\nc\r\n"),
+    "crlf both": (
+        b"a\r\nb\r\nc\r\n", SWAP.replace("\n", "\r\n").replace("@@\r", "@@"), b"a\r\nB\r\nc\r\n",
+    ),
+    "lf file, crlf patch": (
+        b"a\nb\nc\n", SWAP.replace("b\n", "b\r\n").replace("B\n", "B\r\n"), b"a\nB\nc\n",
+    ),
+    "mixed ends: the replaced line's": (b"a\nb\r\nc\n", SWAP, b"a\nB\r\nc\n"),
+    "mixed ends: the replaced line's, lf": (b"a\r\nb\nc\r\n", SWAP, b"a\r\nB\nc\r\n"),
+    "an end changed on purpose": (
+        b"a\r\nb\r\nc\r\n", "@@ -1,3 +1,3 @@\n a\r\n-b\r\n+B\n c\r\n", b"a\r\nB\nc\r\n",
+    ),
+    "no context in a crlf file": (b"a\r\nb\r\n", "@@ -1,0 +2 @@\n+x\n", b"a\r\nx\r\nb\r\n"),
+    "newline gained at the end": (b"a\nb", "@@ -1,2 +1,2 @@\n a\n-b\n\\ No\n+B\n", b"a\nB\n"),
+    "newline lost at the end": (b"a\nb\n", "@@ -1,2 +1,2 @@\n a\n-b\n+B\n\\ No\n", b"a\nB"),
+    "no newline kept": (b"a\nb", "@@ -1,2 +1,2 @@\n-a\n+A\n b\n\\ No\n", b"A\nb"),
+    "bom kept": (MARKED, "@@ -1,2 +1,2 @@\n-a\n+A\n b\n", "\ufeffA\nb\n".encode()),
+    "bom stays first": (MARKED, "@@ -1,2 +1,3 @@\n+x\n a\n b\n", "\ufeffx\na\nb\n".encode()),
+    "bom stays when line 1 goes": (MARKED, "@@ -1,2 +1 @@\n-a\n b\n", "\ufeffb\n".encode()),
+    "bom removed on purpose": (MARKED, "@@ -1,2 +1,2 @@\n-\ufeffa\n+a\n b\n", b"a\nb\n"),
+    "bom in context": (MARKED, "@@ -1,2 +1,2 @@\n a\n-b\n+B\n", "\ufeffa\nB\n".encode()),
+    "latin-1": ("ä\nb\nö\n".encode(LATIN), "@@ -1,3 +1,3 @@\n ä\n-b\n+ü\n ö\n", "ä\nü\nö\n".encode(LATIN)),
+    "latin-1, ascii context": ("ä\nb\n".encode(LATIN), "@@ -2 +2 @@\n-b\n+ü\n", "ä\nü\n".encode(LATIN)),
+    "windows-1252": ("“q”\nb\n".encode("cp1252"), "@@ -1,2 +1,2 @@\n “q”\n-b\n+€\n", "“q”\n€\n".encode("cp1252")),
+    "bytes windows-1252 has not": (b"\x81\nb\n", "@@ -1,2 +1,2 @@\n \x81\n-b\n+\xe4\n", b"\x81\n\xe4\n"),
+    "utf-8 with a stray byte": (
+        "é\né\n".encode() + b"\xff\nb\n", "@@ -4 +4 @@\n-b\n+ü\n", "é\né\n".encode() + b"\xff\n" + "ü\n".encode(),
+    ),
+    "utf-16": ("a\nb\nc\n".encode("utf-16"), SWAP, "a\nB\nc\n".encode("utf-16")),
+    "utf-16-be, crlf": (
+        "\ufeffa\r\nb\r\nc\r\n".encode("utf-16-be"), SWAP, "\ufeffa\r\nB\r\nc\r\n".encode("utf-16-be"),
+    ),
+    "utf-32": ("a\nb\nc\n".encode("utf-32"), SWAP, "a\nB\nc\n".encode("utf-32")),
+    "odd separators are no line ends": (
+        b"a\x0cb\x85c\x1cd\rx\nb\n", "@@ -1,2 +1,2 @@\n a\x0cb\u2026c\x1cd\rx\n-b\n+B\n", b"a\x0cb\x85c\x1cd\rx\nB\n",
+    ),
+    "shifted down": (b"x\na\nb\nc\n", SWAP, b"x\na\nB\nc\n"),
+    "shifted up": (b"a\nb\nc\n", SWAP.replace("-1,3", "-7,3"), b"a\nB\nc\n"),
+    "the nearer of two": (
+        b"a\nb\nc\nx\ny\na\nb\nc\n", SWAP.replace("-1,3", "-5,3"), b"a\nb\nc\nx\ny\na\nB\nc\n",
+    ),
+    "a later hunk shifts along": (
+        b"x\na\nb\nc\n" + b"-\n" * 9 + b"a\nb\nc\n",
+        SWAP + "@@ -13,3 +13,3 @@\n a\n-b\n+Z\n c\n",
+        b"x\na\nB\nc\n" + b"-\n" * 9 + b"a\nZ\nc\n",
+    ),
+    "a last line without end in a crlf file": (
+        b"a\r\nz", "@@ -1,2 +1,2 @@\n a\n-z\n\\ No\n+x\n", b"a\r\nx\r\n",
+    ),
+    "newline lost in a crlf file, lf patch": (
+        b"a\r\nz\r\n", "@@ -1,2 +1,2 @@\n a\n-z\n+x\n\\ No\n", b"a\r\nx",
+    ),
+    "no utf-16 after all": (
+        b"\xff\xfex\n\xe9\nbb\n", "@@ -3 +3 @@\n-bb\n+\xe9\n", b"\xff\xfex\n\xe9\n\xe9\n",
+    ),
+    "into an empty file": (b"", "@@ -0,0 +1 @@\n+a\n", b"a\n"),
+    "all removed": (b"a\n", "@@ -1 +0,0 @@\n-a\n", b""),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("base", "body", "result"), FITTING.values(), ids=FITTING)
 def test_a_hunk_that_fits(base: bytes, body: str, result: bytes) -> None:
     assert patched(base, body) == result
 

@@ -186,33 +186,14 @@ def test_paths_that_lead_outside_are_refused_in_headers_and_arguments(name: str)
 FRAGMENTS = st.lists(
     st.sampled_from(
         [
-            "--- a/f\n",
-            "+++ b/f\n",
-            "@@ -1 +1 @@\n",
-            "@@ -1,2 +1,3 @@ def f():\n",
-            "-old\n",
-            "+new\n",
-            " same\n",
-            "\n",
-            "\\ No newline\n",
-            "diff --git a/f b/f\n",
-            "new file mode 100644\n",
-            "rename from f\n",
-            "rename to g\n",
-            "--- /dev/null\n",
-            "-- \n",
-            "\r\n",
-            "index 1..2 100644\n",
-            "Binary files a/f and b/f differ\n",
-            "GIT binary patch\n",
-            "--- \n",
-            "+++ \n",
-            "@@",
-            '--- "a/f"\n',
+            "--- a/f\n", "+++ b/f\n", "@@ -1 +1 @@\n", "@@ -1,2 +1,3 @@ def f():\n", "-old\n", "+new\n", " same\n",
+            "\n", "\\ No newline\n", "diff --git a/f b/f\n", "new file mode 100644\n", "rename from f\n",
+            "rename to g\n", "--- /dev/null\n", "-- \n", "\r\n", "index 1..2 100644\n",
+            "Binary files a/f and b/f differ\n", "GIT binary patch\n", "--- \n", "+++ \n", "@@", '--- "a/f"\n',
         ]
     ),
     max_size=12,
-).map("".join)
+).map("".join)  # fmt: skip
 
 
 @given(

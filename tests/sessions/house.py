@@ -312,3 +312,27 @@ async def _guarded(test: Callable[..., Awaitable[None]], *args: Any, **kwargs: A
         finally:
             watch.cancel()
     assert not scope.cancelled_caught, f"nothing moved for {STUCK} s"
+
+
+def with_agent(*given: Any, **named: Any) -> Any:
+    """Run a test as `test(at, guest, ...)`: in a server to which an agent is connected. `root`, the agent's workspace,
+    and other fixtures are given if the test names them. With arguments: those of `house` after its clock."""
+    if given and callable(given[0]):
+        return with_agent()(given[0])
+
+    def decorated(test: Callable[..., Awaitable[None]]) -> Callable[..., Any]:
+        own = list(inspect.signature(test).parameters.values())[2:]
+
+        async def run(clock: trio.testing.MockClock, root: Path, **fixtures: Any) -> None:
+            if any(each.name == "root" for each in own):
+                fixtures["root"] = root
+            async with house(root.parent, clock, *given, **named) as at:
+                await test(at, await at.arrive(root), **fixtures)
+
+        functools.update_wrapper(run, test)
+        del run.__wrapped__
+        first = [inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD) for name in ("clock", "root")]
+        run.__signature__ = inspect.Signature([*first, *(each for each in own if each.name != "root")])  # type: ignore[attr-defined]
+        return in_house(run)
+
+    return decorated

@@ -7,7 +7,6 @@ import sys
 from functools import partial
 from pathlib import Path
 
-import pytest
 import trio.testing
 from attrs import evolve
 
@@ -22,17 +21,10 @@ from intercom.sessions.tools.transmit import Transmit
 from intercom.store import outbox, sessions
 from intercom.store.messages import Transact
 from intercom.store.outbox import Urgency
-from tests.sessions.house import House, house, in_house
+from tests.sessions.house import Guest, House, house, in_house, with_agent
 
 Clock = trio.testing.MockClock
 DAY = 86400.0
-
-
-@pytest.fixture
-def root(tmp_path: Path) -> Path:
-    made = tmp_path / "ws"
-    made.mkdir()
-    return made
 
 
 async def stand(at: House) -> dict[str, SessionStatus]:
@@ -130,16 +122,14 @@ async def test_one_whose_agent_is_here_or_was_here_since_does_not_end(clock: Clo
         }
 
 
-@in_house
-async def test_one_that_nobody_ever_came_to_ends_too_and_the_time_is_a_setting(clock: Clock, root: Path) -> None:
-    async with house(root.parent, clock, Config(interrupted_retention_days=2)) as at:
-        guest = await at.arrive(root)
-        mine = (await at.app.service.sessions())[0]
-        empty: Session = evolve(mine, id="never-came", agent_key=None, status=SessionStatus.CREATED)
-        assert await at.ask("store", Transact(partial(sessions.insert, session=empty)))
-        await rounds(at, 3)
-        assert await stand(at) == {guest.session_id: SessionStatus.ACTIVE, "never-came": SessionStatus.TERMINATED}
-        assert told(at) == ["session never-ca was ended: away for more than 2 days; what waited there is closed"]
+@with_agent(Config(interrupted_retention_days=2))
+async def test_one_that_nobody_ever_came_to_ends_too_and_the_time_is_a_setting(at: House, guest: Guest) -> None:
+    mine = (await at.app.service.sessions())[0]
+    empty: Session = evolve(mine, id="never-came", agent_key=None, status=SessionStatus.CREATED)
+    assert await at.ask("store", Transact(partial(sessions.insert, session=empty)))
+    await rounds(at, 3)
+    assert await stand(at) == {guest.session_id: SessionStatus.ACTIVE, "never-came": SessionStatus.TERMINATED}
+    assert told(at) == ["session never-ca was ended: away for more than 2 days; what waited there is closed"]
 
 
 @in_house

@@ -27,13 +27,6 @@ Clock = trio.testing.MockClock
 LINUX = sys.platform == "linux"
 
 
-@pytest.fixture
-def root(tmp_path: Path) -> Path:
-    made = tmp_path / "ws"
-    made.mkdir()
-    return made
-
-
 async def gone(at: House, key: str) -> None:
     at.gone(key, for_good=True)
     await at.later(1)

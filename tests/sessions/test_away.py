@@ -17,17 +17,10 @@ from intercom.model.session import StallAlert, StallStatus
 from intercom.sessions.messages import RETURN_SECONDS, SHOW_SECONDS
 from intercom.store import stalls
 from intercom.store.messages import Transact
-from tests.sessions.house import Guest, House, house, in_house
+from tests.sessions.house import Guest, House, house, in_house, with_agent
 
 Clock = trio.testing.MockClock
 CALM = Config(stall=StallSettings(enabled=False))
-
-
-@pytest.fixture
-def root(tmp_path: Path) -> Path:
-    made = tmp_path / "ws"
-    made.mkdir()
-    return made
 
 
 async def away(at: House, id: str) -> bool:
@@ -41,20 +34,18 @@ def shown(at: House, id: str) -> list[bool]:
     return [card.away for card in at.people.cards if card.id == id]
 
 
-@in_house
-async def test_a_card_says_whether_a_call_waits(clock: Clock, root: Path) -> None:
-    async with house(root.parent, clock, CALM) as at:
-        guest = await at.arrive(root)
-        id = (await guest.propose()).request_id
-        assert not await away(at, id)
-        await at.later(SHOW_SECONDS)
-        assert await away(at, id)
-        await at.wait(guest, id)
-        assert not await away(at, id)
-        assert shown(at, id) == [True, False]
-        await at.decide(id, Decision.APPROVE)
-        assert not (await at.app.service.card(id)).away
-        assert at.app.context.unattended == set()
+@with_agent(CALM)
+async def test_a_card_says_whether_a_call_waits(at: House, guest: Guest) -> None:
+    id = (await guest.propose()).request_id
+    assert not await away(at, id)
+    await at.later(SHOW_SECONDS)
+    assert await away(at, id)
+    await at.wait(guest, id)
+    assert not await away(at, id)
+    assert shown(at, id) == [True, False]
+    await at.decide(id, Decision.APPROVE)
+    assert not (await at.app.service.card(id)).away
+    assert at.app.context.unattended == set()
 
 
 @in_house
@@ -76,20 +67,18 @@ async def test_after_a_restart_cards_say_whose_agents_have_not_come_back(clock: 
         assert not await away(at, theirs)
 
 
-@in_house
-async def test_after_a_sessions_fall_a_call_that_was_given_up_meanwhile_is_missed(clock: Clock, root: Path) -> None:
-    async with house(root.parent, clock, CALM) as at:
-        guest = await at.arrive(root)
-        id = (await guest.propose()).request_id
-        waiting = await at.wait(guest, id)
-        waiting.scope.cancel()
-        inject(at.app.system, f"session/{guest.session_id}", RuntimeError("a fault was asked for"), "now")
-        async with at.restarting():
-            await guest.settled()
-        assert not await away(at, id)
-        await at.later(RETURN_SECONDS)
-        assert await away(at, id)
-        assert shown(at, id)[-1] is True
+@with_agent(CALM)
+async def test_after_a_sessions_fall_a_call_that_was_given_up_meanwhile_is_missed(at: House, guest: Guest) -> None:
+    id = (await guest.propose()).request_id
+    waiting = await at.wait(guest, id)
+    waiting.scope.cancel()
+    inject(at.app.system, f"session/{guest.session_id}", RuntimeError("a fault was asked for"), "now")
+    async with at.restarting():
+        await guest.settled()
+    assert not await away(at, id)
+    await at.later(RETURN_SECONDS)
+    assert await away(at, id)
+    assert shown(at, id)[-1] is True
 
 
 # --- whom a nudge is for ----------------------------------------------------------------------------------------------

@@ -26,7 +26,7 @@ from intercom.sessions.tools.switch_freq import SwitchFreq
 from intercom.store import outbox
 from intercom.store.messages import Database, Transact
 from intercom.store.outbox import Row, Urgency
-from tests.sessions.house import BEGAN, Guest, House, Pending, house, in_house
+from tests.sessions.house import BEGAN, Guest, House, Pending, house, in_house, with_agent
 
 Clock = trio.testing.MockClock
 CONFIG = Config(slack=SlackSettings(channel_id="C11"))
@@ -46,13 +46,6 @@ class Wall:
             draw_root=lambda session: {"text": f"thread of {session.id}"},
             wake=lambda: self.woken.append(None),
         )
-
-
-@pytest.fixture
-def root(tmp_path: Path) -> Path:
-    made = tmp_path / "ws"
-    made.mkdir()
-    return made
 
 
 async def arrive(at: House, root: Path) -> Guest:
@@ -219,14 +212,12 @@ async def test_a_session_keeps_to_the_channel_of_its_thread(clock: Clock, root: 
         assert line.channel == "C11"
 
 
-@in_house
-async def test_a_line_of_a_session_that_is_not_shown_in_the_chat_waits_for_nothing(clock: Clock, root: Path) -> None:
-    async with house(root.parent, clock, CONFIG, chat=Wall().chat()) as at:
-        guest = await at.arrive(root)
-        await guest.ask(SwitchFreq(SessionMode.LOCAL, by="kim", channel="ctl", from_agent=False))
-        assert (await guest.ask(Broadcast("built", call="one"))).answer == BroadcastAnswer(posted=False)
-        assert await row(at, notice_key("one")) is None
-        assert (await at.people.notice("built")).key is None
+@with_agent(CONFIG, chat=Wall().chat())
+async def test_a_line_of_a_session_that_is_not_shown_in_the_chat_waits_for_nothing(at: House, guest: Guest) -> None:
+    await guest.ask(SwitchFreq(SessionMode.LOCAL, by="kim", channel="ctl", from_agent=False))
+    assert (await guest.ask(Broadcast("built", call="one"))).answer == BroadcastAnswer(posted=False)
+    assert await row(at, notice_key("one")) is None
+    assert (await at.people.notice("built")).key is None
 
 
 @in_house

@@ -36,7 +36,7 @@ from intercom.sessions.tools.transmit import Transmit
 from intercom.store import checkpoints, requests
 from intercom.store.contents import OpenContents
 from intercom.store.messages import Transact
-from tests.sessions.house import Guest, House, house, in_house
+from tests.sessions.house import Guest, House, house, in_house, with_agent
 
 Clock = trio.testing.MockClock
 MODIFIED, DELETED, ADDED = DivergenceKind.MODIFIED, DivergenceKind.DELETED, DivergenceKind.ADDED
@@ -124,41 +124,37 @@ def move(root: Path, name: str) -> Path:
 BEFORE = {"a.txt": "one\n", "sub/b.txt": "two\n"}
 
 
-@in_house
-async def test_a_checkpoint_holds_the_session_its_progress_and_what_waits_in_it(clock: Clock, root: Path) -> None:
-    async with house(root.parent, clock) as at:
-        guest = await at.arrive(root)
-        items = (ProgressItem("half of it", ProgressStatus.DONE),)
-        await guest.ask(Ping(None, items))
-        id = (await guest.propose("a.txt", "two\n", RiskLevel.HIGH)).request_id
-        taken = await take(at, guest)
-        assert (taken.checkpoint.label, taken.checkpoint.files, taken.checkpoint.kept) == ("before", 2, 2)
-        kept = await at.app.reader.read(partial(checkpoints.get, id=taken.checkpoint.id))
-        assert kept is not None
-        assert kept.progress_snapshot == items
-        assert kept.session_state["status"] == "active"
-        [waiting] = kept.session_state["pending"]
-        wanted = {"request_id": id, "kind": "approval", "paths": ["a.txt"], "diff": "two\n"}
-        assert waiting == waiting | wanted
-        assert set(kept.file_hashes) == set(BEFORE)
-        assert (await at.people.notice("checkpoint taken")).session_id == guest.session_id
-        answered = await guest.ask(Reboot())
-        assert answered.answer.last_checkpoint is not None
-        assert answered.answer.last_checkpoint.checkpoint_id == kept.id
-        assert await at.app.service.checkpoints.listed() == (taken.checkpoint,)
+@with_agent
+async def test_a_checkpoint_holds_the_session_its_progress_and_what_waits_in_it(at: House, guest: Guest) -> None:
+    items = (ProgressItem("half of it", ProgressStatus.DONE),)
+    await guest.ask(Ping(None, items))
+    id = (await guest.propose("a.txt", "two\n", RiskLevel.HIGH)).request_id
+    taken = await take(at, guest)
+    assert (taken.checkpoint.label, taken.checkpoint.files, taken.checkpoint.kept) == ("before", 2, 2)
+    kept = await at.app.reader.read(partial(checkpoints.get, id=taken.checkpoint.id))
+    assert kept is not None
+    assert kept.progress_snapshot == items
+    assert kept.session_state["status"] == "active"
+    [waiting] = kept.session_state["pending"]
+    wanted = {"request_id": id, "kind": "approval", "paths": ["a.txt"], "diff": "two\n"}
+    assert waiting == waiting | wanted
+    assert set(kept.file_hashes) == set(BEFORE)
+    assert (await at.people.notice("checkpoint taken")).session_id == guest.session_id
+    answered = await guest.ask(Reboot())
+    assert answered.answer.last_checkpoint is not None
+    assert answered.answer.last_checkpoint.checkpoint_id == kept.id
+    assert await at.app.service.checkpoints.listed() == (taken.checkpoint,)
 
 
-@in_house
-async def test_the_same_act_takes_one_checkpoint_and_asks_one_question(clock: Clock, root: Path) -> None:
-    async with house(root.parent, clock) as at:
-        guest = await at.arrive(root)
-        calls = at.app.service.checkpoints
-        taken = [await calls.take(guest.session_id, "x", "kim", "ctl", "act-1") for _ in range(2)]
-        assert taken[0] == taken[1]
-        asked = [await calls.ask_restore(taken[0].checkpoint.id, Files.BACK, "kim", "ctl", "act-2") for _ in range(2)]
-        assert asked[0] == asked[1]
-        assert len(await calls.listed()) == 1
-        assert [card.kind for card in await at.app.service.pending()] == [CardKind.RESTORE]
+@with_agent
+async def test_the_same_act_takes_one_checkpoint_and_asks_one_question(at: House, guest: Guest) -> None:
+    calls = at.app.service.checkpoints
+    taken = [await calls.take(guest.session_id, "x", "kim", "ctl", "act-1") for _ in range(2)]
+    assert taken[0] == taken[1]
+    asked = [await calls.ask_restore(taken[0].checkpoint.id, Files.BACK, "kim", "ctl", "act-2") for _ in range(2)]
+    assert asked[0] == asked[1]
+    assert len(await calls.listed()) == 1
+    assert [card.kind for card in await at.app.service.pending()] == [CardKind.RESTORE]
 
 
 @in_house
@@ -209,68 +205,64 @@ async def test_a_restore_ends_that_session_alone_and_another_goes_on(
         assert live_now == {other.session_id, undone.successor_id}
 
 
-@in_house
+@with_agent
 async def test_what_still_waits_moves_what_was_answered_is_asked_again_and_what_came_since_ends(
-    clock: Clock, root: Path
+    at: House, guest: Guest, root: Path
 ) -> None:
-    async with house(root.parent, clock) as at:
-        guest = await at.arrive(root)
-        waits = (await guest.propose("a.txt", "two\n", RiskLevel.HIGH)).request_id
-        answered = (await guest.propose("sub/b.txt", "three\n", RiskLevel.HIGH)).request_id
-        question = (await guest.ask(Transmit("Go on?", PromptType.CLARIFICATION))).request_id
-        taken = await take(at, guest)
-        await at.decide(answered, Decision.APPROVE)
-        await guest.ask(CheckDiff(answered))
-        await at.decide(question, Decision.CONTINUE)
-        since = (await guest.propose("later.txt", "later\n", RiskLevel.HIGH)).request_id
-        pending = await at.wait(guest, waits)
-        done = await succeed(at, await ask(at, taken, Files.BACK))
-        with pytest.raises(InvalidState, match="call reboot with session_id"):
-            await pending()
-        assert files(root) == BEFORE
-        found = await at.app.reader.read(partial(requests.pending, session_id=done.successor_id))
-        by_text = {getattr(each, "diff_content", None) or getattr(each, "prompt_text", ""): each for each in found}
-        assert set(by_text) == {"two\n", "three\n", "Go on?"}
-        assert by_text["two\n"].id == waits
-        assert by_text["three\n"].id != answered
-        assert by_text["Go on?"].id != question
-        old = await at.app.reader.read(partial(requests.find, id=since))
-        assert old is not None
-        assert old.status.value == "interrupted"
-        cards = {card.id: card for card in await at.app.service.pending()}
-        assert {card.session_id for card in cards.values()} == {done.successor_id}
-        assert all(card.away for card in cards.values())
+    waits = (await guest.propose("a.txt", "two\n", RiskLevel.HIGH)).request_id
+    answered = (await guest.propose("sub/b.txt", "three\n", RiskLevel.HIGH)).request_id
+    question = (await guest.ask(Transmit("Go on?", PromptType.CLARIFICATION))).request_id
+    taken = await take(at, guest)
+    await at.decide(answered, Decision.APPROVE)
+    await guest.ask(CheckDiff(answered))
+    await at.decide(question, Decision.CONTINUE)
+    since = (await guest.propose("later.txt", "later\n", RiskLevel.HIGH)).request_id
+    pending = await at.wait(guest, waits)
+    done = await succeed(at, await ask(at, taken, Files.BACK))
+    with pytest.raises(InvalidState, match="call reboot with session_id"):
+        await pending()
+    assert files(root) == BEFORE
+    found = await at.app.reader.read(partial(requests.pending, session_id=done.successor_id))
+    by_text = {getattr(each, "diff_content", None) or getattr(each, "prompt_text", ""): each for each in found}
+    assert set(by_text) == {"two\n", "three\n", "Go on?"}
+    assert by_text["two\n"].id == waits
+    assert by_text["three\n"].id != answered
+    assert by_text["Go on?"].id != question
+    old = await at.app.reader.read(partial(requests.find, id=since))
+    assert old is not None
+    assert old.status.value == "interrupted"
+    cards = {card.id: card for card in await at.app.service.pending()}
+    assert {card.session_id for card in cards.values()} == {done.successor_id}
+    assert all(card.away for card in cards.values())
 
-        # Whoever takes the session over finds the same requests, and the checkpoint it comes from.
-        new = Agent("new", "client", str(root))
-        at.app.presence.came("new", "door")
-        adopted = at.begin(partial(at.ask, "registry", Adopt(new, done.successor_id)))
-        await at.later(5)
-        assert await adopted() == done.successor_id
-        guest = Guest(at, new, done.successor_id)
-        told = (await guest.ask(Reboot(adopted=True))).answer
-        assert {each.request_id for each in told.pending_requests} == set(cards)
-        assert told.last_checkpoint is not None
-        assert told.last_checkpoint.checkpoint_id == taken.checkpoint.id
-        assert (await guest.propose("a.txt", "two\n", RiskLevel.HIGH)).request_id == waits
-        await at.decide(waits, Decision.APPROVE)
-        await guest.ask(CheckDiff(waits))
-        assert (root / "a.txt").read_text() == "two\n"
+    # Whoever takes the session over finds the same requests, and the checkpoint it comes from.
+    new = Agent("new", "client", str(root))
+    at.app.presence.came("new", "door")
+    adopted = at.begin(partial(at.ask, "registry", Adopt(new, done.successor_id)))
+    await at.later(5)
+    assert await adopted() == done.successor_id
+    guest = Guest(at, new, done.successor_id)
+    told = (await guest.ask(Reboot(adopted=True))).answer
+    assert {each.request_id for each in told.pending_requests} == set(cards)
+    assert told.last_checkpoint is not None
+    assert told.last_checkpoint.checkpoint_id == taken.checkpoint.id
+    assert (await guest.propose("a.txt", "two\n", RiskLevel.HIGH)).request_id == waits
+    await at.decide(waits, Decision.APPROVE)
+    await guest.ask(CheckDiff(waits))
+    assert (root / "a.txt").read_text() == "two\n"
 
 
-@in_house
-async def test_what_a_permission_hook_asked_ends_with_the_session_it_was_asked_in(clock: Clock, root: Path) -> None:
-    async with house(root.parent, clock) as at:
-        guest = await at.arrive(root)
-        run = Operation(OperationKind.COMMAND, "Bash", "Run make", '["Bash",{"command":"make"}]')
-        opened = await guest.ask(AskPermission("h1", "claude-code", run, "claude-code/PreToolUse"))
-        id = opened.request_id
-        taken = await take(at, guest)
-        done = await succeed(at, await ask(at, taken))
-        assert not await at.app.reader.read(partial(requests.pending, session_id=done.successor_id))
-        old = await at.app.reader.read(partial(requests.find, id=id))
-        assert old is not None
-        assert old.status.value == "interrupted"
+@with_agent
+async def test_what_a_permission_hook_asked_ends_with_the_session_it_was_asked_in(at: House, guest: Guest) -> None:
+    run = Operation(OperationKind.COMMAND, "Bash", "Run make", '["Bash",{"command":"make"}]')
+    opened = await guest.ask(AskPermission("h1", "claude-code", run, "claude-code/PreToolUse"))
+    id = opened.request_id
+    taken = await take(at, guest)
+    done = await succeed(at, await ask(at, taken))
+    assert not await at.app.reader.read(partial(requests.pending, session_id=done.successor_id))
+    old = await at.app.reader.read(partial(requests.find, id=id))
+    assert old is not None
+    assert old.status.value == "interrupted"
 
 
 @in_house
@@ -339,18 +331,16 @@ async def test_a_file_that_stands_in_the_way_stops_it_and_a_person_tries_again_o
             await at.people.notice(f"it waits for an agent that calls reboot with its id, {done.successor_id}")
 
 
-@in_house
-async def test_a_checkpoint_of_an_ended_session_is_restored_too(clock: Clock, root: Path) -> None:
-    async with house(root.parent, clock) as at:
-        guest = await at.arrive(root)
-        id = (await guest.propose("a.txt", "two\n", RiskLevel.HIGH)).request_id
-        taken = await take(at, guest)
-        await at.app.service.end(guest.session_id, "kim", "ctl", "enough")
-        spoil(root)
-        done = await succeed(at, await ask(at, taken, Files.EXACT))
-        assert files(root) == BEFORE
-        [anew] = await at.app.reader.read(partial(requests.pending, session_id=done.successor_id))
-        assert anew.id != id
+@with_agent
+async def test_a_checkpoint_of_an_ended_session_is_restored_too(at: House, guest: Guest, root: Path) -> None:
+    id = (await guest.propose("a.txt", "two\n", RiskLevel.HIGH)).request_id
+    taken = await take(at, guest)
+    await at.app.service.end(guest.session_id, "kim", "ctl", "enough")
+    spoil(root)
+    done = await succeed(at, await ask(at, taken, Files.EXACT))
+    assert files(root) == BEFORE
+    [anew] = await at.app.reader.read(partial(requests.pending, session_id=done.successor_id))
+    assert anew.id != id
 
 
 @in_house
@@ -499,41 +489,37 @@ async def test_what_is_gone_is_refused_and_nothing_else_is(clock: Clock, root: P
         assert (await guest.ask(Ping())).answer.acknowledged
 
 
-@in_house
-async def test_a_session_that_was_paused_is_paused_again(clock: Clock, root: Path) -> None:
-    async with house(root.parent, clock) as at:
-        guest = await at.arrive(root)
-        await at.app.service.steering.pause(guest.session_id, "kim", "ctl")
-        taken = await take(at, guest)
-        await at.app.service.steering.unpause(guest.session_id, "kim", "ctl")
-        done = await proceed(at, await ask(at, taken))
-        made = {session.id: session for session in await at.app.service.sessions()}[done.successor_id]
-        assert made.is_paused
-        assert made.status is SessionStatus.INTERRUPTED
+@with_agent
+async def test_a_session_that_was_paused_is_paused_again(at: House, guest: Guest) -> None:
+    await at.app.service.steering.pause(guest.session_id, "kim", "ctl")
+    taken = await take(at, guest)
+    await at.app.service.steering.unpause(guest.session_id, "kim", "ctl")
+    done = await proceed(at, await ask(at, taken))
+    made = {session.id: session for session in await at.app.service.sessions()}[done.successor_id]
+    assert made.is_paused
+    assert made.status is SessionStatus.INTERRUPTED
 
 
-@in_house
-async def test_contents_go_with_the_last_checkpoint_that_names_them(clock: Clock, root: Path) -> None:
-    async with house(root.parent, clock) as at:
-        guest = await at.arrive(root)
-        await take(at, guest, "first")
-        (root / "a.txt").write_text("changed\n")
-        await take(at, guest, "second")
+@with_agent
+async def test_contents_go_with_the_last_checkpoint_that_names_them(at: House, guest: Guest, root: Path) -> None:
+    await take(at, guest, "first")
+    (root / "a.txt").write_text("changed\n")
+    await take(at, guest, "second")
 
-        def kept() -> int:
-            with sqlite3.connect(at.app.database.with_name("intercom-contents.db")) as db:
-                return int(db.execute("select count(*) from content").fetchone()[0])
+    def kept() -> int:
+        with sqlite3.connect(at.app.database.with_name("intercom-contents.db")) as db:
+            return int(db.execute("select count(*) from content").fetchone()[0])
 
-        assert kept() == 3
-        await at.ask("store", Transact(lambda db: db.execute("delete from checkpoint where label = 'first'")))
-        at.app.system.named("checkpoints").tell(SweepContents())
-        async with at.restarting():
-            while kept() != 2:
-                await trio.testing.wait_all_tasks_blocked(0.002)
-        spoil(root)
-        second = next(line for line in await at.app.service.checkpoints.listed() if line.label == "second")
-        await succeed(at, await at.app.service.checkpoints.ask_restore(second.id, Files.EXACT, "kim", "ctl"))
-        assert files(root) == BEFORE | {"a.txt": "changed\n"}
+    assert kept() == 3
+    await at.ask("store", Transact(lambda db: db.execute("delete from checkpoint where label = 'first'")))
+    at.app.system.named("checkpoints").tell(SweepContents())
+    async with at.restarting():
+        while kept() != 2:
+            await trio.testing.wait_all_tasks_blocked(0.002)
+    spoil(root)
+    second = next(line for line in await at.app.service.checkpoints.listed() if line.label == "second")
+    await succeed(at, await at.app.service.checkpoints.ask_restore(second.id, Files.EXACT, "kim", "ctl"))
+    assert files(root) == BEFORE | {"a.txt": "changed\n"}
 
 
 @pytest.mark.parametrize("starts", [True, False])

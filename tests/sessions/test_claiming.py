@@ -24,13 +24,6 @@ from tests.sessions.house import Guest, House, house, in_house
 Clock = trio.testing.MockClock
 
 
-@pytest.fixture
-def root(tmp_path: Path) -> Path:
-    made = tmp_path / "ws"
-    made.mkdir()
-    return made
-
-
 async def made_for_an_agent(at: House, root: Path, id: str = "s-1") -> Session:
     """A session as one is on record before its agent has come."""
     session = Session(

@@ -34,47 +34,36 @@ from intercom.sessions.tools.broadcast import Broadcast
 from intercom.sessions.tools.check_clearance import CheckClearance, proposal_key
 from intercom.sessions.tools.check_diff import CheckDiff
 from intercom.sessions.tools.ping import Ping
-from tests.sessions.house import house, in_house
+from tests.sessions.house import Guest, House, house, in_house, with_agent
 
 Clock = trio.testing.MockClock
 
 
-@pytest.fixture
-def root(tmp_path: Path) -> Path:
-    made = tmp_path / "ws"
-    made.mkdir()
-    return made
+@with_agent
+async def test_the_same_proposal_asked_again_joins_the_request_that_waits(at: House, guest: Guest) -> None:
+    first = await guest.propose()
+    again = await guest.propose()
+    assert again.request_id == first.request_id
+    waiting = [await at.wait(guest, first.request_id) for _ in range(3)]
+    await at.decide(first.request_id, Decision.APPROVE)
+    assert {(await each()).answer.status for each in waiting} == {"approved"}
+    assert {card.id for card in at.people.cards} == {first.request_id}
+    other = await guest.propose(diff="b\n")
+    assert other.request_id != first.request_id
 
 
-@in_house
-async def test_the_same_proposal_asked_again_joins_the_request_that_waits(clock: Clock, root: Path) -> None:
-    async with house(root.parent, clock) as at:
-        guest = await at.arrive(root)
-        first = await guest.propose()
-        again = await guest.propose()
-        assert again.request_id == first.request_id
-        waiting = [await at.wait(guest, first.request_id) for _ in range(3)]
-        await at.decide(first.request_id, Decision.APPROVE)
-        assert {(await each()).answer.status for each in waiting} == {"approved"}
-        assert {card.id for card in at.people.cards} == {first.request_id}
-        other = await guest.propose(diff="b\n")
-        assert other.request_id != first.request_id
-
-
-@in_house
-async def test_a_request_expires_at_its_second_and_not_before(clock: Clock, root: Path) -> None:
-    async with house(root.parent, clock, Config(timeouts=TimeoutSettings(approval_seconds=100))) as at:
-        guest = await at.arrive(root)
-        id = (await guest.propose()).request_id
-        waiting = await at.wait(guest, id)
-        await at.later(99)
-        await guest.settled()
-        assert waiting.outcome is None
-        await at.later(1)
-        assert (await waiting()).answer.status == "timeout"
-        await at.people.card(id=id, state=CardState.EXPIRED)
-        with pytest.raises(AlreadyDecided, match="no longer open"):
-            await at.decide(id, Decision.APPROVE)
+@with_agent(Config(timeouts=TimeoutSettings(approval_seconds=100)))
+async def test_a_request_expires_at_its_second_and_not_before(at: House, guest: Guest) -> None:
+    id = (await guest.propose()).request_id
+    waiting = await at.wait(guest, id)
+    await at.later(99)
+    await guest.settled()
+    assert waiting.outcome is None
+    await at.later(1)
+    assert (await waiting()).answer.status == "timeout"
+    await at.people.card(id=id, state=CardState.EXPIRED)
+    with pytest.raises(AlreadyDecided, match="no longer open"):
+        await at.decide(id, Decision.APPROVE)
 
 
 @in_house
@@ -92,43 +81,39 @@ async def test_a_decision_is_on_record_with_where_it_came_from(clock: Clock, roo
         assert entry.data["origin"] == origin.to_data()
 
 
-@in_house
-async def test_the_first_verdict_wins_and_every_later_one_is_told_so(clock: Clock, root: Path) -> None:
-    async with house(root.parent, clock) as at:
-        guest = await at.arrive(root)
-        id = (await guest.propose()).request_id
+@with_agent
+async def test_the_first_verdict_wins_and_every_later_one_is_told_so(at: House, guest: Guest) -> None:
+    id = (await guest.propose()).request_id
+    waiting = await at.wait(guest, id)
+    await at.decide(id, Decision.REJECT, "no", verdict_id="first")
+    with pytest.raises(AlreadyDecided, match="reject by kim"):
+        await at.decide(id, Decision.APPROVE, verdict_id="second")
+    # The one that won may be repeated: its sender did not hear the answer.
+    repeated = await at.decide(id, Decision.REJECT, "no", verdict_id="first")
+    assert repeated.state is CardState.REJECTED
+    answer = (await waiting()).answer
+    assert (answer.status, answer.reason) == ("rejected", "no")
+    assert sum(entry.kind == "decided" for entry in await at.app.service.audit(50)) == 1
+
+
+@with_agent
+async def test_of_many_verdicts_at_once_one_wins(at: House, guest: Guest) -> None:
+    for n in range(10):
+        id = (await guest.propose(f"{n}.txt")).request_id
         waiting = await at.wait(guest, id)
-        await at.decide(id, Decision.REJECT, "no", verdict_id="first")
-        with pytest.raises(AlreadyDecided, match="reject by kim"):
-            await at.decide(id, Decision.APPROVE, verdict_id="second")
-        # The one that won may be repeated: its sender did not hear the answer.
-        repeated = await at.decide(id, Decision.REJECT, "no", verdict_id="first")
-        assert repeated.state is CardState.REJECTED
+        tried = [
+            at.begin(partial(at.decide, id, choice, None, f"{n}-{i}"))
+            for i, choice in enumerate([Decision.APPROVE, Decision.REJECT] * 4)
+        ]
         answer = (await waiting()).answer
-        assert (answer.status, answer.reason) == ("rejected", "no")
-        assert sum(entry.kind == "decided" for entry in await at.app.service.audit(50)) == 1
-
-
-@in_house
-async def test_of_many_verdicts_at_once_one_wins(clock: Clock, root: Path) -> None:
-    async with house(root.parent, clock) as at:
-        guest = await at.arrive(root)
-        for n in range(10):
-            id = (await guest.propose(f"{n}.txt")).request_id
-            waiting = await at.wait(guest, id)
-            tried = [
-                at.begin(partial(at.decide, id, choice, None, f"{n}-{i}"))
-                for i, choice in enumerate([Decision.APPROVE, Decision.REJECT] * 4)
-            ]
-            answer = (await waiting()).answer
-            won = []
-            for each in tried:
-                try:
-                    won.append((await each()).state)
-                except AlreadyDecided:
-                    continue
-            assert len(won) == 1
-            assert won[0].value == answer.status
+        won = []
+        for each in tried:
+            try:
+                won.append((await each()).state)
+            except AlreadyDecided:
+                continue
+        assert len(won) == 1
+        assert won[0].value == answer.status
 
 
 @in_house
@@ -151,135 +136,121 @@ async def test_a_late_verdict_is_told_once_and_again_only_if_its_result_was_lost
         assert (await guest.ask(Ping(call="c5"))).late_verdicts == ()
 
 
-@in_house
-async def test_a_call_that_gives_up_leaves_the_request_open_and_the_card_says_away(clock: Clock, root: Path) -> None:
-    async with house(root.parent, clock) as at:
-        guest = await at.arrive(root)
-        id = (await guest.propose()).request_id
-        waiting = await at.wait(guest, id, "c1")
-        await at.people.card(id=id, away=False)
-        waiting.scope.cancel()
-        assert (await guest.ask(Detach("c1", id))).late_verdicts == ()
-        await at.people.card(id=id, away=True)
-        again = await at.wait(guest, id, "c2")
-        await at.people.card(id=id, away=False)
-        await at.decide(id, Decision.APPROVE)
-        assert (await again()).answer.status == "approved"
+@with_agent
+async def test_a_call_that_gives_up_leaves_the_request_open_and_the_card_says_away(at: House, guest: Guest) -> None:
+    id = (await guest.propose()).request_id
+    waiting = await at.wait(guest, id, "c1")
+    await at.people.card(id=id, away=False)
+    waiting.scope.cancel()
+    assert (await guest.ask(Detach("c1", id))).late_verdicts == ()
+    await at.people.card(id=id, away=True)
+    again = await at.wait(guest, id, "c2")
+    await at.people.card(id=id, away=False)
+    await at.decide(id, Decision.APPROVE)
+    assert (await again()).answer.status == "approved"
 
 
-@in_house
-async def test_a_verdict_that_crosses_with_giving_up_rides_on_that_very_result(clock: Clock, root: Path) -> None:
-    async with house(root.parent, clock) as at:
-        guest = await at.arrive(root)
-        id = (await guest.propose()).request_id
-        waiting = await at.wait(guest, id, "c1")
-        await at.decide(id, Decision.APPROVE)
-        await waiting()
-        pending = await guest.ask(Detach("c1", id))
-        assert [late.request_id for late in pending.late_verdicts] == [id]
+@with_agent
+async def test_a_verdict_that_crosses_with_giving_up_rides_on_that_very_result(at: House, guest: Guest) -> None:
+    id = (await guest.propose()).request_id
+    waiting = await at.wait(guest, id, "c1")
+    await at.decide(id, Decision.APPROVE)
+    await waiting()
+    pending = await guest.ask(Detach("c1", id))
+    assert [late.request_id for late in pending.late_verdicts] == [id]
 
 
-@in_house
-async def test_a_request_is_shown_even_if_its_call_never_comes_to_wait(clock: Clock, root: Path) -> None:
-    async with house(root.parent, clock) as at:
-        guest = await at.arrive(root)
-        id = (await guest.propose()).request_id
-        assert at.people.cards == []
-        await at.later(SHOW_SECONDS)
-        shown = await at.people.card(id=id)
-        assert (shown.state, shown.away) == (CardState.PENDING, True)
+@with_agent
+async def test_a_request_is_shown_even_if_its_call_never_comes_to_wait(at: House, guest: Guest) -> None:
+    id = (await guest.propose()).request_id
+    assert at.people.cards == []
+    await at.later(SHOW_SECONDS)
+    shown = await at.people.card(id=id)
+    assert (shown.state, shown.away) == (CardState.PENDING, True)
 
 
-@in_house
-async def test_a_session_that_falls_while_calls_wait_is_not_noticed(clock: Clock, root: Path) -> None:
-    async with house(root.parent, clock, Config(timeouts=TimeoutSettings(approval_seconds=1000))) as at:
-        guest = await at.arrive(root)
-        ids = [(await guest.propose(f"{n}.txt")).request_id for n in range(3)]
-        waiting = [await at.wait(guest, id) for id in ids]
-        for _ in range(3):
-            inject(at.app.system, f"session/{guest.session_id}", ValueError("boom"), "now")
-            await at.later(5)
-        await at.decide(ids[0], Decision.APPROVE)
-        await at.decide(ids[1], Decision.REJECT)
-        assert [(await each()).answer.status for each in waiting[:2]] == ["approved", "rejected"]
-        # Its clock runs on as well.
-        await at.later(1000 - 15)
-        assert (await waiting[2]()).answer.status == "timeout"
+@with_agent(Config(timeouts=TimeoutSettings(approval_seconds=1000)))
+async def test_a_session_that_falls_while_calls_wait_is_not_noticed(at: House, guest: Guest) -> None:
+    ids = [(await guest.propose(f"{n}.txt")).request_id for n in range(3)]
+    waiting = [await at.wait(guest, id) for id in ids]
+    for _ in range(3):
+        inject(at.app.system, f"session/{guest.session_id}", ValueError("boom"), "now")
+        await at.later(5)
+    await at.decide(ids[0], Decision.APPROVE)
+    await at.decide(ids[1], Decision.REJECT)
+    assert [(await each()).answer.status for each in waiting[:2]] == ["approved", "rejected"]
+    # Its clock runs on as well.
+    await at.later(1000 - 15)
+    assert (await waiting[2]()).answer.status == "timeout"
 
 
 @pytest.mark.parametrize("victim", ["store", "operators", "registry"])
-@in_house
-async def test_any_other_part_may_fall_while_calls_wait(clock: Clock, root: Path, victim: str) -> None:
-    async with house(root.parent, clock) as at:
-        guest = await at.arrive(root)
-        id = (await guest.propose()).request_id
-        waiting = await at.wait(guest, id)
+@with_agent
+async def test_any_other_part_may_fall_while_calls_wait(at: House, guest: Guest, victim: str) -> None:
+    id = (await guest.propose()).request_id
+    waiting = await at.wait(guest, id)
+    async with at.restarting():
+        inject(at.app.system, victim, ValueError("boom"), "now")
+        await at.decide(id, Decision.APPROVE)
+        assert (await waiting()).answer.status == "approved"
+
+
+@with_agent
+async def test_the_end_of_a_session_ends_what_waits_and_lapses_what_was_approved(
+    at: House, guest: Guest, root: Path
+) -> None:
+    approved = (await guest.propose("a.txt")).request_id
+    await at.decide(approved, Decision.APPROVE)
+    open_one = (await guest.propose("b.txt")).request_id
+    waiting = await at.wait(guest, open_one)
+    await at.app.service.end(guest.session_id, "kim", "ctl", "enough")
+    with pytest.raises(InvalidState, match="ended with its session"):
+        await waiting()
+    await at.people.card(id=open_one, state=CardState.INTERRUPTED)
+    with pytest.raises(InvalidState):
+        await guest.ask(CheckDiff(approved, call="c"))
+    with pytest.raises(InvalidState, match="ended by an operator"):
+        await guest.propose("c.txt")
+    with pytest.raises(InvalidState, match="ended by an operator"):
+        await guest.ask(Ping(call="still here"))
+    assert await at.app.service.pending() == ()
+    assert os.listdir(root) == []
+
+
+@with_agent
+async def test_a_lost_answer_of_an_apply_is_given_again_under_its_name(at: House, guest: Guest, root: Path) -> None:
+    id = (await guest.propose()).request_id
+    await at.decide(id, Decision.APPROVE)
+    first = (await guest.ask(CheckDiff(id, call="the call"))).answered.answer
+    (root / "a.txt").unlink()
+    assert (await guest.ask(CheckDiff(id, call="the call"))).answered.answer == first
+    assert not (root / "a.txt").exists(), "said again, not done again"
+    with pytest.raises(AlreadyConsumed):
+        await guest.ask(CheckDiff(id, call="another call"))
+
+
+@with_agent
+async def test_a_broadcast_asked_twice_under_one_name_is_told_once(at: House, guest: Guest) -> None:
+    for _ in range(2):
+        await guest.ask(Broadcast("built", call="the call"))
+    await at.people.notice("built")
+    await at.later(0)
+    assert [notice.text for notice in at.people.notices] == ["built"]
+
+
+@with_agent
+async def test_an_apply_that_was_committed_is_carried_through_after_a_crash(
+    at: House, guest: Guest, root: Path
+) -> None:
+    id = (await guest.propose()).request_id
+    await at.decide(id, Decision.APPROVE)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(check_diff.transaction, "roll_forward", falls_once(check_diff.transaction.roll_forward))
         async with at.restarting():
-            inject(at.app.system, victim, ValueError("boom"), "now")
-            await at.decide(id, Decision.APPROVE)
-            assert (await waiting()).answer.status == "approved"
-
-
-@in_house
-async def test_the_end_of_a_session_ends_what_waits_and_lapses_what_was_approved(clock: Clock, root: Path) -> None:
-    async with house(root.parent, clock) as at:
-        guest = await at.arrive(root)
-        approved = (await guest.propose("a.txt")).request_id
-        await at.decide(approved, Decision.APPROVE)
-        open_one = (await guest.propose("b.txt")).request_id
-        waiting = await at.wait(guest, open_one)
-        await at.app.service.end(guest.session_id, "kim", "ctl", "enough")
-        with pytest.raises(InvalidState, match="ended with its session"):
-            await waiting()
-        await at.people.card(id=open_one, state=CardState.INTERRUPTED)
-        with pytest.raises(InvalidState):
-            await guest.ask(CheckDiff(approved, call="c"))
-        with pytest.raises(InvalidState, match="ended by an operator"):
-            await guest.propose("c.txt")
-        with pytest.raises(InvalidState, match="ended by an operator"):
-            await guest.ask(Ping(call="still here"))
-        assert await at.app.service.pending() == ()
-        assert os.listdir(root) == []
-
-
-@in_house
-async def test_a_lost_answer_of_an_apply_is_given_again_under_its_name(clock: Clock, root: Path) -> None:
-    async with house(root.parent, clock) as at:
-        guest = await at.arrive(root)
-        id = (await guest.propose()).request_id
-        await at.decide(id, Decision.APPROVE)
-        first = (await guest.ask(CheckDiff(id, call="the call"))).answered.answer
-        (root / "a.txt").unlink()
-        assert (await guest.ask(CheckDiff(id, call="the call"))).answered.answer == first
-        assert not (root / "a.txt").exists(), "said again, not done again"
-        with pytest.raises(AlreadyConsumed):
-            await guest.ask(CheckDiff(id, call="another call"))
-
-
-@in_house
-async def test_a_broadcast_asked_twice_under_one_name_is_told_once(clock: Clock, root: Path) -> None:
-    async with house(root.parent, clock) as at:
-        guest = await at.arrive(root)
-        for _ in range(2):
-            await guest.ask(Broadcast("built", call="the call"))
-        await at.people.notice("built")
-        await at.later(0)
-        assert [notice.text for notice in at.people.notices] == ["built"]
-
-
-@in_house
-async def test_an_apply_that_was_committed_is_carried_through_after_a_crash(clock: Clock, root: Path) -> None:
-    async with house(root.parent, clock) as at:
-        guest = await at.arrive(root)
-        id = (await guest.propose()).request_id
-        await at.decide(id, Decision.APPROVE)
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(check_diff.transaction, "roll_forward", falls_once(check_diff.transaction.roll_forward))
-            async with at.restarting():
-                answer = (await guest.ask(CheckDiff(id, call="the call"))).answered.answer
-        assert [one.path for one in answer.files_written] == ["a.txt"]
-        assert (root / "a.txt").read_text() == "a\n"
-        await at.people.card(id=id, state=CardState.APPLIED)
+            answer = (await guest.ask(CheckDiff(id, call="the call"))).answered.answer
+    assert [one.path for one in answer.files_written] == ["a.txt"]
+    assert (root / "a.txt").read_text() == "a\n"
+    await at.people.card(id=id, state=CardState.APPLIED)
 
 
 def falls_once(work: Callable[..., Any]) -> Callable[..., Any]:
@@ -294,40 +265,38 @@ def falls_once(work: Callable[..., Any]) -> Callable[..., Any]:
     return falls
 
 
-@in_house
-async def test_the_same_change_after_it_was_applied_or_rejected_is_a_new_request(clock: Clock, root: Path) -> None:
-    async with house(root.parent, clock) as at:
-        guest = await at.arrive(root)
-        first = (await guest.propose()).request_id
-        await at.decide(first, Decision.APPROVE)
-        # Approved and not applied: asking again joins it.
-        again = await guest.propose()
-        assert again.request_id == first
-        assert again.answered is not None
-        await guest.ask(CheckDiff(first, call="c"))
-        (root / "a.txt").unlink()
-        second = (await guest.propose()).request_id
-        assert second != first
-        await at.decide(second, Decision.REJECT)
-        told = await guest.propose()
-        assert told.answered is not None, "the rejection has not reached the agent"
-        await guest.ask(Deliver((Delivery("d", (second,)),)))
-        assert (await guest.propose()).request_id not in (first, second)
+@with_agent
+async def test_the_same_change_after_it_was_applied_or_rejected_is_a_new_request(
+    at: House, guest: Guest, root: Path
+) -> None:
+    first = (await guest.propose()).request_id
+    await at.decide(first, Decision.APPROVE)
+    # Approved and not applied: asking again joins it.
+    again = await guest.propose()
+    assert again.request_id == first
+    assert again.answered is not None
+    await guest.ask(CheckDiff(first, call="c"))
+    (root / "a.txt").unlink()
+    second = (await guest.propose()).request_id
+    assert second != first
+    await at.decide(second, Decision.REJECT)
+    told = await guest.propose()
+    assert told.answered is not None, "the rejection has not reached the agent"
+    await guest.ask(Deliver((Delivery("d", (second,)),)))
+    assert (await guest.propose()).request_id not in (first, second)
 
 
-@in_house
-async def test_an_approval_holds_only_for_the_base_it_was_given_on(clock: Clock, root: Path) -> None:
-    async with house(root.parent, clock) as at:
-        guest = await at.arrive(root)
-        id = (await guest.propose(diff="new\n")).request_id
-        await at.decide(id, Decision.APPROVE)
-        (root / "a.txt").write_text("somebody else's\n")
-        with pytest.raises(PatchConflict, match=r"a\.txt"):
-            await guest.ask(CheckDiff(id, call="c1"))
-        assert (root / "a.txt").read_text() == "somebody else's\n"
-        (root / "a.txt").unlink()
-        assert (await guest.ask(CheckDiff(id, call="c2"))).answered.answer.status == "applied"
-        assert (root / "a.txt").read_text() == "new\n"
+@with_agent
+async def test_an_approval_holds_only_for_the_base_it_was_given_on(at: House, guest: Guest, root: Path) -> None:
+    id = (await guest.propose(diff="new\n")).request_id
+    await at.decide(id, Decision.APPROVE)
+    (root / "a.txt").write_text("somebody else's\n")
+    with pytest.raises(PatchConflict, match=r"a\.txt"):
+        await guest.ask(CheckDiff(id, call="c1"))
+    assert (root / "a.txt").read_text() == "somebody else's\n"
+    (root / "a.txt").unlink()
+    assert (await guest.ask(CheckDiff(id, call="c2"))).answered.answer.status == "applied"
+    assert (root / "a.txt").read_text() == "new\n"
 
 
 @given(
@@ -371,24 +340,20 @@ async def test_content_is_written_literally_whatever_it_looks_like(clock: Clock,
             assert (root / f"{number}.txt").read_bytes() == text.encode()
 
 
-@in_house
-async def test_a_proposal_has_a_diff_or_content_and_not_both(clock: Clock, root: Path) -> None:
-    async with house(root.parent, clock) as at:
-        guest = await at.arrive(root)
-        with pytest.raises(InvalidArguments, match="send one of them"):
-            await guest.ask(CheckClearance("t", "a\n", "a.txt", content="a\n", call="c1"))
-        with pytest.raises(InvalidArguments, match="one of diff and content"):
-            await guest.ask(CheckClearance("t", None, "a.txt", call="c2"))
-        same = await guest.ask(CheckClearance("t", "a\n", "a.txt", call="c3"))
-        again = await guest.ask(CheckClearance("t", None, "a.txt", content="a\n", call="c4"))
-        assert again.request_id == same.request_id
+@with_agent
+async def test_a_proposal_has_a_diff_or_content_and_not_both(at: House, guest: Guest) -> None:
+    with pytest.raises(InvalidArguments, match="send one of them"):
+        await guest.ask(CheckClearance("t", "a\n", "a.txt", content="a\n", call="c1"))
+    with pytest.raises(InvalidArguments, match="one of diff and content"):
+        await guest.ask(CheckClearance("t", None, "a.txt", call="c2"))
+    same = await guest.ask(CheckClearance("t", "a\n", "a.txt", call="c3"))
+    again = await guest.ask(CheckClearance("t", None, "a.txt", content="a\n", call="c4"))
+    assert again.request_id == same.request_id
 
 
-@in_house
-async def test_what_looks_like_a_patch_and_is_none_is_refused_and_leaves_no_card(clock: Clock, root: Path) -> None:
-    async with house(root.parent, clock) as at:
-        guest = await at.arrive(root)
-        for text in ("```diff\n-a\n+b\n```\n", "@@ -1 +1 @@\n-a\n+b\n", "Index: a.txt\n=====\n", "\n--- a\n+++ b\n"):
-            with pytest.raises(DiffError, match=r"the diff looks like .*; send a patch .* as content"):
-                await guest.ask(CheckClearance("t", text, "a.txt"))
-        assert await at.app.service.pending() == ()
+@with_agent
+async def test_what_looks_like_a_patch_and_is_none_is_refused_and_leaves_no_card(at: House, guest: Guest) -> None:
+    for text in ("```diff\n-a\n+b\n```\n", "@@ -1 +1 @@\n-a\n+b\n", "Index: a.txt\n=====\n", "\n--- a\n+++ b\n"):
+        with pytest.raises(DiffError, match=r"the diff looks like .*; send a patch .* as content"):
+            await guest.ask(CheckClearance("t", text, "a.txt"))
+    assert await at.app.service.pending() == ()

@@ -25,7 +25,7 @@ from intercom.sessions.tools.standby import Standby
 from intercom.sessions.tools.transmit import Transmit
 from intercom.store import requests, rows
 from intercom.store.messages import Transact
-from tests.sessions.house import BEGAN, Guest, House, _guarded, house, in_house
+from tests.sessions.house import BEGAN, Guest, House, _guarded, house, in_house, with_agent
 from tests.sessions.test_checkpoints import ask, take
 
 Clock = trio.testing.MockClock
@@ -38,13 +38,6 @@ CONFIG = Config(
 )
 
 
-@pytest.fixture
-def root(tmp_path: Path) -> Path:
-    made = tmp_path / "ws"
-    made.mkdir()
-    return made
-
-
 async def ask_all(at: House, guest: Guest) -> list[str]:
     """One request of each kind that waits for a person."""
     prompt = await guest.ask(Transmit("go on?"))
@@ -53,53 +46,47 @@ async def ask_all(at: House, guest: Guest) -> list[str]:
 
 
 @pytest.mark.parametrize("forward", [2 * HOUR, 2 * DAY])
-@in_house
-async def test_what_a_clock_set_forward_leaves_behind_expires_at_once(clock: Clock, root: Path, forward: float) -> None:
-    async with house(root.parent, clock, CONFIG) as at:
-        guest = await at.arrive(root)
-        ids = await ask_all(at, guest)
-        waiting = await at.wait(guest, ids[0])
-        await at.set_clock(forward)
-        await guest.settled()
-        assert (await waiting()).answer.status == "timeout"
-        for id in ids:
-            await at.people.card(lambda card: card.state is not CardState.PENDING, id=id)
-            with pytest.raises(AlreadyDecided, match=r"no longer open|answered before"):
-                await at.decide(id, Decision.APPROVE if id == ids[0] else Decision.CONTINUE)
-        assert await at.app.service.pending() == ()
+@with_agent(CONFIG)
+async def test_what_a_clock_set_forward_leaves_behind_expires_at_once(at: House, guest: Guest, forward: float) -> None:
+    ids = await ask_all(at, guest)
+    waiting = await at.wait(guest, ids[0])
+    await at.set_clock(forward)
+    await guest.settled()
+    assert (await waiting()).answer.status == "timeout"
+    for id in ids:
+        await at.people.card(lambda card: card.state is not CardState.PENDING, id=id)
+        with pytest.raises(AlreadyDecided, match=r"no longer open|answered before"):
+            await at.decide(id, Decision.APPROVE if id == ids[0] else Decision.CONTINUE)
+    assert await at.app.service.pending() == ()
 
 
 @pytest.mark.parametrize("back", [2 * HOUR, 2 * DAY])
-@in_house
-async def test_what_a_clock_set_back_gives_more_time_has_it(clock: Clock, root: Path, back: float) -> None:
-    async with house(root.parent, clock, CONFIG) as at:
-        guest = await at.arrive(root)
-        ids = await ask_all(at, guest)
-        await at.set_clock(-back)
-        # Its hour is over by the steady clock, and not by the one on the card.
-        await at.later(HOUR + 60)
-        assert {card.id for card in await at.app.service.pending()} == set(ids)
-        card = await at.decide(ids[0], Decision.APPROVE)
-        assert card.state is CardState.APPROVED
-        await at.later(back)
-        await guest.settled()
-        assert await at.app.service.pending() == ()
-        assert (await at.people.card(id=ids[1])).state is not CardState.PENDING
+@with_agent(CONFIG)
+async def test_what_a_clock_set_back_gives_more_time_has_it(at: House, guest: Guest, back: float) -> None:
+    ids = await ask_all(at, guest)
+    await at.set_clock(-back)
+    # Its hour is over by the steady clock, and not by the one on the card.
+    await at.later(HOUR + 60)
+    assert {card.id for card in await at.app.service.pending()} == set(ids)
+    card = await at.decide(ids[0], Decision.APPROVE)
+    assert card.state is CardState.APPROVED
+    await at.later(back)
+    await guest.settled()
+    assert await at.app.service.pending() == ()
+    assert (await at.people.card(id=ids[1])).state is not CardState.PENDING
 
 
-@in_house
+@with_agent(CONFIG)
 async def test_a_decision_that_comes_before_the_jump_is_noticed_finds_no_request_half_open(
-    clock: Clock, root: Path
+    at: House, guest: Guest
 ) -> None:
-    async with house(root.parent, clock, CONFIG) as at:
-        guest = await at.arrive(root)
-        for number, id in enumerate(await ask_all(at, guest)):
-            at.shifted[0] += 2 * DAY
-            with pytest.raises(AlreadyDecided) as late:
-                await at.decide(id, Decision.CONTINUE if number else Decision.APPROVE)
-            assert "pending" not in str(late.value)
-            await at.people.card(lambda card: card.state is not CardState.PENDING, id=id)
-            at.shifted[0] -= 2 * DAY
+    for number, id in enumerate(await ask_all(at, guest)):
+        at.shifted[0] += 2 * DAY
+        with pytest.raises(AlreadyDecided) as late:
+            await at.decide(id, Decision.CONTINUE if number else Decision.APPROVE)
+        assert "pending" not in str(late.value)
+        await at.people.card(lambda card: card.state is not CardState.PENDING, id=id)
+        at.shifted[0] -= 2 * DAY
 
 
 @in_house
@@ -116,15 +103,13 @@ async def test_a_question_that_is_held_since_can_be_answered_after_its_time(cloc
         assert card.state is not CardState.PENDING
 
 
-@in_house
-async def test_a_machine_that_slept_is_as_late_as_its_clock_says(clock: Clock, root: Path) -> None:
-    async with house(root.parent, clock, CONFIG) as at:
-        guest = await at.arrive(root)
-        id = (await guest.propose()).request_id
-        await at.later(HOUR - 100)
-        # The steady clock stands still meanwhile.
-        await at.set_clock(200)
-        await at.people.card(id=id, state=CardState.EXPIRED)
+@with_agent(CONFIG)
+async def test_a_machine_that_slept_is_as_late_as_its_clock_says(at: House, guest: Guest) -> None:
+    id = (await guest.propose()).request_id
+    await at.later(HOUR - 100)
+    # The steady clock stands still meanwhile.
+    await at.set_clock(200)
+    await at.people.card(id=id, state=CardState.EXPIRED)
 
 
 @in_house
@@ -148,27 +133,25 @@ async def test_approvals_lapse_by_the_new_clock(clock: Clock, root: Path) -> Non
         await at.people.card(id=id, state=CardState.EXPIRED)
 
 
-@in_house
-async def test_nothing_is_purged_by_a_clock_that_was_only_just_set(clock: Clock, root: Path) -> None:
-    async with house(root.parent, clock, Config(retention_days=30)) as at:
-        guest = await at.arrive(root)
-        ended = guest.session_id
-        await at.app.service.end(ended, "kim", "ctl", "done")
-        await at.later(PURGE_SECONDS - 60)
-        await at.set_clock(40 * DAY)
-        await at.later(120)
+@with_agent(Config(retention_days=30))
+async def test_nothing_is_purged_by_a_clock_that_was_only_just_set(at: House, guest: Guest) -> None:
+    ended = guest.session_id
+    await at.app.service.end(ended, "kim", "ctl", "done")
+    await at.later(PURGE_SECONDS - 60)
+    await at.set_clock(40 * DAY)
+    await at.later(120)
 
-        def there(db: Any) -> int:
-            return rows.count(db, "select count(*) from session where id = ?", (ended,))
+    def there(db: Any) -> int:
+        return rows.count(db, "select count(*) from session where id = ?", (ended,))
 
-        assert await at.ask("store", Transact(there)) == 1
-        # Set right again: it is as old as it was.
-        await at.set_clock(-40 * DAY)
-        await at.later(PURGE_SECONDS + LAPSE_SECONDS)
-        assert await at.ask("store", Transact(there)) == 1
-        await at.set_clock(40 * DAY)
-        await at.later(PURGE_SECONDS + LAPSE_SECONDS)
-        assert await at.ask("store", Transact(there)) == 0
+    assert await at.ask("store", Transact(there)) == 1
+    # Set right again: it is as old as it was.
+    await at.set_clock(-40 * DAY)
+    await at.later(PURGE_SECONDS + LAPSE_SECONDS)
+    assert await at.ask("store", Transact(there)) == 1
+    await at.set_clock(40 * DAY)
+    await at.later(PURGE_SECONDS + LAPSE_SECONDS)
+    assert await at.ask("store", Transact(there)) == 0
 
 
 @in_house

@@ -18,17 +18,10 @@ from intercom.sessions.tools.standby import Standby
 from intercom.sessions.tools.transmit import Transmit
 from intercom.store import rows
 from intercom.store.messages import Transact
-from tests.sessions.house import House, house, in_house
+from tests.sessions.house import Guest, House, house, in_house, with_agent
 
 Clock = trio.testing.MockClock
 FEW = Config(limits=LimitSettings(pending_per_session=3, pending_total=5))
-
-
-@pytest.fixture
-def root(tmp_path: Path) -> Path:
-    made = tmp_path / "ws"
-    made.mkdir()
-    return made
 
 
 async def count(at: House) -> dict[str, int]:
@@ -40,30 +33,26 @@ async def count(at: House) -> dict[str, int]:
     return await at.ask("store", Transact(counted))
 
 
-@in_house
-async def test_what_is_too_much_for_a_session_is_refused_and_leaves_no_card_and_no_row(
-    clock: Clock, root: Path
-) -> None:
-    async with house(root.parent, clock, FEW) as at:
-        guest = await at.arrive(root)
-        first = await guest.propose("0.txt")
-        await guest.ask(Transmit("go on?"))
-        await guest.ask(Standby("done"))
-        await at.later(2)
-        before, cards = await count(at), len(at.people.cards)
-        with pytest.raises(TooManyPending, match="3 requests of this session wait for a person already"):
-            await guest.propose("1.txt")
-        with pytest.raises(TooManyPending):
-            await guest.ask(Transmit("and now?"))
-        with pytest.raises(TooManyPending):
-            await guest.ask(Standby("done again"))
-        await at.later(2)
-        assert await count(at) == before
-        assert len(at.people.cards) == cards
-        # What it has asked is waited for as ever, and asking that again is no new request.
-        assert (await guest.propose("0.txt")).request_id == first.request_id
-        await at.decide(first.request_id, Decision.APPROVE)
-        assert (await guest.propose("1.txt")).request_id != first.request_id
+@with_agent(FEW)
+async def test_what_is_too_much_for_a_session_is_refused_and_leaves_no_card_and_no_row(at: House, guest: Guest) -> None:
+    first = await guest.propose("0.txt")
+    await guest.ask(Transmit("go on?"))
+    await guest.ask(Standby("done"))
+    await at.later(2)
+    before, cards = await count(at), len(at.people.cards)
+    with pytest.raises(TooManyPending, match="3 requests of this session wait for a person already"):
+        await guest.propose("1.txt")
+    with pytest.raises(TooManyPending):
+        await guest.ask(Transmit("and now?"))
+    with pytest.raises(TooManyPending):
+        await guest.ask(Standby("done again"))
+    await at.later(2)
+    assert await count(at) == before
+    assert len(at.people.cards) == cards
+    # What it has asked is waited for as ever, and asking that again is no new request.
+    assert (await guest.propose("0.txt")).request_id == first.request_id
+    await at.decide(first.request_id, Decision.APPROVE)
+    assert (await guest.propose("1.txt")).request_id != first.request_id
 
 
 @in_house
@@ -116,11 +105,9 @@ async def test_a_flood_of_one_agent_holds_up_nobody_elses_card(clock: Clock, roo
         assert len({card.id for card in at.people.cards}) == 51
 
 
-@in_house
-async def test_a_persons_answer_has_a_limit_too(clock: Clock, root: Path) -> None:
-    async with house(root.parent, clock) as at:
-        guest = await at.arrive(root)
-        id = (await guest.propose()).request_id
-        with pytest.raises(InvalidArguments, match=f"at most {TEXT} characters"):
-            await at.decide(id, Decision.REJECT, "x" * (TEXT + 1))
-        assert (await at.decide(id, Decision.REJECT, "x" * TEXT)).state is CardState.REJECTED
+@with_agent
+async def test_a_persons_answer_has_a_limit_too(at: House, guest: Guest) -> None:
+    id = (await guest.propose()).request_id
+    with pytest.raises(InvalidArguments, match=f"at most {TEXT} characters"):
+        await at.decide(id, Decision.REJECT, "x" * (TEXT + 1))
+    assert (await at.decide(id, Decision.REJECT, "x" * TEXT)).state is CardState.REJECTED

@@ -20,16 +20,9 @@ from intercom.sessions.messages import Deliver, Delivery, End
 from intercom.sessions.tools import check_diff
 from intercom.sessions.tools.check_diff import CheckDiff
 from intercom.sessions.tools.ping import Ping
-from tests.sessions.house import house, in_house
+from tests.sessions.house import Guest, House, house, in_house, with_agent
 
 Clock = trio.testing.MockClock
-
-
-@pytest.fixture
-def root(tmp_path: Path) -> Path:
-    made = tmp_path / "ws"
-    made.mkdir()
-    return made
 
 
 class StoreFell(Exception):
@@ -88,48 +81,42 @@ async def test_a_call_asked_again_is_told_of_its_verdict_although_its_patch_fits
             await guest.propose(diff=patch, call="c2")
 
 
-@in_house
+@with_agent(Config(timeouts=TimeoutSettings(approval_seconds=10)))
 async def test_a_call_asked_again_after_its_time_ran_out_is_told_so_and_asks_nobody_anew(
-    clock: Clock, root: Path
+    at: House, guest: Guest
 ) -> None:
-    async with house(root.parent, clock, Config(timeouts=TimeoutSettings(approval_seconds=10))) as at:
-        guest = await at.arrive(root)
-        id = (await guest.propose(call="c1")).request_id
-        await at.later(10)
-        again = await guest.propose(call="c1")
-        assert again.request_id == id
-        assert again.answered is not None
-        assert again.answered.answer.status == "timeout"
-        assert again.answered.late_verdicts == ()
+    id = (await guest.propose(call="c1")).request_id
+    await at.later(10)
+    again = await guest.propose(call="c1")
+    assert again.request_id == id
+    assert again.answered is not None
+    assert again.answered.answer.status == "timeout"
+    assert again.answered.late_verdicts == ()
 
 
-@in_house
-async def test_who_waits_is_told_that_time_ran_out_although_the_store_fell_over_it(clock: Clock, root: Path) -> None:
-    async with house(root.parent, clock, Config(timeouts=TimeoutSettings(approval_seconds=10))) as at:
-        guest = await at.arrive(root)
-        id = (await guest.propose()).request_id
-        waiting = await at.wait(guest, id)
-        async with at.restarting():
-            with the_store_falls_after_its_next_commit():
-                clock.jump(10)
-                await at.people.card(id=id, state=CardState.EXPIRED)
-            assert (await waiting()).answer.status == "timeout"
+@with_agent(Config(timeouts=TimeoutSettings(approval_seconds=10)))
+async def test_who_waits_is_told_that_time_ran_out_although_the_store_fell_over_it(at: House, guest: Guest) -> None:
+    id = (await guest.propose()).request_id
+    waiting = await at.wait(guest, id)
+    async with at.restarting():
+        with the_store_falls_after_its_next_commit():
+            at.clock.jump(10)
+            await at.people.card(id=id, state=CardState.EXPIRED)
+        assert (await waiting()).answer.status == "timeout"
 
 
-@in_house
+@with_agent
 async def test_who_waits_in_a_session_that_is_ended_is_told_although_the_store_fell_over_it(
-    clock: Clock, root: Path
+    at: House, guest: Guest
 ) -> None:
-    async with house(root.parent, clock) as at:
-        guest = await at.arrive(root)
-        id = (await guest.propose()).request_id
-        waiting = await at.wait(guest, id)
-        async with at.restarting():
-            with the_store_falls_after_its_next_commit():
-                await guest.ask(End("kim", "ctl", "enough"))
-            with pytest.raises(InvalidState, match="ended with its session"):
-                await waiting()
-            await at.people.card(id=id, state=CardState.INTERRUPTED)
+    id = (await guest.propose()).request_id
+    waiting = await at.wait(guest, id)
+    async with at.restarting():
+        with the_store_falls_after_its_next_commit():
+            await guest.ask(End("kim", "ctl", "enough"))
+        with pytest.raises(InvalidState, match="ended with its session"):
+            await waiting()
+        await at.people.card(id=id, state=CardState.INTERRUPTED)
 
 
 @in_house
@@ -173,15 +160,13 @@ async def test_an_apply_that_another_call_carried_through_is_answered_alike_when
             await guest.ask(CheckDiff(id, call="third"))
 
 
-@in_house
-async def test_an_approval_that_lapsed_is_not_told_as_one(clock: Clock, root: Path) -> None:
-    async with house(root.parent, clock, Config(timeouts=TimeoutSettings(approved_valid_seconds=100))) as at:
-        guest = await at.arrive(root)
-        id = (await guest.propose()).request_id
-        await at.decide(id, Decision.APPROVE)
-        await at.later(LAPSE_SECONDS)
-        await at.later(LAPSE_SECONDS)
-        card = await at.people.card(id=id, state=CardState.EXPIRED)
-        assert "not applied in time" in str(card.note)
-        (late,) = (await guest.ask(Ping(call="c1"))).late_verdicts
-        assert late.answer["status"] == "timeout"
+@with_agent(Config(timeouts=TimeoutSettings(approved_valid_seconds=100)))
+async def test_an_approval_that_lapsed_is_not_told_as_one(at: House, guest: Guest) -> None:
+    id = (await guest.propose()).request_id
+    await at.decide(id, Decision.APPROVE)
+    await at.later(LAPSE_SECONDS)
+    await at.later(LAPSE_SECONDS)
+    card = await at.people.card(id=id, state=CardState.EXPIRED)
+    assert "not applied in time" in str(card.note)
+    (late,) = (await guest.ask(Ping(call="c1"))).late_verdicts
+    assert late.answer["status"] == "timeout"

@@ -27,7 +27,7 @@ from intercom.sessions.tools.reboot import Reboot
 from intercom.sessions.tools.standby import Standby
 from intercom.sessions.tools.switch_freq import SwitchFreq
 from intercom.sessions.tools.transmit import Transmit
-from tests.sessions.house import Guest, House, house, in_house, partial_ask
+from tests.sessions.house import Guest, House, house, in_house, partial_ask, with_agent
 
 Clock = trio.testing.MockClock
 
@@ -42,13 +42,6 @@ ASKED: list[Callable[[str], Request[Any]]] = [
     lambda call: SwitchFreq(SessionMode.LOCAL, by="agent", channel="mcp", call=call),
     TakeWords,
 ]
-
-
-@pytest.fixture
-def root(tmp_path: Path) -> Path:
-    made = tmp_path / "ws"
-    made.mkdir()
-    return made
 
 
 async def pause(at: House, guest: Guest) -> None:
@@ -68,95 +61,85 @@ async def kinds(at: House) -> list[str]:
 
 
 @pytest.mark.parametrize("asked", ASKED, ids=lambda asked: type(asked("c")).__name__)
-@in_house
-async def test_nothing_an_agent_asks_anew_is_done(clock: Clock, root: Path, asked: Any) -> None:
-    async with house(root.parent, clock) as at:
-        guest = await at.arrive(root)
-        await pause(at, guest)
-        before = await kinds(at)
-        with pytest.raises(Paused, match="paused by kim"):
-            await guest.ask(asked(guest.call()))
-        assert await kinds(at) == before
-        await unpause(at, guest)
-        try:
-            await guest.ask(asked(guest.call()))
-        except NotFound:
-            # There is nothing to be applied, but it was looked for.
-            assert isinstance(asked("c"), CheckDiff)
+@with_agent
+async def test_nothing_an_agent_asks_anew_is_done(at: House, guest: Guest, asked: Any) -> None:
+    await pause(at, guest)
+    before = await kinds(at)
+    with pytest.raises(Paused, match="paused by kim"):
+        await guest.ask(asked(guest.call()))
+    assert await kinds(at) == before
+    await unpause(at, guest)
+    try:
+        await guest.ask(asked(guest.call()))
+    except NotFound:
+        # There is nothing to be applied, but it was looked for.
+        assert isinstance(asked("c"), CheckDiff)
 
 
-@in_house
-async def test_a_paused_agent_that_pings_is_known_to_be_alive_and_told(clock: Clock, root: Path) -> None:
-    async with house(root.parent, clock) as at:
-        guest = await at.arrive(root)
-        await at.app.service.steering.steer(guest.session_id, "mind the gap", "kim", "ctl")
-        await pause(at, guest)
-        beat = await guest.ask(Ping())
-        assert (beat.answer.acknowledged, beat.answer.status) == (True, "paused")
-        assert "change nothing" in (beat.answer.message or "")
-        assert beat.instructions == ()
-        await unpause(at, guest)
-        beat = await guest.ask(Ping())
-        assert (beat.answer.status, beat.answer.message) == (None, None)
-        assert [word.text for word in beat.instructions] == ["mind the gap"]
+@with_agent
+async def test_a_paused_agent_that_pings_is_known_to_be_alive_and_told(at: House, guest: Guest) -> None:
+    await at.app.service.steering.steer(guest.session_id, "mind the gap", "kim", "ctl")
+    await pause(at, guest)
+    beat = await guest.ask(Ping())
+    assert (beat.answer.acknowledged, beat.answer.status) == (True, "paused")
+    assert "change nothing" in (beat.answer.message or "")
+    assert beat.instructions == ()
+    await unpause(at, guest)
+    beat = await guest.ask(Ping())
+    assert (beat.answer.status, beat.answer.message) == (None, None)
+    assert [word.text for word in beat.instructions] == ["mind the gap"]
 
 
-@in_house
-async def test_who_waits_to_go_on_goes_on(clock: Clock, root: Path) -> None:
-    async with house(root.parent, clock) as at:
-        guest = await at.arrive(root)
-        await guest.ask(AwaitUnpaused())
-        await pause(at, guest)
-        waiting = [at.begin(partial_ask(guest, AwaitUnpaused())) for _ in range(3)]
-        await at.later(3600)
-        waiting[0].scope.cancel()
-        assert all(each.outcome is None for each in waiting)
-        await unpause(at, guest)
-        for each in waiting[1:]:
-            await each()
-        assert guest.session_id == (await guest.ask(Describe())).id
+@with_agent
+async def test_who_waits_to_go_on_goes_on(at: House, guest: Guest) -> None:
+    await guest.ask(AwaitUnpaused())
+    await pause(at, guest)
+    waiting = [at.begin(partial_ask(guest, AwaitUnpaused())) for _ in range(3)]
+    await at.later(3600)
+    waiting[0].scope.cancel()
+    assert all(each.outcome is None for each in waiting)
+    await unpause(at, guest)
+    for each in waiting[1:]:
+        await each()
+    assert guest.session_id == (await guest.ask(Describe())).id
 
 
-@in_house
-async def test_a_verdict_given_meanwhile_is_kept_until_the_session_goes_on(clock: Clock, root: Path) -> None:
-    async with house(root.parent, clock) as at:
-        guest = await at.arrive(root)
-        id = (await guest.propose()).request_id
-        waiting = await at.wait(guest, id)
-        prompt = (await guest.ask(Transmit("well?"))).request_id
-        answer = at.begin(partial_ask(guest, AwaitDecision(guest.call(), prompt)))
-        await pause(at, guest)
-        assert (await at.decide(id, Decision.APPROVE)).state is CardState.APPROVED
-        await at.later(1)
-        assert waiting.outcome is None
-        # Its connection breaks, and it comes back to wait: it may, and hears nothing yet.
-        again = (await guest.ask(CheckClearance(request_id=id))).answered
-        assert again is None
-        back = await at.wait(guest, id)
-        await unpause(at, guest)
-        assert (await waiting()).answer.status == (await back()).answer.status == "approved"
-        await at.decide(prompt, Decision.CONTINUE)
-        assert (await answer()).answer.decision == "continue"
+@with_agent
+async def test_a_verdict_given_meanwhile_is_kept_until_the_session_goes_on(at: House, guest: Guest) -> None:
+    id = (await guest.propose()).request_id
+    waiting = await at.wait(guest, id)
+    prompt = (await guest.ask(Transmit("well?"))).request_id
+    answer = at.begin(partial_ask(guest, AwaitDecision(guest.call(), prompt)))
+    await pause(at, guest)
+    assert (await at.decide(id, Decision.APPROVE)).state is CardState.APPROVED
+    await at.later(1)
+    assert waiting.outcome is None
+    # Its connection breaks, and it comes back to wait: it may, and hears nothing yet.
+    again = (await guest.ask(CheckClearance(request_id=id))).answered
+    assert again is None
+    back = await at.wait(guest, id)
+    await unpause(at, guest)
+    assert (await waiting()).answer.status == (await back()).answer.status == "approved"
+    await at.decide(prompt, Decision.CONTINUE)
+    assert (await answer()).answer.decision == "continue"
 
 
-@in_house
+@with_agent
 async def test_a_call_that_can_wait_no_longer_hears_of_the_pause_and_not_of_the_verdict(
-    clock: Clock, root: Path
+    at: House, guest: Guest
 ) -> None:
-    async with house(root.parent, clock) as at:
-        guest = await at.arrive(root)
-        id = (await guest.propose()).request_id
-        call = guest.call()
-        waiting = await at.wait(guest, id, call)
-        await pause(at, guest)
-        await at.decide(id, Decision.REJECT, "no")
-        waiting.scope.cancel()
-        with pytest.raises(Paused):
-            await guest.ask(Detach(call, id))
-        assert (await guest.ask(Ping())).late_verdicts == ()
-        await unpause(at, guest)
-        (late,) = (await guest.ask(Ping())).late_verdicts
-        assert late.request_id == id
+    id = (await guest.propose()).request_id
+    call = guest.call()
+    waiting = await at.wait(guest, id, call)
+    await pause(at, guest)
+    await at.decide(id, Decision.REJECT, "no")
+    waiting.scope.cancel()
+    with pytest.raises(Paused):
+        await guest.ask(Detach(call, id))
+    assert (await guest.ask(Ping())).late_verdicts == ()
+    await unpause(at, guest)
+    (late,) = (await guest.ask(Ping())).late_verdicts
+    assert late.request_id == id
 
 
 @in_house
@@ -217,26 +200,24 @@ async def test_a_paused_agent_is_not_stalled(clock: Clock, root: Path) -> None:
         await at.people.card(lambda card: card.id != alert.id, kind=CardKind.STALL)
 
 
-@in_house
-async def test_pausing_and_letting_go_on_are_done_once(clock: Clock, root: Path) -> None:
-    async with house(root.parent, clock) as at:
-        guest = await at.arrive(root)
-        with pytest.raises(InvalidState, match="not paused"):
-            await unpause(at, guest)
-        await pause(at, guest)
-        await at.later(5)
-        await pause(at, guest)
-        await unpause(at, guest, "act-1")
-        await unpause(at, guest, "act-1")
-        assert (await kinds(at)).count("session_paused") == (await kinds(at)).count("session_resumed") == 1
-        await at.people.notice("resumed by kim")
-        assert [notice.text for notice in at.people.notices if "kim" in notice.text] == [
-            "paused by kim: the agent's calls wait, and verdicts reach it when it goes on",
-            "resumed by kim",
-        ]
-        # The same act, after the session was paused again, is not a second one.
-        await pause(at, guest)
-        assert (await at.app.service.steering.unpause(guest.session_id, "kim", "ctl", "act-1")).is_paused
+@with_agent
+async def test_pausing_and_letting_go_on_are_done_once(at: House, guest: Guest) -> None:
+    with pytest.raises(InvalidState, match="not paused"):
+        await unpause(at, guest)
+    await pause(at, guest)
+    await at.later(5)
+    await pause(at, guest)
+    await unpause(at, guest, "act-1")
+    await unpause(at, guest, "act-1")
+    assert (await kinds(at)).count("session_paused") == (await kinds(at)).count("session_resumed") == 1
+    await at.people.notice("resumed by kim")
+    assert [notice.text for notice in at.people.notices if "kim" in notice.text] == [
+        "paused by kim: the agent's calls wait, and verdicts reach it when it goes on",
+        "resumed by kim",
+    ]
+    # The same act, after the session was paused again, is not a second one.
+    await pause(at, guest)
+    assert (await at.app.service.steering.unpause(guest.session_id, "kim", "ctl", "act-1")).is_paused
 
 
 @in_house
@@ -278,53 +259,47 @@ async def test_without_a_name_the_only_session_that_can_be_meant(clock: Clock, r
             await steering.pause(guest.session_id, "kim", "ctl")
 
 
-@in_house
-async def test_the_end_of_a_paused_session_lets_go_who_waited(clock: Clock, root: Path) -> None:
-    async with house(root.parent, clock) as at:
-        guest = await at.arrive(root)
-        prompt = (await guest.ask(Transmit("well?"))).request_id
-        answer = at.begin(partial_ask(guest, AwaitDecision(guest.call(), prompt)))
-        await at.later(0)
-        await pause(at, guest)
-        held = at.begin(partial_ask(guest, AwaitUnpaused()))
-        await at.decide(prompt, Decision.STOP)
-        await at.app.service.end(guest.session_id, "kim", "ctl", "enough")
-        await held()
-        assert (await answer()).answer.decision == "stop"
-        with pytest.raises(InvalidState, match="was ended"):
-            await guest.propose()
+@with_agent
+async def test_the_end_of_a_paused_session_lets_go_who_waited(at: House, guest: Guest) -> None:
+    prompt = (await guest.ask(Transmit("well?"))).request_id
+    answer = at.begin(partial_ask(guest, AwaitDecision(guest.call(), prompt)))
+    await at.later(0)
+    await pause(at, guest)
+    held = at.begin(partial_ask(guest, AwaitUnpaused()))
+    await at.decide(prompt, Decision.STOP)
+    await at.app.service.end(guest.session_id, "kim", "ctl", "enough")
+    await held()
+    assert (await answer()).answer.decision == "stop"
+    with pytest.raises(InvalidState, match="was ended"):
+        await guest.propose()
 
 
 @pytest.mark.parametrize("stands_by", [False, True])
-@in_house
-async def test_resume_lifts_the_pause_and_gives_word_once(clock: Clock, root: Path, stands_by: bool) -> None:
-    async with house(root.parent, clock) as at:
-        guest = await at.arrive(root)
-        if stands_by:
-            id = (await guest.ask(Standby("idle"))).request_id
-            waiting = at.begin(partial_ask(guest, AwaitDecision(guest.call(), id)))
-            await at.later(0)
-        await pause(at, guest)
-        verdict = at.verdict(Decision.RESUME, "now the docs", "act-1")
-        for _ in range(2):
-            await guest.ask(Resume(verdict))
-        assert await status(guest) is SessionStatus.ACTIVE
-        words = (await guest.ask(Ping())).instructions
-        if stands_by:
-            assert (await waiting()).answer.instruction == "now the docs"
-        assert [word.text for word in words] == ([] if stands_by else ["now the docs"])
-
-
-@in_house
-async def test_resume_gives_its_word_also_to_one_that_has_others_to_hear(clock: Clock, root: Path) -> None:
-    async with house(root.parent, clock) as at:
-        guest = await at.arrive(root)
+@with_agent
+async def test_resume_lifts_the_pause_and_gives_word_once(at: House, guest: Guest, stands_by: bool) -> None:
+    if stands_by:
         id = (await guest.ask(Standby("idle"))).request_id
         waiting = at.begin(partial_ask(guest, AwaitDecision(guest.call(), id)))
         await at.later(0)
-        await pause(at, guest)
-        await at.app.service.steering.steer(guest.session_id, "mind the gap", "kim", "ctl")
-        await guest.ask(Resume(at.verdict(Decision.RESUME, "now the docs", "act-1")))
-        answered = await waiting()
-        assert answered.answer.instruction == "now the docs"
-        assert [word.text for word in answered.instructions] == ["mind the gap"]
+    await pause(at, guest)
+    verdict = at.verdict(Decision.RESUME, "now the docs", "act-1")
+    for _ in range(2):
+        await guest.ask(Resume(verdict))
+    assert await status(guest) is SessionStatus.ACTIVE
+    words = (await guest.ask(Ping())).instructions
+    if stands_by:
+        assert (await waiting()).answer.instruction == "now the docs"
+    assert [word.text for word in words] == ([] if stands_by else ["now the docs"])
+
+
+@with_agent
+async def test_resume_gives_its_word_also_to_one_that_has_others_to_hear(at: House, guest: Guest) -> None:
+    id = (await guest.ask(Standby("idle"))).request_id
+    waiting = at.begin(partial_ask(guest, AwaitDecision(guest.call(), id)))
+    await at.later(0)
+    await pause(at, guest)
+    await at.app.service.steering.steer(guest.session_id, "mind the gap", "kim", "ctl")
+    await guest.ask(Resume(at.verdict(Decision.RESUME, "now the docs", "act-1")))
+    answered = await waiting()
+    assert answered.answer.instruction == "now the docs"
+    assert [word.text for word in answered.instructions] == ["mind the gap"]

@@ -19,19 +19,12 @@ from intercom.sessions.tools.auto_check import AutoCheck, CheckContext
 from intercom.sessions.tools.check_clearance import CheckClearance
 from intercom.store.messages import Transact
 from intercom.workspace.files import digest
-from tests.sessions.house import Guest, House, house, in_house
+from tests.sessions.house import Guest, House, house, in_house, with_agent
 
 Clock = trio.testing.MockClock
 POLICY = {"enabled": True, "file_patterns": {"write": ["docs/**"]}}
 OTHER = {"enabled": True, "file_patterns": {"write": ["src/**"]}}
 TRUSTING = Config(policy=PolicySettings(trust_changes=True))
-
-
-@pytest.fixture
-def root(tmp_path: Path) -> Path:
-    made = tmp_path / "ws"
-    made.mkdir()
-    return made
 
 
 def write(root: Path, policy: dict[str, Any], directory: str = ".intercom") -> Path:
@@ -334,16 +327,14 @@ async def test_a_policy_that_the_configuration_trusts_is_told_as_accepted_by_nob
         assert not await passes(guest)
 
 
-@in_house
-async def test_the_card_says_what_the_policy_would_have_let_through_before(clock: Clock, root: Path) -> None:
-    async with house(root.parent, clock) as at:
-        guest = await at.arrive(root)
-        for path in ("docs/a.md", "docs/b.md", "src/x.py"):
-            await guest.propose(path, "x\n")
-        write(root, POLICY)
-        assert not await passes(guest)
-        body = (await waiting(at, root)).body or ""
-        assert "would have let 2 of 3 past requests pass: change docs/b.md; change docs/a.md" in body
+@with_agent
+async def test_the_card_says_what_the_policy_would_have_let_through_before(at: House, guest: Guest, root: Path) -> None:
+    for path in ("docs/a.md", "docs/b.md", "src/x.py"):
+        await guest.propose(path, "x\n")
+    write(root, POLICY)
+    assert not await passes(guest)
+    body = (await waiting(at, root)).body or ""
+    assert "would have let 2 of 3 past requests pass: change docs/b.md; change docs/a.md" in body
 
 
 @in_house
@@ -408,21 +399,19 @@ async def test_what_agents_and_files_say_can_not_pass_for_a_line_of_ours(clock: 
         assert "\u202e" not in "".join(lines)
 
 
-@in_house
-async def test_a_file_that_changes_again_and_again_does_not_flood_people(clock: Clock, root: Path) -> None:
-    async with house(root.parent, clock) as at:
-        guest = await at.arrive(root)
-        for number in range(3 * MOST_CLOSED):
-            write(root, {"enabled": True, "file_patterns": {"write": [f"docs/{number}"]}})
-            assert not await passes(guest)
-        shown = {card.id for card in at.people.cards if card.kind is CardKind.POLICY}
-        assert len(shown) <= MOST_CLOSED
-        assert at.app.board.cards() == ()
-        await at.people.notice("changes again and again")
-        # A person decides all the same, by the workspace's name.
-        await at.accept(root)
-        assert await passes(guest, f"docs/{3 * MOST_CLOSED - 1}")
-        await at.later(CLOSED_WITHIN.total_seconds())
-        write(root, POLICY)
+@with_agent
+async def test_a_file_that_changes_again_and_again_does_not_flood_people(at: House, guest: Guest, root: Path) -> None:
+    for number in range(3 * MOST_CLOSED):
+        write(root, {"enabled": True, "file_patterns": {"write": [f"docs/{number}"]}})
         assert not await passes(guest)
-        await at.people.card(detail=content(POLICY), state=CardState.PENDING)
+    shown = {card.id for card in at.people.cards if card.kind is CardKind.POLICY}
+    assert len(shown) <= MOST_CLOSED
+    assert at.app.board.cards() == ()
+    await at.people.notice("changes again and again")
+    # A person decides all the same, by the workspace's name.
+    await at.accept(root)
+    assert await passes(guest, f"docs/{3 * MOST_CLOSED - 1}")
+    await at.later(CLOSED_WITHIN.total_seconds())
+    write(root, POLICY)
+    assert not await passes(guest)
+    await at.people.card(detail=content(POLICY), state=CardState.PENDING)

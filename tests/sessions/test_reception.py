@@ -24,16 +24,9 @@ from intercom.sessions.tools.reboot import Reboot
 from intercom.store.client import Store
 from intercom.store.messages import Database
 from intercom.workspace.policy_watcher import Evaluate, watcher_name
-from tests.sessions.house import Guest, House, house, in_house, partial_ask
+from tests.sessions.house import Guest, House, house, in_house, partial_ask, with_agent
 
 Clock = trio.testing.MockClock
-
-
-@pytest.fixture
-def root(tmp_path: Path) -> Path:
-    made = tmp_path / "ws"
-    made.mkdir()
-    return made
 
 
 async def fall(at: House, who: str, *until_gone: str) -> None:
@@ -80,37 +73,33 @@ async def test_a_new_agent_takes_one_transaction(clock: Clock, root: Path) -> No
         assert kinds == ["session_opened", "session_active"]
 
 
-@in_house
-async def test_a_session_is_interrupted_when_its_agent_stays_away(clock: Clock, root: Path) -> None:
-    async with house(root.parent, clock) as at:
-        guest = await at.arrive(root)
-        id = (await guest.propose()).request_id
-        assert await status(guest) is SessionStatus.ACTIVE
+@with_agent
+async def test_a_session_is_interrupted_when_its_agent_stays_away(at: House, guest: Guest, root: Path) -> None:
+    id = (await guest.propose()).request_id
+    assert await status(guest) is SessionStatus.ACTIVE
+    at.gone("agent")
+    await at.later(GRACE_SECONDS - 0.1)
+    assert await status(guest) is SessionStatus.ACTIVE
+    await at.later(0.1)
+    assert await status(guest) is SessionStatus.INTERRUPTED
+    # What waits in it waits on, and the agent finds it when it is back.
+    await at.decide(id, Decision.APPROVE)
+    back = await at.arrive(root)
+    assert back.session_id == guest.session_id
+    assert [late.request_id for late in (await back.ask(Ping(call="b"))).late_verdicts] == [id]
+    assert await status(back) is SessionStatus.ACTIVE
+
+
+@with_agent
+async def test_a_connection_that_comes_back_in_time_was_never_gone(at: House, guest: Guest) -> None:
+    for _ in range(3):
         at.gone("agent")
-        await at.later(GRACE_SECONDS - 0.1)
+        await at.later(GRACE_SECONDS - 1)
+        at.back("agent")
+        await at.later(GRACE_SECONDS)
         assert await status(guest) is SessionStatus.ACTIVE
-        await at.later(0.1)
-        assert await status(guest) is SessionStatus.INTERRUPTED
-        # What waits in it waits on, and the agent finds it when it is back.
-        await at.decide(id, Decision.APPROVE)
-        back = await at.arrive(root)
-        assert back.session_id == guest.session_id
-        assert [late.request_id for late in (await back.ask(Ping(call="b"))).late_verdicts] == [id]
-        assert await status(back) is SessionStatus.ACTIVE
-
-
-@in_house
-async def test_a_connection_that_comes_back_in_time_was_never_gone(clock: Clock, root: Path) -> None:
-    async with house(root.parent, clock) as at:
-        guest = await at.arrive(root)
-        for _ in range(3):
-            at.gone("agent")
-            await at.later(GRACE_SECONDS - 1)
-            at.back("agent")
-            await at.later(GRACE_SECONDS)
-            assert await status(guest) is SessionStatus.ACTIVE
-        kinds = [entry.kind for entry in await at.app.service.audit(50)]
-        assert "session_interrupted" not in kinds
+    kinds = [entry.kind for entry in await at.app.service.audit(50)]
+    assert "session_interrupted" not in kinds
 
 
 @in_house
@@ -165,15 +154,13 @@ async def test_an_agent_with_work_of_its_own_keeps_it(clock: Clock, root: Path) 
         assert await at.ask("registry", Adopt(busy.agent)) == busy.session_id
 
 
-@in_house
-async def test_a_session_that_was_ended_is_not_taken_up_again(clock: Clock, root: Path) -> None:
-    async with house(root.parent, clock) as at:
-        guest = await at.arrive(root)
-        await at.app.service.end(guest.session_id, "kim", "ctl", "enough")
-        again = await at.arrive(root)
-        assert again.session_id != guest.session_id
-        with pytest.raises(InvalidState, match="was ended"):
-            await at.ask("registry", Adopt(again.agent, guest.session_id))
+@with_agent
+async def test_a_session_that_was_ended_is_not_taken_up_again(at: House, guest: Guest, root: Path) -> None:
+    await at.app.service.end(guest.session_id, "kim", "ctl", "enough")
+    again = await at.arrive(root)
+    assert again.session_id != guest.session_id
+    with pytest.raises(InvalidState, match="was ended"):
+        await at.ask("registry", Adopt(again.agent, guest.session_id))
 
 
 @in_house

@@ -21,16 +21,9 @@ from intercom.sessions.registry import ANONYMOUS, GRACE_SECONDS, SWEEP_SECONDS
 from intercom.sessions.tools.ping import Ping
 from intercom.store import agent_processes
 from intercom.store.messages import Transact
-from tests.sessions.house import Guest, House, house, in_house
+from tests.sessions.house import Guest, House, house, in_house, with_agent
 
 Clock = trio.testing.MockClock
-
-
-@pytest.fixture
-def root(tmp_path: Path) -> Path:
-    made = tmp_path / "ws"
-    made.mkdir()
-    return made
 
 
 @asynccontextmanager
@@ -69,18 +62,16 @@ async def test_an_agent_that_left_while_the_reception_was_down_is_gone(clock: Cl
         assert at.app.presence.here.keys() == {"other"}
 
 
-@in_house
-async def test_an_agent_that_came_back_while_the_reception_was_down_is_here(clock: Clock, root: Path) -> None:
-    async with house(root.parent, clock) as at:
-        guest = await at.arrive(root)
-        at.gone("agent")
-        await at.later(GRACE_SECONDS)
-        assert await status(guest) is SessionStatus.INTERRUPTED
-        async with registry_down(at, guest):
-            at.back("agent")
-        await at.later(GRACE_SECONDS)
-        assert await status(guest) is SessionStatus.ACTIVE
-        assert at.app.presence.here.keys() == {"agent"}
+@with_agent
+async def test_an_agent_that_came_back_while_the_reception_was_down_is_here(at: House, guest: Guest) -> None:
+    at.gone("agent")
+    await at.later(GRACE_SECONDS)
+    assert await status(guest) is SessionStatus.INTERRUPTED
+    async with registry_down(at, guest):
+        at.back("agent")
+    await at.later(GRACE_SECONDS)
+    assert await status(guest) is SessionStatus.ACTIVE
+    assert at.app.presence.here.keys() == {"agent"}
 
 
 @in_house
@@ -108,86 +99,76 @@ async def test_a_session_of_one_call_is_not_ended_while_that_is_in(clock: Clock,
         assert not runs(at, guest)
 
 
-@in_house
-async def test_a_session_in_which_something_waits_does_not_rest(clock: Clock, root: Path) -> None:
-    async with house(root.parent, clock) as at:
-        guest = await at.arrive(root)
-        id = (await guest.propose()).request_id
-        await leave(at, guest)
+@with_agent
+async def test_a_session_in_which_something_waits_does_not_rest(at: House, guest: Guest, root: Path) -> None:
+    id = (await guest.propose()).request_id
+    await leave(at, guest)
+    await at.later(SWEEP_SECONDS)
+    assert runs(at, guest)
+    await at.decide(id, Decision.REJECT, "no")
+    await at.later(SWEEP_SECONDS)
+    assert not runs(at, guest)
+    # What it owes its agent is not forgotten.
+    back = await at.arrive(root)
+    assert [late.request_id for late in (await back.ask(Ping(call="b"))).late_verdicts] == [id]
+
+
+@with_agent
+async def test_people_reach_a_session_that_rests(at: House, guest: Guest, root: Path) -> None:
+    await leave(at, guest)
+    await at.later(SWEEP_SECONDS)
+    assert not runs(at, guest)
+    with trio.fail_after(1):
+        await at.app.service.nudge(guest.session_id, "go on", "kim", "ctl")
+    assert runs(at, guest)
+    # Whoever wanted it may be about to ask it more.
+    await at.later(SWEEP_SECONDS)
+    assert runs(at, guest)
+    await at.later(SWEEP_SECONDS)
+    assert not runs(at, guest)
+    back = await at.arrive(root)
+    assert [word.text for word in (await back.ask(Ping(call="b"))).instructions] == ["go on"]
+
+
+@with_agent
+async def test_a_session_that_was_ended_says_so_for_as_long_as_its_agent_is_here(at: House, guest: Guest) -> None:
+    await at.app.service.end(guest.session_id, "kim", "ctl", "enough")
+    for _ in range(2):
         await at.later(SWEEP_SECONDS)
-        assert runs(at, guest)
-        await at.decide(id, Decision.REJECT, "no")
+    with pytest.raises(InvalidState, match="was ended"):
+        await guest.propose()
+    await leave(at, guest)
+    for _ in range(2):
         await at.later(SWEEP_SECONDS)
-        assert not runs(at, guest)
-        # What it owes its agent is not forgotten.
-        back = await at.arrive(root)
-        assert [late.request_id for late in (await back.ask(Ping(call="b"))).late_verdicts] == [id]
+    assert not runs(at, guest)
 
 
-@in_house
-async def test_people_reach_a_session_that_rests(clock: Clock, root: Path) -> None:
-    async with house(root.parent, clock) as at:
-        guest = await at.arrive(root)
-        await leave(at, guest)
-        await at.later(SWEEP_SECONDS)
-        assert not runs(at, guest)
-        with trio.fail_after(1):
-            await at.app.service.nudge(guest.session_id, "go on", "kim", "ctl")
-        assert runs(at, guest)
-        # Whoever wanted it may be about to ask it more.
-        await at.later(SWEEP_SECONDS)
-        assert runs(at, guest)
-        await at.later(SWEEP_SECONDS)
-        assert not runs(at, guest)
-        back = await at.arrive(root)
-        assert [word.text for word in (await back.ask(Ping(call="b"))).instructions] == ["go on"]
-
-
-@in_house
-async def test_a_session_that_was_ended_says_so_for_as_long_as_its_agent_is_here(clock: Clock, root: Path) -> None:
-    async with house(root.parent, clock) as at:
-        guest = await at.arrive(root)
-        await at.app.service.end(guest.session_id, "kim", "ctl", "enough")
-        for _ in range(2):
-            await at.later(SWEEP_SECONDS)
-        with pytest.raises(InvalidState, match="was ended"):
-            await guest.propose()
-        await leave(at, guest)
-        for _ in range(2):
-            await at.later(SWEEP_SECONDS)
-        assert not runs(at, guest)
-
-
-@in_house
+@with_agent
 async def test_the_session_of_a_process_that_is_over_rests_although_nobody_heard_its_agent_leave(
-    clock: Clock, root: Path
+    at: House, guest: Guest
 ) -> None:
-    async with house(root.parent, clock) as at:
-        guest = await at.arrive(root)
-        child = AgentProcess(guest.session_id, AgentProcessState.RUNNING, at.now(), "kim")
-        await at.ask("store", Transact(partial(agent_processes.insert, child=child)))
-        await at.app.service.end(guest.session_id, "kim", "ctl", "enough")
-        for _ in range(2):
-            await at.later(SWEEP_SECONDS)
-        assert runs(at, guest)
-        over = evolve(child, state=AgentProcessState.OVER)
-        await at.ask("store", Transact(partial(agent_processes.change, child=over, expect={AgentProcessState.RUNNING})))
+    child = AgentProcess(guest.session_id, AgentProcessState.RUNNING, at.now(), "kim")
+    await at.ask("store", Transact(partial(agent_processes.insert, child=child)))
+    await at.app.service.end(guest.session_id, "kim", "ctl", "enough")
+    for _ in range(2):
         await at.later(SWEEP_SECONDS)
-        assert not runs(at, guest)
-        # Who comes by once more is told all the same.
-        await at.ask("registry", Wanted(guest.session_id))
-        with pytest.raises(InvalidState, match="was ended"):
-            await guest.propose()
+    assert runs(at, guest)
+    over = evolve(child, state=AgentProcessState.OVER)
+    await at.ask("store", Transact(partial(agent_processes.change, child=over, expect={AgentProcessState.RUNNING})))
+    await at.later(SWEEP_SECONDS)
+    assert not runs(at, guest)
+    # Who comes by once more is told all the same.
+    await at.ask("registry", Wanted(guest.session_id))
+    with pytest.raises(InvalidState, match="was ended"):
+        await guest.propose()
 
 
-@in_house
-async def test_a_reception_that_fell_knows_which_sessions_run(clock: Clock, root: Path) -> None:
-    async with house(root.parent, clock) as at:
-        guest = await at.arrive(root)
-        await at.app.service.end(guest.session_id, "kim", "ctl", "enough")
-        async with registry_down(at, guest):
-            at.gone("agent")
-        await at.later(GRACE_SECONDS)
-        for _ in range(2):
-            await at.later(SWEEP_SECONDS)
-        assert not runs(at, guest)
+@with_agent
+async def test_a_reception_that_fell_knows_which_sessions_run(at: House, guest: Guest) -> None:
+    await at.app.service.end(guest.session_id, "kim", "ctl", "enough")
+    async with registry_down(at, guest):
+        at.gone("agent")
+    await at.later(GRACE_SECONDS)
+    for _ in range(2):
+        await at.later(SWEEP_SECONDS)
+    assert not runs(at, guest)

@@ -21,7 +21,7 @@ from intercom.sessions.tools.check_clearance import CheckClearance
 from intercom.store.messages import Transact
 from intercom.store.requests import approvals
 from tests.cli.test_ctl_draw import drawn
-from tests.sessions.house import Guest, House, house, in_house
+from tests.sessions.house import Guest, House, house, in_house, with_agent
 
 Clock = trio.testing.MockClock
 
@@ -129,16 +129,14 @@ async def test_the_card_is_the_same_after_the_file_has_changed_and_the_server_ha
         assert (again.diff, again.remarks, again.files) == (card.diff, card.remarks, card.files)
 
 
-@in_house
-async def test_a_request_from_before_is_shown_as_the_agents_words(clock: Clock, root: Path) -> None:
-    async with house(root.parent, clock) as at:
-        guest = await at.arrive(root)
-        card = await proposed(at, guest, "auth.py", LIES.split("\n", 2)[2].replace("return True", "return True\x1b"))
-        await at.ask("store", Transact(lambda db: db.execute("update approval_request set preview = null")))
-        request = await at.ask("store", Transact(lambda db: approvals.get(db, card.id)))
-        assert request is not None
-        old = kinds.card_of(request, str(root))
-        assert old.diff_from_agent
-        for shown in channels(old)[2:5]:
-            assert "the agent's own words, and no diff made from the files" in shown
-            assert "\x1b" not in shown
+@with_agent
+async def test_a_request_from_before_is_shown_as_the_agents_words(at: House, guest: Guest, root: Path) -> None:
+    card = await proposed(at, guest, "auth.py", LIES.split("\n", 2)[2].replace("return True", "return True\x1b"))
+    await at.ask("store", Transact(lambda db: db.execute("update approval_request set preview = null")))
+    request = await at.ask("store", Transact(lambda db: approvals.get(db, card.id)))
+    assert request is not None
+    old = kinds.card_of(request, str(root))
+    assert old.diff_from_agent
+    for shown in channels(old)[2:5]:
+        assert "the agent's own words, and no diff made from the files" in shown
+        assert "\x1b" not in shown

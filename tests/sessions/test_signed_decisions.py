@@ -34,17 +34,10 @@ from intercom.sessions.tools.auto_check import AutoCheck, CheckContext
 from intercom.sessions.tools.check_diff import CheckDiff
 from intercom.sessions.tools.standby import Standby
 from intercom.sessions.tools.transmit import Transmit
-from tests.sessions.house import Guest, House, house, in_house
+from tests.sessions.house import Guest, House, house, in_house, with_agent
 from tests.support.keys import Key
 
 Clock = trio.testing.MockClock
-
-
-@pytest.fixture
-def root(tmp_path: Path) -> Path:
-    made = tmp_path / "ws"
-    made.mkdir()
-    return made
 
 
 async def enrol(at: House, key: Key, by: Key | None = None) -> None:
@@ -521,15 +514,13 @@ async def test_an_answer_put_into_the_database_lets_no_operation_pass(clock: Clo
 # --- keys ------------------------------------------------------------------------------------------------------------
 
 
-@in_house
-async def test_without_a_key_nothing_changes(clock: Clock, root: Path) -> None:
-    async with house(root.parent, clock) as at:
-        guest = await at.arrive(root)
-        id = (await guest.propose()).request_id
-        card = await at.decide(id, Decision.APPROVE)
-        assert card.decided is not None
-        assert card.decided.signature is None
-        await guest.ask(CheckDiff(id))
+@with_agent
+async def test_without_a_key_nothing_changes(at: House, guest: Guest) -> None:
+    id = (await guest.propose()).request_id
+    card = await at.decide(id, Decision.APPROVE)
+    assert card.decided is not None
+    assert card.decided.signature is None
+    await guest.ask(CheckDiff(id))
 
 
 @in_house

@@ -39,13 +39,6 @@ TAKEN = "2026-01-01T00:00:01.000000+00:00"
 POLICY = {"enabled": True, "tools": ["transmit"]}
 
 
-@pytest.fixture
-def root(tmp_path: Path) -> Path:
-    made = tmp_path / "ws"
-    made.mkdir()
-    return made
-
-
 async def steer(at: House, key: Key, guest: Guest, text: str, act: str = "act-0001") -> str:
     signed = key.command("steer", at.now(), act, session=guest.session_id, text=text)
     card = await at.app.service.steering.steer(guest.session_id, text, "kim", "ctl", f"ctl/{act}", signed)

@@ -24,7 +24,7 @@ from intercom.sessions.tools.ping import Ping
 from intercom.sessions.tools.standby import Standby
 from intercom.sessions.tools.transmit import Transmit
 from intercom.store import sessions
-from tests.sessions.house import Guest, House, house, in_house
+from tests.sessions.house import Guest, House, house, in_house, with_agent
 
 Clock = trio.testing.MockClock
 CONFIG = Config(
@@ -37,13 +37,6 @@ CONFIG = Config(
 )
 
 
-@pytest.fixture
-def root(tmp_path: Path) -> Path:
-    made = tmp_path / "ws"
-    made.mkdir()
-    return made
-
-
 def stalls(at: House) -> list[Card]:
     return [card for card in at.people.cards if card.kind is CardKind.STALL]
 
@@ -53,39 +46,35 @@ def act(at: House, guest: Guest) -> None:
     at.app.system.named(f"stall/{guest.session_id}").tell(Activity())
 
 
-@in_house
-async def test_silence_is_nudged_then_escalated(clock: Clock, root: Path) -> None:
-    async with house(root.parent, clock, CONFIG) as at:
-        guest = await at.arrive(root)
-        await at.later(299)
-        assert stalls(at) == []
-        await at.later(1)
-        alert = await at.people.card(kind=CardKind.STALL)
-        assert alert.title.startswith("Quiet for 5 min")
-        assert alert.state is CardState.PENDING
-        await at.later(120)
-        await at.later(120)
-        await at.people.card(id=alert.id, note="goes with the agent's next call")
-        await at.later(120)
-        escalated = await at.people.card(lambda card: card.title == "Still quiet after 2 nudges", id=alert.id)
-        assert escalated.state is CardState.PENDING
-        # However often it was nudged, it is told once.
-        answered = await guest.ask(Ping())
-        assert [word.text for word in answered.instructions] == ["go on"]
+@with_agent(CONFIG)
+async def test_silence_is_nudged_then_escalated(at: House, guest: Guest) -> None:
+    await at.later(299)
+    assert stalls(at) == []
+    await at.later(1)
+    alert = await at.people.card(kind=CardKind.STALL)
+    assert alert.title.startswith("Quiet for 5 min")
+    assert alert.state is CardState.PENDING
+    await at.later(120)
+    await at.later(120)
+    await at.people.card(id=alert.id, note="goes with the agent's next call")
+    await at.later(120)
+    escalated = await at.people.card(lambda card: card.title == "Still quiet after 2 nudges", id=alert.id)
+    assert escalated.state is CardState.PENDING
+    # However often it was nudged, it is told once.
+    answered = await guest.ask(Ping())
+    assert [word.text for word in answered.instructions] == ["go on"]
 
 
-@in_house
-async def test_an_agent_that_comes_back_closes_its_alert_by_itself(clock: Clock, root: Path) -> None:
-    async with house(root.parent, clock, CONFIG) as at:
-        guest = await at.arrive(root)
-        await at.later(300)
-        alert = await at.people.card(kind=CardKind.STALL)
-        act(at, guest)
-        closed = await at.people.card(lambda card: card.state is CardState.CLOSED, id=alert.id)
-        assert closed.note == "the agent is back"
-        await at.later(300)
-        again = await at.people.card(lambda card: card.id != alert.id, kind=CardKind.STALL)
-        assert again.state is CardState.PENDING
+@with_agent(CONFIG)
+async def test_an_agent_that_comes_back_closes_its_alert_by_itself(at: House, guest: Guest) -> None:
+    await at.later(300)
+    alert = await at.people.card(kind=CardKind.STALL)
+    act(at, guest)
+    closed = await at.people.card(lambda card: card.state is CardState.CLOSED, id=alert.id)
+    assert closed.note == "the agent is back"
+    await at.later(300)
+    again = await at.people.card(lambda card: card.id != alert.id, kind=CardKind.STALL)
+    assert again.state is CardState.PENDING
 
 
 @pytest.mark.parametrize("minutes", [0, 20])
@@ -119,23 +108,21 @@ async def test_a_person_dismisses_an_alert_once(clock: Clock, root: Path) -> Non
         assert {card.id for card in stalls(at)} == {alert.id}
 
 
-@in_house
-async def test_the_same_nudge_given_again_nudges_once(clock: Clock, root: Path) -> None:
-    async with house(root.parent, clock, CONFIG) as at:
-        guest = await at.arrive(root)
-        await at.later(300)
-        alert = await at.people.card(kind=CardKind.STALL)
-        for _ in range(3):
-            assert (await at.decide(alert.id, Decision.NUDGE, "look", "act-1")).state is CardState.PENDING
-        assert [entry.kind for entry in await at.app.service.audit(50)].count("nudged") == 1
-        await at.decide(alert.id, Decision.NUDGE, "listen", "act-2")
-        answered = await guest.ask(Ping())
-        assert [word.text for word in answered.instructions] == ["look", "listen"]
-        # Also when the agent has it, and the alert is over.
-        act(at, guest)
-        await at.people.card(lambda card: card.state is CardState.CLOSED, id=alert.id)
-        await at.decide(alert.id, Decision.NUDGE, "listen", "act-2")
-        assert (await guest.ask(Ping())).instructions == ()
+@with_agent(CONFIG)
+async def test_the_same_nudge_given_again_nudges_once(at: House, guest: Guest) -> None:
+    await at.later(300)
+    alert = await at.people.card(kind=CardKind.STALL)
+    for _ in range(3):
+        assert (await at.decide(alert.id, Decision.NUDGE, "look", "act-1")).state is CardState.PENDING
+    assert [entry.kind for entry in await at.app.service.audit(50)].count("nudged") == 1
+    await at.decide(alert.id, Decision.NUDGE, "listen", "act-2")
+    answered = await guest.ask(Ping())
+    assert [word.text for word in answered.instructions] == ["look", "listen"]
+    # Also when the agent has it, and the alert is over.
+    act(at, guest)
+    await at.people.card(lambda card: card.state is CardState.CLOSED, id=alert.id)
+    await at.decide(alert.id, Decision.NUDGE, "listen", "act-2")
+    assert (await guest.ask(Ping())).instructions == ()
 
 
 @pytest.mark.parametrize("way", ["alert", "session", "steer"])
@@ -208,19 +195,17 @@ async def test_the_same_end_of_an_alert_is_no_second_act(clock: Clock, root: Pat
             await at.decide(alert.id, decision, None, "act-2")
 
 
-@in_house
-async def test_a_person_stops_a_stalled_session(clock: Clock, root: Path) -> None:
-    async with house(root.parent, clock, CONFIG) as at:
-        guest = await at.arrive(root)
-        id = (await guest.propose()).request_id
-        await at.later(300)
-        alert = await at.people.card(kind=CardKind.STALL)
-        await at.decide(alert.id, Decision.STOP)
-        (session,) = await at.app.service.sessions(everything=True)
-        assert session.status is SessionStatus.TERMINATED
-        await at.people.card(id=alert.id, state=CardState.CLOSED)
-        await at.people.card(id=id, state=CardState.INTERRUPTED)
-        assert await at.app.service.pending() == ()
+@with_agent(CONFIG)
+async def test_a_person_stops_a_stalled_session(at: House, guest: Guest) -> None:
+    id = (await guest.propose()).request_id
+    await at.later(300)
+    alert = await at.people.card(kind=CardKind.STALL)
+    await at.decide(alert.id, Decision.STOP)
+    (session,) = await at.app.service.sessions(everything=True)
+    assert session.status is SessionStatus.TERMINATED
+    await at.people.card(id=alert.id, state=CardState.CLOSED)
+    await at.people.card(id=id, state=CardState.INTERRUPTED)
+    assert await at.app.service.pending() == ()
 
 
 @in_house
@@ -237,17 +222,15 @@ async def test_an_agent_that_is_gone_is_not_stalled(clock: Clock, root: Path) ->
         assert {card.id for card in stalls(at)} == {alert.id}
 
 
-@in_house
-async def test_a_detector_that_falls_watches_again(clock: Clock, root: Path) -> None:
-    async with house(root.parent, clock, CONFIG) as at:
-        guest = await at.arrive(root)
-        await at.later(200)
-        inject(at.app.system, f"stall/{guest.session_id}", ValueError("boom"), "now")
-        await at.later(5)
-        await at.later(299)
-        assert stalls(at) == []
-        await at.later(1)
-        await at.people.card(kind=CardKind.STALL)
+@with_agent(CONFIG)
+async def test_a_detector_that_falls_watches_again(at: House, guest: Guest) -> None:
+    await at.later(200)
+    inject(at.app.system, f"stall/{guest.session_id}", ValueError("boom"), "now")
+    await at.later(5)
+    await at.later(299)
+    assert stalls(at) == []
+    await at.later(1)
+    await at.people.card(kind=CardKind.STALL)
 
 
 @in_house
@@ -259,16 +242,14 @@ async def test_no_alarm_where_the_configuration_wants_none(clock: Clock, root: P
         assert stalls(at) == []
 
 
-@in_house
-async def test_the_end_of_a_session_leaves_no_alert_open(clock: Clock, root: Path) -> None:
-    async with house(root.parent, clock, CONFIG) as at:
-        guest = await at.arrive(root)
-        await at.later(300)
-        alert = await at.people.card(kind=CardKind.STALL)
-        await at.app.service.end(guest.session_id, "kim", "ctl", "enough")
-        await at.people.card(id=alert.id, state=CardState.CLOSED)
-        with pytest.raises(AlreadyDecided):
-            await at.decide(alert.id, Decision.NUDGE)
+@with_agent(CONFIG)
+async def test_the_end_of_a_session_leaves_no_alert_open(at: House, guest: Guest) -> None:
+    await at.later(300)
+    alert = await at.people.card(kind=CardKind.STALL)
+    await at.app.service.end(guest.session_id, "kim", "ctl", "enough")
+    await at.people.card(id=alert.id, state=CardState.CLOSED)
+    with pytest.raises(AlreadyDecided):
+        await at.decide(alert.id, Decision.NUDGE)
 
 
 @pytest.mark.parametrize(
@@ -280,14 +261,12 @@ async def test_the_end_of_a_session_leaves_no_alert_open(clock: Clock, root: Pat
         (lambda call: Ping(call=call), "ping"),
     ],
 )
-@in_house
+@with_agent(CONFIG)
 async def test_an_alert_and_the_list_name_the_tool_that_was_called_last(
-    clock: Clock, root: Path, asked: Callable[[str], Request[Any]], tool: str
+    at: House, guest: Guest, asked: Callable[[str], Request[Any]], tool: str
 ) -> None:
-    async with house(root.parent, clock, CONFIG) as at:
-        guest = await at.arrive(root)
-        await guest.ask(asked(guest.call()))
-        await at.later(300)
-        assert (await at.people.card(kind=CardKind.STALL)).detail == f"last tool: {tool}"
-        [session] = await at.app.reader.read(sessions.live)
-        assert session.last_tool == tool
+    await guest.ask(asked(guest.call()))
+    await at.later(300)
+    assert (await at.people.card(kind=CardKind.STALL)).detail == f"last tool: {tool}"
+    [session] = await at.app.reader.read(sessions.live)
+    assert session.last_tool == tool

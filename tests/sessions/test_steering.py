@@ -44,16 +44,9 @@ from intercom.sessions.tools.ping import Ping
 from intercom.sessions.tools.reboot import Reboot
 from intercom.sessions.tools.standby import Standby
 from intercom.sessions.tools.table import BY_NAME
-from tests.sessions.house import Guest, House, Pending, house, in_house, partial_ask
+from tests.sessions.house import Guest, House, Pending, house, in_house, partial_ask, with_agent
 
 Clock = trio.testing.MockClock
-
-
-@pytest.fixture
-def root(tmp_path: Path) -> Path:
-    made = tmp_path / "ws"
-    made.mkdir()
-    return made
 
 
 def desk(at: House) -> Steering:
@@ -95,38 +88,34 @@ async def kinds(at: House) -> list[str]:
     return [entry.kind for entry in await at.app.service.audit(100)]
 
 
-@in_house
-async def test_words_are_shown_queued_then_delivered_and_are_told_once(clock: Clock, root: Path) -> None:
-    async with house(root.parent, clock) as at:
-        guest = await at.arrive(root)
-        card = await steer(at, guest, "mind the gap\nand the step")
-        assert (card.kind, card.state, card.title) == (CardKind.STEER, CardState.QUEUED, "To the agent: mind the gap")
-        assert (card.body, card.detail) == ("mind the gap\nand the step", "from kim")
-        await at.people.card(id=card.id, state=CardState.QUEUED)
-        assert await heard(guest) == ["mind the gap\nand the step"]
-        shown = await at.people.card(id=card.id, state=CardState.DELIVERED)
-        assert (shown.note or "").startswith("the agent has it since 2026-01-01")
-        assert (await at.app.service.card(card.id)).state is CardState.DELIVERED
-        assert await beat(guest) == []
-        assert (await kinds(at))[-2:] == ["steer", "steer_delivered"]
-        (word,) = await desk(at).words(guest.session_id)
-        assert (word.delivered_at is not None, word.by, word.channel) == (True, "kim", "ctl")
+@with_agent
+async def test_words_are_shown_queued_then_delivered_and_are_told_once(at: House, guest: Guest) -> None:
+    card = await steer(at, guest, "mind the gap\nand the step")
+    assert (card.kind, card.state, card.title) == (CardKind.STEER, CardState.QUEUED, "To the agent: mind the gap")
+    assert (card.body, card.detail) == ("mind the gap\nand the step", "from kim")
+    await at.people.card(id=card.id, state=CardState.QUEUED)
+    assert await heard(guest) == ["mind the gap\nand the step"]
+    shown = await at.people.card(id=card.id, state=CardState.DELIVERED)
+    assert (shown.note or "").startswith("the agent has it since 2026-01-01")
+    assert (await at.app.service.card(card.id)).state is CardState.DELIVERED
+    assert await beat(guest) == []
+    assert (await kinds(at))[-2:] == ["steer", "steer_delivered"]
+    (word,) = await desk(at).words(guest.session_id)
+    assert (word.delivered_at is not None, word.by, word.channel) == (True, "kim", "ctl")
 
 
-@in_house
-async def test_words_whose_result_was_lost_ride_again_and_those_on_their_way_do_not(clock: Clock, root: Path) -> None:
-    async with house(root.parent, clock) as at:
-        guest = await at.arrive(root)
-        card = await steer(at, guest, "one")
-        call = guest.call()
-        assert len((await guest.ask(Ping(call=call))).instructions) == 1
-        assert await beat(guest) == []
-        with pytest.raises(AlreadyDecided, match="on their way"):
-            await desk(at).take_back(card.id, "kim", "ctl")
-        guest.tell(Undeliver((call,)))
-        assert await heard(guest) == ["one"]
-        with pytest.raises(AlreadyDecided, match="already"):
-            await desk(at).take_back(card.id, "kim", "ctl")
+@with_agent
+async def test_words_whose_result_was_lost_ride_again_and_those_on_their_way_do_not(at: House, guest: Guest) -> None:
+    card = await steer(at, guest, "one")
+    call = guest.call()
+    assert len((await guest.ask(Ping(call=call))).instructions) == 1
+    assert await beat(guest) == []
+    with pytest.raises(AlreadyDecided, match="on their way"):
+        await desk(at).take_back(card.id, "kim", "ctl")
+    guest.tell(Undeliver((call,)))
+    assert await heard(guest) == ["one"]
+    with pytest.raises(AlreadyDecided, match="already"):
+        await desk(at).take_back(card.id, "kim", "ctl")
 
 
 @pytest.mark.parametrize("fault", ["session", "server"])
@@ -147,18 +136,16 @@ async def test_words_outlive_what_falls(clock: Clock, root: Path, fault: str) ->
         assert await heard(await at.arrive(root)) == []
 
 
-@in_house
-async def test_the_same_act_steers_once_and_another_under_its_name_is_refused(clock: Clock, root: Path) -> None:
-    async with house(root.parent, clock) as at:
-        guest = await at.arrive(root)
-        first = await steer(at, guest, "one", "act-1")
-        assert (await steer(at, guest, "one", "act-1")).id == first.id
-        with pytest.raises(AlreadyDecided):
-            await steer(at, guest, "two", "act-1")
-        assert await heard(guest) == ["one"]
-        assert (await steer(at, guest, "one", "act-1")).state is CardState.DELIVERED
-        assert await heard(guest) == []
-        assert (await kinds(at)).count("steer") == 1
+@with_agent
+async def test_the_same_act_steers_once_and_another_under_its_name_is_refused(at: House, guest: Guest) -> None:
+    first = await steer(at, guest, "one", "act-1")
+    assert (await steer(at, guest, "one", "act-1")).id == first.id
+    with pytest.raises(AlreadyDecided):
+        await steer(at, guest, "two", "act-1")
+    assert await heard(guest) == ["one"]
+    assert (await steer(at, guest, "one", "act-1")).state is CardState.DELIVERED
+    assert await heard(guest) == []
+    assert (await kinds(at)).count("steer") == 1
 
 
 @in_house
@@ -188,140 +175,124 @@ async def test_only_so_much_waits_for_one_agent(clock: Clock, root: Path) -> Non
             await task(at, "full", workspace=str(root))
 
 
-@in_house
-async def test_an_ended_session_is_not_steered_and_what_waited_is_never_told(clock: Clock, root: Path) -> None:
-    async with house(root.parent, clock) as at:
-        guest = await at.arrive(root)
-        card = await steer(at, guest, "one")
-        own = await task(at, "own", session=guest.session_id)
-        await at.app.service.end(guest.session_id, "kim", "ctl", "enough")
-        await at.people.card(id=card.id, state=CardState.CLOSED)
-        await at.people.card(id=own.id, state=CardState.CLOSED)
-        with pytest.raises(InvalidState, match="was ended"):
-            await steer(at, guest, "two")
-        with pytest.raises(InvalidState, match="was ended"):
-            await task(at, "two", session=guest.session_id)
+@with_agent
+async def test_an_ended_session_is_not_steered_and_what_waited_is_never_told(at: House, guest: Guest) -> None:
+    card = await steer(at, guest, "one")
+    own = await task(at, "own", session=guest.session_id)
+    await at.app.service.end(guest.session_id, "kim", "ctl", "enough")
+    await at.people.card(id=card.id, state=CardState.CLOSED)
+    await at.people.card(id=own.id, state=CardState.CLOSED)
+    with pytest.raises(InvalidState, match="was ended"):
+        await steer(at, guest, "two")
+    with pytest.raises(InvalidState, match="was ended"):
+        await task(at, "two", session=guest.session_id)
 
 
-@in_house
-async def test_a_session_at_rest_is_steered_and_says_that_its_agent_is_away(clock: Clock, root: Path) -> None:
-    async with house(root.parent, clock) as at:
-        guest = await at.arrive(root)
-        at.gone("agent", for_good=True)
-        await at.later(SWEEP_SECONDS)
-        assert at.app.system.ref(f"session/{guest.session_id}") is None
-        card = await steer(at, guest, "one")
-        assert card.note == "the agent is away: it is told when it is back"
-        assert await heard(await at.arrive(root)) == ["one"]
+@with_agent
+async def test_a_session_at_rest_is_steered_and_says_that_its_agent_is_away(
+    at: House, guest: Guest, root: Path
+) -> None:
+    at.gone("agent", for_good=True)
+    await at.later(SWEEP_SECONDS)
+    assert at.app.system.ref(f"session/{guest.session_id}") is None
+    card = await steer(at, guest, "one")
+    assert card.note == "the agent is away: it is told when it is back"
+    assert await heard(await at.arrive(root)) == ["one"]
 
 
 # --- standing by -----------------------------------------------------------------------------------------------------
 
 
-@in_house
-async def test_words_end_a_standby_and_ride_on_its_result(clock: Clock, root: Path) -> None:
-    async with house(root.parent, clock) as at:
-        guest = await at.arrive(root)
-        id, waiting = await stand_by(at, guest)
-        await steer(at, guest, "now the docs")
-        answered = await waiting()
-        assert (answered.answer.status, answered.answer.instruction) == ("resumed", None)
-        assert [word.text for word in answered.instructions] == ["now the docs"]
-        card = await at.people.card(id=id, state=CardState.ANSWERED)
-        assert card.decided is not None
-        assert (card.decided.by, card.decided.decision) == ("kim", "resume")
-        assert await at.app.service.pending() == ()
+@with_agent
+async def test_words_end_a_standby_and_ride_on_its_result(at: House, guest: Guest) -> None:
+    id, waiting = await stand_by(at, guest)
+    await steer(at, guest, "now the docs")
+    answered = await waiting()
+    assert (answered.answer.status, answered.answer.instruction) == ("resumed", None)
+    assert [word.text for word in answered.instructions] == ["now the docs"]
+    card = await at.people.card(id=id, state=CardState.ANSWERED)
+    assert card.decided is not None
+    assert (card.decided.by, card.decided.decision) == ("kim", "resume")
+    assert await at.app.service.pending() == ()
 
 
-@in_house
-async def test_an_agent_that_has_words_to_heed_does_not_stand_by(clock: Clock, root: Path) -> None:
-    async with house(root.parent, clock) as at:
-        guest = await at.arrive(root)
-        await steer(at, guest, "one")
-        opened = await guest.ask(Standby("idle", call="c1"))
-        assert opened.answered is not None
-        assert opened.answered.answer.status == "resumed"
-        assert [word.text for word in opened.answered.instructions] == ["one"]
-        await at.later(5)
-        assert [card for card in at.people.cards if card.kind is CardKind.STANDBY] == []
-        # Asked again, as by a shim whose server fell: the same answer.
-        again = await guest.ask(Standby("idle", call="c1"))
-        assert again.request_id == opened.request_id
-        assert again.answered is not None
+@with_agent
+async def test_an_agent_that_has_words_to_heed_does_not_stand_by(at: House, guest: Guest) -> None:
+    await steer(at, guest, "one")
+    opened = await guest.ask(Standby("idle", call="c1"))
+    assert opened.answered is not None
+    assert opened.answered.answer.status == "resumed"
+    assert [word.text for word in opened.answered.instructions] == ["one"]
+    await at.later(5)
+    assert [card for card in at.people.cards if card.kind is CardKind.STANDBY] == []
+    # Asked again, as by a shim whose server fell: the same answer.
+    again = await guest.ask(Standby("idle", call="c1"))
+    assert again.request_id == opened.request_id
+    assert again.answered is not None
 
 
-@in_house
-async def test_a_standby_that_nobody_waits_in_is_ended_when_it_is_waited_in_again(clock: Clock, root: Path) -> None:
-    async with house(root.parent, clock) as at:
-        guest = await at.arrive(root)
-        id, waiting = await stand_by(at, guest)
-        waiting.scope.cancel()
-        guest.tell(Withdraw("agent/1", id))
-        await guest.settled()
-        await steer(at, guest, "one")
-        assert (await at.app.service.card(id)).state is CardState.PENDING
-        opened = await guest.ask(Standby("", request_id=id))
-        assert opened.answered is not None
-        assert [word.text for word in opened.answered.instructions] == ["one"]
-        await at.people.card(id=id, state=CardState.ANSWERED)
+@with_agent
+async def test_a_standby_that_nobody_waits_in_is_ended_when_it_is_waited_in_again(at: House, guest: Guest) -> None:
+    id, waiting = await stand_by(at, guest)
+    waiting.scope.cancel()
+    guest.tell(Withdraw("agent/1", id))
+    await guest.settled()
+    await steer(at, guest, "one")
+    assert (await at.app.service.card(id)).state is CardState.PENDING
+    opened = await guest.ask(Standby("", request_id=id))
+    assert opened.answered is not None
+    assert [word.text for word in opened.answered.instructions] == ["one"]
+    await at.people.card(id=id, state=CardState.ANSWERED)
 
 
-@in_house
-async def test_words_whose_result_was_lost_end_the_standby_that_came_after(clock: Clock, root: Path) -> None:
-    async with house(root.parent, clock) as at:
-        guest = await at.arrive(root)
-        await steer(at, guest, "one")
-        call = guest.call()
-        await guest.ask(Ping(call=call))
-        _, waiting = await stand_by(at, guest)
-        guest.tell(Undeliver((call,)))
-        assert [word.text for word in (await waiting()).instructions] == ["one"]
+@with_agent
+async def test_words_whose_result_was_lost_end_the_standby_that_came_after(at: House, guest: Guest) -> None:
+    await steer(at, guest, "one")
+    call = guest.call()
+    await guest.ask(Ping(call=call))
+    _, waiting = await stand_by(at, guest)
+    guest.tell(Undeliver((call,)))
+    assert [word.text for word in (await waiting()).instructions] == ["one"]
 
 
-@in_house
-async def test_words_wait_out_a_pause_also_where_the_agent_stands_by(clock: Clock, root: Path) -> None:
-    async with house(root.parent, clock) as at:
-        guest = await at.arrive(root)
-        _, waiting = await stand_by(at, guest)
-        await desk(at).pause(guest.session_id, "kim", "ctl")
-        assert (await steer(at, guest, "one")).note == "the session is paused: the agent is told when it goes on"
-        await at.later(1)
-        assert waiting.outcome is None
-        await desk(at).unpause(guest.session_id, "kim", "ctl")
-        assert [word.text for word in (await waiting()).instructions] == ["one"]
+@with_agent
+async def test_words_wait_out_a_pause_also_where_the_agent_stands_by(at: House, guest: Guest) -> None:
+    _, waiting = await stand_by(at, guest)
+    await desk(at).pause(guest.session_id, "kim", "ctl")
+    assert (await steer(at, guest, "one")).note == "the session is paused: the agent is told when it goes on"
+    await at.later(1)
+    assert waiting.outcome is None
+    await desk(at).unpause(guest.session_id, "kim", "ctl")
+    assert [word.text for word in (await waiting()).instructions] == ["one"]
 
 
 # --- the end of a turn -----------------------------------------------------------------------------------------------
 
 
-@in_house
-async def test_an_agent_that_would_end_its_turn_is_told_what_waits_for_it(clock: Clock, root: Path) -> None:
-    async with house(root.parent, clock) as at:
-        guest = await at.arrive(root)
-        await steer(at, guest, "one")
-        id = (await guest.propose()).request_id
-        await at.decide(id, Decision.REJECT, "no")
-        taken = await guest.ask(TakeWords("hook-1"))
-        assert [word.text for word in taken.instructions] == ["one"]
-        assert [late.request_id for late in taken.late_verdicts] == [id]
-        assert (await guest.ask(TakeWords("hook-2"))).instructions == ()
-        await guest.ask(Deliver((Delivery("hook-1", (id,), tuple(word.id for word in taken.instructions)),)))
-        assert await beat(guest) == []
+@with_agent
+async def test_an_agent_that_would_end_its_turn_is_told_what_waits_for_it(at: House, guest: Guest) -> None:
+    await steer(at, guest, "one")
+    id = (await guest.propose()).request_id
+    await at.decide(id, Decision.REJECT, "no")
+    taken = await guest.ask(TakeWords("hook-1"))
+    assert [word.text for word in taken.instructions] == ["one"]
+    assert [late.request_id for late in taken.late_verdicts] == [id]
+    assert (await guest.ask(TakeWords("hook-2"))).instructions == ()
+    await guest.ask(Deliver((Delivery("hook-1", (id,), tuple(word.id for word in taken.instructions)),)))
+    assert await beat(guest) == []
 
 
-@in_house
-async def test_an_agent_whose_turn_is_over_is_not_stalled_and_no_road_leads_to_it(clock: Clock, root: Path) -> None:
-    async with house(root.parent, clock) as at:
-        guest = await at.arrive(root)
-        await guest.ask(TakeWords("hook-1"))
-        for _ in range(10):
-            await at.later(300)
-        assert [card for card in at.people.cards if card.kind is CardKind.STALL] == []
-        assert (await steer(at, guest, "one")).note == "the agent has ended its turn: it is told with its next call"
-        assert await heard(guest) == ["one"]
-        # It works again, and may stall.
+@with_agent
+async def test_an_agent_whose_turn_is_over_is_not_stalled_and_no_road_leads_to_it(at: House, guest: Guest) -> None:
+    await guest.ask(TakeWords("hook-1"))
+    for _ in range(10):
         await at.later(300)
-        await at.people.card(kind=CardKind.STALL)
+    assert [card for card in at.people.cards if card.kind is CardKind.STALL] == []
+    assert (await steer(at, guest, "one")).note == "the agent has ended its turn: it is told with its next call"
+    assert await heard(guest) == ["one"]
+    # It works again, and may stall.
+    await at.later(300)
+    await at.people.card(kind=CardKind.STALL)
 
 
 @in_house
@@ -553,11 +524,9 @@ async def test_words_follow_an_agent_into_the_session_it_takes_over(clock: Clock
         assert await heard(heir) == []
 
 
-@in_house
-async def test_a_session_that_is_not_there_has_nothing_that_waits(clock: Clock, root: Path) -> None:
-    async with house(root.parent, clock) as at:
-        guest = await at.arrive(root)
-        for look in (at.app.service.pending, at.app.service.steering.words, at.app.service.steering.tasks):
-            with pytest.raises(NotFound, match="nope"):
-                await look("nope")
-        assert await at.app.service.pending(guest.session_id[:8]) == ()
+@with_agent
+async def test_a_session_that_is_not_there_has_nothing_that_waits(at: House, guest: Guest) -> None:
+    for look in (at.app.service.pending, at.app.service.steering.words, at.app.service.steering.tasks):
+        with pytest.raises(NotFound, match="nope"):
+            await look("nope")
+    assert await at.app.service.pending(guest.session_id[:8]) == ()

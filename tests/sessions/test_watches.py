@@ -13,19 +13,12 @@ from intercom.model.config import Config, StallSettings, TimeoutSettings
 from intercom.sessions.housekeeping import ANCHOR_SECONDS, WATCH_SECONDS
 from intercom.store import audit, audit_anchor, outbox
 from intercom.store.messages import Transact
-from tests.sessions.house import House, house, in_house
+from tests.sessions.house import Guest, House, house, in_house, with_agent
 from tests.sessions.test_checkpoints import take
 
 Clock = trio.testing.MockClock
 DAY = 86400.0
 CONFIG = Config(timeouts=TimeoutSettings(approval_seconds=3600.0), stall=StallSettings(enabled=False))
-
-
-@pytest.fixture
-def root(tmp_path: Path) -> Path:
-    made = tmp_path / "ws"
-    made.mkdir()
-    return made
 
 
 async def fall(at: House, who: str) -> None:
@@ -37,25 +30,21 @@ async def fall(at: House, who: str) -> None:
             await trio.sleep(0.01)
 
 
-@in_house
-async def test_a_clock_that_is_set_after_its_watch_crashed_is_noticed(clock: Clock, root: Path) -> None:
-    async with house(root.parent, clock, CONFIG) as at:
-        guest = await at.arrive(root)
-        id = (await guest.propose()).request_id
-        await fall(at, "clock-watch")
-        await at.set_clock(DAY)
-        await at.people.card(lambda card: card.state is not CardState.PENDING, id=id)
+@with_agent(CONFIG)
+async def test_a_clock_that_is_set_after_its_watch_crashed_is_noticed(at: House, guest: Guest) -> None:
+    id = (await guest.propose()).request_id
+    await fall(at, "clock-watch")
+    await at.set_clock(DAY)
+    await at.people.card(lambda card: card.state is not CardState.PENDING, id=id)
 
 
-@in_house
-async def test_a_clock_that_is_set_while_its_watch_restarts_is_noticed(clock: Clock, root: Path) -> None:
-    async with house(root.parent, clock, CONFIG) as at:
-        guest = await at.arrive(root)
-        id = (await guest.propose()).request_id
-        at.shifted[0] += DAY
-        await fall(at, "clock-watch")
-        await at.later(WATCH_SECONDS)
-        await at.people.card(lambda card: card.state is not CardState.PENDING, id=id)
+@with_agent(CONFIG)
+async def test_a_clock_that_is_set_while_its_watch_restarts_is_noticed(at: House, guest: Guest) -> None:
+    id = (await guest.propose()).request_id
+    at.shifted[0] += DAY
+    await fall(at, "clock-watch")
+    await at.later(WATCH_SECONDS)
+    await at.people.card(lambda card: card.state is not CardState.PENDING, id=id)
 
 
 @in_house

@@ -10,6 +10,7 @@ import socket
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import datetime
 from http import HTTPStatus
+from pathlib import Path
 from typing import Any
 
 import trio
@@ -31,7 +32,7 @@ from intercom.agents.http.sse import SseTransport
 from intercom.agents.http.status import HttpStatus, SessionCounts
 from intercom.agents.http.streamable import Streamable
 from intercom.agents.http.web_server import FIRST_SECONDS, Connection, Http1Server
-from intercom.local import peers
+from intercom.local import own_files, peers
 from intercom.local.peers import TcpClients
 from intercom.local.places import private_directory
 from intercom.local.server_socket import Renewal
@@ -492,11 +493,8 @@ def _why(error: OSError) -> str:
 
 def _write(path: str, text: str) -> None:
     """Write the address file. The replacement is atomic, so readers see the whole line or none."""
-    draft = f"{path}.{os.getpid()}.new"
     try:
         private_directory(os.path.dirname(path))
-        with open(draft, "w", encoding="ascii") as file:
-            file.write(text)
-        os.replace(draft, path)
+        own_files.replace(Path(path), text.encode("ascii"))
     except (OSError, IpcError) as error:
         log.warning("where HTTP is served could not be written to %s: %s", path, error)

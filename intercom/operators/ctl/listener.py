@@ -9,11 +9,13 @@ import stat
 from collections.abc import Callable
 from datetime import UTC, datetime
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import trio
 
 from actors import Actor, Busy, Down, DownEvent, NotRunning
+from intercom.local import own_files
 from intercom.local.places import private_directory
 from intercom.local.server_socket import Check, LocalListener, Renewal, listen, peer
 from intercom.local.wire import Peer
@@ -35,14 +37,8 @@ def write_token(path: str, token: str) -> None:
     is not private to this user or cannot be written."""
     try:
         private_directory(os.path.dirname(path))
-        # A temporary file is renamed: no reader sees half a token, and a link at `path` is replaced, not followed.
-        draft = f"{path}.{os.getpid()}.new"
-        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
-        descriptor = os.open(draft, flags, 0o600)
-        with os.fdopen(descriptor, "w", encoding="ascii") as file:
-            os.fchmod(descriptor, 0o600)
-            file.write(token + "\n")
-        os.replace(draft, path)
+        # No reader sees half a token, and a link at `path` is replaced, not followed.
+        own_files.replace(Path(path), f"{token}\n".encode("ascii"))
     except OSError as error:
         raise IpcError(f"cannot write the token file {path} ({error.strerror}): check its directory") from None
 

@@ -14,7 +14,6 @@ import os
 import queue
 import re
 import stat
-import tempfile
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from enum import StrEnum
@@ -23,6 +22,7 @@ from typing import TypeVar
 
 from attrs import field, frozen
 
+from intercom.local import own_files
 from intercom.local.places import private_directory
 from intercom.model.config import Config
 from intercom.model.errors import SlackError
@@ -55,16 +55,8 @@ def write_file(path: Path, values: Mapping[str, str]) -> None:
     """Write the file with mode 0600, atomically. Empty values are omitted. Raises IpcError if its directory is not
     private to the user, OSError if it cannot be written."""
     private_directory(str(path.parent))
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as stream:
-            json.dump({name: value for name, value in values.items() if value}, stream, indent=1)
-            stream.flush()
-            os.fsync(stream.fileno())
-        os.replace(temporary, path)
-    except BaseException:
-        os.unlink(temporary)
-        raise
+    kept = {name: value for name, value in values.items() if value}
+    own_files.replace(path, json.dumps(kept, indent=1).encode())
 
 
 def remove(path: Path) -> bool:

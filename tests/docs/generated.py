@@ -27,7 +27,6 @@ from intercom.model.config import Table, tables
 from intercom.operators.metrics.counters import Counted
 from intercom.operators.metrics.pages import families, present
 from intercom.operators.slack.commands import runner
-from intercom.operators.slack.commands.custom import Runs
 from intercom.operators.slack.commands.table import TITLES
 from intercom.sessions.tools.table import TOOLS
 from tests.operators.metrics.moment import SOURCES
@@ -191,7 +190,7 @@ def _flowing(text: str | None) -> str:
 def slack_commands() -> str:
     """Every command of Slack's slash command, as its table has it."""
     lines = []
-    for category, entries in runner.build({}, Runs()).categories().items():
+    for category, entries in runner.build({}, runner.Runs()).categories().items():
         lines += [f"## {TITLES[category]}", ""]
         for entry in entries:
             arguments = [f"- `{shape}`: {doc}" for shape, doc in entry.arguments]

@@ -14,8 +14,7 @@ from intercom.model.decision import Decided
 from intercom.model.request import ChangeKind, FileChange, RiskLevel
 from intercom.model.session import ProgressItem, ProgressStatus, Session, SessionMode, SessionStatus
 from intercom.operators.slack.buttons import BY_ACTION
-from intercom.operators.slack.commands.custom import Runs
-from intercom.operators.slack.commands.runner import build
+from intercom.operators.slack.commands.runner import Runs, build
 from intercom.operators.slack.commands.table import TITLES
 from intercom.operators.slack.decisions import draw_form
 from intercom.operators.slack.draw import answers, cards

@@ -121,7 +121,7 @@ class Slack:
             now=now,
             environ=os.environ,
         )
-        interactions = Interactions(deps, authorization, partial(runner.run, named("slack/commands")))
+        interactions = Interactions(deps, authorization, partial(runner.carry_out, named("slack/commands")))
         patience = Patience(backoff_max=config.slack.reconnect_backoff_max_seconds)
         return (
             ChildSpec("slack/web", lambda: OpenWeb(web)),

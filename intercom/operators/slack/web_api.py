@@ -211,6 +211,8 @@ class Api(Protocol):
 
     async def upload(self, url: str, data: bytes, filename: str, /) -> None: ...
 
+    async def respond(self, response_url: str, body: Json, /) -> None: ...
+
 
 class WebApi:
     """A client of Slack's Web API, used as `async with WebApi(tokens) as web` under Trio.

@@ -160,7 +160,7 @@ class SlackServer:
     ) -> dict[str, Any] | None:
         """What the acknowledgement of this command holds."""
         command = Command(act, Person(by, "anna"), TEAM, channel, "/intercom", text, RESPONSE_URL)
-        return await runner.run(self.system.named("slack/commands"), command)
+        return await runner.carry_out(self.system.named("slack/commands"), command)
 
     async def told(self, text: str, **more: Any) -> str:
         """What the person alone reads in answer to this command, all its texts in one."""

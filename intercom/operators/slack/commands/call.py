@@ -6,10 +6,9 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import datetime
 from functools import partial
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
 
 import trio
-from attrs import frozen
+from attrs import evolve, frozen
 
 from actors import Name
 from intercom.model.card import Card, CardKind
@@ -25,26 +24,21 @@ from intercom.operators.slack.draw import blocks
 from intercom.operators.slack.draw.blocks import Drawn, FileDrawn, Mask
 from intercom.operators.slack.envelopes import Command
 from intercom.operators.slack.messages import Wake
+from intercom.operators.slack.web_api import Api, Json
 from intercom.sessions.context import channel_of
 from intercom.sessions.operator_service import OperatorService
 from intercom.store import idempotency, outbox
 from intercom.store.client import Store
 from intercom.store.idempotency import Begun
 from intercom.store.messages import Database
-from intercom.store.outbox import RowKind, Urgency
+from intercom.store.outbox import Content, RowKind, Urgency
 from intercom.workspace.files import check_workspace
 
 ChannelOf = Callable[[Session], str | None]
 
 _RUNNING = frozenset({SessionStatus.CREATED, SessionStatus.ACTIVE, SessionStatus.PAUSED})
 
-
-@frozen
-class Workspace:
-    """A workspace. `session` is the session it comes from; None for the default workspace."""
-
-    root: Path
-    session: Session | None
+# --- which session ---------------------------------------------------------------------------------------------------
 
 
 def named(sessions: Sequence[Session], prefix: str) -> Session:
@@ -53,7 +47,7 @@ def named(sessions: Sequence[Session], prefix: str) -> Session:
         each for each in sessions if each.id.startswith(prefix)
     ]
     if not prefix or not found:
-        raise NotFound(f"no session has an id that begins with {prefix[:40]!r}; see /intercom sessions")
+        raise NotFound(f"no session has an id that begins with {prefix[:40]!r}; see {SLASH} sessions")
     if len(found) > 1:
         raise Ambiguous(f"{prefix!r} fits {len(found)} sessions ({listed(found)}); give more of the id")
     return found[0]
@@ -62,101 +56,6 @@ def named(sessions: Sequence[Session], prefix: str) -> Session:
 def looks_like_id(word: str) -> bool:
     """Return whether a word is almost certainly a session id."""
     return len(word) >= 8 and any(char.isdecimal() for char in word) and set(word) <= set("0123456789abcdef-")
-
-
-def may_control(session: Session, person: str) -> bool:
-    """Return whether a person may end or resume a session: its owner may; anybody authorized may if it has none."""
-    return session.owner_user_id in ("", person)
-
-
-def require_control(session: Session, person: str) -> Session:
-    """Return the session if the person may control it; otherwise raise Unauthorized."""
-    if not may_control(session, person):
-        raise Unauthorized(f"session {short(session)} belongs to {session.owner_user_id}, who alone may do that")
-    return session
-
-
-def workspace(
-    live: Sequence[Session], chosen: Session | None, channel: str, channel_of: ChannelOf, default: Path | None
-) -> Workspace:
-    """Return the workspace of `chosen`, of the sessions shown in `channel`, or the default one, in this order.
-
-    Interrupted sessions count only if the channel shows no other. Raises Ambiguous if the channel has several
-    workspaces, NotFound if there is no workspace at all.
-    """
-    if chosen is not None:
-        return Workspace(Path(chosen.workspace_root), chosen)
-    here = [each for each in live if channel_of(each) == channel]
-    here = [each for each in here if each.status in _RUNNING] or here
-    roots = {each.workspace_root for each in here}
-    if len(roots) == 1:
-        return Workspace(Path(roots.pop()), latest(here))
-    if roots:
-        raise Ambiguous(f"this channel has sessions in {len(roots)} workspaces; add --session ID: {listed(here)}")
-    if default is not None:
-        return Workspace(default, None)
-    raise NotFound("no session is shown in this channel and there is no default_workspace_root; add --session ID")
-
-
-def to_resume(
-    live: Sequence[Session], open_cards: Sequence[Card], person: str, *, has_instruction: bool = False
-) -> Session:
-    """Return the paused or standby session that began to wait last, of those the person may control. With an
-    instruction it must be the only one. Raises InvalidState if none waits, and Ambiguous."""
-    standing_by = {card.session_id: card.created_at for card in open_cards if card.kind is CardKind.STANDBY}
-    waiting = [
-        (standing_by.get(each.id, each.paused_at or each.updated_at), each)
-        for each in live
-        if (each.id in standing_by or each.is_paused) and may_control(each, person)
-    ]
-    if not waiting:
-        raise InvalidState("no session of yours is paused or stands by; see /intercom sessions")
-    if has_instruction:
-        # An instruction for another agent must not reach this one.
-        return only([each for _, each in waiting], "wait")
-    return max(waiting, key=lambda pair: pair[0])[1]
-
-
-def to_clear(live: Sequence[Session], person: str) -> Session:
-    """Return the only session that a person may end. Raises NotFound if there is none, and Ambiguous."""
-    own = [each for each in live if may_control(each, person)]
-    if not own:
-        raise NotFound("there is no session of yours to clear; see /intercom sessions")
-    return only(own, "could be ended")
-
-
-def to_checkpoint(live: Sequence[Session], person: str) -> Session:
-    """Return the only running session that a person may control; if none runs, the only one. Raises NotFound and
-    Ambiguous."""
-    own = [each for each in live if may_control(each, person)]
-    if not own:
-        raise NotFound("there is no session of yours to take a checkpoint of; see /intercom sessions")
-    return only([each for each in own if each.status in _RUNNING] or own, "are there")
-
-
-def to_pause(live: Sequence[Session], person: str) -> Session:
-    """Return the only session that a person may pause. Raises NotFound if there is none, and Ambiguous."""
-    own = [each for each in live if each.status is SessionStatus.ACTIVE and may_control(each, person)]
-    if not own:
-        raise NotFound("there is no session of yours that runs; see /intercom sessions")
-    return only(own, "could be paused")
-
-
-def only(sessions: Sequence[Session], what: str) -> Session:
-    """Return the session if there is exactly one; otherwise raise Ambiguous with the list. It never guesses."""
-    if len(sessions) > 1:
-        raise Ambiguous(f"{len(sessions)} sessions {what}; give the id of the one you mean: {listed(sessions)}")
-    return sessions[0]
-
-
-def to_steer(live: Sequence[Session], channel: str, channel_of: ChannelOf) -> Session:
-    """Return the only session that runs in `channel`; if none runs there, the only running one. Raises NotFound and
-    Ambiguous, so the wrong agent never gets the instruction."""
-    running = [each for each in live if each.status in _RUNNING]
-    found = [each for each in running if channel_of(each) == channel] or running
-    if not found:
-        raise NotFound("no session runs; see /intercom sessions")
-    return only(found, "run here")
 
 
 def session_and_text(live: Sequence[Session], given: Arguments) -> tuple[Session | None, str | None]:
@@ -174,9 +73,66 @@ def session_and_text(live: Sequence[Session], given: Arguments) -> tuple[Session
     return None, text or None
 
 
-def latest(sessions: Sequence[Session]) -> Session:
-    """Return the session with the latest activity."""
-    return max(sessions, key=lambda each: each.updated_at)
+def may_control(session: Session, person: str) -> bool:
+    """Return whether a person may end or resume a session: its owner may; anybody authorized may if it has none."""
+    return session.owner_user_id in ("", person)
+
+
+def require_control(session: Session, person: str) -> Session:
+    """Return the session if the person may control it; otherwise raise Unauthorized."""
+    if not may_control(session, person):
+        raise Unauthorized(f"session {short(session)} belongs to {session.owner_user_id}, who alone may do that")
+    return session
+
+
+def only(sessions: Sequence[Session], what: str, none: str) -> Session:
+    """Return the session if there is exactly one. Raises NotFound with `none`, or Ambiguous with the list: it never
+    guesses."""
+    if not sessions:
+        raise NotFound(f"{none}; see {SLASH} sessions")
+    if len(sessions) > 1:
+        raise Ambiguous(f"{len(sessions)} sessions {what}; give the id of the one you mean: {listed(sessions)}")
+    return sessions[0]
+
+
+def to_clear(live: Sequence[Session], person: str) -> Session:
+    """Return the only session that a person may end. Raises NotFound and Ambiguous, as the next four functions do."""
+    own = [each for each in live if may_control(each, person)]
+    return only(own, "could be ended", "there is no session of yours to clear")
+
+
+def to_checkpoint(live: Sequence[Session], person: str) -> Session:
+    """Return the only running session that a person may control; if none runs, the only one."""
+    own = [each for each in live if may_control(each, person)]
+    running = [each for each in own if each.status in _RUNNING]
+    return only(running or own, "are there", "there is no session of yours to take a checkpoint of")
+
+
+def to_pause(live: Sequence[Session], person: str) -> Session:
+    """Return the only session that a person may pause."""
+    own = [each for each in live if each.status is SessionStatus.ACTIVE and may_control(each, person)]
+    return only(own, "could be paused", "there is no session of yours that runs")
+
+
+def to_steer(live: Sequence[Session], channel: str, channel_of: ChannelOf) -> Session:
+    """Return the only session that runs in `channel`; if none runs there, the only running one."""
+    running = [each for each in live if each.status in _RUNNING]
+    return only([each for each in running if channel_of(each) == channel] or running, "run here", "no session runs")
+
+
+def to_resume(
+    live: Sequence[Session], open_cards: Sequence[Card], person: str, *, has_instruction: bool = False
+) -> Session:
+    """Return the paused or standby session that began to wait last, of those the person may control. With an
+    instruction it must be the only one. Raises InvalidState if none waits."""
+    standing_by = {card.session_id: card.created_at for card in open_cards if card.kind is CardKind.STANDBY}
+    waiting = [each for each in live if (each.id in standing_by or each.is_paused) and may_control(each, person)]
+    if not waiting:
+        raise InvalidState(f"no session of yours is paused or stands by; see {SLASH} sessions")
+    if has_instruction:
+        # An instruction for another agent must not reach this one.
+        return only(waiting, "wait", "")
+    return max(waiting, key=lambda each: standing_by.get(each.id, each.paused_at or each.updated_at))
 
 
 def listed(sessions: Sequence[Session]) -> str:
@@ -190,13 +146,55 @@ def short(session: Session) -> str:
     return session.id[:8]
 
 
-T = TypeVar("T")
+def session_line(session: Session) -> str:
+    """Describe a session within a sentence."""
+    return f"session {short(session)} in {session.workspace_root}"
 
 
-class Responder(Protocol):
-    """Posts to a `response_url`; implemented by `intercom.operators.slack.web_api.WebApi`."""
+@frozen
+class Workspace:
+    """A workspace. `session` is the session it comes from; None for the default workspace."""
 
-    async def respond(self, response_url: str, body: dict[str, Any]) -> None: ...
+    root: Path
+    session: Session | None
+
+
+def workspace(
+    live: Sequence[Session], chosen: Session | None, channel: str, channel_of: ChannelOf, default: Path | None
+) -> Workspace:
+    """Return the workspace of `chosen`, of the sessions shown in `channel`, or the default one, in this order.
+
+    Interrupted sessions count only if the channel shows no other. Raises Ambiguous if the channel has several
+    workspaces, NotFound if there is no workspace at all.
+    """
+    if chosen is not None:
+        return Workspace(Path(chosen.workspace_root), chosen)
+    here = [each for each in live if channel_of(each) == channel]
+    here = [each for each in here if each.status in _RUNNING] or here
+    roots = {each.workspace_root for each in here}
+    if len(roots) == 1:
+        return Workspace(Path(roots.pop()), max(here, key=lambda each: each.updated_at))
+    if roots:
+        raise Ambiguous(f"this channel has sessions in {len(roots)} workspaces; add --session ID: {listed(here)}")
+    if default is not None:
+        return Workspace(default, None)
+    raise NotFound("no session is shown in this channel and there is no default_workspace_root; add --session ID")
+
+
+# --- one call --------------------------------------------------------------------------------------------------------
+
+#: The answers about a command that an earlier server run began.
+INTERRUPTED = "interrupted by a restart of the server; run it again"
+UNKNOWN = "a restart of the server came between; whether it was done is not known: look, and if it was not, do it again"
+UNDER_WAY = "this is under way already"
+
+
+class Repeated(Exception):
+    """The same act was begun before. `answer` is the message for the person now; None for none."""
+
+    def __init__(self, answer: str | None) -> None:
+        super().__init__(answer or "answered before")
+        self.answer = answer
 
 
 @frozen
@@ -206,7 +204,7 @@ class CommandDeps:
     service: OperatorService
     store: Store
     outbox: Name
-    web: Responder
+    web: Api
     config: Config
     masker: Mask
     now: Callable[[], datetime]
@@ -218,17 +216,25 @@ class CommandDeps:
         """Show `drawn` in the channel under `key`, with a line that names the call and its sender, and the file in its
         thread."""
         masked = self.masker.mask(" · ".join((asked, *where))).text
-        line = blocks.context(blocks.plain(masked, 300))
-        content = Drawn(drawn.text, (*drawn.blocks, line)).content()
+        content = evolve(drawn, blocks=(*drawn.blocks, blocks.context(blocks.plain(masked, 300)))).content()
         file = None if beside is None else beside.content()
         await self.store.transact(partial(_put, key=key, channel=channel, content=content, file=file, at=self.now()))
         self.outbox.tell(Wake())
 
+    async def check_new(self, act_id: str) -> None:
+        """Raise Repeated if the call is recorded. It runs before any look-up, because the first run may have changed
+        the result of the look-up."""
+        _refuse_repeated(await self.store.transact(partial(idempotency.known, act_id=act_id)))
+
+    async def finish(self, act_id: str, told: str | None) -> None:
+        """Record what the person was told of a finished call."""
+        await self.store.transact(partial(idempotency.finish, act_id=act_id, answer={"told": told}, at=self.now()))
+
 
 @frozen
 class Call:
-    """One call of a command. `arguments` fit the entry. A handler calls `recorded` once the call is persisted. It calls
-    `accept` to acknowledge the call before it is done."""
+    """One call of a command. `arguments` fit the entry. `recorded` is called once the call is persisted. A handler
+    calls `accept` to acknowledge the call before it is done."""
 
     deps: CommandDeps
     command: Command
@@ -272,18 +278,25 @@ class Call:
         """The sender and the typed command."""
         return f"{self.command.person.name or self.command.person.id}: {self.line}"
 
-    async def workspace(self) -> Workspace:
-        """Return the workspace of this call. Raises the errors of `choice.workspace` and `check_workspace`."""
+    @property
+    def first_word(self) -> str | None:
+        return self.arguments.words[0] if self.arguments.words else None
+
+    async def own_session(self, default: Callable[[Sequence[Session], str], Session]) -> Session:
+        """Return the session that the first word names, otherwise the default of the live ones. Raises Unauthorized if
+        the person may not control it."""
         live = await self.deps.service.sessions()
+        found = default(live, self.person) if self.first_word is None else named(live, self.first_word)
+        return require_control(found, self.person)
+
+    async def workspace(self) -> Workspace:
+        """Return the workspace of this call. Raises the errors of `workspace` and `check_workspace`."""
+        service, config = self.deps.service, self.deps.config
         name = self.arguments.options.get("--session")
-        chosen = None if name is None else named(await self.deps.service.sessions(everything=True), name)
-        found = workspace(
-            live,
-            chosen,
-            self.command.channel,
-            partial(channel_of, self.deps.config),
-            self.deps.config.default_workspace_root,
-        )
+        chosen = None if name is None else named(await service.sessions(everything=True), name)
+        shown_in = partial(channel_of, config)
+        live = await service.sessions()
+        found = workspace(live, chosen, self.command.channel, shown_in, config.default_workspace_root)
         return Workspace(await trio.to_thread.run_sync(check_workspace, found.root), found.session)
 
     async def channel(self) -> str:
@@ -299,65 +312,44 @@ class Call:
             raise SlackError("this channel is not one of intercom's; type the command in one that is")
         return slack.channel_id
 
-    async def show(self, drawn: Drawn, beside: FileDrawn | None, workspace: Workspace) -> Drawn | None:
+    async def show(self, drawn: Drawn, beside: FileDrawn | None, where: str) -> Drawn | None:
         """Show the result in its channel. If that is another channel than the call's, return a pointer to it."""
         channel = await self.channel()
-        await self.deps.show(self.key, channel, drawn, beside, self.asked, f"in {workspace.root}")
-        return None if channel == self.command.channel else elsewhere(channel)
+        await self.deps.show(self.key, channel, drawn, beside, self.asked, where)
+        return self.pointer_to(channel)
 
+    def pointer_to(self, channel: str) -> Drawn | None:
+        """Return a message that says where the answer is; None if that is the channel of the call."""
+        if channel == self.command.channel:
+            return None
+        text = f"the answer is in <#{channel}>"
+        return Drawn(text, (blocks.section(blocks.mrkdwn(text)),))
 
-def elsewhere(channel: str) -> Drawn:
-    """Return a message that says in which other channel the answer is."""
-    text = f"the answer is in <#{channel}>"
-    return Drawn(text, (blocks.section(blocks.mrkdwn(text)),))
+    async def begin(self, note: Json, session_id: str | None) -> None:
+        """Record the call. Raises Repeated if it is recorded already, and `STORE_FAULTS`."""
+        work = partial(
+            idempotency.begin,
+            act_id=self.command.act_id,
+            note=note,
+            at=self.deps.now(),
+            who=str(self.command.person),
+            session_id=session_id,
+        )
+        begun = await self.deps.store.transact(work)
+        self.recorded()
+        _refuse_repeated(begun)
 
-
-def session_line(session: Session) -> str:
-    """Describe a session within a sentence."""
-    return f"session {short(session)} in {session.workspace_root}"
-
-
-def _put(
-    db: Database, key: str, channel: str, content: dict[str, Any], file: dict[str, Any] | None, at: datetime
-) -> None:
-    outbox.put(db, key, content, at, channel=channel, urgency=Urgency.ALERT)
-    if file is not None:
-        outbox.put(db, f"{key}/file", file, at, channel=channel, urgency=Urgency.ALERT, thread=key, kind=RowKind.FILE)
-
-
-#: The answers about a command that an earlier server run began.
-INTERRUPTED = "interrupted by a restart of the server; run it again"
-UNKNOWN = "a restart of the server came between; whether it was done is not known: look, and if it was not, do it again"
-UNDER_WAY = "this is under way already"
-
-
-class Repeated(Exception):
-    """The same act was begun before. `answer` is the message for the person now; None for none."""
-
-    def __init__(self, answer: str | None) -> None:
-        super().__init__(answer or "answered before")
-        self.answer = answer
-
-
-async def begin(call: Call, note: dict[str, Any], session_id: str | None) -> None:
-    """Record the call. Raises Repeated if it is recorded already, and `STORE_FAULTS`."""
-    work = partial(
-        idempotency.begin,
-        act_id=call.command.act_id,
-        note=note,
-        at=call.deps.now(),
-        who=str(call.command.person),
-        session_id=session_id,
-    )
-    begun = await call.deps.store.transact(work)
-    call.recorded()
-    _refuse_repeated(begun)
-
-
-async def check(deps: CommandDeps, act_id: str) -> None:
-    """Raise Repeated if the call is recorded. It runs before any look-up, because the first run may have changed the
-    result of the look-up."""
-    _refuse_repeated(await deps.store.transact(partial(idempotency.known, act_id=act_id)))
+    async def once(self, act: Callable[[], Awaitable[str]], session_id: str | None) -> str:
+        """Run `act` once for this act of a person and return its answer; a repetition gets the first answer. An error
+        of `act` is an answer, too. Raises Repeated and `STORE_FAULTS` as `begin` does, and the error of `act`."""
+        await self.begin({"line": self.line}, session_id)
+        try:
+            told = await act()
+        except Exception as refusal:
+            await self.deps.finish(self.command.act_id, str(refusal))
+            raise
+        await self.deps.finish(self.command.act_id, told)
+        return told
 
 
 def _refuse_repeated(begun: Begun | None) -> None:
@@ -365,21 +357,8 @@ def _refuse_repeated(begun: Begun | None) -> None:
         raise Repeated(UNDER_WAY if begun.answer is None else begun.answer.get("told"))
 
 
-async def finish(call: Call, told: str | None) -> None:
-    """Record what the person was told of a finished call."""
-    await call.deps.store.transact(
-        partial(idempotency.finish, act_id=call.command.act_id, answer={"told": told}, at=call.deps.now())
-    )
-
-
-async def once(call: Call, act: Callable[[], Awaitable[str]], session_id: str | None) -> str:
-    """Run `act` once for this act of a person and return its answer; a repetition gets the first answer. An error of
-    `act` is an answer, too. Raises Repeated and `STORE_FAULTS` as `begin` does, and the error of `act`."""
-    await begin(call, {"line": call.line}, session_id)
-    try:
-        told = await act()
-    except Exception as refusal:
-        await finish(call, str(refusal))
-        raise
-    await finish(call, told)
-    return told
+def _put(db: Database, key: str, channel: str, content: Content, file: Content | None, at: datetime) -> None:
+    put = partial(outbox.put, db, at=at, channel=channel, urgency=Urgency.ALERT)
+    put(key=key, content=content)
+    if file is not None:
+        put(key=f"{key}/file", content=file, thread=key, kind=RowKind.FILE)

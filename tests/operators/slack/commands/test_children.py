@@ -53,7 +53,7 @@ async def test_it_works_where_it_is_told_and_is_shown_where_the_app_is(tmp_path:
         ("session-start", "say what the agent is to do"),
         ("session-start --force go", "there is no option --force"),
         ("session-logs nope", "no session has an id"),
-        ("session-logs s-new --stream stdin", "--stream is stdout or stderr"),
+        ("session-logs s-new --stream stdin", "--stream takes one of stdout, stderr"),
         ("session-logs s-new --lines many", "--lines is a number"),
         ("session-logs s-new --lines 99999999999999999999", "--lines is a number"),
         ("session-logs", "no agent was started here"),

@@ -15,7 +15,7 @@ import pytest
 import trio
 
 from intercom.model.config import TimeoutSettings
-from intercom.operators.slack.commands import call, custom
+from intercom.operators.slack.commands import call, runner
 from intercom.operators.slack.draw.answers import Run
 from intercom.store import idempotency
 from intercom.store.client import StoreUnavailable
@@ -30,8 +30,8 @@ HOLD = "echo begun; cat gate"
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(custom, "FIRST_SECONDS", 0.1)
-    monkeypatch.setattr(custom, "EVERY_SECONDS", 0.1)
+    monkeypatch.setattr(runner, "FIRST_SECONDS", 0.1)
+    monkeypatch.setattr(runner, "EVERY_SECONDS", 0.1)
 
 
 async def open_gate(root: Path, text: str = "") -> None:
@@ -64,7 +64,7 @@ async def test_a_command_runs_in_the_workspace_and_its_end_is_told(tmp_path: Pat
 async def test_the_acknowledgement_does_not_wait_and_output_is_shown_as_it_comes(tmp_path: Path) -> None:
     async with command_server(tmp_path, commands={"hold": HOLD}) as server:
         os.mkfifo(tmp_path / "work" / "gate")
-        with trio.fail_after(custom.EVERY_SECONDS * 100):
+        with trio.fail_after(runner.EVERY_SECONDS * 100):
             assert await server.type("hold") is None
             shown = await server.until_shown("begun")
             assert "running" in shown
@@ -173,7 +173,7 @@ async def test_a_command_runs_in_the_workspace_of_the_session_named(tmp_path: Pa
 
 @trio_test(real_time=True)
 async def test_only_a_few_run_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(custom, "AT_ONCE", 1)
+    monkeypatch.setattr(runner, "AT_ONCE", 1)
     async with command_server(tmp_path, commands={"hold": HOLD}) as server:
         os.mkfifo(tmp_path / "work" / "gate")
         await server.type("hold", act="slack/1")
@@ -239,7 +239,7 @@ async def test_what_a_killed_server_left_running_is_ended_by_the_next_one(
 async def test_a_store_that_is_away_for_a_moment_does_not_end_the_command(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real, failures = custom._Shown.draw, 0
+    real, failures = runner._CustomRun._show, 0
 
     async def draw(self: Any, run: Any, *args: Any, **kwargs: Any) -> None:
         nonlocal failures
@@ -248,7 +248,7 @@ async def test_a_store_that_is_away_for_a_moment_does_not_end_the_command(
             raise StoreUnavailable("away")
         await real(self, run, *args, **kwargs)
 
-    monkeypatch.setattr(custom._Shown, "draw", draw)
+    monkeypatch.setattr(runner._CustomRun, "_show", draw)
     async with command_server(tmp_path, commands={"hold": f"{HOLD}; cat gate"}) as server:
         os.mkfifo(tmp_path / "work" / "gate")
         await server.type("hold")

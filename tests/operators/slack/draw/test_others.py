@@ -13,7 +13,7 @@ from intercom.model.card import Card, CardKind, Notice
 from intercom.model.checkpoint import CheckpointLine
 from intercom.model.session import ProgressItem, ProgressStatus, Session, SessionMode, SessionStatus
 from intercom.operators.slack.buttons import BY_FORM
-from intercom.operators.slack.commands.runner import ENTRY
+from intercom.operators.slack.commands.runner import HELP
 from intercom.operators.slack.commands.table import TITLES, Category, Entry, Parameter
 from intercom.operators.slack.decisions import draw_form
 from intercom.operators.slack.draw import answers, cards
@@ -127,7 +127,7 @@ def test_slack_takes_any_form(card: Card, metadata: str) -> None:
 
 
 def _entry(name: str, category: Category, summary: str, example: str, path: str = "path") -> Entry:
-    return Entry(name, category, summary, "", example, ENTRY.handler, (Parameter(path, "a path"),))
+    return Entry(name, category, summary, "", example, HELP.handler, (Parameter(path, "a path"),))
 
 
 LIST = _entry("list-files", Category.FILES, "Shows a directory", "/intercom list-files src")

@@ -7,7 +7,7 @@ import sys
 
 import trio
 
-from intercom.operators.commands.checkpoints import SHORTEST_ID
+from intercom.operators.commands.handlers import SHORTEST_ID
 from tests.agents.live import TRUSTING, Person, live
 from tests.operators.slack.live.server import server_in_slack
 from tests.slack import ALICE, BOB, CHANNEL, text_of

@@ -129,12 +129,5 @@ class Decided:
     def of(verdict: Verdict, at: datetime, signature: Signature | None = None) -> Decided:
         """Return the verdict as recorded at `at`, the server's time, with its verified signature."""
         return Decided(
-            verdict.id,
-            verdict.decision.value,
-            verdict.by,
-            verdict.channel,
-            at,
-            verdict.text,
-            verdict.origin,
-            signature,
+            verdict.id, verdict.decision.value, verdict.by, verdict.channel, at, verdict.text, verdict.origin, signature
         )

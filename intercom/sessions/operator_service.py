@@ -26,7 +26,7 @@ from intercom.sessions import kinds, lookups
 from intercom.sessions.checkpoints.messages import AnswerRestore, AskRestore, CheckpointTaken, TakeCheckpoint
 from intercom.sessions.context import Context
 from intercom.sessions.lookups import ShownCards, ask_session, only, single
-from intercom.sessions.messages import Decide, End, Pause, Resume, Steer, TakeBack, TasksLeft, Unpause
+from intercom.sessions.messages import Decide, End, Pause, Resume, Steer, TakeBack, Unpause
 from intercom.sessions.policies import PolicyBoard, PolicyStatus
 from intercom.sessions.processes.spawner import AgentProcesses
 from intercom.sessions.session import steering
@@ -55,12 +55,14 @@ class Steering:
 
     async def pause(self, session: str | None, by: str, channel: str, act_id: str | None = None) -> Session:
         """Pause the agent: its calls do nothing until `unpause`. Raises InvalidState for a session that has ended."""
-        id = await self.service.named_session(session, _can_be_paused, "session that could be paused", act_id)
+        id = await self.service.named_session(
+            session, lambda each: each.status is SessionStatus.ACTIVE, "session that could be paused", act_id
+        )
         return await self.service.ask_session(id, Pause(by, channel))
 
     async def unpause(self, session: str | None, by: str, channel: str, act_id: str | None = None) -> Session:
         """Unpause a session. Raises InvalidState if it is not paused."""
-        id = await self.service.named_session(session, _is_paused, "paused session", act_id)
+        id = await self.service.named_session(session, lambda each: each.is_paused, "paused session", act_id)
         return await self.service.ask_session(id, Unpause(act_id or self._context.new_id(), by, channel))
 
     async def steer(
@@ -109,7 +111,7 @@ class Steering:
         card = kinds.card_of_instruction(kept, home)
         self._context.operators.tell(card)
         if kept.is_open and kept.taken_at is None:
-            await self._tell_of_tasks(kept)
+            steering.tell_of_task(self.service.system, kept, await self.service.sessions())
         return card
 
     async def tasks(
@@ -148,14 +150,6 @@ class Steering:
         above = [root for root in known if here.is_relative_to(root)]
         return max(above, key=len) if above else str(rooted)
 
-    async def _tell_of_tasks(self, task: Instruction) -> None:
-        """Tell agents that stand by of the task; the first one takes it."""
-        for session in await self.service.sessions():
-            if session.id == task.session_id or session.workspace_root == task.workspace_root:
-                name = self.service.system.named(f"session/{session.id}")
-                if name.ref is not None:
-                    name.tell(TasksLeft(task.by, task.channel))
-
 
 def _workspaces_at(directory: str) -> tuple[Path, Path]:
     """Return the resolved directory, and the workspace of an agent that is started in it."""
@@ -190,14 +184,6 @@ def _named(db: Database, prefix: str) -> Instruction:
     word = instructions.get(db, only([prefix] if prefix in ids else list(ids), prefix, "message or task"))
     assert word is not None, "read in the same moment"
     return word
-
-
-def _can_be_paused(session: Session) -> bool:
-    return session.status is SessionStatus.ACTIVE
-
-
-def _is_paused(session: Session) -> bool:
-    return session.is_paused
 
 
 def _is_open(session: Session) -> bool:
@@ -402,7 +388,7 @@ class OperatorService:
         self, session: str | None, mode: SessionMode, by: str, channel: str
     ) -> tuple[SessionMode, SessionMode]:
         """Change who is notified of a session's cards; default: the only session. Returns the old and the new mode."""
-        id = await self.named_session(session, lambda each: each.status is not SessionStatus.INTERRUPTED, "session")
+        id = await self.named_session(session, _is_open, "session")
         asked = SwitchFreq(mode, by=by, channel=channel, from_agent=False, call=f"service/{self.context.new_id()}")
         answered = await self.ask_session(id, asked)
         return SessionMode(answered.answer.previous_mode), SessionMode(answered.answer.current_mode)
@@ -552,17 +538,16 @@ class OperatorService:
         added = self.signatures.keyring.add(db, key, at, by, signature, self.context.now())
         if added:
             self.signatures.keyring.note_settings(db, self.context.now())
-            data = {"key_id": key.id, "public": key.public, "by": by, "at": at, "signature": signature}
-            self._record_key(db, "operator_key_added", key, data)
+            self._record_key(db, "operator_key_added", key, by=by, at=at, signature=signature)
         return added
 
     def _revoke_key(self, db: Database, id: str, at: str, by: str, signature: str) -> PublicKey:
         key = self.signatures.keyring.revoke(db, id, at, by, signature, self.context.now())
-        data = {"key_id": key.id, "public": key.public, "by": by, "at": at, "signature": signature}
-        self._record_key(db, "operator_key_revoked", key, data)
+        self._record_key(db, "operator_key_revoked", key, by=by, at=at, signature=signature)
         return key
 
-    def _record_key(self, db: Database, kind: str, key: PublicKey, data: dict[str, Any]) -> None:
+    def _record_key(self, db: Database, kind: str, key: PublicKey, **said: str) -> None:
+        data = {"key_id": key.id, "public": key.public, **said}
         audit.record(db, self.context.now(), kind, None, key.name or key.id, f"operator key {key.id}", data)
 
     async def _transact_once(self, work: Callable[[Database], R]) -> R:
@@ -595,4 +580,4 @@ class OperatorService:
         return await self.context.store.transact(work)
 
     async def _named_or_only(self, prefix: str | None) -> str:
-        return await self.named_session(prefix, lambda each: each.status is not SessionStatus.INTERRUPTED, "session")
+        return await self.named_session(prefix, _is_open, "session")

@@ -1,15 +1,11 @@
 """The session registry: finds or opens each agent's session, and keeps its actors running.
 
-One actor does this, so that two first calls of one agent open one session.
+One actor does this, so that two first calls of one agent open one session. Connections record their own start and end
+in `Presence`, so that nothing is lost while the registry restarts: it evaluates that, and everyone may read it.
 
-A person started such a session, or it was restored; it exists before its agent does. All connections that name its id
-are one agent's, so the agent finds its session again after any restart.
-
-Keys of agents over stdio are made of other things: a shim's id, or a client's name for a conversation.
-`of_conversation` keeps them apart from these prefixes.
-
-Agent connections record their own start and end here, so that nothing is lost while the session registry restarts. The
-registry evaluates it; everyone may read it.
+A session that a person started, or that was restored, exists before its agent does. All connections that name its id
+are one agent's, so the agent finds its session again after any restart. Other agents have keys: over stdio the shim's
+id, or a client's name for a conversation. `of_conversation` keeps those apart from the prefixes of other keys.
 """
 
 from __future__ import annotations

@@ -254,12 +254,7 @@ SILENT_CHAT = Chat(lambda _session: None, lambda _notice: {}, lambda _session: {
 
 @asynccontextmanager
 async def house(
-    root: Path,
-    clock: trio.testing.MockClock,
-    config: Config | None = None,
-    *,
-    chat: Chat | None = None,
-    **more: Any,
+    root: Path, clock: trio.testing.MockClock, config: Config | None = None, *, chat: Chat | None = None, **more: Any
 ) -> AsyncIterator[House]:
     """A server whose database lies in `root`; a second one there finds what the first left. `more` is the server's."""
 

@@ -116,10 +116,7 @@ async def test_one_whose_agent_is_here_or_was_here_since_does_not_end(clock: Clo
         await at.arrive(root, "back")
         at.gone("back", for_good=True)
         await rounds(at, 4)
-        assert await stand(at) == {
-            quiet.session_id: SessionStatus.ACTIVE,
-            back.session_id: SessionStatus.INTERRUPTED,
-        }
+        assert await stand(at) == {quiet.session_id: SessionStatus.ACTIVE, back.session_id: SessionStatus.INTERRUPTED}
 
 
 @with_agent(Config(interrupted_retention_days=2))

@@ -326,11 +326,7 @@ async def test_a_command_that_sql_renamed_before_it_was_signed_is_not_let_pass(c
     async with keyed(root, clock, key) as at:
         guest = await at.arrive(root)
         asked = await ask_leave(guest, "rm -rf .", "one")
-        sql(
-            at,
-            "update approval_request set title = 'Run: ls', description = 'ls' where id = ?",
-            asked.request_id,
-        )
+        sql(at, "update approval_request set title = 'Run: ls', description = 'ls' where id = ?", asked.request_id)
         await approve(at, key, asked.request_id)
         again = await ask_leave(guest, "rm -rf .", "one")
         assert again.answered is None or again.answered.answer.status != "allowed"
@@ -747,12 +743,7 @@ def by(at: House, channel: str, id: str = "v-chat") -> Verdict:
         ("slack", Config(slack=SLACK), RiskLevel.LOW, True),
         ("slack", Config(slack=SLACK), RiskLevel.HIGH, True),
         ("slack", Config(slack=SLACK), RiskLevel.CRITICAL, False),
-        (
-            "slack",
-            allowing(slack=HighestRisk.CRITICAL),
-            RiskLevel.CRITICAL,
-            True,
-        ),
+        ("slack", allowing(slack=HighestRisk.CRITICAL), RiskLevel.CRITICAL, True),
         ("slack", allowing(slack=HighestRisk.LOW), RiskLevel.HIGH, False),
         ("slack", allowing(slack=HighestRisk.NONE), RiskLevel.LOW, False),
         ("slack", Config(), RiskLevel.LOW, False),

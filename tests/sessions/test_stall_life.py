@@ -29,10 +29,7 @@ from tests.sessions.house import Guest, House, house, in_house, with_agent
 Clock = trio.testing.MockClock
 CONFIG = Config(
     stall=StallSettings(
-        inactivity_threshold_seconds=300,
-        escalation_threshold_seconds=120,
-        max_retries=2,
-        default_nudge_message="go on",
+        inactivity_threshold_seconds=300, escalation_threshold_seconds=120, max_retries=2, default_nudge_message="go on"
     )
 )
 

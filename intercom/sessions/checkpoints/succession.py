@@ -28,8 +28,8 @@ from intercom.model.request import ApprovalRequest, ApprovalStatus, Continuation
 from intercom.model.session import Instruction, Session, SessionMode, SessionStatus
 from intercom.sessions.checkpoints.archive import Archive
 from intercom.sessions.kinds import Asked
-from intercom.sessions.messages import Expire, HandOver, OpenCards, Show, Stop, Wanted
-from intercom.sessions.session import lifecycle, stall, steering
+from intercom.sessions.messages import Expire, HandOver, OpenCards, Show, Wanted
+from intercom.sessions.session import lifecycle
 from intercom.sessions.session.actor import SessionActor
 from intercom.sessions.tools.check_clearance import proposal_key
 from intercom.store import (
@@ -320,10 +320,10 @@ async def hand_over(session: SessionActor, asked: HandOver) -> Session:
     assert done.before is not None, "its row outlives its actor"
     session.row = done.before
     session.successor = done.successor.id
-    for id in tuple(session.waiters):
-        if id in done.moved:
-            _let_go(session, id)
     for id in done.moved:
+        for waiter in session.waiters.pop(id, ()):
+            if not waiter.reply.abandoned:
+                waiter.reply.fail(InvalidState(session.why_ended(), request_id=id))
         session.cancel_timer(Expire(id))
         session.cancel_timer(Show(id))
         session.context.unattended.add(id)
@@ -333,20 +333,6 @@ async def hand_over(session: SessionActor, asked: HandOver) -> Session:
         else:
             session.cancel_timer(Expire(request.id))
             session.show(request)
-    # Calls whose answer the pause held back are answered now: the session does not continue.
-    await lifecycle.release(session)
-    session.deliveries.clear()
-    for word in done.unheard:
-        session.show_words(word)
-    session.brief_detector()
-    await stall.dismiss(session, asked.by)
-    session.tell_process(Stop())
+    await lifecycle.wind_up(session, asked.by, tuple(done.unheard))
     session.notify(f"session ended by {asked.by}: a checkpoint of it was restored as session {done.successor.id}")
-    await steering.tell_of_tasks(session, done.unheard)
     return done.successor
-
-
-def _let_go(session: SessionActor, request_id: str) -> None:
-    for waiter in session.waiters.pop(request_id, ()):
-        if not waiter.reply.abandoned:
-            waiter.reply.fail(InvalidState(session.why_ended(), request_id=request_id))

@@ -364,7 +364,7 @@ class SessionActor(Actor):
             self.context.store.tell(self._touched)
             self._touched = None
 
-    def record(self, db: Database, who: str, kind: str, summary: str, **data: object) -> None:
+    def record(self, db: Database, /, who: str, kind: str, summary: str, **data: object) -> None:
         """Write an audit entry, in the caller's transaction."""
         audit.record(
             db, at=self.now(), kind=kind, session_id=self.id, who=who, summary=summary, data=dict(data) or None

@@ -141,16 +141,21 @@ async def _terminate(session: SessionActor, asked: End) -> Session:
         session.context.chat.wake()
     for request in ended:
         session.settle(request)
+    await wind_up(session, asked.by, unheard)
+    return session.row
+
+
+async def wind_up(session: SessionActor, by: str, unheard: tuple[Instruction, ...]) -> None:
+    """Close what is left of a session that has ended: `unheard` are the instructions that its agent never got."""
     # Calls whose answer the pause held back are answered now: the session does not continue.
     await release(session)
     session.deliveries.clear()
     for word in unheard:
         session.show_words(word)
     session.brief_detector()
-    await stall.dismiss(session, asked.by)
+    await stall.dismiss(session, by)
     session.tell_process(Stop())
     await steering.tell_of_tasks(session, unheard)
-    return session.row
 
 
 async def become(session: SessionActor, to: SessionStatus, who: str, why: str) -> None:

@@ -177,33 +177,24 @@ async def nudge_due(session: SessionActor, _event: NudgeDue) -> None:
 
 
 async def escalated(session: SessionActor, event: Escalated) -> None:
-    alert = await _active(session)
-    if alert is None:
-        return
-    moved = await session.transact(
-        _move, session=session, alert=alert, to=StallStatus.ESCALATED, count=alert.nudge_count, who="intercom"
-    )
-    if moved is not None:
-        show(session, moved, None if event.delivered else _NOT_DELIVERED)
+    await _move_active(session, StallStatus.ESCALATED, "intercom", None if event.delivered else _NOT_DELIVERED)
 
 
 async def recovered(session: SessionActor, _event: Recovered) -> None:
     to = StallStatus.SELF_RECOVERED if session.agent_here else StallStatus.DISMISSED
-    await _close(session, to, "intercom")
+    await _move_active(session, to, "intercom")
 
 
 async def dismiss(session: SessionActor, by: str) -> None:
     """Close the session's alert: a session that is over or paused is not stalled."""
-    await _close(session, StallStatus.DISMISSED, by)
+    await _move_active(session, StallStatus.DISMISSED, by)
 
 
-async def _close(session: SessionActor, to: StallStatus, who: str) -> None:
+async def _move_active(session: SessionActor, to: StallStatus, who: str, note: str | None = None) -> None:
     alert = await _active(session)
-    if alert is None:
-        return
-    moved = await session.transact(_move, session=session, alert=alert, to=to, count=alert.nudge_count, who=who)
+    moved = None if alert is None else await session.transact(_move, session, alert, to, who)
     if moved is not None:
-        show(session, moved)
+        show(session, moved, note)
 
 
 async def answer(session: SessionActor, alert: StallAlert, verdict: Verdict) -> Card:
@@ -217,15 +208,7 @@ async def answer(session: SessionActor, alert: StallAlert, verdict: Verdict) -> 
         nudged = await _nudge(session, alert, text, verdict.by, verdict)
         session.stall.tell(PersonNudged())
         return nudged or show(session, alert)
-    moved = await session.transact(
-        _move,
-        session=session,
-        alert=alert,
-        to=StallStatus.DISMISSED,
-        count=alert.nudge_count,
-        who=verdict.by,
-        verdict=verdict,
-    )
+    moved = await session.transact(_move, session, alert, StallStatus.DISMISSED, verdict.by, verdict)
     session.stall.tell(Activity())
     return show(session, moved or alert)
 
@@ -235,11 +218,7 @@ async def _active(session: SessionActor) -> StallAlert | None:
 
 
 async def _nudge(
-    session: SessionActor,
-    alert: StallAlert | None,
-    text: str,
-    by: str,
-    verdict: Verdict | None = None,
+    session: SessionActor, alert: StallAlert | None, text: str, by: str, verdict: Verdict | None = None
 ) -> Card | None:
     if alert is None:
         return None
@@ -278,14 +257,9 @@ def _raise(db: Database, session: SessionActor, alert: StallAlert) -> StallAlert
 
 
 def _move(
-    db: Database,
-    session: SessionActor,
-    alert: StallAlert,
-    to: StallStatus,
-    count: int,
-    who: str,
-    verdict: Verdict | None = None,
+    db: Database, session: SessionActor, alert: StallAlert, to: StallStatus, who: str, verdict: Verdict | None = None
 ) -> StallAlert | None:
+    count = alert.nudge_count
     if not stalls.set_status(db, alert.id, {alert.status}, to, count, alert.nudge_message, session.now()):
         # Moved already: the writer crashed between its commit and its answer, or another handler moved and showed it.
         found = stalls.get(db, alert.id)
@@ -299,11 +273,7 @@ def _move(
 
 
 def _queue_nudge(
-    db: Database,
-    session: SessionActor,
-    alert: StallAlert,
-    word: Instruction,
-    verdict: Verdict | None,
+    db: Database, session: SessionActor, alert: StallAlert, word: Instruction, verdict: Verdict | None
 ) -> StallAlert | None:
     now = session.now()
     earlier = [queued.id for queued in instructions.queued(db, session.id) if _is_repeated_by(queued, word)]

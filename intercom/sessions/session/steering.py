@@ -10,12 +10,13 @@ from functools import partial
 
 from attrs import evolve
 
+from actors import System
 from intercom.model import crash_points
 from intercom.model.card import Card
 from intercom.model.decision import Decided, Decision, SignedCommand
 from intercom.model.errors import AlreadyDecided, InvalidArguments, InvalidState, NotFound, SteerQueueFull
 from intercom.model.request import Wait, WaitStatus
-from intercom.model.session import Instruction, Kind, SessionStatus
+from intercom.model.session import Instruction, Kind, Session, SessionStatus
 from intercom.sessions import kinds
 from intercom.sessions.context import Context
 from intercom.sessions.kinds import Asked
@@ -164,12 +165,18 @@ async def give_back(session: SessionActor) -> None:
 async def tell_of_tasks(session: SessionActor, words: Iterable[Instruction]) -> None:
     """Tell agents that stand by in the same workspace of tasks among these that are free now."""
     free = next((word for word in words if word.is_open and word.session_id is None), None)
-    if free is None:
-        return
-    for other in await session.transact(sessions.live):
-        name = session.system.named(f"session/{other.id}")
-        if other.id != session.id and other.workspace_root == free.workspace_root and name.ref is not None:
-            name.tell(TasksLeft(free.by, free.channel))
+    if free is not None:
+        live = await session.transact(sessions.live)
+        tell_of_task(session.system, free, (other for other in live if other.id != session.id))
+
+
+def tell_of_task(system: System, task: Instruction, live: Iterable[Session]) -> None:
+    """Tell those of these sessions' agents that stand by of the task, if they may take it. The first one takes it."""
+    for session in live:
+        if session.id == task.session_id or session.workspace_root == task.workspace_root:
+            name = system.named(f"session/{session.id}")
+            if name.ref is not None:
+                name.tell(TasksLeft(task.by, task.channel))
 
 
 async def written(session: SessionActor, told: Written) -> None:

@@ -15,7 +15,6 @@ from intercom.model.session import SessionMode
 from intercom.sessions.messages import Answered, ToolRequest
 from intercom.sessions.session.actor import SessionActor
 from intercom.sessions.tools.tool import Hints, Tool
-from intercom.store.messages import Database
 from intercom.workspace import files
 from intercom.workspace.policy import Query
 from intercom.workspace.policy_watcher import Evaluate
@@ -77,14 +76,11 @@ async def handle(session: SessionActor, asked: AutoCheck) -> Answered[CheckAnswe
     found = await session.judge(Evaluate(Query(command, args, path, about.risk_level, about.operation.value)))
     if found.auto_approved:
         rule = found.matched_rule or ""
-        await session.transact(_granted, session=session, asked=asked, path=about.file_path, rule=rule)
+        data = {"matched_rule": rule, "file_path": about.file_path}
+        await session.transact(session.record, "policy", "auto_approved", asked.tool_name, **data)
         session.note_let_pass(asked.tool_name, rule)
     session.touch("auto_check")
     return session.answered(asked.call, CheckAnswer(found.auto_approved, found.matched_rule))
-
-
-def _granted(db: Database, session: SessionActor, asked: AutoCheck, path: str | None, rule: str) -> None:
-    session.record(db, "policy", "auto_approved", asked.tool_name, matched_rule=rule, file_path=path)
 
 
 TOOL = Tool(

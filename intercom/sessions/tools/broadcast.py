@@ -53,8 +53,7 @@ class Broadcast(ToolRequest[Answered["BroadcastAnswer"]]):
     message: str = field(metadata=doc("The line to tell.", min_length=1, most=limits.TEXT))
     level: Level = field(default=Level.INFO, metadata=doc("How serious it is."))
     thread_ts: str | None = field(
-        default=None,
-        metadata=doc("The thread to post it in, as the ts of an earlier broadcast.", most=limits.NAME),
+        default=None, metadata=doc("The thread to post it in, as the ts of an earlier broadcast.", most=limits.NAME)
     )
 
 

@@ -110,7 +110,7 @@ async def handle(session: SessionActor, asked: CheckDiff) -> Opened[ApplyAnswer]
     session.require_open()
     session.touch("check_diff")
     async with session.context.locks.hold(session.row.workspace_root):
-        request, entry, used = await session.transact(_look_once, session=session, id=asked.request_id)
+        request, entry, used = await session.transact(_look, session, asked.request_id)
         if request.replaces is not None and request.status is ApprovalStatus.PENDING:
             return Opened(request.id)
         _check_state(request)
@@ -130,7 +130,7 @@ async def handle(session: SessionActor, asked: CheckDiff) -> Opened[ApplyAnswer]
                 if request.status is not ApprovalStatus.APPROVED:
                     return Opened(request.id)
                 session.trusted(request)
-                _, _, used = await session.transact(_look_once, session=session, id=request.id)
+                _, _, used = await session.transact(_look, session, request.id)
                 if used is not None:
                     raise session.refuse(request, used) from None
                 entry = await _commit(session, request, asked.call)
@@ -142,7 +142,7 @@ async def give_up(session: SessionActor, asked: Decide) -> Card:
     """Give up an apply that stopped half-way, as a person decided: leave the files as they are and discard the rest.
     The same verdict again is answered like the first time. Raises AlreadyDecided if it is not stuck any more."""
     end_of(CardKind.APPLY, asked.verdict.decision)
-    request, entry = await session.transact(_look, session=session, id=kinds.request_of(asked.request_id))
+    request, entry, _ = await session.transact(_look, session, kinds.request_of(asked.request_id))
     if entry is not None and await session.transact(idempotency.was_done, scope=Scope.DECISION, id=asked.verdict.id):
         return evolve(kinds.card_of_stuck(entry, request), state=CardState.CLOSED)
     if entry is None or entry.state is not JournalState.STUCK:
@@ -164,13 +164,10 @@ async def recover(session: SessionActor) -> None:
             if entry.state is JournalState.STAGING:
                 await _abandon(session, entry, "the server stopped before the change was committed")
             elif entry.state is JournalState.COMMITTED:
-                request, used = await session.transact(_look_back, session=session, id=entry.request_id)
-                refused = None if request is None else session.refused(request)
-                if request is not None and used is not None:
-                    refused = session.refuse(request, used)
+                request, _, used = await session.transact(_look, session, entry.request_id)
+                refused = session.refused(request) if used is None else session.refuse(request, used)
                 if refused is not None:
-                    await session.transact(_stick, session=session, entry=entry, note=refused.message)
-                    await _show_stuck(session, entry, refused.message)
+                    await _stop(session, entry, refused.message)
                     continue
                 try:
                     await _carry_through(session, entry, again=True)
@@ -316,10 +313,8 @@ def _check_steps(session: SessionActor, request: ApprovalRequest, entry: Entry) 
 
 async def _void(session: SessionActor, request: ApprovalRequest, why: str) -> None:
     """Void an approval that may not be applied, and tell people."""
-    await session.transact(_voided, session=session, request=request, why=why)
+    found = await session.transact(_voided, session, request, why)
     session.deliveries.verdicts.pop(request.id, None)
-    found = await session.transact(approvals.get, id=request.id)
-    assert found is not None, "requests are not deleted while their session lives"
     session.show(found, note=f"void, nothing was written: {why}")
     text = f"an approval was refused when it was to be applied ({request.title}): {why}"
     session.context.operators.tell(Notice(text, "error", session.now()))
@@ -333,8 +328,7 @@ async def _carry_through(
     Raises ApplyStuck if files are neither in the state before nor in the state after."""
     root = Path(entry.workspace_root)
     try:
-        request = await session.transact(approvals.get, id=entry.request_id)
-        assert request is not None, "a journal entry has its request"
+        request = await session.transact(_request, entry)
         steps = _check_steps(session, request, entry)
         if again:
             if (refusal := await _policy_refusal(session, request)) is not None:
@@ -342,8 +336,7 @@ async def _carry_through(
             await trio.to_thread.run_sync(_check_shown_of_rest, root, request, steps)
         await trio.to_thread.run_sync(transaction.roll_forward, root, steps)
     except (IntercomError, OSError) as failed:
-        await session.transact(_stick, session=session, entry=entry, note=str(failed))
-        await _show_stuck(session, entry, str(failed))
+        await _stop(session, entry, str(failed))
         raise ApplyStuck(
             f"the change stopped half-way: {failed}; an operator has been told", request_id=entry.request_id
         ) from failed
@@ -367,8 +360,7 @@ async def _carry_through(
 async def _retry_stuck(session: SessionActor, entry: Entry) -> Entry:
     """Mark a stuck apply as committed again, so that it continues. A person may have repaired the files."""
     await session.transact(_advance, entry=entry, to=JournalState.COMMITTED)
-    request = await session.transact(approvals.get, id=entry.request_id)
-    assert request is not None, "a journal entry has its request"
+    request = await session.transact(_request, entry)
     session.context.operators.tell(evolve(kinds.card_of_stuck(entry, request), state=CardState.CLOSED))
     return entry
 
@@ -387,9 +379,9 @@ def _steps(entry: Entry) -> tuple[Step, ...]:
     return transaction.from_text(entry.steps, entry.request_id)
 
 
-async def _show_stuck(session: SessionActor, entry: Entry, why: str) -> None:
-    request = await session.transact(approvals.get, id=entry.request_id)
-    assert request is not None, "a journal entry has its request"
+async def _stop(session: SessionActor, entry: Entry, why: str) -> None:
+    """Record that an apply stopped half-way, and show it to people."""
+    request = await session.transact(_stick, session, entry, why)
     session.context.operators.tell(kinds.card_of_stuck(evolve(entry, note=why), request))
 
 
@@ -402,30 +394,20 @@ def _plan(root: Path, request: ApprovalRequest) -> change_plan.Plan:
     return change_plan.plan_again(root, parsed, request.files, root_id=request.root_inode)
 
 
-def _look(db: Database, session: SessionActor, id: str) -> tuple[ApprovalRequest, Entry | None]:
+def _look(db: Database, session: SessionActor, id: str) -> tuple[ApprovalRequest, Entry | None, str | None]:
+    """Return the request, its journal entry, and why the approval may not take effect (again), or None."""
     request = requests.find(db, id)
     if not isinstance(request, ApprovalRequest) or request.session_id != session.id:
         raise NotFound(f"this session has no clearance request with the id {id!r}", code="request_not_found")
-    return request, journal.get(db, id)
+    return request, journal.get(db, id), session.context.signatures.fault_of_use(db, request)
 
 
-def _look_once(db: Database, session: SessionActor, id: str) -> tuple[ApprovalRequest, Entry | None, str | None]:
-    """Return the request, its journal entry, and why the approval may not take effect (again), or None."""
-    request, entry = _look(db, session, id)
-    return request, entry, session.context.signatures.fault_of_use(db, request)
-
-
-def _look_back(db: Database, session: SessionActor, id: str) -> tuple[ApprovalRequest | None, str | None]:
-    """Return the request of an apply in progress, and why it may not be finished, or None."""
-    request = approvals.get(db, id)
-    return request, None if request is None else session.context.signatures.fault_of_use(db, request)
-
-
-def _voided(db: Database, session: SessionActor, request: ApprovalRequest, why: str) -> None:
+def _voided(db: Database, session: SessionActor, request: ApprovalRequest, why: str) -> ApprovalRequest:
     now = session.now()
     if approvals.void(db, request.id, now):
         approvals.mark_delivered(db, request.id, now)
         session.record(db, "intercom", "approval_voided", why, request_id=request.id)
+    return approvals.get(db, request.id) or request
 
 
 def _given_up(db: Database, session: SessionActor, entry: Entry, verdict: Verdict) -> None:
@@ -459,9 +441,16 @@ def _advance(db: Database, entry: Entry, to: JournalState, note: str | None = No
         raise InvalidState(f"the apply of request {entry.request_id} moved on by itself; call check_diff again")
 
 
-def _stick(db: Database, session: SessionActor, entry: Entry, note: str) -> None:
+def _stick(db: Database, session: SessionActor, entry: Entry, note: str) -> ApprovalRequest:
     journal.advance(db, entry.request_id, JournalState.COMMITTED, JournalState.STUCK, note)
     session.record(db, "intercom", "apply_stuck", note, request_id=entry.request_id)
+    return _request(db, entry)
+
+
+def _request(db: Database, entry: Entry) -> ApprovalRequest:
+    request = approvals.get(db, entry.request_id)
+    assert request is not None, "a journal entry has its request"
+    return request
 
 
 def _finish(
@@ -478,8 +467,7 @@ def _finish(
         paths = [one.path for one in answer.files_written]
         session.record(db, "intercom", "applied", ", ".join(paths), request_id=entry.request_id, files=paths)
     # If it was consumed before, the writer crashed between its commit and its answer.
-    done = approvals.get(db, entry.request_id)
-    assert done is not None, "a journal entry has its request"
+    done = _request(db, entry)
     others: list[ApprovalRequest] = []
     replaced = None if done.replaces is None else approvals.get(db, done.replaces)
     # A request of another session is not touched: this one was moved from there.

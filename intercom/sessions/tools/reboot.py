@@ -31,8 +31,7 @@ class Reboot(ToolRequest[Answered["RebootAnswer"]]):
     session_id: str | None = field(
         default=None,
         metadata=doc(
-            "The session to continue. Default: the last session of the same client in this workspace.",
-            most=limits.NAME,
+            "The session to continue. Default: the last session of the same client in this workspace.", most=limits.NAME
         ),
     )
     adopted: bool = field(default=False, kw_only=True, metadata=INTERNAL)
@@ -111,11 +110,7 @@ def _left(
     db: Database, session: SessionActor
 ) -> tuple[tuple[kinds.Asked, ...], CheckpointLine | None, tuple[Instruction, ...]]:
     steering.take(db, session)
-    return (
-        requests.pending(db, session.id),
-        _last_checkpoint(db, session.id),
-        session.queued(db),
-    )
+    return (requests.pending(db, session.id), _last_checkpoint(db, session.id), session.queued(db))
 
 
 def _last_checkpoint(db: Database, session_id: str) -> CheckpointLine | None:

@@ -49,8 +49,7 @@ class Transmit(ToolRequest[Opened[PromptAnswer]]):
     nothing_required: ClassVar[bool] = True
 
     prompt_text: str | None = field(
-        default=None,
-        metadata=doc("The question, in full. Needed for a new question.", min_length=1, most=limits.TEXT),
+        default=None, metadata=doc("The question, in full. Needed for a new question.", min_length=1, most=limits.TEXT)
     )
     prompt_type: PromptType = field(default=PromptType.CONTINUATION, metadata=doc("What kind of question it is."))
     elapsed_seconds: int | None = field(

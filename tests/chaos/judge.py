@@ -2,15 +2,107 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+import re
 import sqlite3
+from bisect import bisect
 from collections import Counter, defaultdict
 from collections.abc import Iterator
+from datetime import datetime
+from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
-from tests.chaos import judge_files, judge_people, judge_told
-from tests.chaos.report import Logs, Report, Roads, Row, Started
+from attrs import define, field
+
 from tests.chaos.rig import Rig
+from tests.chaos.slack_people import Tap
+
+#: What an agent noted, line by line, by the names of agents.
+Logs = dict[str, list[dict[str, Any]]]
+#: A row of any of the three tables of requests, with its `kind`.
+Row = dict[str, Any]
+
+
+@define
+class Report:
+    """`faults` are broken promises, in words; `counts` what happened, for the table."""
+
+    faults: list[str] = field(factory=list)
+    counts: Counter[str] = field(factory=Counter)
+
+
+#: What carried something to an agent: its how-manieth shim; over HTTP connection and life of the server.
+Road = tuple[int, int]
+
+
+@define
+class Told:
+    """One verdict as an agent was told it, `late` when it rode on a result."""
+
+    agent: str
+    at: float
+    road: Road
+    late: bool
+    answer: dict[str, Any]
+
+
+@define
+class Started:
+    """The agents that people started: their sessions, and the names of those that were ended before they were done."""
+
+    sessions: frozenset[str] = frozenset()
+    cleared: frozenset[str] = frozenset()
+
+    @staticmethod
+    def read(rig: Rig, db: sqlite3.Connection) -> Started:
+        """Who was started, as the database has it: an answer may have been lost."""
+        if rig.starter is None:
+            return Started()
+        return Started(
+            frozenset(id for (id,) in db.execute("select session_id from child")), frozenset(rig.starter.cleared)
+        )
+
+
+@define
+class Roads:
+    """Which of its roads brought an agent what. Whoever stands at its end says what has arrived: a shim outlives the
+    server, and over HTTP it is the agent's next call, which a server's death may forestall."""
+
+    starts: list[float]
+
+    @staticmethod
+    def read(rig: Rig) -> Roads:
+        """When the server was started, as its log has it."""
+        words = "".join(file.read_text() for file in server_logs(rig))
+        times = re.findall(r"^(\S+ \S+),(\d+) INFO +intercom: MCP server ready", words, re.MULTILINE)
+        return Roads(sorted(datetime.fromisoformat(f"{second}.{rest}").timestamp() for second, rest in times))
+
+    def of(self, line: dict[str, Any]) -> Road:
+        """The road by which what an agent notes in this line has come."""
+        return line["life"], bisect(self.starts, line["at"]) if line["http"] else 0
+
+
+def server_logs(rig: Rig) -> list[Path]:
+    """Where servers have logged: in the background to a file, in the foreground to where their errors go."""
+    kept = [rig.errors] if rig.errors.exists() else []
+    return [*sorted(Path(rig.places.state_dir, "log").glob("*")), *kept]
+
+
+def title_of(row: Row) -> str:
+    """What its agent called a request."""
+    return str(row.get("prompt_text") or row.get("message") or row.get("title"))
+
+
+def agent_of(row: Row) -> str:
+    """Whose request it is: agents begin all that they ask with their names."""
+    return title_of(row).split()[0]
+
+
+def moment(text: str) -> float:
+    """An instant of the database, in seconds since the epoch."""
+    return datetime.fromisoformat(text).timestamp()
 
 
 def judge(rig: Rig) -> Report:
@@ -25,13 +117,13 @@ def judge(rig: Rig) -> Report:
     _children(report, rig, db, started)
     _agents(report, rig, logs, started)
     _requests_ended(report, rows, started)
-    judge_people.operators(report, rig, rows)
-    judge_people.slack(report, rig, rows)
-    judge_told.verdicts(report, logs, rows, started, roads)
+    operators(report, rig, rows)
+    slack(report, rig, rows)
+    verdicts(report, logs, rows, started, roads)
     _records(report, db, rows, logs, started)
-    judge_told.nudges(report, rig, logs, db, started, roads)
-    judge_files.files(report, rig, db)
-    judge_files.log(report, rig, roads)
+    nudges(report, rig, logs, db, started, roads)
+    files(report, rig, db)
+    log(report, rig, roads)
     report.counts["server kills, at random instants"] = rig.random_server_kills
     report.counts["server kills, to let a fault come about"] = rig.killed_servers - rig.random_server_kills
     report.counts["server kills, at crash points"] = sum(each.startswith("kill:") for each in rig.struck())
@@ -144,3 +236,332 @@ def _broadcasts(report: Report, posted: Counter[str], logs: Logs, started: Start
         if not (text in surely) <= posted[text] <= count:
             report.faults.append(f"{text!r} was asked for {count} times and posted {posted[text]} times")
     report.counts["broadcasts"] = sum(posted.values())
+
+
+# --- people ----------------------------------------------------------------------------------------------------------
+
+#: What an operator's word becomes in the database, by the kind of request.
+_STANDBY_WORD = {"continue": "resume", "refine": "resume", "stop": "stop"}
+#: What the statuses of a request are called that only a verdict brings about, and those that an approval needs.
+_DECIDED = frozenset({"approved", "consumed", "rejected", "decided"})
+_ALLOWED = frozenset({"approved", "consumed"})
+#: Seconds that what happens in two processes may seem to have happened the other way round.
+_BLUR_SECONDS = 0.1
+
+
+def operators(report: Report, rig: Rig, rows: dict[str, Row]) -> None:
+    """What operators were told of their verdicts is so; and nothing is decided but by them, and by people in Slack."""
+    report.faults += [f"an operator saw: {card}" for card in rig.operators.stuck]
+    report.faults += [f"an operator was refused: {why}" for why in rig.operators.refusals]
+    for given in rig.operators.given:
+        report.counts[f"verdicts {given.outcome}"] += 1
+        row = rows[given.request_id]
+        won = row["verdict_id"] == given.verdict_id
+        if given.outcome == "recorded" and not won:
+            report.faults.append(f"a recorded verdict is lost: {given}, and the database has {row['verdict_id']}")
+        if given.outcome == "refused" and won:
+            report.faults.append(f"a verdict was refused and won all the same: {given}")
+        if won:
+            word = _STANDBY_WORD[given.decision] if row["kind"] == "standby" else given.decision
+            if (row["verdict"], row["decided_text"]) != (word, given.text):
+                report.faults.append(f"the database has another verdict than was given: {given}, {dict(row)}")
+    given_to = {(given.request_id, given.verdict_id) for given in rig.operators.given}
+    if rig.slack is not None:
+        given_to |= {(tap.card_id, tap.verdict_id) for tap in rig.slack.taps}
+    for row in rows.values():
+        if not _by_itself(row) and _must_be_given(row) and (row["id"], row["verdict_id"]) not in given_to:
+            report.faults.append(f"nobody gave the verdict of {row}")
+        if row["status"] in _ALLOWED and row["verdict"] != "approve":
+            report.faults.append(f"nobody approved what is {row['status']}: {row}")
+
+
+def _must_be_given(row: Row) -> bool:
+    return row["verdict_id"] is not None or row["status"] in _DECIDED
+
+
+def _by_itself(row: Row) -> bool:
+    """Whether words for its agent ended a standby, or time a question. (No workspace here has a policy.)"""
+    match row["kind"]:
+        case "standby":
+            return bool(row["verdict_id"] == f"steer/{row['id']}" and row["verdict"] == "resume")
+        case "prompt":
+            return bool(row["verdict_id"] == f"timeout/{row['id']}" and row["status"] == "expired")
+    return False
+
+
+def slack(report: Report, rig: Rig, rows: dict[str, Row]) -> None:
+    """What people tapped in Slack is on record where Slack was told so, and Slack shows what is on record."""
+    if rig.slack is None or rig.shown is None:
+        return
+    report.faults += [f"in Slack: {fault}" for fault in rig.shown.faults]
+    report.counts["cards in Slack"] = len(rig.shown.cards)
+    report.counts["calls of Slack's Web API"] = rig.slack.calls
+    for tap in rig.slack.taps:
+        report.counts["taps in Slack"] += 1
+        row = rows[tap.card_id]
+        if row["verdict_id"] == tap.verdict_id:
+            report.counts["verdicts by taps in Slack"] += 1
+            if row["verdict"] != tap.word:
+                report.faults.append(f"the database has another verdict than was tapped: {tap}, {row}")
+        elif _is_lost(tap, row):
+            report.faults.append(f"a tap was acknowledged and is lost: {tap}, {row}")
+
+
+def _is_lost(tap: Tap, row: Row) -> bool:
+    """Whether the card was still open when Slack was told that this tap is dealt with. (One whose time is up takes no
+    verdict any more, though it may be closed a little later.)"""
+    if tap.acknowledged is None or row["status"] == "expired":
+        return False
+    ended = row["decided_at"] or row["closed_at"]
+    return ended is None or moment(ended) > tap.acknowledged + _BLUR_SECONDS
+
+
+# --- what agents were told -------------------------------------------------------------------------------------------
+
+#: Seconds around an agent's last answer in which something may have come too late for it.
+_LAST_SECONDS = 0.5
+#: Seconds by which a client may hear of an answer, or a server of what its client has cancelled, later than the other.
+_CROSSING_SECONDS = 2.0
+
+
+def verdicts(report: Report, logs: Logs, rows: dict[str, Row], started: Started, roads: Roads) -> None:
+    """Every verdict reached the agent that had asked, which was told it as it is on record."""
+    told: dict[str, list[Told]] = defaultdict(list)
+    by_title = defaultdict(list)
+    for row in rows.values():
+        by_title[title_of(row)].append(row["id"])
+    cancelled = set()
+    anonymous: list[tuple[str, Told]] = []
+    for agent, lines in logs.items():
+        asked: dict[str, Any] = {}
+        for line in lines:
+            if line["what"] == "called":
+                asked = line["arguments"]
+            elif line["what"] == "cancelled":
+                # A round that waits for a second only says so behind its name.
+                cancelled |= {f"{agent} round {line['plan']}", f"{agent} round {line['plan']} brief"}
+            elif line["what"] == "answered" and not line["error"]:
+                answer, road = line["answer"], roads.of(line)
+                for late in answer.get("late_verdicts", ()):
+                    told[late["request_id"]].append(Told(agent, line["at"], road, True, late["answer"]))
+                if line["tool"] not in ("check_clearance", "transmit", "standby"):
+                    continue
+                if answer.get("status") in ("pending", "paused"):
+                    continue
+                verdict = Told(agent, line["at"], road, False, answer)
+                if id := answer.get("request_id") or asked.get("request_id"):
+                    told[id].append(verdict)
+                else:
+                    title = asked.get("title") or asked.get("prompt_text") or asked.get("message")
+                    anonymous.append((str(title), verdict))
+    for title, verdict in anonymous:
+        # Such an answer does not say which request it is about; a cancelled call may have left another of its title.
+        gone = _is_gone(verdict.agent, logs, started)
+        fitting = [id for id in by_title[title] if _agrees(verdict.answer, rows[id], gone)]
+        if not fitting:
+            report.faults.append(f"{verdict.agent} was told {verdict.answer} of {title}, which no record says")
+            continue
+        told[min(fitting, key=lambda id: (_repeats(verdict, told.get(id, [])), id in told))].append(verdict)
+    for id, each in told.items():
+        _told_once(report, id, each, rows.get(id), {one.agent for one in each if _is_gone(one.agent, logs, started)})
+    for id, row in rows.items():
+        title, agent = title_of(row), agent_of(row)
+        lines = logs.get(agent, [])
+        if not lines:
+            report.faults.append(f"nobody is called {agent}, who asked {title}")
+        elif _is_gone(agent, logs, started):
+            continue
+        elif (
+            not any(one.agent == agent for one in told.get(id, ()))
+            and title not in cancelled
+            and not _ended(row) > _last_answer(lines) - _LAST_SECONDS
+        ):
+            report.faults.append(f"a verdict never reached {agent}: {row['kind']} {id} ({title}) {row['status']}")
+
+
+def _repeats(one: Told, told: list[Told]) -> bool:
+    """Whether this, too, would make what was told later the same once more on one road."""
+    return any(other.late and other.road == one.road and other.at > one.at for other in told)
+
+
+def _is_gone(agent: str, logs: Logs, started: Started) -> bool:
+    """Whether this agent crashed, or was ended, before it was done."""
+    return agent in started.cleared or logs[agent][-1]["what"] == "crashed"
+
+
+def _told_once(report: Report, id: str, each: list[Told], row: Row | None, gone: set[str]) -> None:
+    if row is None:
+        report.faults.append(f"an agent was told of request {id}, which is not in the database")
+        return
+    report.counts["verdicts delivered"] += 1
+    report.counts["of them late, on another call's result"] += any(one.late for one in each)
+    for one in each:
+        if one.agent != agent_of(row):
+            report.faults.append(f"{one.agent} was told {one.answer}, which {agent_of(row)} had asked: {row}")
+        if not _agrees(one.answer, row, one.agent in gone):
+            report.faults.append(f"{one.agent} was told {one.answer}, and the record says {row}")
+    # Answers that do not name their request were found last.
+    for before, after in pairwise(sorted(each, key=lambda one: one.at)):
+        if after.late:
+            if after.road == before.road:
+                report.faults.append(f"{after.agent} was told twice of {id} on one road: {before}, {after}")
+            else:
+                who = "server" if after.road[0] == before.road[0] else "shim"
+                report.counts[f"verdicts told again after a {who} died"] += 1
+
+
+def _agrees(answer: dict[str, Any], row: Row, gone: bool) -> bool:
+    status, verdict, text = row["status"], row["verdict"], row["decided_text"]
+    match row["kind"]:
+        case "approval":
+            if answer["status"] == "timeout":
+                return bool(status == "expired")
+            if answer["status"] == "approved":
+                # One that was told, and whose agent ended before it applied the change, is interrupted. That it was
+                # told is on record, unless its agent was gone before it could be.
+                ended = status == "interrupted" and (gone or row["delivered_at"] is not None)
+                return verdict == "approve" and (status in ("approved", "consumed") or ended)
+            return bool(verdict == "reject" and answer.get("reason") == text)
+        case "prompt":
+            return bool(answer.get("decision") == verdict and answer.get("instruction") == text)
+        case _:
+            if answer["status"] == "timeout":
+                return bool(status == "expired")
+            return status == "decided" and bool(answer.get("instruction") == ("stop" if verdict == "stop" else text))
+
+
+def _ended(row: Row) -> float:
+    return moment(row["decided_at"] or row["closed_at"] or row["created_at"])
+
+
+def _last_answer(lines: list[dict[str, Any]]) -> float:
+    """When this agent was told something for the last time."""
+    times = [line["at"] for line in lines if line["what"] == "answered"]
+    return float(times[-1] if times else lines[-1]["at"])
+
+
+def nudges(
+    report: Report,
+    rig: Rig,
+    logs: Logs,
+    db: sqlite3.Connection,
+    started: Started,
+    roads: Roads,
+) -> None:
+    """What people said to an agent reached it, once on each road, and nobody else."""
+    written = {word["text"]: word for word in db.execute("select text, created_at, delivered_at from instruction")}
+    agents: dict[str, str] = {}
+    heard: dict[str, list[tuple[str, Road]]] = defaultdict(list)
+    for agent, lines in logs.items():
+        for line in lines:
+            if line["what"] == "answered":
+                for word in line["answer"].get("instructions", ()):
+                    heard[word["text"]].append((agent, roads.of(line)))
+                if line["tool"] == "ping" and "session_id" in line["answer"]:
+                    agents[line["answer"]["session_id"]] = agent
+    for words, outcome in rig.operators.nudges.items():
+        times, session = heard.get(words, []), rig.operators.nudged[words]
+        # Not known is one that was started and ended before it had its answer to anything.
+        agent = agents.get(session)
+        report.counts["nudges delivered"] += bool(times)
+        if len(set(times)) != len(times):
+            report.faults.append(f"{words!r} was told twice on one road: {times}")
+        if agent is not None and any(other != agent for other, _ in times):
+            report.faults.append(f"{words!r} was said to {agent}, and told: {times}")
+        if session in started.sessions:
+            continue  # whose agent may have left
+        if outcome == "recorded" and words not in written:
+            report.faults.append(f"{words!r} was recorded and is lost")
+        elif outcome == "recorded" and not times and not _may_be_missed(written[words], logs.get(agent or "", [])):
+            report.faults.append(
+                f"{words!r} never reached its agent, {agent} ({_when(written[words], logs.get(agent or '', []))})"
+            )
+
+
+def _when(word: sqlite3.Row, lines: list[dict[str, Any]]) -> str:
+    """The times that decide whether these words may be missed, in seconds from when they were given."""
+    given = moment(word["created_at"])
+    delivered = "never" if word["delivered_at"] is None else f"at {moment(word['delivered_at']) - given:+.1f} s"
+    last = f"{_last_answer(lines) - given:+.1f} s" if lines else "none"
+    cancelled = sorted((line["at"] - given for line in lines if line["what"] == "cancelled"), key=abs)[:1]
+    near = f"{cancelled[0]:+.1f} s" if cancelled else "none"
+    return f"delivered {delivered}, its last answer {last}, the nearest cancelled call {near}"
+
+
+def _may_be_missed(word: sqlite3.Row, lines: list[dict[str, Any]]) -> bool:
+    """Whether these words came when their agent was about to leave, or rode on the answer of a call that it had just
+    cancelled: a client drops that, and what rode on it."""
+    given = moment(word["created_at"])
+    if word["delivered_at"] is None:
+        return not lines or given > _last_answer(lines) - _LAST_SECONDS
+    since, until = given - _CROSSING_SECONDS, moment(word["delivered_at"]) + _CROSSING_SECONDS
+    return any(line["what"] == "cancelled" and since <= line["at"] <= until for line in lines)
+
+
+# --- files and logs --------------------------------------------------------------------------------------------------
+
+#: What a server says of an act in Slack that it could not put on record just then, and that is delivered to it again.
+_COMES_AGAIN = re.compile(r"slack.s envelope .* (will come again|was not handled within)")
+
+
+def files(report: Report, rig: Rig, db: sqlite3.Connection) -> None:
+    """What is there, and what a witness has seen being written, is what was approved and applied."""
+    wanted: dict[Path, str] = {}
+    times: Counter[Path] = Counter()
+    query = (
+        "select session.workspace_root, approval_file.path, approval_file.after_hash from approval_file"
+        " join approval_request on approval_request.id = request_id"
+        " join session on session.id = approval_request.session_id"
+        " where approval_request.status = 'consumed' order by consumed_at"
+    )
+    for root, path, after in db.execute(query):
+        wanted[Path(root) / path] = after
+        times[Path(root) / path] += 1
+    _writes(report, rig, times)
+    there = {file for root in rig.workspaces() for file in root.rglob("*") if file.is_file()}
+    report.counts["files written"] = len(wanted)
+    report.faults += [f"{file} is left over" for file in sorted(there - wanted.keys())]
+    report.faults += [f"{file} is missing" for file in sorted(wanted.keys() - there)]
+    for file in there & wanted.keys():
+        if hashlib.sha256(file.read_bytes()).hexdigest() not in wanted[file]:
+            report.faults.append(f"{file} does not hold what was approved last")
+
+
+def _writes(report: Report, rig: Rig, times: Counter[Path]) -> None:
+    """In the directories that are watched, each file was written as often as it was applied, and no other ever."""
+    witness = rig.witness
+    witness.look()
+    report.faults += ["the witness could not keep up"] * witness.missed
+    seen = {file for file in times if witness.watches(file.parent)}
+    report.counts["writes witnessed"] = sum(witness.written[file] for file in seen)
+    if not witness.present:
+        return
+    if times and not report.counts["writes witnessed"]:
+        report.faults.append(f"the witness has seen none of {len(times)} files being written")
+    for file in sorted(seen):
+        if witness.written[file] != times[file]:
+            report.faults.append(f"{file} was written {witness.written[file]} times, for {times[file]} applies")
+    for file in sorted(witness.written.keys() - times.keys()):
+        report.faults.append(f"{file} was written, and nothing of it was approved and applied")
+
+
+def log(report: Report, rig: Rig, roads: Roads) -> None:
+    """Nothing in the servers' logs but what was asked for, and nothing that agents stumbled over."""
+    if not roads.starts:
+        report.faults.append("no server has logged that it started")
+    for file in server_logs(rig):
+        for entry in re.split(r"\n(?=\d{4}-\d\d-\d\d )", file.read_text()):
+            if _may_be_logged(rig, entry):
+                continue
+            if "Traceback" in entry:
+                report.faults.append(f"in the log: {entry[-1500:]}")
+            elif " ERROR " in entry.partition("\n")[0]:
+                report.faults.append(f"in the log: {entry[:300]}")
+    for file in sorted(rig.root.glob("driver-*.err")):
+        if (text := file.read_text().strip()) and "Traceback" in text:
+            report.faults.append(f"{file.name}: {text[-1500:]}")
+
+
+def _may_be_logged(rig: Rig, entry: str) -> bool:
+    is_disturbed = bool(rig.killed_servers or rig.struck())
+    return "InjectedCrash" in entry or (is_disturbed and _COMES_AGAIN.search(entry) is not None)

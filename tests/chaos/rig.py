@@ -24,8 +24,8 @@ from attrs import define, field, frozen
 from intercom.local import lock, own_files
 from intercom.local.places import Places, places
 from tests.agents.live import FAULTY
-from tests.chaos.keeper import Keeper
 from tests.chaos.operator_desk import Operators
+from tests.chaos.service_manager import ServiceManager
 from tests.chaos.slack_people import SlackPeople
 from tests.chaos.starter import Starter
 from tests.chaos.witness import Witness
@@ -116,7 +116,7 @@ class Rig:
     agents: list[dict[str, Any]] = field(factory=list)
     starter: Starter | None = None
     left_running: list[str] = field(factory=list)
-    _keeper: Keeper | None = None
+    _manager: ServiceManager | None = None
 
     def __attrs_post_init__(self) -> None:
         # With people in Slack, who have farther to go, those at the terminal leave them something to do.
@@ -168,7 +168,7 @@ class Rig:
     def start(self) -> None:
         """Start the agents, wait until each has a session, and let the operators begin."""
         self.queue.write_text("".join(f"{fault}\n" for fault in self.plan.faults))
-        if self.plan.service and self._keeper is None:
+        if self.plan.service and self._manager is None:
             self.open_service()
         self.agents = agents = [self._agent(number) for number in range(self.plan.agents)]
         common = {"seed": self.plan.seed, "stop": str(self.root / "stop"), "logs": str(self.logs)}
@@ -208,8 +208,8 @@ class Rig:
         self.slack = SlackPeople(self.plan.seed)
         self.slack.start()
         environment = {**self.environment, **self.slack.environment}
-        self._keeper = Keeper(self.places, environment, self.errors)
-        self._keeper.start()
+        self._manager = ServiceManager(self.places, environment, self.errors)
+        self._manager.start()
 
     def _agent(self, number: int) -> dict[str, Any]:
         # Two share a workspace, and each its session.
@@ -354,10 +354,10 @@ class Rig:
     @contextmanager
     def _serving(self) -> Iterator[None]:
         """A server stays for as long as this does, whoever has started it."""
-        if self._keeper is not None:
+        if self._manager is not None:
             self.server()
             yield
-            self._keeper.stop()
+            self._manager.stop()
         elif lock.holder(self.database) is None:
             server = self._spawn("serve")
             try:
@@ -394,8 +394,8 @@ class Rig:
         self.operators.stop()
         if self.starter is not None:
             self.starter.stop()
-        if self._keeper is not None:
-            self._keeper.stop()
+        if self._manager is not None:
+            self._manager.stop()
         if self.slack is not None:
             self.slack.stop()
         self.witness.close()

@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import os
 
-from tests.chaos.judge import judge
+from tests.chaos.judge import Report, judge
 from tests.chaos.plans import long_run, long_service_run, short_run, short_service_run
-from tests.chaos.report import Report
 from tests.chaos.rig import Plan, rig
 from tests.support.figures import Record, tell
 

@@ -31,9 +31,8 @@ from intercom.model.request import (
 from intercom.store import agent_processes, audit, instructions, sessions
 from intercom.store.database import Database, open_database
 from intercom.store.requests import approvals, prompts, waits
-from tests.chaos.judge import judge
+from tests.chaos.judge import Report, judge
 from tests.chaos.operator_desk import Given
-from tests.chaos.report import Report
 from tests.chaos.rig import Plan, Rig
 from tests.chaos.slack_people import SlackPeople, Tap
 from tests.chaos.starter import Starter

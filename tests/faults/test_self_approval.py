@@ -3,15 +3,32 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Iterator
 
 import pytest
 
 from tests.agents.live import Home, home, live
+from tests.attack.scene import run_in_shell, spare_directory
+from tests.attack.self_approval import KILL_RELAY
 from tests.faults.hosted import ctl, hosted
 
-CTL = f"{sys.executable} -m intercom.cli.ctl --json"
+#: What the agent's shell runs (`tests.attack.self_approval` says what stands in it, and has many more).
+ATTEMPTS = [
+    "{ctl} approve {id}",
+    "{ctl} answer {id} continue",
+    "{ctl} mode remote",
+    "{ctl} resume --session {session} 'go on'",
+    "{ctl} nudge {session} 'go on'",
+    "{ctl} policy accept",
+    "sh -c 'sh -c \"{ctl} approve {id}\"'",
+    "echo '{ctl} approve {id}' | sh | cat",
+    "setsid -w {ctl} approve {id}",
+    "env -i $(env | grep -E '^(HOME|PATH|XDG_.*)=') {ctl} approve {id}",
+    "cp -r {package} {spare}/ && cd {spare} && PYTHONPATH={spare} {ctl} approve {id}",
+    "(sh -c '{ctl} approve {id} >{out}' &) ; cat {out}",
+    "{python} {programs}/raw_socket.py {id}",
+    "{python} {programs}/raw_socket.py {id} approve child=1 >{out} & cat {out}",
+]
 
 
 @pytest.fixture(scope="module")
@@ -21,43 +38,46 @@ def house() -> Iterator[Home]:
         yield made
 
 
-@pytest.mark.parametrize(
-    "command",
-    [
-        f"{CTL} approve {{id}}",
-        f"{CTL} answer {{id}} continue",
-        f"{CTL} mode remote",
-        f"{CTL} resume --session {{session}} 'go on'",
-        f"{CTL} nudge {{session}} 'go on'",
-        f"{CTL} policy accept",
-        f"sh -c 'sh -c \"{CTL} approve {{id}}\"'",
-        f"setsid -w {CTL} approve {{id}}",
-    ],
-)
+@pytest.mark.parametrize("command", ATTEMPTS)
 @live
-async def test_an_agent_can_not_approve_itself_through_ctl_from_its_own_shell(house: Home, command: str) -> None:
+async def test_an_agent_can_not_approve_itself_from_its_own_shell(house: Home, command: str) -> None:
     root = house.workspace()
-    async with hosted(house, root) as agent:
-        asked = await agent.ask("check_clearance", title="t", diff="x\n", file_path="x.txt")
-        async with house.person(root) as person:
-            card = await person.card(status="pending", away=False)
-        _, before = await ctl(house, "log")
-        tried = await agent.shell(command.format(id=card["request_id"], session=card["session_id"]))
-        assert tried["code"] == 1, tried
-        assert json.loads(tried["out"])["error_code"] == "unauthorized"
-        assert "Traceback" not in tried["err"]
+    with spare_directory() as spare:
+        async with hosted(house, root) as agent:
+            asked = await agent.ask("check_clearance", title="t", diff="x\n", file_path="x.txt")
+            async with house.person(root) as person:
+                card = await person.card(status="pending", away=False)
+            id = card["request_id"]
+            _, before = await ctl(house, "log")
+            said = await run_in_shell(agent, house, command, spare=spare, id=id, session=card["session_id"])
+            assert json.loads(said)["error_code"] == "unauthorized"
+            code, shown = await ctl(house, "show", id)
+            assert (code, shown["status"], shown["decided"]) == (0, "pending", None)
+            _, log = await ctl(house, "log")
+            # Of others the end may still be noted: the server is one for all tests here.
+            since = [entry for entry in log["entries"] if entry["id"] > before["entries"][-1]["id"]]
+            assert [entry["kind"] for entry in since].count("security") == 1
+            # A person beside it approves as ever, and only then does the call return.
+            code, done = await ctl(house, "approve", id)
+            assert (code, done["status"]) == (0, "approved")
+            assert (await agent.answer(asked))["status"] == "approved"
+            assert (await agent.call("check_diff", request_id=id))["status"] == "applied"
 
-        code, shown = await ctl(house, "show", card["request_id"])
-        assert (code, shown["status"], shown["decided"]) == (0, "pending", None)
-        _, log = await ctl(house, "log")
-        # Of others the end may still be noted: the server is one for all tests here.
-        since = [entry for entry in log["entries"] if entry["id"] > before["entries"][-1]["id"]]
-        assert [entry["kind"] for entry in since].count("security") == 1
-        # A person beside it approves as ever, and only then does the call return.
-        code, done = await ctl(house, "approve", card["request_id"])
-        assert (code, done["status"]) == (0, "approved")
-        assert (await agent.answer(asked))["status"] == "approved"
-        assert (await agent.call("check_diff", request_id=card["request_id"]))["status"] == "applied"
+
+@live
+async def test_an_agent_that_ends_its_own_shim_is_an_agent_still(house: Home) -> None:
+    root = house.workspace()
+    with spare_directory() as spare:
+        async with hosted(house, root) as agent:
+            await agent.ask("check_clearance", title="t", diff="x\n", file_path="x.txt")
+            async with house.person(root) as person:
+                id = (await person.card(status="pending", away=False))["request_id"]
+                await run_in_shell(agent, house, KILL_RELAY, spare=spare)
+                await person.card(request_id=id, away=True)
+            said = await run_in_shell(agent, house, "{ctl} approve {id}", spare=spare, id=id)
+            assert json.loads(said)["error_code"] == "unauthorized"
+            code, _ = await ctl(house, "approve", id)
+            assert code == 0
 
 
 @live
@@ -72,8 +92,9 @@ async def test_an_agent_can_not_widen_its_own_policy(house: Home) -> None:
         async with house.person(root) as person:
             proposed = await person.card(kind="policy")
             waiting = await person.card(kind="approval", status="pending", away=False)
-        tried = await agent.shell(f"{CTL} policy accept {proposed['request_id']}")
-        assert json.loads(tried["out"])["error_code"] == "unauthorized"
+        with spare_directory() as spare:
+            said = await run_in_shell(agent, house, "{ctl} policy accept {id}", spare=spare, id=proposed["request_id"])
+        assert json.loads(said)["error_code"] == "unauthorized"
         # An operator may.
         code, _ = await ctl(house, "policy", "accept", proposed["request_id"])
         assert code == 0

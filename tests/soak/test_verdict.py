@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import pytest
 from attrs import evolve
 
 from tests.soak.sample import Sample
-from tests.soak.verdict import GUEST, GUEST_KINDS, WATCH, WATCH_KINDS, Kept, Verdict, idled, stayed, verdict
+from tests.soak.verdict import GUEST, GUEST_KINDS, WATCH, WATCH_KINDS, Kept, Line, Verdict, idled, stayed, verdict
 
 IDLE = Sample(at=0, rss=10**8, pss=10**8, actors=10, tasks=30, threads=5, descriptors=20, children=0)
+
+
+def test_growth_is_a_share_of_the_beginning() -> None:
+    assert Line.through([0, 10, 20], [100, 101, 102]).growth == pytest.approx(0.02)
+    assert Line.through([0, 10, 20], [100, 130, 100]).growth == pytest.approx(0)
+    assert Line.through([0, 1], [0, 0]).growth == 0
 
 
 def judged(last: Sample, after: Sample = IDLE) -> Verdict:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from statistics import linear_regression
 
 from attrs import frozen
 
-from tests.soak.line import Line, fit
 from tests.soak.sample import Sample
 
 MEMORY = ("rss", "pss")
@@ -27,6 +27,24 @@ GUEST = {"actors": 3, "tasks": 3, "threads": 0, "descriptors": 0, "children": 0}
 GUEST_KINDS = {"Supervisor": 1, "SessionActor": 1, "StallDetector": 1}
 #: How much has to happen each minute for a load to be one, far below what does.
 LOAD = {"verdicts delivered": 60, "agents started by people": 2, "verdicts by taps in Slack": 10}
+
+
+@frozen
+class Line:
+    """The straight line through measurements: its heights at the first and at the last."""
+
+    first: float
+    last: float
+
+    @staticmethod
+    def through(times: Sequence[float], values: Sequence[float]) -> Line:
+        slope, start = linear_regression(times, values)
+        return Line(start + slope * times[0], start + slope * times[-1])
+
+    @property
+    def growth(self) -> float:
+        """How much it rises from end to end, as a share of where it begins (0.02: two percent)."""
+        return (self.last - self.first) / self.first if self.first else 0.0
 
 
 @frozen
@@ -61,7 +79,7 @@ def verdict(before: Sample, samples: Sequence[Sample], after: Sample, *, warm: f
     """Judge the samples that were taken `warm` seconds after the first, or later; there must be two."""
     judged = [sample for sample in samples if sample.at - samples[0].at >= warm]
     times = [sample.at for sample in judged]
-    lines = {name: fit(times, [getattr(sample, name) for sample in judged]) for name in (*MEMORY, *COUNTS)}
+    lines = {name: Line.through(times, [getattr(sample, name) for sample in judged]) for name in (*MEMORY, *COUNTS)}
     faults = [
         f"{name} grew by {100 * lines[name].growth:.2f} % at constant load, and may by {100 * MOST:g} %"
         for name in MEMORY

@@ -21,7 +21,7 @@ from intercom.model.process import AgentProcessState, Exit, Why
 from intercom.model.session import SessionStatus
 from intercom.sessions.messages import Continue, Suspend
 from intercom.sessions.processes import monitor_client
-from tests.sessions.spawning.yard import House, Yard, real, yard
+from tests.sessions.spawning.yard import House, Yard, real
 from tests.support.crash_points import SPAWN_NAMES
 
 #: Notes each start in its workspace, and goes when it is told to, with the code that stands in `go`.
@@ -41,15 +41,9 @@ ENDED = ("child.ended", "child.settled")
 CLEARED = "child.cleared"
 
 
-@pytest.fixture
-def at() -> Iterator[Yard]:
-    with yard() as made:
-        made.agent(WAITS)
-        yield made
-
-
 @pytest.fixture(autouse=True)
-def no_hook() -> Iterator[None]:
+def waits(at: Yard) -> Iterator[None]:
+    at.agent(WAITS)
     yield
     crash_points.hook = None
 
@@ -112,7 +106,7 @@ async def test_a_server_that_falls_while_it_starts_one_has_started_one(at: Yard,
 
 
 @real
-async def test_a_keeper_that_is_told_nothing_ends(at: Yard) -> None:
+async def test_a_monitor_that_is_told_nothing_ends(at: Yard) -> None:
     before = set(psutil.Process().children())
     await falling(at, "child.monitor_recorded", start)
     assert set(psutil.Process().children()) == before
@@ -181,7 +175,7 @@ async def test_one_that_ended_while_no_server_was_there_is_settled_by_the_next(a
 
 
 @real
-async def test_one_whose_keeper_is_killed_is_ended_and_nobody_knows_how_it_would_have(at: Yard) -> None:
+async def test_one_whose_monitor_is_killed_is_ended_and_nobody_knows_how_it_would_have(at: Yard) -> None:
     async with at.serving() as house:
         await start(house)
         id = await only(house)
@@ -195,7 +189,7 @@ async def test_one_whose_keeper_is_killed_is_ended_and_nobody_knows_how_it_would
 
 
 @real
-async def test_what_was_killed_with_its_keeper_and_its_server_is_buried(at: Yard) -> None:
+async def test_what_was_killed_with_its_monitor_and_its_server_is_buried(at: Yard) -> None:
     async with at.serving() as house:
         await start(house)
         id = await only(house)
@@ -216,11 +210,8 @@ async def test_the_actor_that_looks_after_one_may_fall_and_the_agent_does_not_no
         await start(house)
         id = await only(house)
         pid = int(await house.until_written("starts"))
-        before = house.app.system.ref(f"child/{id}")
-        assert before is not None
-        before.tell(_Bomb())
+        await house.crash(f"child/{id}")
         name = house.app.system.named(f"child/{id}")
-        await house.app.system.next_incarnation(name, before)
         assert await ask(name, Suspend(), timeout=5, retry=True) == 1
         assert psutil.Process(pid).status() == psutil.STATUS_STOPPED
         assert await ask(name, Continue(), timeout=5) == 1
@@ -272,16 +263,6 @@ async def test_one_that_stands_still_is_ended_without_being_killed(at: Yard, mon
             await house.app.service.end(id, "kim", "ctl", "enough")
             await house.until_over(id)
         assert at.living(id) == []
-
-
-class _Bomb:
-    """Not to be compared: the actor falls of it."""
-
-    __match_args__ = ("none",)
-
-    @property
-    def __class__(self) -> Any:
-        raise RuntimeError("boom")
 
 
 async def is_running(house: House, id: str) -> bool:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -23,7 +22,7 @@ from intercom.sessions.processes import monitor_client
 from intercom.sessions.processes.agent_process import RunAgain
 from intercom.sessions.processes.monitor_client import Family, Stream
 from intercom.sessions.tools.check_clearance import CheckClearance
-from tests.sessions.spawning.yard import Yard, real, yard
+from tests.sessions.spawning.yard import Yard, real
 
 NOTE = """
 import json, os, sys
@@ -40,12 +39,6 @@ open("pid", "w").write(str(os.getpid()))
 time.sleep(1000)
 """
 )
-
-
-@pytest.fixture
-def at() -> Iterator[Yard]:
-    with yard() as made:
-        yield made
 
 
 @real
@@ -256,11 +249,7 @@ async def test_no_more_are_started_than_may_run_at_once(at: Yard) -> None:
         for session in await house.app.service.sessions():
             await house.app.service.end(session.id, "kim", "ctl", "enough")
         await house.until_over(last.id)
-
-        async def is_idle() -> bool:
-            return house.app.is_idle()
-
-        await house.until(is_idle)
+        await house.until(house.app.is_idle)
 
 
 @real

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -36,7 +35,7 @@ from intercom.sessions.processes.monitor import segment_name
 from intercom.store import agent_processes, sessions
 from intercom.store.messages import Database, Transact
 from tests.sessions.house import house, in_house
-from tests.sessions.spawning.yard import Yard, real, yard
+from tests.sessions.spawning.yard import Yard, real
 
 #: Runs until it is told to go.
 WAITS = "import os, time\nwhile not os.path.exists('go'): time.sleep(0.01)\n"
@@ -46,11 +45,10 @@ def stands_still(pid: int) -> bool:
     return bool(psutil.Process(pid).status() == psutil.STATUS_STOPPED)
 
 
-@pytest.fixture
-def at() -> Iterator[Yard]:
-    with yard() as made:
-        made.agent(WAITS)
-        yield made
+@pytest.fixture(autouse=True)
+def waits(request: pytest.FixtureRequest) -> None:
+    if "at" in request.fixturenames:
+        request.getfixturevalue("at").agent(WAITS)
 
 
 @real
@@ -82,17 +80,9 @@ async def test_its_processes_count_as_an_agents_as_long_as_any_is_there(at: Yard
         assert recorded <= house.app.processes.known().processes
         (at.workspace / "go").touch()
         await house.until_over(session.id)
-
-        async def none_is_left() -> bool:
-            return not house.app.processes.connected
-
-        await house.until(none_is_left)
+        await house.until(lambda: not house.app.processes.connected)
         house.app.system.named("housekeeping").tell("prune")
-
-        async def none_is_known() -> bool:
-            return not recorded & house.app.processes.known().processes
-
-        await house.until(none_is_known)
+        await house.until(lambda: not recorded & house.app.processes.known().processes)
 
 
 @real
@@ -103,11 +93,7 @@ async def test_its_processes_count_as_an_agents_whoever_asks_for_it_again_and_wh
         assert len(known) == 2
         assert (await house.start(act="one-act")).id == session.id
         assert house.app.processes.connected[f"child/{session.id}"] == known
-        name = house.app.system.named("spawner")
-        before = name.ref
-        assert before is not None
-        before._crash(RuntimeError("boom"))
-        await house.app.system.next_incarnation(name, before)
+        await house.crash("spawner")
         # Answered once the new one has brought back all there is.
         await house.start(act="one-act")
         assert house.app.processes.connected[f"child/{session.id}"] == known
@@ -125,16 +111,16 @@ async def test_its_processes_count_as_an_agents_whoever_asks_for_it_again_and_wh
 
 
 @real
-async def test_only_keepers_that_live_are_kept_apart_from_its_processes(at: Yard) -> None:
+async def test_only_monitors_that_live_are_kept_apart_from_its_processes(at: Yard) -> None:
     async with at.serving() as house:
         session = await house.start()
         actor = house.app.system.named(f"child/{session.id}").ref
         assert actor is not None
         own = await house.child(session.id)
         gone, living = Process(os.getpid(), 1.0), monitor_client.identify(os.getpid())
-        for keeper, spared in ((gone, set()), (living, {os.getpid()})):
+        for monitor, spared in ((gone, set()), (living, {os.getpid()})):
             spawning = house.app._spawning()
-            spawning.note(AgentProcess("another", AgentProcessState.WAITING, own.created_at, "kim", monitor=keeper))
+            spawning.note(AgentProcess("another", AgentProcessState.WAITING, own.created_at, "kim", monitor=monitor))
             looked = AgentProcessActor(session.id, spawning)
             looked._row = own
             assert set(looked._family().spared) == spared
@@ -160,11 +146,7 @@ async def test_one_that_is_paused_while_it_is_started_starts_and_is_held_then(at
             patch.setattr(AgentProcessActor, "_tell_monitor", tell_monitor)
             patch.setattr(monitor_client, "reach", None)
             (at.workspace / "go").touch()
-
-            async def is_told() -> bool:
-                return bool(told)
-
-            await house.until(is_told)
+            await house.until(lambda: bool(told))
         assert told == [0]
 
         async def stands() -> bool:
@@ -179,11 +161,7 @@ async def test_the_actors_around_it_may_fall(at: Yard) -> None:
     async with at.serving() as house:
         session = await house.start()
         for label in ("spawner", "children"):
-            name = house.app.system.named(label)
-            before = name.ref
-            assert before is not None
-            before._crash(RuntimeError("boom"))
-            await house.app.system.next_incarnation(name, before)
+            await house.crash(label)
         (at.workspace / "go").touch()
         assert (await house.until_over(session.id)).exit is not None
         assert (await house.start("another")).status is SessionStatus.ACTIVE

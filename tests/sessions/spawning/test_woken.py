@@ -5,10 +5,8 @@ ended is started again for words that it did not hear.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 
 import psutil
-import pytest
 
 from intercom.model.config import SpawnRestart
 from intercom.model.process import Exit
@@ -16,7 +14,7 @@ from intercom.model.session import SessionStatus
 from intercom.sessions.messages import Deliver, Delivery
 from intercom.sessions.processes import agent_process as command
 from intercom.sessions.tools.ping import Ping
-from tests.sessions.spawning.yard import House, Yard, real, yard
+from tests.sessions.spawning.yard import House, Yard, real
 
 GOOD = Exit(code=0)
 #: Each run says what it was given, and goes once it is let go.
@@ -28,12 +26,6 @@ os.rename("next", f"run-{number}")
 while not os.path.exists(f"go-{number}"):
     time.sleep(0.01)
 """
-
-
-@pytest.fixture
-def at() -> Iterator[Yard]:
-    with yard() as made:
-        yield made
 
 
 def let_go(at: Yard, run: int) -> None:
@@ -90,14 +82,10 @@ async def test_its_processes_stand_still_while_the_session_is_paused(at: Yard) -
         child = await house.child(session.id)
         assert child.process is not None
         process = psutil.Process(child.process.pid)
-
-        async def stands() -> bool:
-            return bool(process.status() == psutil.STATUS_STOPPED)
-
         await house.app.service.steering.pause(session.id, "kim", "ctl")
-        await house.until(stands)
+        await house.until(lambda: process.status() == psutil.STATUS_STOPPED)
         let_go(at, 0)
-        assert await stands()
+        assert process.status() == psutil.STATUS_STOPPED
         assert (await house.child(session.id)).exit is None
         await house.app.service.steering.unpause(session.id, "kim", "ctl")
         assert (await house.until_over(session.id)).exit == GOOD

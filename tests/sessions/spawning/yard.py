@@ -7,12 +7,13 @@ import shutil
 import sys
 import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeVar
 
 import psutil
+import pytest
 import trio
 from attrs import define, evolve, field
 
@@ -20,7 +21,7 @@ from actors import Request, ask
 from intercom.app import App
 from intercom.local.places import places
 from intercom.model.config import Config, SpawnSettings
-from intercom.model.process import AgentProcess
+from intercom.model.process import AgentProcess, AgentProcessState
 from intercom.model.session import Session
 from intercom.operators.messages import Channel, Subscribe
 from intercom.sessions.processes import monitor_client
@@ -108,28 +109,31 @@ class House:
     async def child(self, id: str) -> AgentProcess:
         return (await self.app.service.children.everyone())[id]
 
-    async def until(self, true: Callable[[], Awaitable[bool]]) -> None:
-        while not await true():  # noqa: ASYNC110 - the store, and other processes, tell nobody
+    async def until(self, true: Callable[[], bool | Awaitable[bool]]) -> None:
+        """Wait until this is true: the store, and other processes, tell nobody."""
+        while not (found if isinstance(found := true(), bool) else await found):  # noqa: ASYNC110
             await trio.sleep(0.01)
+
+    async def crash(self, label: str) -> None:
+        """Let this actor crash, and wait for its next incarnation."""
+        name = self.app.system.named(label)
+        before = name.ref
+        assert before is not None
+        before._crash(RuntimeError("boom"))
+        await self.app.system.next_incarnation(name, before)
 
     async def until_over(self, id: str) -> AgentProcess:
         """Wait until all is settled of this session's process."""
-
-        async def is_over() -> bool:
-            return (await self.child(id)).state.value == "over"
-
-        await self.until(is_over)
-        return await self.child(id)
+        while (child := await self.child(id)).state is not AgentProcessState.OVER:  # noqa: ASYNC110
+            await trio.sleep(0.01)
+        return child
 
     async def until_written(self, name: str) -> str:
-        async def is_there() -> bool:
-            return bool(self.yard.written(name))
-
-        await self.until(is_there)
+        await self.until(lambda: bool(self.yard.written(name)))
         return self.yard.written(name)
 
 
-@contextmanager
+@pytest.fixture(name="at")
 def yard() -> Iterator[Yard]:
     """A home of its own with a short name; what still runs in it ends with this."""
     root = Path(tempfile.mkdtemp(prefix="yard-", dir="/tmp"))
@@ -149,6 +153,3 @@ def yard() -> Iterator[Yard]:
             except psutil.Error:
                 continue
         shutil.rmtree(root, ignore_errors=True)
-
-
-__all__ = ["SECONDS", "House", "Yard", "real", "yard"]

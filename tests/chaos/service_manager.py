@@ -19,7 +19,7 @@ SERVE = [*FAULTY, "serve"]
 
 
 @define
-class Keeper:
+class ServiceManager:
     """Runs `serve` with this environment; what it prints goes to `errors`. Shims find its server, or wait for it."""
 
     places: Places
@@ -35,7 +35,7 @@ class Keeper:
         private_directory(self.places.runtime_dir)
         self._held = os.open(self.places.start_lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         fcntl.flock(self._held, fcntl.LOCK_EX)
-        self._thread = threading.Thread(target=self._keep, name="keeper")
+        self._thread = threading.Thread(target=self._keep, name="service manager")
         self._thread.start()
 
     def stop(self) -> None:

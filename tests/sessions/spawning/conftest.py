@@ -1,0 +1,1 @@
+from tests.sessions.spawning.yard import yard as yard

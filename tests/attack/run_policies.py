@@ -6,14 +6,18 @@ Without one, the ways succeed that the table says need it, and no others. With o
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
+import trio
 
 from intercom.local import operator_keys
 from tests.agents.live import Home, live
 from tests.attack.policies import WAYS, PolicyWay
-from tests.attack.scene import run_in_shell, served_home, spare_directory
+from tests.attack.scene import PROGRAMS, run_in_shell, served_home, spare_directory
 from tests.faults.hosted import hosted
+
+PATH = "src/main.py"
 
 
 @pytest.fixture(scope="module", params=["no key", "key"])
@@ -25,21 +29,22 @@ def house(request: pytest.FixtureRequest) -> Iterator[Home]:
 @pytest.mark.parametrize("way", WAYS, ids=lambda each: each.name)
 @live
 async def test_what_nobody_accepted_lets_nothing_pass(house: Home, way: PolicyWay) -> None:
-    made = house.workspace()
-    root = (way.before(made) if way.before else None) or made
+    names = {"root": house.workspace(), "programs": PROGRAMS}
+    await trio.run_process(way.tree.format(**names), shell=True)
+    root = Path(way.works_in.format(**names))
     with spare_directory() as spare:
         async with hosted(house, root) as agent:
             await agent.call("ping")
             if way.command:
                 await run_in_shell(agent, house, way.command, spare=spare, root=str(root))
             checked = await agent.call(
-                "auto_check", tool_name="write_file", context={"file_path": way.path, "risk_level": "low"}
+                "auto_check", tool_name="write_file", context={"file_path": PATH, "risk_level": "low"}
             )
             if way.needs_key and not operator_keys.private_keys(house.places):
                 assert checked["auto_approved"], "this fails now: say so in the table and in the threat model"
                 return
             assert checked["auto_approved"] is False, checked
-            asked = await agent.ask("check_clearance", title="t", diff="x\n", file_path=way.path)
+            asked = await agent.ask("check_clearance", title="t", diff="x\n", file_path=PATH)
             async with house.person() as person:
-                card = await person.card(lambda each: each["detail"] == way.path, status="pending", kind="approval")
+                card = await person.card(lambda each: each["detail"] == PATH, status="pending", kind="approval")
             assert card["request_id"], asked

@@ -17,9 +17,8 @@ import psutil
 import trio
 from attrs import define, evolve, field
 
-from intercom.local import peers, processes, recognition
-from intercom.local.processes import NotExaminable, ProcessKey
-from intercom.local.recognition import KnownAgents
+from intercom.local import peers, processes
+from intercom.local.processes import KnownAgents, NotExaminable, ProcessKey
 from intercom.local.shim_process import is_launcher
 from intercom.model.process import ProcessRecord, Role
 from intercom.model.session import Session, SessionStatus
@@ -57,7 +56,7 @@ class KnownProcesses:
     def load(self, db: Database) -> None:
         """Load the records of earlier server runs, and find the sessions whose agents are unknown."""
         found = known_processes.every(db)
-        over = set(recognition.over(found))
+        over = set(processes.ended_records(found))
         known_processes.delete(db, over)
         known_processes.forget_terminals(db, processes.boot_id())
         kept = [entry for entry in found if entry not in over]
@@ -83,7 +82,7 @@ class KnownProcesses:
     def known(self) -> KnownAgents:
         """Return the known agents, from which operators are distinguished."""
         if self._known is None:
-            self._known = recognition.known(tuple(self._entries.values()))
+            self._known = processes.known_agents(tuple(self._entries.values()))
         return self._known
 
     async def came(
@@ -155,7 +154,7 @@ class KnownProcesses:
         """Forget processes that have ended with their whole POSIX session. Raises the store's errors: then a later
         server forgets them."""
         entries = tuple(self._entries.values())
-        over = await trio.to_thread.run_sync(recognition.over, entries)
+        over = await trio.to_thread.run_sync(processes.ended_records, entries)
         if not over:
             return
         for entry in over:
@@ -172,7 +171,7 @@ def _lineages(pids: Iterable[int], role: Role, with_drivers: bool = False) -> tu
         if with_drivers:
             # The server itself is no driver, even if it holds an end of their streams.
             drivers = peers.stdio_holders(pid, _above(pid)) - {os.getpid()}
-        for entry in recognition.lineage(pid, role, drivers):
+        for entry in processes.lineage(pid, role, drivers):
             found.setdefault(_name(entry), entry)
     return tuple(found.values())
 

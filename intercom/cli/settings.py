@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import evolve, fields, frozen
 
-from intercom.local import config_file, own_directories, recognition
+from intercom.local import config_file, own_directories, processes
 from intercom.local.places import Places, places, private_directory, system_home
 from intercom.model.config import Config, SlackSettings, strictest, with_operators_settings
 from intercom.model.errors import IntercomError, SlackError, VersionMismatch
@@ -145,11 +145,11 @@ def record_directories(where: Places, *databases: Path) -> bool:
     if default is not None:
         databases = (*databases, Path(default.database))
     try:
-        agents = recognition.known(each for file in databases for each in known_processes.on_record(file))
+        agents = processes.known_agents(each for file in databases for each in known_processes.on_record(file))
     except sqlite3.Error:
         # It is unknown which processes are agents'.
         return False
-    if recognition.recognise(os.getpid(), agents).who is not recognition.Who.OPERATOR:
+    if processes.recognise(os.getpid(), agents).who is not processes.Who.OPERATOR:
         return False
     own_directories.record(*directories)
     return True

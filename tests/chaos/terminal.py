@@ -1,6 +1,6 @@
 """An operator's terminal: requests at the local socket that come from a person's process and not from the test's.
 
-A server lets nobody act who has no controlling terminal, or whom an agent has started (`intercom.local.recognition`).
+A server lets nobody act who has no controlling terminal, or whom an agent has started (`intercom.local.processes`).
 The process here leads a POSIX session at a pseudo-terminal of its own, and its parent is gone: so the rig's operators
 are recognised as people are, and the configuration need not trust everybody.
 """

@@ -10,7 +10,7 @@ import pytest
 from intercom.cli import settings
 from intercom.local import own_directories, places
 from intercom.local.own_directories import is_own, is_own_config
-from intercom.local.recognition import Recognised, Who
+from intercom.local.processes import Recognised, Who
 from intercom.model.process import Origin
 
 
@@ -69,7 +69,7 @@ def test_only_a_recognised_operator_records(who: Who, tmp_path: Path, monkeypatc
     other = places.places(
         environ={name: str(tmp_path / name) for name in ("HOME", "XDG_CONFIG_HOME", "XDG_STATE_HOME")}
     )
-    monkeypatch.setattr(settings.recognition, "recognise", lambda *_: Recognised(who, "", Origin("ctl")))
+    monkeypatch.setattr(settings.processes, "recognise", lambda *_: Recognised(who, "", Origin("ctl")))
     assert settings.record_directories(other) is (who is Who.OPERATOR)
     assert is_own(os.path.dirname(other.config_file), own_directories.own()[0]) is (who is Who.OPERATOR)
     assert is_own(other.state_dir, own_directories.own()[0]) is (who is Who.OPERATOR)

@@ -13,8 +13,7 @@ from collections.abc import Iterator
 import pytest
 
 from intercom.local import processes
-from intercom.local.processes import NotExaminable, ProcessKey, examine, line
-from intercom.local.recognition import KnownAgents, Who, recognise
+from intercom.local.processes import KnownAgents, NotExaminable, ProcessKey, Who, examine, line, recognise
 from tests.support.person_shell import PersonShell, person_shell
 
 #: Says its pid, then waits to be ended.

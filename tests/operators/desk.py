@@ -10,7 +10,7 @@ import attrs
 from attrs import frozen
 
 from intercom.local.operator_keys import PublicKey
-from intercom.local.recognition import KnownAgents, known, lineage
+from intercom.local.processes import KnownAgents, known_agents, lineage
 from intercom.model.card import Card, CardKind, CardState
 from intercom.model.checkpoint import Restore
 from intercom.model.decision import Decided, Decision, Signature, SignedCommand, Verdict
@@ -233,7 +233,7 @@ class StandInAgents:
         self.is_restart = False
 
     def known(self) -> KnownAgents:
-        return known(entry for pid in self._desk.clients for entry in lineage(pid))
+        return known_agents(entry for pid in self._desk.clients for entry in lineage(pid))
 
 
 class StandInDesk:

@@ -17,9 +17,8 @@ import trio
 from attrs import Factory, define, evolve, field, frozen
 
 from actors import Busy, Down, NotRunning, Refused
-from intercom.local import processes, recognition, server_socket
-from intercom.local.processes import NotExaminable, ProcessKey
-from intercom.local.recognition import KnownAgents, Recognised, Who
+from intercom.local import processes, server_socket
+from intercom.local.processes import KnownAgents, NotExaminable, ProcessKey, Recognised, Who
 from intercom.local.server_socket import Admission, Place, PlaceLimits
 from intercom.local.wire import LineBuffer, LineTooLong, Peer
 from intercom.model import crash_points
@@ -131,7 +130,7 @@ class Authorization:
         return found.origin
 
     def _recognise(self, by: Connected) -> Recognised:
-        found = recognition.recognise(by.pid, self.agents.known(), Channel.CTL.value)
+        found = processes.recognise(by.pid, self.agents.known(), Channel.CTL.value)
         if found.who is Who.AGENT:
             return found
         why = None
@@ -361,7 +360,7 @@ async def serve(stream: trio.abc.Stream, peer: Peer, deps: CtlDeps) -> None:
 
 
 def _is_operator(peer: Peer, deps: CtlDeps) -> bool:
-    return recognition.recognise(peer.pid, deps.agents.known()).who is recognition.Who.OPERATOR
+    return processes.recognise(peer.pid, deps.agents.known()).who is processes.Who.OPERATOR
 
 
 async def _turn_away(stream: trio.abc.Stream) -> None:

@@ -10,7 +10,7 @@ import pytest
 import trio
 from attrs import evolve, frozen
 
-from intercom.local.recognition import KnownAgents, known, lineage
+from intercom.local.processes import KnownAgents, known_agents, lineage
 from intercom.model.errors import Unauthorized
 from intercom.model.process import Origin
 from intercom.operators.ctl.connection import COALESCE_SECONDS, RESTART_SECONDS, Authorization, Connected, connected
@@ -37,7 +37,7 @@ class Known:
     is_restart: bool = False
 
     def known(self) -> KnownAgents:
-        return known(entry for pid in self.pids for entry in lineage(pid))
+        return known_agents(entry for pid in self.pids for entry in lineage(pid))
 
 
 class Told:

@@ -21,7 +21,7 @@ from intercom.agents import mcp_server
 from intercom.agents.client_processes import KnownProcesses
 from intercom.agents.connection import AgentConnection
 from intercom.agents.http.status import HttpStatus
-from intercom.agents.shim_server import ShimListener, ShimServerDeps
+from intercom.agents.transport import Hello, ShimListener, ShimServerDeps
 from intercom.local import own_files
 from intercom.local.places import Places
 from intercom.masking import KNOWN
@@ -85,8 +85,8 @@ class App:
     places: Places
     database: Path
     sockets: frozenset[str] = frozenset({"ctl", "shims"})
-    judge: Callable[[dict[str, Any]], None] = lambda _hello: None
-    outdated: Callable[[dict[str, Any]], bool] = lambda _hello: False
+    judge: Callable[[Hello], None] = lambda _hello: None
+    outdated: Callable[[Hello], bool] = lambda _hello: False
     on_event: Callable[[Event], object] | None = None
     slack: SlackSetup | None = None
     now: Callable[[], datetime] = lambda: datetime.now(UTC)
@@ -246,7 +246,7 @@ class App:
 
         at = HttpDeps(
             server=self.shim_deps.server,
-            factory=sessions.ConnectionFactory(self.system, self.config, self.presence, self.shim_deps.doors),
+            factory=sessions.ConnectionFactory(self.system, self.config, self.presence, self.shim_deps.connections),
             status=status,
             pages=self.pages(),
             operators=self.system.named("operators"),

@@ -13,7 +13,7 @@ from attrs import frozen
 
 from intercom.agents.call import Call
 from intercom.agents.connection import AgentConnection, Caller
-from intercom.agents.permission_prompt import PERMISSION_PROMPT, decided
+from intercom.agents.hook_server import PERMISSION_PROMPT
 from intercom.app import App
 from intercom.model.errors import IntercomError
 from intercom.model.metrics import ToolCalled
@@ -107,7 +107,7 @@ class EmbeddedAgent:
         """Ask permission for an operation of this program, as a client's permission hook does, and wait for the
         decision. `status` is "allowed" (once), "denied" or "timeout"."""
         async with self._call(PERMISSION_PROMPT) as call:
-            answer = await decided(call, AskPermission(call.name, "embed", operation, "embed"))
+            answer = await call.permission(AskPermission(call.name, "embed", operation, "embed"))
             own = answer.request_id if answer.status != "allowed" else None
             return await self._done(call, call.finish(Answered(answer), own))
 

@@ -22,9 +22,10 @@ from opentelemetry.trace import get_current_span
 from actors import Busy, Down, Name, NotRunning, Request, ask
 from intercom.masking import Masker
 from intercom.model.errors import IntercomError, Paused
-from intercom.sessions.kinds import PAUSED, to_json
+from intercom.sessions.kinds import PAUSED, PermissionAnswer, to_json
 from intercom.sessions.messages import (
     Answered,
+    AskPermission,
     AwaitDecision,
     AwaitTask,
     AwaitUnpaused,
@@ -77,8 +78,8 @@ class Call:
     """One tool call.
 
     `name` identifies the call for good; `session` is the actor that answers it. `slice_seconds` is the poll interval of
-    this client, in seconds; None means no limit. `progress` reports to a client that asked for reports. `given` are its
-    arguments.
+    this client, in seconds; None means no limit. `given` are its arguments. `progress` reports to a client that asked
+    for reports. `told` gets the id of the request that a person is asked, and None if the agent is paused.
 
     `on_its_way` returns the ids of requests and instructions in other results to this client that are not recorded as
     delivered yet. `ticket` tells this wait from another of the same name. `delivery` is what the result carries; it is
@@ -92,6 +93,7 @@ class Call:
     slice_seconds: float | None
     progress: Progress | None = None
     given: Any = None
+    told: Callable[[str | None], Awaitable[None]] | None = None
     on_its_way: Callable[[], Collection[str]] = tuple
     ticket: str = field(factory=lambda: uuid.uuid4().hex, init=False)
     delivery: Delivery | None = field(default=None, init=False)
@@ -127,6 +129,21 @@ class Call:
                 return following, reply.request_id
             message = following
 
+    async def permission(self, asked: AskPermission) -> PermissionAnswer:
+        """Ask for a permission, and wait for a person until the poll interval ends; then the answer is "pending"."""
+
+        def after_decision(_asked: AskPermission, decided: Answered[PermissionAnswer]) -> AskPermission | Answered[Any]:
+            # A person has approved. Asking again uses the approval, unless another use of the same was faster.
+            return asked if decided.answer.status == "approved" else decided
+
+        answered, request_id = await self.ask_and_wait(asked, after_decision)
+        if answered is not None:
+            answer: PermissionAnswer = answered.answer
+            return answer
+        assert request_id is not None, "what is pending has an id"
+        self.session.tell(Withdraw(self.name, request_id, self.ticket))
+        return PermissionAnswer("pending", request_id)
+
     async def ask(self, message: Request[R]) -> R:
         """Ask the session, again after a restart: every message here is safe to repeat. While the session is paused,
         this waits until the end of the poll interval and then raises Paused."""
@@ -134,6 +151,8 @@ class Call:
             try:
                 return await ask(self.session, message, timeout=PROMPT_SECONDS, retry=True)
             except Paused as paused:
+                if self.told is not None:
+                    await self.told(None)
                 await self.wait_until_unpaused(paused)
 
     async def wait_until_unpaused(self, paused: Paused) -> None:
@@ -154,6 +173,8 @@ class Call:
             else AwaitTask(self.name, task_id, self.ticket)
         )
         try:
+            if self.told is not None:
+                await self.told(request_id)
             result = await self._within(message, "waiting for an operator")
         except BaseException:
             # A cancellation, or a group of them if the call reports progress.

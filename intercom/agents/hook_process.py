@@ -16,8 +16,19 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from intercom.agents.clients import CLIENTS, hooks_of, sender_of
-from intercom.agents.clients.client import HOOK_MARGIN_SECONDS, HOOK_SECONDS, Hooks
-from intercom.agents.clients.question import KINDS, OWN, READ, Other, Question, Stopping, Unreadable, parse
+from intercom.agents.clients.client import (
+    HOOK_MARGIN_SECONDS,
+    HOOK_SECONDS,
+    KINDS,
+    OWN,
+    READ,
+    Hooks,
+    Other,
+    Question,
+    Stopping,
+    Unreadable,
+    parse,
+)
 from intercom.agents.shim.launch import Options
 from intercom.agents.shim.link import Link
 from intercom.agents.shim.relay import Effect, Failure, ToServer

@@ -1,30 +1,33 @@
-"""The hook server: answers a client's permission hooks (docs/reference/shim-wire.md).
+"""The hook server: answers clients' permission hooks (docs/reference/shim-wire.md), and the tool that asks the same.
 
 A hook is a short process of the client that asks one question. It is answered in the session of the agent whose client
 started it, with the same requests and cards as the agent's own calls. Without a known agent it gets its own session.
+
+The tool is for Claude Code's `--permission-prompt-tool`. The client calls it itself, not its model, so it is not one of
+the nine tools; `[mcp] permission_prompt_tool` enables it.
 """
 
 from __future__ import annotations
 
 import json
 import logging
-import math
-import uuid
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import trio
 from attrs import define, evolve, field, frozen
 
-from actors import Busy, Down, NotRunning, System, ask
+from actors import System, ask
 from intercom.agents import client_processes, schemas
-from intercom.agents.clients import CLIENTS, HOOKED, hooks_of, question
-from intercom.agents.connection import AgentConnection, Caller
-from intercom.agents.deliveries import read_receipt, receipt
+from intercom.agents.call import Call, refusal
+from intercom.agents.clients import CLIENTS, HOOKED, client, hooks_of, tools
+from intercom.agents.connection import AgentConnection, Caller, read_receipt, receipt, record
 from intercom.agents.hook_process import ASKED, PAUSED
+from intercom.model import limits
 from intercom.model.config import Config
-from intercom.model.errors import IntercomError, InvalidArguments, InvalidState, NotFound, Paused, WorkspaceRefused
+from intercom.model.errors import InvalidArguments, InvalidState, NotFound, Paused, WorkspaceRefused
+from intercom.model.field_docs import doc
 from intercom.model.request import Operation
 from intercom.sessions.kinds import PermissionAnswer, to_json
 from intercom.sessions.messages import (
@@ -34,18 +37,14 @@ from intercom.sessions.messages import (
     AgentsGone,
     Answered,
     AskPermission,
-    AwaitDecision,
-    AwaitUnpaused,
-    Deliver,
     Delivery,
     TakeWords,
     Undeliver,
     Wanted,
-    Withdraw,
     key_of,
 )
 from intercom.sessions.registry import Presence
-from intercom.store.client import StoreUnavailable
+from intercom.sessions.tools.tool import Hints, Tool
 from intercom.workspace import files
 
 log = logging.getLogger("intercom.agents")
@@ -188,7 +187,7 @@ def _workspace(hook: HookDeps, origin: HookOrigin) -> str:
     return files.choose_workspace(None, roots, origin.cwd, hook.config.default_workspace_root)
 
 
-def operation_of(found: question.Operation) -> Operation:
+def operation_of(found: client.Operation) -> Operation:
     """Convert an operation from a hook's table to the model's value."""
     return schemas.read(Operation, found._asdict() | {"touches": list(found.touches)})
 
@@ -231,6 +230,57 @@ def stop_message(answered: Answered[None]) -> str:
     ]
     lines += [word.text for word in answered.instructions]
     return "\n".join(["before you stop, read this from an operator:", *lines])
+
+
+@frozen
+class PermissionPrompt:
+    open_to_more: ClassVar[bool] = True
+
+    tool_name: str = field(metadata=doc("The tool that is to be used.", min_length=1, most=limits.NAME))
+    input: dict[str, Any] = field(metadata=doc("What it is to be used with.", verbatim=True))
+    tool_use_id: str | None = field(
+        default=None, metadata=doc("The client's name of this use of the tool.", most=limits.NAME)
+    )
+
+
+@frozen
+class PermissionVerdict:
+    """The decision in Claude Code's format."""
+
+    behavior: str = field(metadata=doc('"allow" or "deny".'))
+    updatedInput: dict[str, Any] | None = field(  # noqa: N815 - the client's spelling
+        default=None, metadata=doc("The input to use: the one that was asked about.")
+    )
+    message: str | None = field(default=None, metadata=doc("Why not, for the model."))
+
+
+PERMISSION_PROMPT = Tool(
+    name="permission_prompt",
+    title="Ask permission for a tool",
+    description="For Claude Code's --permission-prompt-tool, not for you: may this tool be used with this input? The"
+    " workspace's policy answers, or a person.",
+    takes=PermissionPrompt,
+    result=PermissionVerdict,
+    hints=Hints(open_world=True),
+)
+
+
+async def permission_prompt(call: Call) -> Answered[PermissionVerdict]:
+    """Answer a call of this tool in Claude Code's format."""
+    given: PermissionPrompt = call.given
+    allowed = Answered(PermissionVerdict("allow", given.input))
+    found = tools.operation(given.tool_name, given.input)
+    if found.kind == client.OWN:
+        return allowed
+    if found.kind == client.INNER:
+        # The client has asked, so a person decides even about its inner tools.
+        found = tools.other(client.OTHER, given.tool_name, given.input)
+    asked = AskPermission(call.name, "claude-code", operation_of(found), "claude-code/permission-prompt")
+    answer = await call.permission(asked)
+    if answer.request_id and answer.status not in ("allowed", "pending"):
+        call.delivery = Delivery(call.name, (answer.request_id,))
+    said = hook_answer(answer)
+    return allowed if said.behavior == "allow" else Answered(PermissionVerdict("deny", message=said.message))
 
 
 #: A hook asks once and confirms once. A connection with more requests than this is not a hook.
@@ -298,17 +348,12 @@ class _HookConnection:
         id = request.get("id")
         try:
             await self.send({"jsonrpc": "2.0", "id": id, "result": await self._result(request)})
-        except IntercomError as refused:
-            await self._refuse(id, refused.error_code, refused.message)
-        except Busy:
-            await self._refuse(id, "busy", "too many requests wait in this session; try again in a moment")
-        except (Down, NotRunning, StoreUnavailable, trio.TooSlowError):
-            await self._refuse(id, "unavailable", "a part of the server is restarting; try again")
         except trio.BrokenResourceError:
             raise
-        except Exception:
-            log.exception("a hook could not be answered")
-            await self._refuse(id, "mcp", "the server failed on this question; the fault is in its log")
+        except Exception as failed:
+            refused = refusal(failed, "a hook's question")
+            error = {"code": -32000, "message": refused.message, "data": {"error_code": refused.error_code}}
+            await self.send({"jsonrpc": "2.0", "id": id, "error": error})
 
     async def _result(self, request: dict[str, Any]) -> dict[str, Any]:
         params = request.get("params")
@@ -326,18 +371,18 @@ class _HookConnection:
     async def _permission(self, given: PermissionParams) -> dict[str, Any]:
         session_id = await session_of(self.hook, given, self.admitted)
         self.hook.system.named(f"stall/{session_id}").tell(Activity())
-        asked = AskPermission(given.call, given.client, given.operation, given.slot, given.turn)
+        session = self.hook.system.named(f"session/{session_id}")
 
-        async def shown(request_id: str) -> None:
-            about = {"request_id": request_id, "session_id": session_id}
-            await self.send({"jsonrpc": "2.0", "method": ASKED, "params": about})
-
-        async def paused() -> None:
-            await self.send({"jsonrpc": "2.0", "method": PAUSED, "params": {"session_id": session_id}})
+        async def told(request_id: str | None) -> None:
+            asked = {} if request_id is None else {"request_id": request_id}
+            method = PAUSED if request_id is None else ASKED
+            await self.send({"jsonrpc": "2.0", "method": method, "params": {**asked, "session_id": session_id}})
 
         # Noted before asking: the session may answer after the hook has gone.
         self.unsure[given.call] = session_id
-        answer = await decided(self.hook.system, session_id, asked, shown, paused=paused)
+        call = Call(given.call, PERMISSION_PROMPT, session_id, session, None, told=told)
+        asked = AskPermission(given.call, given.client, given.operation, given.slot, given.turn)
+        answer = await call.permission(asked)
         result = hook_answer(answer)
         if answer.request_id and answer.status != "allowed":
             result = evolve(result, receipt=receipt(session_id, Delivery(given.call, (answer.request_id,))))
@@ -368,18 +413,9 @@ class _HookConnection:
         """Record the delivery of a receipt that the hook has printed. An earlier server run may have issued the
         receipt."""
         session_id, delivery = read_receipt(given.receipt)
-        try:
-            await ask(self.hook.system.named("registry"), Wanted(session_id), timeout=_SECONDS, retry=True)
-        except NotFound:
-            return {}
-        session = self.hook.system.named(f"session/{session_id}")
-        await ask(session, Deliver((delivery,)), timeout=_SECONDS, retry=True)
+        await record(self.hook.system, session_id, (delivery,))
         self.unsure.pop(delivery.call, None)
         return {}
-
-    async def _refuse(self, id: object, code: str, message: str) -> None:
-        error = {"code": -32000, "message": message, "data": {"error_code": code}}
-        await self.send({"jsonrpc": "2.0", "id": id, "error": error})
 
     def close(self) -> None:
         for call, session_id in self.unsure.items():
@@ -388,49 +424,6 @@ class _HookConnection:
             self.hook.presence.left(key, self.hook.name)
         if self.admitted:
             self.hook.system.named("registry").tell(AgentsGone((*self.admitted,)))
-
-
-async def decided(
-    system: System,
-    session_id: str,
-    asked: AskPermission,
-    shown: Callable[[str], Awaitable[None]],
-    patience: float = math.inf,
-    paused: Callable[[], Awaitable[None]] | None = None,
-) -> PermissionAnswer:
-    """Ask for a permission, and wait for a person if needed. `shown` gets the id of the request that a person was
-    asked. `paused` is called if the agent is paused, because nobody is asked during a pause. After `patience` seconds
-    of waiting the answer is "pending". If this is cancelled, the request stays open."""
-    session = system.named(f"session/{session_id}")
-    until = trio.current_time() + patience
-    while True:
-        try:
-            opened = await ask(session, asked, timeout=_SECONDS, retry=True)
-        except Paused:
-            # Nothing was asked yet. The hook is told of the pause, in case its time runs out first.
-            if paused is not None:
-                await paused()
-            with trio.move_on_at(until):
-                await ask(session, AwaitUnpaused(), retry=True)
-                continue
-            raise
-        if opened.answered is not None:
-            return opened.answered.answer
-        ticket = uuid.uuid4().hex
-        answered: Answered[PermissionAnswer] | None = None
-        try:
-            await shown(opened.request_id)
-            with trio.move_on_at(until):
-                wanted = AwaitDecision(asked.call, opened.request_id, ticket)
-                answered = await ask(session, wanted, retry=True)
-        finally:
-            if answered is None:
-                session.tell(Withdraw(asked.call, opened.request_id, ticket))
-        if answered is None:
-            return PermissionAnswer("pending", opened.request_id)
-        if answered.answer.status != "approved":
-            return answered.answer
-        # A person has approved. Asking again uses the approval, unless another use of the same operation was faster.
 
 
 def _read(line: bytes) -> dict[str, Any]:

@@ -1,10 +1,17 @@
-"""The MCP server: the SDK's low-level server with our tools behind it, for both protocol versions.
+"""The MCP server: the SDK's low-level server with our tools, resources and tasks behind it, for both protocol versions.
 
 One server serves all connections. The transport sets a message's request context to its `AgentConnection`. Over HTTP it
 is the `PendingResponse`, or the HTTP request with that in its state.
 
-The shim answers with them while no server is connected. `python -m intercom.agents.mcp_server` writes them into the
-package; a test keeps the file equal to the live answers.
+MCP tasks let a client ask after a waiting call instead of keeping it open. There are two forms, one of each protocol
+version:
+
+- 2025-11-25: the call requests a task (`task`). The client then uses `tasks/get`, `tasks/result` (which waits),
+  `tasks/list` and `tasks/cancel`.
+- 2026-07-28, the extension `io.modelcontextprotocol/tasks`: a client that declares it gets a task for each call that
+  would wait. `tasks/get` returns the result. (`tasks/update` answers questions, which our tasks do not ask.)
+
+A task survives the server: it is a database row beside its request.
 """
 
 from __future__ import annotations
@@ -13,119 +20,50 @@ import hashlib
 import json
 import logging
 import time
+import uuid
+from collections.abc import Awaitable, Callable, Mapping
+from datetime import UTC, datetime
+from enum import Enum
 from functools import partial
-from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
-import anyio
 import mcp_types as types
 import trio
+from attrs import evolve
 from mcp.server import Server
-from mcp.server.context import ServerRequestContext
+from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
 from mcp.shared.exceptions import MCPError
-from mcp.shared.message import SessionMessage
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+from pydantic import Field
 
-from actors import Busy, Down, NotRunning, ask
+from actors import Busy, Down, NotRunning, Request, ask
 from intercom._version import __version__
 from intercom.agents import call as agents_call
-from intercom.agents import mcp_tasks, schemas
-from intercom.agents.call import paused_content
-from intercom.agents.call_names import CALL_KEY
-from intercom.agents.connection import AgentConnection, Caller
-from intercom.agents.pending_response import answering, came_by
-from intercom.agents.permission_prompt import PERMISSION_PROMPT, permission_prompt
-from intercom.agents.shim.shipped import HANDSHAKE_VERSIONS, MODERN_VERSION, VERSION_KEY
-from intercom.model import limits
+from intercom.agents import schemas
+from intercom.agents.call import Call, error_content, paused_content
+from intercom.agents.connection import AgentConnection, Caller, PendingResponse
+from intercom.agents.hook_server import PERMISSION_PROMPT, permission_prompt
+from intercom.agents.shim.relay import CALL_KEY
+from intercom.model import clock, limits
 from intercom.model.config import Config
-from intercom.model.errors import IntercomError, Paused
+from intercom.model.errors import IntercomError, NotFound, Paused
 from intercom.model.metrics import Measured, ToolCalled, unmeasured
+from intercom.model.request import TaskState, TaskStatus
 from intercom.sessions.context import channel_of
-from intercom.sessions.messages import CHANNEL_ACTOR, Describe, History, Message, ReadRecent
+from intercom.sessions.messages import (
+    CHANNEL_ACTOR,
+    CancelTask,
+    Describe,
+    FindTask,
+    History,
+    ListTasks,
+    OpenTask,
+    ReadRecent,
+    Undeliver,
+)
 from intercom.sessions.tools.table import BY_NAME, TOOLS
 from intercom.sessions.tools.tool import Tool
-
-TEMPLATE = types.ResourceTemplate(
-    uri_template="slack://channel/{id}/recent{?limit}",
-    name="recent-messages",
-    title="Recent channel messages",
-    description="The latest messages of the Slack channel where this session is shown, newest first; limit takes 1 to"
-    " 100 (20). No other channel can be read.",
-    mime_type="application/json",
-)
-DEFAULT_LIMIT, MOST = 20, 100
-#: Time limit of the chat, in seconds.
-_SECONDS = 20.0
-_NOT_SET_UP = "slack: slack is not set up on this server, so there is no channel to read; ask with transmit instead"
-
-
-async def read(connection: AgentConnection, caller: Caller, uri: str) -> types.ReadResourceResult:
-    """Return the channel's latest messages. Raises MCPError with a message that says what to do."""
-    wanted, limit = parse(uri)
-    try:
-        session_id = await connection.session(caller)
-        session = await ask(connection.system.named(f"session/{session_id}"), Describe(), timeout=_SECONDS, retry=True)
-        channel = channel_of(connection.config, session)
-        if channel is None:
-            raise MCPError(code=types.INTERNAL_ERROR, message=_NOT_SET_UP)
-        if wanted != channel:
-            raise MCPError(
-                code=types.INVALID_PARAMS,
-                message=f"slack: this session is shown in the channel {channel}, and only that one can be read",
-            )
-        found = await ask(connection.system.named(CHANNEL_ACTOR), ReadRecent(channel, limit), timeout=_SECONDS)
-    except IntercomError as refused:
-        raise MCPError(code=types.INTERNAL_ERROR, message=f"{refused.error_code}: {refused.message}") from None
-    except NotRunning:
-        raise MCPError(
-            code=types.INTERNAL_ERROR,
-            message="slack: the server is not in slack (agent-intercom doctor says why); ask with transmit instead",
-        ) from None
-    except (Busy, Down, trio.TooSlowError):
-        raise MCPError(
-            code=types.INTERNAL_ERROR,
-            message="slack: the channel could not be read just now; read it again in a moment",
-        ) from None
-    text = json.dumps(as_json(found), ensure_ascii=False)
-    contents = types.TextResourceContents(uri=uri, mime_type="application/json", text=text)
-    return types.ReadResourceResult(contents=[contents])
-
-
-def parse(uri: str) -> tuple[str, int]:
-    """Return the channel and the limit (clamped to 1 to 100) of a URI. Raises MCPError for any other URI."""
-    try:
-        parts = urlsplit(uri)
-        asked = parse_qs(parts.query, keep_blank_values=True, max_num_fields=10)
-    except ValueError:
-        raise _not_found() from None
-    steps = parts.path.split("/")
-    if (parts.scheme, parts.netloc, len(steps)) != ("slack", "channel", 3) or not steps[1] or steps[2] != "recent":
-        raise _not_found()
-    if asked.keys() - {"limit"}:
-        raise MCPError(code=types.INVALID_PARAMS, message="only limit can be asked of a channel's recent messages")
-    return steps[1], _limit(asked.get("limit", [str(DEFAULT_LIMIT)])[-1])
-
-
-def as_json(found: History) -> dict[str, Any]:
-    """Return the history in the agents' format."""
-    return {"messages": [_message(each) for each in found.messages], "has_more": found.has_more}
-
-
-def _message(message: Message) -> dict[str, str]:
-    said = {"ts": message.ts, "user": message.user, "text": message.text}
-    return said if message.thread_ts is None else {**said, "thread_ts": message.thread_ts}
-
-
-def _limit(text: str) -> int:
-    try:
-        return min(MOST, max(1, int(text)))
-    except ValueError:
-        raise MCPError(code=types.INVALID_PARAMS, message=f"limit must be a whole number, 1 to {MOST}") from None
-
-
-def _not_found() -> MCPError:
-    return MCPError(code=types.INVALID_PARAMS, message="not found: no resource has this uri; see the templates")
-
 
 log = logging.getLogger("intercom.agents")
 
@@ -160,7 +98,16 @@ def build(config: Config, measured: Measured = unmeasured) -> Server[Any]:
         # Needed for every call over HTTP; without this the SDK would list all tools.
         get_tool_input_schema=taken.get,
     )
-    mcp_tasks.serve(server, _caller)
+    for method, takes, answer in (
+        ("tasks/get", _Named, _get),
+        ("tasks/result", _Named, _result),
+        ("tasks/cancel", _Named, _cancel),
+        ("tasks/update", _Answers, _update),
+        ("tasks/list", types.PaginatedRequestParams, _list),
+    ):
+        server.add_request_handler(method, takes, partial(_answered, answer))
+    server.extensions[EXTENSION] = {}
+    server.middleware.append(_unwrap)
     return server
 
 
@@ -213,7 +160,7 @@ async def _call_tool(
         outcome = agents_call.outcome_of(result)
         return result
     except MCPError as refused:
-        outcome = mcp_tasks.code_of(refused)
+        outcome = code_of(refused)
         raise
     finally:
         tool = offered.get(params.name)
@@ -226,9 +173,9 @@ async def _answer(ctx: Context, params: types.CallToolRequestParams, offered: Of
     except MCPError:
         raise
     except Exception as failed:
-        if isinstance(failed, Paused) and not mcp_tasks.asked_for(ctx, params):
+        if isinstance(failed, Paused) and not asked_for(ctx, params):
             return agents_call.answer(paused_content(params.name, failed))
-        return mcp_tasks.refused(ctx, params, agents_call.refusal(failed, f"the tool {params.name}"))
+        return refused(ctx, params, agents_call.refusal(failed, f"the tool {params.name}"))
 
 
 async def _run(ctx: Context, params: types.CallToolRequestParams, offered: Offered) -> types.CallToolResult:
@@ -237,15 +184,29 @@ async def _run(ctx: Context, params: types.CallToolRequestParams, offered: Offer
         raise IntercomError(
             f"no tool is called {params.name[:80]!r}; there are: {', '.join(BY_NAME)}", code="unknown_tool"
         )
-    connection, _ = came_by(ctx)
+    connection, response = _came_by(ctx)
     # An anonymous client cannot ask for a task later.
-    form = None if connection.anonymous else mcp_tasks.wanted(ctx, params, tool)
+    form = None if connection.anonymous else wanted(ctx, params, tool)
     given = schemas.read(tool.takes, params.arguments)
-    async with answering(ctx, tool, given, _caller(ctx)) as call:
+    async with connection.answering(tool, given, _caller(ctx), ctx.request_id, response) as call:
         if form is not None:
-            return await mcp_tasks.begin(form, call)
+            return await begin(form, call)
         answered = await (permission_prompt(call) if tool is PERMISSION_PROMPT else call.run())
     return agents_call.result(answered)
+
+
+def _came_by(ctx: Context) -> tuple[AgentConnection, PendingResponse | None]:
+    """Return the connection of a request, and its pending response if the transport has them."""
+    request = ctx.request
+    assert request is not None, "every transport says whose a request is"
+    if isinstance(request, AgentConnection):
+        return request, None
+    response: PendingResponse = request if isinstance(request, PendingResponse) else request.scope["state"]["exchange"]
+    return response.connection, response
+
+
+def _connection(ctx: Context) -> AgentConnection:
+    return _came_by(ctx)[0]
 
 
 def _caller(ctx: Context) -> Caller:
@@ -301,55 +262,342 @@ async def _list_templates(
 
 
 async def _read_resource(ctx: Context, params: types.ReadResourceRequestParams) -> types.ReadResourceResult:
-    connection, _ = came_by(ctx)
-    return await read(connection, _caller(ctx), str(params.uri))
+    return await read(_connection(ctx), _caller(ctx), str(params.uri))
 
 
-FILE = Path(__file__).with_name("handshake.json")
-_LISTS = ("tools/list", "resources/list", "resources/templates/list")
-_CLIENT = {"name": "snapshot", "version": "1"}
-_MODERN_META = {
-    VERSION_KEY: MODERN_VERSION,
-    "io.modelcontextprotocol/clientCapabilities": {},
-    "io.modelcontextprotocol/clientInfo": _CLIENT,
+# --- resources: the latest messages of a channel ---------------------------------------------------------------------
+
+TEMPLATE = types.ResourceTemplate(
+    uri_template="slack://channel/{id}/recent{?limit}",
+    name="recent-messages",
+    title="Recent channel messages",
+    description="The latest messages of the Slack channel where this session is shown, newest first; limit takes 1 to"
+    " 100 (20). No other channel can be read.",
+    mime_type="application/json",
+)
+DEFAULT_LIMIT, MOST = 20, 100
+#: Time limit of the chat, in seconds.
+_CHAT_SECONDS = 20.0
+_NOT_SET_UP = "slack: slack is not set up on this server, so there is no channel to read; ask with transmit instead"
+
+
+async def read(connection: AgentConnection, caller: Caller, uri: str) -> types.ReadResourceResult:
+    """Return the channel's latest messages. Raises MCPError with a message that says what to do."""
+    wanted, limit = parse(uri)
+    try:
+        session_id = await connection.session(caller)
+        session = await ask(
+            connection.system.named(f"session/{session_id}"), Describe(), timeout=_CHAT_SECONDS, retry=True
+        )
+        channel = channel_of(connection.config, session)
+        if channel is None:
+            raise MCPError(code=types.INTERNAL_ERROR, message=_NOT_SET_UP)
+        if wanted != channel:
+            raise MCPError(
+                code=types.INVALID_PARAMS,
+                message=f"slack: this session is shown in the channel {channel}, and only that one can be read",
+            )
+        found = await ask(connection.system.named(CHANNEL_ACTOR), ReadRecent(channel, limit), timeout=_CHAT_SECONDS)
+    except IntercomError as refused:
+        raise MCPError(code=types.INTERNAL_ERROR, message=f"{refused.error_code}: {refused.message}") from None
+    except NotRunning:
+        raise MCPError(
+            code=types.INTERNAL_ERROR,
+            message="slack: the server is not in slack (agent-intercom doctor says why); ask with transmit instead",
+        ) from None
+    except (Busy, Down, trio.TooSlowError):
+        raise MCPError(
+            code=types.INTERNAL_ERROR,
+            message="slack: the channel could not be read just now; read it again in a moment",
+        ) from None
+    text = json.dumps(_history(found), ensure_ascii=False)
+    contents = types.TextResourceContents(uri=uri, mime_type="application/json", text=text)
+    return types.ReadResourceResult(contents=[contents])
+
+
+def parse(uri: str) -> tuple[str, int]:
+    """Return the channel and the limit (clamped to 1 to 100) of a URI. Raises MCPError for any other URI."""
+    try:
+        parts = urlsplit(uri)
+        asked = parse_qs(parts.query, keep_blank_values=True, max_num_fields=10)
+    except ValueError:
+        raise _not_found() from None
+    steps = parts.path.split("/")
+    if (parts.scheme, parts.netloc, len(steps)) != ("slack", "channel", 3) or not steps[1] or steps[2] != "recent":
+        raise _not_found()
+    if asked.keys() - {"limit"}:
+        raise MCPError(code=types.INVALID_PARAMS, message="only limit can be asked of a channel's recent messages")
+    return steps[1], _limit(asked.get("limit", [str(DEFAULT_LIMIT)])[-1])
+
+
+def _history(found: History) -> dict[str, Any]:
+    """Return the history in the agents' format."""
+    told = ("ts", "user", "text", "thread_ts")
+    rows = [{name: getattr(each, name) for name in told if getattr(each, name) is not None} for each in found.messages]
+    return {"messages": rows, "has_more": found.has_more}
+
+
+def _limit(text: str) -> int:
+    try:
+        return min(MOST, max(1, int(text)))
+    except ValueError:
+        raise MCPError(code=types.INVALID_PARAMS, message=f"limit must be a whole number, 1 to {MOST}") from None
+
+
+def _not_found() -> MCPError:
+    return MCPError(code=types.INVALID_PARAMS, message="not found: no resource has this uri; see the templates")
+
+
+# --- tasks -----------------------------------------------------------------------------------------------------------
+
+EXTENSION = "io.modelcontextprotocol/tasks"
+REVISION = "2025-11-25"
+#: The capability that a server of the core form declares.
+CAPABILITY: dict[str, Any] = {"list": {}, "cancel": {}, "requests": {"tools": {"call": {}}}}
+
+_CANCELLED = -32800
+#: The poll intervals, in milliseconds: people often answer within a minute, so it is short at first.
+_SOON, _LATER, _A_MINUTE = 1000, 5000, 60.0
+
+
+class Form(Enum):
+    """The form of a task. CORE: the call requests a task. EXTENSION: the client accepts tasks, and the server
+    decides."""
+
+    CORE = "2025-11-25"
+    EXTENSION = "2026-07-28"
+
+
+def asked_for(ctx: Context, params: types.CallToolRequestParams) -> bool:
+    """Whether this tool call requests a task in the core form."""
+    return ctx.protocol_version == REVISION and params.task is not None
+
+
+def takes_tasks(ctx: Context) -> bool:
+    """Whether the client of this request declares the extension."""
+    capabilities = ctx.session.client_capabilities
+    modern = ctx.protocol_version in MODERN_PROTOCOL_VERSIONS
+    return modern and capabilities is not None and EXTENSION in (capabilities.extensions or {})
+
+
+def spoken(ctx: Context, *forms: Form) -> Form:
+    """Return the form of this client's task requests. Raises MCPError if it has none, or none of `forms`."""
+    if ctx.protocol_version == REVISION:
+        form = Form.CORE
+    elif ctx.protocol_version not in MODERN_PROTOCOL_VERSIONS:
+        raise unknown(ctx)
+    elif not takes_tasks(ctx):
+        raise MCPError(
+            code=types.MISSING_REQUIRED_CLIENT_CAPABILITY,
+            message=f"declare the extension {EXTENSION} in this request's clientCapabilities to use tasks",
+            data={"requiredCapabilities": {"extensions": {EXTENSION: {}}}},
+        )
+    else:
+        form = Form.EXTENSION
+    if form not in forms:
+        raise unknown(ctx)
+    return form
+
+
+def written(state: TaskState, form: Form) -> dict[str, Any]:
+    """Return a task in this form. It exists as long as its session, so it has no time to live."""
+    told = {
+        "taskId": state.id,
+        "status": state.status.value,
+        "statusMessage": _MESSAGES[state.status].format(state.request_id),
+        "createdAt": clock.to_text(state.created_at),
+        "lastUpdatedAt": clock.to_text(state.updated_at),
+    }
+    lasts, poll = ("ttl", "pollInterval") if form is Form.CORE else ("ttlMs", "pollIntervalMs")
+    age = (datetime.now(UTC) - state.created_at).total_seconds()
+    return {**told, lasts: None, poll: _SOON if age < _A_MINUTE else _LATER}
+
+
+_MESSAGES = {
+    TaskStatus.WORKING: "request {} waits for a person",
+    TaskStatus.COMPLETED: "request {} is answered",
+    TaskStatus.FAILED: "request {} ended with its session",
+    TaskStatus.CANCELLED: "cancelled by the client; request {} can still be answered",
 }
 
 
-async def take(config: Config | None = None) -> dict[str, dict[str, Any]]:
-    """Ask a server of this configuration. Returns the content of handshake.json."""
-    handshake: list[tuple[str, dict[str, Any]]] = [
-        (
-            "initialize",
-            {"protocolVersion": HANDSHAKE_VERSIONS[-1], "capabilities": {}, "clientInfo": _CLIENT},
-        ),
-        *((method, {}) for method in _LISTS),
-    ]
-    modern = [(method, {"_meta": _MODERN_META}) for method in ("server/discover", *_LISTS)]
-    return {
-        HANDSHAKE_VERSIONS[-1]: await _ask(config or Config(), handshake),
-        MODERN_VERSION: await _ask(config or Config(), modern),
-    }
+def unknown(ctx: Context) -> MCPError:
+    """Return the error for a method that does not exist for this client."""
+    return MCPError(code=types.METHOD_NOT_FOUND, message="Method not found", data=ctx.method)
 
 
-async def _ask(config: Config, requests: list[tuple[str, dict[str, Any]]]) -> dict[str, Any]:
-    server = build(config)
-    to_server, inbox = anyio.create_memory_object_stream[SessionMessage | Exception](8)
-    outbox, answers = anyio.create_memory_object_stream[SessionMessage](8)
-    results: dict[str, Any] = {}
-    async with trio.open_nursery() as nursery, to_server, answers:
-        nursery.start_soon(server.run, inbox, outbox, server.create_initialization_options())
-        for number, (method, params) in enumerate(requests):
-            request = {"jsonrpc": "2.0", "id": number, "method": method, "params": params}
-            await to_server.send(SessionMessage(types.jsonrpc_message_adapter.validate_python(request, by_name=False)))
-            answer = (await answers.receive()).message
-            said = json.loads(answer.model_dump_json(by_alias=True, exclude_unset=True))
-            results[method] = said["result"]
-            if method == "initialize":
-                told = {"jsonrpc": "2.0", "method": "notifications/initialized"}
-                await to_server.send(SessionMessage(types.jsonrpc_message_adapter.validate_python(told, by_name=False)))
-        nursery.cancel_scope.cancel()
-    return results
+def error(refused: IntercomError) -> MCPError:
+    """Return a refusal as a JSON-RPC error, for answers that cannot be a tool result."""
+    ours = ("busy", "unavailable", "mcp")
+    code = types.INTERNAL_ERROR if refused.error_code in ours else types.INVALID_PARAMS
+    if refused.error_code == "task_cancelled":
+        code = _CANCELLED
+    return MCPError(code=code, message=refused.message, data=error_content(refused))
 
 
-if __name__ == "__main__":
-    FILE.write_text(json.dumps(trio.run(take), ensure_ascii=False, separators=(",", ":")) + "\n", encoding="utf-8")
+def code_of(refused: MCPError) -> str:
+    """Return the code of a refusal that `error` made; protocol errors count as "mcp"."""
+    data = refused.error.data
+    return str(data.get("error_code", "mcp")) if isinstance(data, dict) else "mcp"
+
+
+_UNKNOWN = "task_not_found"
+#: The number of tasks on a page of `tasks/list`.
+PAGE = 50
+
+_RELATED = "io.modelcontextprotocol/related-task"
+_AT_ONCE = "io.modelcontextprotocol/model-immediate-response"
+#: The key that carries a task from the tool call's handler to `_unwrap`: the SDK rejects the task's real shape.
+_CARRIED = "intercom/task"
+#: Time limit of an answer about a task, in seconds.
+_SECONDS = 60.0
+
+
+class _Named(types.RequestParams):
+    task_id: str = Field(min_length=1, max_length=200)
+
+
+class _Answers(_Named):
+    input_responses: dict[str, Any]
+
+
+async def _answered(
+    answer: Callable[[Context, Caller, Any], Awaitable[dict[str, Any]]], ctx: Context, params: Any
+) -> HandlerResult:
+    try:
+        return await answer(ctx, _caller(ctx), params)
+    except MCPError:
+        raise
+    except Exception as failed:
+        raise error(agents_call.refusal(failed, ctx.method)) from None
+
+
+def wanted(ctx: Context, params: types.CallToolRequestParams, tool: Tool) -> Form | None:
+    """Return the form of the task for this tool call; None for a plain call. Raises MCPError if a task is requested for
+    a tool that does not wait."""
+    if asked_for(ctx, params):
+        if not tool.offers_tasks:
+            raise MCPError(code=types.METHOD_NOT_FOUND, message=f"{tool.name} answers at once: call it without a task")
+        return Form.CORE
+    return Form.EXTENSION if tool.offers_tasks and takes_tasks(ctx) else None
+
+
+async def begin(form: Form, call: Call) -> types.CallToolResult:
+    """Open the request and its task. If the form allows it, a call that needs no wait is answered at once."""
+    opened = await call.ask(evolve(call.given, call=call.name))
+    agents_call.note(request_id=opened.request_id)
+    if form is Form.EXTENSION and opened.answered is not None:
+        return agents_call.result(call.finish(opened.answered, opened.request_id))
+    state = await call.ask(OpenTask(call.name, call.tool.name, opened.request_id))
+    # This answer carries nothing: pending deliveries go with another one.
+    call.session.tell(Undeliver((call.name,)))
+    # A new task is always reported as working, even if it is already done.
+    begun = written(state, form) | {"status": TaskStatus.WORKING.value}
+    return types.CallToolResult(content=[], _meta={_CARRIED: begun, _AT_ONCE: _meanwhile(call.tool, opened.request_id)})
+
+
+def refused(ctx: Context, params: types.CallToolRequestParams, why: IntercomError) -> types.CallToolResult:
+    """Return the result of a failed tool call. Raises MCPError if a task was requested: the answer cannot be a result
+    then."""
+    if asked_for(ctx, params):
+        raise error(why)
+    return agents_call.failure(why)
+
+
+async def _get(ctx: Context, caller: Caller, params: _Named) -> dict[str, Any]:
+    form, connection = spoken(ctx, *Form), _connection(ctx)
+    state = await _ask(connection, caller, FindTask(params.task_id))
+    told = written(state, form)
+    if form is Form.EXTENSION and state.status in (TaskStatus.COMPLETED, TaskStatus.FAILED):
+        # In this form a tool's error is a result.
+        told |= {"status": TaskStatus.COMPLETED.value, "result": _dumped(await _outcome(ctx, caller, state))}
+    return told
+
+
+async def _result(ctx: Context, caller: Caller, params: _Named) -> dict[str, Any]:
+    spoken(ctx, Form.CORE)
+    connection = _connection(ctx)
+    state = await _ask(connection, caller, FindTask(params.task_id))
+    return {**_dumped(await _outcome(ctx, caller, state)), "_meta": {_RELATED: {"taskId": state.id}}}
+
+
+async def _cancel(ctx: Context, caller: Caller, params: _Named) -> dict[str, Any]:
+    form, connection = spoken(ctx, *Form), _connection(ctx)
+    try:
+        state = await _ask(connection, caller, CancelTask(caller.call_name or str(uuid.uuid4()), params.task_id))
+    except IntercomError as late:
+        if form is Form.EXTENSION and late.error_code == "invalid_state":
+            # In this form a late cancellation is not an error.
+            return {}
+        raise
+    return written(state, form) if form is Form.CORE else {}
+
+
+async def _update(ctx: Context, caller: Caller, params: _Answers) -> dict[str, Any]:
+    spoken(ctx, Form.EXTENSION)
+    # Our tasks ask no questions, so the answers are ignored.
+    await _ask(_connection(ctx), caller, FindTask(params.task_id))
+    return {}
+
+
+async def _list(ctx: Context, caller: Caller, params: types.PaginatedRequestParams) -> dict[str, Any]:
+    form = spoken(ctx, Form.CORE)
+    found = await _ask(_connection(ctx), caller, ListTasks(PAGE + 1, params.cursor))
+    told: dict[str, Any] = {"tasks": [written(state, form) for state in found[:PAGE]]}
+    if len(found) > PAGE:
+        told["nextCursor"] = found[PAGE - 1].id
+    return told
+
+
+async def _outcome(ctx: Context, caller: Caller, state: TaskState) -> types.CallToolResult:
+    """Wait without limit for the result of the task's call; the client decides when to stop waiting."""
+    try:
+        connection, response = _came_by(ctx)
+        async with connection.answering(BY_NAME[state.tool], None, caller, ctx.request_id, response) as call:
+            call.slice_seconds = None
+            answered = await call.wait(state.request_id, state.id)
+            if answered is None:
+                # The client is gone, or the server stops.
+                raise IntercomError("the server is restarting; nothing was lost, ask again", code="unavailable")
+            answered = call.finish(answered, state.request_id)
+    except IntercomError as failed:
+        if failed.error_code in ("task_cancelled", "task_not_found", "unavailable"):
+            raise
+        return agents_call.failure(failed)
+    return agents_call.result(answered)
+
+
+async def _ask(connection: AgentConnection, caller: Caller, question: Request[Any]) -> Any:
+    if connection.anonymous:
+        raise NotFound("a task can be asked after by an agent that is known again: name it in the URL", code=_UNKNOWN)
+    session_id = await connection.session(caller)
+    agents_call.note(session_id)
+    answer = await ask(connection.system.named(f"session/{session_id}"), question, timeout=_SECONDS, retry=True)
+    if isinstance(answer, TaskState):
+        agents_call.note(request_id=answer.request_id)
+    return answer
+
+
+async def _unwrap(ctx: Context, call_next: CallNext) -> HandlerResult:
+    """Convert a task to the shape that the SDK lacks, and declare tasks to clients of the version with core tasks."""
+    answer = await call_next(ctx)
+    if not isinstance(answer, dict):
+        return answer
+    if ctx.method == "initialize" and answer.get("protocolVersion") == REVISION:
+        return {**answer, "capabilities": {**answer["capabilities"], "tasks": CAPABILITY}}
+    meta = answer.get("_meta") if ctx.method == "tools/call" else None
+    if not isinstance(meta, Mapping) or _CARRIED not in meta:
+        return answer
+    begun, rest = meta[_CARRIED], {key: value for key, value in meta.items() if key != _CARRIED}
+    if ctx.protocol_version == REVISION:
+        return {"task": begun, "_meta": rest}
+    return {"resultType": "task", **begun, "_meta": rest}
+
+
+def _meanwhile(tool: Tool, request_id: str) -> str:
+    """Return the message that a model may see meanwhile."""
+    return "" if tool.pending is None else str(getattr(tool.pending(request_id), "message", ""))
+
+
+def _dumped(result: types.CallToolResult) -> dict[str, Any]:
+    return result.model_dump(by_alias=True, mode="json", exclude_none=True)

@@ -34,7 +34,7 @@ def _run(options: argparse.Namespace) -> int:
             return int(load_server().in_process(options))
         case None:
             from intercom.agents.shim.launch import Options
-            from intercom.agents.shim.run import main as relay
+            from intercom.agents.shim.link import main as relay
 
             return relay(
                 Options(

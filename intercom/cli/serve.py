@@ -20,6 +20,9 @@ import trio
 from attrs import evolve
 
 from intercom._version import __version__, is_newer
+from intercom.agents import transport
+from intercom.agents.connection import AgentConnection
+from intercom.agents.transport import Hello, ShimConnection
 from intercom.app import App
 from intercom.cli import logs
 from intercom.cli.settings import Settings, judge, record_directories, settle
@@ -161,8 +164,6 @@ async def _serve(
 async def _in_process(
     settings: Settings, workspace: str | None, channel: str | None, session_id: str | None, held: lock.DatabaseLock
 ) -> int:
-    from intercom.agents import stdio
-    from intercom.agents.connection import AgentConnection
 
     app = _app(settings, frozenset({"ctl"}))
     app.renew_lock = held.renew
@@ -175,7 +176,7 @@ async def _in_process(
         door = AgentConnection(
             app.system, settings.config, app.presence, key, workspace, os.getcwd(), channel, session_id
         )
-        await stdio.serve(app.shim_deps.server, door)
+        await transport.serve(app.shim_deps.server, door)
         app.system.request_stop()
     return 0 if app.failure is None else FAILED
 
@@ -184,7 +185,6 @@ async def _private(settings: Settings, descriptor: int) -> int:
     """Run a server for one shim, if nothing that outlives it may be written."""
     from actors import StartChild, ask
     from actors.spec import ChildSpec, Restart
-    from intercom.agents.shim_server import ShimConnection
 
     with tempfile.TemporaryDirectory(prefix="agent-intercom-") as directory:
         database = evolve(settings.config.database, path=Path(directory) / "agent-rc.db")
@@ -247,10 +247,10 @@ async def _is_needed(app: App) -> bool:
 
 
 def _app(settings: Settings, doors: frozenset[str] = frozenset({"ctl", "shims"})) -> App:
-    def outdated(hello: dict[str, Any]) -> bool:
-        if not is_newer(str(hello.get("version", "0"))):
+    def outdated(hello: Hello) -> bool:
+        if not is_newer(hello.version or "0"):
             return False
-        logs.log.info("a shim of version %s asks for a newer server: stepping down", hello.get("version"))
+        logs.log.info("a shim of version %s asks for a newer server: stepping down", hello.version)
         app.hands_over = True
         app.system.request_stop()
         return True

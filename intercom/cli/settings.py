@@ -8,7 +8,7 @@ import importlib
 import os
 import sqlite3
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from attrs import evolve, fields, frozen
 
@@ -19,6 +19,7 @@ from intercom.model.errors import IntercomError, SlackError, VersionMismatch
 from intercom.store import known_processes
 
 if TYPE_CHECKING:
+    from intercom.agents.transport import Hello
     from intercom.operators.slack.setup import SlackSetup
 
 
@@ -189,10 +190,10 @@ def _digest(path: Path | None) -> str | None:
     return None if path is None else hashlib.sha256(path.read_bytes()).hexdigest()
 
 
-def judge(settings: Settings, hello: dict[str, Any]) -> None:
+def judge(settings: Settings, hello: Hello) -> None:
     """Refuse a shim that was started with another configuration than this server's. Raises IntercomError
     (`config_mismatch`), which says what differs and what to do."""
-    theirs = hello.get("config")
+    theirs = hello.config
     if theirs is None:
         return
     ours = str(settings.path) if settings.path is not None else "no configuration file"
@@ -203,7 +204,7 @@ def judge(settings: Settings, hello: dict[str, Any]) -> None:
             " agent-intercom stop",
             code="config_mismatch",
         )
-    if hello.get("config_digest") not in (None, settings.digest):
+    if hello.config_digest not in (None, settings.digest):
         raise VersionMismatch(
             f"{theirs} has changed since the server read it ({_differing(settings, str(theirs))}): let the server read"
             " it with agent-intercom stop; it starts again by itself, and nothing that waits is lost",

@@ -8,7 +8,7 @@ import pytest
 from attrs import fields
 
 from intercom.agents import schemas
-from intercom.agents.permission_prompt import PERMISSION_PROMPT, PermissionPrompt
+from intercom.agents.hook_server import PERMISSION_PROMPT, PermissionPrompt
 from intercom.model import limits
 from intercom.model.errors import InvalidArguments
 from intercom.sessions.tools.auto_check import AutoCheck

@@ -161,10 +161,11 @@ async def test_an_answer_that_crossed_with_its_calls_cancellation_was_not_delive
         card = await at.people.card(away=False)
         await at.decide(card.id, Decision.STOP)
         name, _ = await asked()
-        receipt = door.deliveries.receipt(name)
+        door.deliveries.asked(7, name)
+        _, receipt = door.deliveries.answered(7) or ("", None)
         assert receipt is not None
         # The client cancels while the shim still has the answer, which it then writes to somebody who heeds it not.
-        door.deliveries.abandon(name)
+        door.deliveries.withdrawn(7)
         await door.deliveries.delivered([receipt])
         _, told = await call("ping")
         assert [late["answer"] for late in told["late_verdicts"]] == [{"decision": "stop"}]
@@ -254,7 +255,9 @@ async def test_what_rode_on_an_answer_rides_again_where_its_call_was_cancelled_t
         session_id = (await door.open_call(BY_NAME["ping"], None, THREAD)).session_id
         await at.app.service.nudge(session_id, "go on", "kim", "ctl")
         said = SimpleNamespace(client_params=None, client_capabilities=None)
-        ctx: Any = SimpleNamespace(request=door, meta={"threadId": "thread"}, session=said, protocol_version=None)
+        ctx: Any = SimpleNamespace(
+            request=door, meta={"threadId": "thread"}, session=said, protocol_version=None, request_id=1
+        )
         said.client_params = SimpleNamespace(client_info=SimpleNamespace(name=THREAD.client_name))
         cancelled = trio.CancelScope()
 

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 import trio.testing
 
-from intercom.agents.hook_server import decided
+from intercom.agents.call import Call
+from intercom.agents.hook_server import PERMISSION_PROMPT
 from intercom.model.card import CardKind
 from intercom.model.decision import Decision
 from intercom.model.errors import Paused
@@ -41,25 +42,24 @@ async def test_a_hook_asks_nobody_while_the_session_is_paused_and_then_does(cloc
         guest = await at.arrive(root)
         operation = Operation(OperationKind.COMMAND, "Bash", "Bash: make", "make", cwd=str(root))
         asked = AskPermission("hook/1", "claude-code", operation, "claude-code/PreToolUse")
+        told: list[str | None] = []
 
-        async def shown(_request_id: str) -> None:
-            return None
+        async def tell(request_id: str | None) -> None:
+            told.append(request_id)
 
+        session = at.app.system.named(f"session/{guest.session_id}")
+        call = partial(Call, "hook/1", PERMISSION_PROMPT, guest.session_id, session, told=tell)
         await pause(at, guest)
-        waiting = at.begin(partial(decided, at.app.system, guest.session_id, asked, shown, 5.0))
+        waiting = at.begin(partial(call(5.0).permission, asked))
         await at.later(5)
         with pytest.raises(Paused):
             await waiting()
-        told: list[str] = []
-
-        async def paused() -> None:
-            told.append("paused")
-
-        waiting = at.begin(partial(decided, at.app.system, guest.session_id, asked, shown, paused=paused))
+        waiting = at.begin(partial(call(None).permission, asked))
         await at.later(3600)
-        assert (await at.app.service.pending(), waiting.outcome, told) == ((), None, ["paused"])
+        assert (await at.app.service.pending(), waiting.outcome, told) == ((), None, [None, None])
         await unpause(at, guest)
         card = await at.people.card(kind=CardKind.APPROVAL)
+        assert told[2:] == [card.id]
         # A pause that comes while it waits holds the answer back.
         await pause(at, guest)
         await at.decide(card.id, Decision.APPROVE)

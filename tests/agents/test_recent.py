@@ -15,7 +15,7 @@ from mcp.shared.exceptions import MCPError
 from actors import Actor
 from intercom.agents import mcp_server
 from intercom.agents.connection import AgentConnection, Caller
-from intercom.agents.shim_server import is_sound
+from intercom.agents.transport import Hello
 from intercom.cli import main
 from intercom.model.config import Config, SlackSettings
 from intercom.model.errors import SlackError
@@ -123,9 +123,9 @@ def test_a_channel_that_is_none_is_refused_where_it_is_named(capsys: pytest.Capt
     with pytest.raises(SystemExit):
         main.parser().parse_args(["--channel", "#general"])
     assert "must be a channel id like C0123456789" in capsys.readouterr().err
-    assert is_sound({"channel": "C0123"})
-    assert is_sound({"channel": None})
-    assert not any(is_sound({"channel": given}) for given in ("#general", "", "C" * 1000, 5, ["C0123"]))
+    refused = ("#general", "", "C" * 1000, 5, ["C0123"])
+    for channel in ("C0123", None, *refused):
+        assert (Hello.read({"wire": 1, "shim": "one", "channel": channel}) is None) is (channel in refused)
 
 
 @pytest.mark.parametrize(

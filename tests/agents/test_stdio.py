@@ -11,9 +11,9 @@ import pytest
 import trio
 import trio.testing
 
-from intercom.agents import stdio
+from intercom.agents import transport
 from intercom.agents.connection import AgentConnection
-from intercom.agents.message_streams import Lines
+from intercom.agents.transport import Lines
 from intercom.model.decision import Decision
 from tests.agents.in_process import ABOUT
 from tests.sessions.house import house, in_house
@@ -43,7 +43,7 @@ async def test_a_verdict_that_could_not_leave_before_its_call_was_cancelled_is_t
     async with house(root.parent, clock) as at:
         door = AgentConnection(at.app.system, at.app.config, at.app.presence, "agent", str(root), None)
         (stdin, to_server), (from_server, stdout) = os.pipe(), os.pipe()
-        at.nursery.start_soon(stdio.serve, at.app.shim_deps.server, door, stdin, stdout)
+        at.nursery.start_soon(transport.serve, at.app.shim_deps.server, door, stdin, stdout)
         async with trio.lowlevel.FdStream(to_server) as says, trio.lowlevel.FdStream(from_server) as hears:
             await says.send_all(line(1, "tools/call", name="transmit", arguments={"prompt_text": "well?"}))
             card = await at.people.card(away=False)

@@ -15,7 +15,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from intercom.agents import call
-from intercom.agents.mcp_tasks import EXTENSION
+from intercom.agents.mcp_server import EXTENSION
 from intercom.model.card import CardKind
 from intercom.model.decision import Decision
 from intercom.sessions.messages import SHOW_SECONDS

@@ -10,7 +10,7 @@ import pytest
 
 from intercom.agents import clients
 from intercom.agents.clients import CLIENTS, HOOKED, NAMES, hooks_of, sender_of, tools
-from intercom.agents.clients.question import Other, Question, Stopping, Unreadable, parse
+from intercom.agents.clients.client import Other, Question, Stopping, Unreadable, parse
 from intercom.agents.hook_server import operation_of
 from intercom.model.request import FileTouch, Replacement
 from intercom.sessions.tools.table import BY_NAME, TOOLS

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from intercom.agents import hook_process as process
 from intercom.agents.clients import CLIENTS, HOOKED, hooks_of, sender_of, tools
-from intercom.agents.clients.question import Question, Unreadable, parse
+from intercom.agents.clients.client import Question, Unreadable, parse
 from intercom.agents.hook_process import Answer, HookRequest, Output
 from intercom.agents.shim.launch import Options
 from intercom.agents.shim.relay import Failure

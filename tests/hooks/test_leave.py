@@ -11,9 +11,9 @@ import pytest
 import trio.testing
 from attrs import evolve
 
-from intercom.agents import hook_server
+from intercom.agents.call import Call
 from intercom.agents.clients import tools
-from intercom.agents.hook_server import operation_of
+from intercom.agents.hook_server import PERMISSION_PROMPT, operation_of
 from intercom.model.card import Card, CardKind, CardState
 from intercom.model.config import Config, PolicySettings, TimeoutSettings
 from intercom.model.decision import Decision
@@ -56,11 +56,9 @@ def asking(
 ) -> Pending[PermissionAnswer]:
     """A hook asks, as the gate does for it."""
 
-    async def shown(_request_id: str) -> None:
-        await trio.lowlevel.checkpoint()
-
+    session = at.app.system.named(f"session/{guest.session_id}")
     asked = AskPermission(call, "claude-code", operation, slot, turn)
-    return at.begin(lambda: hook_server.decided(at.app.system, guest.session_id, asked, shown))
+    return at.begin(lambda: Call(call, PERMISSION_PROMPT, guest.session_id, session, None).permission(asked))
 
 
 async def waiting(at: House, *besides: Card, **wanted: object) -> Card:

@@ -9,7 +9,7 @@ import trio.testing
 from attrs import evolve
 
 from intercom.agents.connection import AgentConnection, Caller
-from intercom.agents.shim_server import is_sound
+from intercom.agents.transport import Hello
 from intercom.cli import main
 from intercom.model.decision import Decision
 from intercom.model.errors import IntercomError, InvalidState, NotFound, Unauthorized
@@ -151,5 +151,5 @@ def test_the_shim_takes_the_id_from_its_line_or_its_environment(monkeypatch: pyt
     monkeypatch.setenv("INTERCOM_SESSION_ID", "from-environment")
     assert main.session_id(main.parser().parse_args([])) == "from-environment"
     assert main.session_id(main.parser().parse_args(["--session-id", "from-line"])) == "from-line"
-    assert is_sound({"session": "from-line"})
-    assert not any(is_sound({"session": given}) for given in (5, ["s"], "s" * 1000, "s\0"))
+    for given, is_valid in (("from-line", True), (5, False), (["s"], False), ("s" * 1000, False), ("s\0", False)):
+        assert (Hello.read({"wire": 1, "shim": "one", "session": given}) is not None) is is_valid

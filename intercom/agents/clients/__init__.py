@@ -12,10 +12,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from functools import cache
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from intercom.agents.clients.client import Client, Hooks
+    from intercom.agents.clients.client import Client, Hooks, Json
     from intercom.model.config import Config
 
 #: The clients by name; the module has the same name with underscores.
@@ -83,7 +83,7 @@ def hooks_of(name: str) -> Hooks:
     return hooks
 
 
-def sender_of(data: Mapping[str, Any], named: Client) -> Client:
+def sender_of(data: Json, named: Client) -> Client:
     """Return the client that sent this payload to the hook of `named`: some clients run the hooks of another, with
     their own payloads."""
     if named.hooks is not None and named.hooks.run_by_others:

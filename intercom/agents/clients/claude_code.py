@@ -6,14 +6,13 @@ late, passes the tool to the normal permission flow. So a hook always answers, a
 
 from __future__ import annotations
 
-from typing import Any
-
 from intercom.agents.clients import tools
 from intercom.agents.clients.client import (
     A_DAY_SECONDS,
     PROBE_NAME,
     TOKEN_VARIABLE,
     WORKSPACE_HEADER,
+    Asked,
     Client,
     Entry,
     Hooks,
@@ -21,10 +20,16 @@ from intercom.agents.clients.client import (
     Location,
     Probe,
     ProbeRun,
+    Question,
+    Stopping,
     Timeout,
+    Unreadable,
     bearer,
+    event_of,
+    table,
+    text,
+    unknown,
 )
-from intercom.agents.clients.question import Asked, Question, Stopping, Unreadable, event_of, table, text, unknown
 
 # `timeout` also lifts the limit for calls without progress; `alwaysLoad` keeps the tools out of tool search.
 _SETTINGS: Json = {"timeout": A_DAY_SECONDS * 1000, "alwaysLoad": True}
@@ -71,7 +76,7 @@ class ClaudeCodeHooks(Hooks):
 
     def decide(self, event: str, allow: bool, why: str) -> Json:
         behavior = "allow" if allow else "deny"
-        answer: dict[str, Any] = {"permissionDecision": behavior, "permissionDecisionReason": why}
+        answer: Json = {"permissionDecision": behavior, "permissionDecisionReason": why}
         if event == PERMISSION:
             answer = {"decision": {"behavior": behavior, **({} if allow else {"message": why})}}
         return {"hookSpecificOutput": {"hookEventName": event, **answer}}

@@ -7,7 +7,6 @@ before Copilot's own rules. Copilot CLI also runs the hooks of Claude Code's set
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from intercom.agents.clients import tools
 from intercom.agents.clients.client import (
@@ -15,6 +14,7 @@ from intercom.agents.clients.client import (
     PROBE_NAME,
     TOKEN_VARIABLE,
     WORKSPACE_HEADER,
+    Asked,
     Client,
     Entry,
     Hooks,
@@ -22,10 +22,16 @@ from intercom.agents.clients.client import (
     Location,
     Probe,
     ProbeRun,
+    Question,
+    Stopping,
     Timeout,
+    Unreadable,
     bearer,
+    event_of,
+    table,
+    text,
+    unknown,
 )
-from intercom.agents.clients.question import Asked, Question, Stopping, Unreadable, event_of, table, text, unknown
 
 _SETTINGS: Json = {"tools": ["*"], "timeout": A_DAY_SECONDS * 1000}
 
@@ -50,13 +56,13 @@ class CopilotHooks(Hooks):
     file = Location("hooks/agent-intercom.json", ".copilot", "COPILOT_HOME")
     asks = ("preToolUse", "permissionRequest")
     stops = ("agentStop", "subagentStop", "Stop", "SubagentStop")
-    head: Mapping[str, Any] = {"version": 1}
+    head: Mapping[str, object] = {"version": 1}
     note = "Restart Copilot CLI after a change."
 
     def entry(self, command: str, seconds: int, *, asks: bool) -> Json:
         return {"type": "command", "bash": command, "timeoutSec": seconds}
 
-    def sent(self, data: Mapping[str, Any]) -> bool:
+    def sent(self, data: Json) -> bool:
         return "toolName" in data or ("timestamp" in data and "permission_mode" not in data)
 
     def read(self, data: Json, event: str | None) -> Asked:

@@ -9,19 +9,25 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from typing import Any
 
 from intercom.agents.clients import tools
-from intercom.agents.clients.client import SERVER_NAME, TOKEN_VARIABLE, Client, Entry, Hooks, Json, Location, bearer
-from intercom.agents.clients.question import (
+from intercom.agents.clients.client import (
     INNER,
     OWN,
     READ,
+    SERVER_NAME,
+    TOKEN_VARIABLE,
     Asked,
+    Client,
+    Entry,
+    Hooks,
+    Json,
+    Location,
     Operation,
     Question,
     Stopping,
     Unreadable,
+    bearer,
     canonical,
     event_of,
     table,
@@ -57,12 +63,12 @@ class CursorHooks(Hooks):
     file = Location("hooks.json", ".cursor")
     asks = (_TOOL, _SHELL, _MCP)
     stops = (_STOP,)
-    head: Mapping[str, Any] = {"version": 1}
+    head: Mapping[str, object] = {"version": 1}
 
     def entry(self, command: str, seconds: int, *, asks: bool) -> Json:
         return {"command": command, "timeout": seconds, **({"failClosed": True} if asks else {})}
 
-    def sent(self, data: Mapping[str, Any]) -> bool:
+    def sent(self, data: Json) -> bool:
         return "cursor_version" in data
 
     def read(self, data: Json, event: str | None) -> Asked:

@@ -6,6 +6,7 @@ import hmac
 import json
 import re
 from collections.abc import Iterable
+from functools import partial
 from http import HTTPStatus
 from urllib.parse import parse_qsl
 
@@ -14,23 +15,21 @@ import trio
 from attrs import field, frozen
 from starlette.types import Message, Receive, Scope, Send
 
-from intercom.agents import message_streams
+from intercom.agents import transport
 from intercom.model.config import Config
-from intercom.model.limits import is_channel_id
+from intercom.model.limits import CHANNEL_ID, PATH
 
 Headers = Iterable[tuple[bytes, bytes]]
 
-_HEADERS = {
-    b"x-intercom-session-id": "session_id",
-    b"x-intercom-agent": "agent",
-    b"x-intercom-channel-id": "channel_id",
-    b"x-intercom-workspace": "workspace",
+#: What each part of an identity looks like, and the refusal of anything else. A stable agent key has characters that
+#: need no escaping, and those in host names and paths.
+_PARTS = {
+    "session_id": (r"[A-Za-z0-9-]{1,64}", "session_id is no session's id: letters, digits and dashes, 64 at most"),
+    "agent": (r"[A-Za-z0-9._~:@/+=-]{1,200}", "agent is no key: 1 to 200 of letters, digits and . _ ~ : @ / + = -"),
+    "channel_id": (CHANNEL_ID, "channel_id is no Slack channel's id: it looks like C0123456789"),
+    "workspace": (rf"/[^\0]{{0,{PATH - 1}}}", "workspace is no directory's absolute path"),
 }
-_NAMES = frozenset(_HEADERS.values())
-#: A stable agent key: characters that need no escaping, and those in host names and paths.
-_KEY = re.compile(r"[A-Za-z0-9._~:@/+=-]{1,200}")
-_SESSION = re.compile(r"[A-Za-z0-9-]{1,64}")
-_LONGEST_PATH = 4096
+_HEADERS = {f"x-intercom-{name.replace('_', '-')}".encode(): name for name in _PARTS}
 
 
 @frozen
@@ -54,52 +53,31 @@ NOBODY = Identity()
 def read_identity(query: bytes, headers: Headers) -> Identity:
     """Return the identity in a request's query string and headers. Raises Refusal if it is unusable."""
     said: dict[str, str] = {}
-    if query:
-        for name, value in _query(query):
-            if name in _NAMES:
-                _note(said, name, value)
-    for header, text in headers:
-        known = _HEADERS.get(header)
-        if known is not None:
-            _note(said, known, _text(text))
-    return _checked(said) if said else NOBODY
+    for name, value in (*_query(query), *_in_headers(headers)):
+        if said.setdefault(name, value) != value:
+            raise unclear(f"{name} is given twice and not alike: give it once, in the URL or in its X-Intercom header")
+    for name, value in said.items():
+        pattern, fault = _PARTS[name]
+        if re.fullmatch(pattern, value) is None:
+            raise unclear(fault)
+    return Identity(**said) if said else NOBODY
 
 
 def _query(query: bytes) -> list[tuple[str, str]]:
+    if not query:
+        return []
     try:
-        return parse_qsl(query.decode("ascii"), keep_blank_values=True, max_num_fields=50, errors="strict")
+        found = parse_qsl(query.decode("ascii"), keep_blank_values=True, max_num_fields=50, errors="strict")
     except ValueError:
         raise unclear("the query of the URL cannot be read: at most 50 names, percent-encoded UTF-8") from None
+    return [(name, value) for name, value in found if name in _PARTS]
 
 
-def _text(value: bytes) -> str:
+def _in_headers(headers: Headers) -> list[tuple[str, str]]:
     try:
-        return value.decode()
+        return [(_HEADERS[name], value.decode()) for name, value in headers if name in _HEADERS]
     except UnicodeDecodeError:
         raise unclear("an X-Intercom header is not UTF-8") from None
-
-
-def _note(said: dict[str, str], name: str, value: str) -> None:
-    if said.setdefault(name, value) != value:
-        raise unclear(f"{name} is given twice and not alike: give it once, in the URL or in its X-Intercom header")
-
-
-def _checked(said: dict[str, str]) -> Identity:
-    session_id, agent = said.get("session_id"), said.get("agent")
-    channel_id, workspace = said.get("channel_id"), said.get("workspace")
-    if session_id is not None and not _SESSION.fullmatch(session_id):
-        raise unclear("session_id is no session's id: letters, digits and dashes, 64 at most")
-    if agent is not None and not _KEY.fullmatch(agent):
-        raise unclear("agent is no key: 1 to 200 of letters, digits and . _ ~ : @ / + = -")
-    if channel_id is not None and not is_channel_id(channel_id):
-        raise unclear("channel_id is no Slack channel's id: it looks like C0123456789")
-    if workspace is not None and not _is_path(workspace):
-        raise unclear("workspace is no directory's absolute path")
-    return Identity(session_id, agent, channel_id, workspace)
-
-
-def _is_path(text: str) -> bool:
-    return text.startswith("/") and len(text) <= _LONGEST_PATH and "\0" not in text
 
 
 @frozen
@@ -189,7 +167,7 @@ class Rules:
             return _wrong_origin()
         if self.token is None or open or _shows(shown, self.token):
             return None
-        return _no_token(shown is not None)
+        return _no_token() if shown is None else _wrong_token()
 
     def _knows(self, host: bytes | None) -> bool:
         if host is None:
@@ -203,28 +181,17 @@ class Rules:
 
 def rules(config: Config, port: int, token: str | None) -> Rules:
     """Return the rules for a server with this configuration at `port`. The configuration may lift the `token`."""
-    own = {*_LOOPBACK, _as_host(config.http_host)}
-    names = {each.lower() for each in config.http_allowed_hosts if not _has_port(each)}
-    hosts = own | names | {each.lower() for each in config.http_allowed_hosts} | {f"{each}:{port}" for each in own}
+    address = config.http_host.lower()
+    own = {*_LOOPBACK, f"[{address}]" if ":" in address else address}
+    allowed = {each.lower() for each in config.http_allowed_hosts}
+    names = {each for each in allowed if ":" not in each.rpartition("]")[2]}
     origins = {f"http://{each}:{port}" for each in own} | {each.lower() for each in config.http_allowed_origins}
-    return Rules(
-        hosts=_bytes(hosts),
-        names=_bytes(names),
-        origins=_bytes(origins),
-        token=token.encode() if token is not None and config.http_token_required else None,
+    hosts, known, pages = (
+        frozenset(text.encode() for text in texts)
+        for texts in (own | allowed | {f"{each}:{port}" for each in own}, names, origins)
     )
-
-
-def _as_host(address: str) -> str:
-    return f"[{address.lower()}]" if ":" in address else address.lower()
-
-
-def _has_port(host: str) -> bool:
-    return ":" in host.rpartition("]")[2]
-
-
-def _bytes(texts: set[str]) -> frozenset[bytes]:
-    return frozenset(text.encode() for text in texts)
+    is_required = token is not None and config.http_token_required
+    return Rules(hosts, known, pages, token=token.encode() if token is not None and is_required else None)
 
 
 def _shows(shown: bytes | None, token: bytes) -> bool:
@@ -233,45 +200,41 @@ def _shows(shown: bytes | None, token: bytes) -> bool:
     return hmac.compare_digest(given, token)
 
 
-def _wrong_host() -> Refusal:
-    return Refusal(
-        HTTPStatus.MISDIRECTED_REQUEST,
-        "host_refused",
-        "this server is not called by that Host: call it by the address it listens at, or add the name to"
-        " http_allowed_hosts in its configuration",
+# Each is made anew: an exception that is raised again keeps the frames of all times.
+_wrong_host = partial(
+    Refusal,
+    HTTPStatus.MISDIRECTED_REQUEST,
+    "host_refused",
+    "this server is not called by that Host: call it by the address it listens at, or add the name to"
+    " http_allowed_hosts in its configuration",
+)
+_wrong_origin = partial(
+    Refusal,
+    HTTPStatus.FORBIDDEN,
+    "origin_refused",
+    "pages of that Origin may not call this server: add it to http_allowed_origins in its configuration if it is yours",
+)
+_CHALLENGE = ((b"www-authenticate", b'Bearer realm="agent-intercom"'),)
+_no_token, _wrong_token = (
+    partial(Refusal, HTTPStatus.UNAUTHORIZED, "unauthorized", why, _CHALLENGE)
+    for why in (
+        "show the token: Authorization: Bearer and what stands in the file http.token in the state directory",
+        "that is not this server's token: it stands in the file http.token in the state directory",
     )
+)
 
 
-def _wrong_origin() -> Refusal:
-    return Refusal(
-        HTTPStatus.FORBIDDEN,
-        "origin_refused",
-        "pages of that Origin may not call this server: add it to http_allowed_origins in its configuration if it is"
-        " yours",
-    )
-
-
-def _no_token(shown: bool) -> Refusal:
-    message = (
-        "that is not this server's token: it stands in the file http.token in the state directory"
-        if shown
-        else "show the token: Authorization: Bearer and what stands in the file http.token in the state directory"
-    )
-    challenge = (b"www-authenticate", b'Bearer realm="agent-intercom"')
-    return Refusal(HTTPStatus.UNAUTHORIZED, "unauthorized", message, (challenge,))
-
-
-def fault_of(unread: message_streams.NotAMessage) -> types.JSONRPCError:
+def fault_of(unread: transport.NotAMessage) -> types.JSONRPCError:
     """Return the error for the sender of what is not a message."""
-    return unread.answer or message_streams.refuse_line(None, types.INVALID_REQUEST, "not a JSON-RPC 2.0 message")
+    return unread.answer or transport.refuse_line(None, types.INVALID_REQUEST, "not a JSON-RPC 2.0 message")
 
 
 def require_initialize(method: str, data: bytes | None) -> None:
     """Raise Refusal for a message that opens no session, so that it cannot replace another session."""
     if method == "POST" and data is not None:
         try:
-            message = message_streams.read(data)
-        except message_streams.NotAMessage as unread:
+            message = transport.read(data)
+        except transport.NotAMessage as unread:
             fault = fault_of(unread).error
             raise Refusal(HTTPStatus.BAD_REQUEST, "invalid_arguments", fault.message, rpc=fault.code) from None
         if isinstance(message, types.JSONRPCRequest) and message.method == "initialize":
@@ -284,8 +247,8 @@ def cancelled(data: bytes | None) -> str | int | None:
     if data is None or b"cancelled" not in data:
         return None
     try:
-        return message_streams.cancelled(message_streams.read(data))
-    except message_streams.NotAMessage:
+        return transport.cancelled(transport.read(data))
+    except transport.NotAMessage:
         return None
 
 

@@ -19,9 +19,8 @@ from attrs import define, field, frozen
 from mcp.server.streamable_http import EventCallback, EventMessage, EventStore
 
 from actors import System
-from intercom.agents.connection import AgentConnection, Workspaces
+from intercom.agents.connection import AgentConnection, PendingResponse, Workspaces
 from intercom.agents.http.request import Identity, too_many
-from intercom.agents.pending_response import PendingResponse
 from intercom.model.config import Config
 from intercom.sessions import registry
 from intercom.sessions.messages import key_of

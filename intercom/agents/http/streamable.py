@@ -17,6 +17,7 @@ from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from intercom.agents.connection import PendingResponse
 from intercom.agents.http import request
 from intercom.agents.http.request import Body, Identity, Refusal, read_body, unclear, wrong_method
 from intercom.agents.http.sessions import (
@@ -28,7 +29,6 @@ from intercom.agents.http.sessions import (
     current_log,
 )
 from intercom.agents.http.web_server import Connection
-from intercom.agents.pending_response import PendingResponse
 
 #: How long the answer of an interrupted stream stays available for its client, in seconds.
 RESUME_SECONDS = 5.0

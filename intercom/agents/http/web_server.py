@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from http import HTTPStatus
 
 import h11
@@ -27,12 +28,15 @@ from intercom.agents.http.request import Refusal
 from intercom.model import crash_points
 
 _SPOKEN = (b"1.0", b"1.1")
-_OTHER_VERSION = Refusal(
+# Each is made anew: an exception that is raised again keeps the frames of all times.
+_other_version = partial(
+    Refusal,
     HTTPStatus.HTTP_VERSION_NOT_SUPPORTED,
     "invalid_arguments",
     "this server speaks HTTP/1.1: send the request with that",
 )
-_AMBIGUOUS = Refusal(
+_ambiguous = partial(
+    Refusal,
     HTTPStatus.BAD_REQUEST,
     "invalid_arguments",
     "the request says its length twice, by Content-Length and by Transfer-Encoding: send one of them, in HTTP/1.1",
@@ -57,12 +61,12 @@ class Http1Protocol(H11Protocol):
     async def _check_protocol(self, event: h11.Request) -> None:
         # hypercorn switches to HTTP/2 here, for the preface and for an upgrade.
         if event.http_version not in _SPOKEN:
-            raise _OTHER_VERSION
+            raise _other_version()
         names = {name for name, _ in event.headers}
         if b"transfer-encoding" in names and (b"content-length" in names or event.http_version != b"1.1"):
             # A proxy may see another end of this request (RFC 9112, 6.1). What it takes for the body would be read here
             # as the next request.
-            raise _AMBIGUOUS
+            raise _ambiguous()
 
 
 class Http1Server(TCPServer):

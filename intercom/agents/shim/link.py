@@ -1,22 +1,40 @@
-"""The shim's connection to a server: it finds one or starts one, and begins again when the server is gone."""
+"""The shim: an event loop between the client and a server, which never blocks on one side.
+
+Its link finds a server or starts one, and begins again when the server is gone.
+"""
 
 from __future__ import annotations
 
 import os
 import select
+import signal
 import socket
 import stat
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from intercom._version import __version__
 from intercom.agents.shim import launch
 from intercom.agents.shim.launch import Options
-from intercom.agents.shim.relay import Effect, Failure
-from intercom.local.places import DEFAULT_IPC_NAME, Places, ipc_name_in, places
-from intercom.local.wire import MEBIBYTE, LineBuffer, LineTooLong, connect, decode, encode
+from intercom.agents.shim.relay import (
+    Effect,
+    Failure,
+    Leave,
+    Note,
+    Relay,
+    Results,
+    Retry,
+    ToClient,
+    ToServer,
+    control,
+    load_shipped,
+)
+from intercom.local import shim_process
+from intercom.local.places import DEFAULT_IPC_NAME, Places, ipc_name_in, peek, places
+from intercom.local.shim_process import claim_standard_output, listen_for_signals
+from intercom.local.wire import MEBIBYTE, LineBuffer, LineTooLong, connect, encode
 from intercom.model.errors import IntercomError
 
 if TYPE_CHECKING:
@@ -24,13 +42,6 @@ if TYPE_CHECKING:
 
 #: The version of the shim protocol, which differs from the package's.
 WIRE = 1
-
-
-class Word(NamedTuple):
-    """A control line: its kind and its value. `kind` is empty for any other line."""
-
-    kind: str
-    value: dict[str, Any]
 
 
 def hello(
@@ -59,16 +70,6 @@ def hello(
     return encode({"intercom": {"hello": said}})
 
 
-def word(line: bytes) -> Word:
-    """Read a control line."""
-    try:
-        said = decode(line)["intercom"]
-        ((kind, value),) = said.items()
-        return Word(str(kind), value if isinstance(value, dict) else {})
-    except (ValueError, KeyError, TypeError, AttributeError):
-        return Word("", {})
-
-
 def _directory() -> str:
     try:
         return os.getcwd()
@@ -95,7 +96,8 @@ def _token(path: str) -> str:
         return file.read(4096).strip()
 
 
-_CHUNK = 256 * 1024
+#: The most bytes of one read or write. From 128 KiB on, the C library would map and unmap pages for every read.
+_CHUNK = 64 * 1024
 # A pipe that polls writable has room for this much, in blocking mode too.
 _PIPE_ROOM = min(select.PIPE_BUF, 4096)
 
@@ -115,11 +117,6 @@ class Outlet:
         """Queue a line; `write` returns the `receipt` once the line was written."""
         self._lines.append((memoryview(line), receipt))
         self.waiting += len(line)
-
-    def clear(self) -> None:
-        """Drop the queued lines: the reader is gone."""
-        self._lines.clear()
-        self.waiting = 0
 
     def write(self) -> list[str]:
         """Write as much as there is room for. Returns the receipts of written lines; raises OSError."""
@@ -251,11 +248,6 @@ class Link:
         """The number of bytes that the server has not read yet."""
         return self._out.waiting if self._out is not None else 0
 
-    @property
-    def up(self) -> bool:
-        """Whether a server has welcomed the shim."""
-        return self._greeted
-
     def on_ready(self, descriptor: int, events: int) -> None:
         """Process a ready descriptor, one of the `wanted`."""
         if self._start is not None and descriptor == self._start.descriptor:
@@ -267,7 +259,7 @@ class Link:
                 if events & ~select.POLLOUT:
                     self._on_data(read(descriptor))
             except OSError:
-                self._lost()
+                self.leave()
 
     def on_time(self) -> None:
         """Do what is due, if anything."""
@@ -284,7 +276,7 @@ class Link:
             self._seek(now)
         elif not self._greeted:
             self._say("the server does not answer; trying again")
-            self._lost()
+            self.leave()
         else:
             self.due = float("inf")
 
@@ -299,11 +291,7 @@ class Link:
             try:
                 self._out.write()
             except OSError:
-                self._lost()
-
-    def leave(self) -> None:
-        """Leave the current server and look for another."""
-        self._lost()
+                self.leave()
 
     def retry(self) -> None:
         """Look for a server now, unless one is being greeted or started."""
@@ -437,7 +425,7 @@ class Link:
         if data is None:
             return
         if not data:
-            self._lost()
+            self.leave()
             return
         self._lines.feed(data)
         lines = self._lines
@@ -447,32 +435,34 @@ class Link:
                 if self._greeted:
                     self._perform(self._relay.server_line(line))
                 else:
-                    self._on_welcome(word(line))
+                    self._on_welcome(*control(line))
         except LineTooLong:
             self._say("the server sent a line that is too long")
-            self._lost()
+            self.leave()
 
-    def _on_welcome(self, found: Word) -> None:
-        if found.kind == "welcome" and found.value.get("wire") == WIRE:
+    def _on_welcome(self, kind: str, told: object) -> None:
+        value = told if isinstance(told, dict) else {}
+        if kind == "welcome" and value.get("wire") == WIRE:
             self._greeted = True
             self._up_since = self._unheard_since = time.monotonic()
             self._failures, self._retry_at, self.due = 0, None, float("inf")
             self._perform(self._relay.server_up())
-        elif found.kind == "refused":
-            failure = Failure(str(found.value.get("code", "mcp")), str(found.value.get("message", "refused")))
+        elif kind == "refused":
+            failure = Failure(str(value.get("code", "mcp")), str(value.get("message", "refused")))
             self._disconnect()
-            if found.value.get("retry") is True:
+            if value.get("retry") is True:
                 self._again()
             else:
                 self._fail(failure)
-        elif found.kind == "handover":
-            self._lost()
+        elif kind == "handover":
+            self.leave()
         else:
             text = f"this shim ({__version__}) and the running server do not understand each other: stop the server"
             self._disconnect()
             self._fail(Failure("version_mismatch", text))
 
-    def _lost(self) -> None:
+    def leave(self) -> None:
+        """Leave the current server, or note that it is gone, and look for another."""
         lived = time.monotonic() - self._up_since if self._greeted else 0.0
         if self._greeted:
             self._unheard_since = time.monotonic()
@@ -513,3 +503,156 @@ class Link:
         self.due = now + min(60.0, 2.0**self._failures)
         self._retry_at = now + _RETRY_SECONDS
         self._perform(self._relay.server_failed(failure))
+
+
+#: The shim's last line if the client has closed the connection.
+BYE = encode({"intercom": {"bye": {}}})
+
+_MUCH = 8 * MEBIBYTE  # with more queued for one side, the other is not read
+_LINGER_SECONDS = 1.5  # for outstanding answers after the client closed its input
+_LAST_WORDS_SECONDS = 0.5
+
+
+def main(options: Options) -> int:
+    """Relay between standard input and output and a server until the client is gone. Returns the exit code. Standard
+    output carries MCP only: all other output goes to standard error. Must run in the main thread because it sets
+    signals. SIGTERM and SIGINT end it cleanly."""
+    client = claim_standard_output()
+    stop, wake = listen_for_signals(signal.SIGTERM, signal.SIGINT)
+    return _Shim(options, client, stop, wake).run()
+
+
+class _Shim:
+    def __init__(self, options: Options, client: int, stop: list[int], wake: int) -> None:
+        shim = shim_process.make_id()
+        self._stop, self._wake = stop, wake
+        self._relay = Relay(shim, _shipped_for(options))
+        self._link = Link(options, self._relay, shim, self._perform, _say)
+        self._client = Outlet(client)
+        self._lines = LineBuffer(LINE_LIMIT)
+        self._ended: float | None = None  # when the client closed its side
+
+    def run(self) -> int:
+        try:
+            while not self._stop and not self._done():
+                self._link.on_time()
+                self._turn()
+        except ConnectionError:
+            pass  # the client is gone
+        finally:
+            if self._ended is not None:
+                self._link.send(BYE)
+            self._link.close(_LAST_WORDS_SECONDS)
+        return 0
+
+    def _done(self) -> bool:
+        if self._ended is None:
+            return False
+        idle = not self._relay.in_flight and not self._client.waiting
+        return idle or time.monotonic() > self._ended + _LINGER_SECONDS
+
+    def _turn(self) -> None:
+        """Wait until something is ready, and process it."""
+        poll = select.poll()
+        poll.register(self._wake, select.POLLIN)
+        # Many requests are answered here, so a client that does not read is not read from either.
+        if self._ended is None and self._link.backlog < _MUCH and self._client.waiting < _MUCH:
+            poll.register(0, select.POLLIN)
+        # Without any events, a descriptor still reports that its reader is gone.
+        poll.register(self._client.descriptor, select.POLLOUT if self._client.waiting else 0)
+        for descriptor, events in self._link.wanted(reading=self._client.waiting < _MUCH).items():
+            poll.register(descriptor, events)
+        for descriptor, events in poll.poll(self._milliseconds()):
+            if descriptor == 0:
+                self._read_client()
+            elif descriptor == self._client.descriptor:
+                self._write_client(events)
+            elif descriptor == self._wake:
+                os.read(self._wake, 4096)
+            else:
+                self._link.on_ready(descriptor, events)
+        self._flush()
+
+    def _flush(self) -> None:
+        """Write at once what there is room for: another turn of the loop would delay each call."""
+        self._link.flush()
+        if self._client.waiting and has_room(self._client.descriptor):
+            self._write_client(select.POLLOUT)
+
+    def _milliseconds(self) -> float | None:
+        due = self._link.due
+        if self._ended is not None:
+            due = min(due, self._ended + _LINGER_SECONDS + 0.001)
+        # A failed start has a second retry time, on demand: wake up at least once a second.
+        return min(1000.0, max(0.0, (due - time.monotonic()) * 1000))
+
+    def _read_client(self) -> None:
+        try:
+            data = read(0)
+        except ConnectionError:
+            data = b""
+        if data is None:
+            return
+        if not data:
+            self._ended = time.monotonic()
+            # A last line may lack its end.
+            data = b"\n" if self._lines.partial else b""
+        self._lines.feed(data)
+        while True:
+            try:
+                line = self._lines.next_line()
+            except LineTooLong:
+                self._perform(self._relay.client_line_too_long())
+                continue
+            if line is None:
+                return
+            self._perform(self._relay.client_line(line))
+
+    def _write_client(self, events: int) -> None:
+        if not events & select.POLLOUT:
+            raise BrokenPipeError
+        for receipt in self._client.write():
+            self._perform(self._relay.written(receipt))
+
+    def _perform(self, effects: Sequence[Effect]) -> None:
+        for effect in effects:
+            if isinstance(effect, ToClient):
+                self._client.put(effect.line, effect.receipt)
+            elif isinstance(effect, ToServer):
+                self._link.send(effect.line)
+            elif isinstance(effect, Leave):
+                self._link.leave()
+            elif isinstance(effect, Retry):
+                self._link.retry()
+            elif isinstance(effect, Note):
+                _say(effect.text)
+
+
+def _shipped_for(options: Options) -> Results:
+    try:
+        results = load_shipped(options.shipped) if options.shipped else load_shipped()
+    except ValueError:
+        _say("the shipped answers are damaged; reinstall the package")
+        return {}
+    try:
+        settings = peek(options.config or places().config_file)
+    except IntercomError:
+        return results  # calls will report what is wrong
+    mcp = settings.get("mcp")
+    if isinstance(mcp, dict) and (mcp.get("legacy_tool_names") or mcp.get("permission_prompt_tool")):
+        # The shipped list lacks these names: clients wait for the server's own.
+        for era in results.values():
+            era.pop("tools/list", None)
+    return results
+
+
+def _say(text: str) -> None:
+    """Print a line on standard error unless it is full: a client that never reads it must not block the shim."""
+    line = f"agent-intercom: {text}\n".encode(errors="replace")
+    try:
+        poll = select.poll()
+        poll.register(2, select.POLLOUT)
+        if any(events & select.POLLOUT for _, events in poll.poll(0)):
+            os.write(2, line[: select.PIPE_BUF])
+    except OSError:
+        pass

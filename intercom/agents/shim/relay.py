@@ -2,17 +2,109 @@
 
 The caller reports events and performs the returned effects, in order. The relay keeps the handshake and the requests in
 flight, so that a client does not notice a server's death. The next server run gets the handshake and those requests
-again; each tool call keeps its name.
+again; each tool call keeps its name (docs/reference/shim-wire.md).
+
+While no server is connected, the shipped answers to the handshake and the lists are used, so that a client's first turn
+has its tools. Anything unusual (a page of a list, a malformed request, another protocol version) waits for the server.
 """
 
 from __future__ import annotations
 
 import json
+import os
 from typing import Any, NamedTuple
 
-from intercom.agents.call_names import CALL_KEY, NAMED
-from intercom.agents.shim import shipped
 from intercom.local.wire import decode, encode
+
+#: The key of a call's name in `_meta`. The server uses it too.
+CALL_KEY = "intercom/call"
+#: Requests whose answer may carry a decision, or which must not have their effect twice: each gets a name.
+NAMED = frozenset({"tools/call", "tasks/get", "tasks/result", "tasks/cancel"})
+
+
+def control(line: bytes) -> tuple[str, Any]:
+    """Return the kind of a control line, and its value; the kind is empty for any other line."""
+    try:
+        ((kind, value),) = decode(line)["intercom"].items()
+        return str(kind), value
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return "", None
+
+
+HANDSHAKE_VERSIONS = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
+MODERN_VERSION = "2026-07-28"
+VERSION_KEY = "io.modelcontextprotocol/protocolVersion"
+_CAPABILITIES_KEY = "io.modelcontextprotocol/clientCapabilities"
+_CLIENT_KEY = "io.modelcontextprotocol/clientInfo"
+
+_FILE = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "handshake.json")
+LISTS = ("tools/list", "resources/list", "resources/templates/list")
+
+#: The results by protocol version and method.
+Results = dict[str, dict[str, Any]]
+
+
+def load_shipped(path: str = _FILE) -> Results:
+    """Read the shipped results. Returns none if the package lacks them; every answer then waits for a server. Raises
+    ValueError for a damaged file."""
+    try:
+        with open(path, "rb") as file:
+            found = json.load(file)
+    except FileNotFoundError:
+        return {}
+    return {version: found[version] for version in (HANDSHAKE_VERSIONS[-1], MODERN_VERSION) if version in found}
+
+
+def shipped_answer(results: Results, method: str, params: object, *, greeted: bool) -> dict[str, Any] | None:
+    """Answer a request from `results`, or return None to leave it to the server. `greeted` says that the connection
+    began with the handshake (`initialize`) of older protocol versions."""
+    if params is None:
+        params = {}
+    if not isinstance(params, dict):
+        return None
+    meta = params.get("_meta", {})
+    if not isinstance(meta, dict):
+        return None
+    if VERSION_KEY in meta:
+        return None if greeted else _modern(results, method, params, meta)
+    if method == "initialize":
+        return _initialize(results, params)
+    if not greeted:
+        return None
+    if method == "ping":
+        return {}
+    if method in LISTS and params.get("cursor") is None:
+        return results.get(HANDSHAKE_VERSIONS[-1], {}).get(method)
+    return None
+
+
+def _initialize(results: Results, params: dict[str, Any]) -> dict[str, Any] | None:
+    shipped: dict[str, Any] | None = results.get(HANDSHAKE_VERSIONS[-1], {}).get("initialize")
+    version = params.get("protocolVersion")
+    if shipped is None or not isinstance(version, str) or not isinstance(params.get("capabilities"), dict):
+        return None
+    if not _names_a_program(params.get("clientInfo")):
+        return None
+    agreed = version if version in HANDSHAKE_VERSIONS else HANDSHAKE_VERSIONS[-1]
+    answer = {**shipped, "protocolVersion": agreed}
+    if agreed != HANDSHAKE_VERSIONS[-1] and "capabilities" in shipped:
+        # Only the newest handshake version has tasks.
+        answer["capabilities"] = {key: value for key, value in shipped["capabilities"].items() if key != "tasks"}
+    return answer
+
+
+def _modern(results: Results, method: str, params: dict[str, Any], meta: dict[str, Any]) -> dict[str, Any] | None:
+    if meta[VERSION_KEY] != MODERN_VERSION or not isinstance(meta.get(_CAPABILITIES_KEY), dict):
+        return None
+    if meta.get(_CLIENT_KEY) is not None and not _names_a_program(meta[_CLIENT_KEY]):
+        return None
+    if method == "server/discover" or (method in LISTS and params.get("cursor") is None):
+        return results.get(MODERN_VERSION, {}).get(method)
+    return None
+
+
+def _names_a_program(info: object) -> bool:
+    return isinstance(info, dict) and isinstance(info.get("name"), str) and isinstance(info.get("version"), str)
 
 
 class ServerAsks:
@@ -258,9 +350,9 @@ class InFlight(NamedTuple):
 
 
 class Relay:
-    """The state of one shim's run; `shim` is its id, `results` the shipped answers (see `shipped`)."""
+    """The state of one shim's run; `shim` is its id, `results` the shipped answers."""
 
-    def __init__(self, shim: str, results: shipped.Results) -> None:
+    def __init__(self, shim: str, results: Results) -> None:
         self.in_flight: dict[str, InFlight] = {}
         #: Receipts of written answers that no server has recorded yet, oldest first.
         self.undelivered: dict[str, None] = {}
@@ -387,7 +479,7 @@ class Relay:
             return [Note(f"dropped a request: id {key} is still in flight")]
         params = message.get("params")
         meta = params.get("_meta") if isinstance(params, dict) else None
-        if not self._greeting.given and isinstance(meta, dict) and shipped.VERSION_KEY in meta:
+        if not self._greeting.given and isinstance(meta, dict) and VERSION_KEY in meta:
             self._modern = True
         if not self._up:
             alone = self._answer_alone(key, request_id, method, params)
@@ -428,7 +520,7 @@ class Relay:
     def _answer_alone(self, key: str, request_id: str | int, method: str, params: Any) -> list[Effect]:
         if method == "initialize" and self._modern:
             return []
-        value = shipped.answer(self._results, method, params, greeted=self._greeting.given)
+        value = shipped_answer(self._results, method, params, greeted=self._greeting.given)
         if value is None:
             return []
         self._greeting.learn(method, params)

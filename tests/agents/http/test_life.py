@@ -13,9 +13,9 @@ from mcp.server import _streamable_http_modern as modern_transport
 from sse_starlette import EventSourceResponse
 
 from actors import Actor, System
+from intercom.agents.connection import PendingResponse
 from intercom.agents.http import listener, request, sessions, streamable
 from intercom.agents.http.request import Refusal
-from intercom.agents.pending_response import PendingResponse
 from intercom.model.session import SessionStatus
 from intercom.sessions.registry import Presence
 from tests.agents.http.rig import BOTH, INITIALIZE, LEGACY, Place, call, head, modern, place, rpc, served, until

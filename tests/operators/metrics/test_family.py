@@ -22,7 +22,7 @@ from intercom.operators.metrics.counters import family
         ("slack/C0123", "slack"),
         ("slack/", "slack"),
         ("urn:uuid:4711", "other"),
-        ("intercom.agents.shim_server.ShimConnection._mcp", "other"),
+        ("intercom.agents.transport.ShimConnection._mcp", "other"),
         ("/home/me", "other"),
         ("", "other"),
     ],

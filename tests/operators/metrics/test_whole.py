@@ -11,7 +11,7 @@ import trio.testing
 from attrs import evolve
 from prometheus_client.parser import text_string_to_metric_families
 
-from intercom.agents.mcp_tasks import EXTENSION
+from intercom.agents.mcp_server import EXTENSION
 from intercom.model.card import CardKind
 from intercom.model.config import ClientSettings, Config
 from intercom.model.decision import Decision

@@ -1,0 +1,565 @@
+"""How messages reach the SDK's server over lines: from the shims' sockets, or from this process's own stdin.
+
+A message is read when the server is ready for it, and written by the task that has it. HTTP has a package of its own,
+which uses the same ends (`MessageReader`, `MessageWriter`).
+
+Each shim's connection (docs/reference/shim-wire.md) is an actor under the `links` supervisor, so that a crash affects
+one connection only. A shim whose connection crashes reconnects and repeats its unanswered requests.
+"""
+
+from __future__ import annotations
+
+import hmac
+import itertools
+import json
+import logging
+import os
+import uuid
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+from types import TracebackType
+from typing import Any, Self
+
+import anyio
+import mcp_types as types
+import trio
+from attrs import field, fields_dict, frozen
+from attrs.validators import and_, deep_iterable, ge, in_, instance_of, le, matches_re, max_len, optional
+from mcp.server import Server
+from mcp.shared.message import ServerMessageMetadata, SessionMessage
+from pydantic import ValidationError
+
+from actors import Actor, Busy, ChildSpec, Down, Name, NotRunning, Restart, StartChild, ask
+from intercom._version import __version__
+from intercom.agents import hook_server
+from intercom.agents.client_processes import KnownProcesses
+from intercom.agents.connection import AgentConnection
+from intercom.agents.hook_server import HookDeps
+from intercom.agents.shim.relay import CALL_KEY, NAMED, control
+from intercom.local import server_socket
+from intercom.local.server_socket import Admission, Place, PlaceLimits, Renewal, Tell, listen
+from intercom.model import crash_points, limits
+from intercom.model.config import Config
+from intercom.model.errors import IntercomError
+from intercom.sessions.registry import Presence
+from intercom.store.client import StoreUnavailable
+
+log = logging.getLogger("intercom.agents")
+
+# --- messages --------------------------------------------------------------------------------------------------------
+
+
+class NotAMessage(Exception):
+    """The line is not a message. `answer` is the error for its sender; None if no answer is expected."""
+
+    def __init__(self, answer: types.JSONRPCError | None) -> None:
+        super().__init__("the line is no JSON-RPC message")
+        self.answer = answer
+
+
+def read(line: bytes) -> types.JSONRPCMessage:
+    """Return the message in a line. Raises NotAMessage, and nothing else, for any other bytes."""
+    try:
+        return types.jsonrpc_message_adapter.validate_json(line, by_name=False)
+    except ValidationError:
+        raise NotAMessage(_answer_line(line)) from None
+
+
+def cancelled(message: types.JSONRPCMessage) -> str | int | None:
+    """Return the id of the request that this message cancels; None for any other message."""
+    if not isinstance(message, types.JSONRPCNotification) or message.method != "notifications/cancelled":
+        return None
+    return _id((message.params or {}).get("requestId"))
+
+
+def _id(given: object) -> str | int | None:
+    """Return what can be an id. Booleans and floats cannot: true and 1.0 would match the request 1."""
+    return given if isinstance(given, str | int) and not isinstance(given, bool) else None
+
+
+def refuse_line(request_id: str | int | None, code: int, message: str) -> types.JSONRPCError:
+    return types.JSONRPCError(jsonrpc="2.0", id=request_id, error=types.ErrorData(code=code, message=message))
+
+
+def _answer_line(line: bytes) -> types.JSONRPCError | None:
+    try:
+        said: Any = json.loads(line)
+    except (ValueError, RecursionError):
+        return refuse_line(None, types.PARSE_ERROR, "not a line of JSON that can be read: send one message a line")
+    is_request = isinstance(said, dict) and "method" in said
+    if is_request and "id" not in said:
+        return None
+    id = _id(said.get("id")) if is_request else None
+    try:
+        str(id).encode()
+    except ValueError:
+        # Half a surrogate pair can be read but not written.
+        id = None
+    text = "not a JSON-RPC 2.0 request: it has jsonrpc, id, method, and params: an object nested less than 200 deep"
+    return refuse_line(id, types.INVALID_REQUEST, text)
+
+
+# --- the ends that the SDK's server reads and writes -----------------------------------------------------------------
+
+
+class _Closing:
+    """The base of both ends. Closing does nothing because the connection closes them."""
+
+    async def aclose(self) -> None:
+        await trio.lowlevel.checkpoint()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        return None
+
+
+class MessageReader(_Closing):
+    """Reads with `read`, which returns None at the end."""
+
+    def __init__(self, read: Callable[[], Awaitable[SessionMessage | None]]) -> None:
+        self._read = read
+
+    async def receive(self) -> SessionMessage | Exception:
+        message = await self._read()
+        if message is None:
+            raise anyio.EndOfStream
+        return message
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> SessionMessage | Exception:
+        message = await self._read()
+        if message is None:
+            raise StopAsyncIteration
+        return message
+
+
+class MessageWriter(_Closing):
+    """Writes with `write`."""
+
+    def __init__(self, write: Callable[[SessionMessage], Awaitable[None]]) -> None:
+        self._write = write
+
+    async def send(self, item: SessionMessage, /) -> None:
+        try:
+            await self._write(item)
+        except (trio.BrokenResourceError, trio.ClosedResourceError, trio.TooSlowError) as gone:
+            # The SDK ignores this error; any other it logs as a handler's failure.
+            raise anyio.BrokenResourceError from gone
+
+
+# --- lines -----------------------------------------------------------------------------------------------------------
+
+#: The longest line of either side, in bytes: a proposal of a few large files fits.
+LONGEST_LINE = 64 * 2**20
+#: The most bytes to receive at first. Larger blocks get pages of their own (`intercom.local.daemon`), which costs more.
+_RECEIVED = 16 * 1024
+
+
+class Lines:
+    """The lines of a stream. `longest` is the limit of one line in bytes; it can be changed between two lines."""
+
+    def __init__(self, stream: trio.abc.ReceiveStream, longest: int = LONGEST_LINE) -> None:
+        self.longest = longest
+        self._stream = stream
+        self._buffer = bytearray()
+        self._searched = 0
+
+    async def next(self) -> bytes | None:
+        """Return the next line without its end; None at the end. Raises ClosedResourceError for a line over the
+        limit."""
+        while True:
+            end = self._buffer.find(b"\n", self._searched)
+            if end >= 0:
+                line = bytes(self._buffer[:end])
+                del self._buffer[: end + 1]
+                self._searched = 0
+                return line
+            self._searched = len(self._buffer)
+            if self._searched > self.longest:
+                raise trio.ClosedResourceError("a line is too long")
+            data = await self._stream.receive_some(max(_RECEIVED, self._searched))
+            if not data:
+                return None
+            self._buffer += data
+
+
+Send = Callable[[bytes], Awaitable[None]]
+
+
+async def _message(line: bytes, send: Send) -> types.JSONRPCMessage | None:
+    """Return the message in a line. Any other line is answered: if the connection closed instead, a shim would repeat
+    the line forever."""
+    try:
+        return read(line)
+    except NotAMessage as unread:
+        if unread.answer is not None:
+            await send(_written(unread.answer))
+        return None
+
+
+def _written(message: types.JSONRPCMessage) -> bytes:
+    return message.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n"
+
+
+async def serve(server: Server[Any], connection: AgentConnection, stdin: int = 0, stdout: int = 1) -> None:
+    """Serve one client over this process's own stdin and stdout, without a shim, until stdin ends. It takes over both
+    descriptors; all other output goes to stderr meanwhile."""
+    # The SDK's stdio transport reads in a worker thread, which cannot be cancelled. This waits on the descriptors.
+    incoming, outgoing = trio.lowlevel.FdStream(os.dup(stdin)), trio.lowlevel.FdStream(os.dup(stdout))
+    os.dup2(2, stdout)
+    lines, sending, deliveries = Lines(incoming), trio.Lock(), connection.deliveries
+    numbers = itertools.count(1)
+
+    async def send(data: bytes) -> None:
+        async with sending:
+            await outgoing.send_all(data)
+
+    async def receive() -> SessionMessage | None:
+        while (line := await lines.next()) is not None:
+            message = await _message(line, send) if line.strip() else None
+            if message is None:
+                continue
+            if isinstance(message, types.JSONRPCRequest) and message.method in NAMED and message.params is not None:
+                name = f"{connection.key}/{next(numbers)}"
+                deliveries.asked(message.id, name)
+                meta = message.params.get("_meta")
+                named = {**(meta if isinstance(meta, dict) else {}), CALL_KEY: name}
+                message = message.model_copy(update={"params": {**message.params, "_meta": named}})
+            deliveries.withdrawn(cancelled(message))
+            return SessionMessage(message, ServerMessageMetadata(request_context=connection))
+        return None
+
+    connection.opened()
+    try:
+        async with incoming, outgoing, trio.open_nursery() as nursery:
+
+            async def write(sent: SessionMessage) -> None:
+                await send(_written(sent.message))
+                if isinstance(sent.message, types.JSONRPCResponse | types.JSONRPCError):
+                    answered = deliveries.answered(sent.message.id)
+                    if answered is not None:
+                        nursery.start_soon(deliveries.reached, answered[0])
+
+            await server.run(MessageReader(receive), MessageWriter(write), server.create_initialization_options())
+            nursery.cancel_scope.cancel()
+    finally:
+        connection.closed()
+
+
+# --- shims -----------------------------------------------------------------------------------------------------------
+
+WIRE = 1
+#: The time limit of a shim's hello, in seconds.
+HELLO_SECONDS = 10.0
+#: The longest line before the token was checked, in bytes: a hello with some thousand receipts fits.
+LONGEST_HELLO = 2**20
+#: The most connections without a token, and of agents with one. Hooks have separate places, so that neither blocks the
+#: other.
+LINKS = PlaceLimits(unauthenticated=64, shared=1024, reserved=0, watching=512, reserved_watching=0)
+#: Errors that pass by themselves, or with the connection.
+_PASSING = (
+    Busy,
+    Down,
+    IntercomError,
+    NotRunning,
+    StoreUnavailable,
+    trio.BrokenResourceError,
+    trio.ClosedResourceError,
+    trio.TooSlowError,
+)
+STALLED_SECONDS = 600.0
+
+
+def _fits(most: int, least: int = 0) -> Any:
+    """Return the validator of a text: its length in characters, no NUL, and no half of a surrogate pair."""
+    return matches_re(rf"[^\0\ud800-\udfff]{{{least},{most}}}")
+
+
+def _text(most: int) -> Any:
+    return field(default=None, converter=lambda given: given or None, validator=optional(_fits(most)))
+
+
+def _pid() -> Any:
+    return field(default=None, validator=optional(and_(instance_of(int), ge(0), le(2**31 - 1))))
+
+
+_TEXTS: Any = deep_iterable(_fits(2**20), instance_of((list, tuple)))
+
+
+def _or_empty(given: Any) -> Any:
+    return () if given is None else given
+
+
+@frozen
+class Hello:
+    """What a shim says of itself in its first line. Raises ValueError or TypeError for a field that is not valid."""
+
+    wire: int = field(validator=in_((WIRE,)))
+    shim: str = field(validator=_fits(200, least=1))
+    version: str | None = _text(100)
+    token: str | None = _text(200)
+    role: str | None = _text(20)
+    cwd: str | None = _text(65536)
+    workspace: str | None = _text(65536)
+    config: str | None = _text(65536)
+    config_digest: str | None = _text(200)
+    session: str | None = _text(200)
+    channel: str | None = field(default=None, validator=optional(and_(max_len(100), matches_re(limits.CHANNEL_ID))))
+    pid: int | None = _pid()
+    client_pid: int | None = _pid()
+    delivered: Sequence[str] = field(default=(), converter=_or_empty, validator=_TEXTS)
+    agents: Sequence[str] = field(default=(), converter=_or_empty, validator=_TEXTS)
+
+    @classmethod
+    def read(cls, said: object) -> Hello | None:
+        """Return the hello in the first control line, or None if it is not valid. Unknown fields are ignored because a
+        newer shim may send more."""
+        known = fields_dict(cls)
+        try:
+            return cls(**{name: value for name, value in said.items() if name in known})  # type: ignore[attr-defined]
+        except (AttributeError, TypeError, ValueError):
+            return None
+
+
+@frozen
+class ShimServerDeps:
+    """The dependencies of shim connections.
+
+    `life` identifies this server run. `token` is what shims must know. `judge` refuses a shim by its hello (it raises
+    IntercomError). `outdated` is called if a newer shim asks this server to step down. Agent connections note in
+    `presence` who is connected. `processes` records which processes are agents'. `connections` lists all agent
+    connections by name, also those over HTTP, with their processes; hooks find their agent there. `admission` counts
+    the connections over the socket.
+    """
+
+    config: Config
+    presence: Presence
+    life: str
+    token: str
+    server: Server[Any]
+    judge: Callable[[Hello], None]
+    outdated: Callable[[Hello], bool]
+    processes: KnownProcesses
+    connections: dict[str, tuple[AgentConnection, frozenset[int]]] = field(factory=dict)
+    admission: Admission = field(factory=lambda: Admission(LINKS))
+
+
+class ShimListener(Actor):
+    """The actor `shims`: accepts connections at `path` and starts a `ShimConnection` for each under `links`. `tell`
+    reports a socket that was removed."""
+
+    def __init__(self, path: str, deps: ShimServerDeps, links: Name, tell: Tell = lambda _text, _level: None) -> None:
+        super().__init__()
+        self._path, self._deps, self._links, self._tell = path, deps, links, tell
+
+    def on_start(self) -> None:
+        listener = listen(self._path)
+        self.spawn(self._accept, listener)
+        self.spawn(Renewal(self._tell, listener.renew).keep)
+
+    async def _accept(self, listener: trio.abc.Listener[trio.SocketStream]) -> None:
+        async with listener:
+            for number in itertools.count(1):
+                stream = await listener.accept()
+                start = partial(ShimConnection, stream, self._deps)
+                spec = ChildSpec(f"link/{id(self)}-{number}", start, restart=Restart.TEMPORARY)
+                try:
+                    await ask(self._links, StartChild(spec), timeout=5.0, retry=True)
+                except (IntercomError, Busy, trio.TooSlowError):
+                    # The shim sees the closed connection and tries again.
+                    await trio.aclose_forcefully(stream)
+
+
+class ShimConnection(Actor):
+    """One shim's connection, from its hello to its end."""
+
+    def __init__(self, stream: trio.SocketStream, deps: ShimServerDeps) -> None:
+        super().__init__()
+        self._stream = stream
+        self._at = deps
+        self._sending = trio.Lock()
+        self._said_goodbye = False
+
+    def on_start(self) -> None:
+        self.spawn(self._attend)
+
+    async def on_stop(self) -> None:
+        await trio.aclose_forcefully(self._stream)
+
+    async def _attend(self) -> None:
+        admission = self._at.admission
+        try:
+            async with self._stream:
+                with trio.CancelScope() as scope:
+                    place = admission.arrive(scope.cancel)
+                    try:
+                        await self._converse(place)
+                    finally:
+                        admission.leave(place)
+                if scope.cancelled_caught:
+                    await self._refuse_busy()
+        except* (trio.BrokenResourceError, trio.ClosedResourceError, trio.TooSlowError):
+            # The shim is gone, or does not read; it may reconnect.
+            pass
+        finally:
+            self.stop()
+
+    async def _converse(self, place: Place) -> None:
+        at = self._at
+        lines = Lines(self._stream, LONGEST_HELLO)
+        with trio.fail_after(HELLO_SECONDS):
+            hello = await self._hello(lines)
+        if hello is None:
+            return
+        is_hook = hello.role == "hook"
+        if not (at.admission.watch(place) if is_hook else at.admission.authenticate(place)):
+            await self._refuse_busy()
+            return
+        lines.longest = LONGEST_LINE
+        # The shim's own claim is no evidence: the system says which process it is.
+        peer = server_socket.peer(self._stream)
+        welcome = {"intercom": {"welcome": {"wire": WIRE, "version": __version__, "life": at.life}}}
+        if is_hook:
+            await self._hook(lines, peer.pid, welcome)
+            return
+        agent = AgentConnection(
+            self.system, at.config, at.presence, hello.shim, hello.workspace, hello.cwd, hello.channel, hello.session
+        )
+        pids = frozenset(pid for pid in (hello.client_pid, hello.pid, peer.pid) if pid is not None and pid > 1)
+        at.connections[agent.name] = (agent, pids)
+        try:
+            # Before the welcome, and so before any call of its agent is answered.
+            await at.processes.came(agent.name, {peer.pid}, with_drivers=True)
+            await self._send(welcome)
+            agent.opened(hello.agents)
+            if hello.delivered:
+                await self._delivered(agent, hello.delivered)
+            await self._mcp(agent, lines)
+        finally:
+            at.connections.pop(agent.name, None)
+            at.processes.left(agent.name)
+            agent.closed(for_good=self._said_goodbye)
+
+    async def _hello(self, lines: Lines) -> Hello | None:
+        """Return the hello of a shim that may go on. Any other one is refused."""
+        kind, said = control(await lines.next() or b"")
+        hello = Hello.read(said) if kind == "hello" else None
+        if hello is None:
+            await self._refuse("version_mismatch", f"this server speaks wire {WIRE}; use the shim of its own version")
+            return None
+        if not hmac.compare_digest((hello.token or "").encode(), self._at.token.encode()):
+            await self._refuse("unauthorized", "the shim does not know this server's token", retry=True)
+            return None
+        if self._at.outdated(hello):
+            await self._send({"intercom": {"handover": {}}})
+            return None
+        try:
+            self._at.judge(hello)
+        except IntercomError as refused:
+            await self._refuse(refused.error_code, refused.message)
+            return None
+        return hello
+
+    async def _hook(self, lines: Lines, pid: int, welcome: dict[str, Any]) -> None:
+        """Answer a client's permission hook. Its client counts as an agent's from here on, also after the hook has
+        ended."""
+        at = self._at
+        name = f"hook/{uuid.uuid4().hex}"
+        try:
+            await at.processes.came(name, {pid}, with_drivers=True)
+            await self._send(welcome)
+            asking = HookDeps(self.system, at.config, at.presence, at.connections, name, pid)
+            await hook_server.attend(asking, lines.next, self._send)
+        finally:
+            at.processes.left(name)
+
+    async def _mcp(self, agent: AgentConnection, lines: Lines) -> None:
+        """Transfer messages between the shim and the SDK's server until the shim disconnects."""
+        deliveries = agent.deliveries
+
+        async def receive() -> SessionMessage | None:
+            while (line := await lines.next()) is not None:
+                if line.startswith(b'{"intercom"'):
+                    kind, told = control(line)
+                    if kind == "delivered" and isinstance(told, list):
+                        self.spawn(self._delivered, agent, [text for text in told if isinstance(text, str)])
+                    self._said_goodbye = self._said_goodbye or kind == "bye"
+                    continue
+                message = await _message(line, self._send_bytes)
+                if message is None:
+                    continue
+                if isinstance(message, types.JSONRPCRequest):
+                    params = message.params or {}
+                    meta, info = params.get("_meta"), params.get("clientInfo")
+                    if message.method in NAMED and isinstance(meta, dict) and isinstance(meta.get(CALL_KEY), str):
+                        deliveries.asked(message.id, meta[CALL_KEY])
+                    elif message.method == "initialize" and isinstance(info, dict):
+                        # A hook may come before the client's first call.
+                        name = info.get("name")
+                        agent.client_name = name[: limits.NAME] if isinstance(name, str) and name else None
+                else:
+                    # A cancelled call gets no answer, or its client ignores the answer.
+                    deliveries.withdrawn(cancelled(message))
+                return SessionMessage(message, ServerMessageMetadata(request_context=agent))
+            return None
+
+        async def write(sent: SessionMessage) -> None:
+            if not self.actor_ref.is_alive():
+                # The SDK fails the calls of a closing connection. They have not failed: the shim repeats them.
+                return
+            data = _written(sent.message)
+            if (agents := agent.news_of_agents()) is not None:
+                data = _line({"intercom": {"agents": agents}}) + data
+            if isinstance(sent.message, types.JSONRPCResponse | types.JSONRPCError):
+                name, receipt = deliveries.answered(sent.message.id) or (None, None)
+                if receipt is not None:
+                    # Sent before the answer, so that the shim returns it after passing the answer on.
+                    data = _line({"intercom": {"receipt": {"call": name, "text": receipt}}}) + data
+            await self._send_bytes(data)
+            crash_points.reach("answer.left")
+
+        server = self._at.server
+        await server.run(MessageReader(receive), MessageWriter(write), server.create_initialization_options())
+
+    async def _delivered(self, agent: AgentConnection, receipts: Sequence[str]) -> None:
+        try:
+            await agent.deliveries.delivered(receipts)
+            await self._send({"intercom": {"recorded": receipts}})
+        except _PASSING as failed:
+            # The shim repeats its receipts until it gets this confirmation.
+            log.info("deliveries could not be recorded now: %r", failed)
+
+    async def _refuse_busy(self) -> None:
+        await self._refuse("busy", "too many connections to the server; try again shortly", retry=True)
+
+    async def _refuse(self, code: str, message: str, *, retry: bool = False) -> None:
+        await self._send({"intercom": {"refused": {"code": code, "message": message, "retry": retry}}})
+
+    async def _send(self, message: dict[str, Any]) -> None:
+        await self._send_bytes(_line(message))
+
+    async def _send_bytes(self, data: bytes) -> None:
+        try:
+            # `acquire` would let all other tasks run first, and the agent wait for them.
+            self._sending.acquire_nowait()
+        except trio.WouldBlock:
+            await self._sending.acquire()
+        try:
+            with trio.fail_after(STALLED_SECONDS):
+                await self._stream.send_all(data)
+        except BaseException:
+            # Part of a line may be sent: the next data would be read as its rest.
+            await trio.aclose_forcefully(self._stream)
+            raise
+        finally:
+            self._sending.release()
+
+
+def _line(message: dict[str, Any]) -> bytes:
+    return json.dumps(message).encode() + b"\n"

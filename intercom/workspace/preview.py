@@ -12,7 +12,7 @@ import re
 import unicodedata
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate
 from pathlib import Path
 
@@ -44,6 +44,8 @@ _DEPTH = 12
 _LITTLE = 512
 #: How many of the lines of one kind a remark names.
 _NAMED = 3
+#: Stands for every byte that is no text.
+_BYTES = "\udc80"
 _WORD = re.compile(r"\w+")
 #: White space that may move text out of sight, and the columns from which it does: inside a line, and at its start.
 _GAP = re.compile(r"[ \t]{5,}(?=\S)")
@@ -202,9 +204,19 @@ class _Text:
     encoding: Encoding
     has_mark: bool
 
+    @staticmethod
+    def of(data: bytes, encoding: Encoding) -> _Text:
+        text = encoding.decode(data)
+        return _Text(split_text(text), encoding, text.startswith(BOM))
+
     @property
     def ends(self) -> Counter[str]:
         return Counter("CRLF" if line.endswith("\r\n") else "LF" for line in self.lines if line.endswith("\n"))
+
+    @property
+    def said_ends(self) -> str:
+        ends = sorted(self.ends.items())
+        return " and ".join(f"{count} {end}" if len(ends) > 1 else end for end, count in ends) or "none"
 
 
 @define
@@ -289,13 +301,10 @@ class _Section:
                 self.say(1, f"its name mixes alphabets whose letters look alike: {word}")
 
     def _binary(self, before: bytes, after: bytes) -> None:
-        match self.versions.change.kind:
-            case ChangeKind.CREATE:
-                what = f"{len(after)} bytes come"
-            case ChangeKind.DELETE:
-                what = f"{len(before)} bytes go"
-            case _:
-                what = f"{len(before)} bytes become {len(after)}"
+        what = {
+            ChangeKind.CREATE: f"{len(after)} bytes come",
+            ChangeKind.DELETE: f"{len(before)} bytes go",
+        }.get(self.versions.change.kind, f"{len(before)} bytes become {len(after)}")
         self.lines.append(f"Binary content: {what}, not shown\n")
         self.say(0, f"binary: {what}, and none of them is shown")
 
@@ -308,12 +317,8 @@ class _Section:
             self.say(5, f"its lines end in CRLF{'' if not new.ends['LF'] else ' and LF, mixed'}")
         for encoding in {side.encoding.name: side.encoding for side in sides}.values():
             if encoding is not UTF8:
-                self.say(
-                    4,
-                    f"is read as {encoding.name}, which is a guess"
-                    if "utf" not in encoding.name
-                    else f"is {encoding.name}",
-                )
+                guess = "" if "utf" in encoding.name else "read as "
+                self.say(4, f"is {guess}{encoding.name}{', which is a guess' if guess else ''}")
 
     def _about_both(self, old: _Text, new: _Text) -> None:
         if old.encoding.codec != new.encoding.codec:
@@ -325,46 +330,39 @@ class _Section:
         bare_old, bare_new = ([line.rstrip("\r\n") for line in side.lines] for side in (old, new))
         if bare_old == bare_new:
             if old.ends != new.ends:
-                self.say(2, f"only line ends change: {_ends(old)} to {_ends(new)}")
+                self.say(2, f"only line ends change: {old.said_ends} to {new.said_ends}")
             if old.lines[-1].endswith("\n") != new.lines[-1].endswith("\n"):
                 self.say(3, f"the newline at its end {'comes' if new.lines[-1].endswith(chr(10)) else 'goes'}")
             return
         if set(old.ends) != set(new.ends) and old.ends and new.ends:
-            self.say(2, f"line ends change: {_ends(old)} to {_ends(new)}")
-        if [part for line in old.lines for part in line.split()] == [
-            part for line in new.lines for part in line.split()
-        ]:
+            self.say(2, f"line ends change: {old.said_ends} to {new.said_ends}")
+        words_old, words_new = ([word for line in side.lines for word in line.split()] for side in (old, new))
+        if words_old == words_new:
             self.say(4, "only white space changes")
 
     def _hunks(self, old: list[str], new: list[str]) -> None:
         change = self.versions.change
-        matcher = _Matcher(old, new)
+        groups = [*_Matcher(old, new).get_grouped_opcodes(_CONTEXT)]
+        if groups:
+            name, target = one_line(change.old_path or change.path), one_line(change.path)
+            self.lines.append(f"--- {'/dev/null' if change.kind is ChangeKind.CREATE else f'a/{name}'}\n")
+            self.lines.append(f"+++ {'/dev/null' if change.kind is ChangeKind.DELETE else f'b/{target}'}\n")
         added = removed = 0
-        begun = False
-        for group in matcher.get_grouped_opcodes(_CONTEXT):
-            if not begun:
-                name, target = one_line(change.old_path or change.path), one_line(change.path)
-                self.lines.append(f"--- {'/dev/null' if change.kind is ChangeKind.CREATE else f'a/{name}'}\n")
-                self.lines.append(f"+++ {'/dev/null' if change.kind is ChangeKind.DELETE else f'b/{target}'}\n")
-                begun = True
+        for group in groups:
             self._line(f"@@ -{_range(group[0][1], group[-1][2])} +{_range(group[0][3], group[-1][4])} @@\n")
             for tag, i1, i2, j1, j2 in group:
                 if tag == "equal":
                     for i, j in zip(range(i1, i2), range(j1, j2), strict=True):
                         self._content(" ", new[j], j + 1, old[i])
                     continue
-                self._look_alike_headers(old, new, i2, j1)
+                if "".join(old[i2 - 1 : i2]).startswith("-- ") and "".join(new[j1 : j1 + 1]).startswith("++ "):
+                    self.say(1, f"line {j1 + 1} looks like the header of another file, and is none")
                 for i in range(i1, i2):
                     self._content("-", old[i], i + 1, new[j1 + i - i1] if i - i1 < j2 - j1 else "")
                 for j in range(j1, j2):
                     self._content("+", new[j], j + 1, old[i1 + j - j1] if j - j1 < i2 - i1 else "")
                 removed, added = removed + i2 - i1, added + j2 - j1
         self.counted = evolve(change, added=added, removed=removed)
-
-    def _look_alike_headers(self, old: list[str], new: list[str], i2: int, j1: int) -> None:
-        """Point out a removed line `-- x` before an added one `++ y`, which looks like a file header."""
-        if old[i2 - 1 : i2] and new[j1 : j1 + 1] and old[i2 - 1].startswith("-- ") and new[j1].startswith("++ "):
-            self.say(1, f"line {j1 + 1} looks like the header of another file, and is none")
 
     def _content(self, mark: str, line: str, number: int, other: str) -> None:
         has_end = line.endswith("\n")
@@ -392,7 +390,7 @@ class _Section:
         self.lines.append(line)
 
     def _found(self, character: str, where: str) -> None:
-        places = self._hidden.setdefault("byte" if "\udc80" <= character <= "\udcff" else character, [])
+        places = self._hidden.setdefault(_BYTES if "\udc80" <= character <= "\udcff" else character, [])
         if where not in places[-1:]:
             places.append(where)
 
@@ -402,23 +400,27 @@ class _Section:
             self.lines.append(f"\\ {self._cut} more lines of this diff are not shown\n")
             self.say(0, f"{shown} of {shown + self._cut} lines of its diff are shown")
         for character, places in self._hidden.items():
-            if character == "byte":
+            if character == _BYTES:
                 what = "bytes that are no UTF-8, written as \\x80 and so on,"
             else:
                 what = f"{code_of(character)} ({name_of(character)})"
-            self.say(0 if character != "\ufeff" else 3, f"{what} is written as its code on {_places(places)}")
+            named = f"{', '.join(places[:_NAMED])}{_rest(' and', places, _NAMED)}"
+            self.say(0 if character != "\ufeff" else 3, f"{what} is written as its code on {named}")
         if self._mixed:
             number, word = next(iter(self._mixed.items()))
-            more = f", and {len(self._mixed) - 1} more lines" if len(self._mixed) > 1 else ""
-            self.say(1, f"line {number} mixes alphabets whose letters look alike: {word}{more}")
+            rest = _rest(", and", self._mixed)
+            self.say(1, f"line {number} mixes alphabets whose letters look alike: {word}{rest}")
         if self._gaps:
-            more = f" and {len(self._gaps) - 1} more lines" if len(self._gaps) > 1 else ""
-            self.say(1, f"there is more behind a wide gap on line {self._gaps[0]}{more}")
+            self.say(1, f"there is more behind a wide gap on line {self._gaps[0]}{_rest(' and', self._gaps)}")
         if self._long:
             number, size = max(self._long.items(), key=lambda each: each[1])
-            more = f", and {len(self._long) - 1} more are over {LONG_LINE}" if len(self._long) > 1 else ""
             cut = f"; {MAX_LINE:,} of them are shown" if size > MAX_LINE else ""
-            self.say(1, f"line {number} is {size:,} characters long{cut}{more}")
+            rest = _rest(", and", self._long, what=f"more are over {LONG_LINE}")
+            self.say(1, f"line {number} is {size:,} characters long{cut}{rest}")
+
+
+def _rest(joint: str, found: Collection[object], named: int = 1, what: str = "more lines") -> str:
+    return f"{joint} {len(found) - named} {what}" if len(found) > named else ""
 
 
 def _hides_bytes(data: bytes) -> bool:
@@ -433,12 +435,7 @@ def _texts(before: bytes, after: bytes) -> tuple[_Text, _Text]:
         first = second
     if second is UTF8 and after.isascii() and not first.codec.startswith("utf"):
         second = first
-    return _text(before, first), _text(after, second)
-
-
-def _text(data: bytes, encoding: Encoding) -> _Text:
-    text = encoding.decode(data)
-    return _Text(split_text(text), encoding, text.startswith(BOM))
+    return _Text.of(before, first), _Text.of(after, second)
 
 
 def _drop_shared(old: _Text, new: _Text) -> None:
@@ -450,13 +447,6 @@ def _drop_shared(old: _Text, new: _Text) -> None:
     if sides and all(set(side.ends) == {"CRLF"} for side in sides):
         for side in sides:
             side.lines = [line[:-2] + "\n" if line.endswith("\r\n") else line for line in side.lines]
-
-
-def _ends(text: _Text) -> str:
-    return (
-        " and ".join(f"{count} {end}" if len(text.ends) > 1 else end for end, count in sorted(text.ends.items()))
-        or "none"
-    )
 
 
 def _range(start: int, stop: int) -> str:
@@ -472,11 +462,6 @@ def _window(line: str, other: str) -> str:
     before = f"[{start:,} characters before are not shown] " if start else ""
     rest = len(line) - start - MAX_LINE
     return f"{before}{line[start : start + MAX_LINE]}" + (f" [{rest:,} more are not shown]" if rest > 0 else "")
-
-
-def _places(places: list[str]) -> str:
-    more = f" and {len(places) - _NAMED} more lines" if len(places) > _NAMED else ""
-    return ", ".join(places[:_NAMED]) + more
 
 
 def _has_gap(line: str) -> bool:
@@ -501,14 +486,10 @@ def _mixed_word(text: str) -> str | None:
             return "".join(letter if letter.isascii() else code_of(letter) for letter in word[:60])
         if not re.search("[A-Za-z]", word):
             continue
-        strange = {letter for letter in word if not letter.isascii() and _looks_alike(letter)}
+        strange = {each for each in word if not each.isascii() and unicodedata.name(each, "").startswith(_LOOK_ALIKE)}
         if strange:
             return "".join(code_of(letter) if letter in strange else letter for letter in word[:60])
     return None
-
-
-def _looks_alike(letter: str) -> bool:
-    return unicodedata.name(letter, "").startswith(_LOOK_ALIKE)
 
 
 class _Matcher(difflib.SequenceMatcher[str]):

@@ -289,7 +289,8 @@ _PLAIN = {"a": 7, "b": 8, "t": 9, "n": 10, "v": 11, "f": 12, "r": 13, '"': 34, "
 _STAMP = re.compile(r"(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d)(?:\.\d+)? ([+-]\d{4})")
 #: The headers that git writes, by their beginning: names, modes, and the others.
 _NAMES = ("--- ", "+++ ", "rename from ", "rename to ")
-_MODES = ("new file mode ", "deleted file mode ", "old mode ", "new mode ")
+_NEW_MODES = ("new file mode ", "new mode ")
+_MODES = (*_NEW_MODES, "deleted file mode ", "old mode ")
 _OTHERS = ("index ", "similarity index ", "dissimilarity index ")
 
 
@@ -301,6 +302,7 @@ def _read_git(lines: list[str], at: int) -> FilePatch:
     """
     names: dict[str, str] = {}
     modes: dict[str, bool] = {}
+    executable: bool | None = None
     for number, line in enumerate((line.rstrip("\n") for line in lines[1:]), at + 1):
         header = next((each for each in (*_NAMES, *_MODES, *_OTHERS) if line.startswith(each)), "")
         if header in _NAMES:
@@ -308,6 +310,7 @@ def _read_git(lines: list[str], at: int) -> FilePatch:
             names[header] = _unquote(name if header.startswith("rename") else name.split("\t")[0], number)
         elif header in _MODES or (header == "index " and line.count(" ") > 1):
             modes[header] = _executable(line, number)
+            executable = modes[header] if header in _NEW_MODES else executable
         elif line.startswith(("copy from ", "copy to ")):
             raise DiffError(f"line {number} copies a file, which is not supported; send the copy as a new file")
         elif line.startswith(("Binary files ", "GIT binary patch")):
@@ -317,7 +320,6 @@ def _read_git(lines: list[str], at: int) -> FilePatch:
     first = lines[0].removeprefix(_GIT).rstrip("\n")
     old, new, source, target = (names.get(header) for header in _NAMES)
     created, deleted = "new file mode " in modes, "deleted file mode " in modes
-    executable = modes.get("new mode ", modes.get("new file mode "))
     if (source is None) != (target is None):
         raise DiffError(f"the patch names only one end of a rename, near line {at}")
     if source is not None and target is not None:
@@ -329,9 +331,9 @@ def _read_git(lines: list[str], at: int) -> FilePatch:
         if created or deleted or lexical(source) == lexical(target):
             raise DiffError(f"the headers near line {at} disagree about what becomes of a renamed file")
         return FilePatch(lexical(target), ChangeKind.RENAME, (), lexical(source), executable)
-    halves = _halves(first, at)
     if (old is None) != (new is None):
         raise DiffError(f"the patch has only one of the --- and +++ lines, near line {at}")
+    halves = _halves(first, at)
     if old not in (None, halves[0], DEV_NULL) or new not in (None, halves[1], DEV_NULL):
         raise DiffError(f"the headers near line {at} name different files; the first line says {first!a}")
     # --- or +++ may say /dev/null, but the first line always names the file twice.

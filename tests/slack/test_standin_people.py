@@ -34,31 +34,6 @@ async def test_a_trigger_is_good_once_and_for_three_seconds() -> None:
 
 
 @trio_test
-async def test_a_modal_is_filled_in_and_goes_when_the_app_says_nothing() -> None:
-    async with serve(echo=False) as slack, app_of(slack) as app, app.socket():
-        trigger = (await tapped(app))["trigger_id"]
-        view = modal(private_metadata="{}")
-        opened = (await app.call("views.open", trigger_id=trigger, view=view))["view"]
-        with pytest.raises(CannotDo, match="required"):
-            slack.submit(ALICE, "why")
-        with pytest.raises(CannotDo, match="no input colour"):
-            slack.submit(ALICE, "why", {"text": "x", "colour": "red"})
-        with pytest.raises(CannotDo, match="sees no modal"):
-            slack.submit(BOB, "why", {"text": "x"})
-        act = slack.submit(ALICE, opened, {"text": "too <risky>"})
-        assert await act.answer() is None
-        sent = app.heard[-1]["payload"]
-        assert (sent["type"], sent["view"]["id"], sent["view"]["private_metadata"]) == (
-            "view_submission",
-            opened["id"],
-            "{}",
-        )
-        value = {"type": "plain_text_input", "value": "too <risky>"}
-        assert sent["view"]["state"]["values"] == {"reason": {"text": value}}
-        assert slack.views(ALICE) == []
-
-
-@trio_test
 async def test_what_an_app_answers_to_a_modal_is_done() -> None:
     async with serve(echo=False) as slack, app_of(slack) as app, app.socket():
         opened = await app.call("views.open", trigger_id=(await tapped(app))["trigger_id"], view=modal())
@@ -72,40 +47,6 @@ async def test_what_an_app_answers_to_a_modal_is_done() -> None:
         await slack.submit(ALICE, "why", {"text": "no"}).answer()
         assert [view["callback_id"] for view in slack.views(ALICE)] == ["other"]
         assert slack.views(ALICE)[0]["id"] == opened["view"]["id"]
-
-
-@trio_test
-async def test_a_modal_stays_when_nobody_answers() -> None:
-    async with serve(echo=False, redeliver=(0,)) as slack, app_of(slack) as app, app.socket():
-        await app.call("views.open", trigger_id=(await tapped(app))["trigger_id"], view=modal())
-        app.acks = False
-        act = slack.submit(ALICE, "why", {"text": "no"})
-        await act.over.wait()
-        assert len(slack.views(ALICE)) == 1
-        assert "trouble" in slack.view_errors(ALICE)[""]
-
-
-@trio_test
-async def test_a_command_is_answered_in_the_ack_or_later_by_its_url() -> None:
-    async with serve(echo=False) as slack, app_of(slack) as app, app.socket():
-        app.answer = lambda envelope: {"text": "working on it"}
-        act = slack.command(ALICE, CHANNEL, "show a & b")
-        assert await act.answer() == {"text": "working on it"}
-        heard = app.heard[-1]["payload"]
-        assert (heard["command"], heard["text"], heard["user_id"]) == ("/intercom", "show a &amp; b", ALICE)
-        assert [one["text"] for one in slack.ephemerals(ALICE)] == ["working on it"]
-        statuses = []
-        for number in range(6):
-            body = {"text": f"part {number}", "response_type": "in_channel" if number == 4 else "ephemeral"}
-            statuses.append((await app.http.post(heard["response_url"], json=body)).status_code)
-        assert statuses == [200] * 5 + [404]
-        assert len(slack.ephemerals(ALICE)) == 5
-        assert [one["text"] for one in slack.messages()] == ["part 4"]
-        slack.command(ALICE, CHANNEL, "again")
-        await slack.acted_on()
-        await trio.sleep(1801)
-        late = await app.http.post(app.heard[-1]["payload"]["response_url"], json={"text": "late"})
-        assert late.json() == {"ok": False, "error": "expired_url"}
 
 
 @trio_test
@@ -140,12 +81,3 @@ async def test_only_what_is_shown_can_be_pressed_but_a_stale_screen_shows_old_bu
         act = slack.tap(BOB, before, "go")
         await act.answer()
         assert app.heard[-1]["payload"]["message"]["blocks"][0]["text"]["text"] == "decided"
-
-
-@trio_test
-async def test_ephemerals_are_seen_by_one() -> None:
-    async with serve() as slack, app_of(slack) as app:
-        assert (await app.call("chat.postEphemeral", channel=CHANNEL, user=ALICE, text="psst"))["ok"]
-        assert (await app.call("chat.postEphemeral", channel=CHANNEL, user="U0NO", text="psst"))["error"]
-        assert [one["text"] for one in slack.ephemerals(ALICE)] == ["psst"]
-        assert slack.ephemerals(BOB) == slack.messages() == []

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import pytest
@@ -14,25 +13,6 @@ from tests.slack.chat import metadata
 from tests.support.trio_case import trio_test
 
 ACTIONS = {"type": "actions", "elements": [button()]}
-
-
-@trio_test
-async def test_a_message_is_posted_changed_and_found_again_by_its_metadata() -> None:
-    mine = {"event_type": "intercom_message", "event_payload": {"client_id": "c-1"}}
-    async with serve() as slack, app_of(slack) as app:
-        posted = await app.call("chat.postMessage", channel=CHANNEL, text="a", blocks=[ACTIONS], metadata=mine)
-        assert posted["ok"]
-        assert posted["message"]["blocks"][0]["block_id"]
-        changed = await app.call("chat.update", channel=CHANNEL, ts=posted["ts"], text="b")
-        assert (changed["text"], changed["ts"]) == ("b", posted["ts"])
-        kept = slack.message(posted["ts"])
-        assert kept["text"] == "b"
-        assert kept["blocks"], "what an update does not say stays"
-        found = await app.call("conversations.history", channel=CHANNEL, include_all_metadata=True)
-        assert [one["metadata"] for one in found["messages"]] == [mine]
-        assert "metadata" not in (await app.call("conversations.history", channel=CHANNEL))["messages"][0]
-        await app.call("chat.update", channel=CHANNEL, ts=posted["ts"], text="c", blocks=[])
-        assert slack.message(posted["ts"])["blocks"] == []
 
 
 REFUSED: list[tuple[str, str, dict[str, Any]]] = [
@@ -109,19 +89,6 @@ async def test_tokens_and_scopes_are_looked_at() -> None:
 
 
 @trio_test
-async def test_forms_and_json_mean_the_same() -> None:
-    async with serve() as slack, app_of(slack) as app:
-        form = {"channel": CHANNEL, "text": "a", "blocks": json.dumps([section()]), "token": slack.bot_token}
-        answer = (await app.http.post(slack.api_url + "chat.postMessage", data=form)).json()
-        assert answer["message"]["blocks"][0]["text"]["text"] == "hello"
-        headers = {"content-type": "application/json", "authorization": f"Bearer {slack.app_token}"}
-        opened = await app.http.post(slack.api_url + "apps.connections.open", content=b"", headers=headers)
-        assert opened.json()["url"].startswith("ws://127.0.0.1:")
-        broken = await app.http.post(slack.api_url + "auth.test", content=b"{", headers=headers)
-        assert broken.json()["error"] == "invalid_json"
-
-
-@trio_test
 async def test_history_and_replies_come_page_by_page() -> None:
     async with serve() as slack, app_of(slack) as app:
         posted = [(await app.call("chat.postMessage", channel=CHANNEL, text=str(n)))["ts"] for n in range(5)]
@@ -157,26 +124,6 @@ async def test_too_long_a_text_is_cut_and_said_so() -> None:
         answer = await app.call("chat.postMessage", channel=CHANNEL, text="x" * 40_001)
         assert answer["response_metadata"]["warnings"] == ["message_truncated"]
         assert len(slack.messages()[0]["text"]) == 40_000
-
-
-@trio_test
-async def test_a_file_is_uploaded_in_three_steps_and_shared_once() -> None:
-    async with serve() as slack, app_of(slack) as app:
-        root = await app.call("chat.postMessage", channel=CHANNEL, text="root")
-        ticket = await app.call("files.getUploadURLExternal", filename="a.diff", length=3, snippet_type="diff")
-        wanted = {"files": [{"id": ticket["file_id"], "title": "A"}], "channel_id": CHANNEL, "thread_ts": root["ts"]}
-        assert (await app.call("files.completeUploadExternal", **wanted))["error"] == "file_not_found"
-        assert (await app.http.post(ticket["upload_url"], content=b"four")).status_code == 400
-        assert (await app.http.post(ticket["upload_url"], content=b"abc")).text == "OK - 3"
-        assert (await app.call("files.info", file=ticket["file_id"]))["error"] == "file_not_found"
-        done = await app.call("files.completeUploadExternal", **wanted)
-        assert done["files"] == [{"id": ticket["file_id"], "title": "A"}]
-        assert (await app.call("files.completeUploadExternal", **wanted))["error"] == "file_not_found"
-        info = await app.call("files.info", file=ticket["file_id"])
-        share = info["file"]["shares"]["public"][CHANNEL][0]
-        assert share["thread_ts"] == root["ts"]
-        assert [one["files"][0]["title"] for one in slack.thread(CHANNEL, root["ts"])[1:]] == ["A"]
-        assert slack.files[0].data == b"abc"
 
 
 @trio_test

@@ -10,8 +10,8 @@ from __future__ import annotations
 import logging
 import uuid
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
-from datetime import datetime, timedelta
+from collections.abc import Callable
+from datetime import datetime
 from functools import partial
 from typing import Any
 
@@ -91,6 +91,19 @@ class Drawing:
 _FINAL = frozenset({CardState.APPLIED, CardState.REJECTED, CardState.EXPIRED, CardState.INTERRUPTED, CardState.CLOSED})
 
 
+def may_change(card: Card) -> bool:
+    """Return whether the card may still change, so it must be compared again."""
+    if card.state is CardState.DELIVERED:
+        # An approval will still be applied or expire; other answers end with their delivery.
+        return card.kind is CardKind.APPROVAL
+    return card.state not in _FINAL
+
+
+def card_key(card_id: str) -> str:
+    """Return the key of the row that shows this card."""
+    return f"card/{card_id}"
+
+
 @frozen
 class Place:
     """The destination of a card or line. `session` is the session whose thread it belongs to, `top` the root message of
@@ -100,13 +113,17 @@ class Place:
     session: Session | None = None
     top: Content | None = None
 
-    @property
-    def session_id(self) -> str | None:
-        return None if self.session is None else self.session.id
+    def put(self, db: Database, key: str, content: Content, at: datetime, urgency: Urgency, **options: Any) -> None:
+        """Put a row into the outbox, in the session's thread."""
+        if self.session is not None:
+            options = {"session_id": self.session.id, "thread": thread_key(self.session.id)} | options
+        outbox.put(db, key, content, at, channel=self.channel, urgency=urgency, **options)
 
-    @property
-    def thread(self) -> str | None:
-        return None if self.session is None else thread_key(self.session.id)
+    def put_top(self, db: Database, at: datetime) -> None:
+        """Put the root message of the session's thread into the outbox."""
+        if self.session is not None and self.top is not None:
+            is_open = self.session.status is not SessionStatus.TERMINATED
+            self.put(db, thread_key(self.session.id), self.top, at, Urgency.LOG, thread=None, open=is_open)
 
 
 def put_card(db: Database, card: Card, place: Place, drawn: CardDrawn, at: datetime, *, fresh: bool) -> None:
@@ -117,126 +134,39 @@ def put_card(db: Database, card: Card, place: Place, drawn: CardDrawn, at: datet
     if there is None and card.state not in (CardState.PENDING, CardState.QUEUED):
         # The card was opened and closed while Slack was not notified.
         return
-    put_top(db, place, at)
+    place.put_top(db, at)
     urgency = Urgency.ALERT if card.kind is CardKind.STALL else Urgency.CARD
-    _put(db, key, drawn.message, place, urgency, at, open=may_change(card))
+    place.put(db, key, drawn.message, at, urgency, open=may_change(card))
     if fresh:
         outbox.restore(db, key)
     if drawn.diff is not None and there is None:
-        _put(db, f"diff/{card.id}", drawn.diff, place, urgency, at, kind=RowKind.FILE)
+        place.put(db, f"diff/{card.id}", drawn.diff, at, urgency, kind=RowKind.FILE)
     if drawn.call is not None and there is not None and CALL not in there.content["text"]:
         # An update makes no sound, so the escalation is announced by a new message, once.
-        _put(db, f"call/{card.id}", drawn.call, place, urgency, at)
+        place.put(db, f"call/{card.id}", drawn.call, at, urgency)
 
 
 def put_closed(db: Database, key: str, at: datetime) -> None:
     """Remove the buttons from the message of an unknown card."""
     row = outbox.by_key(db, key)
     if row is not None and row.open:
-        content = processing(row.content, "this is no longer open")
-        _put(db, key, content, Place(row.channel), row.urgency, at)
+        Place(row.channel).put(db, key, processing(row.content, "this is no longer open"), at, row.urgency)
 
 
-def put_line(db: Database, notice: Notice, place: Place, content: Mapping[str, Any], at: datetime) -> None:
+def put_line(db: Database, notice: Notice, place: Place, content: Content, at: datetime) -> None:
     """Put one line into the outbox."""
-    put_top(db, place, at)
-    _put(db, f"line/{uuid.uuid4()}", content, place, urgency_of(notice.level), at, thread=notice.thread)
-
-
-def put_top(db: Database, place: Place, at: datetime) -> None:
-    """Put the root message of the session's thread into the outbox."""
-    session, top = place.session, place.top
-    if session is None or top is None:
-        return
-    outbox.put(
-        db,
-        thread_key(session.id),
-        dict(top),
-        at,
-        channel=place.channel,
-        urgency=Urgency.LOG,
-        session_id=session.id,
-        open=session.status is not SessionStatus.TERMINATED,
+    place.put_top(db, at)
+    urgency = Urgency.LINE if notice.level in ("warning", "error") else Urgency.LOG
+    place.put(
+        db, f"line/{uuid.uuid4()}", content, at, urgency, **({} if notice.thread is None else {"thread": notice.thread})
     )
-
-
-def _put(
-    db: Database,
-    key: str,
-    content: Mapping[str, Any],
-    place: Place,
-    urgency: Urgency,
-    at: datetime,
-    *,
-    kind: RowKind = RowKind.MESSAGE,
-    open: bool = False,
-    thread: str | None = None,
-) -> None:
-    outbox.put(
-        db,
-        key,
-        dict(content),
-        at,
-        channel=place.channel,
-        urgency=urgency,
-        session_id=place.session_id,
-        thread=thread or place.thread,
-        kind=kind,
-        open=open,
-    )
-
-
-def card_key(card_id: str) -> str:
-    """Return the key of the row that shows this card."""
-    return f"card/{card_id}"
-
-
-def may_change(card: Card) -> bool:
-    """Return whether the card may still change, so it must be compared again."""
-    if card.state is CardState.DELIVERED:
-        # An approval will still be applied or expire; other answers end with their delivery.
-        return card.kind is CardKind.APPROVAL
-    return card.state not in _FINAL
-
-
-def urgency_of(level: str) -> Urgency:
-    """Return the urgency of a line of this level."""
-    return Urgency.LINE if level in ("warning", "error") else Urgency.LOG
 
 
 # --- the actor -------------------------------------------------------------------------------------------------------
 
-#: Seconds until the notice must be posted, and between two checks.
+#: Seconds until the shutdown notice must be posted, and between two checks.
 SHUTDOWN_SECONDS = 1.5
-_LOOK_SECONDS = 0.05
-
-
-async def announce_shutdown(
-    store: Store, sender: Name, channel: str, pending: int, now: Callable[[], datetime]
-) -> None:
-    """Post in `channel` that the server stops while `pending` requests wait. `sender` is the outbox's actor. Returns
-    once the notice is posted or has failed; raises nothing."""
-    key = f"shutdown/{uuid.uuid4()}"
-    content = draw_cards.shutdown(pending).content()
-    try:
-        with trio.move_on_after(SHUTDOWN_SECONDS):
-            put = partial(outbox.put, key=key, content=content, at=now(), channel=channel, urgency=Urgency.CARD)
-            await store.transact(put, retry=False)
-            sender.tell(Wake())
-            while True:
-                if not await store.transact(partial(_is_on_its_way, key=key), retry=False):
-                    return
-                await trio.sleep(_LOOK_SECONDS)
-        with trio.move_on_after(SHUTDOWN_SECONDS):
-            await store.transact(partial(outbox.abandon, key=key), retry=False)
-    except STORE_FAULTS as fault:
-        log.info("that the server stops is not said in slack: %s", fault)
-
-
-def _is_on_its_way(db: Database, key: str) -> bool:
-    row = outbox.by_key(db, key)
-    return row is not None and row.state in (RowState.QUEUED, RowState.POSTING)
-
+_CHECK_SECONDS = 0.05
 
 #: Seconds between two comparisons, and until the next one after a failure.
 LOOK_SECONDS = 300.0
@@ -244,7 +174,6 @@ AGAIN_SECONDS = 5.0
 
 #: Errors that are expected to pass.
 _PASSING = (IntercomError, Refused, *UNANSWERED)
-
 
 #: How many drawings may wait. The next comparison finds a dropped card; a dropped line is one of thousands.
 MOST_DUE = 10_000
@@ -281,7 +210,7 @@ class SlackChannel(Actor):
     ) -> None:
         super().__init__()
         self._config = config
-        self._desk = service
+        self._service = service
         self._reader = reader
         self._store = store
         self._outbox = outbox
@@ -302,15 +231,27 @@ class SlackChannel(Actor):
         self.spawn(self._look_now_and_then)
 
     async def on_stop(self) -> None:
+        """Post that the server stops while requests wait. Returns once that is posted or has failed."""
         channel = self._config.slack.channel_id
-        if self._is_up and channel is not None:
-            try:
-                pending = len(await self._desk.pending())
-            except _PASSING:
-                return
-            await announce_shutdown(self._store, self._outbox, channel, pending, self._now)
+        if not self._is_up or channel is None:
+            return
+        key = f"shutdown/{uuid.uuid4()}"
+        try:
+            content = draw_cards.shutdown(len(await self._service.pending())).content()
+            with trio.move_on_after(SHUTDOWN_SECONDS):
+                put = partial(Place(channel).put, key=key, content=content, at=self._now(), urgency=Urgency.CARD)
+                await self._store.transact(put, retry=False)
+                self._outbox.tell(Wake())
+                while True:
+                    if not await self._store.transact(partial(_is_on_its_way, key=key), retry=False):
+                        return
+                    await trio.sleep(_CHECK_SECONDS)
+            with trio.move_on_after(SHUTDOWN_SECONDS):
+                await self._store.transact(partial(outbox.abandon, key=key), retry=False)
+        except (*_PASSING, *STORE_FAULTS) as fault:
+            log.info("that the server stops is not said in slack: %s", fault)
 
-    async def on_receive(self, message: Any) -> None:
+    async def on_receive(self, message: object) -> None:
         match message:
             case Card():
                 self._await_turn(message.id, message)
@@ -349,78 +290,48 @@ class SlackChannel(Actor):
             while self._due:
                 key, (what, fresh) = self._due.popitem(last=False)
                 match what:
-                    case Card():
-                        await self._try(partial(self._card, fresh=fresh), what)
                     case Notice():
                         await self._try(self._notice, what)
-                    case None:
-                        await self._try(partial(self._redraw, fresh=fresh), key)
+                    case _:
+                        await self._try(self._card, key, what, fresh)
 
-    async def _try(self, work: Callable[[Any], Any], what: Any) -> None:
+    async def _try(self, work: Callable[..., Any], *what: Any) -> None:
         """Run `work`. If another actor is down, schedule a comparison instead."""
         try:
-            await work(what)
+            await work(*what)
         except _PASSING as failed:
             log.warning("slack is not up to date, and is looked at again shortly: %s", failed)
             self.set_timer("look", AGAIN_SECONDS, Look())
 
-    # --- cards -------------------------------------------------------------------------------------------------------
-
-    async def _card(self, card: Card, *, fresh: bool) -> None:
-        self._desk.seen(card)
-        place = await self._place(card.session_id)
-        if place is None:
-            return
-        # In a worker thread: the search for secrets in a long diff takes time.
-        drawn = await trio.to_thread.run_sync(self._drawing.card, card)
-        await self._store.transact(partial(put_card, card=card, place=place, drawn=drawn, at=self._now(), fresh=fresh))
+    async def _put(self, put: Callable[..., None], **what: Any) -> None:
+        await self._store.transact(partial(put, at=self._now(), **what))
         self._outbox.tell(Wake())
 
-    async def _redraw(self, card_id: str, *, fresh: bool) -> None:
+    # --- cards and lines ---------------------------------------------------------------------------------------------
+
+    async def _card(self, card_id: str, known: Card | None, fresh: bool) -> None:
         try:
-            card = await self._desk.card(card_id)
+            card = known or await self._service.card(card_id)
         except NotFound:
-            await self._close(card_key(card_id))
-        else:
-            await self._card(card, fresh=fresh)
-
-    async def _compare(self, open_cards: tuple[Card, ...]) -> None:
-        """Redraw cards whose messages were missed: the open ones, and the ones that were open when last drawn."""
-        for card in open_cards:
-            # The current state is looked up, because a decision may have arrived before this answer.
-            self._await_turn(card.id, None)
-        told = {card_key(card.id) for card in open_cards}
-        for row in await self._reader.read(outbox.open_rows):
-            if row.key not in told:
-                await self._look_at(row)
-
-    async def _look_at(self, row: Row) -> None:
-        kind, _, id = row.key.partition("/")
-        if kind == "card":
-            self._await_turn(id, None)
-        elif kind == "thread":
-            place = await self._place(id)
-            if place is not None and place.session is not None:
-                await self._store.transact(partial(put_top, place=place, at=self._now()))
-                self._outbox.tell(Wake())
-
-    async def _close(self, key: str) -> None:
-        """Close the message of an unknown card, because its buttons must not stay."""
-        await self._store.transact(partial(put_closed, key=key, at=self._now()))
-        self._outbox.tell(Wake())
-
-    # --- lines -------------------------------------------------------------------------------------------------------
+            # The buttons of an unknown card must not stay.
+            await self._put(put_closed, key=card_key(card_id))
+            return
+        self._service.seen(card)
+        place = await self._place(card.session_id)
+        if place is not None:
+            # In a worker thread: the search for secrets in a long diff takes time.
+            drawn = await trio.to_thread.run_sync(self._drawing.card, card)
+            await self._put(put_card, card=card, place=place, drawn=drawn, fresh=fresh)
 
     async def _notice(self, notice: Notice) -> None:
-        if notice.key is None:
-            place = await self._place(notice.session_id)
-            if place is None:
-                return
+        if notice.key is not None:
+            # Its session has put it into the outbox.
+            self._outbox.tell(Wake())
+            return
+        place = await self._place(notice.session_id)
+        if place is not None:
             content = await trio.to_thread.run_sync(self._drawing.notice, notice)
-            await self._store.transact(partial(put_line, notice=notice, place=place, content=content, at=self._now()))
-        self._outbox.tell(Wake())
-
-    # --- rows --------------------------------------------------------------------------------------------------------
+            await self._put(put_line, notice=notice, place=place, content=content)
 
     async def _place(self, session_id: str | None) -> Place | None:
         """Return the place for messages of this session; None if no channel is set."""
@@ -433,6 +344,21 @@ class SlackChannel(Actor):
         if channel is None:
             return None
         return Place(channel, session, await trio.to_thread.run_sync(self._drawing.root, session))
+
+    async def _compare(self, open_cards: tuple[Card, ...]) -> None:
+        """Redraw cards whose messages were missed: the open ones, and the ones that were open when last drawn."""
+        for card in open_cards:
+            # The current state is looked up, because a decision may have arrived before this answer.
+            self._await_turn(card.id, None)
+        told = {card_key(card.id) for card in open_cards}
+        for row in await self._reader.read(outbox.open_rows):
+            kind, _, id = row.key.partition("/")
+            if kind == "card" and row.key not in told:
+                self._await_turn(id, None)
+            elif kind == "thread":
+                place = await self._place(id)
+                if place is not None and place.session is not None:
+                    await self._put(place.put_top)
 
     # --- the router and Slack ----------------------------------------------------------------------------------------
 
@@ -451,24 +377,25 @@ class SlackChannel(Actor):
         answer = await subscribe(self.system, self._operators, self.name or "slack/channel", Channel.SLACK)
         self.actor_ref.tell(answer)
 
-    async def _read_recent(self, asked: ReadRecent, reply: Reply[Any]) -> None:
+    async def _read_recent(self, asked: ReadRecent, reply: Reply[History]) -> None:
         try:
-            reply.set(await recent(self._web, asked.channel_id, asked.limit))
-        except SlackError as refused:
-            reply.fail(refused)
+            answer = await self._web.call("conversations.history", channel=asked.channel_id, limit=asked.limit)
+        except SlackApiError as fault:
+            reply.fail(SlackError(str(fault)))
+            return
+        messages = [_message(message) for message in answer.get("messages") or () if isinstance(message, dict)]
+        reply.set(History(tuple(messages[: asked.limit]), bool(answer.get("has_more"))))
+
+
+def _is_on_its_way(db: Database, key: str) -> bool:
+    row = outbox.by_key(db, key)
+    return row is not None and row.state in (RowState.QUEUED, RowState.POSTING)
 
 
 def _session_and_top(db: Database, id: str | None) -> tuple[Session | None, Row | None]:
     """Return the session and its thread's root row; None for each that does not exist."""
     session = store_sessions.get(db, id) if id else None
     return session, None if session is None else outbox.by_key(db, thread_key(session.id))
-
-
-async def recent(web: Api, channel: str, limit: int) -> History:
-    """Return the latest `limit` messages of a channel, newest first. Raises SlackError if Slack does not answer."""
-    answer = await web.call("conversations.history", channel=channel, limit=limit)
-    messages = [_message(message) for message in answer.get("messages") or () if isinstance(message, dict)]
-    return History(tuple(messages[:limit]), bool(answer.get("has_more")))
 
 
 def _message(message: Json) -> Message:
@@ -480,52 +407,42 @@ def _message(message: Json) -> Message:
     return Message(str(message.get("ts") or ""), author, told, message.get("thread_ts"))
 
 
-#: A message older than this is dropped, because the person no longer sees what it answers.
-STALE = timedelta(seconds=60)
+#: After so many seconds a message is dropped, because the person no longer sees what it answers.
+STALE_SECONDS = 60.0
 
 _CALL_SECONDS = 10.0
 
 
-@frozen
-class _Again:
-    """A timer for a message that Slack limited."""
-
-    message: SendEphemeral
-    since: datetime
-
-
 class EphemeralSender(Actor):
-    """Sends ephemeral messages, one at a time; registered as `slack/ephemeral`. Told `SendEphemeral`. A message that
-    cannot be sent within a minute is dropped."""
+    """Sends ephemeral messages; registered as `slack/ephemeral`. Told `SendEphemeral`. A message that cannot be sent
+    within a minute is dropped."""
 
     mailbox_size = 200
     overflow = "drop_oldest"
 
-    def __init__(self, web: Api, now: Callable[[], datetime]) -> None:
+    def __init__(self, web: Api) -> None:
         super().__init__()
         self._web = web
-        self._now = now
 
-    async def on_receive(self, message: Any) -> None:
-        match message:
-            case SendEphemeral():
-                await self._send(message, self._now())
-            case _Again():
-                await self._send(message.message, message.since)
+    def on_receive(self, message: object) -> None:
+        if isinstance(message, SendEphemeral):
+            self.spawn(self._send, message)
 
-    async def _send(self, message: SendEphemeral, since: datetime) -> None:
-        if self._now() - since > STALE:
-            return
-        try:
-            await self._web.call(
-                "chat.postEphemeral",
-                timeout=_CALL_SECONDS,
-                channel=message.channel,
-                user=message.person,
-                text=message.text,
-                thread_ts=message.thread,
-            )
-        except RateLimited as limited:
-            self.set_timer(message, limited.retry_after, _Again(message, since))
-        except SlackApiError as fault:
-            log.info("a person could not be told why nothing came of their act: %s", fault)
+    async def _send(self, message: SendEphemeral) -> None:
+        with trio.move_on_after(STALE_SECONDS):
+            while True:
+                try:
+                    await self._web.call(
+                        "chat.postEphemeral",
+                        timeout=_CALL_SECONDS,
+                        channel=message.channel,
+                        user=message.person,
+                        text=message.text,
+                        thread_ts=message.thread,
+                    )
+                except RateLimited as limited:
+                    await trio.sleep(limited.retry_after)
+                    continue
+                except SlackApiError as fault:
+                    log.info("a person could not be told why nothing came of their act: %s", fault)
+                return

@@ -142,7 +142,7 @@ class Slack:
             ),
             # The actors for people's actions: commands, ephemeral messages, and the socket.
             ChildSpec("slack/commands", lambda: CommandRunner(command_deps), shutdown=10.0),
-            ChildSpec("slack/ephemeral", lambda: EphemeralSender(web, now)),
+            ChildSpec("slack/ephemeral", lambda: EphemeralSender(web)),
             ChildSpec(
                 "slack/connection", lambda: SlackConnection(web, interactions.handle, patience=patience), shutdown=10.0
             ),

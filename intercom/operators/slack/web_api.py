@@ -591,6 +591,3 @@ def sentence(error: str, channel: str) -> str:
     """Return the problem in `channel` and its remedy, for people."""
     advice = ADVICE.get(error, "it is tried again every minute")
     return f"slack takes nothing in channel {channel} ({error}); {advice}"
-
-
-__all__ = ["RateLimited", "SlackApiError", "SlackRefused", "SlackTokens", "Unreachable", "WebApi"]

@@ -371,7 +371,7 @@ async def slack_server(
                 now=server.now,
             ),
             "commands": lambda: CommandRunner(command_deps),
-            "ephemeral": lambda: EphemeralSender(web, server.now),
+            "ephemeral": lambda: EphemeralSender(web),
             "connection": lambda: SlackConnection(web, server.interactions.handle, now=server.now),
         }
         parts |= {name: partial(make, server) for name, make in instead.items()}

@@ -9,12 +9,16 @@ from pathlib import Path
 import attrs
 import pytest
 
+from actors import ask
 from intercom.model.card import Card, CardKind, CardState, Notice
 from intercom.model.decision import Decided
+from intercom.model.errors import SlackError
 from intercom.model.session import SessionMode
 from intercom.operators.slack import channel
 from intercom.operators.slack.channel import CardDrawn, Drawing, Look, card_key
 from intercom.operators.slack.messages import Redraw
+from intercom.operators.slack.web_api import SlackRefused
+from intercom.sessions.messages import ReadRecent
 from intercom.store import outbox
 from intercom.store.outbox import Urgency
 from tests.operators.desk import START, card, session
@@ -116,3 +120,11 @@ async def test_of_the_states_that_a_card_goes_through_while_others_are_drawn_the
         goes_on.set()
         await server.told_line()
     assert drawn == ["first", "again 99", "another 99", "as the desk has it"]
+
+
+@trio_test
+async def test_a_channel_that_cannot_be_read_is_a_refusal(tmp_path: Path) -> None:
+    async with channel_server(tmp_path) as server:
+        server.slack.faults["conversations.history"] = [SlackRefused("conversations.history", "not_in_channel")]
+        with pytest.raises(SlackError, match="not_in_channel"):
+            await ask(server.system.named("slack/channel"), ReadRecent("C0X", 5))

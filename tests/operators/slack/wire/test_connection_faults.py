@@ -118,57 +118,6 @@ def test_a_socket_that_is_lost_again_and_again_costs_nothing_but_a_second_delive
 
 
 @trio_test
-async def test_a_socket_lost_between_an_envelope_and_its_ack_is_acknowledged_by_the_next() -> None:
-    async with scene(handler_seconds=1.0) as at:
-        at.slack.on("sent", lambda _envelope: at.slack.drop_sockets("abrupt"))
-        await at.say("hello")
-        await at.slack.acted_on()
-        assert at.ears.heard == Counter(["hello"])
-        assert at.slack.unanswered == []
-        assert at.slack.envelopes[0].attempts == 1
-
-
-@trio_test
-async def test_a_frozen_socket_is_replaced() -> None:
-    async with scene() as at:
-        await trio.sleep(100)
-        frozen = trio.current_time()
-        at.slack.drop_sockets("freeze")
-        await at.slack.wait_for(lambda: at.slack.socket_mode.opened == 2, 100)
-        assert trio.current_time() - frozen <= 35.5
-        at.slack.command(ALICE, CHANNEL, "help")
-        await at.slack.acted_on()
-        assert at.ears.heard == Counter(["help"])
-
-
-@trio_test
-async def test_envelopes_doubled_and_out_of_order_are_handled_once() -> None:
-    async with scene() as at:
-        at.slack.faults.double, at.slack.faults.reorder = 30, 5
-        texts = [f"m{i}" for i in range(30)]
-        await at.say(*texts)
-        await at.slack.acted_on()
-        for envelope in list(at.slack.envelopes):
-            await at.slack.redeliver(envelope)
-        at.slack.faults.reorder = 0
-        await at.say("last")
-        await at.slack.wait_for(lambda: at.ears.heard["last"], 30)
-        await at.slack.acted_on()
-        assert at.ears.heard == Counter([*texts, "last"])
-        assert all(len(envelope.acks) >= 2 for envelope in at.slack.envelopes[:25])
-
-
-@trio_test
-async def test_acks_that_are_not_heard_are_given_again() -> None:
-    async with scene() as at:
-        at.slack.faults.deaf = 3
-        command = at.slack.command(ALICE, CHANNEL, "sessions")
-        await command.over.wait()
-        assert command.missed == 3
-        assert at.ears.heard == Counter(["sessions"])
-
-
-@trio_test
 async def test_errors_when_a_socket_is_asked_for_are_outlasted() -> None:
     async with scene(connect=False) as at:
         await trio.sleep(3600)
@@ -186,19 +135,6 @@ async def test_errors_when_a_socket_is_asked_for_are_outlasted() -> None:
         await at.say("hello")
         await at.slack.acted_on()
         assert (await at.health()).state is ConnectionState.UP
-
-
-@trio_test
-async def test_socket_mode_switched_off_and_on_again_is_noticed() -> None:
-    async with scene() as at:
-        await trio.sleep(100)
-        at.slack.socket_mode.disable()
-        await trio.sleep(100)
-        standing = await at.health()
-        assert standing.state is ConnectionState.REFUSED
-        assert "socket mode is switched off" in (standing.last_error or "")
-        at.slack.team.socket_mode = True
-        await at.slack.connected(seconds=100)
 
 
 @pytest.mark.parametrize("seed", range(5))

@@ -74,7 +74,7 @@ class SignedCommand:
     fields: Mapping[str, str]
 
 
-def signature_data(signature: Signature | None) -> dict[str, Any] | None:
+def signature_data(signature: Signature | None) -> dict[str, str | None] | None:
     """Return a signature as JSON data, for storage."""
     return None if signature is None else asdict(signature, recurse=False)
 

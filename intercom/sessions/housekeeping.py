@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import trio
 from attrs import define, frozen
@@ -63,26 +63,27 @@ class Housekeeper(Actor):
         for task, seconds in _ROUNDS.items():
             self.set_timer(task, seconds, task)
 
-    async def on_receive(self, message: Any) -> None:
+    async def on_receive(self, message: str | ClockChanged) -> None:
+        task = "lapse" if isinstance(message, ClockChanged) else message
         try:
             if isinstance(message, ClockChanged):
                 # Approvals lapse by the new clock. Nothing is purged right after the clock was set: it may be set
                 # again, and deletion is final.
                 self.set_timer("purge", PURGE_SECONDS, "purge")
-                message = "lapse"
-            if message == "lapse":
+            if task == "lapse":
                 await self._lapse()
-            elif message == "prune":
+            elif task == "prune":
                 # Not in this handler: it reads every process of the machine.
                 self.spawn(self._prune)
-            elif message == "purge":
+            elif task == "purge":
                 # Not in this handler: it asks sessions, which takes a while.
                 self.spawn(self._end_abandoned)
                 await self._purge()
         except DatabaseError as failed:
             # For example, the disk is full. The next round tries again.
-            self._context.operators.tell(_notice(self._context, f"housekeeping has to wait: {failed}"))
-        self.set_timer(message, _ROUNDS[message], message)
+            text = f"housekeeping has to wait: {failed}"
+            self._context.operators.tell(Notice(text, "warning", self._context.now()))
+        self.set_timer(task, _ROUNDS[task], task)
 
     async def _prune(self) -> None:
         try:
@@ -144,7 +145,7 @@ class Housekeeper(Actor):
         return await self._context.store.transact(work, timeout=LARGE_TRANSACTION_SECONDS)
 
 
-def _lapse(db: Database, before: Any, at: Any) -> list[Card]:
+def _lapse(db: Database, before: datetime, at: datetime) -> list[Card]:
     shown = []
     for id in approvals.lapse(db, before, at):
         request = approvals.get(db, id)
@@ -152,10 +153,6 @@ def _lapse(db: Database, before: Any, at: Any) -> list[Card]:
         if request is not None and session is not None:
             shown.append(kinds.card_of(request, session.workspace_root))
     return shown
-
-
-def _notice(context: Context, text: str) -> Notice:
-    return Notice(text, "warning", context.now())
 
 
 #: Seconds between two checks, and how far the clocks may drift apart in between: a slewed clock moves by at most half a
@@ -240,7 +237,7 @@ class ClockWatch(Actor):
             self._tell_all(self._noticed.untold)
         self.set_timer("look", WATCH_SECONDS, "look")
 
-    async def on_receive(self, message: Any) -> None:
+    async def on_receive(self, message: object) -> None:
         now = self._clocks()
         found = None if self._noticed.last is None else jump(self._noticed.last, now)
         self._noticed.last = now
@@ -341,7 +338,7 @@ class AuditWatch(Actor):
     async def on_start(self) -> None:
         self.set_timer(_Look(), 0.0, _Look())
 
-    async def on_receive(self, message: Any) -> None:
+    async def on_receive(self, message: object) -> None:
         if isinstance(message, _Look):
             await self._compare_once()
             await self._look()
@@ -385,7 +382,7 @@ class AuditWatch(Actor):
         if not self._is_compared:
             return
         try:
-            newest = await self._reader.read(_head)
+            newest = await self._reader.read(lambda db: head(db.conn))
             if newest is None:
                 return
             is_lost = await trio.to_thread.run_sync(self._is_lost)
@@ -459,10 +456,6 @@ class AuditWatch(Actor):
         self._operators.tell(Notice(text, "error", self._now()))
 
 
-def _head(db: Database) -> Head | None:
-    return head(db.conn)
-
-
 def _misfits(db: Database, anchors: list[Anchor], file: Path) -> tuple[str | None, list[str]]:
     """Return why the file is not the one that was begun, or None; and how it contradicts the log."""
     return audit_anchor.beginning_fault(db.conn, anchors, file), audit_anchor.compare(db.conn, anchors)
@@ -514,7 +507,7 @@ class DatabaseWatch(Actor):
     def on_start(self) -> None:
         self.set_timer("look", WATCH_SECONDS, "look")
 
-    async def on_receive(self, message: Any) -> None:
+    async def on_receive(self, message: object) -> None:
         self._store.tell(Inspect())
         if self._renew_lock is not None:
             try:

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import trio
 from attrs import define, evolve, field, frozen
@@ -289,7 +289,7 @@ class Told:
         return True
 
 
-@frozen
+@define(eq=False)
 class OperatorService:
     """`chat` returns the chat channel's status; None if there is no chat channel. `children` are the agents that people
     start."""
@@ -299,7 +299,7 @@ class OperatorService:
     reader: Reader
     board: PolicyBoard
     children: AgentProcesses
-    chat: Callable[[], Awaitable[Mapping[str, Any]]] | None = None
+    chat: Callable[[], Awaitable[Mapping[str, object]]] | None = None
     _shown: ShownCards = field(factory=ShownCards, init=False, repr=False)
     _told: Told = field(factory=lambda: Told(), init=False, repr=False)
 
@@ -448,7 +448,7 @@ class OperatorService:
         id = await self.session_id(session) if session is not None else None
         return await self.reader.read(partial(audit.recent, limit=limit, session_id=id))
 
-    async def security_event(self, summary: str, data: dict[str, Any]) -> None:
+    async def security_event(self, summary: str, data: Mapping[str, object]) -> None:
         """Record a forbidden attempt in the audit log."""
         await self.context.store.transact(
             partial(
@@ -458,7 +458,7 @@ class OperatorService:
                 session_id=None,
                 who="intercom",
                 summary=summary,
-                data=data,
+                data=dict(data),
             )
         )
 
@@ -470,11 +470,11 @@ class OperatorService:
     def tree(self) -> Info:
         return self.system.inspect()
 
-    async def chat_standing(self) -> Mapping[str, Any] | None:
+    async def chat_standing(self) -> Mapping[str, object] | None:
         """Return the chat channel's status: its connection, its queue and its errors; None without a chat channel."""
         return None if self.chat is None else await self.chat()
 
-    def version(self) -> dict[str, Any]:
+    def version(self) -> dict[str, str]:
         return {"version": __version__}
 
     def seen(self, card: Card) -> None:

@@ -452,7 +452,10 @@ class PolicyBoard:
         lines = [f"grants {describe(proposed.policy)}", tried.sentence()]
         if accepted is not None and accepted.sha256 == proposed.sha256:
             lines.append(f"this content was accepted by {_who(accepted.decided)}; its file has granted less since")
-        above = next((root for root in self.states if root != workspace_root and _is_below(workspace_root, root)), None)
+        above = next(
+            (root for root in self.states if root != workspace_root and Path(root) in Path(workspace_root).parents),
+            None,
+        )
         if above is not None:
             lines.append(f"this workspace lies in {above}, which has a policy of its own")
         # Last: there may be many, and a channel may cut them off.
@@ -610,7 +613,3 @@ def _decided_card(decision: PolicyDecision) -> Card:
 
 def _who(decided: Decided) -> str:
     return f"{decided.by} ({decided.channel}) on {decided.at:%Y-%m-%d %H:%M} UTC"
-
-
-def _is_below(path: str, root: str) -> bool:
-    return Path(root) in Path(path).parents

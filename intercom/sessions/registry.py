@@ -14,7 +14,7 @@ import logging
 from collections.abc import Callable, Iterable
 from datetime import datetime
 from functools import partial
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from attrs import define, evolve, field, frozen
 
@@ -513,7 +513,7 @@ class SessionRegistry(Actor):
         self.monitor(self._units)
         self.monitor(self._watchers)
 
-    async def on_receive(self, message: object) -> Any:
+    async def on_receive(self, message: object) -> str | AnonymousClient | None:
         if not self._brought_back:
             await self._bring_back()
         match message:

@@ -81,7 +81,7 @@ class PendingDeliveries:
             return (), ()
         riding = {id for delivery in self.riding.values() for id in (*delivery.requests, *delivery.instructions)}
         at = now().timestamp()
-        free = (id for id in self.verdicts if id != own and id not in riding and not self._is_a_tasks(id, at))
+        free = (id for id in self.verdicts if id != own and id not in riding and at >= self.tasked.get(id, -math.inf))
         late = tuple(self.verdicts[id] for id in free)
         return late, tuple(word for id, word in self.words.items() if id not in riding)
 
@@ -110,9 +110,6 @@ class PendingDeliveries:
         for id, until in self.tasked.items():
             if math.isfinite(until):
                 self.tasked[id] = min(until, latest)
-
-    def _is_a_tasks(self, request_id: str, at: float) -> bool:
-        return at < self.tasked.get(request_id, -math.inf)
 
     def clear(self) -> None:
         """Drop everything that is pending. What results carry already is not affected."""

@@ -35,7 +35,6 @@ from intercom.sessions.messages import (
     CancelTask,
     ClockChanged,
     Decide,
-    Describe,
     End,
     Expire,
     FindTask,
@@ -107,10 +106,6 @@ async def resume(session: SessionActor, asked: Resume) -> Session:
         raise InvalidState("nothing to resume: the session neither stands by nor is paused")
     if was_paused:
         await steering.end_standby(session, verdict.by, verdict.channel)
-    return session.row
-
-
-async def describe(session: SessionActor, _asked: Describe) -> Session:
     return session.row
 
 
@@ -418,10 +413,6 @@ async def _leave(session: SessionActor, left: messages.Withdraw) -> None:
             session.show(request)
 
 
-async def _deliver(session: SessionActor, told: messages.Deliver) -> None:
-    await steering.record(session, told.deliveries)
-
-
 async def _undeliver(session: SessionActor, lost: messages.Undeliver) -> None:
     session.deliveries.unload(lost.calls)
     await _words_are_free(session)
@@ -458,10 +449,6 @@ async def _agent_left(session: SessionActor, _left: messages.AgentLeft) -> None:
     await steering.give_back(session)
 
 
-async def _brief(session: SessionActor, _started: messages.DetectorStarted) -> None:
-    session.brief_detector()
-
-
 async def _show(session: SessionActor, due: Show) -> None:
     request = await session.find(due.request_id)
     if not session.is_settled(request):
@@ -477,21 +464,13 @@ async def _look_round(session: SessionActor, _due: LookRound) -> None:
             session.show(request)
 
 
-def _write_touch(session: SessionActor, _due: WriteTouch) -> None:
-    session.write_touch()
-
-
-def _summarize(session: SessionActor, _due: messages.Summarize) -> None:
-    session.summarize()
-
-
 HANDLERS: Handlers = {
     **{tool.takes: tool.handle for tool in TOOLS if tool.handle is not None},
     messages.AwaitDecision: await_decision,
     messages.AskPermission: permissions.ask,
     messages.Detach: _detach,
     messages.Withdraw: _withdraw,
-    messages.Deliver: _deliver,
+    messages.Deliver: lambda session, told: steering.record(session, told.deliveries),
     messages.Undeliver: _undeliver,
     messages.Written: steering.written,
     messages.AgentCame: _agent_came,
@@ -503,7 +482,7 @@ HANDLERS: Handlers = {
     messages.ProcessStarted: lifecycle.started,
     messages.ProcessEnded: lifecycle.ended,
     messages.HandOver: succession.hand_over,
-    messages.Describe: describe,
+    messages.Describe: lambda session, _asked: session.row,
     messages.OpenCards: open_cards,
     messages.AwaitUnpaused: lifecycle.await_unpaused,
     messages.TakeWords: steering.take_words,
@@ -513,16 +492,16 @@ HANDLERS: Handlers = {
     messages.TakeBack: steering.take_back,
     messages.TasksLeft: steering.tasks_left,
     messages.Told: steering.told,
-    messages.DetectorStarted: _brief,
+    messages.DetectorStarted: lambda session, _started: session.brief_detector(),
     messages.Stalled: stall.stalled,
     messages.NudgeDue: stall.nudge_due,
     messages.Escalated: stall.escalated,
     messages.Recovered: stall.recovered,
     Expire: expire,
     ClockChanged: clock_changed,
-    messages.Summarize: _summarize,
+    messages.Summarize: lambda session, _due: session.summarize(),
     Show: _show,
-    WriteTouch: _write_touch,
+    WriteTouch: lambda session, _due: session.write_touch(),
     LookRound: _look_round,
     messages.OpenTask: open_task,
     messages.FindTask: find_task,

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import trio
 from attrs import evolve, field, frozen
@@ -186,7 +186,7 @@ def proposal_key(
     session_id: str, files: tuple[FileChange, ...], risk: RiskLevel, text: str, form: ProposalForm | None
 ) -> str:
     """Return the key that identifies a proposal: session, paths, base hashes, the text's hash and risk."""
-    parts: list[Any] = [
+    parts: list[object] = [
         session_id,
         risk.value,
         hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest(),

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from attrs import asdict, define, field
 
@@ -25,7 +25,7 @@ from intercom.agents.transport import Hello, ShimListener, ShimServerDeps
 from intercom.local import own_files
 from intercom.local.places import Places
 from intercom.masking import KNOWN
-from intercom.model.card import Notice
+from intercom.model.card import Card, Notice
 from intercom.model.config import Config
 from intercom.model.metrics import Measured, Page, unmeasured
 from intercom.model.session import Session, SessionMode
@@ -61,7 +61,8 @@ log = logging.getLogger("intercom.store")
 
 #: A part that keeps crashing restarts with growing delays. The server stops only if the part never recovers.
 _BACKOFF = Backoff(initial=0.05, factor=2.0, max=5.0)
-_PATIENCE: dict[str, Any] = {"max_restarts": 60, "within": 60.0, "backoff": _BACKOFF}
+_group = partial(DynamicSupervisor, max_restarts=60, within=60.0, backoff=_BACKOFF)
+_supervisor = partial(Supervisor, max_restarts=60, within=60.0, backoff=_BACKOFF)
 
 
 @define
@@ -171,7 +172,7 @@ class App:
             self.http = HttpStatus(self.config.http_host)
 
     def _top(self) -> Actor:
-        return Supervisor(self.tree(), **_PATIENCE)
+        return _supervisor(self.tree())
 
     def tree(self) -> Sequence[ChildSpec]:
         """Return the children of the root in start order. They stop in reverse order, so the sockets close first. Each
@@ -209,7 +210,7 @@ class App:
         if self._slack is not None:
             # Nothing else depends on it.
             slack = self._slack.children(self.service, self.reader)
-            children.append(ChildSpec("slack", partial(Supervisor, slack, **_PATIENCE), shutdown=None))
+            children.append(ChildSpec("slack", partial(_supervisor, slack), shutdown=None))
         if "ctl" in self.sockets:
             children.append(ChildSpec("ctl", self._ctl))
         # The shims' connections, and the socket that accepts them.
@@ -311,7 +312,7 @@ class App:
         found, self._found = self._found, []
         return Operators(self._open_cards, self._mode_of, found=found)
 
-    async def _open_cards(self) -> Sequence[Any]:
+    async def _open_cards(self) -> Sequence[Card]:
         return (*await self.reader.read(partial(open_cards, away=self.context.unattended)), *self.board.cards())
 
     async def _mode_of(self, session_id: str) -> SessionMode | None:
@@ -385,10 +386,6 @@ class App:
     def is_idle(self) -> bool:
         """Whether nothing is connected, and no agent that people started runs."""
         return not self.processes.connected and not self.presence.here
-
-
-def _group() -> DynamicSupervisor:
-    return DynamicSupervisor(**_PATIENCE)
 
 
 def contents_path(database: Path) -> Path:

@@ -20,7 +20,7 @@ from typing import Any, TypeVar
 import psutil
 from attrs import define, frozen
 
-from intercom.local import lock, own_directories
+from intercom.local import lock, own_files
 from intercom.local.places import Places, places
 from intercom.model.errors import ConfigError, IpcError
 
@@ -133,14 +133,14 @@ def _own(where: Places) -> Iterator[None]:
     directories = (os.path.dirname(where.config_file), where.state_dir)
     Path(where.state_dir).mkdir(mode=0o700, exist_ok=True)
     try:
-        own_directories.record(*directories)
+        own_files.record_directories(*directories)
     except (ConfigError, OSError) as fault:
-        raise DemoFailed(f"{own_directories.list_file()} could not be written: {fault}") from fault
+        raise DemoFailed(f"{own_files.directories_file()} could not be written: {fault}") from fault
     try:
         yield
     finally:
         with _undisturbed(), contextlib.suppress(ConfigError, OSError):
-            own_directories.forget(*directories)
+            own_files.forget_directories(*directories)
 
 
 @contextlib.contextmanager

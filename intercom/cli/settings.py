@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from attrs import evolve, fields, frozen
 
-from intercom.local import config_file, own_directories, processes
+from intercom.local import config_file, own_files, processes
 from intercom.local.places import Places, places, private_directory, system_home
 from intercom.model.config import Config, SlackSettings, strictest, with_operators_settings
 from intercom.model.errors import IntercomError, SlackError, VersionMismatch
@@ -111,22 +111,22 @@ def settle(options: argparse.Namespace, *, by_client: bool = False) -> Settings:
 
 def _named_by_client(path: Path | None, is_option: bool, where: Places) -> str:
     """Name what a client chose that is not the user's own; empty if there is nothing."""
-    own, fault = own_directories.own()
+    own, fault = own_files.own_directories()
     directory = os.path.dirname(where.config_file)
     named = []
-    if path is not None and not own_directories.is_own_config(str(path), own):
+    if path is not None and not own_files.is_own_config(str(path), own):
         named.append(f"--config {path}" if is_option else f"the configuration {path}, which is not known to be yours")
-    elif not own_directories.is_own(directory, own):
+    elif not own_files.is_own(directory, own):
         # Without a configuration here, the user's own settings would not apply.
         named.append(f"the configuration directory {directory}, which is not known to be yours")
-    if not own_directories.is_own(where.state_dir, own):
+    if not own_files.is_own(where.state_dir, own):
         named.append(f"the state directory {where.state_dir}, which is not known to be yours")
     return " and ".join(named) + (f" ({fault})" if named and fault else "")
 
 
 def _own_config() -> tuple[Config, str]:
     """Return the user's own configuration, or the strictest one and the reason if it cannot be read."""
-    where, home = own_directories.default_places(), system_home()
+    where, home = own_files.default_places(), system_home()
     if where is None or home is None:
         return Config(), ""
     try:
@@ -139,10 +139,10 @@ def record_directories(where: Places, *databases: Path) -> bool:
     """Record a server's directories as the user's own if an operator at a terminal runs this process. Returns whether
     they are the user's own now. `databases` and the user's default one list agents' processes."""
     directories = (os.path.dirname(where.config_file), where.state_dir)
-    own = own_directories.own()[0]
-    if all(own_directories.is_own(each, own) for each in directories):
+    own = own_files.own_directories()[0]
+    if all(own_files.is_own(each, own) for each in directories):
         return True
-    default = own_directories.default_places()
+    default = own_files.default_places()
     if default is not None:
         databases = (*databases, Path(default.database))
     try:
@@ -152,7 +152,7 @@ def record_directories(where: Places, *databases: Path) -> bool:
         return False
     if processes.recognise(os.getpid(), agents).who is not processes.Who.OPERATOR:
         return False
-    own_directories.record(*directories)
+    own_files.record_directories(*directories)
     return True
 
 

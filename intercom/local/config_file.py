@@ -61,13 +61,13 @@ class Unfit(Exception):
     """A single value does not have the required form."""
 
 
-def structure(raw: Mapping[str, Any]) -> tuple[Config | None, list[Fault]]:
+def structure(raw: Mapping[str, object]) -> tuple[Config | None, list[Fault]]:
     """Convert `raw`, a parsed file. Return the configuration, or None if there are faults, and all faults."""
     faults: list[Fault] = []
     return _table(Config, raw, "", faults), faults
 
 
-def _table(kind: type[Any], raw: Mapping[str, Any], where: str, faults: list[Fault]) -> Any:
+def _table(kind: type[Any], raw: Mapping[str, object], where: str, faults: list[Fault]) -> Any:
     """Return an instance of the attrs class `kind`, or None if a fault was found in it or below it."""
     kinds = typing.get_type_hints(kind)
     known = {each.name: each for each in attrs.fields(kind)}
@@ -93,7 +93,7 @@ def _table(kind: type[Any], raw: Mapping[str, Any], where: str, faults: list[Fau
         return None
 
 
-def _check(setting: Any, value: Any, dotted: str, faults: list[Fault]) -> None:
+def _check(setting: attrs.Attribute[object], value: object, dotted: str, faults: list[Fault]) -> None:
     if setting.validator is not None:
         try:
             setting.validator(None, setting, value)
@@ -101,7 +101,7 @@ def _check(setting: Any, value: Any, dotted: str, faults: list[Fault]) -> None:
             faults.append(Fault(dotted, str(error)))
 
 
-def _value(kind: Any, value: Any, dotted: str, faults: list[Fault]) -> Any:
+def _value(kind: Any, value: object, dotted: str, faults: list[Fault]) -> Any:
     """Convert `value` to the type of a setting's annotation. Return None if a fault was found."""
     origin, arguments = typing.get_origin(kind), typing.get_args(kind)
     if origin is types.UnionType:
@@ -126,7 +126,7 @@ def _value(kind: Any, value: Any, dotted: str, faults: list[Fault]) -> Any:
         return None
 
 
-def _mapping(kinds: tuple[Any, ...], value: Any, dotted: str, faults: list[Fault]) -> dict[Any, Any] | None:
+def _mapping(kinds: tuple[Any, ...], value: object, dotted: str, faults: list[Fault]) -> dict[Any, Any] | None:
     if not isinstance(value, dict):
         faults.append(Fault(dotted, f"is {_shown(value)} but must be a table: write [{dotted}] and entries below it"))
         return None
@@ -141,7 +141,7 @@ def _mapping(kinds: tuple[Any, ...], value: Any, dotted: str, faults: list[Fault
     return found
 
 
-def _plain(kind: Any, value: Any) -> Any:
+def _plain(kind: Any, value: object) -> Any:
     if issubclass(kind, Enum):
         allowed = [each.value for each in kind]
         if value in allowed:
@@ -183,7 +183,7 @@ def _everywhere() -> list[str]:
     return names
 
 
-def _shown(value: Any) -> str:
+def _shown(value: object) -> str:
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, dict):
@@ -256,14 +256,15 @@ def _read(file: Path, *, required: bool) -> str:
         raise ConfigError(f"{file} is not UTF-8 text at line {line}: save it as UTF-8") from None
 
 
-def _settle(config: Config, raw: Mapping[str, Any], directory: Path, home: Path | None) -> Config:
+def _settle(config: Config, raw: Mapping[str, object], directory: Path, home: Path | None) -> Config:
     """Make every path absolute, and compute the defaults that depend on this machine."""
 
     def absolute(path: Path) -> Path:
         return _absolute(path, directory, home)
 
     database, root, log, cli = config.database, config.default_workspace_root, config.logging.file, config.host_cli
-    if "path" in raw.get("database", {}):
+    written = raw.get("database")
+    if isinstance(written, dict) and "path" in written:
         database = attrs.evolve(database, path=absolute(database.path))
     else:
         database = attrs.evolve(database, path=Path(places(config.ipc_name).database))
@@ -296,7 +297,7 @@ def _absolute(path: Path, directory: Path, home: Path | None) -> Path:
         return directory / path
 
 
-def _bad_root(value: Any, directory: Path, home: Path | None) -> list[Fault]:
+def _bad_root(value: object, directory: Path, home: Path | None) -> list[Fault]:
     if not isinstance(value, str) or not value or "\0" in value:
         return []
     root = _absolute(Path(value), directory, home).resolve()

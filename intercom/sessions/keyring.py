@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 from attrs import define, field, frozen
 
 from intercom.local import operator_keys as key_files
-from intercom.local import own_directories
+from intercom.local import own_files
 from intercom.local.operator_keys import Allowed, PublicKey, SignedSettings
 from intercom.local.places import SYSTEM_OPERATOR_KEYS, Places, private_directory
 from intercom.model import clock, signing
@@ -243,7 +243,7 @@ class Keyring:
         """Return the keys that the user's own directories list, wherever this server was told to look. A file that
         cannot be read counts as listing a key that nobody has."""
         found: dict[str, PublicKey] = {}
-        for file in own_directories.operator_keys_files():
+        for file in own_files.operator_keys_files():
             try:
                 found.update(key_files.read_public(file))
             except ConfigError:

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from intercom.local import own_directories
+from intercom.local import own_files
 
 SHIM = [sys.executable, "-P", "-m", "intercom.cli.main"]
 CTL = [sys.executable, "-P", "-m", "intercom.cli.ctl"]
@@ -36,12 +36,12 @@ def home() -> Iterator[Path]:
     (root / "c" / "agent-intercom" / "config.toml").write_text("[ctl]\ntrust_agent_processes = true\n")
     own = [str(root / part / "agent-intercom") for part in ("c", "s")]
     Path(own[1]).mkdir(mode=0o700)
-    own_directories.record(*own)
+    own_files.record_directories(*own)
     try:
         yield root
     finally:
         subprocess.run([*SHIM, "stop"], stdout=subprocess.DEVNULL, check=False)
-        own_directories.forget(*own)
+        own_files.forget_directories(*own)
         os.environ.clear()
         os.environ.update(before)
         shutil.rmtree(root)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from intercom.local import operator_keys, own_directories
+from intercom.local import operator_keys, own_files
 from intercom.local import places as where_things_live
 from intercom.local.places import Places, places
 from intercom.model.config import HighestRisk
@@ -73,8 +73,8 @@ async def test_the_directories_of_a_key_are_its_users_own(tmp_path: Path, monkey
         assert "not recorded" not in await screen.rest()
         assert await screen.process.wait() == 0
     monkeypatch.setattr(where_things_live, "STAND_IN_HOME", str(tmp_path))
-    assert Path(tmp_path, "config/agent-intercom/operator-keys") in own_directories.operator_keys_files()
-    assert own_directories.is_own(places(environ=env).state_dir, own_directories.own()[0])
+    assert Path(tmp_path, "config/agent-intercom/operator-keys") in own_files.operator_keys_files()
+    assert own_files.is_own(places(environ=env).state_dir, own_files.own_directories()[0])
 
 
 def configure(found: Places, text: str) -> None:

@@ -16,7 +16,7 @@ import trio.testing
 from attrs import evolve
 from sqlite_utils import Database
 
-from intercom.local import operator_keys, own_directories, places
+from intercom.local import operator_keys, own_files, places
 from intercom.local.operator_keys import Allowed, SignedSettings
 from intercom.model import signing
 from intercom.model.card import Card, CardKind, CardState, subject
@@ -637,7 +637,7 @@ async def test_the_users_own_key_protects_a_server_that_a_client_gave_other_dire
 ) -> None:
     key, evil = Key(), Key()
     monkeypatch.setattr(places, "STAND_IN_HOME", str(root.parent / "me"))
-    users = own_directories.default_places()
+    users = own_files.default_places()
     assert users is not None
     operator_keys.add_public(users, key.public)
     async with house(root.parent, clock) as at:

@@ -22,7 +22,7 @@ def main(words: list[str]) -> int:
     sys.path.insert(0, str(ROOT))
     from intercom.agents.shim import launch
     from intercom.cli import main as program
-    from intercom.local import own_directories, places
+    from intercom.local import own_files, places
 
     wish = os.environ.pop("INTERCOM_FAULT", "")
     if words[:1] == ["--home"]:
@@ -31,7 +31,7 @@ def main(words: list[str]) -> int:
         places.STAND_IN_HOME = os.environ["HOME"]
         if "hook" not in words[:1]:
             where = places.places()
-            own_directories.record(os.path.dirname(where.config_file), where.state_dir)
+            own_files.record_directories(os.path.dirname(where.config_file), where.state_dir)
     if words[:1] == ["--fault"]:
         wish, words = words[1], words[2:]
     own = str(Path(__file__).resolve())

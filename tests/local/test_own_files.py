@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from intercom.cli import settings
-from intercom.local import own_directories, places
-from intercom.local.own_directories import is_own, is_own_config
+from intercom.local import own_files, places
+from intercom.local.own_files import is_own, is_own_config
 from intercom.local.processes import Recognised, Who
 from intercom.model.process import Origin
 
@@ -22,7 +22,7 @@ def me(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_the_directories_in_the_home_that_the_system_knows_are_own(me: Path, tmp_path: Path) -> None:
-    known, fault = own_directories.own()
+    known, fault = own_files.own_directories()
     assert fault == ""
     assert is_own(str(me / ".local/state/agent-intercom"), known)
     assert is_own_config(str(me / ".config/agent-intercom/config.toml"), known)
@@ -35,33 +35,33 @@ def test_a_configuration_that_is_a_link_is_own_by_either_name(me: Path, tmp_path
     file.parent.mkdir(parents=True)
     (tmp_path / "dotfiles").mkdir()
     file.symlink_to(tmp_path / "dotfiles/intercom.toml")
-    assert is_own_config(str(tmp_path / "dotfiles/intercom.toml"), own_directories.own()[0])
+    assert is_own_config(str(tmp_path / "dotfiles/intercom.toml"), own_files.own_directories()[0])
 
 
 def test_what_is_recorded_is_own_until_it_is_forgotten(tmp_path: Path) -> None:
     other = str(tmp_path / "config/agent-intercom")
-    own_directories.record(other)
-    assert is_own(other, own_directories.own()[0])
-    file = own_directories.list_file()
+    own_files.record_directories(other)
+    assert is_own(other, own_files.own_directories()[0])
+    file = own_files.directories_file()
     assert file is not None
     assert file.stat().st_mode & 0o777 == 0o600
-    own_directories.forget(other)
-    assert not is_own(other, own_directories.own()[0])
+    own_files.forget_directories(other)
+    assert not is_own(other, own_files.own_directories()[0])
 
 
 def test_a_list_that_others_may_read_or_write_or_that_is_a_link_lists_nothing(me: Path, tmp_path: Path) -> None:
     other = str(tmp_path / "config/agent-intercom")
-    own_directories.record(other)
-    file = own_directories.list_file()
+    own_files.record_directories(other)
+    file = own_files.directories_file()
     assert file is not None
     file.chmod(0o666)
-    known, fault = own_directories.own()
+    known, fault = own_files.own_directories()
     assert not is_own(other, known)
     assert "open to other users" in fault
     file.chmod(0o600)
     file.rename(tmp_path / "moved")
     file.symlink_to(tmp_path / "moved")
-    assert not is_own(other, own_directories.own()[0])
+    assert not is_own(other, own_files.own_directories()[0])
 
 
 @pytest.mark.parametrize("who", list(Who))
@@ -71,5 +71,5 @@ def test_only_a_recognised_operator_records(who: Who, tmp_path: Path, monkeypatc
     )
     monkeypatch.setattr(settings.processes, "recognise", lambda *_: Recognised(who, "", Origin("ctl")))
     assert settings.record_directories(other) is (who is Who.OPERATOR)
-    assert is_own(os.path.dirname(other.config_file), own_directories.own()[0]) is (who is Who.OPERATOR)
-    assert is_own(other.state_dir, own_directories.own()[0]) is (who is Who.OPERATOR)
+    assert is_own(os.path.dirname(other.config_file), own_files.own_directories()[0]) is (who is Who.OPERATOR)
+    assert is_own(other.state_dir, own_files.own_directories()[0]) is (who is Who.OPERATOR)

@@ -120,17 +120,14 @@ async def take(archive: Archive, asked: TakeCheckpoint) -> CheckpointTaken:
     """Take a checkpoint of a session and its workspace, once for this id. Raises NotFound for an unknown session,
     FileError if its workspace is gone, DatabaseError if the contents cannot be written."""
     earlier = await archive.read(partial(checkpoints.get, id=asked.id))
-    if earlier is None:
-        session = await archive.read(partial(sessions.get, id=asked.session_id))
-        if session is None:
-            raise NotFound(f"no session has the id {asked.session_id}")
-        root = Path(session.workspace_root)
-        async with archive.exclusive(session.workspace_root):
-            manifest, columns = await trio.to_thread.run_sync(_look, archive, root)
-            taken = await record(archive, asked, manifest, columns)
-    else:
-        taken = _told(earlier, earlier.manifest)
-    return taken
+    if earlier is not None:
+        return _told(earlier, earlier.manifest)
+    session = await archive.read(partial(sessions.get, id=asked.session_id))
+    if session is None:
+        raise NotFound(f"no session has the id {asked.session_id}")
+    async with archive.exclusive(session.workspace_root):
+        manifest, columns = await trio.to_thread.run_sync(_look, archive, Path(session.workspace_root))
+        return await record(archive, asked, manifest, columns)
 
 
 async def record(archive: Archive, asked: TakeCheckpoint, manifest: Manifest, columns: FileColumns) -> CheckpointTaken:
@@ -163,7 +160,7 @@ def sentence(taken: CheckpointTaken) -> str:
     """Describe a checkpoint in one line."""
     line = taken.checkpoint
     name = f"{line.id[:8]} ({line.label})" if line.label else line.id[:8]
-    held = f"{name}, {_counted(line.files, 'file')}, {line.size} bytes"
+    held = f"{name}, {line.files} file{'' if line.files == 1 else 's'}, {line.size} bytes"
     return f"{held}; {'; '.join(map(told_of, taken.left_out))}" if taken.left_out else held
 
 
@@ -207,10 +204,6 @@ def _told(checkpoint: Checkpoint, manifest: Manifest) -> CheckpointTaken:
     return CheckpointTaken(line, manifest.left_out)
 
 
-def _counted(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
-
-
 #: How many diverged files are kept and shown by name, and how many of anything else.
 SHOWN = 100
 _NAMED = 5
@@ -250,8 +243,14 @@ def compare(archive: Archive, checkpoint: Checkpoint, files: Files, *, keep: boo
         if files is not Files.LEAVE:
             missing = contents.missing({then.files[each.path].hash for each in found if each.path in then.files})
             plan = plan_restore(root, then, now, found, missing, exact=files is Files.EXACT)
-    lost = tuple(step.path for step in plan.steps if step.path in now.files and not _is_safe(now, step.path))
-    summary = _summary(found, _remarks(then, now, plan, files, archive, lost, certain=certain))
+    safe = {path for path, state in now.files.items() if state.kept or state.link is not None}
+    lost = tuple(step.path for step in plan.steps if step.path in now.files and step.path not in safe)
+    modified, deleted, added = (
+        sum(each.kind is kind for each in found)
+        for kind in (DivergenceKind.MODIFIED, DivergenceKind.DELETED, DivergenceKind.ADDED)
+    )
+    remarks = _remarks(then, now, plan, files, archive, lost, certain=certain)
+    summary = DivergenceSummary(modified, deleted, added, tuple(found[:SHOWN]), remarks)
     remarked = [*(f"lost {path}" for path in lost), *(f"stays {each.path}" for each in plan.blocked)]
     return Compared(summary, workspace_snapshot.digest(found, now, remarked), plan.steps, now, lost)
 
@@ -284,17 +283,6 @@ def _time_check(seconds: float) -> Callable[[], None]:
     return check_time
 
 
-def _summary(found: Sequence[Divergence], remarks: tuple[str, ...]) -> DivergenceSummary:
-    counts = {kind: sum(each.kind is kind for each in found) for kind in DivergenceKind}
-    return DivergenceSummary(
-        counts[DivergenceKind.MODIFIED],
-        counts[DivergenceKind.DELETED],
-        counts[DivergenceKind.ADDED],
-        tuple(found[:SHOWN]),
-        remarks,
-    )
-
-
 def _remarks(
     then: Manifest,
     now: Manifest,
@@ -323,11 +311,6 @@ def _remarks(
         why = "too large to be kept, or there is no room to keep them"
         told.append(f"{why}, so what they hold now cannot be brought back: {_named(lost)}")
     return tuple(told)
-
-
-def _is_safe(now: Manifest, path: str) -> bool:
-    state = now.files[path]
-    return state.kept or state.link is not None
 
 
 def _named(names: Sequence[str]) -> str:

@@ -53,7 +53,7 @@ from intercom.store.writer import Writer
 from intercom.workspace.policy_watcher import watcher_name
 
 if TYPE_CHECKING:
-    from intercom.operators.metrics.pages import Metrics
+    from intercom.operators.metrics import Metrics
     from intercom.operators.slack.setup import SlackSetup
     from intercom.operators.slack.tree import Slack
 
@@ -125,7 +125,7 @@ class App:
         self.contents = Contents(contents_path(self.database), self.config.checkpoint.max_kept_bytes)
         if self.config.http_port is not None:
             # Metrics are read over HTTP only: without it, counting costs nothing.
-            from intercom.operators.metrics.pages import Metrics
+            from intercom.operators.metrics import Metrics
 
             self.metrics = Metrics()
             self.measured = self.metrics.counted.measured
@@ -368,7 +368,7 @@ class App:
         """Return the HTTP pages besides MCP; none without HTTP."""
         if self.metrics is None:
             return ()
-        from intercom.operators.metrics.pages import figures, pages
+        from intercom.operators.metrics import figures, pages
 
         def own() -> Mapping[tuple[str, str], float]:
             status = self.http

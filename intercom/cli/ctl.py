@@ -245,9 +245,9 @@ def fields_of(options: argparse.Namespace) -> tuple[str, dict[str, Any]]:
     if options.session is not None:
         fields["session"] = options.session
     if options.command == "policy":
-        from intercom.cli.ctl_policy import subject
+        from intercom.cli.ctl_commands import policy_subject
 
-        fields |= subject(fields.pop("id", None))
+        fields |= policy_subject(fields.pop("id", None))
     return row.name, fields
 
 
@@ -314,18 +314,18 @@ def _carry_out(where: Places, options: argparse.Namespace) -> int:
         return watch_tree(where, as_json=options.json)
     command, fields = fields_of(options)
     if command == "logs":
-        from intercom.cli.ctl_logs import logs
+        from intercom.cli.ctl_commands import logs
 
         return logs(where, fields, follow=options.follow, as_json=options.json)
     if command == "restore":
-        from intercom.cli.ctl_restore import restore
+        from intercom.cli.ctl_commands import restore
 
         return restore(where, fields, yes=options.yes, as_json=options.json)
     if options.command == "policy":
-        from intercom.cli import ctl_policy
+        from intercom.cli.ctl_commands import policy
 
         yes = options.act == "accept" and options.yes
-        return ctl_policy.run(where, options.act, fields, yes=yes, as_json=options.json)
+        return policy(where, options.act, fields, yes=yes, as_json=options.json)
     data = send(where, command, fields)
     if options.json:
         print(json.dumps(data))

@@ -34,6 +34,15 @@ def short(name: str) -> str:
     return one_line(name[: kept + SHORT] if len(name) > 2 * SHORT else name)
 
 
+def agreed(question: str) -> bool:
+    """Ask the person on standard input. Returns whether they say yes; the end of the input is a no."""
+    try:
+        return input(f"{question} [y/N] ").strip().casefold() in ("y", "yes")
+    except EOFError:
+        print()
+        return False
+
+
 def done_line(data: Any) -> str:
     """Return what is printed for an answer that is not drawn: one line about what was done, or its fields, one a
     line."""

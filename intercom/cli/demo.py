@@ -1,29 +1,50 @@
-"""`agent-intercom demo`: the main job from end to end, in one terminal, with the server killed on the way."""
+"""`agent-intercom demo`: the main job from end to end, in one terminal, with the server killed on the way.
+
+`python -m intercom.cli.demo WORKSPACE IPC_NAME` is the demo's agent: a scripted MCP client in its own process, like a
+coding agent. It reports events as JSON lines on stdout. It ends when its stdin closes: the demo may be killed, and
+neither the agent nor the server may keep running.
+"""
 
 from __future__ import annotations
 
 import argparse
+import contextlib
+import difflib
 import hashlib
+import json
 import os
+import secrets
+import select
 import shutil
 import signal
+import subprocess
 import sys
+import tempfile
 import time
+from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
+from functools import partial
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
-from attrs import define
+import psutil
+import trio
+from attrs import define, frozen
 from rich.console import Console
 from rich.text import Text
 
+from intercom._version import __version__
 from intercom.agents.clients import NAMES
 from intercom.cli import ctl_draw
 from intercom.cli.ctl_text import clean, short
-from intercom.cli.demo_agent import FILE, NAME
-from intercom.cli.demo_server import Agent, DemoFailed, DemoServer, agent, demo_server, until
-from intercom.model.errors import IntercomError
+from intercom.local import lock, own_files
+from intercom.local.places import Places, places
+from intercom.model.errors import ConfigError, IntercomError, IpcError
 from intercom.operators.ctl.client import NoServer, Refusal, request
+
+if TYPE_CHECKING:
+    from mcp.client import Client
+
 
 _WIDTH = 80
 _INDENT = 3
@@ -288,3 +309,328 @@ def _show_log(at: DemoServer) -> None:
 
 def _leave(number: int, _frame: object) -> NoReturn:
     raise SystemExit(128 + number)
+
+
+T = TypeVar("T")
+
+#: Seconds to wait for a start or an answer; a person's thinking time is not included.
+PATIENCE = 60.0
+
+#: Seconds that a process has to end by itself before it is killed.
+GRACE = 5.0
+
+_PAUSE = 0.05
+
+
+class DemoFailed(Exception):
+    """Raised if an expected step did not happen; the message says which."""
+
+
+@frozen
+class DemoServer:
+    """The demo's directories. The agent may change `workspace`, which stays; `private` holds the rest, and is
+    removed."""
+
+    workspace: Path
+    private: Path
+    where: Places
+    environ: Mapping[str, str]
+
+    @property
+    def log(self) -> Path:
+        """The stderr output of the agent and its shim."""
+        return self.private / "agent.log"
+
+    def server(self) -> int | None:
+        """Return the process id of the running server, or None."""
+        holder = lock.holder(self.where.database)
+        return holder.pid if holder is not None and holder.pid else None
+
+    def server_other_than(self, before: int | None) -> int:
+        """Wait for a server whose process id is not `before`. Raises DemoFailed if none comes."""
+        return until(lambda: pid if (pid := self.server()) != before else None, "no server came up")
+
+
+@define
+class Agent:
+    """The agent's process, and the events that it reports."""
+
+    process: subprocess.Popen[bytes]
+    _said: bytes = b""
+
+    def hear(self, event: str) -> dict[str, Any]:
+        """Wait for `event`, which must be the agent's next. Raises DemoFailed if another event comes, or none."""
+        assert self.process.stdout is not None
+        deadline = time.monotonic() + PATIENCE
+        while b"\n" not in self._said:
+            ready, _, _ = select.select([self.process.stdout], [], [], max(0.0, deadline - time.monotonic()))
+            if not ready:
+                raise DemoFailed(f"the agent said nothing for {PATIENCE:.0f} s, where it should have {event}")
+            chunk = os.read(self.process.stdout.fileno(), 65536)
+            if not chunk:
+                raise DemoFailed("the agent ended without a word")
+            self._said += chunk
+        line, _, self._said = self._said.partition(b"\n")
+        told: dict[str, Any] = json.loads(line)
+        if told["event"] == "failed":
+            raise DemoFailed(f"the agent failed: {told['message']}")
+        if told["event"] != event:
+            raise DemoFailed(f"the agent {told['event']}, where it should have {event}")
+        return told
+
+
+def until(look: Callable[[], T | None], otherwise: str) -> T:
+    """Call `look` until it returns something. Raises DemoFailed with `otherwise` after PATIENCE seconds."""
+    deadline = time.monotonic() + PATIENCE
+    while (found := look()) is None:
+        if time.monotonic() >= deadline:
+            raise DemoFailed(f"{otherwise} within {PATIENCE:.0f} s")
+        time.sleep(_PAUSE)
+    return found
+
+
+@contextlib.contextmanager
+def demo_server(wish: str | None) -> Iterator[DemoServer]:
+    """Create the demo's environment. At the end its processes are ended, and everything except a used workspace is
+    removed. Its random name begins with `wish`, and identifies its processes."""
+    name = f"{wish or 'demo'}-{secrets.token_hex(4)}"
+    workspace = Path(tempfile.mkdtemp(prefix="intercom-demo-")).resolve()
+    private = _private()
+    try:
+        try:
+            where = places(name, _environment(private))
+        except IpcError:
+            # The default temporary directory is too deep for a socket's path.
+            shutil.rmtree(private)
+            private = _private("/tmp")
+            where = places(name, _environment(private))
+        with _own(where):
+            yield DemoServer(workspace, private, where, _environment(private))
+    finally:
+        with _undisturbed():
+            end_all(name)
+            shutil.rmtree(private, ignore_errors=True)
+            with contextlib.suppress(OSError):
+                workspace.rmdir()
+
+
+@contextlib.contextmanager
+def _own(where: Places) -> Iterator[None]:
+    """Record the demo's directories as the user's own until the demo ends, for servers that its agent starts."""
+    directories = (os.path.dirname(where.config_file), where.state_dir)
+    Path(where.state_dir).mkdir(mode=0o700, exist_ok=True)
+    try:
+        own_files.record_directories(*directories)
+    except (ConfigError, OSError) as fault:
+        raise DemoFailed(f"{own_files.directories_file()} could not be written: {fault}") from fault
+    try:
+        yield
+    finally:
+        with _undisturbed(), contextlib.suppress(ConfigError, OSError):
+            own_files.forget_directories(*directories)
+
+
+@contextlib.contextmanager
+def agent(at: DemoServer) -> Iterator[Agent]:
+    """Run the agent until the end of the block. It leads its own session, so that keys typed here do not reach it, and
+    what is typed here is not taken for the agent's."""
+    command = [sys.executable, "-P", "-m", "intercom.cli.demo", str(at.workspace), at.where.ipc_name]
+    with at.log.open("wb") as log:
+        process = subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=log,
+            env=at.environ,
+            cwd=at.workspace,
+            start_new_session=True,
+        )
+    try:
+        yield Agent(process)
+    except BaseException:
+        # In the middle of a call, the agent and its shim would end slowly.
+        with _undisturbed():
+            end_all(at.where.ipc_name)
+        raise
+    finally:
+        with _undisturbed():
+            for pipe in (process.stdin, process.stdout):
+                assert pipe is not None
+                pipe.close()
+            try:
+                process.wait(GRACE)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+
+
+def _private(within: str | None = None) -> Path:
+    made = Path(tempfile.mkdtemp(prefix="icd-", dir=within)).resolve()
+    for directory in ("run", "config", "state"):
+        (made / directory).mkdir(mode=0o700)
+    # The demo asks its user, possibly without a terminal. No agent but the demo's own uses this server.
+    config = made / "config" / "agent-intercom"
+    config.mkdir(mode=0o700)
+    (config / "config.toml").write_text("[ctl]\ntrust_agent_processes = true\n")
+    return made
+
+
+def _environment(private: Path) -> dict[str, str]:
+    """Return this process's environment without the variables that would reach the user's own Intercom or Slack."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("SLACK_", "INTERCOM_"))}
+    return {
+        **kept,
+        "XDG_RUNTIME_DIR": str(private / "run"),
+        "XDG_CONFIG_HOME": str(private / "config"),
+        "XDG_STATE_HOME": str(private / "state"),
+    }
+
+
+def end_all(name: str) -> None:
+    """End all processes of the demo `name` except this one. The name on their command line identifies them."""
+    deadline = time.monotonic() + GRACE
+    while running := _running(name):
+        late = time.monotonic() >= deadline
+        for process in running:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.send_signal(signal.SIGKILL if late else signal.SIGTERM)
+        psutil.wait_procs(running, timeout=GRACE)
+
+
+def _running(name: str) -> list[psutil.Process]:
+    found = []
+    for process in psutil.process_iter(["cmdline"]):
+        if name in (process.info["cmdline"] or ()) and process.pid != os.getpid():
+            found.append(process)
+    return found
+
+
+@contextlib.contextmanager
+def _undisturbed() -> Iterator[None]:
+    """Ignore signals, so that a second ^C cannot interrupt the cleanup."""
+    before = {each: signal.signal(each, signal.SIG_IGN) for each in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+    try:
+        yield
+    finally:
+        for each, handler in before.items():
+            signal.signal(each, handler)
+
+
+NAME = "demo-agent"
+FILE = "hello.py"
+
+FIRST = '''\
+"""Say hello."""
+
+
+def hello(name: str) -> str:
+    return f"Hello, {name}!"
+'''
+
+SECOND = '''\
+"""Say hello, politely."""
+
+
+def hello(name: str, title: str = "") -> str:
+    if title:
+        name = f"{title} {name}"
+    return f"Hello, {name}!"
+'''
+
+SHORTER = 'print("Hello!")\n'
+
+
+def main() -> None:
+    workspace, ipc_name = sys.argv[1:]
+    try:
+        trio.run(_until_left_alone, Path(workspace), ipc_name)
+    except BaseException as failed:
+        tell("failed", message=_words(failed))
+        raise SystemExit(1) from None
+    finally:
+        # The demo, which normally ends the server, may have been killed.
+        end_all(ipc_name)
+
+
+def tell(event: str, **what: Any) -> None:
+    print(json.dumps({"event": event, **what}), flush=True)
+
+
+async def _until_left_alone(workspace: Path, ipc_name: str) -> None:
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(_leave_with_parent, nursery.cancel_scope)
+        nursery.start_soon(_work, workspace, ipc_name)
+
+
+async def _leave_with_parent(scope: trio.CancelScope) -> None:
+    async with trio.lowlevel.FdStream(os.dup(sys.stdin.fileno())) as stdin:
+        while await stdin.receive_some():
+            pass
+    scope.cancel()
+
+
+async def _work(workspace: Path, ipc_name: str) -> None:
+    # Imported lazily: it takes half a second, and the demo itself imports only names from this module.
+    from mcp.client import Client
+    from mcp.client.stdio import StdioServerParameters, stdio_client
+    from mcp_types import Implementation
+
+    began = time.monotonic()
+    shim = StdioServerParameters(
+        command=sys.executable,
+        args=["-P", "-m", "intercom.cli.main", "--workspace", str(workspace), "--ipc-name", ipc_name],
+        env=dict(os.environ),
+        cwd=workspace,
+    )
+    async with Client(stdio_client(shim), client_info=Implementation(name=NAME, version=__version__)) as client:
+        tools = (await client.list_tools()).tools
+        tell("connected", tools=[tool.name for tool in tools], seconds=time.monotonic() - began)
+        call = partial(_call, client)
+        await _propose(call, f"Add {FILE}", FIRST, "A greeting, to begin with.")
+        if (workspace / FILE).exists():
+            await _propose(call, f"Let {FILE} take a title", patch(FIRST, SECOND), "Greets Dr. Ada as such.")
+        else:
+            await _propose(call, f"Add a shorter {FILE}", SHORTER, "The first one was not wanted. Perhaps this?")
+        tell("finished")
+        # The server ends with this process; until then the demo may read its log.
+        await trio.sleep_forever()
+
+
+async def _propose(call: Any, title: str, diff: str, description: str) -> None:
+    tell("asks", title=title)
+    began = time.monotonic()
+    answer = await call("check_clearance", title=title, diff=diff, file_path=FILE, description=description)
+    calls = 1
+    while answer["status"] == "pending":
+        answer = await call("check_clearance", request_id=answer["request_id"])
+        calls += 1
+    tell("answered", seconds=time.monotonic() - began, calls=calls, answer=answer)
+    if answer["status"] == "approved":
+        tell("applied", answer=await call("check_diff", request_id=answer["request_id"]))
+
+
+async def _call(client: Client, tool: str, **arguments: Any) -> dict[str, Any]:
+    result = await client.call_tool(tool, arguments)
+    answer = result.structured_content
+    if result.is_error or not isinstance(answer, dict):
+        said = answer.get("error_message") if isinstance(answer, dict) else None
+        raise RuntimeError(f"{tool} was refused: {said or result.content}")
+    return answer
+
+
+def patch(before: str, after: str) -> str:
+    """Return the diff that turns the demo's file from `before` into `after`."""
+    lines = difflib.unified_diff(
+        before.splitlines(keepends=True), after.splitlines(keepends=True), f"a/{FILE}", f"b/{FILE}"
+    )
+    return "".join(lines)
+
+
+def _words(failed: BaseException) -> str:
+    while isinstance(failed, BaseExceptionGroup):
+        failed = failed.exceptions[0]
+    return str(failed) or type(failed).__name__
+
+
+if __name__ == "__main__":
+    main()

@@ -22,9 +22,9 @@ from rich.text import Text
 
 from intercom._version import __version__, version_tuple
 from intercom.agents.clients import CLIENTS
-from intercom.cli import ctl_draw, doctor_findings, doctor_slack
+from intercom.cli import ctl_draw, doctor_checks
 from intercom.cli.ctl_text import clean
-from intercom.cli.doctor_findings import Finding, State
+from intercom.cli.doctor_checks import Finding, State
 from intercom.cli.init_clients import names_us
 from intercom.local import config_file, lock, wire
 from intercom.local.places import Places, places
@@ -57,17 +57,17 @@ def examine(config: str | None, ipc_name: str | None, workspace: str | None, cwd
     findings.append(_database(database))
     findings += _audit(where, database)
     findings += _server(where, database)
-    findings.append(doctor_findings.examine_keys(where))
-    findings += doctor_findings.examine_http(settled, where)
+    findings.append(doctor_checks.examine_keys(where))
+    findings += doctor_checks.examine_http(settled, where)
     if any(each.subject == "configuration" and each.state is State.FAULT for each in found):
         # Slack has no useful defaults to check.
         findings.append(Finding("slack", State.WARN, "not checked: the configuration has a fault"))
     else:
-        findings += doctor_slack.examine(settled, where, doctor_slack.config_file_of(config, where))
-    findings.append(doctor_findings.examine_agents(settled))
+        findings += doctor_checks.examine_slack(settled, where, doctor_checks.config_file_of(config, where))
+    findings.append(doctor_checks.examine_agents(settled))
     findings.append(_policy(settled, workspace, cwd))
     findings.append(_clients(workspace, cwd))
-    findings.append(doctor_findings.examine_hooks(Path(workspace or cwd).expanduser()))
+    findings.append(doctor_checks.examine_hooks(Path(workspace or cwd).expanduser()))
     return findings
 
 
@@ -330,7 +330,7 @@ def run(options: argparse.Namespace) -> int:
     else:
         config, _, findings = configuration(options.config, options.ipc_name)
         project = Path(options.workspace or os.getcwd()).expanduser()
-        findings += doctor_findings.examine_client(options.client, config, project, options.probe)
+        findings += doctor_checks.examine_client(options.client, config, project, options.probe)
     faults = sum(finding.state is State.FAULT for finding in findings)
     if options.json:
         print(json.dumps({"ok": not faults, "version": __version__, "findings": [attrs.asdict(f) for f in findings]}))

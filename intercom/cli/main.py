@@ -16,6 +16,9 @@ from intercom.agents.clients import HOOKED, NAMES
 
 PROGRAM = "agent-intercom"
 
+#: Seconds that a server has to stop.
+_STOP_SECONDS = 15.0
+
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command. Returns its exit code: 0 done, 1 failed, 2 usage or configuration, 130 interrupted."""
@@ -55,9 +58,7 @@ def _run(options: argparse.Namespace) -> int:
             settings = Options(config=options.config, ipc_name=options.ipc_name)
             return answer(Order(options.client, options.event, options.wait, settings))
         case "stop":
-            from intercom.cli import stop
-
-            return stop.run(options)
+            return _stop(options)
         case "init":
             from pathlib import Path
 
@@ -89,6 +90,43 @@ def load_server() -> Any:
     finally:
         gc.enable()
     return serve
+
+
+def _stop(options: argparse.Namespace) -> int:
+    """Ask the server to stop and wait. Returns 0 if none runs any more, 1 if it did not stop, 2 for a faulty setup."""
+    import os
+    import signal
+    import time
+    from pathlib import Path
+
+    from intercom.local import config_file, lock
+    from intercom.local.places import places
+    from intercom.model.errors import IntercomError
+
+    try:
+        path = Path(options.config) if options.config else Path(places().config_file)
+        config = config_file.load(path if options.config or path.exists() else None)
+        where = places(options.ipc_name or config.ipc_name)
+        database = config_file.database_path(config, where)
+        holder = lock.holder(database)
+    except IntercomError as error:
+        print(f"agent-intercom: {error}", file=sys.stderr)
+        return 2
+    if holder is None:
+        print("no server is running")
+        return 0
+    os.kill(holder.pid, signal.SIGTERM)
+    deadline = time.monotonic() + _STOP_SECONDS
+    while time.monotonic() < deadline:
+        now = lock.holder(database)
+        if now is None or now.pid != holder.pid:
+            print(f"stopped the server (process {holder.pid}); what waits is kept, and agents start it again")
+            return 0
+        time.sleep(0.05)
+    print(
+        f"agent-intercom: the server (process {holder.pid}) did not stop within {_STOP_SECONDS:.0f} s", file=sys.stderr
+    )
+    return 1
 
 
 def parser() -> argparse.ArgumentParser:

@@ -1,4 +1,7 @@
-"""Runs the server: in the foreground, in the background for a shim, or in a client's own process."""
+"""Runs the server: in the foreground, in the background for a shim, or in a client's own process; and sets up its log.
+
+The log goes to stderr in the foreground, to a rotated file of mode 0600 in the background; as text or JSON lines.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,8 @@ import argparse
 import errno
 import gc
 import json
+import logging
+import logging.handlers
 import os
 import resource
 import signal
@@ -13,21 +18,25 @@ import socket
 import sys
 import tempfile
 import uuid
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import trio
 from attrs import evolve
 
+import actors
 from intercom._version import __version__, is_newer
 from intercom.agents import transport
 from intercom.agents.connection import AgentConnection
 from intercom.agents.transport import Hello, ShimConnection
 from intercom.app import App
-from intercom.cli import logs
 from intercom.cli.settings import Settings, judge, record_directories, settle
 from intercom.local import daemon, lock, peers
-from intercom.model.errors import ConfigError, IntercomError
+from intercom.local.places import private_directory
+from intercom.masking import Masker
+from intercom.model.errors import ConfigError, IntercomError, IpcError
+from intercom.model.visible_text import visible
 
 
 class Readiness:
@@ -125,7 +134,7 @@ def _record_directories(settings: Settings) -> None:
     try:
         record_directories(settings.places, settings.database)
     except (ConfigError, OSError) as fault:
-        logs.log.warning("the server's directories are not recorded as yours: %s", fault)
+        log.warning("the server's directories are not recorded as yours: %s", fault)
 
 
 def _starters(options: argparse.Namespace) -> frozenset[int]:
@@ -151,7 +160,7 @@ async def _serve(
         gc.freeze()
         if settings.left_out_words:
             await app.service.security_event(settings.left_out_words, {"settings": list(settings.left_out)})
-        logs.log.info("MCP server ready (version %s, life %s)", __version__, app.life)
+        log.info("MCP server ready (version %s, life %s)", __version__, app.life)
         ready.done()
         async with trio.open_nursery() as nursery:
             nursery.start_soon(_until_signal, app)
@@ -214,7 +223,7 @@ def _open_doors(settings: Settings) -> frozenset[str]:
 async def _until_signal(app: App) -> None:
     with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
         async for received in signals:
-            logs.log.info("%s: stopping; what waits stays pending", signal.Signals(received).name)
+            log.info("%s: stopping; what waits stays pending", signal.Signals(received).name)
             app.system.request_stop()
             return
 
@@ -232,7 +241,7 @@ async def _until_idle(app: App) -> None:
     while quiet < IDLE_SECONDS:
         await trio.sleep(5.0)
         quiet = 0.0 if await _is_needed(app) else quiet + 5.0
-    logs.log.info("nobody is connected and nothing waits: leaving")
+    log.info("nobody is connected and nothing waits: leaving")
     app.system.request_stop()
 
 
@@ -242,7 +251,7 @@ async def _is_needed(app: App) -> bool:
         return app.slack is not None or app.http is not None or not app.is_idle() or bool(await app.service.pending())
     except IntercomError as failed:
         # If pending requests cannot be read, assume that there are some.
-        logs.log.warning("what waits could not be read: %s", failed)
+        log.warning("what waits could not be read: %s", failed)
         return True
 
 
@@ -250,7 +259,7 @@ def _app(settings: Settings, doors: frozenset[str] = frozenset({"ctl", "shims"})
     def outdated(hello: Hello) -> bool:
         if not is_newer(hello.version or "0"):
             return False
-        logs.log.info("a shim of version %s asks for a newer server: stepping down", hello.version)
+        log.info("a shim of version %s asks for a newer server: stepping down", hello.version)
         app.hands_over = True
         app.system.request_stop()
         return True
@@ -262,7 +271,7 @@ def _app(settings: Settings, doors: frozenset[str] = frozenset({"ctl", "shims"})
         doors,
         judge=lambda hello: judge(settings, hello),
         outdated=outdated,
-        on_event=logs.of_actors,
+        on_event=log_actor_event,
         slack=settings.slack,
         is_foreign=bool(settings.named_by_client),
     )
@@ -285,11 +294,11 @@ def _log(settings: Settings, options: argparse.Namespace) -> None:
     file = settings.config.logging.file
     if getattr(options, "background", False) and file is None:
         file = Path(settings.places.log_file)
-    logs.set_up(settings.config.logging.level.value, options.log_format, file)
+    set_up_log(settings.config.logging.level.value, options.log_format, file)
     if settings.slack_fault:
-        logs.log.warning("slack is off: %s", settings.slack_fault)
+        log.warning("slack is off: %s", settings.slack_fault)
     if settings.left_out_words:
-        logs.log.warning("%s", settings.left_out_words)
+        log.warning("%s", settings.left_out_words)
 
 
 def _allow_files() -> None:
@@ -302,7 +311,7 @@ def _allow_files() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, most))
     except (OSError, ValueError):
         # Not allowed here: the server accepts fewer connections.
-        logs.log.info("no more than %d files may be open", now)
+        log.info("no more than %d files may be open", now)
 
 
 def _complain(text: str) -> None:
@@ -312,5 +321,100 @@ def _complain(text: str) -> None:
 def _say(error: IntercomError, failed: BaseException) -> int:
     print(f"agent-intercom: {error.message}", file=sys.stderr)
     if error.error_code == "unavailable":
-        logs.log.error("the server failed", exc_info=failed)
+        log.error("the server failed", exc_info=failed)
     return USAGE if isinstance(error, ConfigError) else FAILED
+
+
+_MEBIBYTE = 2**20
+#: The most characters of a record that are logged: a library's error may quote a whole message.
+_LONGEST = 64 * 1024
+
+log = logging.getLogger("intercom")
+
+
+class TextLines(logging.Formatter):
+    """A line of text, with the error below it, without secrets, because logs are sent to others. Further lines are
+    indented, so that an agent's text cannot look like a log line."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        return _masked(super().format(record)).replace("\n", "\n    ")
+
+
+class JsonLines(logging.Formatter):
+    """One JSON object a line: at, level, logger, message, and the error if there is one; without secrets."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        line = {
+            "at": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": _masked(record.getMessage()),
+        }
+        if record.exc_info:
+            line["error"] = _masked(self.formatException(record.exc_info))
+        return json.dumps(line, ensure_ascii=False)
+
+
+def _masked(text: str) -> str:
+    # Libraries quote what they receive, and people read logs in terminals.
+    return visible(Masker().mask(text[:_LONGEST]).text) + ("…" if len(text) > _LONGEST else "")
+
+
+def set_up_log(level: str, style: str, file: Path | None) -> None:
+    """Send log lines of `level` and above to `file`, or to stderr if it is None. `style` is text or json."""
+    handler: logging.Handler
+    if file is None:
+        handler = logging.StreamHandler()
+    else:
+        private_directory(str(file.parent))
+        handler = _Private(file, maxBytes=10 * _MEBIBYTE, backupCount=3, encoding="utf-8")
+    text = TextLines("%(asctime)s %(levelname)-7s %(name)s: %(message)s")
+    handler.setFormatter(JsonLines() if style == "json" else text)
+    root = logging.getLogger()
+    root.handlers[:] = [handler]
+    root.setLevel(level.upper())
+    # These libraries log every request that they serve or send; Intercom logs what matters itself.
+    for library in ("mcp", "httpx2", "httpcore2", "wsproto"):
+        logging.getLogger(library).setLevel(max(logging.WARNING, root.level))
+
+
+def log_actor_event(event: actors.Event) -> None:
+    """Log an event of the actor system."""
+    match event:
+        case actors.ActorCrashed():
+            log.error("%s", event, exc_info=event.reason)
+        case actors.SupervisorGaveUp() | actors.StopOverran() | actors.MailboxOverflowed():
+            log.error("%s", event)
+        case actors.ActorRestarted() | actors.RestartDelayed() | actors.StepTooLong():
+            log.warning("%s", event)
+        case _:
+            log.debug("%s", event)
+
+
+class _Private(logging.handlers.RotatingFileHandler):
+    """A rotating file that only its owner can read. If it was removed or replaced, the next line begins a new file."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if self.stream is not None and _is_elsewhere(self.baseFilename, self.stream.fileno()):
+            try:
+                private_directory(os.path.dirname(self.baseFilename))
+                before, self.stream = self.stream, self._open()  # type: ignore[no-untyped-call]
+            except (OSError, IpcError):
+                pass  # keep writing to the old file
+            else:
+                before.close()
+        super().emit(record)
+
+    def _open(self):  # type: ignore[no-untyped-def]
+        descriptor = os.open(self.baseFilename, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        return os.fdopen(descriptor, self.mode, encoding=self.encoding)
+
+
+def _is_elsewhere(path: str, descriptor: int) -> bool:
+    """Tell whether an open file is no longer the one at `path`."""
+    try:
+        return not os.path.samestat(os.stat(path), os.fstat(descriptor))
+    except FileNotFoundError:
+        return True
+    except OSError:
+        return False

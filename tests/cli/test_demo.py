@@ -23,7 +23,7 @@ import trio
 from attrs import frozen
 from trio.testing import wait_all_tasks_blocked
 
-from intercom.cli import demo_agent
+from intercom.cli import demo
 
 COMMAND = [sys.executable, "-P", "-m", "intercom.cli.main", "demo"]
 
@@ -77,12 +77,12 @@ def test_with_yes_it_goes_through_and_leaves_the_approved_file_alone_behind(stag
     killed, started = re.search(r"kill -9 (\d+).*?process (\d+):", said, re.DOTALL).groups()  # type: ignore[union-attr]
     assert killed != started
     shown = [line.strip() for line in said.splitlines()]
-    added = [line for line in demo_agent.patch(demo_agent.FIRST, demo_agent.SECOND).splitlines() if line[0] == "+"]
-    first = [f"+{line}" for line in demo_agent.FIRST.splitlines()]
+    added = [line for line in demo.patch(demo.FIRST, demo.SECOND).splitlines() if line[0] == "+"]
+    first = [f"+{line}" for line in demo.FIRST.splitlines()]
     assert [line for line in [*first, *added] if line.strip() not in shown] == []
     assert said.count("with status approved") + said.count("with status\n   approved") == 2
     assert said.count("The request is applied.") == 2
-    assert stage.left() == {demo_agent.FILE: demo_agent.SECOND}
+    assert stage.left() == {demo.FILE: demo.SECOND}
     assert re.search(rf"file +({re.escape(str(stage.temporary))}\S+)", said)
     assert stage.running() == []
 
@@ -110,7 +110,7 @@ def test_where_nobody_can_answer_it_goes_on_by_itself_also_in_a_deep_directory(s
     deep.mkdir()
     said = Stage(stage.name, deep).play()
     assert said.count("Nobody is there to answer") == 1
-    assert stage.left() == {demo_agent.FILE: demo_agent.SECOND}
+    assert stage.left() == {demo.FILE: demo.SECOND}
 
 
 @pytest.mark.parametrize(
@@ -162,7 +162,7 @@ def test_an_agent_that_has_finished_stays_and_its_server_with_it_until_it_is_lef
     async def left_alone() -> tuple[str, bool]:
         with trio.fail_after(10):
             async with trio.open_nursery() as nursery:
-                nursery.start_soon(demo_agent._until_left_alone, tmp_path, "nobody")
+                nursery.start_soon(demo._until_left_alone, tmp_path, "nobody")
                 await wait_all_tasks_blocked()
                 said, stays = capsys.readouterr().out, not client.closed
                 os.close(ours)
@@ -173,7 +173,7 @@ def test_an_agent_that_has_finished_stays_and_its_server_with_it_until_it_is_lef
     with os.fdopen(theirs) as stdin:
         monkeypatch.setattr(sys, "stdin", stdin)
         monkeypatch.setattr(mcp.client, "Client", lambda *_, **__: client)
-        monkeypatch.setattr(demo_agent, "_propose", propose)
+        monkeypatch.setattr(demo, "_propose", propose)
         said, stays = trio.run(left_alone)
     assert '"finished"' in said
     assert stays, "what it did is still to be asked of the server"

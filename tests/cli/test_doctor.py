@@ -18,7 +18,7 @@ import pytest
 
 from intercom._version import __version__
 from intercom.cli import doctor, main
-from intercom.cli.doctor_findings import Finding, State
+from intercom.cli.doctor_checks import Finding, State
 from intercom.local import lock
 from intercom.local.config_file import database_path, load
 from intercom.local.places import Places, places

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from intercom.cli import doctor_findings
-from intercom.cli.doctor_findings import State
+from intercom.cli import doctor_checks
+from intercom.cli.doctor_checks import State
 from intercom.model.config import Config, SpawnSettings
 
 
@@ -19,5 +19,5 @@ from intercom.model.config import Config, SpawnSettings
     ],
 )
 def test_what_is_found_of_the_program(config: Config, state: State, says: str) -> None:
-    found = doctor_findings.examine_agents(config)
+    found = doctor_checks.examine_agents(config)
     assert (found.state, says in found.text) == (state, True), found

@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 
 from intercom.agents.clients import CLIENTS
-from intercom.cli import doctor_findings, main, probe, probe_model
-from intercom.cli.doctor_findings import State, judged
-from intercom.cli.probe_server import Probe
+from intercom.cli import doctor_checks, main, probe
+from intercom.cli.doctor_checks import State, judged
+from intercom.cli.probe import Probe
 from intercom.model.config import Config
 
 #: A client that is written the way Codex is configured: it asks its model, calls what it says, and waits so long.
@@ -133,7 +133,7 @@ def test_a_probe_sees_a_client_that_has_the_patience(known: Callable[[str], None
 def test_what_can_not_be_probed_is_said(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(home))
     for name, why in (("cursor", "cannot be run by a script"), ("codex", "codex is not on the PATH")):
-        (_, found) = doctor_findings.examine_client(name, Config(), home, 5.0)
+        (_, found) = doctor_checks.examine_client(name, Config(), home, 5.0)
         assert (found.state, why in found.text) == (State.WARN, True)
     program = home / "claude"
     program.write_text("#!/bin/sh\nexit 1\n")
@@ -161,7 +161,7 @@ def test_the_probes_server_answers_what_clients_ask_besides(tmp_path: Path) -> N
 @pytest.mark.parametrize("name", ["mcp__probe__hold", "probe-hold"])
 def test_the_model_has_its_agent_call_once(name: str) -> None:
     tools = [{"name": "Bash"}, {"name": name}]
-    step = probe_model.messages({"tools": tools, "messages": [{"role": "user", "content": "hold"}]})
+    step = probe.messages({"tools": tools, "messages": [{"role": "user", "content": "hold"}]})
     assert step[1]["content_block"]["name"] == name
     done = [{"role": "user", "content": [{"type": "tool_result", "content": "held"}]}]
-    assert probe_model.messages({"tools": tools, "messages": done})[1]["content_block"]["type"] == "text"
+    assert probe.messages({"tools": tools, "messages": done})[1]["content_block"]["type"] == "text"

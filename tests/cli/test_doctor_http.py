@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from intercom.cli import doctor_findings
-from intercom.cli.doctor_findings import Finding, State
+from intercom.cli import doctor_checks
+from intercom.cli.doctor_checks import Finding, State
 from intercom.local.places import Places, places
 from intercom.model.config import Config
 from tests.agents.live import home
@@ -26,7 +26,7 @@ def where() -> Iterator[Places]:
 
 
 def look(config: Config, where: Places) -> list[Finding]:
-    return list(doctor_findings.examine_http(config, where))
+    return list(doctor_checks.examine_http(config, where))
 
 
 def test_without_a_port_there_is_nothing_to_look_at(where: Places) -> None:

@@ -18,7 +18,7 @@ import pytest
 from intercom.agents.clients import CLIENTS, hooks_of
 from intercom.agents.clients.client import SERVER_NAME
 from intercom.cli import init_clients, init_files, main
-from intercom.cli.init_config import render
+from intercom.cli.init import render
 from intercom.local.config_file import load
 from intercom.model.config import Config, tables
 from tests.docs.generated import DOCS, PROGRAM

@@ -14,8 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from intercom.agents.clients import CLIENTS, HOOKED, hooks_of
-from intercom.cli import doctor_findings
-from intercom.cli.doctor_findings import State
+from intercom.cli import doctor_checks
+from intercom.cli.doctor_checks import State
 from intercom.cli.init_clients import HooksFile, path_of, put_into, snippet
 from intercom.cli.init_files import Unmergeable
 from tests.agents.live import COMMAND
@@ -185,14 +185,14 @@ def test_hooks_that_can_not_be_merged_are_shown(home: Path, capsys: pytest.Captu
 
 def test_doctor_says_who_may_do_without_asking(home: Path) -> None:
     project = home / "project"
-    assert doctor_findings.examine_hooks(project).state is State.OK
+    assert doctor_checks.examine_hooks(project).state is State.OK
     assert init_with("--write", "--client", "codex", "--no-hooks") == 0
-    found = doctor_findings.examine_hooks(project)
+    found = doctor_checks.examine_hooks(project)
     assert (found.state, "Codex may write and run without asking" in found.text) == (State.WARN, True)
     assert init_with("--write", "--client", "codex", "--hooks") == 0
-    assert doctor_findings.examine_hooks(project).text == "Codex must ask"
+    assert doctor_checks.examine_hooks(project).text == "Codex must ask"
     file = hooks_file("codex", project)
     document = json.loads(file.read_text())
     del document["hooks"]["PreToolUse"]
     file.write_text(json.dumps(document))
-    assert "hooks are missing: Codex has only PermissionRequest, Stop" in doctor_findings.examine_hooks(project).text
+    assert "hooks are missing: Codex has only PermissionRequest, Stop" in doctor_checks.examine_hooks(project).text

@@ -13,8 +13,8 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 
 from intercom.agents.clients import CLIENTS
+from intercom.cli.init import with_port
 from intercom.cli.init_clients import address
-from intercom.cli.init_config import with_port
 from intercom.local.config_file import load
 from intercom.local.places import places
 from tests.cli.test_init import backups, entry_file, home, init_with, own_config

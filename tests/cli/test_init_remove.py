@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from intercom.cli import init_record
+from intercom.cli import init_clients
 from tests.cli.test_init import backups, entry_file, files, home, hooks_file, init_with, snapshot
 
 __all__ = ["home"]
@@ -48,7 +48,7 @@ def test_removing_leaves_every_file_as_it_was(home: Path, http: tuple[str, ...],
     assert clients_of(home) != before
     assert init_with("--remove") == 0
     assert clients_of(home) == before
-    assert init_record.load() == {}
+    assert init_clients.recorded() == {}
 
 
 def test_in_an_empty_home_nothing_is_left(home: Path) -> None:
@@ -106,7 +106,7 @@ def test_an_entry_that_stood_there_before_comes_back(home: Path) -> None:
 
 def test_without_a_record_hooks_and_entries_go_all_the_same(home: Path) -> None:
     assert init_with("--write", "--client", "all", "--hooks") == 0
-    init_record.file().unlink()
+    init_clients.record_file().unlink()
     assert init_with("--remove") == 0
     for file in files(home / "project"):
         assert "agent-intercom" not in file.read_text()

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from intercom.cli import logs
+from intercom.cli import serve
 
 
 @pytest.fixture
@@ -19,7 +19,7 @@ def file(tmp_path: Path) -> Iterator[Path]:
     root = logging.getLogger()
     before, level = root.handlers[:], root.level
     made = tmp_path / "log" / "server.log"
-    logs.set_up("info", "text", made)
+    serve.set_up_log("info", "text", made)
     yield made
     for handler in root.handlers:
         handler.close()
@@ -47,10 +47,10 @@ def replace(file: Path) -> None:
 
 @pytest.mark.parametrize("act", [remove, remove_directory, rename, replace])
 def test_a_log_that_was_taken_away_is_begun_anew(file: Path, act: Callable[[Path], object]) -> None:
-    logs.log.info("one")
+    serve.log.info("one")
     act(file)
-    logs.log.info("two")
-    logs.log.info("three")
+    serve.log.info("two")
+    serve.log.info("three")
     lines = file.read_text().splitlines()
     assert [line.rpartition(" ")[2] for line in lines] == ["two", "three"]
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
@@ -58,11 +58,11 @@ def test_a_log_that_was_taken_away_is_begun_anew(file: Path, act: Callable[[Path
 
 def test_a_log_that_stays_is_not_begun_anew(file: Path) -> None:
     for word in ("one", "two"):
-        logs.log.info(word)
+        serve.log.info(word)
     assert len(file.read_text().splitlines()) == 2
 
 
-@pytest.mark.parametrize("formatter", [logs.TextLines("%(levelname)s %(message)s"), logs.JsonLines()])
+@pytest.mark.parametrize("formatter", [serve.TextLines("%(levelname)s %(message)s"), serve.JsonLines()])
 def test_what_an_agent_wrote_begins_no_line_and_moves_no_cursor(formatter: logging.Formatter) -> None:
     """Failed before: libraries log what they are sent, and a log is read in a terminal."""
     said = "refused: \x1b[2J\r\n2026-11-23 INFO intercom: approved by ann\x9b1A\u202e\u200b"

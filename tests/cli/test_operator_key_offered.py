@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 import trio
 
-from intercom.cli import doctor_findings
-from intercom.cli.doctor_findings import State
+from intercom.cli import doctor_checks
+from intercom.cli.doctor_checks import State
 from intercom.local import operator_keys
 from intercom.local.places import Places, places
 from tests.agents.live import COMMAND
@@ -67,7 +67,7 @@ async def test_a_card_says_with_which_key_it_was_decided(tmp_path: Path) -> None
 
 
 def test_doctor_says_what_it_means_to_have_no_key(tmp_path: Path) -> None:
-    found = doctor_findings.examine_keys(where(tmp_path), str(tmp_path / "none"))
+    found = doctor_checks.examine_keys(where(tmp_path), str(tmp_path / "none"))
     assert found.state is State.WARN
     assert "can decide in your place" in found.text
     assert found.advice == "agent-intercom-ctl key create"
@@ -75,7 +75,7 @@ def test_doctor_says_what_it_means_to_have_no_key(tmp_path: Path) -> None:
 
 def test_doctor_counts_keys_where_no_server_runs(tmp_path: Path) -> None:
     make_key(tmp_path)
-    found = doctor_findings.examine_keys(where(tmp_path), str(tmp_path / "none"))
+    found = doctor_checks.examine_keys(where(tmp_path), str(tmp_path / "none"))
     assert found.state is State.OK
     assert "1 key listed" in found.text
 
@@ -86,11 +86,11 @@ def test_doctor_finds_a_damaged_list_and_one_that_others_may_write(tmp_path: Pat
     anchor.parent.mkdir(mode=0o755)
     anchor.write_text("")
     anchor.chmod(0o666)
-    found = doctor_findings.examine_keys(where(tmp_path), str(anchor), os.geteuid())
+    found = doctor_checks.examine_keys(where(tmp_path), str(anchor), os.geteuid())
     assert found.state is State.FAULT
     assert "must be root's" in found.text
     Path(where(tmp_path).operator_keys_file).write_text("nonsense\n")
-    found = doctor_findings.examine_keys(where(tmp_path), str(tmp_path / "none"))
+    found = doctor_checks.examine_keys(where(tmp_path), str(tmp_path / "none"))
     assert found.state is State.FAULT
     assert "line 1 is no key" in found.text
 
@@ -100,14 +100,14 @@ async def test_doctor_asks_the_server_which_keys_count(tmp_path: Path, monkeypat
     key = make_key(tmp_path)
     async with scene(tmp_path) as at:
         # Listed before the server started, and not enrolled: nobody has signed with it yet.
-        found = doctor_findings.examine_keys(where(tmp_path), str(tmp_path / "none"))
+        found = doctor_checks.examine_keys(where(tmp_path), str(tmp_path / "none"))
         assert found.state is State.FAULT
         assert f"{key}: not enrolled" in found.text
         async with on_terminal([*CTL, "key", "enrol"], at.env) as screen:
             await screen.until("PIN of key")
             screen.type(f"{PIN}\n")
             await screen.rest()
-        found = doctor_findings.examine_keys(where(tmp_path), str(tmp_path / "none"))
+        found = doctor_checks.examine_keys(where(tmp_path), str(tmp_path / "none"))
         assert found.state is State.OK
         assert "decisions are signed" in found.text
         assert "sudo install" in found.advice
@@ -133,7 +133,7 @@ async def test_doctor_and_key_list_say_which_settings_nobody_signed(tmp_path: Pa
             await screen.until("PIN of key")
             screen.type(f"{PIN}\n")
             await screen.rest()
-        found = doctor_findings.examine_keys(where(tmp_path), str(tmp_path / "none"))
+        found = doctor_checks.examine_keys(where(tmp_path), str(tmp_path / "none"))
         assert found.state is State.WARN
         assert '[decisions] embed = "low" does not count: no operator key that counts has signed it' in found.text
         assert found.advice == "agent-intercom-ctl key settings"
@@ -148,6 +148,6 @@ async def test_doctor_and_key_list_say_which_settings_nobody_signed(tmp_path: Pa
         # Before anybody asks again: the server takes no older ones from here on.
         _, log = await ctl(at.env, "log")
         assert "settings_signed" in [entry["kind"] for entry in log["entries"]]
-        assert doctor_findings.examine_keys(where(tmp_path), str(tmp_path / "none")).state is State.OK
+        assert doctor_checks.examine_keys(where(tmp_path), str(tmp_path / "none")).state is State.OK
         code, reply = await ctl(at.env, "key", "list")
         assert (code, reply["unsigned_settings"]) == (0, None)

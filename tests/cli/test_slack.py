@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 import trio
 
-from intercom.cli import doctor, doctor_slack, main
-from intercom.cli.doctor_findings import Finding, State
+from intercom.cli import doctor, doctor_checks, main
+from intercom.cli.doctor_checks import Finding, State
 from intercom.local.places import Places, places
 from intercom.operators.slack import credentials, setup, web_api
 from tests.cli.test_doctor import serving
@@ -359,7 +359,7 @@ def test_a_server_that_is_in_slack_keeps_its_socket_to_itself(
 ) -> None:
     configured(where, more="")
     given(monkeypatch, SLACK_MEMBER_IDS=ALICE)
-    monkeypatch.setattr(doctor_slack, "_running", lambda _where: frozenset({"server", "slack/connection"}))
+    monkeypatch.setattr(doctor_checks, "_running", lambda _where: frozenset({"server", "slack/connection"}))
     with keychain_is(NoKeychain()):
         found = look(where)
     assert {each.state for each in found.values()} == {State.OK}, "it plainly has found what it needs"
@@ -391,10 +391,10 @@ def test_the_server_that_runs_says_how_it_fares_in_slack(
         "outbox": {"waiting": {"card": 2, "log": 0}, "updates": 1, "oldest": None, "troubles": trouble},
     }
     answers = {"tree": {"tree": {"name": "slack/connection"}}, "slack": {"slack": standing}}
-    monkeypatch.setattr(doctor_slack, "request", lambda _where, verb, _fields, patience: answers[verb])
+    monkeypatch.setattr(doctor_checks, "request", lambda _where, verb, _fields, patience: answers[verb])
     with keychain_is(NoKeychain()):
         config, _, _ = doctor.configuration(None, None)
-        found = [each for each in doctor_slack.examine(config, where, "") if each.subject == "slack server"]
+        found = [each for each in doctor_checks.examine_slack(config, where, "") if each.subject == "slack server"]
     assert [each.state for each in found] == state
     text = " ".join(each.text for each in found)
     assert [each for each in words if each not in text] == []
@@ -404,7 +404,7 @@ def test_a_server_whose_tokens_are_not_seen_from_here_is_not_said_to_have_none(
     where: Places, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     configured(where)
-    monkeypatch.setattr(doctor_slack, "_running", lambda _where: frozenset({"server", "slack/connection"}))
+    monkeypatch.setattr(doctor_checks, "_running", lambda _where: frozenset({"server", "slack/connection"}))
     with keychain_is(NoKeychain()):
         found = look(where)
     assert {name: each.state for name, each in found.items()} == {"slack tokens": State.OK}

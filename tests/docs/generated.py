@@ -24,8 +24,7 @@ from intercom.agents.clients.client import SERVER_NAME
 from intercom.cli import ctl, main
 from intercom.cli.init_clients import EntryFile, snippet
 from intercom.model.config import Table, tables
-from intercom.operators.metrics.counters import Counted
-from intercom.operators.metrics.pages import families, present
+from intercom.operators.metrics import Counted, families, present
 from intercom.operators.slack.commands import runner
 from intercom.operators.slack.commands.table import TITLES
 from intercom.sessions.tools.table import TOOLS

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from intercom.cli.init_config import STARTER
+from intercom.cli.init import STARTER
 from tests.agents.live import Home, home, live
 from tests.faults.hosted import Hosted, ctl, hosted
 from tests.support.person_shell import the_person

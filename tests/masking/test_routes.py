@@ -14,7 +14,7 @@ import pytest
 
 import intercom
 from intercom.agents import call
-from intercom.cli import logs
+from intercom.cli import serve
 from intercom.operators.slack.socket_mode import Socket, SocketLimits
 from intercom.operators.slack.web_api import LITERAL, SlackTokens, WebApi
 from tests.agents.live import live
@@ -161,7 +161,7 @@ def test_log_lines_are_masked_with_the_errors_below_them(style: str, tmp_path: P
     before = root.handlers[:]
     levels = [(each, each.level) for each in map(logging.getLogger, ("", "mcp", "httpx2", "httpcore2", "wsproto"))]
     try:
-        logs.set_up("info", style, tmp_path / "log" / "x.log")
+        serve.set_up_log("info", style, tmp_path / "log" / "x.log")
         try:
             raise ValueError(f"no such {canary()}")
         except ValueError:

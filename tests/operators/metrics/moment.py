@@ -11,8 +11,8 @@ from actors import Info
 from intercom.model.card import CardKind
 from intercom.model.process import AgentProcessState
 from intercom.model.session import SessionStatus
-from intercom.operators.metrics import pages
-from intercom.operators.metrics.pages import Sources
+from intercom.operators import metrics
+from intercom.operators.metrics import Sources
 from intercom.store.counts import Counts, Waiting
 
 AT = datetime(2026, 11, 22, 4, 0, tzinfo=UTC)
@@ -60,5 +60,5 @@ SOURCES = Sources(
     agents=lambda: 5,
     chat=_chat,
     now=lambda: AT,
-    own=lambda: pages.figures(up=True, sessions=12),
+    own=lambda: metrics.figures(up=True, sessions=12),
 )

@@ -8,7 +8,7 @@ from prometheus_client import CollectorRegistry
 from actors import events
 from intercom.model.card import CardKind
 from intercom.model.metrics import Committed, Delivered, HttpFailed, Measure, Settled, ToolCalled
-from intercom.operators.metrics.counters import REMEMBERED, Counted
+from intercom.operators.metrics import REMEMBERED, Counted
 
 
 class Counting:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from intercom.operators.metrics.counters import family
+from intercom.operators.metrics import family
 
 
 @pytest.mark.parametrize(

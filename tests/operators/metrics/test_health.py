@@ -11,7 +11,7 @@ import trio
 from actors import Actor, ChildSpec, Info, Supervisor, System
 from intercom._version import __version__
 from intercom.model.errors import DatabaseError
-from intercom.operators.metrics.pages import GOOD_SECONDS, Health
+from intercom.operators.metrics import GOOD_SECONDS, Health
 from intercom.store.client import PROBE_SECONDS
 from intercom.store.client import Store as StoreClient
 from tests.support.trio_case import trio_test

@@ -13,7 +13,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from actors import Info
 from intercom.model.errors import DatabaseError
 from intercom.model.metrics import ToolCalled
-from intercom.operators.metrics.pages import Metrics, Sources
+from intercom.operators.metrics import Metrics, Sources
 from intercom.store.counts import Counts
 from tests.operators.metrics.moment import SOURCES, TREE
 from tests.support.trio_case import trio_test

@@ -1,1 +1,0 @@
-"""Pages for monitoring: `/healthz` and, for Prometheus, `/metrics`."""

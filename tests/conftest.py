@@ -10,6 +10,7 @@ import shutil
 import signal
 import tempfile
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -42,6 +43,14 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_unconfigure(config: pytest.Config) -> None:
     if _ROOT in config.stash:
         shutil.rmtree(config.stash[_ROOT], ignore_errors=True)
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """An empty workspace."""
+    made = tmp_path / "ws"
+    made.mkdir()
+    return made
 
 
 @pytest.fixture(autouse=True, scope="session")

@@ -21,13 +21,6 @@ from tests.sessions.house import Guest, House, house, in_house, partial_ask
 Clock = trio.testing.MockClock
 
 
-@pytest.fixture
-def root(tmp_path: Path) -> Path:
-    made = tmp_path / "ws"
-    made.mkdir()
-    return made
-
-
 @in_house
 async def test_a_verdict_repeated_after_its_delivery_is_neither_delivered_nor_recorded_again(
     clock: Clock, root: Path

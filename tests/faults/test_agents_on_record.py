@@ -8,7 +8,6 @@ import json
 import os
 import sqlite3
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -57,12 +56,6 @@ relay.stdin.close()
 relay.wait()
 """,
 }
-
-
-@pytest.fixture(scope="module")
-def house() -> Iterator[Home]:
-    with home("") as made, made.serving():
-        yield made
 
 
 async def asks(house: Home, agent: Hosted, root: Path) -> dict[str, Any]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -28,19 +27,6 @@ from tests.sessions.house import SILENT_CHAT, People, house, in_house
 
 Clock = trio.testing.MockClock
 CHANGE: dict[str, Any] = {"title": "Add a", "diff": "a\n", "file_path": "a.txt"}
-
-
-@pytest.fixture(scope="module")
-def served() -> Iterator[Home]:
-    with home(TRUSTING) as made, made.serving():
-        yield made
-
-
-@pytest.fixture
-def root(tmp_path: Path) -> Path:
-    made = tmp_path / "ws"
-    made.mkdir()
-    return made
 
 
 # --- local mode cannot approve; the local socket is never started and ctl sends no token ----------

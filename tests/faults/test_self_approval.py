@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 
 import pytest
 
-from tests.agents.live import Home, home, live
+from tests.agents.live import Home, live
 from tests.attack.scene import run_in_shell, spare_directory
 from tests.attack.self_approval import KILL_RELAY
 from tests.faults.hosted import ctl, hosted
@@ -29,13 +28,6 @@ ATTEMPTS = [
     "{python} {programs}/raw_socket.py {id}",
     "{python} {programs}/raw_socket.py {id} approve child=1 >{out} & cat {out}",
 ]
-
-
-@pytest.fixture(scope="module")
-def house() -> Iterator[Home]:
-    # Nothing is trusted here: the configuration of everybody who writes none.
-    with home("") as made, made.serving():
-        yield made
 
 
 @pytest.mark.parametrize("command", ATTEMPTS)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -30,23 +29,10 @@ from intercom.sessions.tools.reboot import Reboot
 from intercom.sessions.tools.standby import Standby
 from intercom.sessions.tools.switch_freq import SwitchFreq
 from intercom.sessions.tools.transmit import Transmit
-from tests.agents.live import TRUSTING, Home, call, home, live
+from tests.agents.live import Home, call, home, live
 from tests.sessions.house import SILENT_CHAT, House, house, in_house, partial_ask
 
 Clock = trio.testing.MockClock
-
-
-@pytest.fixture
-def root(tmp_path: Path) -> Path:
-    made = tmp_path / "ws"
-    made.mkdir()
-    return made
-
-
-@pytest.fixture(scope="module")
-def served() -> Iterator[Home]:
-    with home(TRUSTING) as made, made.serving():
-        yield made
 
 
 def allow(root: Path, **policy: Any) -> None:
@@ -422,15 +408,6 @@ async def test_agents_that_connect_by_themselves_are_not_counted_and_belong_to_e
             verdict = at.verdict(Decision.APPROVE)
             decided = (await at.app.service.decide(id, verdict)).decided
             assert decided is not None
-
-
-@in_house
-async def test_a_shutdown_interrupts_nothing_and_the_recovery_names_reboot(clock: Clock, root: Path) -> None:
-    async with house(root.parent, clock) as at:
-        guest = await at.arrive(root)
-        id = (await guest.propose()).request_id
-    async with house(root.parent, clock) as at:
-        assert [(card.id, card.state) for card in await at.app.service.pending()] == [(id, CardState.PENDING)]
 
 
 def test_sessions_that_never_started_or_never_came_back_can_be_cleared_away() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,13 +16,6 @@ from tests.support.person_shell import the_person
 
 WIDE = {"enabled": True, "commands": ["*"], "tools": ["transmit"], "file_patterns": {"write": ["**"], "read": ["**"]}}
 MAIN = [sys.executable, "-m", "intercom.cli.main"]
-
-
-@pytest.fixture(scope="module")
-def house() -> Iterator[Home]:
-    # Nothing is trusted here: the configuration of everybody who writes none.
-    with home("") as made, made.serving():
-        yield made
 
 
 def write(root: Path, directory: str = ".intercom", policy: dict[str, Any] | None = None) -> Path:

@@ -10,9 +10,9 @@ from attrs import evolve
 from hypothesis import given
 from hypothesis import strategies as st
 
-from intercom.model.card import ANSWERED, CardKind, CardState
-from intercom.model.decision import Decided
-from intercom.model.errors import InvalidState
+from intercom.model.card import ANSWERED, CHOICES, ENDS, CardKind, CardState, end_of
+from intercom.model.decision import Decided, Decision
+from intercom.model.errors import InvalidArguments, InvalidState
 from intercom.model.request import (
     APPROVAL_TRANSITIONS,
     WAIT_TRANSITIONS,
@@ -151,6 +151,17 @@ def test_how_a_stall_alert_is_shown(
 def test_what_is_open_can_be_answered() -> None:
     # Words for an agent are answered by nobody: they go to it.
     assert set(CardKind) - set(ANSWERED) == {CardKind.STEER, CardKind.TASK}
+
+
+@pytest.mark.parametrize("kind", CardKind)
+def test_a_decision_that_a_kind_does_not_take_is_refused_and_those_it_takes_are_named(kind: CardKind) -> None:
+    taken_too = {CardKind.STANDBY: {Decision.CONTINUE, Decision.REFINE}, CardKind.POLICY: {Decision.APPROVE}}
+    for decision in Decision:
+        if decision in CHOICES[kind] or decision in taken_too.get(kind, ()):
+            assert end_of(kind, decision) in ENDS[kind].values()
+        else:
+            with pytest.raises(InvalidArguments, match=f"{decision} is no answer .*{', '.join(CHOICES[kind])}"):
+                end_of(kind, decision)
 
 
 @pytest.mark.parametrize("table", [APPROVAL_TRANSITIONS, WAIT_TRANSITIONS, STALL_TRANSITIONS, SESSION_TRANSITIONS])

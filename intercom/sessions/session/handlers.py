@@ -136,8 +136,15 @@ async def clock_changed(session: SessionActor, _changed: ClockChanged) -> None:
 
 async def _run_out(session: SessionActor, id: str) -> Asked | None:
     """End a request if its time is over. Returns it as it is then; None if there is no such request."""
-    line, content = await _unanswered(session, id)
-    request = await session.transact(_expire, session=session, id=id, line=line, content=content)
+    request = await session.transact(requests.find, id)
+    line = content = None
+    if isinstance(request, ContinuationPrompt) and not session.is_settled(request):
+        choice = on_timeout(session, request.prompt_type)
+        told = f"told to {choice.value}" + (", and that nobody consented" if choice is OnTimeout.CONTINUE else "")
+        text = f'nobody answered "{headline(request.prompt_text)}" in time: the agent is {told}'
+        line = Notice(text, "warning", session.now(), session.id, None, f"unanswered/{id}")
+        content = await session.drawn(line)
+    request = await session.transact(_expire, session, id, line, content)
     if request is None or not session.is_settled(request):
         return request
     session.settle(request)
@@ -146,19 +153,6 @@ async def _run_out(session: SessionActor, id: str) -> Asked | None:
         if content is not None and session.context.chat is not None:
             session.context.chat.wake()
     return request
-
-
-async def _unanswered(session: SessionActor, id: str) -> tuple[Notice | None, Content | None]:
-    """Return the line for people about an unanswered question, and its chat content; None for other requests."""
-    request = await session.transact(requests.find, id=id)
-    if not isinstance(request, ContinuationPrompt) or session.is_settled(request):
-        return None, None
-    choice = on_timeout(session, request.prompt_type)
-    asked = headline(request.prompt_text)
-    told = f"told to {choice.value}" + (", and that nobody consented" if choice is OnTimeout.CONTINUE else "")
-    text = f'nobody answered "{asked}" in time: the agent is {told}'
-    line = Notice(text, "warning", session.now(), session.id, None, f"unanswered/{id}")
-    return line, await session.drawn(line)
 
 
 def _find(db: Database, session_id: str, id: str) -> Asked | StallAlert:
@@ -247,10 +241,8 @@ def _is_over(session: SessionActor, request: Asked) -> bool:
 
 def _expire(db: Database, session: SessionActor, id: str, line: Notice | None, content: Content | None) -> Asked | None:
     request = requests.find(db, id)
-    if request is None or session.is_settled(request):
-        # Ended before by a verdict, or by this handler if the writer crashed before it answered.
-        return request
-    if not _is_over(session, request):
+    if request is None or not _is_over(session, request):
+        # Or ended before by a verdict, or by this handler if the writer crashed before it answered.
         return request
     now = session.now()
     if isinstance(request, ContinuationPrompt):

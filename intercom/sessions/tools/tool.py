@@ -29,14 +29,6 @@ class Hints:
     open_world: bool = False
 
 
-def _decision_is_answer(_asked: Any, decided: Answered[Any]) -> Answered[Any]:
-    return decided
-
-
-def _unchanged(answered: Answered[Any]) -> Answered[Any]:
-    return answered
-
-
 @frozen
 class Tool:
     """One tool.
@@ -61,5 +53,5 @@ class Tool:
     handle: Handler | None = field(default=None, repr=False)
     pending: Callable[[str], object] | None = field(default=None, repr=False)
     offers_tasks: bool = False
-    after_decision: AfterDecision = field(default=_decision_is_answer, repr=False)
-    complete: Callable[[Answered[Any]], Answered[Any]] = field(default=_unchanged, repr=False)
+    after_decision: AfterDecision = field(default=lambda _asked, decided: decided, repr=False)
+    complete: Callable[[Answered[Any]], Answered[Any]] = field(default=lambda answered: answered, repr=False)

@@ -29,8 +29,6 @@ from intercom.store.messages import Database
 
 log = logging.getLogger("intercom.agents")
 
-#: Time limit of the store for a record, in seconds: it restarts well within it.
-
 _Name = tuple[str, int, int, str]
 
 

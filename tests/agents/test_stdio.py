@@ -41,9 +41,9 @@ async def test_a_verdict_that_could_not_leave_before_its_call_was_cancelled_is_t
     clock: trio.testing.MockClock, root: Path
 ) -> None:
     async with house(root.parent, clock) as at:
-        door = AgentConnection(at.app.system, at.app.config, at.app.presence, "agent", str(root), None)
+        connection = AgentConnection(at.app.system, at.app.config, at.app.presence, "agent", str(root), None)
         (stdin, to_server), (from_server, stdout) = os.pipe(), os.pipe()
-        at.nursery.start_soon(transport.serve, at.app.shim_deps.server, door, stdin, stdout)
+        at.nursery.start_soon(transport.serve, at.app.shim_deps.server, connection, stdin, stdout)
         async with trio.lowlevel.FdStream(to_server) as says, trio.lowlevel.FdStream(from_server) as hears:
             await says.send_all(line(1, "tools/call", name="transmit", arguments={"prompt_text": "well?"}))
             card = await at.people.card(away=False)

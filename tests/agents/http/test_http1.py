@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from pathlib import Path
 
 import h2.config
@@ -10,7 +11,7 @@ import h2.settings
 import pytest
 import trio
 
-from intercom.agents.http import listener
+from intercom.agents.http import listener, web_server
 from tests.agents.http.rig import INITIALIZE, Place, call, head, place, read_reply, rpc, served, until
 
 RESETS = 3000
@@ -116,6 +117,19 @@ async def test_http_1_0_has_no_chunks(root: Path) -> None:
         chunked = {"Host": "localhost", "Transfer-Encoding": "chunked", **at.headers}
         asked = head("POST", "/mcp", chunked).replace(b"HTTP/1.1", b"HTTP/1.0") + b"0\r\n\r\n"
         assert (await at.raw(asked)).status == 400
+
+
+@served
+async def test_nothing_is_kept_of_connections_whose_requests_are_refused(root: Path) -> None:
+    def kept() -> bool:
+        gc.collect()
+        return any(type(each) is web_server.Connection for each in gc.get_objects())
+
+    async with place(root) as at:
+        twice = {"Host": "localhost", "Transfer-Encoding": "chunked", "Content-Length": "5", **at.headers}
+        for refused in (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", head("POST", "/mcp", twice), head("POST", "/mcp", {})):
+            assert (await at.raw(refused)).status >= 400
+        await until(lambda: not kept())
 
 
 @served

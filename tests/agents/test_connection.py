@@ -1,4 +1,4 @@
-"""Doors: who has come in by a connection, and what becomes of a call that is cut off."""
+"""Agent connections: who has come in by one, and what becomes of a call that is cut off."""
 
 from __future__ import annotations
 
@@ -66,9 +66,9 @@ async def cut_off(at: House, what: Callable[[], Awaitable[Any]]) -> None:
 async def test_a_connection_that_ends_takes_along_an_agent_that_was_on_its_way_in(clock: Clock, root: Path) -> None:
     async with house(root.parent, clock) as at:
         await at.arrive(root)
-        door = AgentConnection(at.app.system, at.app.config, at.app.presence, "shim", str(root), None)
-        await cut_off(at, partial(door.open_call, BY_NAME["ping"], None, THREAD))
-        door.closed()
+        connection = AgentConnection(at.app.system, at.app.config, at.app.presence, "shim", str(root), None)
+        await cut_off(at, partial(connection.open_call, BY_NAME["ping"], None, THREAD))
+        connection.closed()
         await at.later(GRACE_SECONDS)
         assert at.app.presence.here.keys() == {"agent"}
         assert at.app.presence.doors.keys() == {"agent"}
@@ -87,12 +87,12 @@ async def test_who_is_let_in_after_its_connection_has_ended_is_not_connected(
 
     monkeypatch.setattr(files, "choose_workspace", slow)
     async with house(root.parent, clock) as at:
-        door = AgentConnection(at.app.system, at.app.config, at.app.presence, "shim", str(root), None)
-        door.opened()
-        # A hook is answered by way of the door, and outlives it.
-        asked = at.begin(partial(door.session, THREAD))
+        connection = AgentConnection(at.app.system, at.app.config, at.app.presence, "shim", str(root), None)
+        connection.opened()
+        # A hook is answered by way of the connection, and outlives it.
+        asked = at.begin(partial(connection.session, THREAD))
         await trio.to_thread.run_sync(looking.wait, STUCK)
-        door.closed()
+        connection.closed()
         release.set()
         await asked()
         await at.later(GRACE_SECONDS)
@@ -104,11 +104,11 @@ async def test_a_conversation_that_goes_on_in_another_workspace_is_another_sessi
     other = root.parent / "other"
     other.mkdir()
     async with house(root.parent, clock) as at:
-        doors = [
+        connections = [
             AgentConnection(at.app.system, at.app.config, at.app.presence, f"shim{n}", str(each), None)
             for n, each in enumerate((root, other))
         ]
-        calls = [await door.open_call(BY_NAME["ping"], None, THREAD) for door in doors]
+        calls = [await connection.open_call(BY_NAME["ping"], None, THREAD) for connection in connections]
         stand = {session.id: session.workspace_root for session in await at.app.service.sessions()}
         assert [stand[call.session_id] for call in calls] == [str(root), str(other)]
         # And in the same one it is the same, by whichever connection.
@@ -149,42 +149,42 @@ async def test_a_program_gets_its_answer_although_its_delivery_can_not_be_record
 @in_house
 async def test_an_answer_that_crossed_with_its_calls_cancellation_was_not_delivered(clock: Clock, root: Path) -> None:
     async with house(root.parent, clock) as at:
-        door = AgentConnection(at.app.system, at.app.config, at.app.presence, "shim", str(root), None)
+        connection = AgentConnection(at.app.system, at.app.config, at.app.presence, "shim", str(root), None)
 
         async def call(tool: str, **given: Any) -> tuple[str, dict[str, Any]]:
-            opened = await door.open_call(BY_NAME[tool], BY_NAME[tool].takes(**given), THREAD)
+            opened = await connection.open_call(BY_NAME[tool], BY_NAME[tool].takes(**given), THREAD)
             answered = content(await opened.run())
-            door.close_call(opened)
+            connection.close_call(opened)
             return opened.name, answered
 
         asked = at.begin(partial(call, "transmit", prompt_text="well?"))
         card = await at.people.card(away=False)
         await at.decide(card.id, Decision.STOP)
         name, _ = await asked()
-        door.deliveries.asked(7, name)
-        _, receipt = door.deliveries.answered(7) or ("", None)
+        connection.deliveries.asked(7, name)
+        _, receipt = connection.deliveries.answered(7) or ("", None)
         assert receipt is not None
         # The client cancels while the shim still has the answer, which it then writes to somebody who heeds it not.
-        door.deliveries.withdrawn(7)
-        await door.deliveries.delivered([receipt])
+        connection.deliveries.withdrawn(7)
+        await connection.deliveries.delivered([receipt])
         _, told = await call("ping")
         assert [late["answer"] for late in told["late_verdicts"]] == [{"decision": "stop"}]
 
 
-async def written(at: House, door: AgentConnection) -> str:
+async def written(at: House, connection: AgentConnection) -> str:
     """A verdict that was written to a client without a shim; the card's id."""
     caller = Caller("client", None, None, no_roots, None)
 
     async def call() -> str:
-        opened = await door.open_call(BY_NAME["transmit"], Transmit("well?"), caller)
+        opened = await connection.open_call(BY_NAME["transmit"], Transmit("well?"), caller)
         await opened.run()
-        door.close_call(opened)
+        connection.close_call(opened)
         return opened.name
 
     asked = at.begin(call)
     card = await at.people.card(away=False)
     await at.decide(card.id, Decision.STOP)
-    door.deliveries.written(await asked())
+    connection.deliveries.written(await asked())
     return card.id
 
 
@@ -193,9 +193,9 @@ async def test_that_an_answer_was_read_is_recorded_although_the_call_that_says_s
     clock: Clock, root: Path
 ) -> None:
     async with house(root.parent, clock) as at:
-        door = AgentConnection(at.app.system, at.app.config, at.app.presence, "http", str(root), None)
-        id = await written(at, door)
-        await cut_off(at, door.deliveries.read_all)
+        connection = AgentConnection(at.app.system, at.app.config, at.app.presence, "http", str(root), None)
+        id = await written(at, connection)
+        await cut_off(at, connection.deliveries.read_all)
         await at.later(0)
         assert (await at.app.service.card(id)).state.value == "delivered"
 
@@ -208,12 +208,12 @@ async def test_that_an_answer_was_read_is_recorded_later_where_it_can_not_be_now
         raise DatabaseError("the disk is full")
 
     async with house(root.parent, clock) as at:
-        door = AgentConnection(at.app.system, at.app.config, at.app.presence, "http", str(root), None)
-        id = await written(at, door)
+        connection = AgentConnection(at.app.system, at.app.config, at.app.presence, "http", str(root), None)
+        id = await written(at, connection)
         with monkeypatch.context() as patched:
             patched.setattr(steering, "_mark", full)
-            await door.deliveries.read_all()
-        await door.deliveries.read_all()
+            await connection.deliveries.read_all()
+        await connection.deliveries.read_all()
         assert (await at.app.service.card(id)).state.value == "delivered"
 
 
@@ -223,24 +223,24 @@ async def test_who_comes_back_after_another_took_over_its_session_is_not_let_int
 ) -> None:
     async with house(root.parent, clock) as at:
         caller = Caller("client", None, None, no_roots, None)
-        door = AgentConnection(at.app.system, at.app.config, at.app.presence, "first", str(root), None)
-        door.opened()
-        left = (await door.open_call(BY_NAME["ping"], None, caller)).session_id
-        door.closed(for_good=True)
+        connection = AgentConnection(at.app.system, at.app.config, at.app.presence, "first", str(root), None)
+        connection.opened()
+        left = (await connection.open_call(BY_NAME["ping"], None, caller)).session_id
+        connection.closed(for_good=True)
         await at.later(1)
         other = await at.arrive(root, "second")
         assert await at.ask("registry", Adopt(other.agent, left)) == left
-        door.opened()
-        assert (await door.open_call(BY_NAME["ping"], None, caller)).session_id != left
+        connection.opened()
+        assert (await connection.open_call(BY_NAME["ping"], None, caller)).session_id != left
 
 
 @in_house
 async def test_a_session_that_rests_is_let_in_anew(clock: Clock, root: Path) -> None:
     async with house(root.parent, clock) as at:
-        door = AgentConnection(at.app.system, at.app.config, at.app.presence, "shim", str(root), None)
-        first = await door.open_call(BY_NAME["ping"], None, THREAD)
+        connection = AgentConnection(at.app.system, at.app.config, at.app.presence, "shim", str(root), None)
+        first = await connection.open_call(BY_NAME["ping"], None, THREAD)
         await at.ask("sessions", StopChild(f"unit/{first.session_id}"))
-        second = await door.open_call(BY_NAME["ping"], None, THREAD)
+        second = await connection.open_call(BY_NAME["ping"], None, THREAD)
         assert second.session_id == first.session_id
         with trio.fail_after(1):
             assert (await second.ask(Ping(call="again"))).answer.acknowledged
@@ -251,12 +251,12 @@ async def test_what_rode_on_an_answer_rides_again_where_its_call_was_cancelled_t
     clock: Clock, root: Path
 ) -> None:
     async with house(root.parent, clock) as at:
-        door = AgentConnection(at.app.system, at.app.config, at.app.presence, "shim", str(root), None)
-        session_id = (await door.open_call(BY_NAME["ping"], None, THREAD)).session_id
+        connection = AgentConnection(at.app.system, at.app.config, at.app.presence, "shim", str(root), None)
+        session_id = (await connection.open_call(BY_NAME["ping"], None, THREAD)).session_id
         await at.app.service.nudge(session_id, "go on", "kim", "ctl")
         said = SimpleNamespace(client_params=None, client_capabilities=None)
         ctx: Any = SimpleNamespace(
-            request=door, meta={"threadId": "thread"}, session=said, protocol_version=None, request_id=1
+            request=connection, meta={"threadId": "thread"}, session=said, protocol_version=None, request_id=1
         )
         said.client_params = SimpleNamespace(client_info=SimpleNamespace(name=THREAD.client_name))
         cancelled = trio.CancelScope()

@@ -44,11 +44,9 @@ from intercom.sessions.processes.agent_process import ProcessDeps
 from intercom.sessions.processes.spawner import AgentProcesses, Spawner
 from intercom.sessions.registry import Presence, SessionRegistry
 from intercom.sessions.signatures import Signatures
-from intercom.store.client import Store
-from intercom.store.contents import Contents
-from intercom.store.database import Opened, transaction
-from intercom.store.integrity import Fault, take_incident
-from intercom.store.reader import Reader
+from intercom.store.checkpoints import Contents
+from intercom.store.client import Reader, Store
+from intercom.store.database import Fault, Opened, take_incident, transaction
 from intercom.store.writer import Writer
 from intercom.workspace.policy_watcher import watcher_name
 

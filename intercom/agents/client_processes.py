@@ -23,7 +23,8 @@ from intercom.local.shim_process import is_launcher
 from intercom.model.process import ProcessRecord, Role
 from intercom.model.session import Session, SessionStatus
 from intercom.sessions.registry import is_anonymous
-from intercom.store import known_processes, sessions
+from intercom.store import processes as known_processes
+from intercom.store import sessions
 from intercom.store.client import Store
 from intercom.store.messages import Database
 
@@ -53,16 +54,16 @@ class KnownProcesses:
 
     def load(self, db: Database) -> None:
         """Load the records of earlier server runs, and find the sessions whose agents are unknown."""
-        found = known_processes.every(db)
+        found = known_processes.recorded(db)
         over = set(processes.ended_records(found))
-        known_processes.delete(db, over)
+        known_processes.forget(db, over)
         known_processes.forget_terminals(db, processes.boot_id())
         kept = [entry for entry in found if entry not in over]
         for entry in kept:
             self._entries[_name(entry)] = entry
             self._recorded.add(_name(entry))
         new = self._note(_lineages(self.starters, Role.CLIENT, with_drivers=True))
-        known_processes.insert(db, new, self.now())
+        known_processes.record(db, new, self.now())
         self._recorded.update(map(_name, new))
         self._known = None
         if not self._loaded:
@@ -159,7 +160,7 @@ class KnownProcesses:
             self._entries.pop(_name(entry), None)
             self._recorded.discard(_name(entry))
         self._known = None
-        await self.store.transact(partial(known_processes.delete, processes=over))
+        await self.store.transact(partial(known_processes.forget, processes=over))
 
 
 def _lineages(pids: Iterable[int], role: Role, with_drivers: bool = False) -> tuple[ProcessRecord, ...]:
@@ -182,7 +183,7 @@ def _above(pid: int) -> list[int]:
 
 
 def _insert(new: Iterable[ProcessRecord], at: datetime, db: Database) -> None:
-    known_processes.insert(db, new, at)
+    known_processes.record(db, new, at)
 
 
 def _is_awaited(session: Session) -> bool:

@@ -18,7 +18,7 @@ from intercom.local.operator_keys import PublicKey
 from intercom.local.places import Places
 from intercom.model import signing
 from intercom.model.errors import IntercomError
-from intercom.store import audit_anchor
+from intercom.store import audit_chain
 from intercom.store.audit_chain import COLUMNS, Anchor, Verification, entries, head, verify
 
 if TYPE_CHECKING:
@@ -35,11 +35,11 @@ def audit(where: Places, options: Namespace) -> int:
         if options.act == "export":
             return _export(database)
         if options.file is not None:
-            return _shown(verify_export(Path(options.file), audit_anchor.read(file, database)), options.json)
-        found = audit_anchor.examine(database, file)
+            return _shown(verify_export(Path(options.file), audit_chain.read_anchors(file, database)), options.json)
+        found = audit_chain.examine(database, file)
         _check_signatures(found, database, where)
         return _shown(found, options.json)
-    except audit_anchor.AnchorError as error:
+    except audit_chain.AnchorError as error:
         raise IntercomError(str(error), code="audit") from None
     except sqlite3.Error as error:
         raise IntercomError(
@@ -57,7 +57,7 @@ def _database(where: Places, config: str | None) -> Path:
 
 def _export(database: Path) -> int:
     """Print every entry as a JSON line, and the head as the last line."""
-    with closing(audit_anchor.connect(database)) as db:
+    with closing(audit_chain.connect(database)) as db:
         db.execute("begin")
         for entry in entries(db):
             print(json.dumps(entry, sort_keys=True))
@@ -108,7 +108,7 @@ _NAMES = (*COLUMNS, "hash")
 
 def _check_signatures(found: Verification, database: Path, where: Places) -> None:
     """Add a fault to `found` for each approval without a genuine signature while an operator key counted."""
-    with closing(audit_anchor.connect(database)) as db:
+    with closing(audit_chain.connect(database)) as db:
         keys = _keys(db, found)
         if not keys:
             return

@@ -32,7 +32,8 @@ from intercom.model.config import Config
 from intercom.model.errors import IntercomError, WorkspaceRefused
 from intercom.model.policy import describe
 from intercom.operators.ctl.client import NoServer, Refusal, request
-from intercom.store import audit_anchor, integrity
+from intercom.store import audit_chain
+from intercom.store.database import check, kept_copies
 from intercom.workspace import files, policy_watcher
 
 #: Bytes that must be free in the state and runtime directories.
@@ -160,7 +161,7 @@ def _directory(subject: str, path: str) -> Finding:
 
 
 def _database(path: Path) -> Finding:
-    found = integrity.examine(path)
+    found = check(path)
     if found.fault is not None:
         return Finding("database", State.FAULT, found.fault)
     if not found.exists:
@@ -170,7 +171,7 @@ def _database(path: Path) -> Finding:
         text += f"; the next server brings it to schema {found.latest}, and keeps a copy"
     else:
         text += f"; {found.requests} waiting in {found.sessions} sessions"
-    if copies := integrity.kept_copies(path):
+    if copies := kept_copies(path):
         kept = ", ".join(str(each) for each in copies[-3:])
         text += f"; {len(copies)} damaged, moved aside: {kept}"
         return Finding("database", State.WARN, text, "look at them, and remove what you do not need")
@@ -181,13 +182,13 @@ def _database(path: Path) -> Finding:
 
 def _audit(where: Places, database: Path) -> Iterator[Finding]:
     """Verify the audit log, if this program can read it."""
-    about = integrity.examine(database)
+    about = check(database)
     if about.fault is not None or not about.exists or (about.version or 0) < about.latest:
         return
     advice = "agent-intercom-ctl audit verify tells more; keep the database and the anchor file as they are"
     try:
-        found = audit_anchor.examine(database, Path(where.audit_anchor_file))
-    except (audit_anchor.AnchorError, sqlite3.Error) as fault:
+        found = audit_chain.examine(database, Path(where.audit_anchor_file))
+    except (audit_chain.AnchorError, sqlite3.Error) as fault:
         yield Finding("audit log", State.FAULT, str(fault), advice)
         return
     if found.faults:

@@ -16,7 +16,7 @@ from intercom.local import config_file, own_files, processes
 from intercom.local.places import Places, places, private_directory, system_home
 from intercom.model.config import Config, SlackSettings, strictest, with_operators_settings
 from intercom.model.errors import IntercomError, SlackError, VersionMismatch
-from intercom.store import known_processes
+from intercom.store import processes as known_processes
 
 if TYPE_CHECKING:
     from intercom.agents.transport import Hello
@@ -146,7 +146,7 @@ def record_directories(where: Places, *databases: Path) -> bool:
     if default is not None:
         databases = (*databases, Path(default.database))
     try:
-        agents = processes.known_agents(each for file in databases for each in known_processes.on_record(file))
+        agents = processes.known_agents(each for file in databases for each in known_processes.recorded_in(file))
     except sqlite3.Error:
         # It is unknown which processes are agents'.
         return False

@@ -69,9 +69,10 @@ class Process:
 
 @frozen
 class AgentProcess:
-    """A row of `child`. `run` counts its starts from 1, `restarts` consecutive restarts after failures. `monitor` is
-    the process monitor, which holds the agent's output and observes its end. `process` is the agent itself. `ran_at` is
-    the start of this run, `restart_at` that of the next one. `said` is the error message if it could not be started."""
+    """A row of `spawned_agent`. `run` counts its starts from 1, `restarts` consecutive restarts after failures.
+    `monitor` is its process monitor, which holds the output and observes the end. `process` is the agent itself.
+    `ran_at` is the start of this run, `restart_at` that of the next one. `said` is the error message if it could not be
+    started."""
 
     session_id: str
     state: AgentProcessState

@@ -31,9 +31,8 @@ from intercom.model.decision import Decision
 from intercom.model.errors import ERROR_CODES, IntercomError
 from intercom.model.metrics import Answer, Committed, Delivered, HttpFailed, Measure, Page, Settled, ToolCalled
 from intercom.sessions.operator_service import OperatorService
-from intercom.store import counts
 from intercom.store.client import PROBE_SECONDS, STORE_FAULTS, Store
-from intercom.store.counts import Counts
+from intercom.store.requests import Counts, counts
 
 #: The label for any name that matches no known pattern.
 OTHER = "other"
@@ -291,7 +290,7 @@ def _waiting(census: Counts, policies: int, at: datetime) -> Iterator[Metric]:
 def _standing(census: Counts) -> Iterator[Metric]:
     words = {(kind.value,): float(found.count) for kind, found in census.queued.items()}
     yield _labelled("queued", "Words and tasks that no agent has been told yet.", ("kind",), words.items())
-    children = {(state.value,): float(number) for state, number in census.children.items()}
+    children = {(state.value,): float(number) for state, number in census.agents.items()}
     yield _labelled("children", "Agents that people started, by how each fares.", ("state",), children.items())
     sessions = {(status.value,): float(number) for status, number in census.sessions.items()}
     yield _labelled("sessions", "Sessions in the database, by status.", ("status",), sessions.items())
@@ -423,7 +422,7 @@ def pages(
     health = Health(service.tree, service.context.store, life, service.system.clock)
     sources = Sources(
         tree=service.tree,
-        census=partial(service.reader.read, counts.count),
+        census=partial(service.reader.read, counts),
         policies=lambda: len(service.board.cards()),
         agents=agents,
         chat=service.chat_standing,

@@ -27,12 +27,11 @@ from intercom.sessions.context import Context
 from intercom.sessions.lookups import UNANSWERED, ask_session
 from intercom.sessions.messages import ClockChanged, EndAbandoned, Expire
 from intercom.sessions.processes import monitor_client
-from intercom.store import agent_processes, audit, audit_anchor, outbox, retention, sessions
-from intercom.store.audit_anchor import AnchorError, State
-from intercom.store.audit_chain import ANCHORED, POSTED, Anchor, Head, head
-from intercom.store.client import LARGE_TRANSACTION_SECONDS, TRANSACTION_SECONDS, Store
+from intercom.store import audit, audit_chain, outbox, retention, sessions
+from intercom.store.audit_chain import ANCHORED, POSTED, Anchor, AnchorError, Head, State, head
+from intercom.store.client import LARGE_TRANSACTION_SECONDS, TRANSACTION_SECONDS, Reader, Store
 from intercom.store.messages import Database, Inspect
-from intercom.store.reader import Reader
+from intercom.store.processes import agent_processes
 from intercom.store.requests import approvals
 
 #: Seconds between two checks for lapsed approvals, for agents' processes that are gone, and between two purges.
@@ -357,8 +356,8 @@ class AuditWatch(Actor):
     async def _compare(self) -> None:
         """Compare the log with the kept heads, and tell people what does not match."""
         try:
-            state = await trio.to_thread.run_sync(audit_anchor.state, self._file)
-            anchors = await trio.to_thread.run_sync(audit_anchor.read, self._file, self._reader.path)
+            state = await trio.to_thread.run_sync(audit_chain.anchor_state, self._file)
+            anchors = await trio.to_thread.run_sync(audit_chain.read_anchors, self._file, self._reader.path)
             beginning, faults = await self._reader.read(partial(_misfits, anchors=anchors, file=self._file))
         except (AnchorError, IntercomError) as error:
             # Nothing is appended to a file whose content is unknown.
@@ -411,24 +410,25 @@ class AuditWatch(Actor):
             self._has_to_begin = False
         newest = self._first or newest
         if is_lost or newest.sequence != self._anchored:
-            self._state = await trio.to_thread.run_sync(audit_anchor.append, self._file, newest, self._reader.path)
+            append = partial(audit_chain.append_anchor, self._file, newest, self._reader.path)
+            self._state = await trio.to_thread.run_sync(append)
             self._first, self._anchored, self._added = None, newest.sequence, newest
         return newest
 
     async def _lacks_its_beginning(self) -> bool:
-        anchors = await trio.to_thread.run_sync(audit_anchor.read, self._file, self._reader.path)
-        fault = await self._reader.read(lambda db: audit_anchor.beginning_fault(db.conn, anchors, self._file))
+        anchors = await trio.to_thread.run_sync(audit_chain.read_anchors, self._file, self._reader.path)
+        fault = await self._reader.read(lambda db: audit_chain.beginning_fault(db.conn, anchors, self._file))
         return fault is not None or not anchors
 
     def _is_lost(self) -> bool:
         """Return whether the file has lost the last appended head. Other servers may have appended to it. Blocks."""
         if self._added is None:
             return False
-        now = audit_anchor.state(self._file)
+        now = audit_chain.anchor_state(self._file)
         if now is not None and now == self._state:
             return False
         try:
-            is_lost = not audit_anchor.holds(self._file, self._reader.path, self._added)
+            is_lost = not audit_chain.holds_anchor(self._file, self._reader.path, self._added)
         except AnchorError:
             return True
         self._state = now
@@ -458,7 +458,7 @@ class AuditWatch(Actor):
 
 def _misfits(db: Database, anchors: list[Anchor], file: Path) -> tuple[str | None, list[str]]:
     """Return why the file is not the one that was begun, or None; and how it contradicts the log."""
-    return audit_anchor.beginning_fault(db.conn, anchors, file), audit_anchor.compare(db.conn, anchors)
+    return audit_chain.beginning_fault(db.conn, anchors, file), audit_chain.compare(db.conn, anchors)
 
 
 def _was_begun(db: Database) -> bool:

@@ -27,9 +27,9 @@ from intercom.model import clock, signing
 from intercom.model.config import Config, HighestRisk
 from intercom.model.errors import ConfigError, NotFound, SignatureRefused
 from intercom.store import audit
-from intercom.store import operator_keys as enrolled_keys
 from intercom.store.messages import Database
-from intercom.store.operator_keys import EnrolledKey
+from intercom.store.trust import EnrolledKey
+from intercom.store.trust import operator_keys as enrolled_keys
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -186,7 +186,7 @@ class Keyring:
             first = key if by == key.id else None
             signer = self.trusted().get(by) if self._enrolled else first
             self._check_key_act("add", key, at, by, signature, signer, now)
-            enrolled_keys.add(db, EnrolledKey(key.id, key.public, key.name, at, by, signature))
+            enrolled_keys.insert(db, EnrolledKey(key.id, key.public, key.name, at, by, signature))
             self._enrolled[key.id] = self._pinned[key.id] = key
             return True
 

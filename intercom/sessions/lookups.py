@@ -33,12 +33,13 @@ from intercom.model.session import Session, SessionMode, SessionStatus
 from intercom.sessions import kinds
 from intercom.sessions.checkpoints.restore import of_restore
 from intercom.sessions.messages import Wanted
-from intercom.store import idempotency, instructions, journal, requests, restores, sessions, stalls
-from intercom.store.client import StoreUnavailable
+from intercom.store import idempotency, instructions, requests, sessions
+from intercom.store.client import Reader, StoreUnavailable
+from intercom.store.file_changes import JournalState, journal, restores
 from intercom.store.idempotency import Scope
 from intercom.store.messages import Database
-from intercom.store.reader import Reader
 from intercom.store.requests import waits
+from intercom.store.sessions import stalls
 
 R = TypeVar("R")
 
@@ -155,7 +156,7 @@ def open_cards(db: Database, session_id: str | None = None, away: Container[str]
     shown += [
         kinds.card_of_stuck(entry, request)
         for entry in journal.open(db)
-        if entry.state is journal.JournalState.STUCK
+        if entry.state is JournalState.STUCK
         and session_id in (None, entry.session_id)
         and isinstance(request := requests.find(db, entry.request_id), ApprovalRequest)
     ]

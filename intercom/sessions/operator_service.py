@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import uuid
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping
@@ -19,7 +20,15 @@ from intercom.local.operator_keys import PublicKey
 from intercom.model.card import Card, CardKind, Notice
 from intercom.model.checkpoint import CheckpointLine, Files, Restore
 from intercom.model.decision import Decision, Signature, SignedCommand, Verdict
-from intercom.model.errors import AlreadyDecided, Ambiguous, InvalidArguments, InvalidState, NotFound, SignatureRefused
+from intercom.model.errors import (
+    AlreadyDecided,
+    Ambiguous,
+    IntercomError,
+    InvalidArguments,
+    InvalidState,
+    NotFound,
+    SignatureRefused,
+)
 from intercom.model.process import Origin
 from intercom.model.session import Instruction, Kind, Session, SessionMode, SessionStatus, id_of_act
 from intercom.sessions import kinds, lookups
@@ -32,10 +41,14 @@ from intercom.sessions.processes.spawner import AgentProcesses
 from intercom.sessions.session import steering
 from intercom.sessions.signatures import Signatures
 from intercom.sessions.tools.switch_freq import SwitchFreq
-from intercom.store import audit, checkpoints, instructions, known_processes, restores, sessions
+from intercom.store import audit, checkpoints, idempotency, instructions, sessions
+from intercom.store import processes as known_processes
 from intercom.store.audit import AuditEntry
+from intercom.store.client import STORE_FAULTS, Reader
+from intercom.store.file_changes import restores
+from intercom.store.idempotency import Scope
 from intercom.store.messages import Database
-from intercom.store.reader import Reader
+from intercom.store.rows import JsonObject
 from intercom.workspace.files import check_workspace, version_control_root
 
 T = TypeVar("T")
@@ -385,11 +398,13 @@ class OperatorService:
         return await self.ask_session(id, Resume(given))
 
     async def switch_mode(
-        self, session: str | None, mode: SessionMode, by: str, channel: str
+        self, session: str | None, mode: SessionMode, by: str, channel: str, act_id: str | None = None
     ) -> tuple[SessionMode, SessionMode]:
-        """Change who is notified of a session's cards; default: the only session. Returns the old and the new mode."""
-        id = await self.named_session(session, _is_open, "session")
-        asked = SwitchFreq(mode, by=by, channel=channel, from_agent=False, call=f"service/{self.context.new_id()}")
+        """Change who is notified of a session's cards; default: the only session. Returns the old and the new mode. A
+        repeated `act_id` is answered as the first time, and changes nothing."""
+        id = await self.named_session(session, _is_open, "session", act_id)
+        call = f"service/{act_id or self.context.new_id()}"
+        asked = SwitchFreq(mode, by=by, channel=channel, from_agent=False, call=call)
         answered = await self.ask_session(id, asked)
         return SessionMode(answered.answer.previous_mode), SessionMode(answered.answer.current_mode)
 
@@ -493,23 +508,35 @@ class OperatorService:
         """Which decisions count."""
         return self.context.signatures
 
-    async def admit_command(
-        self, command: str, act_id: str | None, subject: str, signature: Signature | None, *, once: bool
-    ) -> None:
-        """Check the signature of a command that answers no card; with `once` it may be used only one time. Does nothing
-        if there is no operator key. Raises SignatureRefused."""
-        if self.signatures.required:
-            await self._transact_once(
-                partial(
-                    self.signatures.admit_command,
-                    command=command,
-                    act_id=act_id,
-                    subject=subject,
-                    signature=signature,
-                    now=self.context.now(),
-                    once=once,
-                )
-            )
+    def admit_command(self, command: str, act_id: str | None, subject: str, signature: Signature | None) -> None:
+        """Check the signature of a command that answers no card. Does nothing if there is no operator key. Raises
+        SignatureRefused."""
+        self.signatures.admit_command(command, act_id, subject, signature, self.context.now())
+
+    async def once(self, act_id: str | None, work: Callable[[], Awaitable[JsonObject]]) -> JsonObject:
+        """Carry out a command whose signature counts once, and return the data of its answer.
+
+        Sent again, it is answered as the first time, also if that was a refusal, and nothing is done: a process that
+        saw the signature must not use it later. Between the effect and this record the server may crash, so the effect
+        has to be safe to repeat under `act_id` too. Without operator keys the work is just done.
+        """
+        if act_id is None or not self.signatures.required:
+            return await work()
+        told = await self.reader.read(partial(idempotency.answer, scope=Scope.SIGNED, id=act_id))
+        if told is None:
+            try:
+                told = {"data": await work()}
+            except STORE_FAULTS:
+                raise
+            except IntercomError as refused:
+                details = json.loads(json.dumps(refused.details, default=str))
+                told = {"error": refused.message, "code": refused.error_code, "details": details}
+            kept = partial(idempotency.first_answer, scope=Scope.SIGNED, id=act_id, given=told, at=self.context.now())
+            told = await self.context.store.transact(kept)
+        if "error" in told:
+            raise IntercomError(told["error"], code=told["code"], **told["details"])
+        data: JsonObject = told["data"]
+        return data
 
     async def add_key(self, key: PublicKey, at: str, by: str, signature: str) -> bool:
         """Enrol an operator key; False if it is enrolled already. Raises SignatureRefused."""

@@ -29,11 +29,10 @@ from intercom.model.errors import AlreadyDecided, Ambiguous, IntercomError, Inva
 from intercom.model.policy import DENY_ALL, POLICY_FILE, PolicyDecision, WorkspacePolicy, describe
 from intercom.model.request import RiskLevel
 from intercom.sessions.signatures import Signatures, without_keys
-from intercom.store import audit, policies
-from intercom.store.client import Store
+from intercom.store import audit
+from intercom.store.client import Reader, Store
 from intercom.store.messages import Database
-from intercom.store.policies import PastRequest
-from intercom.store.reader import Reader
+from intercom.store.trust import PastRequest, policies
 from intercom.workspace import files, policy_watcher
 from intercom.workspace.files import digest
 from intercom.workspace.policy import Limits, Query, evaluate, evaluate_files
@@ -286,7 +285,7 @@ class PolicyBoard:
             return (exact or found)[0]
         if found or not prefix.startswith("policy-"):
             return None
-        earlier = await self.reader.read(partial(policies.decision, id=prefix))
+        earlier = await self.reader.read(partial(policies.get, id=prefix))
         return None if earlier is None else _decided_card(earlier)
 
     async def status(self, prefix_or_path: str) -> PolicyStatus:

@@ -44,10 +44,12 @@ from intercom.sessions.policies import PolicyBoard
 from intercom.sessions.session.actor import POLICY_SECONDS
 from intercom.sessions.session.handlers import session_actor
 from intercom.sessions.session.stall import Rules, StallDetector
-from intercom.store import agent_processes, audit, instructions, journal, requests, sessions, stalls
-from intercom.store.counts import Counts, count
+from intercom.store import audit, instructions, requests, sessions
+from intercom.store.file_changes import journal
 from intercom.store.messages import Database
-from intercom.store.requests import approvals
+from intercom.store.processes import agent_processes
+from intercom.store.requests import Counts, approvals, counts
+from intercom.store.sessions import stalls
 
 #: A session that keeps crashing is restarted ever more slowly, and for long, because its agent waits for an answer.
 _BACKOFF = Backoff(initial=0.05, factor=2.0, max=5.0)
@@ -353,7 +355,7 @@ def find_recovery(db: Database) -> Recovery:
     """Read the current state."""
     wanted = {request.session_id for request in requests.pending(db)} | {entry.session_id for entry in journal.open(db)}
     live = sessions.live(db)
-    return Recovery(live, frozenset(wanted), count(db), sessions.ids(db))
+    return Recovery(live, frozenset(wanted), counts(db), sessions.ids(db))
 
 
 def to_stop(db: Database, running: tuple[str, ...]) -> list[tuple[str, str | None]]:

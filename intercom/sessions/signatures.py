@@ -26,10 +26,9 @@ from intercom.model.errors import SignatureRefused
 from intercom.model.request import ApprovalRequest, ApprovalStatus, ContinuationPrompt, RiskLevel, Wait, WaitStatus
 from intercom.model.session import Instruction, Kind, id_of_act
 from intercom.sessions import kinds
-from intercom.sessions.keyring import FRESH, Keyring, is_fresh
+from intercom.sessions.keyring import Keyring, is_fresh
 from intercom.sessions.kinds import Asked
 from intercom.store import audit, instructions, sessions
-from intercom.store import operator_keys as enrolled_keys
 from intercom.store.messages import Database
 from intercom.store.requests import standby_instruction
 
@@ -88,18 +87,12 @@ class Signatures:
         return signature
 
     def admit_command(
-        self,
-        db: Database,
-        command: str,
-        act_id: str | None,
-        subject: str,
-        signature: Signature | None,
-        now: datetime,
-        *,
-        once: bool,
+        self, command: str, act_id: str | None, subject: str, signature: Signature | None, now: datetime
     ) -> None:
-        """Check the signature of a command that answers no card, and record its use; with `once` it may be used
-        only one time. Raises SignatureRefused."""
+        """Check the signature of a command that answers no card: it is for exactly this act. Raises SignatureRefused.
+
+        A signature covers the act's id, so another act cannot use it. The same act again is safe, because its effect is
+        recorded under that id."""
         if not self.required:
             return
         if signature is None:
@@ -111,13 +104,10 @@ class Signatures:
         fault = self._not_genuine(signature)
         if fault:
             raise SignatureRefused(f"{fault}; nothing was changed")
-        enrolled_keys.forget_commands(db, now - 2 * FRESH)
-        if not enrolled_keys.carried_out(db, signature.decision_id, now) and once:
-            raise SignatureRefused(f"this signature of {command} was used before; nothing was changed")
 
     def proves_command(self, command: str, act_id: str | None, subject: str, signature: Signature | None) -> bool:
         """Return whether this command was signed with a PIN typed for it; then any process may send it. `admit_command`
-        does the full check, and uses the signature."""
+        does the full check."""
         return (
             signature is not None and _is_of_command(signature, command, act_id, subject) and self._is_typed(signature)
         )

@@ -3,9 +3,8 @@
 An act has an id that stays the same when it is repeated: the name of a tool's call, the id of a decision, of a Slack
 action. It is recorded in the transaction of its effect, once in each `Scope`. Rows are deleted by age (`retention`).
 
-Four records are not here, because they promise something else. A decision is a compare-and-set on its request's row. A
-permission may be used once by each hook (`permission_use`). A signature counts once (`signed_command`), for as long as
-it is fresh and not for as long as answers are kept. What Slack shows is a state with a key (`outbox`).
+Three records are not here, because they promise something else. A decision is a compare-and-set on its request's row. A
+permission may be used once by each hook (`permission_use`). What Slack shows is a state with a key (`outbox`).
 """
 
 from __future__ import annotations
@@ -42,8 +41,10 @@ class Scope(Enum):
     UNPAUSE = ("unpause", "{}/unpause")
     #: The session that a command without a name was about.
     SESSION = ("session", "{}/session")
-    #: News of an agent process, by session and run.
-    PROCESS = ("process", "child/{}")
+    #: A command whose signature counts once: its answer, or its refusal.
+    SIGNED = ("signed", "{}/signed")
+    #: News of an agent that people started, by session and run.
+    PROCESS = ("process", "spawned/{}")
 
     def __init__(self, tool: str, form: str) -> None:
         self.tool = tool
@@ -72,12 +73,16 @@ def record(
     return rows.insert(db, "answered_call", row, conflict="(name) do nothing")
 
 
+def first_answer(db: Database, scope: Scope, id: str, given: JsonObject, at: datetime) -> JsonObject:
+    """Record an act with its answer. Returns the answer that is recorded of it, which is the first one."""
+    record(db, scope, id, given, at)
+    return answer(db, scope, id) or given
+
+
 def answer(db: Database, scope: Scope, id: str) -> JsonObject | None:
     """Return the answer of an act, or None if it is not recorded."""
-    row = rows.one(db, "select answer from answered_call where name = ?", (scope.form.format(id),))
-    if row is None:
-        return None
-    kept: JsonObject = json.loads(row["answer"])
+    found = rows.column(db, "select answer from answered_call where name = ?", (scope.form.format(id),))
+    kept: JsonObject | None = json.loads(found[0]) if found else None
     return kept
 
 
@@ -102,10 +107,10 @@ def begin(
     Returns None the first time. Later it returns what is known of the command and changes nothing. `note` holds the
     command line (`line`) and whatever else its completion needs.
     """
-    if record(db, Scope.COMMAND, act_id, note, at, session_id=session_id):
-        audit.record(db, at, "command", session_id, who, str(note.get("line", "")), {**note, "channel": "slack"})
-        return None
-    return known(db, act_id)
+    if not record(db, Scope.COMMAND, act_id, note, at, session_id=session_id):
+        return known(db, act_id)
+    audit.record(db, at, "command", session_id, who, str(note.get("line", "")), {**note, "channel": "slack"})
+    return None
 
 
 def known(db: Database, act_id: str) -> Begun | None:
@@ -135,19 +140,17 @@ class Unfinished:
 
 def unfinished(db: Database) -> tuple[Unfinished, ...]:
     """Return the commands that were begun but not finished, oldest first."""
-    found = rows.every(
+    found = rows.column(
         db,
-        "select begun.name, begun.answer, process.answer as process from answered_call as begun"
-        " left join answered_call as process on process.name = begun.name || '#process'"
+        "select name from answered_call as begun"
         " where begun.tool = 'slack_command' and begun.name not like '%#answer' and begun.name not like '%#process'"
         " and not exists (select 1 from answered_call as done where done.name = begun.name || '#answer')"
         " order by begun.created_at, begun.rowid",
     )
-    return tuple(Unfinished(row["name"], json.loads(row["answer"]), _process(row["process"])) for row in found)
+    return tuple(_unfinished(db, act_id) for act_id in found)
 
 
-def _process(text: str | None) -> tuple[int, float] | None:
-    if text is None:
-        return None
-    kept = json.loads(text)
-    return int(kept["pid"]), float(kept["began"])
+def _unfinished(db: Database, act_id: str) -> Unfinished:
+    process = answer(db, Scope.COMMAND_PROCESS, act_id)
+    pair = None if process is None else (int(process["pid"]), float(process["began"]))
+    return Unfinished(act_id, answer(db, Scope.COMMAND, act_id) or {}, pair)

@@ -9,12 +9,10 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Any
 
 from attrs import frozen
 from sqlite_utils import Database
 
-from intercom.model import clock
 from intercom.model.decision import SignedCommand, signature_from_data
 from intercom.model.session import Instruction, Kind
 from intercom.store import rows
@@ -58,19 +56,9 @@ _INSTRUCTIONS = Table(
 )
 
 
-def insert(db: Database, word: Instruction) -> bool:
-    """Insert an instruction. Returns False and changes nothing if its id exists."""
-    return _INSTRUCTIONS.insert(db, word)
-
-
-def get(db: Database, id: str) -> Instruction | None:
-    """Return the instruction with this id, in any state, or None."""
-    return _INSTRUCTIONS.get(db, id)
-
-
-def with_prefix(db: Database, prefix: str) -> tuple[str, ...]:
-    """Return the ids that begin with the literal `prefix`, sorted; at most 50."""
-    return _INSTRUCTIONS.with_prefix(db, prefix)
+insert = _INSTRUCTIONS.insert
+get = _INSTRUCTIONS.get
+with_prefix = _INSTRUCTIONS.with_prefix
 
 
 def queued(db: Database, session_id: str) -> tuple[Instruction, ...]:
@@ -87,35 +75,21 @@ def listed(
     db: Database, limit: int, session_id: str | None = None, kinds: Sequence[Kind] = ()
 ) -> tuple[Instruction, ...]:
     """Return the newest `limit` instructions, oldest first; optionally of one session or of some kinds."""
-    where, values = ["1 = 1"], list[Any]()
-    if session_id is not None:
-        where.append("session_id = ?")
-        values.append(session_id)
-    if kinds:
-        where.append(f"kind in ({rows.placeholders(kinds)})")
-        values += [kind.value for kind in kinds]
-    order = "order by created_at desc, rowid desc limit ?"
-    found = _INSTRUCTIONS.select(db, f"{' and '.join(where)} {order}", (*values, limit))
-    return found[::-1]
+    where = f"(:session is null or session_id = :session) and kind in ({rows.literals(kinds or Kind)})"
+    newest = f"{where} order by created_at desc, rowid desc limit :limit"
+    return _INSTRUCTIONS.select(db, newest, {"session": session_id, "limit": limit})[::-1]
 
 
 def load(db: Database, session_id: str | None, workspace_root: str | None = None) -> Load:
     """Measure what waits for a session or, without one, in the inbox of a workspace."""
     where, value = ("session_id = ?", session_id) if session_id is not None else (_LEFT, workspace_root)
-    row = rows.one(
-        db,
-        f"select count(*) as count, coalesce(sum(length(cast(text as blob))), 0) as bytes from instruction"
-        f" where {where} and {_OPEN}",
-        (value,),
-    )
-    assert row is not None, "a count is always there"
-    return Load(row["count"], row["bytes"])
+    total = "select count(*), coalesce(sum(length(cast(text as blob))), 0) from instruction"
+    return Load(*db.execute(f"{total} where {where} and {_OPEN}", (value,)).fetchone())
 
 
 def take(db: Database, session_id: str, ids: Sequence[str], at: datetime) -> tuple[str, ...]:
     """Let a session take these tasks of its `inbox`. Returns the ids of those it took."""
-    sql = "update instruction set session_id = ?, taken_at = ? where id = ? and taken_at is null"
-    return tuple(id for id in ids if rows.changed(db, sql, (session_id, clock.to_text(at), id)))
+    return _each(db, ids, "taken_at is null", session_id=session_id, taken_at=at)
 
 
 def give_back(db: Database, session_id: str, *, written: bool = False) -> tuple[str, ...]:
@@ -124,28 +98,23 @@ def give_back(db: Database, session_id: str, *, written: bool = False) -> tuple[
     where = f"session_id = ? and workspace_root is not null and taken_at is not null and {_OPEN}"
     if not written:
         where += " and written_at is null"
-    found = tuple(rows.column(db, f"select id from instruction where {where}", (session_id,)))
-    free = "session_id = null, taken_at = null, written_at = null"
-    rows.changed(db, f"update instruction set {free} where {where}", (session_id,))
-    return found
+    found = rows.column(db, f"select id from instruction where {where}", (session_id,))
+    return _each(db, found, "true", session_id=None, taken_at=None, written_at=None)
 
 
 def mark_written(db: Database, ids: Sequence[str], at: datetime) -> None:
     """Record that these were written to the agent, which has not confirmed them yet."""
-    sql = f"update instruction set written_at = ? where id = ? and {_OPEN}"
-    for id in ids:
-        rows.changed(db, sql, (clock.to_text(at), id))
+    _each(db, ids, _OPEN, written_at=at)
 
 
 def move(db: Database, session_id: str, to: str) -> bool:
     """Move undelivered instructions to another session. Returns whether there were any."""
-    return rows.changed(db, f"update instruction set session_id = ? where session_id = ? and {_OPEN}", (to, session_id))
+    return _INSTRUCTIONS.update(db, f"session_id = :old and {_OPEN}", {"old": session_id}, session_id=to) > 0
 
 
 def close(db: Database, ids: Sequence[str], at: datetime) -> tuple[str, ...]:
     """Close instructions so that they are never delivered. Returns the ids that were still open."""
-    sql = f"update instruction set closed_at = ? where id = ? and {_OPEN}"
-    return tuple(id for id in ids if rows.changed(db, sql, (clock.to_text(at), id)))
+    return _each(db, ids, _OPEN, closed_at=at)
 
 
 def close_session(db: Database, session_id: str, at: datetime) -> tuple[str, ...]:
@@ -156,7 +125,10 @@ def close_session(db: Database, session_id: str, at: datetime) -> tuple[str, ...
 
 def mark_delivered(db: Database, ids: Sequence[str], at: datetime) -> tuple[Instruction, ...]:
     """Record that the agent has these. Returns those that this call marked."""
-    sql = "update instruction set delivered_at = ? where id = ? and delivered_at is null"
-    marked = [id for id in ids if rows.changed(db, sql, (clock.to_text(at), id))]
-    found = (get(db, id) for id in marked)
+    found = (get(db, id) for id in _each(db, ids, "delivered_at is null", delivered_at=at))
     return tuple(word for word in found if word is not None)
+
+
+def _each(db: Database, ids: Sequence[str], which: str, **columns: object) -> tuple[str, ...]:
+    """Set columns of those of the instructions that are in a state. Returns their ids."""
+    return tuple(id for id in ids if _INSTRUCTIONS.update(db, f"id = :id and {which}", {"id": id}, **columns))

@@ -1,7 +1,8 @@
-"""Requests for a person: approvals, prompts and standbys. They share one space of ids and one life.
+"""Requests for a person: approvals, prompts and standbys, the tasks by which clients poll them, and counts of them all.
 
-A request is pending, then decided, expired or interrupted, and its answer is delivered. Every change of state is a
-compare-and-set: the expected state is in the statement's WHERE. Of several concurrent writers exactly one succeeds.
+They share one space of ids and one life. A request is pending, then decided, expired or interrupted, and its answer is
+delivered. Every change of state is a compare-and-set: the expected state is in the statement's WHERE. Of several
+concurrent writers exactly one succeeds.
 """
 
 from __future__ import annotations
@@ -12,13 +13,13 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any, Generic, TypeAlias, TypeVar
 
+from attrs import frozen
 from sqlite_utils import Database
 
-from intercom.model import clock
 from intercom.model.card import CardKind
 from intercom.model.decision import Decided, Signature, signature_data, signature_from_data
 from intercom.model.errors import InvalidArguments
-from intercom.model.process import Origin
+from intercom.model.process import AgentProcessState, Origin
 from intercom.model.request import (
     ApprovalRequest,
     ApprovalStatus,
@@ -26,9 +27,11 @@ from intercom.model.request import (
     FileChange,
     PromptDecision,
     Remark,
+    Task,
     Wait,
     WaitStatus,
 )
+from intercom.model.session import SessionStatus
 from intercom.store import rows
 from intercom.store.rows import Codec, Columns, Part, Row, Table
 
@@ -100,8 +103,8 @@ class RequestTable(Table[T], Generic[T, S]):
 
     def waiting(self, db: Database, session_id: str | None = None) -> int:
         """Return the number of pending requests; of one session or of all."""
-        where, values = ("", ()) if session_id is None else ("and session_id = ?", (session_id,))
-        return rows.count(db, f"select count(*) from {self.name} where status = 'pending' {where}", values)
+        sql = f"select count(*) from {self.name} where status = 'pending' and (:id is null or session_id = :id)"
+        return rows.count(db, sql, {"id": session_id})
 
     def undelivered(self, db: Database, session_id: str) -> tuple[T, ...]:
         """Return requests that were decided or expired but not delivered to this session's agent, oldest first."""
@@ -115,7 +118,7 @@ class RequestTable(Table[T], Generic[T, S]):
     def due(self, db: Database, at: datetime) -> tuple[T, ...]:
         """Return pending requests whose deadline is at or before `at`, the longest overdue first."""
         where = "status = 'pending' and expires_at <= ? order by expires_at, rowid"
-        return self.select(db, where, (clock.to_text(at),))
+        return self.select(db, where, (at,))
 
     def decide(self, db: Database, id: str, to: S, decided: Decided) -> bool:
         """Move a request from pending to `to`, if the decision came before the deadline.
@@ -124,16 +127,10 @@ class RequestTable(Table[T], Generic[T, S]):
         after its commit may try again. Returns False and changes nothing if another decision was first, the deadline
         has passed, or the request is unknown. The deadline does not apply to `to` = expired, a timeout with an answer.
         """
+        open = "id = :id and status = 'pending' and (expires_at is null or expires_at > :at or :to = 'expired')"
         columns = {**DECIDED.write(decided), **self._answer(decided)}
-        sets = ", ".join(f"{name} = :{name}" for name in columns)
-        won = rows.changed(
-            db,
-            f"update {self.name} set status = :to, {sets} where id = :id and status = 'pending'"
-            " and (expires_at is null or expires_at > :decided_at or :to = 'expired')",
-            {**columns, "to": to.value, "id": id},
-        )
-        same = f"select count(*) from {self.name} where id = ? and verdict_id = ?"
-        return won or rows.count(db, same, (id, decided.verdict_id)) == 1
+        won = self.update(db, open, {"id": id, "at": decided.at, "to": to}, status=to, **columns)
+        return bool(won or self.first(db, "id = ? and verdict_id = ?", (id, decided.verdict_id)))
 
     def expire(self, db: Database, id: str, at: datetime) -> bool:
         """Expire a pending request without a decision. Returns whether this call did it. The caller checks the
@@ -142,11 +139,8 @@ class RequestTable(Table[T], Generic[T, S]):
 
     def mark_delivered(self, db: Database, id: str, at: datetime) -> bool:
         """Record that the agent has the answer. Returns False if already recorded or still pending."""
-        return rows.changed(
-            db,
-            f"update {self.name} set delivered_at = ? where id = ? and delivered_at is null and status <> 'pending'",
-            (clock.to_text(at), id),
-        )
+        where = "id = :id and delivered_at is null and status <> 'pending'"
+        return self.update(db, where, {"id": id}, delivered_at=at) > 0
 
     def interrupt(self, db: Database, session_id: str, at: datetime) -> tuple[str, ...]:
         """Interrupt the pending requests of a session that ended. Returns their ids, oldest first."""
@@ -163,14 +157,15 @@ class RequestTable(Table[T], Generic[T, S]):
     ) -> tuple[str, ...]:
         """Move all rows that match `where` to a final status without a decision. Returns their ids, oldest first."""
         ids = rows.column(db, f"select id from {self.name} where {where} {_OLDEST_FIRST}", values)
-        sql = f"update {self.name} set status = :to, closed_at = :at where id = :id and {where}"
-        named = {**values, "to": status, "at": clock.to_text(at)}
-        return tuple(id for id in ids if rows.changed(db, sql, {**named, "id": id}))
+        self.update(
+            db, "id in (select value from json_each(:ids))", {"ids": rows.json_text(ids)}, status=status, closed_at=at
+        )
+        return tuple(ids)
 
 
 # --- approvals -------------------------------------------------------------------------------------------------------
 
-_FILES = Table("approval_file", FileChange)
+_FILES = Table("approval_file", FileChange, key="request_id, position")
 
 
 def _files(db: Database, row: Row) -> tuple[FileChange, ...]:
@@ -187,14 +182,12 @@ _NOT_BEING_APPLIED = (
 class Approvals(RequestTable[ApprovalRequest, ApprovalStatus]):
     """Approval requests, the files they would change, and the uses of a permission."""
 
-    def insert(
-        self, db: Database, value: ApprovalRequest, *, conflict: str = "(id) do nothing", **others: object
-    ) -> bool:
+    def insert(self, db: Database, value: ApprovalRequest, *, conflict: str | None = None, **others: object) -> bool:
         """Insert a new request with its files. Returns False and changes nothing if its id exists."""
         if not super().insert(db, value, conflict=conflict, **others):
             return False
         for position, file in enumerate(value.files):
-            _FILES.insert(db, file, conflict="do nothing", request_id=value.id, position=position)
+            _FILES.insert(db, file, request_id=value.id, position=position)
         return True
 
     def reattachable(self, db: Database, key: str) -> ApprovalRequest | None:
@@ -209,11 +202,8 @@ class Approvals(RequestTable[ApprovalRequest, ApprovalStatus]):
 
     def consume(self, db: Database, id: str, at: datetime) -> bool:
         """Move an approval from approved to consumed, once. Returns False if it is unknown or in another state."""
-        return rows.changed(
-            db,
-            "update approval_request set status = 'consumed', consumed_at = ? where id = ? and status = 'approved'",
-            (clock.to_text(at), id),
-        )
+        approved = "id = :id and status = 'approved'"
+        return self.update(db, approved, {"id": id}, status=ApprovalStatus.CONSUMED, consumed_at=at) > 0
 
     def expire_replacing(self, db: Database, id: str, at: datetime) -> tuple[str, ...]:
         """Expire pending requests to replace this one, which are no longer needed. Returns their ids."""
@@ -228,7 +218,7 @@ class Approvals(RequestTable[ApprovalRequest, ApprovalStatus]):
         """Expire approvals decided before `approved_before` that were never applied. Returns their ids, oldest first.
         Leaves out approvals whose apply is in progress or stuck."""
         where = f"status = 'approved' and decided_at < :before and {_NOT_BEING_APPLIED}"
-        return self.close(db, "expired", at, where, {"before": clock.to_text(approved_before)})
+        return self.close(db, "expired", at, where, {"before": approved_before})
 
     def void(self, db: Database, id: str, at: datetime) -> bool:
         """Expire an approval that may not be applied. Returns False if it is in another state or being applied."""
@@ -238,12 +228,9 @@ class Approvals(RequestTable[ApprovalRequest, ApprovalStatus]):
     def move(self, db: Database, request: ApprovalRequest, session_id: str, key: str, proposal_hash: str) -> bool:
         """Move a pending request to another session, with its key and hash there. Returns False if it is no longer
         pending in its own session."""
-        return rows.changed(
-            db,
-            "update approval_request set session_id = ?, key = ?, proposal_hash = ?"
-            " where id = ? and session_id = ? and status = 'pending'",
-            (session_id, key, proposal_hash, request.id, request.session_id),
-        )
+        here = "id = :id and session_id = :session and status = 'pending'"
+        moved = {"session_id": session_id, "key": key, "proposal_hash": proposal_hash}
+        return self.update(db, here, {"id": request.id, "session": request.session_id}, **moved) > 0
 
     def interrupt(self, db: Database, session_id: str, at: datetime) -> tuple[str, ...]:
         """Interrupt requests of an ended session that are pending, or approved and not applied. Leaves out those whose
@@ -253,7 +240,7 @@ class Approvals(RequestTable[ApprovalRequest, ApprovalStatus]):
 
     def use(self, db: Database, request_id: str, slot: str, turn: str, call: str, at: datetime) -> bool:
         """Record a use. Returns False and changes nothing if this hook used this permission at this event before."""
-        row = {"request_id": request_id, "slot": slot, "turn": turn, "call": call, "used_at": clock.to_text(at)}
+        row = {"request_id": request_id, "slot": slot, "turn": turn, "call": call, "used_at": at}
         return rows.insert(db, "permission_use", row, conflict="do nothing")
 
     def covering(self, db: Database, key: str, slot: str, turn: str, since: datetime) -> str | None:
@@ -266,7 +253,7 @@ class Approvals(RequestTable[ApprovalRequest, ApprovalStatus]):
             " where request.key = ? and request.status = 'consumed' and used.turn = ? and used.used_at >= ?"
             " and not exists (select 1 from permission_use as own where own.request_id = request.id and own.slot = ?)"
             " order by used.used_at limit 1",
-            (key, turn, clock.to_text(since), slot),
+            (key, turn, since, slot),
         )
         return None if found is None else str(found["id"])
 
@@ -299,9 +286,7 @@ class Prompts(RequestTable[ContinuationPrompt, WaitStatus]):
 
     def hold(self, db: Database, id: str) -> bool:
         """Remove the deadline of a pending prompt, so it waits for an answer. Returns False if it is not pending."""
-        return rows.changed(
-            db, "update continuation_prompt set expires_at = null where id = ? and status = 'pending'", (id,)
-        )
+        return self.update(db, "id = :id and status = 'pending'", {"id": id}, expires_at=None) > 0
 
 
 def _prompt_answer(decided: Decided) -> Row:
@@ -404,3 +389,103 @@ def waiting(db: Database, session_id: str | None = None) -> int:
 
 def _by_age(found: Iterable[AnyRequest]) -> tuple[AnyRequest, ...]:
     return tuple(sorted(found, key=lambda request: request.created_at))
+
+
+# --- tasks -----------------------------------------------------------------------------------------------------------
+
+
+class Tasks(Table[Task]):
+    """Which requests clients poll, and which tasks they cancelled. The status of a task is not stored. It is derived
+    from the request, so the two cannot disagree."""
+
+    def open(self, db: Database, task: Task) -> Task:
+        """Insert a task, once per call. Returns the stored one."""
+        self.insert(db, task)
+        found = self.first(db, "session_id = ? and call = ?", (task.session_id, task.call))
+        assert found is not None, "just inserted, or there before"
+        return found
+
+    def page(self, db: Database, session_id: str, after: str | None, limit: int) -> tuple[Task, ...]:
+        """Return at most `limit` tasks of a session after the task `after`, oldest first."""
+        later = "(created_at, id) > (select created_at, id from task where id = :after)"
+        where = f"session_id = :session and (:after is null or {later}) order by created_at, id limit :limit"
+        return self.select(db, where, {"session": session_id, "after": after, "limit": limit})
+
+    def cancel(self, db: Database, id: str, by: str, at: datetime) -> bool:
+        """Cancel a task before its request is answered.
+
+        Returns True if this call (by name) did it, now or before. Returns False and changes nothing if the task is
+        unknown, its request is no longer pending, or another call was first.
+        """
+        task = self.get(db, id)
+        if task is None or task.cancelled_at is not None:
+            return task is not None and task.cancelled_by == by
+        request = find(db, task.request_id)
+        if request is None or request.status.value != "pending":
+            return False
+        return self.update(db, "id = :id and cancelled_at is null", {"id": id}, cancelled_at=at, cancelled_by=by) > 0
+
+    def asked_after(self, db: Database, session_id: str) -> tuple[str, ...]:
+        """Return the requests of a session that have a task which is not cancelled."""
+        sql = "select distinct request_id from task where session_id = ? and cancelled_at is null order by request_id"
+        return tuple(rows.column(db, sql, (session_id,)))
+
+
+tasks = Tasks("task", Task, conflict="do nothing")
+
+# --- counts ----------------------------------------------------------------------------------------------------------
+
+#: What waits for a person, by kind: the table, and the condition on its rows.
+_WAITING = {
+    CardKind.APPROVAL: ("approval_request", "status = 'pending'"),
+    CardKind.PROMPT: ("continuation_prompt", "status = 'pending'"),
+    CardKind.STANDBY: ("wait", "status = 'pending'"),
+    CardKind.STALL: ("stall_alert", "status in ('pending', 'nudged', 'escalated')"),
+    CardKind.APPLY: ("apply_journal", "state = 'stuck'"),
+    CardKind.RESTORE: ("restore", "state in ('asked', 'stuck')"),
+}
+#: The same for instructions from people, which wait for an agent.
+_UNTOLD = "delivered_at is null and closed_at is null"
+_QUEUED = {
+    CardKind.STEER: ("instruction", f"{_UNTOLD} and kind <> 'task'"),
+    CardKind.TASK: ("instruction", f"{_UNTOLD} and kind = 'task'"),
+}
+
+
+@frozen
+class Waiting:
+    """How many wait, and since when the oldest does (None if none)."""
+
+    count: int = 0
+    oldest: datetime | None = None
+
+
+@frozen
+class Counts:
+    """The counts as of one moment, for metrics.
+
+    `pending` has every kind that waits for a person, `queued` every kind that waits for an agent. `sessions` has every
+    status. `agents` counts agent processes started by people, by state, without those that are over.
+    """
+
+    pending: Mapping[CardKind, Waiting]
+    queued: Mapping[CardKind, Waiting]
+    sessions: Mapping[SessionStatus, int]
+    agents: Mapping[AgentProcessState, int]
+
+
+def counts(db: Database) -> Counts:
+    """Count everything, as of one moment."""
+
+    def waiting(table: str, which: str) -> Waiting:
+        [found] = db.execute(f"select count(*), min(created_at) from {table} where {which}").fetchall()
+        return Waiting(found[0], rows.time_value(found[1]))
+
+    statuses = dict(db.execute("select status, count(*) from session group by status").fetchall())
+    states = dict(db.execute("select state, count(*) from spawned_agent group by state").fetchall())
+    return Counts(
+        {kind: waiting(*where) for kind, where in _WAITING.items()},
+        {kind: waiting(*where) for kind, where in _QUEUED.items()},
+        {status: statuses.get(status.value, 0) for status in SessionStatus},
+        {state: states.get(state.value, 0) for state in AgentProcessState if state is not AgentProcessState.OVER},
+    )

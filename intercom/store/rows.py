@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import json
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 from enum import IntEnum, StrEnum
 from operator import attrgetter
@@ -23,6 +23,7 @@ from cattrs.gen import make_dict_structure_fn, make_dict_unstructure_fn, overrid
 from sqlite_utils import Database
 
 from intercom.model import clock
+from intercom.model.errors import InvalidState
 
 T = TypeVar("T")
 
@@ -246,11 +247,24 @@ def _ignoring_type(read: _Read) -> _ReadTyped:
 # --- tables ----------------------------------------------------------------------------------------------------------
 
 
-class Table(Generic[T]):
-    """A table with a value of `kind` in each row; its `columns` are made as `Columns` says.
+class Sql(str):
+    """An SQL expression, as the new value of a column."""
 
-    `elsewhere` are fields that other tables hold: functions that look them up for a row. The columns in `unread` may be
-    large, and are written but not read.
+
+@frozen
+class States:
+    """The states that a table's rows go through, in the column `column`; `next` are the legal moves of each. `noun`
+    names a row in the message about any other move."""
+
+    noun: str
+    column: str
+    next: Mapping[Any, Collection[StrEnum]]
+
+
+class Table(Generic[T]):
+    """A table with a value of `kind` in each row, known by the column `key`; its `columns` are made as `Columns` says.
+
+    `elsewhere` are fields that other tables hold: functions that look them up for a row. `states` are for `advance`.
     """
 
     def __init__(
@@ -258,27 +272,31 @@ class Table(Generic[T]):
         name: str,
         kind: type[T],
         *,
+        key: str = "id",
+        conflict: str | None = None,
+        states: States | None = None,
         names: Mapping[str, str] = _NONE,
         codecs: Mapping[str, Codec] = _NONE,
         parts: Mapping[str, Part[Any]] = _NONE,
         elsewhere: Mapping[str, Callable[[Database, Row], object]] = _NONE,
-        unread: Collection[str] = (),
     ) -> None:
         self.name = name
+        self.key = key
+        self._conflict = conflict or f"({key}) do nothing"
+        self._states = states
         self.columns = Columns(kind, names=names, codecs=codecs, parts=parts, elsewhere=elsewhere)
         self._elsewhere = tuple(elsewhere.items())
-        self._read = tuple(each for each in self.columns.names if each not in unread)
-        self._select = f"select {', '.join(self._read)} from {name} where "
+        self._select = f"select {', '.join(self.columns.names)} from {name} where "
 
-    def insert(self, db: Database, value: T, *, conflict: str = "(id) do nothing", **others: object) -> bool:
-        """Insert a value, and the columns `others`. Returns False if the conflict clause kept an earlier row."""
-        row = self.columns.write(value)
-        row.update(others)
-        return insert(db, self.name, row, conflict=conflict)
+    def insert(self, db: Database, value: T, *, conflict: str | None = None, **others: object) -> bool:
+        """Insert a value, and the columns `others`. Returns False if the conflict clause kept an earlier row: without
+        one, a row with the same key, so repeating a call after a lost answer is safe."""
+        row = {**self.columns.write(value), **others}
+        return insert(db, self.name, row, conflict=conflict or self._conflict)
 
     def get(self, db: Database, id: str) -> T | None:
-        """Return the value with this id, or None."""
-        return self.first(db, "id = ?", (id,))
+        """Return the value with this key, or None."""
+        return self.first(db, f"{self.key} = ?", (id,))
 
     def first(self, db: Database, where: str, values: Values = ()) -> T | None:
         """Return the first value that matches a WHERE clause, which includes its ordering; or None."""
@@ -291,11 +309,34 @@ class Table(Generic[T]):
         return tuple([self._value(db, each) for each in found])
 
     def with_prefix(self, db: Database, prefix: str) -> tuple[str, ...]:
-        """Return the ids that begin with the literal `prefix`, sorted; at most 50."""
-        return ids_with_prefix(db, self.name, prefix)
+        """Return the ids that begin with the literal `prefix`, sorted; at most 50. The query is a range on the primary
+        key, so `%` and `_` have no special meaning."""
+        sql = f"select id from {self.name} where id >= ? and id < ? || char(1114111) order by id limit 50"
+        return tuple(column(db, sql, (prefix, prefix)))
+
+    def update(self, db: Database, where: str, values: Mapping[str, object] = _NONE, **columns: object) -> int:
+        """Set columns, to values or to what an `Sql` yields, of the rows that match a WHERE clause with named
+        parameters. Returns how many matched."""
+        new = {name: value if isinstance(value, Sql) else f":new_{name}" for name, value in columns.items()}
+        sets = ", ".join(f"{name} = {value}" for name, value in new.items())
+        named = {f"new_{name}": value for name, value in columns.items() if not isinstance(value, Sql)}
+        return affected(db, f"update {self.name} set {sets} where {where}", {**values, **named})
+
+    def advance(
+        self, db: Database, id: str, expect: StrEnum | Collection[StrEnum], to: StrEnum, **columns: object
+    ) -> bool:
+        """Move a row from `expect` (a state, or several) to the state `to`, and set columns.
+        Returns whether this call did it. Raises InvalidState if that is no legal move."""
+        states, expected = self._states, (expect,) if isinstance(expect, StrEnum) else tuple(expect)
+        assert states is not None, "only a table with states has moves"
+        for each in expected:
+            if to not in states.next[each]:
+                raise InvalidState(f"{states.noun} that is {each} cannot become {to}")
+        where = f"{self.key} = :id and {states.column} in ({literals(expected)})"
+        return self.update(db, where, {"id": id}, **{states.column: to}, **columns) > 0
 
     def _value(self, db: Database, found: Sequence[object]) -> T:
-        row = dict(zip(self._read, found, strict=True))
+        row = dict(zip(self.columns.names, found, strict=True))
         for name, find in self._elsewhere:
             row[name] = find(db, row)
         return self.columns.read(row)
@@ -305,8 +346,7 @@ class Table(Generic[T]):
 
 
 def insert(db: Database, table: str, row: Mapping[str, object], *, conflict: str = "(id) do nothing") -> bool:
-    """Insert one row. Returns False if the conflict clause kept an earlier row. By default a row with an existing id
-    is left as it is, so repeating a call after a lost answer is safe."""
+    """Insert one row. Returns False if the conflict clause kept an earlier row."""
     return changed(db, _insert(table, tuple(row), conflict), row)
 
 
@@ -350,16 +390,19 @@ def affected(db: Database, sql: str, values: Values = ()) -> int:
     return db.execute(sql, _bound(values)).rowcount
 
 
-def ids_with_prefix(db: Database, table: str, prefix: str, limit: int = 50) -> tuple[str, ...]:
-    """Return the ids in a table that begin with the literal `prefix`, sorted, at most `limit`. The query is a range
-    on the primary key, so `%` and `_` have no special meaning."""
-    sql = f"select id from {table} where id >= ? and id < ? || char(1114111) order by id limit ?"
-    return tuple(column(db, sql, (prefix, prefix, limit)))
-
-
 def placeholders(values: Sequence[object]) -> str:
     """Return `?, ?, ?` for an `in (...)`."""
     return ", ".join("?" * len(values))
+
+
+def given(**columns: object) -> dict[str, object]:
+    """Return the columns whose new value is not None; the others stay as they are."""
+    return {name: value for name, value in columns.items() if value is not None}
+
+
+def literals(values: Iterable[StrEnum]) -> str:
+    """Return `'a', 'b'` for an `in (...)`: values of an enum, which need no quoting."""
+    return ", ".join(f"'{value.value}'" for value in values)
 
 
 def _names(description: Sequence[Sequence[object]]) -> list[str]:
@@ -367,4 +410,11 @@ def _names(description: Sequence[Sequence[object]]) -> list[str]:
 
 
 def _bound(values: Values) -> Any:
-    return dict(values) if isinstance(values, Mapping) else tuple(values)
+    """Return query parameters as SQLite takes them: an instant as its text."""
+    if isinstance(values, Mapping):
+        return {name: _plain(value) for name, value in values.items()}
+    return tuple([_plain(value) for value in values])
+
+
+def _plain(value: object) -> object:
+    return clock.to_text(value) if isinstance(value, datetime) else value

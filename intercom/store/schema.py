@@ -479,9 +479,29 @@ TABLES = (
 )
 
 
-def _create(db: Database) -> None:
-    for statement in TABLES:
-        db.execute(statement)
+_USED = '{"error":"this signature was used before; nothing was changed","code":"signature_required","details":{}}'
+
+#: Agents that people start are spawned agents, under process monitors. A signed command is recorded with its answer, as
+#: other acts are; of earlier ones the answer is not known, and they stay used.
+SPAWNED_AGENTS = (
+    "alter table child rename to spawned_agent",
+    "alter table spawned_agent rename column keeper_pid to monitor_pid",
+    "alter table spawned_agent rename column keeper_began to monitor_began",
+    "drop index idx_child_state",
+    "create index idx_spawned_agent_state on spawned_agent (state)",
+    "update answered_call set name = 'spawned/' || substr(name, 7) where tool = 'process' and name like 'child/%'",
+    "insert or ignore into answered_call (name, tool, answer, created_at)"
+    f" select 'ctl/' || decision_id || '/signed', 'signed', '{_USED}', at from signed_command",
+    "drop table signed_command",
+)
+
+
+def _run(statements: Sequence[str]) -> Callable[[Database], None]:
+    def apply(db: Database) -> None:
+        for statement in statements:
+            db.execute(statement)
+
+    return apply
 
 
 @frozen
@@ -495,7 +515,10 @@ class Migration:
 
 #: In order, without gaps. The first creates the schema from nothing. Its number is that of the last schema before the
 #: first release, so that databases of that time remain readable.
-MIGRATIONS: tuple[Migration, ...] = (Migration(22, "first", _create),)
+MIGRATIONS: tuple[Migration, ...] = (
+    Migration(22, "first", _run(TABLES)),
+    Migration(23, "spawned agents, signed acts", _run(SPAWNED_AGENTS)),
+)
 
 FIRST = MIGRATIONS[0].number
 LATEST = MIGRATIONS[-1].number

@@ -22,9 +22,17 @@ from actors import BatchItem, Down, Refused, ThreadActor
 from intercom.model import crash_points
 from intercom.model.errors import DatabaseError, IntercomError, InvalidArguments
 from intercom.model.metrics import Committed, Measured, unmeasured
-from intercom.store import database, integrity, sessions
-from intercom.store.database import BUSY_SECONDS, Database, Opened, free_name, open_database
-from intercom.store.integrity import Disturbance, Fault, Files
+from intercom.store import database, sessions
+from intercom.store.database import (
+    BUSY_SECONDS,
+    Database,
+    Disturbance,
+    Fault,
+    Files,
+    Opened,
+    free_name,
+    open_database,
+)
 from intercom.store.messages import Flush, Inspect, Touch, Transact
 
 logger = logging.getLogger("intercom.store")
@@ -202,21 +210,21 @@ class Writer(ThreadActor):
     def _take_stock(self, db: Database) -> None:
         """Record the files of a connection that was just opened."""
         # The first read creates the log and its index, so read before looking at the files.
-        self._newest = integrity.newest_entry(db)
+        self._newest = database.newest_entry(db)
         self._version = _data_version(db)
-        self._files = integrity.look(self._path)
+        self._files = database.look(self._path)
         self._written = False
 
     def _disturbance(self) -> Disturbance | None:
-        return integrity.disturbance(self._files, integrity.look(self._path))
+        return database.disturbance(self._files, database.look(self._path))
 
     def _inspect(self) -> None:
         """Check for changes to the files, and for a disk that accepts no writes."""
         db = self._db
         if db is None or self._lost:
             return  # the server is about to end
-        now = integrity.look(self._path)
-        found = integrity.disturbance(self._files, now)
+        now = database.look(self._path)
+        found = database.disturbance(self._files, now)
         if found is None and self._unsafe is None:
             found = self._foreign_write(db, now)
         if found is not None or self._unsafe is not None:
@@ -224,18 +232,18 @@ class Writer(ThreadActor):
             return
         self._files = now
         self._written = False
-        short = integrity.shortage(self._path)
-        if short is not None or self._short in integrity.shortages(self._path):
+        short = database.shortage(self._path)
+        if short is not None or self._short in database.shortages(self._path):
             # A shortage that a write reported stays until a write succeeds.
             self._note_shortage(short)
 
     def _foreign_write(self, db: Database, now: Files) -> Disturbance | None:
         """Return harm done by another program's write, or None. Harmless changes through SQLite are reported once."""
         if now.changed != self._files.changed:
-            found = integrity.unsound(self._path, self._newest, thorough=not self._written)
+            found = database.unsound(self._path, self._newest, thorough=not self._written)
             if found is not None:
                 return found
-        self._newest = integrity.newest_entry(db)
+        self._newest = database.newest_entry(db)
         version = _data_version(db)
         if version != self._version:
             self._version = version
@@ -255,7 +263,7 @@ class Writer(ThreadActor):
             self._lose(found)
             return False
         try:
-            aside = integrity.rescue(db, self._path, self._now())
+            aside = database.rescue(db, self._path, self._now())
             reopened = open_database(self._path, busy_seconds=self._busy_seconds)
         except sqlite3.DatabaseError as error:
             if not database.damaged(error) and database.refusal(error, self._path) is not None:
@@ -293,7 +301,7 @@ class Writer(ThreadActor):
         at = self._now()
         aside = free_name(self._path, "damaged", at)
         try:
-            integrity.set_aside(self._path, aside)
+            database.set_aside(Path(os.path.realpath(self._path)), aside)
             kept = f"what is left is at {aside}"
         except OSError as error:
             kept = f"what is left is still there ({error})"
@@ -302,7 +310,7 @@ class Writer(ThreadActor):
             " the next one begins a new database, and earlier requests have to be asked again"
         )
         self._lost = True
-        integrity.write_incident(self._path, self._unsafe, at)
+        database.write_incident(self._path, self._unsafe, at)
         self._on_fault(Fault(self._unsafe, fatal=True))
 
     def _note_shortage(self, why: str | None) -> None:

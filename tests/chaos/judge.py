@@ -61,7 +61,8 @@ class Started:
         if rig.starter is None:
             return Started()
         return Started(
-            frozenset(id for (id,) in db.execute("select session_id from child")), frozenset(rig.starter.cleared)
+            frozenset(id for (id,) in db.execute("select session_id from spawned_agent")),
+            frozenset(rig.starter.cleared),
         )
 
 
@@ -151,7 +152,7 @@ def _children(report: Report, rig: Rig, db: sqlite3.Connection, started: Started
     report.faults += [f"still runs when all is over: {command}" for command in rig.left_running]
     report.counts["agents started by people"] = len(started.sessions)
     report.counts["of them ended before they were done"] = len(started.cleared)
-    for state, count in db.execute("select state, count(*) from child group by state"):
+    for state, count in db.execute("select state, count(*) from spawned_agent group by state"):
         if state != "over":
             report.faults.append(f"{count} agents that were started are {state}")
 

@@ -28,8 +28,9 @@ from intercom.model.request import (
     Wait,
     WaitStatus,
 )
-from intercom.store import agent_processes, audit, instructions, sessions
+from intercom.store import audit, instructions, sessions
 from intercom.store.database import Database, open_database
+from intercom.store.processes import agent_processes
 from intercom.store.requests import approvals, prompts, waits
 from tests.chaos.judge import Report, judge
 from tests.chaos.operator_desk import Given

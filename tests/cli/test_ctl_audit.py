@@ -26,7 +26,7 @@ from intercom.model import clock as clocks
 from intercom.model import signing
 from intercom.model.config import Config, DecisionsSettings, HighestRisk
 from intercom.model.decision import Decision
-from intercom.store import audit, audit_anchor
+from intercom.store import audit, audit_chain
 from intercom.store.database import open_database
 from intercom.store.messages import Transact
 from tests.agents.live import CTL, TRUSTING, Home, begin, call, home, live
@@ -130,7 +130,7 @@ def test_with_an_operator_key_an_approval_needs_a_genuine_signature(tmp_path: Pa
                 (id, id, None if id == "unsigned" else json.dumps({**said, "value": value})),
             )
             audit.record(db, at, "decided", "s", "ann", "approve", {"request_id": id})
-    found = audit_anchor.examine(database, tmp_path / "audit.anchor")
+    found = audit_chain.examine(database, tmp_path / "audit.anchor")
     assert found.faults == []
     ctl_audit._check_signatures(found, database, places(environ={"HOME": str(tmp_path)}))
     assert [(fault.entry, fault.text) for fault in found.faults] == [
@@ -155,7 +155,7 @@ def test_a_key_that_was_removed_from_the_database_still_asks_for_signatures(tmp_
             " values ('r', 's', 't', 'd', 'f', 'low', 'approved', 'h', 'x', 'r', 'v', 'approve', 'ann', 'ctl', 'x')"
         )
         audit.record(db, at, "decided", "s", "ann", "approve", {"request_id": "r"})
-    found = audit_anchor.examine(database, tmp_path / "audit.anchor")
+    found = audit_chain.examine(database, tmp_path / "audit.anchor")
     ctl_audit._check_signatures(found, database, places(environ={"HOME": str(tmp_path)}))
     assert [(fault.entry, fault.text) for fault in found.faults] == [
         (1, "operator key k was enrolled, and it was removed from the database"),
@@ -200,7 +200,7 @@ async def test_a_channels_signature_is_verified_and_none_is_needed_once_no_key_i
         await at.app.service.revoke_key(key.public.id, at_text, by, signature)
         await at.later(1)
         await at.decide(await propose("d.txt"), Decision.APPROVE)
-        found = audit_anchor.examine(at.app.database, tmp_path / "audit.anchor")
+        found = audit_chain.examine(at.app.database, tmp_path / "audit.anchor")
         found.faults.clear()
         ctl_audit._check_signatures(found, at.app.database, at.app.places)
         assert [fault.text for fault in found.faults] == [
@@ -228,7 +228,7 @@ async def test_a_revocation_that_no_key_signed_ends_nothing(clock: MockClock, tm
         await at.later(1)
         sql(at, APPROVED, "ctl", None, id)
         await at.ask("store", Transact(partial(decided, id=id, at=at.now())))
-        found = audit_anchor.examine(at.app.database, tmp_path / "audit.anchor")
+        found = audit_chain.examine(at.app.database, tmp_path / "audit.anchor")
         found.faults.clear()
         ctl_audit._check_signatures(found, at.app.database, at.app.places)
         assert [fault.text for fault in found.faults] == [

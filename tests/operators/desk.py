@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -308,7 +308,7 @@ class StandInDesk:
         return self._session(session)
 
     async def switch_mode(
-        self, session: str | None, mode: SessionMode, by: str, channel: str
+        self, session: str | None, mode: SessionMode, by: str, channel: str, act_id: str | None = None
     ) -> tuple[SessionMode, SessionMode]:
         found = self._session(session)
         self.acts.append(("mode", found.id, mode.value, by, channel))
@@ -363,10 +363,11 @@ class StandInDesk:
         child = Node("store", "store", "Writer", "running", 1, 7, 2, "OSError: disk full", START.timestamp())
         return Node("root", "root", "Supervisor", "running", started_at=START.timestamp(), children=(child,))
 
-    async def admit_command(
-        self, command: str, act_id: str | None, subject: str, signature: Signature | None, *, once: bool
-    ) -> None:
+    def admit_command(self, command: str, act_id: str | None, subject: str, signature: Signature | None) -> None:
         return None
+
+    async def once(self, act_id: str | None, work: Callable[[], Awaitable[dict[str, Any]]]) -> dict[str, Any]:
+        return await work()
 
     async def add_key(self, key: PublicKey, at: str, by: str, signature: str) -> bool:
         self.acts.append(("add key", key.id, by))

@@ -19,8 +19,8 @@ from intercom.model.session import SessionStatus
 from intercom.sessions import registry
 from intercom.sessions.messages import Adopt, Agent
 from intercom.sessions.registry import RETURN_SECONDS
-from intercom.store import agent_processes
 from intercom.store.messages import Transact
+from intercom.store.processes import agent_processes
 from tests.sessions.house import House, house, in_house
 
 Clock = trio.testing.MockClock
@@ -96,7 +96,7 @@ async def test_a_session_that_is_kept_for_its_own_agent_is_not_to_be_had_by_its_
         await named.propose()
         started = await at.arrive(root, "started")
         child = AgentProcess(started.session_id, AgentProcessState.RUNNING, at.now(), "kim")
-        await at.ask("store", Transact(partial(agent_processes.insert, child=child)))
+        await at.ask("store", Transact(partial(agent_processes.insert, value=child)))
         for guest in (named, started):
             await gone(at, guest.agent.key)
         other = await at.arrive(root, "other")
@@ -105,13 +105,13 @@ async def test_a_session_that_is_kept_for_its_own_agent_is_not_to_be_had_by_its_
                 await at.ask("registry", Adopt(other.agent, guest.session_id))
         ending = evolve(child, state=AgentProcessState.ENDING, why=Why.ENDED)
         await at.ask(
-            "store", Transact(partial(agent_processes.change, child=ending, expect={AgentProcessState.RUNNING}))
+            "store", Transact(partial(agent_processes.change, process=ending, expect={AgentProcessState.RUNNING}))
         )
         with pytest.raises(Unauthorized, match="its own agent"):
             await at.ask("registry", Adopt(other.agent, started.session_id))
         # Once its process is over for good, nobody else comes for it.
         over = evolve(child, state=AgentProcessState.OVER, why=Why.CLEARED)
-        await at.ask("store", Transact(partial(agent_processes.change, child=over, expect={AgentProcessState.ENDING})))
+        await at.ask("store", Transact(lambda db: agent_processes.change(db, over, {AgentProcessState.ENDING})))
         assert await at.ask("registry", Adopt(other.agent, started.session_id)) == started.session_id
 
 

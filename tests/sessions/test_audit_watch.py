@@ -18,11 +18,10 @@ from attrs import define, field
 from actors import Actor, ChildSpec, System, ask
 from intercom.model.card import Notice
 from intercom.sessions.housekeeping import AuditWatch
-from intercom.store import audit, audit_anchor
+from intercom.store import audit, audit_chain
 from intercom.store.audit_chain import Head
-from intercom.store.client import Store
+from intercom.store.client import Reader, Store
 from intercom.store.messages import Transact
-from intercom.store.reader import Reader
 from tests.operators.slack.server import TaskWriter
 from tests.support.trio_case import trio_test
 
@@ -59,7 +58,7 @@ class Server:
         return await ask(self.system.named("store"), Transact(work), timeout=5)
 
     def anchors(self) -> list[int]:
-        return [anchor.sequence for anchor in audit_anchor.read(self.file, self.path)]
+        return [anchor.sequence for anchor in audit_chain.read_anchors(self.file, self.path)]
 
     async def until(self, holds: Callable[[], object]) -> None:
         """Wait until this holds."""
@@ -114,7 +113,7 @@ async def test_the_head_is_kept_as_it_moves_on_and_when_the_server_stops(tmp_pat
         last = await server.note("two")
     assert server.anchors()[-1] == last
     assert server.file.stat().st_mode & 0o777 == 0o600
-    assert audit_anchor.examine(path, server.file).faults == []
+    assert audit_chain.examine(path, server.file).faults == []
     assert server.told == []
 
 
@@ -144,7 +143,7 @@ async def test_a_file_of_heads_that_goes_while_the_server_runs_is_told_of(tmp_pa
         await server.until(server.anchors)
         await server.looks()
         assert len(server.told) == 1
-        found = audit_anchor.examine(server.path, server.file)
+        found = audit_chain.examine(server.path, server.file)
         if change == "replaced":
             assert "had another hash" in found.faults[0].text or "one hash" in found.faults[0].text
         else:
@@ -179,13 +178,13 @@ async def test_a_server_that_stops_begins_no_file_of_heads_again(tmp_path: Path,
         server.file.rename(tmp_path / "aside")
         await watch.on_stop()
         assert len(told) == 1
-    [fault] = audit_anchor.examine(path, server.file).faults
+    [fault] = audit_chain.examine(path, server.file).faults
     assert "is gone" in fault.text
     async with serving(path) as again:
         await again.until(lambda: again.told)
         assert "audit.anchor is gone" in again.told[0].text
         await again.looks()
-    found = audit_anchor.examine(path, server.file)
+    found = audit_chain.examine(path, server.file)
     assert (found.faults, len(found.begun_again)) == ([], 1)
 
 
@@ -197,12 +196,12 @@ async def test_a_file_of_heads_that_others_began_again_is_told_of_at_the_next_st
         await server.note("two")
     line = server.file.read_text().splitlines()[-1]
     server.file.write_text(f"{line}\n")
-    assert "was begun again" in audit_anchor.examine(path, server.file).faults[0].text
+    assert "was begun again" in audit_chain.examine(path, server.file).faults[0].text
     async with serving(path) as again:
         await again.until(lambda: again.told)
         assert "and no entry says so" in again.told[0].text
         await again.looks()
-    found = audit_anchor.examine(path, server.file)
+    found = audit_chain.examine(path, server.file)
     assert (found.faults, len(found.begun_again)) == ([], 1)
 
 
@@ -210,7 +209,7 @@ async def test_a_file_of_heads_that_others_began_again_is_told_of_at_the_next_st
 async def test_a_file_of_heads_that_another_server_adds_to_is_not_told_of(tmp_path: Path) -> None:
     async with serving(tmp_path / "a.db") as server:
         await server.looks()
-        audit_anchor.append(server.file, Head(1, "00", "now"), tmp_path / "other.db")
+        audit_chain.append_anchor(server.file, Head(1, "00", "now"), tmp_path / "other.db")
         await server.looks()
         await server.looks()
         assert server.told == []
@@ -255,7 +254,7 @@ async def test_a_log_that_fits_is_told_of_once_a_day_and_no_more(tmp_path: Path)
         await again.until(lambda: again.told)
         await again.looks()
         assert len(again.told) == 1
-    assert audit_anchor.examine(path, server.file).faults == []
+    assert audit_chain.examine(path, server.file).faults == []
 
 
 @trio_test(real_time=True)
@@ -286,7 +285,7 @@ async def test_what_was_changed_while_no_server_ran_is_told_and_not_repaired(tmp
             assert "audit verify" in notice.text
             assert again.complaints == [notice.text]
         assert other.with_name("audit.anchor").read_text().startswith(lines)
-        assert audit_anchor.examine(other, other.with_name("audit.anchor")).faults
+        assert audit_chain.examine(other, other.with_name("audit.anchor")).faults
         for left in other.parent.iterdir():
             left.unlink()
 
@@ -315,7 +314,7 @@ async def test_a_crash_before_the_head_was_kept_is_no_alarm(tmp_path: Path) -> N
         await again.looks()
         assert again.told == []
         assert again.complaints == []
-    assert audit_anchor.examine(path, server.file).faults == []
+    assert audit_chain.examine(path, server.file).faults == []
 
 
 @trio_test(real_time=True)
@@ -356,7 +355,7 @@ async def test_a_file_that_is_emptied_while_a_head_is_added_is_told_of(
             os.ftruncate(descriptor, 0)
 
         with monkeypatch.context() as patch:
-            patch.setattr(audit_anchor.os, "fsync", emptied)
+            patch.setattr(audit_chain.os, "fsync", emptied)
             await watch._look()
         assert server.anchors() == []
         await watch._look()

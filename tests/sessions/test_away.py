@@ -15,8 +15,8 @@ from intercom.model.decision import Decision
 from intercom.model.errors import Ambiguous, NotFound
 from intercom.model.session import StallAlert, StallStatus
 from intercom.sessions.messages import RETURN_SECONDS, SHOW_SECONDS
-from intercom.store import stalls
 from intercom.store.messages import Transact
+from intercom.store.sessions import stalls
 from tests.sessions.house import Guest, House, house, in_house, with_agent
 
 Clock = trio.testing.MockClock
@@ -94,7 +94,7 @@ async def alert(at: House, guest: Guest, id: str) -> None:
         last_activity_at=at.now(),
         idle_seconds=300,
     )
-    await at.ask("store", Transact(partial(stalls.insert, alert=raised)))
+    await at.ask("store", Transact(partial(stalls.insert, value=raised)))
 
 
 @in_house

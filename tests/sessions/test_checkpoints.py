@@ -34,7 +34,7 @@ from intercom.sessions.tools.ping import Ping
 from intercom.sessions.tools.reboot import Reboot
 from intercom.sessions.tools.transmit import Transmit
 from intercom.store import checkpoints, requests
-from intercom.store.contents import OpenContents
+from intercom.store.checkpoints import OpenContents
 from intercom.store.messages import Transact
 from tests.sessions.house import Guest, House, house, in_house, with_agent
 

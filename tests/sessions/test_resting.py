@@ -19,8 +19,8 @@ from intercom.model.session import SessionStatus
 from intercom.sessions.messages import Describe, Wanted
 from intercom.sessions.registry import ANONYMOUS, GRACE_SECONDS, SWEEP_SECONDS
 from intercom.sessions.tools.ping import Ping
-from intercom.store import agent_processes
 from intercom.store.messages import Transact
+from intercom.store.processes import agent_processes
 from tests.sessions.house import Guest, House, house, in_house, with_agent
 
 Clock = trio.testing.MockClock
@@ -148,13 +148,13 @@ async def test_the_session_of_a_process_that_is_over_rests_although_nobody_heard
     at: House, guest: Guest
 ) -> None:
     child = AgentProcess(guest.session_id, AgentProcessState.RUNNING, at.now(), "kim")
-    await at.ask("store", Transact(partial(agent_processes.insert, child=child)))
+    await at.ask("store", Transact(partial(agent_processes.insert, value=child)))
     await at.app.service.end(guest.session_id, "kim", "ctl", "enough")
     for _ in range(2):
         await at.later(SWEEP_SECONDS)
     assert runs(at, guest)
     over = evolve(child, state=AgentProcessState.OVER)
-    await at.ask("store", Transact(partial(agent_processes.change, child=over, expect={AgentProcessState.RUNNING})))
+    await at.ask("store", Transact(partial(agent_processes.change, process=over, expect={AgentProcessState.RUNNING})))
     await at.later(SWEEP_SECONDS)
     assert not runs(at, guest)
     # Who comes by once more is told all the same.

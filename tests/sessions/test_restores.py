@@ -23,9 +23,10 @@ from intercom.model.request import RiskLevel
 from intercom.model.session import SessionStatus
 from intercom.sessions.checkpoints import archive, restore
 from intercom.sessions.checkpoints import checkpointer as actor
-from intercom.store import requests, restores, rows, sessions
+from intercom.store import requests, rows, sessions
+from intercom.store.client import Reader
+from intercom.store.file_changes import restores
 from intercom.store.messages import Transact
-from intercom.store.reader import Reader
 from tests.agents.live import TRUSTING, Home, begin, call, home
 from tests.sessions.house import House, house, in_house
 from tests.sessions.test_checkpoints import (

@@ -11,7 +11,7 @@ import trio.testing
 from intercom.model.card import CardState
 from intercom.model.config import Config, StallSettings, TimeoutSettings
 from intercom.sessions.housekeeping import ANCHOR_SECONDS, WATCH_SECONDS
-from intercom.store import audit, audit_anchor, outbox
+from intercom.store import audit, audit_chain, outbox
 from intercom.store.messages import Transact
 from tests.sessions.house import Guest, House, house, in_house, with_agent
 from tests.sessions.test_checkpoints import take
@@ -131,6 +131,6 @@ async def test_the_head_of_the_log_is_kept_after_its_watch_crashed(clock: Clock,
         await fall(at, "audit-watch")
         note = partial(audit.record, at=at.now(), kind="note", session_id=None, who="t", summary="one")
         await at.ask("store", Transact(note))
-        while not (kept := audit_anchor.read(file, database)) or kept[-1].sequence < 2:
+        while not (kept := audit_chain.read_anchors(file, database)) or kept[-1].sequence < 2:
             await at.later(1.0)
-        assert audit_anchor.examine(database, file).faults == []
+        assert audit_chain.examine(database, file).faults == []

@@ -16,9 +16,8 @@ from hypothesis import strategies as st
 
 from intercom.cli import ctl_audit
 from intercom.local.places import places
-from intercom.store import audit, audit_anchor, retention
-from intercom.store.audit_anchor import AnchorError
-from intercom.store.audit_chain import COLUMNS, GENESIS, STARTED, Head, Verification, entry_hash, head
+from intercom.store import audit, audit_chain, retention
+from intercom.store.audit_chain import COLUMNS, GENESIS, STARTED, AnchorError, Head, Verification, entry_hash, head
 from intercom.store.database import open_database
 
 AT = datetime(2026, 11, 23, 8, tzinfo=UTC)
@@ -48,7 +47,7 @@ def log(tmp_path: Path) -> Path:
 
 def look(log: Path) -> Verification:
     """What verification finds, with the anchors beside the database."""
-    return audit_anchor.examine(log, log.with_name("audit.anchor"))
+    return audit_chain.examine(log, log.with_name("audit.anchor"))
 
 
 def change(log: Path, *statements: str) -> None:
@@ -59,10 +58,10 @@ def change(log: Path, *statements: str) -> None:
 
 
 def anchor(log: Path) -> Head:
-    with closing(audit_anchor.connect(log)) as db:
+    with closing(audit_chain.connect(log)) as db:
         newest = head(db)
     assert newest is not None
-    audit_anchor.append(log.with_name("audit.anchor"), newest, log)
+    audit_chain.append_anchor(log.with_name("audit.anchor"), newest, log)
     return newest
 
 
@@ -229,9 +228,9 @@ def test_a_crash_between_the_commit_and_the_anchor_is_no_alarm(log: Path) -> Non
 
 def test_a_missing_state_directory_is_made_for_the_anchor(tmp_path: Path) -> None:
     file = tmp_path / "state" / "audit.anchor"
-    audit_anchor.append(file, Head(1, "0" * 64, "2026-11-23T08:00:00.000000+00:00"), tmp_path / "a.db")
+    audit_chain.append_anchor(file, Head(1, "0" * 64, "2026-11-23T08:00:00.000000+00:00"), tmp_path / "a.db")
     assert file.parent.stat().st_mode & 0o777 == 0o700
-    assert [each.sequence for each in audit_anchor.read(file, tmp_path / "a.db")] == [1]
+    assert [each.sequence for each in audit_chain.read_anchors(file, tmp_path / "a.db")] == [1]
 
 
 @pytest.mark.parametrize("mode", [0o644, 0o620])
@@ -360,7 +359,7 @@ def test_a_chain_that_began_later_than_its_log_is_sound(tmp_path: Path) -> None:
 
 def test_an_export_is_verified_like_the_log(log: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     newest = anchor(log)
-    anchors = audit_anchor.read(log.with_name("audit.anchor"), log)
+    anchors = audit_chain.read_anchors(log.with_name("audit.anchor"), log)
     assert ctl_audit._export(log) == 0
     lines = capsys.readouterr().out.splitlines()
     file = tmp_path / "export.jsonl"

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from intercom.model.errors import DatabaseError
 from intercom.store import rows
-from intercom.store.contents import Contents
+from intercom.store.checkpoints import Contents
 
 SOURCE = b"def main() -> None:\n    print('hello')\n" * 50
 NOISE = b"".join(hashlib.sha256(bytes([number])).digest() for number in range(40))

@@ -7,29 +7,22 @@ from intercom.model.checkpoint import RestoreState
 from intercom.model.process import AgentProcess, AgentProcessState
 from intercom.model.request import ApprovalStatus, WaitStatus
 from intercom.model.session import Kind, SessionStatus, StallStatus
-from intercom.store import (
-    agent_processes,
-    counts,
-    instructions,
-    journal,
-    restores,
-    sessions,
-    stalls,
-)
-from intercom.store.counts import Waiting
-from intercom.store.journal import JournalState
-from intercom.store.requests import approvals, prompts, waits
+from intercom.store import instructions, sessions
+from intercom.store.file_changes import JournalState, journal, restores
+from intercom.store.processes import agent_processes
+from intercom.store.requests import Waiting, approvals, counts, prompts, waits
+from intercom.store.sessions import stalls
 from tests.store import cases
 from tests.store.cases import NOW, after
 
 
 def test_every_kind_and_status_is_told_also_where_there_is_none() -> None:
     with cases.database() as db:
-        taken = counts.count(db)
+        taken = counts(db)
     assert {CardKind.POLICY, *taken.pending} == set(ANSWERED)
     assert {*taken.pending, CardKind.POLICY, *taken.queued} == set(CardKind)
     assert {*taken.pending.values(), *taken.queued.values()} == {Waiting()}
-    assert taken.children == dict.fromkeys(set(AgentProcessState) - {AgentProcessState.OVER}, 0)
+    assert taken.agents == dict.fromkeys(set(AgentProcessState) - {AgentProcessState.OVER}, 0)
     assert taken.sessions == dict.fromkeys(SessionStatus, 0) | {cases.session("s1").status: 1}
 
 
@@ -58,7 +51,7 @@ def test_what_waits_is_counted_and_its_oldest_dated_and_what_is_over_is_left_out
             ("r3", RestoreState.DONE, -9),
         ):
             restores.insert(db, cases.restore(id=id, state=state, created_at=after(seconds)))
-        taken = counts.count(db)
+        taken = counts(db)
     assert taken.pending == {
         CardKind.APPROVAL: Waiting(3, NOW),
         CardKind.PROMPT: Waiting(1, after(1)),
@@ -69,4 +62,4 @@ def test_what_waits_is_counted_and_its_oldest_dated_and_what_is_over_is_left_out
     }
     assert taken.queued == {CardKind.STEER: Waiting(2, NOW), CardKind.TASK: Waiting(1, NOW)}
     assert taken.sessions[SessionStatus.INTERRUPTED] == 1
-    assert taken.children[AgentProcessState.RUNNING] == 1
+    assert taken.agents[AgentProcessState.RUNNING] == 1

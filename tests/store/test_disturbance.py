@@ -18,11 +18,10 @@ from attrs import frozen
 
 from actors import ChildSpec, Down, System, ask
 from intercom.model.errors import DatabaseError
-from intercom.store import audit, integrity, writer
-from intercom.store.database import connect, open_database
-from intercom.store.integrity import Fault
+from intercom.store import audit, database, writer
+from intercom.store.client import Reader
+from intercom.store.database import Fault, connect, open_database
 from intercom.store.messages import Inspect, Transact
-from intercom.store.reader import Reader
 from intercom.store.writer import Writer
 from tests.store.test_writer import note, words
 from tests.support.trio_case import trio_test
@@ -155,7 +154,7 @@ async def test_what_stood_in_its_place_is_kept_too(tmp_path: Path, act: Act) -> 
         act(store.path)
         left = store.path.read_bytes()
         await store.inspect()
-        [kept] = integrity.kept_copies(store.path)
+        [kept] = database.kept_copies(store.path)
         assert kept.read_bytes() == left
         assert str(kept) in store.told("error")[0]
 
@@ -203,14 +202,14 @@ async def test_what_was_spoilt_is_moved_aside_and_nothing_more_is_said_to_be_sav
         for _ in range(2):
             with pytest.raises(DatabaseError, match="the server ends"):
                 await store.write("lost")
-        [kept] = integrity.kept_copies(store.path)
+        [kept] = database.kept_copies(store.path)
         assert kept.read_bytes() == left
         assert not store.path.exists()
     # The next server begins anew, and has something to tell.
-    word = integrity.take_incident(store.path)
+    word = database.take_incident(store.path)
     assert word is not None
     assert str(kept) in word
-    assert integrity.take_incident(store.path) is None
+    assert database.take_incident(store.path) is None
 
 
 @trio_test(real_time=True)
@@ -233,12 +232,12 @@ async def test_while_it_cannot_be_put_back_nothing_is_saved_and_everything_is_he
 ) -> None:
     async with running(tmp_path) as store:
         await store.write("one")
-        rescue = integrity.rescue
+        rescue = database.rescue
 
         def full(*_: object) -> None:
             raise OSError(28, "No space left on device")
 
-        monkeypatch.setattr(integrity, "rescue", full)
+        monkeypatch.setattr(database, "rescue", full)
         remove_all(store.path)
         for _ in range(3):
             with pytest.raises(DatabaseError, match="nothing is saved until then"):
@@ -246,7 +245,7 @@ async def test_while_it_cannot_be_put_back_nothing_is_saved_and_everything_is_he
         await store.look()
         # Told once.
         assert len(store.told("error")) == 1
-        monkeypatch.setattr(integrity, "rescue", rescue)
+        monkeypatch.setattr(database, "rescue", rescue)
         await store.inspect()
         await store.write("three")
     found = words(store.path)
@@ -356,4 +355,4 @@ def test_copies_are_listed_by_the_time_they_were_moved_aside(tmp_path: Path) -> 
     ]
     for name in (*names, f"{names[0]}-wal"):
         (tmp_path / name).touch()
-    assert [copy.name for copy in integrity.kept_copies(tmp_path / "intercom.db")] == names
+    assert [copy.name for copy in database.kept_copies(tmp_path / "intercom.db")] == names

@@ -8,9 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from intercom.store import integrity, sessions
-from intercom.store.database import connect, open_database
-from intercom.store.integrity import examine
+from intercom.store import database, sessions
+from intercom.store.database import check, connect, open_database
 from intercom.store.requests import approvals, waits
 from intercom.store.schema import FIRST, LATEST
 from tests.store import cases
@@ -29,7 +28,7 @@ def test_a_sound_database_is_told_with_what_it_holds(tmp_path: Path) -> None:
     stocked(path)
     server = open_database(path).db
     server.execute("begin immediate")
-    health = examine(path)
+    health = check(path)
     assert (health.exists, health.version, health.fault) == (True, LATEST, None)
     assert (health.sessions, health.requests) == (1, 2)
     assert health.size == path.stat().st_size
@@ -37,7 +36,7 @@ def test_a_sound_database_is_told_with_what_it_holds(tmp_path: Path) -> None:
 
 
 def test_a_database_that_is_not_there_is_not_made(tmp_path: Path) -> None:
-    assert not examine(tmp_path / "intercom.db").exists
+    assert not check(tmp_path / "intercom.db").exists
     assert os.listdir(tmp_path) == []
 
 
@@ -45,8 +44,8 @@ def test_an_older_schema_is_no_fault_and_stays(tmp_path: Path, monkeypatch: pyte
     path = tmp_path / "intercom.db"
     stocked(path)
     before = path.read_bytes()
-    monkeypatch.setattr(integrity, "LATEST", LATEST + 1)
-    health = examine(path)
+    monkeypatch.setattr(database, "LATEST", LATEST + 1)
+    health = check(path)
     assert (health.version, health.fault) == (LATEST, None)
     assert path.read_bytes() == before
 
@@ -58,7 +57,7 @@ def test_a_schema_from_before_the_first_release_is_told(tmp_path: Path) -> None:
     db.execute("delete from schema_version")
     db.execute("insert into schema_version values (?, 'old', '')", (FIRST - 1,))
     db.close()
-    health = examine(path)
+    health = check(path)
     assert health.version == FIRST - 1
     assert "move it away and restart" in str(health.fault)
 
@@ -69,7 +68,7 @@ def test_a_newer_schema_is_told(tmp_path: Path) -> None:
     db = connect(path)
     db.execute("insert into schema_version values (?, 'future', '')", (LATEST + 1,))
     db.close()
-    health = examine(path)
+    health = check(path)
     assert health.version == LATEST + 1
     assert "upgrade agent-intercom" in str(health.fault)
 
@@ -84,7 +83,7 @@ def test_damage_is_told_and_left_in_its_place(damage: str, tmp_path: Path) -> No
     else:
         content[-4096:] = bytes(4096)
     path.write_bytes(content)
-    assert "is damaged" in str(examine(path).fault)
+    assert "is damaged" in str(check(path).fault)
     assert path.read_bytes() == content
     assert [name for name in os.listdir(tmp_path) if "damaged" in name] == []
 
@@ -93,10 +92,10 @@ def test_another_programs_database_is_told(tmp_path: Path) -> None:
     other = sqlite3.connect(tmp_path / "other.db")
     other.execute("create table recipe (id)")
     other.close()
-    assert "belongs to another program" in str(examine(tmp_path / "other.db").fault)
+    assert "belongs to another program" in str(check(tmp_path / "other.db").fault)
 
 
 def test_a_path_that_leads_nowhere_is_told(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    assert "not a directory" in str(examine(tmp_path / "file" / "intercom.db").fault)
-    assert "cannot be opened" in str(examine(tmp_path).fault)
+    assert "not a directory" in str(check(tmp_path / "file" / "intercom.db").fault)
+    assert "cannot be opened" in str(check(tmp_path).fault)

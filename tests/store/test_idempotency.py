@@ -52,8 +52,9 @@ def test_one_id_may_be_recorded_in_several_scopes_and_once_in_each() -> None:
             ("act#process", "slack_command"),
             ("act/given", "verdict"),
             ("act/session", "session"),
+            ("act/signed", "signed"),
             ("act/unpause", "unpause"),
-            ("child/act", "process"),
+            ("spawned/act", "process"),
         ]
 
 

@@ -10,10 +10,14 @@ from sqlite_utils import Database
 
 from intercom.model import clock
 from intercom.model.errors import DatabaseError
-from intercom.store import rows, sessions, stalls
+from intercom.model.process import Process
+from intercom.store import idempotency, rows, sessions
 from intercom.store.database import open_database
+from intercom.store.idempotency import Scope
+from intercom.store.processes import agent_processes
 from intercom.store.requests import approvals, prompts
 from intercom.store.schema import FIRST, LATEST, MIGRATIONS, Migration, migrate, version
+from intercom.store.sessions import stalls
 
 from . import cases
 from .cases import NOW
@@ -118,6 +122,40 @@ def test_an_older_database_is_copied_and_brought_up_to_date(tmp_path: Path) -> N
     # A program that does not know the column refuses.
     with pytest.raises(DatabaseError, match="upgrade agent-intercom"):
         open_database(path)
+
+
+#: A row of each table that a migration has changed since the first version.
+FIRST_ROWS = (
+    "insert into child values"
+    " ('s1', 'running', :at, 'ada', 'docs', 2, 1, 71, 10.5, 72, 11.5, :at, null, null, 3, 9, 1, 1, 'no')",
+    "insert into answered_call values ('child/s1/2', 's1', 'process', '{}', :at), ('child/x', null, 'ping', '{}', :at)",
+    "insert into signed_command values ('act-0001', :at)",
+)
+
+
+def test_a_database_of_the_first_version_keeps_its_rows(tmp_path: Path) -> None:
+    path = tmp_path / "intercom.db"
+    old = open_database(path, now=lambda: NOW, migrations=MIGRATIONS[:1])
+    sessions.insert(old.db, cases.session("s1"))
+    for statement in FIRST_ROWS:
+        old.db.execute(statement, {"at": clock.to_text(NOW)})
+    [before] = rows.every(old.db, "select * from child")
+    old.db.close()
+    opened = open_database(path, now=lambda: NOW)
+    db = opened.db
+    renamed = {"keeper_pid": "monitor_pid", "keeper_began": "monitor_began"}
+    [after] = rows.every(db, "select * from spawned_agent")
+    assert after == {renamed.get(name, name): value for name, value in before.items()}
+    found = agent_processes.get(db, "s1")
+    assert found is not None
+    assert (found.monitor, found.process) == (Process(71, 10.5), Process(72, 11.5))
+    assert idempotency.was_done(db, Scope.PROCESS, "s1/2")
+    assert idempotency.was_done(db, Scope.CALL, "child/x")
+    used = idempotency.answer(db, Scope.SIGNED, "ctl/act-0001")
+    assert used is not None
+    assert "used before" in used["error"]
+    assert db.execute("pragma foreign_key_check").fetchall() == []
+    db.close()
 
 
 def before_the_release(path: Path, newest: int) -> None:

@@ -12,8 +12,8 @@ import trio
 
 from intercom.model.errors import DatabaseError
 from intercom.store import audit, sessions
+from intercom.store.client import Reader
 from intercom.store.database import Database, open_database
-from intercom.store.reader import Reader
 from tests.support.trio_case import trio_test
 
 from . import cases

@@ -12,10 +12,12 @@ from intercom.model.decision import Decided
 from intercom.model.errors import InvalidState
 from intercom.model.policy import PolicyDecision
 from intercom.model.session import STALL_TRANSITIONS, StallStatus
-from intercom.store import audit, checkpoints, instructions, journal, policies, sessions, stalls
+from intercom.store import audit, checkpoints, instructions, sessions
 from intercom.store.database import Database
-from intercom.store.journal import JOURNAL_TRANSITIONS, JournalState
+from intercom.store.file_changes import JOURNAL_TRANSITIONS, JournalState, journal
 from intercom.store.requests import approvals
+from intercom.store.sessions import stalls
+from intercom.store.trust import policies
 from tests.store import cases
 from tests.store.cases import NOW, after
 
@@ -34,12 +36,12 @@ def test_an_alert_moves_only_along_the_table(now: StallStatus, to: StallStatus, 
     stalls.insert(db, cases.alert("t1", status=now))
     if to not in STALL_TRANSITIONS[now]:
         with pytest.raises(InvalidState, match=f"a stall alert that is {now} cannot become {to}"):
-            stalls.set_status(db, "t1", now, to, 2, "wake up", after(1))
+            stalls.advance(db, "t1", now, to, nudge_count=2, nudge_message="wake up", updated_at=after(1))
         return
-    assert stalls.set_status(db, "t1", now, to, 2, "wake up", after(1))
+    assert stalls.advance(db, "t1", now, to, nudge_count=2, nudge_message="wake up", updated_at=after(1))
     assert stalls.get(db, "t1") == cases.alert("t1", status=to, nudge_count=2, nudge_message="wake up")
     # once more fits only a nudge after a nudge
-    assert stalls.set_status(db, "t1", {now}, to, 3, None, after(2)) == (now == to)
+    assert stalls.advance(db, "t1", {now}, to, nudge_count=3, updated_at=after(2)) == (now == to)
     kept = stalls.get(db, "t1")
     assert kept is not None
     assert kept.nudge_message == "wake up"
@@ -53,7 +55,7 @@ def test_a_session_has_one_active_alert(db: Database) -> None:
     assert stalls.active(db, "s1") == cases.alert("t1")
     sessions.insert(db, cases.session("s2"))
     assert stalls.insert(db, cases.alert("t3", session_id="s2"))
-    stalls.set_status(db, "t1", StallStatus.PENDING, StallStatus.SELF_RECOVERED, 0, None, after(1))
+    stalls.advance(db, "t1", StallStatus.PENDING, StallStatus.SELF_RECOVERED, nudge_count=0, updated_at=after(1))
     assert stalls.active(db, "s1") is None
     assert stalls.insert(db, cases.alert("t2"))
     assert stalls.with_prefix(db, "t") == ("t1", "t2", "t3")
@@ -79,7 +81,7 @@ def test_a_request_is_applied_once(db: Database) -> None:
 
 def test_an_abandoned_apply_may_begin_again(db: Database) -> None:
     journal.begin(db, cases.entry("r1"))
-    journal.advance(db, "r1", JournalState.STAGING, JournalState.ABANDONED, "disk full")
+    journal.advance(db, "r1", JournalState.STAGING, JournalState.ABANDONED, note="disk full")
     again = cases.entry("r1", steps='[{"path":"again"}]', at=after(9))
     assert journal.begin(db, again)
     assert journal.get(db, "r1") == again
@@ -94,8 +96,8 @@ def test_an_apply_moves_only_along_the_table(now: JournalState, to: JournalState
         with pytest.raises(InvalidState, match=f"an apply that is {now} cannot become {to}"):
             journal.advance(db, "r1", now, to)
         return
-    assert journal.advance(db, "r1", now, to, at=after(1))
-    assert not journal.advance(db, "r1", {now}, to, "late")
+    assert journal.advance(db, "r1", now, to, updated_at=after(1))
+    assert not journal.advance(db, "r1", {now}, to, note="late")
     assert journal.get(db, "r1") == cases.entry("r1", state=to, note="before")
 
 
@@ -111,7 +113,7 @@ def test_open_are_the_applies_not_finished(db: Database) -> None:
         approvals.insert(db, cases.approval(f"x{number}"))
         journal.begin(db, cases.entry(f"x{number}", state=state, at=after(10 - number)))
     assert [entry.request_id for entry in journal.open(db)] == ["x4", "x2", "x0"]
-    assert journal.advance(db, "x2", JournalState.STUCK, JournalState.COMMITTED, "operator says go")
+    assert journal.advance(db, "x2", JournalState.STUCK, JournalState.COMMITTED, note="operator says go")
     assert [entry.note for entry in journal.open(db)] == [None, "operator says go", None]
 
 
@@ -182,8 +184,8 @@ def test_decisions_about_policies_are_kept_in_order_and_each_card_is_decided_onc
         assert policies.record(db, each)
     assert not policies.record(db, evolve(first, sha256="sha 9"))
     assert policies.decisions(db, "/project") == (first, second)
-    assert policies.decision(db, "policy-2") == second
-    assert policies.decision(db, "policy-9") is None
+    assert policies.get(db, "policy-2") == second
+    assert policies.get(db, "policy-9") is None
     assert policies.roots(db) == ("/other", "/project")
 
 

@@ -11,8 +11,9 @@ from intercom.model.decision import Decided
 from intercom.model.errors import IntercomError, InvalidState
 from intercom.model.session import SessionStatus
 from intercom.sessions.checkpoints import restore as checkpoints_restore
-from intercom.store import checkpoints, restores, retention, sessions
+from intercom.store import checkpoints, retention, sessions
 from intercom.store.database import Database
+from intercom.store.file_changes import restores
 from tests.store import cases
 from tests.store.cases import NOW, after, restore
 
@@ -40,10 +41,10 @@ def test_a_restore_moves_only_along_the_table(db: Database, now: RestoreState, t
     restores.insert(db, restore(state=now))
     if to not in RESTORE_TRANSITIONS[now]:
         with pytest.raises(InvalidState):
-            restores.advance(db, "r1", now, to, after(1))
+            restores.advance(db, "r1", now, to, updated_at=after(1))
         return
-    assert restores.advance(db, "r1", now, to, after(1), note="why")
-    assert not restores.advance(db, "r1", now, to, after(2))
+    assert restores.advance(db, "r1", now, to, updated_at=after(1), note="why")
+    assert not restores.advance(db, "r1", now, to, updated_at=after(2))
     found = restores.get(db, "r1")
     assert found == restore(state=to, note="why", updated_at=after(1))
 
@@ -130,7 +131,7 @@ def test_one_restore_at_a_time_is_committed_to_for_a_session(
 def test_one_that_was_given_up_is_found_until_its_end_is_seen_to(db: Database) -> None:
     restores.insert(db, restore(state=RestoreState.STUCK))
     steps = '[{"path":"a"}]'
-    assert restores.advance(db, "r1", RestoreState.STUCK, RestoreState.GIVEN_UP, after(1), steps=steps)
+    assert restores.advance(db, "r1", RestoreState.STUCK, RestoreState.GIVEN_UP, updated_at=after(1), steps=steps)
     assert [each.id for each in restores.to_clean_up(db)] == ["r1"]
     restores.forget_steps(db, "r1")
     assert restores.to_clean_up(db) == ()

@@ -7,22 +7,13 @@ import pytest
 from intercom.model.decision import Decided
 from intercom.model.policy import PolicyDecision
 from intercom.model.session import SessionStatus
-from intercom.store import (
-    audit,
-    checkpoints,
-    idempotency,
-    instructions,
-    journal,
-    policies,
-    retention,
-    rows,
-    sessions,
-    stalls,
-)
+from intercom.store import audit, checkpoints, idempotency, instructions, retention, rows, sessions
 from intercom.store.database import Database
+from intercom.store.file_changes import JournalState, journal
 from intercom.store.idempotency import Scope
-from intercom.store.journal import JournalState
 from intercom.store.requests import approvals, prompts, waits
+from intercom.store.sessions import stalls
+from intercom.store.trust import policies
 from tests.store import cases
 from tests.store.cases import NOW, after
 
@@ -74,7 +65,7 @@ def test_a_session_goes_with_all_that_is_its_own() -> None:
 
 #: What is kept, or forgets by itself.
 KEPT = {
-    *("schema_version", "policy_decision", "policy_narrowing", "operator_key", "signed_command"),
+    *("schema_version", "policy_decision", "policy_narrowing", "operator_key"),
     # They go when the processes do.
     *("agent_process", "operator_terminal"),
 }

@@ -20,28 +20,16 @@ from intercom.model.policy import PolicyDecision
 from intercom.model.process import AgentProcess, Process, ProcessRecord
 from intercom.model.request import ApprovalRequest, ContinuationPrompt, Task, Wait
 from intercom.model.session import Instruction, Session, StallAlert
-from intercom.store import (
-    agent_processes,
-    audit,
-    checkpoints,
-    idempotency,
-    instructions,
-    journal,
-    known_processes,
-    operator_keys,
-    policies,
-    requests,
-    restores,
-    sessions,
-    stalls,
-    tasks,
-)
+from intercom.store import audit, checkpoints, idempotency, instructions, requests, sessions
+from intercom.store import processes as known_processes
 from intercom.store.audit import AuditEntry
 from intercom.store.database import Database
+from intercom.store.file_changes import Entry, journal, restores
 from intercom.store.idempotency import Scope
-from intercom.store.journal import Entry
-from intercom.store.operator_keys import EnrolledKey
-from intercom.store.requests import approvals, prompts, waits
+from intercom.store.processes import agent_processes
+from intercom.store.requests import approvals, prompts, tasks, waits
+from intercom.store.sessions import stalls
+from intercom.store.trust import EnrolledKey, operator_keys, policies
 from tests.store import cases
 
 text = st.text()
@@ -119,15 +107,15 @@ AGGREGATES = (
     ),
     Aggregate(Restore, restores.insert, restores.get),
     Aggregate(Instruction, instructions.insert, instructions.get),
-    Aggregate(PolicyDecision, policies.record, policies.decision, {"decided": cases.verdict("v", "accept")}),
+    Aggregate(PolicyDecision, policies.record, policies.get, {"decided": cases.verdict("v", "accept")}),
     Aggregate(Task, tasks.open, tasks.get),
     Aggregate(AgentProcess, agent_processes.insert, agent_processes.get, {"session_id": "s1"}, "session_id"),
     Aggregate(Entry, journal.begin, journal.get, {"request_id": "r1", "session_id": "s1"}, "request_id"),
-    Aggregate(EnrolledKey, operator_keys.add, lambda db, _id: only(operator_keys.every(db))),
+    Aggregate(EnrolledKey, operator_keys.insert, lambda db, _id: only(operator_keys.every(db))),
     Aggregate(
         ProcessRecord,
-        lambda db, value: known_processes.insert(db, [value], cases.NOW),
-        lambda db, _id: only(known_processes.every(db)),
+        lambda db, value: known_processes.record(db, [value], cases.NOW),
+        lambda db, _id: only(known_processes.recorded(db)),
         {},
         "boot",
     ),

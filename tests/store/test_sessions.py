@@ -18,8 +18,9 @@ from intercom.model.session import (
     SessionMode,
     SessionStatus,
 )
-from intercom.store import agent_processes, sessions
+from intercom.store import sessions
 from intercom.store.database import Database, connect, open_database, transaction
+from intercom.store.processes import agent_processes
 from tests.store import cases
 from tests.store.cases import NOW, after
 

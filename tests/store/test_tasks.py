@@ -6,8 +6,8 @@ from attrs import evolve
 
 from intercom.model.decision import Decided
 from intercom.model.request import ApprovalStatus, Task
-from intercom.store import sessions, tasks
-from intercom.store.requests import approvals
+from intercom.store import sessions
+from intercom.store.requests import approvals, tasks
 from tests.store import cases
 from tests.store.cases import NOW, after
 

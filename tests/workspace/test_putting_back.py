@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from intercom.model import crash_points
 from intercom.model.checkpoint import DivergenceKind, Manifest, manifest_of
 from intercom.model.errors import ApplyStuck, FileError
-from intercom.store.contents import Contents, OpenContents
+from intercom.store.checkpoints import Contents, OpenContents
 from intercom.workspace.snapshot import digest, divergences, snapshot
 from tests.workspace import trees
 from tests.workspace.test_transaction import Stopping

@@ -294,7 +294,8 @@ class ModeChanged:
 
 @handles("mode", plain)
 async def mode(service: OperatorService, caller: Caller, mode: str, session: str | None = None) -> ModeChanged:
-    return ModeChanged(*await service.switch_mode(session, SessionMode(mode), caller.name, caller.channel.value))
+    changed = service.switch_mode(session, SessionMode(mode), caller.name, caller.channel.value, caller.act)
+    return ModeChanged(*await changed)
 
 
 @handles("start", form(Session, "session_id=id", "workspace_root", status="started"))

@@ -63,7 +63,7 @@ class Access(Enum):
     SIGNED_CARD = "signed card"
     #: A person, who signs the fields of the command.
     SIGNED = "signed"
-    #: The same, and the signature is valid once, because the command repeated would do something else.
+    #: The same, and the signature counts once: sent again, the command is answered as before, and does nothing.
     SIGNED_ONCE = "signed once"
 
 

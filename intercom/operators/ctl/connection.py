@@ -461,8 +461,7 @@ async def carry_out(service: OperatorService, request: CtlRequest, user: str, or
     handler = handler_of(request.command)
     row, verdict_id = handler.row, request.verdict_id
     if row.access in (Access.SIGNED, Access.SIGNED_ONCE):
-        once = row.access is Access.SIGNED_ONCE
-        await service.admit_command(row.name, verdict_id, request.subject, request.signature, once=once)
+        service.admit_command(row.name, verdict_id, request.subject, request.signature)
     if request.session is not None and not row.takes_session:
         await service.session_id(request.session)
     caller = Caller(
@@ -475,7 +474,11 @@ async def carry_out(service: OperatorService, request: CtlRequest, user: str, or
         signed=request.signed,
         default_reason=DEFAULT_REASON,
     )
-    return handler.entry(await handler(service, caller, **handler.read(request.fields)))
+
+    async def work() -> Any:
+        return handler.entry(await handler(service, caller, **handler.read(request.fields)))
+
+    return await (service.once(caller.act, work) if row.access is Access.SIGNED_ONCE else work())
 
 
 def is_proven(service: OperatorService, request: CtlRequest) -> bool:

@@ -37,10 +37,9 @@ from intercom.sessions.messages import History, Message, ReadRecent
 from intercom.sessions.operator_service import OperatorService
 from intercom.store import outbox
 from intercom.store import sessions as store_sessions
-from intercom.store.client import STORE_FAULTS, Store
+from intercom.store.client import STORE_FAULTS, Reader, Store
 from intercom.store.messages import Database
 from intercom.store.outbox import Content, Row, RowKind, RowState, Urgency
-from intercom.store.reader import Reader
 
 log = logging.getLogger(__name__)
 

@@ -27,8 +27,7 @@ from intercom.operators.slack.web_api import WebApi
 from intercom.sessions.context import Chat, channel_of
 from intercom.sessions.lookups import UNANSWERED
 from intercom.sessions.operator_service import OperatorService
-from intercom.store.client import Store
-from intercom.store.reader import Reader
+from intercom.store.client import Reader, Store
 
 T = TypeVar("T")
 

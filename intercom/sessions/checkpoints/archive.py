@@ -34,11 +34,9 @@ from intercom.sessions.checkpoints.messages import CheckpointTaken, TakeCheckpoi
 from intercom.sessions.context import Context
 from intercom.sessions.kinds import Asked
 from intercom.store import audit, checkpoints, requests, sessions
-from intercom.store.checkpoints import FileColumns
-from intercom.store.client import LARGE_TRANSACTION_SECONDS
-from intercom.store.contents import Contents, OpenContents
+from intercom.store.checkpoints import Contents, FileColumns, OpenContents
+from intercom.store.client import LARGE_TRANSACTION_SECONDS, Reader
 from intercom.store.messages import Database
-from intercom.store.reader import Reader
 from intercom.workspace import gitignore
 from intercom.workspace import snapshot as workspace_snapshot
 from intercom.workspace.snapshot import ContentStore, LimitReached, Limits, RestorePlan, plan_restore, snapshot

@@ -39,8 +39,11 @@ from intercom.sessions.checkpoints.archive import Archive, Compared
 from intercom.sessions.checkpoints.messages import AskRestore, TakeCheckpoint
 from intercom.sessions.checkpoints.succession import Successors
 from intercom.sessions.signatures import Signatures
-from intercom.store import audit, checkpoints, restores, sessions
+from intercom.store import audit, checkpoints, sessions
+from intercom.store.file_changes import restores
 from intercom.store.messages import Database
+from intercom.store.requests import DECIDED
+from intercom.store.rows import given
 from intercom.workspace import transaction
 from intercom.workspace.transaction import Step
 
@@ -129,7 +132,7 @@ def put(db: Database, restore: Restore, at: datetime) -> tuple[Restore, list[Res
         note = f"asked again as {restore.id}"
         for other in restores.waiting(db):
             if other.id != restore.id and (other.session_id, other.state) == (restore.session_id, RestoreState.ASKED):
-                restores.advance(db, other.id, RestoreState.ASKED, RestoreState.OUTDATED, at, note=note)
+                restores.advance(db, other.id, RestoreState.ASKED, RestoreState.OUTDATED, updated_at=at, note=note)
                 closed.append(evolve(other, state=RestoreState.OUTDATED, note=note))
         data = {"restore_id": restore.id, "checkpoint_id": restore.checkpoint_id, "channel": restore.asked_via}
         audit.record(db, at, "restore_asked", restore.session_id, restore.asked_by, restore.label or "(no label)", data)
@@ -149,7 +152,7 @@ def commit(db: Database, restore: Restore, steps: str, at: datetime) -> Restore:
 
 def outdate(db: Database, restore: Restore, anew: Restore, why: str, at: datetime) -> Restore:
     note = f"{why} since; asked again as {anew.id}"
-    restores.advance(db, restore.id, RestoreState.ACCEPTED, RestoreState.OUTDATED, at, note=note)
+    restores.advance(db, restore.id, RestoreState.ACCEPTED, RestoreState.OUTDATED, updated_at=at, note=note)
     restores.insert(db, anew)
     return restores.known(db, restore.id)
 
@@ -157,7 +160,7 @@ def outdate(db: Database, restore: Restore, anew: Restore, why: str, at: datetim
 def move(
     db: Database, restore: Restore, to: RestoreState, note: str | None, steps: str | None, at: datetime
 ) -> Restore:
-    if restores.advance(db, restore.id, restore.state, to, at, note=note, steps=steps):
+    if restores.advance(db, restore.id, restore.state, to, updated_at=at, **given(note=note, steps=steps)):
         who = restore.decided.by if restore.decided is not None else "intercom"
         data = {"restore_id": restore.id, "state": to.value}
         if steps is not None:
@@ -194,7 +197,7 @@ def decide(db: Database, id: str, verdict: Verdict, at: datetime, signatures: Si
         return False, restore
     signature = signatures.admit(verdict, of_restore(restore), at)
     decided = Decided.of(verdict, at, signature)
-    won = restores.advance(db, id, restore.state, to, at, decided=decided)
+    won = restores.advance(db, id, restore.state, to, updated_at=at, **DECIDED.write(decided))
     if won:
         data = {
             "restore_id": id,
@@ -213,7 +216,8 @@ def expire(db: Database, id: str, at: datetime) -> Restore | None:
         return restore
     if restore.expires_at is not None and restore.expires_at > at:
         return restore
-    restores.advance(db, id, RestoreState.ASKED, RestoreState.EXPIRED, at, note="nobody said whether to proceed")
+    note = "nobody said whether to proceed"
+    restores.advance(db, id, RestoreState.ASKED, RestoreState.EXPIRED, updated_at=at, note=note)
     return restores.get(db, id)
 
 

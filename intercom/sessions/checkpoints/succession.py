@@ -32,17 +32,10 @@ from intercom.sessions.messages import Expire, HandOver, OpenCards, Show, Wanted
 from intercom.sessions.session import lifecycle
 from intercom.sessions.session.actor import SessionActor
 from intercom.sessions.tools.check_clearance import proposal_key
-from intercom.store import (
-    agent_processes,
-    audit,
-    checkpoints,
-    instructions,
-    requests,
-    restores,
-    rows,
-    sessions,
-)
+from intercom.store import audit, checkpoints, instructions, requests, rows, sessions
+from intercom.store.file_changes import restores
 from intercom.store.messages import Database
+from intercom.store.processes import agent_processes
 from intercom.store.requests import approvals, prompts, waits
 
 _TABLES: dict[type[Any], str] = {
@@ -86,7 +79,7 @@ def transfer(db: Database, restore_id: str, timeouts: TimeoutSettings, at: datet
         if (id := _bring(db, restore, each["request_id"], timeouts, at)) is not None
     )
     before, unheard = _end(db, restore, at)
-    restores.advance(db, restore.id, RestoreState.COMMITTED, RestoreState.HANDED_OVER, at)
+    restores.advance(db, restore.id, RestoreState.COMMITTED, RestoreState.HANDED_OVER, updated_at=at)
     data = {"restore_id": restore.id, "checkpoint_id": restore.checkpoint_id, "was": restore.session_id}
     who = restore.decided.by if restore.decided is not None else "intercom"
     audit.record(db, at, "session_restored", successor.id, who, restore.label or "(no label)", data)
@@ -285,7 +278,7 @@ class Successors:
         """Wait up to `GONE_SECONDS` for the processes of the ended session: they could still write files."""
         with trio.move_on_after(GONE_SECONDS):
             while True:
-                child = await self.archive.read(partial(agent_processes.get, session_id=restore.session_id))
+                child = await self.archive.read(partial(agent_processes.get, id=restore.session_id))
                 if child is None or child.state is AgentProcessState.OVER:
                     return
                 await trio.sleep(_LOOK_SECONDS)

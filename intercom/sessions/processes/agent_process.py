@@ -29,8 +29,9 @@ from intercom.sessions.context import Context
 from intercom.sessions.messages import AwaitStart, Continue, ProcessEnded, ProcessStarted, Stop, Suspend, Wanted
 from intercom.sessions.processes import monitor_client
 from intercom.sessions.processes.monitor_client import SESSION_ID, Command, Family, IdleMonitor, Status, Stream
-from intercom.store import agent_processes, instructions, sessions
+from intercom.store import instructions, sessions
 from intercom.store.messages import Database
+from intercom.store.processes import agent_processes
 from intercom.workspace import command_runner
 
 log = logging.getLogger("intercom.sessions")
@@ -600,7 +601,7 @@ class AgentProcessActor(Actor):
 
     async def _record(self, row: AgentProcess) -> None:
         expect = [state for state in AgentProcessState if state is not AgentProcessState.OVER]
-        if not await self._at.context.store.transact(partial(agent_processes.change, child=row, expect=expect)):
+        if not await self._at.context.store.transact(partial(agent_processes.change, process=row, expect=expect)):
             raise RuntimeError(f"the row of session {self._id}'s process was changed by somebody else")
         self._row = row
 

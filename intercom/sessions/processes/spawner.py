@@ -32,10 +32,10 @@ from intercom.sessions.processes.agent_process import (
     build_environment,
 )
 from intercom.sessions.processes.monitor_client import GRACE_SECONDS, START_SECONDS, Stream
-from intercom.store import agent_processes, audit, sessions
-from intercom.store.client import TRANSACTION_SECONDS
+from intercom.store import audit, sessions
+from intercom.store.client import TRANSACTION_SECONDS, Reader
 from intercom.store.messages import Database
-from intercom.store.reader import Reader
+from intercom.store.processes import agent_processes
 from intercom.workspace.files import check_workspace
 
 #: How long an agent process actor may take to end its processes when the server stops, in seconds.
@@ -291,7 +291,7 @@ class AgentProcesses:
         Raises NotFound (also if people did not start the session's agent) and Ambiguous.
         """
         id = await find_session(self.reader, session)
-        child = await self.reader.read(partial(agent_processes.get, session_id=id))
+        child = await self.reader.read(partial(agent_processes.get, id=id))
         if child is None:
             raise NotFound(f"the agent of session {id[:8]} was not started by intercom: its output is its client's")
         directory = self.root / id

@@ -52,10 +52,12 @@ from intercom.sessions.messages import (
     WriteTouch,
 )
 from intercom.sessions.signatures import Signatures
-from intercom.store import audit, idempotency, instructions, requests, restores, sessions, tasks
+from intercom.store import audit, idempotency, instructions, requests, sessions
+from intercom.store.file_changes import restores
 from intercom.store.idempotency import Scope
 from intercom.store.messages import Database, Touch
 from intercom.store.outbox import Content
+from intercom.store.requests import tasks
 
 #: How long a decision is reserved for the task that polls it, in seconds, before another result may carry it.
 FETCH_SECONDS = 60.0

@@ -53,11 +53,13 @@ from intercom.sessions.session.actor import Handlers, SessionActor
 from intercom.sessions.tools import broadcast, check_diff
 from intercom.sessions.tools.table import TOOLS
 from intercom.sessions.tools.transmit import ask_policy_again, on_timeout
-from intercom.store import agent_processes, idempotency, requests, stalls, tasks
+from intercom.store import idempotency, requests
 from intercom.store.idempotency import Scope
 from intercom.store.messages import Database
 from intercom.store.outbox import Content
-from intercom.store.requests import prompts, waits
+from intercom.store.processes import agent_processes
+from intercom.store.requests import prompts, tasks, waits
+from intercom.store.sessions import stalls
 
 
 async def await_decision(session: SessionActor, asked: AwaitDecision) -> Answered[Any] | None:

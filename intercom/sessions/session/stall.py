@@ -31,8 +31,9 @@ from intercom.sessions.messages import (
 )
 from intercom.sessions.session import steering
 from intercom.sessions.session.actor import SessionActor
-from intercom.store import instructions, sessions, stalls
+from intercom.store import instructions, sessions
 from intercom.store.messages import Database
+from intercom.store.sessions import stalls
 
 
 class Phase(StrEnum):
@@ -260,7 +261,7 @@ def _move(
     db: Database, session: SessionActor, alert: StallAlert, to: StallStatus, who: str, verdict: Verdict | None = None
 ) -> StallAlert | None:
     count = alert.nudge_count
-    if not stalls.set_status(db, alert.id, {alert.status}, to, count, alert.nudge_message, session.now()):
+    if not stalls.advance(db, alert.id, alert.status, to, nudge_count=count, updated_at=session.now()):
         # Moved already: the writer crashed between its commit and its answer, or another handler moved and showed it.
         found = stalls.get(db, alert.id)
         return found if found is not None and found.status is to else None
@@ -286,7 +287,8 @@ def _queue_nudge(
         # Queued already: the writer crashed between its commit and its answer.
         return stalls.get(db, alert.id)
     instructions.close(db, earlier, now)
-    stalls.set_status(db, alert.id, {alert.status}, StallStatus.NUDGED, count, word.text, now)
+    changes = {"nudge_count": count, "nudge_message": word.text, "updated_at": now}
+    stalls.advance(db, alert.id, alert.status, StallStatus.NUDGED, **changes)
     sessions.set_stall(db, session.id, count, session.row.stall_paused)
     data = {} if verdict is None else {"origin": verdict.origin_data}
     channel = "timeout" if verdict is None else verdict.channel

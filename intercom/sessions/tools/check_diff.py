@@ -39,11 +39,12 @@ from intercom.sessions.messages import Answered, Decide, Opened, ToolRequest
 from intercom.sessions.session.actor import UNREADABLE, SessionActor
 from intercom.sessions.tools import check_clearance
 from intercom.sessions.tools.tool import Hints, Tool
-from intercom.store import idempotency, journal, requests
+from intercom.store import idempotency, requests
+from intercom.store.file_changes import Entry, JournalState, journal
 from intercom.store.idempotency import Scope
-from intercom.store.journal import Entry, JournalState
 from intercom.store.messages import Database
 from intercom.store.requests import approvals
+from intercom.store.rows import given
 from intercom.workspace import change_plan, proposal, transaction
 from intercom.workspace.preview import FileVersions, is_on_card, is_part_of_card, preview
 from intercom.workspace.transaction import Step
@@ -437,12 +438,12 @@ def _advance(db: Database, entry: Entry, to: JournalState, note: str | None = No
     if current is not None and current.state is to:
         # Moved already: the writer crashed between its commit and its answer.
         return
-    if current is None or not journal.advance(db, entry.request_id, current.state, to, note):
+    if current is None or not journal.advance(db, entry.request_id, current.state, to, **given(note=note)):
         raise InvalidState(f"the apply of request {entry.request_id} moved on by itself; call check_diff again")
 
 
 def _stick(db: Database, session: SessionActor, entry: Entry, note: str) -> ApprovalRequest:
-    journal.advance(db, entry.request_id, JournalState.COMMITTED, JournalState.STUCK, note)
+    journal.advance(db, entry.request_id, JournalState.COMMITTED, JournalState.STUCK, note=note)
     session.record(db, "intercom", "apply_stuck", note, request_id=entry.request_id)
     return _request(db, entry)
 

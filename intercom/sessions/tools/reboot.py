@@ -13,7 +13,8 @@ from intercom.sessions.messages import Answered, ToolRequest
 from intercom.sessions.session import steering
 from intercom.sessions.session.actor import SessionActor
 from intercom.sessions.tools.tool import Hints, Tool
-from intercom.store import checkpoints, requests, restores
+from intercom.store import checkpoints, requests
+from intercom.store.file_changes import restores
 from intercom.store.messages import Database
 
 DESCRIPTION = """\

@@ -13,7 +13,7 @@ from intercom.model.process import AgentProcessState
 from intercom.model.session import SessionStatus
 from intercom.operators import metrics
 from intercom.operators.metrics import Sources
-from intercom.store.counts import Counts, Waiting
+from intercom.store.requests import Counts, Waiting
 
 AT = datetime(2026, 11, 22, 4, 0, tzinfo=UTC)
 SESSIONS = tuple(

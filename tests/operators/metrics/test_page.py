@@ -14,7 +14,7 @@ from actors import Info
 from intercom.model.errors import DatabaseError
 from intercom.model.metrics import ToolCalled
 from intercom.operators.metrics import Metrics, Sources
-from intercom.store.counts import Counts
+from intercom.store.requests import Counts
 from tests.operators.metrics.moment import SOURCES, TREE
 from tests.support.trio_case import trio_test
 

@@ -43,11 +43,10 @@ from intercom.operators.slack.messages import OutboxHealth, OutboxStatus, Redraw
 from intercom.operators.slack.outbox import Sender
 from intercom.operators.slack.socket_mode import SlackConnection
 from intercom.store import outbox, sessions
-from intercom.store.client import Store
+from intercom.store.client import Reader, Store
 from intercom.store.database import Database, Opened
 from intercom.store.messages import Transact
 from intercom.store.outbox import Content, Row, Urgency
-from intercom.store.reader import Reader
 from intercom.store.writer import Writer
 from tests.operators.desk import START, StandInDesk
 from tests.operators.slack.draw.valid import Words

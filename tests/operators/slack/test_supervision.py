@@ -17,7 +17,7 @@ from intercom.model.config import Config, DatabaseSettings, SlackSettings
 from intercom.operators.slack.messages import ConnectionState, Health
 from intercom.operators.slack.setup import SlackSetup
 from intercom.operators.slack.web_api import SlackTokens, Unreachable, WebApi
-from intercom.store.reader import Reader
+from intercom.store.client import Reader
 from tests.proxy import certificate
 from tests.slack import ALICE, serve, text_of
 from tests.slack import CHANNEL as IN_SLACK

@@ -32,8 +32,9 @@ from intercom.sessions.messages import (
 from intercom.sessions.processes import monitor_client, spawner
 from intercom.sessions.processes.agent_process import AgentProcessActor, Told
 from intercom.sessions.processes.monitor import segment_name
-from intercom.store import agent_processes, sessions
+from intercom.store import sessions
 from intercom.store.messages import Database, Transact
+from intercom.store.processes import agent_processes
 from tests.sessions.house import house, in_house
 from tests.sessions.spawning.yard import Yard, real
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import trio
 
-from intercom.store.reader import Reader
+from intercom.store.client import Reader
 from tests.agents.live import live
 from tests.operators.slack.live.server import ServerInSlack, Work, server_in_slack
 from tests.operators.slack.live.truth import look

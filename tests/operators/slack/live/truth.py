@@ -13,9 +13,9 @@ from intercom.operators.slack.channel import Drawing
 from intercom.sessions import kinds
 from intercom.sessions.session import steering
 from intercom.store import audit, outbox, requests
+from intercom.store.client import Reader
 from intercom.store.messages import Database
 from intercom.store.outbox import Row
-from intercom.store.reader import Reader
 from tests.slack import Standin, buttons, text_of
 
 

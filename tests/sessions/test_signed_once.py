@@ -1,0 +1,153 @@
+"""A command that a person signed counts once: sent again it is answered as before, and nothing is done again."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+import trio.testing
+
+from intercom.model.decision import SignedCommand
+from intercom.model.errors import IntercomError, SignatureRefused
+from intercom.model.session import Session, SessionMode
+from intercom.operators.ctl.connection import carry_out
+from intercom.operators.ctl.wire import CtlRequest
+from tests.sessions.house import Guest, House, house, in_house
+from tests.sessions.test_signed_decisions import keyed, sql
+from tests.sessions.test_steering import heard, kinds
+from tests.support.keys import Key
+
+Clock = trio.testing.MockClock
+
+#: Each command with the kind of the audit entry of its effect.
+COMMANDS = {"unpause": "session_resumed", "mode": "mode", "take-back": "steer_taken_back", "nudge": "nudge"}
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    made = tmp_path / "ws"
+    made.mkdir()
+    return made
+
+
+async def send(at: House, signed: SignedCommand, act: str | None = None) -> Any:
+    """Send it as ctl does, which keeps the act's id when it sends the command again."""
+    said = signed.signature
+    request = CtlRequest(said.decision, signed.fields, act or said.decision_id, said)
+    return await carry_out(at.app.service, request, "kim", None)
+
+
+async def prepared(at: House, guest: Guest, command: str, key: Key) -> Mapping[str, str]:
+    """Bring it about that the command has an effect. Returns its fields."""
+    service, session = at.app.service, guest.session_id
+    match command:
+        case "unpause":
+            await service.steering.pause(session, "kim", "ctl")
+            return {"session": session}
+        case "mode":
+            await service.switch_mode(session, SessionMode.LOCAL, "kim", "ctl")
+            return {"session": session, "mode": "hybrid"}
+        case "take-back":
+            signed = key.command("steer", at.now(), "act-words", session=session, text="words")
+            word = await service.steering.steer(session, "words", "kim", "ctl", "ctl/act-words", signed)
+            return {"id": word.id}
+        case _:
+            return {"id": session, "session": session, "text": "go on"}
+
+
+async def undone(at: House, guest: Guest, command: str, key: Key) -> None:
+    """Change back by another act what the command did."""
+    if command == "nudge":
+        assert await heard(guest) == ["go on"]
+    elif command != "take-back":
+        await prepared(at, guest, command, key)
+
+
+async def state(at: House) -> Session:
+    [session] = await at.app.service.sessions()
+    return session
+
+
+@pytest.mark.parametrize("lost", ["the answer", "the record of the answer"])
+@pytest.mark.parametrize("command", COMMANDS)
+@in_house
+async def test_sent_again_it_is_answered_as_before(clock: Clock, root: Path, command: str, lost: str) -> None:
+    key = Key()
+    async with keyed(root, clock, key) as at:
+        guest = await at.arrive(root)
+        fields = await prepared(at, guest, command, key)
+        signed = key.command(command, at.now(), **fields)
+        before = (await kinds(at)).count(COMMANDS[command])
+        first = await send(at, signed)
+        assert (await kinds(at)).count(COMMANDS[command]) == before + 1
+        await undone(at, guest, command, key)
+        after, done = await state(at), (await kinds(at)).count(COMMANDS[command])
+        if lost == "the record of the answer":
+            # The server was killed between the effect and the record of the answer.
+            sql(at, "delete from answered_call where tool = 'signed'")
+        again = await send(at, signed)
+        assert again == first or (lost != "the answer" and command == "unpause")
+        assert (await state(at)).mode is after.mode
+        assert (await state(at)).is_paused is after.is_paused
+        assert (await kinds(at)).count(COMMANDS[command]) == done
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+@in_house
+async def test_under_another_id_it_is_refused(clock: Clock, root: Path, command: str) -> None:
+    key = Key()
+    async with keyed(root, clock, key) as at:
+        guest = await at.arrive(root)
+        signed = key.command(command, at.now(), **await prepared(at, guest, command, key))
+        await send(at, signed)
+        with pytest.raises(SignatureRefused, match="not for this"):
+            await send(at, signed, act="act-0002")
+
+
+@in_house
+async def test_what_was_refused_stays_refused(clock: Clock, root: Path) -> None:
+    """Otherwise an agent that saw the command could keep it until the person pauses the session."""
+    key = Key()
+    async with keyed(root, clock, key) as at:
+        guest = await at.arrive(root)
+        signed = key.command("unpause", at.now(), session=guest.session_id)
+        for _ in range(2):
+            with pytest.raises(IntercomError, match="the session is not paused") as refused:
+                await send(at, signed)
+            assert refused.value.error_code == "invalid_state"
+            if not (await state(at)).is_paused:
+                await prepared(at, guest, "unpause", key)
+        assert (await state(at)).is_paused
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+@in_house
+async def test_of_two_at_once_one_acts_and_both_are_answered(clock: Clock, root: Path, command: str) -> None:
+    key, told = Key(), list[Any]()
+    async with keyed(root, clock, key) as at:
+        guest = await at.arrive(root)
+        signed = key.command(command, at.now(), **await prepared(at, guest, command, key))
+        before = (await kinds(at)).count(COMMANDS[command])
+
+        async def one() -> None:
+            told.append(await send(at, signed))
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(one)
+            nursery.start_soon(one)
+        assert told[0] == told[1]
+        assert (await kinds(at)).count(COMMANDS[command]) == before + 1
+
+
+@in_house
+async def test_without_a_key_an_act_changes_the_mode_once_too(clock: Clock, root: Path) -> None:
+    async with house(root.parent, clock) as at:
+        await at.arrive(root)
+        switch = at.app.service.switch_mode
+        first = await switch(None, SessionMode.HYBRID, "kim", "ctl", "ctl/act-0001")
+        await switch(None, SessionMode.LOCAL, "kim", "ctl", "ctl/act-0002")
+        assert await switch(None, SessionMode.HYBRID, "kim", "ctl", "ctl/act-0001") == first
+        assert (await state(at)).mode is SessionMode.LOCAL

@@ -16,6 +16,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from intercom.local import places
+from tests.support.async_tests import anyio_backend, clock, pytest_pyfunc_call
 from tests.support.figures import PROPERTY
 
 settings.register_profile("steady", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -25,6 +26,8 @@ settings.load_profile("steady")
 # A runner in the background is started with interrupts ignored, and whatever a test starts would inherit that.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+__all__ = ["anyio_backend", "clock", "pytest_pyfunc_call"]
 
 #: Where this run's temporary directories are; a key of the configuration, which workers have not.
 _ROOT = pytest.StashKey[str]()

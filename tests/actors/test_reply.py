@@ -11,7 +11,6 @@ import trio.testing
 from actors import Actor, NotRunning, Reply, System, ask
 from actors._reply import _tell_loop
 from tests.actors.puppets import Do, Get, Plain, Puppet, child, in_thread
-from tests.support.trio_case import trio_test
 
 
 def test_a_reply_is_answered_once() -> None:
@@ -50,7 +49,7 @@ def test_a_watcher_that_comes_late_is_called_all_the_same() -> None:
     assert reply.get() == 1
 
 
-@trio_test(real_time=True)
+@pytest.mark.real_time
 async def test_pykkas_combinations_of_futures_can_be_awaited() -> None:
     async with System([child("a")]) as system:
         ref = system.ref("a")
@@ -62,7 +61,6 @@ async def test_pykkas_combinations_of_futures_can_be_awaited() -> None:
         assert joined.get() == [2, 3]
 
 
-@trio_test
 async def test_several_tasks_may_wait_for_one_reply() -> None:
     taken: list[Reply[Any]] = []
     async with System([child("a")]) as system:
@@ -168,7 +166,7 @@ def test_actor_and_ref_are_pykkas() -> None:
         Puppet.start()
 
 
-@trio_test(real_time=True)
+@pytest.mark.real_time
 async def test_pykkas_way_to_start_and_stop_works() -> None:
     from pykka.messages import _ActorStop
 
@@ -182,7 +180,6 @@ async def test_pykkas_way_to_start_and_stop_works() -> None:
         assert ref not in system.living()
 
 
-@trio_test
 async def test_an_actor_keeps_no_deferred_reply_that_is_answered_or_given_up() -> None:
     async with System([child("a")]) as system:
         ref = system.ref("a")

@@ -21,7 +21,6 @@ from actors import (
 )
 from actors.testing import Recorder, no_leaks, start_probe
 from tests.actors.puppets import Do, Get, child, crash, sleeping
-from tests.support.trio_case import trio_test
 
 TEMPORARY = Restart.TEMPORARY
 
@@ -31,7 +30,6 @@ async def nap(_: Any) -> str:
     return "slept"
 
 
-@trio_test
 async def test_a_stop_lets_the_running_handler_finish() -> None:
     async with System([child("a", restart=TEMPORARY)]) as system:
         ref = system.ref("a")
@@ -53,7 +51,6 @@ async def test_a_stop_lets_the_running_handler_finish() -> None:
         assert system.ref("a") is None
 
 
-@trio_test
 async def test_a_stop_does_not_wait_for_the_messages_in_the_mailbox() -> None:
     seen: list[int] = []
     async with System([child("a", restart=TEMPORARY)]) as system:
@@ -67,7 +64,6 @@ async def test_a_stop_does_not_wait_for_the_messages_in_the_mailbox() -> None:
     assert seen == []
 
 
-@trio_test
 async def test_requests_that_wait_in_the_mailbox_of_an_actor_that_ends_are_answered_with_down() -> None:
     async with System([child("a"), child("b")]) as system:
         for name, end in [("a", lambda me: me.stop()), ("b", crash().act)]:
@@ -81,7 +77,6 @@ async def test_requests_that_wait_in_the_mailbox_of_an_actor_that_ends_are_answe
                     await reply
 
 
-@trio_test
 async def test_told_messages_that_wait_in_the_mailbox_of_an_actor_that_ends_become_dead_letters() -> None:
     events = Recorder()
     async with System([child("a")], on_event=events) as system:
@@ -92,7 +87,6 @@ async def test_told_messages_that_wait_in_the_mailbox_of_an_actor_that_ends_beco
     assert events.of(DeadLettered) == [DeadLettered("a", 1), DeadLettered("a", 2)]
 
 
-@trio_test
 async def test_down_says_whether_the_handler_had_begun() -> None:
     async with System([child("a")]) as system:
         ref = system.ref("a")
@@ -106,7 +100,6 @@ async def test_down_says_whether_the_handler_had_begun() -> None:
         assert begun == [True, False]
 
 
-@trio_test
 async def test_asking_a_ref_whose_incarnation_has_ended_raises_notrunning() -> None:
     async with System([child("a", restart=TEMPORARY)]) as system:
         ref = system.ref("a")
@@ -118,7 +111,6 @@ async def test_asking_a_ref_whose_incarnation_has_ended_raises_notrunning() -> N
             await ref.ask(Get(), block=False)
 
 
-@trio_test
 async def test_telling_a_ref_whose_incarnation_has_ended_raises_notrunning_from_the_ref_and_is_a_dead_letter_otherwise() -> (  # noqa: E501
     None
 ):
@@ -133,7 +125,6 @@ async def test_telling_a_ref_whose_incarnation_has_ended_raises_notrunning_from_
     assert events.of(DeadLettered) == [DeadLettered("a", "lost")]
 
 
-@trio_test
 async def test_telling_a_name_that_nobody_has_is_a_dead_letter() -> None:
     events = Recorder()
     async with System([], on_event=events) as system:
@@ -143,7 +134,6 @@ async def test_telling_a_name_that_nobody_has_is_a_dead_letter() -> None:
     assert events.of(DeadLettered) == [DeadLettered("nobody", 1), DeadLettered("nobody", 2)]
 
 
-@trio_test
 async def test_asking_a_name_that_nobody_has_raises_notrunning() -> None:
     async with System([]) as system:
         nobody = system.named("nobody")
@@ -156,7 +146,6 @@ async def test_asking_a_name_that_nobody_has_raises_notrunning() -> None:
         assert not nobody.is_alive()
 
 
-@trio_test
 async def test_an_actor_that_does_not_end_in_its_time_is_cancelled_and_reported() -> None:
     events = Recorder()
     cleaned: list[str] = []
@@ -184,7 +173,6 @@ async def test_an_actor_that_does_not_end_in_its_time_is_cancelled_and_reported(
     assert log == [("start", "a")]  # neither on_stop nor on_failure
 
 
-@trio_test
 async def test_an_actor_that_does_not_end_even_when_cancelled_is_reported_as_stuck() -> None:
     async def stubborn(_: Any) -> None:
         with trio.CancelScope(shield=True):
@@ -200,7 +188,6 @@ async def test_an_actor_that_does_not_end_even_when_cancelled_is_reported_as_stu
     assert trio.current_time() == 100  # and the system's exit waits for it all the same
 
 
-@trio_test
 async def test_on_stop_runs_after_an_ordinary_end_and_on_failure_after_a_crash() -> None:
     log: list[Any] = []
     events = Recorder()
@@ -246,7 +233,6 @@ async def test_on_stop_runs_after_an_ordinary_end_and_on_failure_after_a_crash()
     assert errors["b"] is errors["d"] is errors["e"] is None
 
 
-@trio_test
 async def test_background_tasks_end_with_their_incarnation() -> None:
     log: list[str] = []
 
@@ -277,7 +263,6 @@ async def test_background_tasks_end_with_their_incarnation() -> None:
     assert late == [True]
 
 
-@trio_test
 async def test_the_crash_of_a_background_task_is_the_crash_of_its_actor() -> None:
     events = Recorder()
 
@@ -299,7 +284,6 @@ async def test_the_crash_of_a_background_task_is_the_crash_of_its_actor() -> Non
     assert len(events.of(ActorCrashed)) == 1
 
 
-@trio_test
 async def test_timers_die_with_their_incarnation() -> None:
     async with System([child("a")]) as system:
         probe = start_probe(system)
@@ -319,7 +303,6 @@ async def test_timers_die_with_their_incarnation() -> None:
     assert len(system.timers) == 0
 
 
-@trio_test
 async def test_a_timer_that_was_cancelled_or_set_again_never_delivers_its_old_message() -> None:
     async with System([child("a")]) as system:
         ref = system.ref("a")
@@ -340,7 +323,6 @@ async def test_a_timer_that_was_cancelled_or_set_again_never_delivers_its_old_me
         assert await ask(ref, Do(lambda me: me.kept)) == ["new"]
 
 
-@trio_test
 async def test_a_monitor_gets_one_downevent_also_for_an_actor_that_is_gone_already() -> None:
     async with System([child("a"), child("b", restart=TEMPORARY), child("watcher")]) as system:
         a, b, watcher = system.named("a"), system.named("b"), system.named("watcher")
@@ -376,7 +358,6 @@ async def test_a_monitor_gets_one_downevent_also_for_an_actor_that_is_gone_alrea
         assert await ask(watcher, Do(lambda me: me.kept)) == [Get()]
 
 
-@trio_test
 async def test_a_downevent_comes_after_the_messages_that_the_dead_actor_sent() -> None:
     async with System([child("a"), child("watcher")]) as system:
         watcher = system.named("watcher")

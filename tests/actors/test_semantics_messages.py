@@ -24,10 +24,8 @@ from actors import (
 )
 from actors.testing import Recorder
 from tests.actors.puppets import Do, Get, Puppet, child, crash
-from tests.support.trio_case import trio_test
 
 
-@trio_test
 async def test_messages_from_one_sender_to_one_actor_are_handled_in_the_order_they_were_sent() -> None:
     async with System([child("a")]) as system:
         ref = system.ref("a")
@@ -38,7 +36,6 @@ async def test_messages_from_one_sender_to_one_actor_are_handled_in_the_order_th
         assert await ask(ref, Do(lambda me: me.kept)) == [*range(300), Get()]
 
 
-@trio_test
 async def test_an_actor_handles_one_message_at_a_time_also_while_a_handler_awaits() -> None:
     log: list[str] = []
 
@@ -53,7 +50,6 @@ async def test_an_actor_handles_one_message_at_a_time_also_while_a_handler_await
     assert log == ["in", "out"] * 3
 
 
-@trio_test
 async def test_a_message_is_handled_at_most_once() -> None:
     seen: list[int] = []
 
@@ -72,7 +68,6 @@ async def test_a_message_is_handled_at_most_once() -> None:
     assert seen == [0, 1]  # what waited behind the crash is not handed to the next incarnation
 
 
-@trio_test
 async def test_an_actor_with_much_to_do_lets_others_run() -> None:
     async with System([child("busy")]) as system:
         ref = system.ref("busy")
@@ -91,7 +86,6 @@ async def test_an_actor_with_much_to_do_lets_others_run() -> None:
         assert 0 < left[0] < 900
 
 
-@trio_test
 async def test_the_result_of_a_handler_is_the_answer_to_the_request() -> None:
     async def later(_: Any) -> str:
         await trio.sleep(1)
@@ -106,7 +100,6 @@ class No(Refused):
     pass
 
 
-@trio_test
 async def test_a_refusal_is_an_answer_and_the_actor_lives_on() -> None:
     def refuse(_: Any) -> None:
         raise No("not today")
@@ -140,7 +133,6 @@ async def test_a_refusal_is_an_answer_and_the_actor_lives_on() -> None:
         assert ref.is_alive()
 
 
-@trio_test
 async def test_a_refusal_of_a_message_that_nobody_asked_goes_nowhere() -> None:
     def refuse(_: Any) -> None:
         raise No
@@ -153,7 +145,6 @@ async def test_a_refusal_of_a_message_that_nobody_asked_goes_nowhere() -> None:
     assert not events.of(DeadLettered)
 
 
-@trio_test
 async def test_any_other_exception_answers_the_asker_with_down_and_ends_the_incarnation() -> None:
     async def later(_: Any) -> None:
         await trio.sleep(1)
@@ -173,7 +164,6 @@ async def test_any_other_exception_answers_the_asker_with_down_and_ends_the_inca
             assert system.ref("a") not in (None, ref)
 
 
-@trio_test
 async def test_a_systemexit_in_a_handler_crashes_only_its_own_actor() -> None:
     async with System([child("a"), child("b")]) as system:
         with pytest.raises(Down, match="SystemExit"):
@@ -183,7 +173,6 @@ async def test_a_systemexit_in_a_handler_crashes_only_its_own_actor() -> None:
         assert await ask(system.named("a"), Get(), retry=True) == 1
 
 
-@trio_test
 async def test_a_keyboardinterrupt_in_a_handler_ends_the_system_and_is_raised_from_it() -> None:
     log: list[Any] = []
 
@@ -201,7 +190,6 @@ async def test_a_keyboardinterrupt_in_a_handler_ends_the_system_and_is_raised_fr
             raise AssertionError("it did not start")
 
 
-@trio_test
 async def test_a_deferred_reply_can_be_given_later_by_anybody() -> None:
     taken: list[Reply[Any]] = []
 
@@ -227,7 +215,6 @@ async def test_a_deferred_reply_can_be_given_later_by_anybody() -> None:
     assert answers == ["second", "first"]
 
 
-@trio_test
 async def test_a_deferred_reply_is_answered_with_down_if_the_incarnation_ends_first() -> None:
     async with System([child("a")]) as system:
         ref = system.ref("a")
@@ -243,7 +230,6 @@ async def test_a_deferred_reply_is_answered_with_down_if_the_incarnation_ends_fi
             waiting.set("too late")
 
 
-@trio_test
 async def test_cancelling_an_ask_does_no_harm_and_the_actor_may_see_that_the_reply_is_abandoned() -> None:
     taken: list[Reply[Any]] = []
     async with System([child("a")]) as system:
@@ -257,7 +243,6 @@ async def test_cancelling_an_ask_does_no_harm_and_the_actor_may_see_that_the_rep
         assert await ask(system.named("a"), Get()) == 1
 
 
-@trio_test
 async def test_an_ask_that_runs_out_of_time_raises_tooslowerror() -> None:
     async with System([child("a")]) as system:
         began = trio.current_time()
@@ -266,7 +251,7 @@ async def test_an_ask_that_runs_out_of_time_raises_tooslowerror() -> None:
         assert trio.current_time() - began == 3
 
 
-@trio_test(real_time=True)
+@pytest.mark.real_time
 async def test_ask_and_tell_work_in_the_same_way_from_other_threads() -> None:
     def refuse(_: Any) -> None:
         raise No
@@ -291,7 +276,6 @@ async def test_ask_and_tell_work_in_the_same_way_from_other_threads() -> None:
         await trio.to_thread.run_sync(outside, system.named("a"), system.ref("a"))
 
 
-@trio_test
 async def test_a_blocking_ask_on_the_loop_raises_instead_of_blocking_it() -> None:
     async with System([child("a")]) as system:
         ref = system.ref("a")
@@ -317,7 +301,7 @@ class Proxied(Puppet):
         return 2 * n
 
 
-@trio_test(real_time=True)
+@pytest.mark.real_time
 async def test_pykkas_proxies_work() -> None:
     async with System([ChildSpec("a", Proxied)]) as system:
         ref = system.ref("a")
@@ -351,7 +335,6 @@ async def blocked(_: Any) -> None:
     await trio.sleep(1)
 
 
-@trio_test
 async def test_a_full_mailbox_refuses_the_newest_message_and_its_asker_gets_busy() -> None:
     events = Recorder()
     async with System([ChildSpec("a", Small)], on_event=events) as system:
@@ -369,7 +352,6 @@ async def test_a_full_mailbox_refuses_the_newest_message_and_its_asker_gets_busy
         assert await ask(ref, Do(lambda me: me.kept)) == [1, 2]
 
 
-@trio_test
 async def test_a_mailbox_that_drops_the_oldest_answers_its_asker_with_busy_and_takes_the_new_one() -> None:
     events = Recorder()
     async with System([ChildSpec("a", Rolling)], on_event=events) as system:
@@ -387,7 +369,7 @@ async def test_a_mailbox_that_drops_the_oldest_answers_its_asker_with_busy_and_t
         assert [event.message for event in events.of(MailboxOverflowed)] == [Get(), 1]
 
 
-@trio_test(real_time=True)
+@pytest.mark.real_time
 async def test_a_full_mailbox_never_blocks_the_sender() -> None:
     free = trio.Event()
     async with System([ChildSpec("a", Small)]) as system:
@@ -400,7 +382,6 @@ async def test_a_full_mailbox_never_blocks_the_sender() -> None:
         free.set()
 
 
-@trio_test
 async def test_stops_and_news_of_children_overtake_waiting_messages() -> None:
     log: list[Any] = []
     waiting: list[int] = []
@@ -419,7 +400,6 @@ async def test_stops_and_news_of_children_overtake_waiting_messages() -> None:
     assert waiting[1] > 0  # the root restarted its child before it had handled what waited
 
 
-@trio_test
 async def test_timer_messages_and_downevents_wait_in_line_but_are_not_refused() -> None:
     order: list[Any] = []
 

@@ -23,7 +23,6 @@ from actors import (
 )
 from actors.testing import Recorder
 from tests.actors.puppets import Do, Get, Puppet, child, crash
-from tests.support.trio_case import trio_test
 
 
 def supervised(*children: ChildSpec, **rules: Any) -> ChildSpec:
@@ -37,7 +36,6 @@ async def fell(system: System, *names: str) -> None:
         await trio.testing.wait_all_tasks_blocked()
 
 
-@trio_test
 async def test_a_restart_makes_a_new_actor_with_an_empty_mailbox_under_the_same_name() -> None:
     made: list[Any] = []
 
@@ -55,7 +53,6 @@ async def test_a_restart_makes_a_new_actor_with_an_empty_mailbox_under_the_same_
         assert await ask(system.named("a"), Do(lambda me: (me is made[1], list(me.kept)))) == (True, [])
 
 
-@trio_test
 async def test_an_ask_with_retry_is_asked_again_of_the_next_incarnation() -> None:
     async def fall_the_first_time(me: Any) -> str:
         await trio.sleep(1)
@@ -81,7 +78,6 @@ async def test_an_ask_with_retry_is_asked_again_of_the_next_incarnation() -> Non
             await ask(stranger, Get(), retry=True)
 
 
-@trio_test
 async def test_an_ask_with_retry_waits_for_a_name_that_nobody_has_yet() -> None:
     async with System([]) as system, trio.open_nursery() as nursery:
 
@@ -105,7 +101,6 @@ async def test_an_ask_with_retry_waits_for_a_name_that_nobody_has_yet() -> None:
         await system.stop()
 
 
-@trio_test
 async def test_a_request_that_two_incarnations_crashed_over_is_not_asked_a_third_time() -> None:
     async with System([child("a")]) as system:
         with pytest.raises(Down, match="boom"):
@@ -114,7 +109,6 @@ async def test_a_request_that_two_incarnations_crashed_over_is_not_asked_a_third
         assert system.inspect().children[0].restarts == 2
 
 
-@trio_test
 async def test_an_ask_whose_reply_was_put_off_is_asked_again_after_any_number_of_crashes() -> None:
     taken: list[Any] = []
 
@@ -130,7 +124,6 @@ async def test_an_ask_whose_reply_was_put_off_is_asked_again_after_any_number_of
         taken[-1].set("at last")
 
 
-@trio_test
 async def test_permanent_children_are_restarted_always_transient_ones_after_a_crash_temporary_ones_never() -> None:
     kinds = [Restart.PERMANENT, Restart.TRANSIENT, Restart.TEMPORARY]
     alive: dict[tuple[Restart, str], bool] = {}
@@ -162,26 +155,22 @@ async def lives_after_crash_of_b(strategy: Strategy) -> list[Any]:
         return list(log)
 
 
-@trio_test
 async def test_one_for_one_restarts_only_the_child_that_crashed() -> None:
     log = await lives_after_crash_of_b(Strategy.ONE_FOR_ONE)
     assert log == [("failure", "b"), ("start", "b")]
 
 
-@trio_test
 async def test_one_for_all_stops_the_others_in_reverse_order_and_starts_all_in_order() -> None:
     log = await lives_after_crash_of_b(Strategy.ONE_FOR_ALL)
     stops, starts = [("stop", "c"), ("stop", "a")], [("start", "a"), ("start", "b"), ("start", "c")]
     assert log == [("failure", "b"), *stops, *starts]
 
 
-@trio_test
 async def test_rest_for_one_restarts_the_child_that_crashed_and_those_started_after_it() -> None:
     log = await lives_after_crash_of_b(Strategy.REST_FOR_ONE)
     assert log == [("failure", "b"), ("stop", "c"), ("start", "b"), ("start", "c")]
 
 
-@trio_test
 async def test_a_groups_restart_leaves_out_children_that_had_ended_for_good() -> None:
     log: list[Any] = []
     children = [
@@ -197,7 +186,6 @@ async def test_a_groups_restart_leaves_out_children_that_had_ended_for_good() ->
         assert log == [("failure", "b"), ("stop", "once"), ("start", "b")]
 
 
-@trio_test
 async def test_a_failed_restart_counts_as_a_crash() -> None:
     events = Recorder()
     tries: list[int] = []
@@ -236,7 +224,6 @@ async def test_a_failed_restart_counts_as_a_crash() -> None:
         assert (info.restarts, info.last_crash) == (2, "RuntimeError: no actor this time")
 
 
-@trio_test
 async def test_a_supervisor_over_its_limit_stops_its_children_and_crashes() -> None:
     events = Recorder()
     log: list[Any] = []
@@ -256,7 +243,6 @@ async def test_a_supervisor_over_its_limit_stops_its_children_and_crashes() -> N
         assert "gave up" in str(system.inspect().children[0].last_crash)
 
 
-@trio_test
 async def test_a_backoff_waits_longer_after_each_crash_and_starts_again_after_a_time_without_one() -> None:
     events = Recorder()
     backoff = Backoff(initial=1, factor=3, max=5, jitter=0, reset_after=60)
@@ -275,7 +261,6 @@ async def test_a_backoff_waits_longer_after_each_crash_and_starts_again_after_a_
         assert len(system.timers) == 0
 
 
-@trio_test
 async def test_while_a_restart_is_timed_other_children_are_served() -> None:
     backoff = Backoff(initial=10, jitter=0.5)
     async with System(supervised(child("a"), child("b"), backoff=backoff)) as system:
@@ -288,7 +273,6 @@ async def test_while_a_restart_is_timed_other_children_are_served() -> None:
         assert 5 <= trio.current_time() <= 15
 
 
-@trio_test
 async def test_a_child_that_hangs_in_on_start_does_not_keep_its_supervisor_from_stopping() -> None:
     lives: list[int] = []
 

@@ -12,7 +12,6 @@ import trio.testing
 from actors import BatchItem, ChildSpec, Down, Refused, Request, Restart, System, ThreadActor, ask, tell
 from actors.testing import no_leaks, start_probe
 from tests.actors.puppets import Do, Get, ThreadPuppet, crash
-from tests.support.trio_case import trio_test
 
 
 class Batching(ThreadPuppet):
@@ -23,7 +22,7 @@ def stop_waiting(gate: threading.Event) -> Do:
     return Do(lambda _: gate.wait(30))
 
 
-@trio_test(real_time=True)
+@pytest.mark.real_time
 async def test_a_thread_actor_runs_all_its_hooks_and_handlers_in_one_thread_of_its_own() -> None:
     threads: dict[str, set[int]] = {}
 
@@ -60,7 +59,7 @@ async def test_a_thread_actor_runs_all_its_hooks_and_handlers_in_one_thread_of_i
         assert threading.get_ident() not in used
 
 
-@trio_test(real_time=True)
+@pytest.mark.real_time
 async def test_a_batch_takes_what_waits_up_to_its_size() -> None:
     sizes: list[int] = []
     gate = threading.Event()
@@ -115,7 +114,6 @@ async def batch_of(count: int, work: Any, *, task: bool = True) -> tuple[list[An
     return results, system
 
 
-@trio_test
 async def test_the_answers_of_a_batch_go_out_together_when_it_returns() -> None:
     log: list[Any] = []
 
@@ -139,7 +137,6 @@ async def test_the_answers_of_a_batch_go_out_together_when_it_returns() -> None:
     assert isinstance(results[1], KeyError)
 
 
-@trio_test
 async def test_an_item_left_unanswered_gets_down() -> None:
     lives: list[int] = []
 
@@ -154,7 +151,6 @@ async def test_an_item_left_unanswered_gets_down() -> None:
     assert lives == [2]
 
 
-@trio_test
 async def test_a_batch_that_raises_keeps_the_answers_it_gave_and_crashes_the_actor() -> None:
     def work(items: Sequence[BatchItem]) -> None:
         items[0].reply("kept")
@@ -221,7 +217,6 @@ def test_a_thread_that_does_not_return_is_abandoned_and_reported_as_stuck() -> N
         assert not thread.is_alive()
 
 
-@trio_test
 async def test_a_thread_actor_can_run_as_a_task() -> None:
     class AsTask(ThreadPuppet):
         run_as_task = True

@@ -11,14 +11,12 @@ import trio
 from actors import ChildSpec, Down, NotRunning, Strategy, Supervisor, System, ask, tell
 from actors.testing import no_leaks
 from tests.actors.puppets import Do, Get, child, crash
-from tests.support.trio_case import trio_test
 
 CLIENTS, CALLS, ACTORS = 15, 20, 4
 
 
 @pytest.mark.parametrize("strategy", Strategy)
 @pytest.mark.parametrize("seed", range(4))
-@trio_test
 async def test_every_ask_ends_and_nothing_is_left(seed: int, strategy: Strategy) -> None:
     chance = random.Random(seed)
 

@@ -30,10 +30,8 @@ from actors import (
 from actors._timers import Timers
 from actors.testing import Probe, Recorder, inject, no_leaks, run_virtual, start_probe
 from tests.actors.puppets import Do, Get, Plain, Puppet, ThreadPuppet, child, crash, sleeping
-from tests.support.trio_case import trio_test
 
 
-@trio_test
 async def test_inspect_shows_the_tree() -> None:
     dyn = ChildSpec("dyn", DynamicSupervisor, shutdown=None)
     async with System([child("a"), dyn], clock=lambda: 77.0) as system:
@@ -66,7 +64,6 @@ async def test_inspect_shows_the_tree() -> None:
         assert system.named("a") == system.named("a")
 
 
-@trio_test
 async def test_the_defaults_of_an_actor_do_nothing_but_log() -> None:
     class Bare(Plain):
         on_receive = Plain.__mro__[1].on_receive  # type: ignore[attr-defined]
@@ -98,7 +95,6 @@ def test_limits_are_checked() -> None:
         Supervisor([child("a"), child("a")])
 
 
-@trio_test
 async def test_a_system_is_opened_once_and_actors_start_in_an_open_one() -> None:
     system = System([])
     with pytest.raises(NotRunning, match="not open"):
@@ -115,7 +111,6 @@ async def test_a_system_is_opened_once_and_actors_start_in_an_open_one() -> None
         system.adopt(Puppet())
 
 
-@trio_test
 async def test_an_actor_may_be_told_before_it_starts_and_killed_before_it_ran() -> None:
     async with System([]) as system:
         early = Puppet()
@@ -134,7 +129,6 @@ async def test_an_actor_may_be_told_before_it_starts_and_killed_before_it_ran() 
         await trio.to_thread.run_sync(tell, unstarted, "likewise")
 
 
-@trio_test
 async def test_an_interrupt_in_the_middle_of_a_stop_ends_everybody_at_once() -> None:
     log: list[Any] = []
 
@@ -156,7 +150,6 @@ async def test_an_interrupt_in_the_middle_of_a_stop_ends_everybody_at_once() -> 
     assert ("stop", "a") not in log
 
 
-@trio_test
 async def test_what_ends_with_messages_of_all_kinds_answers_whoever_waits() -> None:
     events = Recorder()
 
@@ -195,7 +188,6 @@ async def test_what_ends_with_messages_of_all_kinds_answers_whoever_waits() -> N
         assert await ask(small, Do(lambda me: me.kept)) == ["kept"]
 
 
-@trio_test
 async def test_an_actor_that_is_ending_itself_gets_no_more_downevents() -> None:
     events = Recorder()
     watcher = child("watcher", on_stop=sleeping(5), restart=Restart.TEMPORARY)
@@ -208,7 +200,6 @@ async def test_an_actor_that_is_ending_itself_gets_no_more_downevents() -> None:
     assert events.of(DeadLettered) == []
 
 
-@trio_test
 async def test_a_child_that_fails_to_start_is_waited_for_until_it_has_cleaned_up() -> None:
     lives: list[float] = []
 
@@ -223,7 +214,6 @@ async def test_a_child_that_fails_to_start_is_waited_for_until_it_has_cleaned_up
     assert lives == [0, 1, 2]
 
 
-@trio_test
 async def test_an_actor_may_crash_before_it_ran() -> None:
     log: list[Any] = []
     async with System([]) as system:
@@ -234,7 +224,6 @@ async def test_an_actor_may_crash_before_it_ran() -> None:
         assert ("failure", "early") in log
 
 
-@trio_test
 async def test_a_class_may_say_which_exceptions_are_refusals() -> None:
     class Polite(Puppet):
         refusals = (LookupError,)
@@ -255,7 +244,6 @@ async def test_a_class_may_say_which_exceptions_are_refusals() -> None:
                 await ask(ref, crash(kind=Refused))
 
 
-@trio_test
 async def test_only_actors_of_this_library_are_asked() -> None:
     class Foreign(pykka.ThreadingActor):
         use_daemon_thread = True
@@ -269,7 +257,6 @@ async def test_only_actors_of_this_library_are_asked() -> None:
         foreign.stop(block=False)
 
 
-@trio_test
 async def test_a_crash_of_the_root_while_it_stops_is_reported() -> None:
     def fall(_: Any) -> None:
         raise ValueError("on the way out")
@@ -279,7 +266,6 @@ async def test_a_crash_of_the_root_while_it_stops_is_reported() -> None:
             pass
 
 
-@trio_test
 async def test_a_dynamic_child_that_is_stopped_while_its_restart_is_timed_stays_away() -> None:
     from actors import Backoff
 
@@ -300,7 +286,6 @@ async def test_a_dynamic_child_that_is_stopped_while_its_restart_is_timed_stays_
     assert len(system.timers) == 0
 
 
-@trio_test
 async def test_timers_fire_in_order_and_forget_what_was_cancelled() -> None:
     timers = Timers()
     fired: list[int] = []
@@ -325,7 +310,6 @@ class Ping(Request[str]):
     pass
 
 
-@trio_test
 async def test_a_probe_stands_in_for_an_actor() -> None:
     async with System([]) as system:
         probe = start_probe(system, "p", answer=lambda message: type(message).__name__)
@@ -346,7 +330,6 @@ async def test_a_probe_stands_in_for_an_actor() -> None:
         assert await ask(silent.actor_ref, Ping()) is None
 
 
-@trio_test
 async def test_faults_strike_where_they_were_laid() -> None:
     class Other(Puppet):
         pass
@@ -412,7 +395,7 @@ async def test_faults_strike_where_they_were_laid() -> None:
             await events.wait_for(ActorStarted, 1000, timeout=1)
 
 
-@trio_test(real_time=True)
+@pytest.mark.real_time
 async def test_leaks_are_found() -> None:
     gate = trio.Event()
     async with trio.open_nursery() as nursery:
@@ -441,7 +424,6 @@ def test_virtual_time_jumps() -> None:
     assert run_virtual(main, 10_000) == 10_000
 
 
-@trio_test
 async def test_a_system_says_whether_it_is_stopping() -> None:
     seen: list[bool] = []
     system = System([child("a", on_stop=lambda _: seen.append(system.is_stopping))])

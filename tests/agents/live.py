@@ -3,7 +3,6 @@ the local socket."""
 
 from __future__ import annotations
 
-import functools
 import json
 import os
 import shutil
@@ -11,12 +10,13 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
 
 import mcp_types as types
+import pytest
 import trio
 from mcp import Client
 from mcp.client.stdio import StdioServerParameters
@@ -24,7 +24,6 @@ from mcp.client.stdio import StdioServerParameters
 from intercom.local import lock
 from intercom.local.places import Places, places
 from tests.operators.house import Peer
-from tests.support.trio_case import trio_test
 
 #: The program as tests run it: with the faults that INTERCOM_FAULT in its environment asks for.
 COMMAND = FAULTY = [sys.executable, str(Path(__file__).parents[1] / "support" / "program_with_faults.py")]
@@ -33,26 +32,9 @@ CTL = [sys.executable, "-m", "intercom.cli.ctl", "--json"]
 #: The person at the socket is a process of the test's, and so is the agents' client.
 TRUSTING = "[ctl]\ntrust_agent_processes = true\n"
 ERAS = ("auto", "legacy")
-#: The longest a test may take, in seconds: the machine may be busy.
-SECONDS = 60
 
 
-def live(test: Callable[..., Awaitable[None]]) -> Callable[..., Any]:
-    """A test with real processes. What fails in it is told as itself, not as the groups it came in."""
-
-    @functools.wraps(test)
-    async def plainly(*args: Any, **kwargs: Any) -> None:
-        try:
-            with trio.move_on_after(SECONDS) as scope:
-                await test(*args, **kwargs)
-        except BaseExceptionGroup as group:
-            only: BaseException = group
-            while isinstance(only, BaseExceptionGroup) and len(only.exceptions) == 1:
-                only = only.exceptions[0]
-            raise only from None
-        assert not scope.cancelled_caught, f"what was waited for did not come within {SECONDS} s"
-
-    return trio_test(plainly, real_time=True, seconds=SECONDS + 10)
+live = pytest.mark.real_time
 
 
 class Home:

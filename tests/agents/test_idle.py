@@ -9,7 +9,6 @@ import trio
 
 from intercom.cli import serve
 from intercom.model.errors import DatabaseError
-from tests.support.trio_case import trio_test
 
 
 class House:
@@ -46,7 +45,6 @@ NEVER = (0.0, 0.0)
         ((290, 400), NEVER, 700),
     ],
 )
-@trio_test
 async def test_it_leaves_when_nobody_has_been_there_and_nothing_has_waited_for_a_while(
     connected: tuple[float, float], pending: tuple[float, float], leaves: float
 ) -> None:
@@ -55,7 +53,6 @@ async def test_it_leaves_when_nobody_has_been_there_and_nothing_has_waited_for_a
     assert house.left == pytest.approx(leaves, abs=10)
 
 
-@trio_test
 async def test_it_stays_while_it_can_not_be_read_what_waits() -> None:
     house: Any = House(NEVER, NEVER)
     pending = house.pending
@@ -70,7 +67,6 @@ async def test_it_stays_while_it_can_not_be_read_what_waits() -> None:
     assert house.left == pytest.approx(1300, abs=10)
 
 
-@trio_test
 async def test_in_slack_it_stays_for_whoever_wants_something_of_it_there() -> None:
     house: Any = House(NEVER, NEVER)
     house.slack = object()
@@ -79,7 +75,6 @@ async def test_in_slack_it_stays_for_whoever_wants_something_of_it_there() -> No
     assert house.left is None
 
 
-@trio_test
 async def test_with_http_on_it_stays_for_clients_that_can_not_start_one() -> None:
     house: Any = House(NEVER, NEVER)
     house.http = object()

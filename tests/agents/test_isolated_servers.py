@@ -35,8 +35,10 @@ from intercom.model.config import (
     with_operators_settings,
 )
 from intercom.model.request import RiskLevel
-from tests.agents.live import TRUSTING, Home, call, home, live
+from tests.agents.live import TRUSTING, Home, call, home
 from tests.faults.hosted import ctl, hosted
+
+pytestmark = pytest.mark.real_time
 
 #: What an agent, or a file in a repository that configures its client, could say to a relay.
 HOSTILE = {
@@ -72,7 +74,6 @@ def environ_of(pid: int) -> dict[str, str]:
     return dict(pair.decode().split("=", 1) for pair in pairs if pair)
 
 
-@live
 async def test_a_server_that_a_relay_starts_takes_nothing_of_the_clients_environment(house: Home) -> None:
     planted = house.root / "planted"
     (planted / "intercom").mkdir(parents=True)
@@ -102,7 +103,6 @@ async def test_a_server_that_a_relay_starts_takes_nothing_of_the_clients_environ
     assert not (house.root / "ran").exists()
 
 
-@live
 async def test_planted_modules_do_not_run_in_the_server(house: Home) -> None:
     """Named by PYTHONPATH, which the relay's own interpreter heeds; the server's does not."""
     planted = house.root / "planted"
@@ -117,7 +117,6 @@ async def test_planted_modules_do_not_run_in_the_server(house: Home) -> None:
 
 
 @pytest.mark.parametrize("how", [(), ("--in-process",)])
-@live
 async def test_a_clients_config_makes_no_agent_trusted(house: Home, how: tuple[str, ...]) -> None:
     root = house.workspace()
     evil = root / "evil.toml"
@@ -145,7 +144,6 @@ async def test_a_clients_config_makes_no_agent_trusted(house: Home, how: tuple[s
         "XDG_STATE_HOME={evil}/.local/state",
     ],
 )
-@live
 async def test_a_directory_that_the_client_names_makes_no_agent_trusted(
     house: Home, named: str, how: tuple[str, ...]
 ) -> None:
@@ -177,7 +175,6 @@ async def test_a_directory_that_the_client_names_makes_no_agent_trusted(
             os.kill(holder.pid, signal.SIGKILL)
 
 
-@live
 async def test_directories_that_the_user_has_used_count(house: Home) -> None:
     root = house.workspace()
     house.configure(TRUSTING)
@@ -283,7 +280,6 @@ def test_a_user_without_a_configuration_has_the_defaults(me: Path, tmp_path: Pat
     assert settings.left_out == ("ctl",)
 
 
-@live
 async def test_people_are_told_which_settings_were_not_taken(house: Home) -> None:
     root = house.workspace()
     named = house.root / "named.toml"
@@ -296,7 +292,6 @@ async def test_people_are_told_which_settings_were_not_taken(house: Home) -> Non
         assert f"agent-intercom serve --config {named}" in told
 
 
-@live
 async def test_a_private_server_takes_nothing_of_the_clients_environment(house: Home) -> None:
     """It is a child of the relay, in whose sandbox no other could live."""
     out = house.root / "environ"

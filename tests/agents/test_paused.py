@@ -11,7 +11,9 @@ import pytest
 import trio
 
 from intercom.operators.ctl.client import request
-from tests.agents.live import ERAS, TRUSTING, Home, Later, begin, call, home, live
+from tests.agents.live import ERAS, TRUSTING, Home, Later, begin, call, home
+
+pytestmark = pytest.mark.real_time
 
 both_eras = pytest.mark.parametrize("mode", ERAS)
 #: A client that lets a call wait for a moment only.
@@ -36,7 +38,6 @@ def house() -> Iterator[Home]:
 
 
 @both_eras
-@live
 async def test_every_tool_of_a_paused_session_answers_paused_and_does_nothing(house: Home, mode: str) -> None:
     root = house.workspace()
     async with house.agent(root, mode=mode, name=HASTY) as agent, house.person(root) as person:
@@ -59,7 +60,6 @@ async def test_every_tool_of_a_paused_session_answers_paused_and_does_nothing(ho
 
 
 @both_eras
-@live
 async def test_calls_wait_out_a_pause_with_progress_and_then_do_what_they_were_to(house: Home, mode: str) -> None:
     root = house.workspace()
     told: list[tuple[float, str | None]] = []
@@ -88,7 +88,6 @@ async def test_calls_wait_out_a_pause_with_progress_and_then_do_what_they_were_t
 
 
 @both_eras
-@live
 async def test_words_and_tasks_reach_a_real_agent_once(house: Home, mode: str) -> None:
     root = house.workspace()
     async with house.person() as person:
@@ -113,7 +112,6 @@ async def test_words_and_tasks_reach_a_real_agent_once(house: Home, mode: str) -
             assert "instructions" not in await call(agent, "ping")
 
 
-@live
 async def test_a_pause_and_what_was_said_meanwhile_outlive_a_server_that_is_killed() -> None:
     with home() as house:
         root = house.workspace()
@@ -152,7 +150,6 @@ FAULTS = (
 
 
 @pytest.mark.parametrize("points", FAULTS, ids=lambda points: points[0])
-@live
 async def test_killed_wherever_it_matters_nothing_is_lost_or_told_twice(points: tuple[str, ...]) -> None:
     with home() as house:
         root = house.workspace()

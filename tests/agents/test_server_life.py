@@ -16,7 +16,9 @@ import trio
 
 from intercom.agents.shim.link import WIRE
 from intercom.operators.ctl.client import request
-from tests.agents.live import COMMAND, ERAS, TRUSTING, Home, begin, call, home, live
+from tests.agents.live import COMMAND, ERAS, TRUSTING, Home, begin, call, home
+
+pytestmark = pytest.mark.real_time
 
 both_eras = pytest.mark.parametrize("mode", ERAS)
 CHANGE: dict[str, Any] = {"title": "Add a", "diff": "a\n", "file_path": "a.txt"}
@@ -40,7 +42,6 @@ async def decide(house: Home, root: Path, id: str) -> None:
 
 
 @both_eras
-@live
 async def test_a_shim_starts_the_server_and_leaves_it_running(house: Home, mode: str) -> None:
     assert house.server() is None
     root = house.workspace()
@@ -53,7 +54,6 @@ async def test_a_shim_starts_the_server_and_leaves_it_running(house: Home, mode:
     assert house.server() == pid
 
 
-@live
 async def test_shims_that_start_at_once_have_one_server(house: Home) -> None:
     roots = [house.workspace() for _ in range(4)]
     seen: list[int | None] = []
@@ -72,7 +72,6 @@ async def test_shims_that_start_at_once_have_one_server(house: Home) -> None:
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM], ids=["killed", "stopped"])
 @both_eras
-@live
 async def test_a_call_outlives_its_server(house: Home, mode: str, how: signal.Signals) -> None:
     root = house.workspace()
     async with house.agent(root, mode=mode) as agent, trio.open_nursery() as nursery:
@@ -104,7 +103,6 @@ async def gone(pid: int) -> None:
         os.close(process)
 
 
-@live
 async def test_a_verdict_given_between_two_lives_of_the_agent_is_not_lost(house: Home) -> None:
     root = house.workspace()
     async with house.agent(root) as agent, trio.open_nursery() as nursery:
@@ -118,7 +116,6 @@ async def test_a_verdict_given_between_two_lives_of_the_agent_is_not_lost(house:
         assert await asked() == {"status": "approved", "request_id": id}
 
 
-@live
 async def test_stopping_says_what_becomes_of_what_waits(house: Home) -> None:
     assert "no server is running" in house.command("stop").stdout
     async with house.agent(house.workspace()) as agent:
@@ -129,7 +126,6 @@ async def test_stopping_says_what_becomes_of_what_waits(house: Home) -> None:
 
 
 @both_eras
-@live
 async def test_a_shim_with_another_configuration_is_told_what_differs(house: Home, mode: str) -> None:
     root, other = house.workspace(), house.root / "other.toml"
     other.write_text(TRUSTING)
@@ -151,7 +147,6 @@ async def test_a_shim_with_another_configuration_is_told_what_differs(house: Hom
 
 
 @both_eras
-@live
 async def test_an_invalid_configuration_is_told_through_the_calls(house: Home, mode: str) -> None:
     house.configure("[timeouts]\napproval_secnods = 3\n")
     async with house.agent(house.workspace(), mode=mode) as agent:
@@ -165,7 +160,6 @@ async def test_an_invalid_configuration_is_told_through_the_calls(house: Home, m
 
 
 @both_eras
-@live
 async def test_a_server_in_the_clients_own_process_does_the_whole_job(house: Home, mode: str) -> None:
     root = house.workspace()
     async with house.agent(root, "--in-process", mode=mode) as agent, trio.open_nursery() as nursery:
@@ -181,7 +175,6 @@ async def test_a_server_in_the_clients_own_process_does_the_whole_job(house: Hom
     await gone(pid)
 
 
-@live
 async def test_a_server_in_a_clients_own_process_is_refused_beside_another(house: Home) -> None:
     with house.serving():
         done = await trio.to_thread.run_sync(house.command, "--in-process")
@@ -191,7 +184,6 @@ async def test_a_server_in_a_clients_own_process_is_refused_beside_another(house
     assert "Traceback" not in done.stderr
 
 
-@live
 async def test_standard_output_of_a_shim_carries_nothing_but_messages(house: Home) -> None:
     line = {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {}}
     done = await trio.run_process(
@@ -204,7 +196,6 @@ async def test_standard_output_of_a_shim_carries_nothing_but_messages(house: Hom
     assert all(json.loads(each)["jsonrpc"] == "2.0" for each in done.stdout.splitlines())
 
 
-@live
 async def test_a_newer_shim_makes_the_server_step_down_and_the_older_call_goes_on(house: Home) -> None:
     root = house.workspace()
     async with house.agent(root) as agent, trio.open_nursery() as nursery:
@@ -220,7 +211,6 @@ async def test_a_newer_shim_makes_the_server_step_down_and_the_older_call_goes_o
         assert (await asked())["status"] == "approved"
 
 
-@live
 async def test_an_older_shim_is_served_and_one_that_speaks_otherwise_is_told(house: Home) -> None:
     with house.serving() as server:
         assert "welcome" in (await greet(house, version="0.0.1"))["intercom"]
@@ -257,7 +247,6 @@ async def greet(house: Home, **changed: Any) -> dict[str, Any]:
     return answer
 
 
-@live
 async def test_who_speaks_nonsense_at_the_shims_socket_harms_nobody(house: Home) -> None:
     root = house.workspace()
     with house.serving() as server:
@@ -271,7 +260,6 @@ async def test_who_speaks_nonsense_at_the_shims_socket_harms_nobody(house: Home)
         assert server.poll() is None
 
 
-@live
 async def test_a_runtime_directory_that_was_cleaned_away_is_there_again_for_agents_and_people(house: Home) -> None:
     root = house.workspace()
     async with house.agent(root) as agent, trio.open_nursery() as nursery:

@@ -12,8 +12,10 @@ from typing import Any
 import pytest
 import trio
 
-from tests.agents.live import TRUSTING, Home, Person, home, live
+from tests.agents.live import TRUSTING, Home, Person, home
 from tests.agents.shim.by_hand import Hand
+
+pytestmark = pytest.mark.real_time
 
 CHANGE: dict[str, Any] = {"title": "Add a", "diff": "a\n", "file_path": "a.txt"}
 EXTENSION = "io.modelcontextprotocol/tasks"
@@ -119,7 +121,6 @@ def house() -> Iterator[Home]:
         yield made
 
 
-@live
 async def test_a_task_of_the_core_form_ends_with_the_result_of_its_call(house: Home) -> None:
     async with wire(house) as (client, person):
         begun = await client.call("check_clearance", CHANGE, task={"ttl": 60000})
@@ -142,7 +143,6 @@ async def test_a_task_of_the_core_form_ends_with_the_result_of_its_call(house: H
         assert not any(card["away"] for card in person.cards), "its client asks after it: the agent is not away"
 
 
-@live
 async def test_a_task_of_the_extension_carries_its_result(house: Home) -> None:
     async with wire(house, MODERN) as (client, person):
         task = await client.call("transmit", {"prompt_text": "Well?"})
@@ -163,7 +163,6 @@ async def test_a_task_of_the_extension_carries_its_result(house: Home) -> None:
         }
 
 
-@live
 async def test_a_client_that_speaks_of_no_tasks_is_answered_without(house: Home) -> None:
     async with wire(house, MODERN, extension=False) as (client, _person):
         assert (await client.tell("check_clearance", **CHANGE))["status"] == "pending"
@@ -178,7 +177,6 @@ async def test_a_client_that_speaks_of_no_tasks_is_answered_without(house: Home)
         assert refused.value.code == -32601
 
 
-@live
 async def test_a_cancelled_task_stays_so_and_its_verdict_rides_on_another_result(house: Home) -> None:
     async with wire(house) as (client, person):
         id = (await client.call("check_clearance", CHANGE, task={}))["task"]["taskId"]
@@ -198,7 +196,6 @@ async def test_a_cancelled_task_stays_so_and_its_verdict_rides_on_another_result
         assert late["request_id"] == card["request_id"]
 
 
-@live
 async def test_what_can_be_no_task_is_refused_in_json_rpc(house: Home) -> None:
     async with wire(house) as (client, _person):
         for wrong, code in (
@@ -216,7 +213,6 @@ async def test_what_can_be_no_task_is_refused_in_json_rpc(house: Home) -> None:
             assert refused.value.code == code, wrong
 
 
-@live
 async def test_nobody_sees_anothers_tasks(house: Home) -> None:
     async with wire(house) as (one, _person), wire(house) as (other, _another):
         id = (await one.call("standby", {}, task={}))["task"]["taskId"]
@@ -228,7 +224,6 @@ async def test_nobody_sees_anothers_tasks(house: Home) -> None:
 
 
 @pytest.mark.parametrize("version", ["2025-11-25", MODERN])
-@live
 async def test_a_task_survives_its_server(version: str) -> None:
     with home(TRUSTING) as house, house.serving():
         async with wire(house, version) as (client, person):
@@ -248,7 +243,6 @@ async def test_a_task_survives_its_server(version: str) -> None:
 
 
 @pytest.mark.parametrize("point", ["request.recorded:1", "answer.left:2", "answer.left:3"])
-@live
 async def test_a_kill_where_a_task_could_get_lost_is_not_noticed(point: str) -> None:
     with home(TRUSTING) as house, house.serving(INTERCOM_FAULT=f"kill:{point}") as server:
         async with wire(house) as (client, person):

@@ -24,10 +24,10 @@ from intercom.sessions.tools.transmit import Transmit
 from intercom.store import outbox
 from intercom.store.messages import Transact
 from tests.agents.http.rig import call as call_http
-from tests.agents.http.rig import place, served
-from tests.agents.live import TRUSTING, call, home, live
+from tests.agents.http.rig import place
+from tests.agents.live import TRUSTING, call, home
 from tests.agents.test_tasks import MODERN, said, wire
-from tests.sessions.house import House, house, in_house, partial_ask
+from tests.sessions.house import House, house, partial_ask
 from tests.sessions.test_broadcasts import CONFIG, Wall
 
 Clock = trio.testing.MockClock
@@ -58,7 +58,7 @@ def test_the_words_say_that_nobody_answered_and_nobody_consented() -> None:
 
 
 @pytest.mark.parametrize("mode", ["auto", "legacy"])
-@live
+@pytest.mark.real_time
 async def test_over_stdio_a_default_does_not_look_like_a_persons_answer(mode: str) -> None:
     """It was `{"decision": "continue"}`, to the letter what a person's yes is."""
     with home(TRUSTING + "[mcp]\nlegacy_tool_names = true\n" + BY_TYPE) as at, at.serving():
@@ -76,7 +76,7 @@ async def test_over_stdio_a_default_does_not_look_like_a_persons_answer(mode: st
 
 
 @pytest.mark.parametrize("door", ["client", "classic"])
-@served
+@pytest.mark.real_time
 async def test_over_http_and_sse_it_does_not_either(tmp_path: Path, door: str) -> None:
     timeouts = TimeoutSettings(prompt_seconds=0.3)
     mcp = McpSettings(legacy_tool_names=True)
@@ -85,7 +85,7 @@ async def test_over_http_and_sse_it_does_not_either(tmp_path: Path, door: str) -
         assert await call_http(client, "forward_prompt", prompt_text="Go on?") == CONTINUE
 
 
-@live
+@pytest.mark.real_time
 async def test_a_task_does_not_either() -> None:
     with home(TRUSTING + "[clients.hasty]\nslice_seconds = 0.05\n" + BY_TYPE) as at, at.serving():
         async with wire(at, MODERN) as (client, person):
@@ -95,7 +95,6 @@ async def test_a_task_does_not_either() -> None:
             assert said(done["result"]) == CONTINUE
 
 
-@in_house
 async def test_embedded_and_late_and_at_the_end_of_a_turn_it_does_not_either(clock: Clock, root: Path) -> None:
     config = Config(timeouts=TimeoutSettings(prompt_seconds=60))
     async with house(root.parent, clock, config) as at:
@@ -114,7 +113,6 @@ async def test_embedded_and_late_and_at_the_end_of_a_turn_it_does_not_either(clo
 
 
 @pytest.mark.parametrize("choice", OnTimeout)
-@in_house
 async def test_people_are_told_of_each_default_once_and_of_no_answer_of_theirs(
     clock: Clock, root: Path, choice: OnTimeout
 ) -> None:
@@ -133,7 +131,6 @@ async def test_people_are_told_of_each_default_once_and_of_no_answer_of_theirs(
             assert text.startswith(f'nobody answered "{kind.value}?" in time: the agent is told to {choice.value}')
 
 
-@in_house
 async def test_in_the_chat_it_is_a_new_message_that_a_crash_neither_loses_nor_repeats(clock: Clock, root: Path) -> None:
     config = CONFIG.__class__(slack=CONFIG.slack, timeouts=TimeoutSettings(prompt_seconds=60))
     wall = Wall()
@@ -155,7 +152,6 @@ async def test_in_the_chat_it_is_a_new_message_that_a_crash_neither_loses_nor_re
         assert (await at.people.notice("nobody answered")).key == row.key
 
 
-@in_house
 async def test_a_question_that_was_asked_before_the_setting_became_hold_is_held(clock: Clock, root: Path) -> None:
     async with house(root.parent, clock, Config(timeouts=TimeoutSettings(prompt_seconds=60))) as at:
         guest = await at.arrive(root)

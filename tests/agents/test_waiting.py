@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 import trio
 
-from tests.agents.live import ERAS, TRUSTING, Home, begin, call, home, live
+from tests.agents.live import ERAS, TRUSTING, Home, begin, call, home
+
+pytestmark = pytest.mark.real_time
 
 both_eras = pytest.mark.parametrize("mode", ERAS)
 #: A client that lets a call wait for a moment only.
@@ -31,7 +33,6 @@ def house() -> Iterator[Home]:
 
 @pytest.mark.parametrize(("tool", "given", "verb", "fields", "answer"), WAITING, ids=[row[0] for row in WAITING])
 @both_eras
-@live
 async def test_a_call_out_of_its_clients_patience_says_pending_and_waits_again_when_called_again(
     house: Home, mode: str, tool: str, given: dict[str, Any], verb: str, fields: dict[str, Any], answer: dict[str, Any]
 ) -> None:
@@ -57,7 +58,6 @@ async def test_a_call_out_of_its_clients_patience_says_pending_and_waits_again_w
 
 
 @both_eras
-@live
 async def test_a_verdict_that_came_while_nobody_waited_rides_once_on_the_next_result(house: Home, mode: str) -> None:
     root = house.workspace()
     async with house.agent(root, mode=mode, name=HASTY) as agent, house.person(root) as person:
@@ -82,7 +82,6 @@ async def test_a_verdict_that_came_while_nobody_waited_rides_once_on_the_next_re
 
 
 @both_eras
-@live
 async def test_a_waiting_call_reports_progress_at_once(house: Home, mode: str) -> None:
     root = house.workspace()
     reports: list[tuple[float, str | None]] = []
@@ -106,7 +105,6 @@ async def test_a_waiting_call_reports_progress_at_once(house: Home, mode: str) -
 
 
 @both_eras
-@live
 async def test_a_cancelled_call_leaves_its_request_open_and_its_card_says_so(house: Home, mode: str) -> None:
     root = house.workspace()
     async with house.agent(root, mode=mode) as agent, house.person(root) as person, trio.open_nursery() as nursery:
@@ -121,7 +119,6 @@ async def test_a_cancelled_call_leaves_its_request_open_and_its_card_says_so(hou
 
 
 @both_eras
-@live
 async def test_asking_twice_at_once_is_one_card_and_both_are_answered(house: Home, mode: str) -> None:
     root = house.workspace()
     async with house.agent(root, mode=mode) as agent, house.person(root) as person, trio.open_nursery() as nursery:
@@ -137,7 +134,6 @@ async def test_asking_twice_at_once_is_one_card_and_both_are_answered(house: Hom
 
 
 @both_eras
-@live
 async def test_several_requests_of_one_agent_wait_side_by_side(house: Home, mode: str) -> None:
     root = house.workspace()
     async with house.agent(root, mode=mode) as agent, house.person(root) as person, trio.open_nursery() as nursery:
@@ -155,7 +151,6 @@ async def test_several_requests_of_one_agent_wait_side_by_side(house: Home, mode
         assert await question() == {"decision": "stop"}
 
 
-@live
 async def test_times_beyond_reason_are_held_to_a_week(house: Home) -> None:
     root = house.workspace()
     async with house.agent(root, name=HASTY) as agent, house.person(root) as person:
@@ -175,7 +170,6 @@ def _seconds(house: Home, request_id: str) -> float:
 
 
 @both_eras
-@live
 async def test_the_words_of_a_nudge_ride_on_the_next_result_once(house: Home, mode: str) -> None:
     root = house.workspace()
     async with house.agent(root, mode=mode) as agent, house.person(root) as person:

@@ -11,7 +11,9 @@ import mcp_types as types
 import pytest
 import trio
 
-from tests.agents.live import ERAS, TRUSTING, Home, Person, begin, call, content, home, live
+from tests.agents.live import ERAS, TRUSTING, Home, Person, begin, call, content, home
+
+pytestmark = pytest.mark.real_time
 
 both_eras = pytest.mark.parametrize("mode", ERAS)
 
@@ -38,7 +40,6 @@ async def workspace_of(house: Home, agent: Any, **options: Any) -> str:
 
 
 @both_eras
-@live
 async def test_the_workspace_is_the_one_named_on_the_command_line(house: Home, mode: str) -> None:
     root, elsewhere = house.workspace(), project(house)
     async with house.agent(root, mode=mode, cwd=elsewhere) as agent:
@@ -46,14 +47,12 @@ async def test_the_workspace_is_the_one_named_on_the_command_line(house: Home, m
 
 
 @both_eras
-@live
 async def test_else_it_is_the_project_the_shim_stands_in(house: Home, mode: str) -> None:
     root = project(house)
     async with house.agent(None, mode=mode, cwd=root / "deep/down") as agent:
         assert await workspace_of(house, agent) == str(root)
 
 
-@live
 async def test_a_client_that_has_roots_says_where_it_works(house: Home) -> None:
     root, elsewhere = house.workspace(), project(house)
 
@@ -64,7 +63,6 @@ async def test_a_client_that_has_roots_says_where_it_works(house: Home) -> None:
         assert await workspace_of(house, agent) == str(root)
 
 
-@live
 async def test_a_client_whose_roots_fail_still_gets_a_workspace(house: Home) -> None:
     root = project(house)
 
@@ -77,7 +75,6 @@ async def test_a_client_whose_roots_fail_still_gets_a_workspace(house: Home) -> 
 
 @both_eras
 @pytest.mark.parametrize("place", ["/", "home", "nowhere"])
-@live
 async def test_what_is_no_workspace_is_refused_and_said_so(house: Home, mode: str, place: str) -> None:
     named = {"/": Path("/"), "home": house.root, "nowhere": house.root / "nowhere"}[place]
     async with house.agent(named, mode=mode) as agent:
@@ -86,7 +83,6 @@ async def test_what_is_no_workspace_is_refused_and_said_so(house: Home, mode: st
 
 
 @both_eras
-@live
 async def test_an_agent_that_stands_nowhere_is_told_what_to_do(house: Home, mode: str) -> None:
     async with house.agent(None, mode=mode, cwd=house.workspace()) as agent:
         said = await call(agent, "check_clearance", title="t", diff="x", file_path="a")
@@ -95,7 +91,6 @@ async def test_an_agent_that_stands_nowhere_is_told_what_to_do(house: Home, mode
 
 
 @both_eras
-@live
 async def test_conversations_that_one_client_names_are_sessions_of_their_own(house: Home, mode: str) -> None:
     root = house.workspace()
     async with house.agent(root, mode=mode, name="codex-mcp-client") as agent:
@@ -110,7 +105,6 @@ async def test_conversations_that_one_client_names_are_sessions_of_their_own(hou
 
 
 @both_eras
-@live
 async def test_a_session_can_not_be_reached_by_another_agent(house: Home, mode: str) -> None:
     root = house.workspace()
     async with house.agent(root, mode=mode) as one, house.agent(root, mode=mode) as other, house.person(root) as person:
@@ -132,7 +126,6 @@ async def until_interrupted(person: Person) -> None:
 
 
 @both_eras
-@live
 async def test_reboot_takes_up_what_an_agent_that_is_gone_left(mode: str) -> None:
     with home(TRUSTING) as house, house.serving():
         root, elsewhere = house.workspace(), house.workspace()
@@ -161,7 +154,6 @@ async def test_reboot_takes_up_what_an_agent_that_is_gone_left(mode: str) -> Non
 
 
 @both_eras
-@live
 async def test_a_session_with_a_live_agent_can_not_be_taken_over(house: Home, mode: str) -> None:
     root = house.workspace()
     async with house.agent(root, mode=mode) as one, house.agent(root, mode=mode) as other:
@@ -172,7 +164,6 @@ async def test_a_session_with_a_live_agent_can_not_be_taken_over(house: Home, mo
 
 
 @both_eras
-@live
 async def test_a_named_conversation_that_rests_while_the_server_restarts_keeps_its_session(mode: str) -> None:
     with home(TRUSTING) as house:
         root = house.workspace()

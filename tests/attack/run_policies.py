@@ -12,7 +12,7 @@ import pytest
 import trio
 
 from intercom.local import operator_keys
-from tests.agents.live import Home, live
+from tests.agents.live import Home
 from tests.attack.policies import WAYS, PolicyWay
 from tests.attack.scene import PROGRAMS, run_in_shell, served_home, spare_directory
 from tests.faults.hosted import hosted
@@ -27,7 +27,7 @@ def house(request: pytest.FixtureRequest) -> Iterator[Home]:
 
 
 @pytest.mark.parametrize("way", WAYS, ids=lambda each: each.name)
-@live
+@pytest.mark.real_time
 async def test_what_nobody_accepted_lets_nothing_pass(house: Home, way: PolicyWay) -> None:
     names = {"root": house.workspace(), "programs": PROGRAMS}
     await trio.run_process(way.tree.format(**names), shell=True)

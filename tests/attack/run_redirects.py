@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.agents.live import Home, begin, call, home, live
+from tests.agents.live import Home, begin, call, home
 from tests.attack.redirects import REDIRECTS, TEXT, Redirect, prepare
 
 
@@ -37,7 +37,7 @@ def snapshot(*trees: Path) -> dict[Path, object]:
 
 
 @pytest.mark.parametrize("redirect", REDIRECTS, ids=lambda each: each.name)
-@live
+@pytest.mark.real_time
 async def test_only_the_recorded_path_may_change(house: Home, redirect: Redirect) -> None:
     import trio
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.agents.live import Home, home, live
+from tests.agents.live import Home, home
 from tests.attack.scene import run_in_shell, spare_directory
 from tests.faults.hosted import hosted
 
@@ -21,7 +21,7 @@ def house() -> Iterator[Home]:
 
 
 @pytest.mark.parametrize("options", ["", "--session"], ids=["from the shell", "from POSIX sessions of their own"])
-@live
+@pytest.mark.real_time
 async def test_no_instant_of_a_start_lets_an_agent_decide(house: Home, options: str) -> None:
     root = house.workspace()
     with spare_directory() as spare:

@@ -11,7 +11,7 @@ from contextlib import AsyncExitStack
 import pytest
 
 from intercom.local import operator_keys
-from tests.agents.live import Home, live
+from tests.agents.live import Home
 from tests.attack.scene import end_attempt, person_approves, run_in_shell, served_home, spare_directory
 from tests.attack.self_approval import KILL, SERVER, WAYS, Way
 from tests.faults.hosted import ctl, hosted
@@ -25,7 +25,7 @@ def house(request: pytest.FixtureRequest) -> Iterator[Home]:
 
 
 @pytest.mark.parametrize("way", WAYS, ids=lambda each: each.name)
-@live
+@pytest.mark.real_time
 async def test_an_agent_does_not_approve_itself(house: Home, way: Way) -> None:
     root = house.workspace()
     with_key = bool(operator_keys.private_keys(house.places))

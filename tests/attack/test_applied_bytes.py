@@ -23,7 +23,7 @@ from intercom.sessions.tools.check_diff import CheckDiff
 from intercom.store import rows
 from intercom.store.messages import Transact
 from intercom.workspace.files import digest
-from tests.sessions.house import Guest, House, house, in_house
+from tests.sessions.house import Guest, House, house
 from tests.support.keys import Key
 
 Clock = trio.testing.MockClock
@@ -89,7 +89,6 @@ def becomes(path: Path, target: str) -> None:
     ],
     ids=["new file", "new by patch", "whole file", "patch", "delete", "rename", "new directory"],
 )
-@in_house
 async def test_a_directory_that_became_a_link_after_approval_is_not_followed(
     clock: Clock, root: Path, path: str, diff: str
 ) -> None:
@@ -112,7 +111,6 @@ async def test_a_directory_that_became_a_link_after_approval_is_not_followed(
     ("link", "target", "path"),
     [("docs", ".intercom", "docs/settings.json"), ("docs/note", "../CLAUDE.md", "docs/note")],
 )
-@in_house
 async def test_what_a_policy_let_pass_is_not_written_through_a_link(
     clock: Clock, root: Path, link: str, target: str, path: str, force: bool
 ) -> None:
@@ -131,7 +129,6 @@ async def test_what_a_policy_let_pass_is_not_written_through_a_link(
         assert found(root) == before
 
 
-@in_house
 async def test_a_link_that_was_there_is_resolved_when_it_is_proposed_and_never_again(clock: Clock, root: Path) -> None:
     (root / "d").symlink_to("docs")
     async with house(root.parent, clock) as at:
@@ -147,7 +144,6 @@ async def test_a_link_that_was_there_is_resolved_when_it_is_proposed_and_never_a
         assert not (root / ".git/hooks/new").exists()
 
 
-@in_house
 async def test_a_policy_judges_the_place_and_not_the_name(clock: Clock, root: Path) -> None:
     (root / ".intercom/settings.json").write_text(POLICY)
     (root / "d").symlink_to(".intercom")
@@ -179,7 +175,6 @@ def directory(path: Path) -> None:
 
 @pytest.mark.parametrize("swap", [fifo, hard_link, link, directory])
 @pytest.mark.parametrize(("path", "diff"), [("docs/text", "new\n"), ("docs/text", EDIT), ("docs/text", DELETE)])
-@in_house
 async def test_a_target_that_was_swapped_for_something_else_is_left_as_it_is(
     clock: Clock, root: Path, swap: Callable[[Path], None], path: str, diff: str
 ) -> None:
@@ -195,7 +190,6 @@ async def test_a_target_that_was_swapped_for_something_else_is_left_as_it_is(
         assert (root / "CLAUDE.md").read_text() == "Be careful.\n"
 
 
-@in_house
 async def test_a_file_with_a_second_name_changes_under_the_approved_name_alone(clock: Clock, root: Path) -> None:
     os.link(root / "CLAUDE.md", root / "docs/twin")
     async with house(root.parent, clock) as at:
@@ -221,7 +215,6 @@ def swap_back(root: Path) -> None:
 
 
 @pytest.mark.parametrize("how", ["a link", "another directory"])
-@in_house
 async def test_a_workspace_that_was_swapped_for_another_is_not_written_to(clock: Clock, root: Path, how: str) -> None:
     other = root.parent / "other"
     async with house(root.parent, clock) as at:
@@ -259,7 +252,6 @@ _CHANGES: dict[str, tuple[str, tuple[Any, ...]]] = {
 
 
 @pytest.mark.parametrize("change", _CHANGES)
-@in_house
 async def test_a_proposal_that_was_changed_in_the_database_is_not_written(
     clock: Clock, root: Path, change: str
 ) -> None:
@@ -295,7 +287,6 @@ def step_by_hand(path: str) -> str:
 @pytest.mark.parametrize(
     "how", ["other steps", "not decided", "not signed", "by the policy", "another card", "no card"]
 )
-@in_house
 async def test_a_journal_that_was_written_by_hand_is_not_carried_through(clock: Clock, root: Path, how: str) -> None:
     """A committed apply is carried through after a restart: but only if it is the one that was approved."""
     key = Key()
@@ -340,7 +331,6 @@ async def test_a_journal_that_was_written_by_hand_is_not_carried_through(clock: 
 # --- the policy ------------------------------------------------------------------------------------------------------
 
 
-@in_house
 async def test_an_approval_of_the_policys_that_was_made_by_hand_decides_nothing(clock: Clock, root: Path) -> None:
     async with house(root.parent, clock) as at:
         guest = await at.arrive(root)
@@ -357,7 +347,6 @@ async def test_an_approval_of_the_policys_that_was_made_by_hand_decides_nothing(
         assert not (root / "docs/new").exists()
 
 
-@in_house
 async def test_an_approval_without_a_decision_decides_nothing(clock: Clock, root: Path) -> None:
     async with house(root.parent, clock) as at:
         guest = await at.arrive(root)
@@ -368,7 +357,6 @@ async def test_an_approval_without_a_decision_decides_nothing(clock: Clock, root
         assert not (root / "docs/new").exists()
 
 
-@in_house
 async def test_what_a_policy_let_pass_and_lets_pass_no_more_is_not_written(clock: Clock, root: Path) -> None:
     (root / ".intercom/settings.json").write_text(POLICY)
     async with house(root.parent, clock) as at:
@@ -391,7 +379,6 @@ async def test_what_a_policy_let_pass_and_lets_pass_no_more_is_not_written(clock
 # --- leave -----------------------------------------------------------------------------------------------------------
 
 
-@in_house
 async def test_leave_that_was_given_for_one_command_cannot_be_moved_to_another(clock: Clock, root: Path) -> None:
     def asked(text: str) -> AskPermission:
         command = Operation(OperationKind.COMMAND, "Bash", text, text, text=text)

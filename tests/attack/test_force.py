@@ -21,8 +21,8 @@ from intercom.sessions.tools.check_diff import CheckDiff
 from intercom.store import rows
 from intercom.store.messages import Transact
 from intercom.store.requests import approvals
-from tests.agents.live import TRUSTING, Home, begin, call, home, live
-from tests.sessions.house import Guest, House, house, in_house
+from tests.agents.live import TRUSTING, Home, begin, call, home
+from tests.sessions.house import Guest, House, house
 from tests.support.keys import Key
 
 Clock = trio.testing.MockClock
@@ -61,7 +61,6 @@ async def forced(guest: Guest, id: str, call: str | None = None) -> str:
     return opened.request_id
 
 
-@in_house
 async def test_force_on_a_changed_file_is_a_new_card_that_shows_both(clock: Clock, root: Path) -> None:
     async with house(root.parent, clock) as at:
         guest, id = await diverged(at, root)
@@ -85,7 +84,6 @@ async def test_force_on_a_changed_file_is_a_new_card_that_shows_both(clock: Cloc
                 await guest.ask(CheckDiff(each, force=True))
 
 
-@in_house
 async def test_a_person_who_says_no_keeps_the_file(clock: Clock, root: Path) -> None:
     async with house(root.parent, clock) as at:
         guest, id = await diverged(at, root)
@@ -98,7 +96,6 @@ async def test_a_person_who_says_no_keeps_the_file(clock: Clock, root: Path) -> 
         assert (root / "a.txt").read_text() == MINE
 
 
-@in_house
 async def test_force_asked_again_is_the_same_card_and_on_a_newer_edit_another(clock: Clock, root: Path) -> None:
     async with house(root.parent, clock) as at:
         guest, id = await diverged(at, root)
@@ -120,7 +117,6 @@ async def test_force_asked_again_is_the_same_card_and_on_a_newer_edit_another(cl
             assert row.status is ApprovalStatus.CONSUMED
 
 
-@in_house
 async def test_a_question_that_is_needed_no_more_is_closed(clock: Clock, root: Path) -> None:
     async with house(root.parent, clock) as at:
         guest, id = await diverged(at, root)
@@ -132,7 +128,6 @@ async def test_a_question_that_is_needed_no_more_is_closed(clock: Clock, root: P
         await at.people.card(id=over, state=CardState.EXPIRED)
 
 
-@in_house
 async def test_a_policy_does_not_answer_for_the_person(clock: Clock, root: Path) -> None:
     (root / ".intercom").mkdir()
     (root / ".intercom/settings.json").write_text('{"enabled": true, "file_patterns": {"write": ["*.txt"]}}')
@@ -147,7 +142,6 @@ async def test_a_policy_does_not_answer_for_the_person(clock: Clock, root: Path)
         assert (root / "a.txt").read_text() == MINE
 
 
-@in_house
 async def test_a_patch_can_not_be_forced(clock: Clock, root: Path) -> None:
     async with house(root.parent, clock) as at:
         guest, id = await diverged(at, root, "--- a/a.txt\n+++ b/a.txt\n@@ -1 +1 @@\n-old\n+new\n")
@@ -156,7 +150,6 @@ async def test_a_patch_can_not_be_forced(clock: Clock, root: Path) -> None:
         assert (root / "a.txt").read_text() == MINE
 
 
-@in_house
 async def test_force_on_a_file_that_has_not_changed_asks_nobody(clock: Clock, root: Path) -> None:
     async with house(root.parent, clock) as at:
         guest = await at.arrive(root)
@@ -165,7 +158,6 @@ async def test_force_on_a_file_that_has_not_changed_asks_nobody(clock: Clock, ro
         assert (await guest.ask(CheckDiff(id, force=True))).answered.answer.status == "applied"
 
 
-@in_house
 async def test_the_servers_configuration_may_leave_it_to_the_agent(clock: Clock, root: Path) -> None:
     async with house(root.parent, clock, Config(apply=ApplySettings(agent_may_force=True))) as at:
         guest, id = await diverged(at, root)
@@ -177,7 +169,6 @@ async def test_the_servers_configuration_may_leave_it_to_the_agent(clock: Clock,
         assert not [card for card in at.people.cards if card.id != id]
 
 
-@in_house
 async def test_a_force_that_was_put_into_the_database_decides_nothing(clock: Clock, root: Path) -> None:
     async with house(root.parent, clock) as at:
         guest, id = await diverged(at, root)
@@ -193,7 +184,6 @@ async def test_a_force_that_was_put_into_the_database_decides_nothing(clock: Clo
 
 
 @pytest.mark.parametrize("again", ["the question itself", "the first request, by force"])
-@in_house
 async def test_with_a_key_an_approval_that_sql_gave_writes_over_nothing(clock: Clock, root: Path, again: str) -> None:
     key = Key()
     async with house(root.parent, clock, Config(apply=ApplySettings(agent_may_force=True))) as at:
@@ -214,7 +204,6 @@ async def test_with_a_key_an_approval_that_sql_gave_writes_over_nothing(clock: C
         assert (root / "a.txt").read_text() == MINE
 
 
-@in_house
 async def test_the_question_expires_like_any_other(clock: Clock, root: Path) -> None:
     async with house(root.parent, clock, Config(timeouts=TimeoutSettings(approval_seconds=60))) as at:
         guest, id = await diverged(at, root)
@@ -241,7 +230,7 @@ async def approved_and_edited(at: Home, agent: Any, root: Path) -> str:
     return id
 
 
-@live
+@pytest.mark.real_time
 async def test_the_call_waits_for_the_decision_and_then_writes(served: Home) -> None:
     root = served.workspace()
     async with served.agent(root) as agent, trio.open_nursery() as nursery:
@@ -258,7 +247,7 @@ async def test_the_call_waits_for_the_decision_and_then_writes(served: Home) -> 
         assert (root / "a.txt").read_text() == "the agent's\n"
 
 
-@live
+@pytest.mark.real_time
 async def test_a_client_that_waits_no_longer_goes_on_with_the_id(served: Home) -> None:
     root = served.workspace()
     async with served.agent(root, name="hasty") as agent, served.person(root) as person:
@@ -281,7 +270,7 @@ async def test_a_client_that_waits_no_longer_goes_on_with_the_id(served: Home) -
 
 
 @pytest.mark.parametrize("decided", ["before", "after"], ids=["decided while it was down", "decided after"])
-@live
+@pytest.mark.real_time
 async def test_a_call_that_waits_writes_once_though_its_server_dies(decided: str) -> None:
     with home(TRUSTING) as at:
         root = at.workspace()
@@ -316,7 +305,6 @@ async def test_a_call_that_waits_writes_once_though_its_server_dies(decided: str
         ("preview", "What was approved, for the file as it was then:\n| +harmless\n"),
     ],
 )
-@in_house
 async def test_a_card_over_a_changed_file_that_was_edited_writes_nothing(
     clock: Clock, root: Path, column: str, value: str
 ) -> None:

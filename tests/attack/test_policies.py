@@ -24,7 +24,7 @@ from intercom.model.card import Card, CardKind
 from intercom.model.decision import Decision
 from intercom.model.errors import IntercomError, SignatureRefused
 from intercom.sessions.tools.auto_check import AutoCheck, CheckContext
-from tests.sessions.house import House, house, in_house
+from tests.sessions.house import House, house
 from tests.support.keys import Key
 
 Clock = trio.testing.MockClock
@@ -398,21 +398,17 @@ CASES = [(name, False) for name in TRIES] + [(name, True) for name in (*TRIES, *
 
 @pytest.mark.parametrize("restarted", [False, True], ids=["live", "restarted"])
 @pytest.mark.parametrize(("name", "has_key"), CASES, ids=lambda value: {True: "key", False: "no key"}.get(value, value))
-def test_no_try_makes_a_policy_count_that_nobody_accepted(
-    tmp_path: Path, name: str, has_key: bool, restarted: bool
+async def test_no_try_makes_a_policy_count_that_nobody_accepted(
+    clock: Clock, tmp_path: Path, name: str, has_key: bool, restarted: bool
 ) -> None:
     key = Key() if has_key else None
 
-    @in_house
-    async def run(clock: Clock) -> None:
+    async with staged(tmp_path, clock, key) as stage:
+        assert await stage.passes(path="docs/a.md"), "what was accepted passes"
+        root = await (TRIES | WITH_KEY)[name](stage)
+        await stage.at.later(0)
+        if not restarted:
+            assert not await stage.passes(root)
+    if restarted:
         async with staged(tmp_path, clock, key) as stage:
-            assert await stage.passes(path="docs/a.md"), "what was accepted passes"
-            root = await (TRIES | WITH_KEY)[name](stage)
-            await stage.at.later(0)
-            if not restarted:
-                assert not await stage.passes(root)
-        if restarted:
-            async with staged(tmp_path, clock, key) as stage:
-                assert not await stage.passes(root)
-
-    run()
+            assert not await stage.passes(root)

@@ -17,7 +17,7 @@ from intercom.sessions.tools.auto_check import AutoCheck, CheckContext, FileAcce
 from intercom.sessions.tools.check_diff import CheckDiff
 from intercom.workspace import policy
 from intercom.workspace.policy import Query, evaluate, is_protected
-from tests.sessions.house import house, in_house
+from tests.sessions.house import house
 
 Clock = trio.testing.MockClock
 POLICY = '{"enabled": true, "file_patterns": {"write": ["docs/**", "src/**"], "read": ["docs/**"]}}\n'
@@ -61,7 +61,6 @@ def root(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("leads", LEADS)
-@in_house
 async def test_a_person_is_asked_about_what_a_protected_link_leads_to(clock: Clock, root: Path, leads: str) -> None:
     async with house(root.parent, clock) as at:
         await at.accept(root)
@@ -74,7 +73,6 @@ async def test_a_person_is_asked_about_what_a_protected_link_leads_to(clock: Clo
         assert not answer.answer.auto_approved
 
 
-@in_house
 async def test_what_was_granted_before_a_link_led_there_is_not_applied(clock: Clock, root: Path) -> None:
     async with house(root.parent, clock) as at:
         await at.accept(root)
@@ -87,7 +85,6 @@ async def test_what_was_granted_before_a_link_led_there_is_not_applied(clock: Cl
         assert (root / "docs/x/file").read_text() == "old\n"
 
 
-@in_house
 async def test_a_client_that_writes_in_place_is_not_let_into_a_file_with_a_second_name(
     clock: Clock, root: Path
 ) -> None:
@@ -142,7 +139,6 @@ def test_what_only_looks_like_a_short_name_is_not(path: str) -> None:
     assert not is_protected(path)
 
 
-@in_house
 async def test_no_repository_comes_to_be_or_changes_that_is_not_called_one(clock: Clock, root: Path) -> None:
     """Failed before: `git status` in docs/x, which policies grant, ran what docs/x/config named."""
     async with house(root.parent, clock) as at:

@@ -21,7 +21,8 @@ from intercom.model.card import CardKind
 from intercom.operators.commands.table import COMMANDS
 from tests.operators.desk import StandInDesk, card, session
 from tests.operators.house import House, environ, open_house
-from tests.support.trio_case import trio_test
+
+pytestmark = pytest.mark.real_time
 
 
 async def ctl(house: House, *words: str) -> subprocess.CompletedProcess[bytes]:
@@ -87,7 +88,6 @@ LINES = [
 
 
 @pytest.mark.parametrize(("line", "code"), LINES)
-@trio_test(real_time=True)
 async def test_json_is_one_value_and_nothing_else_wherever_it_stands(tmp_path: Path, line: str, code: int) -> None:
     async with open_house(tmp_path, desk()) as house:
         for words in (["--json", *line.split()], [*line.split(), "--json"]):
@@ -104,7 +104,6 @@ async def test_json_is_one_value_and_nothing_else_wherever_it_stands(tmp_path: P
 
 
 @pytest.mark.parametrize(("line", "code"), LINES)
-@trio_test(real_time=True)
 async def test_people_get_words_and_errors_go_to_stderr(tmp_path: Path, line: str, code: int) -> None:
     async with open_house(tmp_path, desk()) as house:
         done = await ctl(house, *line.split())
@@ -116,7 +115,6 @@ async def test_people_get_words_and_errors_go_to_stderr(tmp_path: Path, line: st
             assert b"agent-intercom-ctl" in done.stderr
 
 
-@trio_test(real_time=True)
 async def test_pending_as_json_is_a_list_with_the_names_of_the_reference(tmp_path: Path) -> None:
     async with open_house(tmp_path, desk()) as house:
         entries = json.loads((await ctl(house, "pending", "--json")).stdout)
@@ -127,7 +125,6 @@ async def test_pending_as_json_is_a_list_with_the_names_of_the_reference(tmp_pat
         assert names <= listed["sessions"][0].keys()
 
 
-@trio_test(real_time=True)
 async def test_an_ambiguous_resume_lists_the_sessions(tmp_path: Path) -> None:
     async with open_house(tmp_path, StandInDesk(sessions=[session("s-1"), session("s-2")])) as house:
         done = await ctl(house, "resume", "--json")
@@ -137,14 +134,12 @@ async def test_an_ambiguous_resume_lists_the_sessions(tmp_path: Path) -> None:
         assert value["details"] == {"sessions": ["s-1", "s-2"]}
 
 
-@trio_test(real_time=True)
 async def test_without_a_server_it_says_how_to_start_one(tmp_path: Path) -> None:
     done = await run(environ(tmp_path), "list")
     assert done.returncode == 3
     assert b"agent-intercom serve" in done.stderr
 
 
-@trio_test(real_time=True)
 async def test_the_name_of_the_server_comes_from_the_config(tmp_path: Path) -> None:
     config = tmp_path / "config.toml"
     config.write_text('ipc_name = "mine"\n')
@@ -156,7 +151,6 @@ async def test_the_name_of_the_server_comes_from_the_config(tmp_path: Path) -> N
     assert b"mine.sock" in (await run(environ(tmp_path), "list")).stderr
 
 
-@trio_test(real_time=True)
 async def test_a_broken_config_is_a_matter_of_usage(tmp_path: Path) -> None:
     config = tmp_path / "config.toml"
     config.write_text("ipc_name = \n")
@@ -165,7 +159,6 @@ async def test_a_broken_config_is_a_matter_of_usage(tmp_path: Path) -> None:
     assert json.loads(done.stdout)["error_code"] == "config"
 
 
-@trio_test(real_time=True)
 async def test_a_reader_that_has_enough_is_no_error(tmp_path: Path) -> None:
     cards = [card(f"c-{number}", diff="+x\n" * 50) for number in range(300)]
     async with open_house(tmp_path, StandInDesk(*cards)) as house:
@@ -175,7 +168,6 @@ async def test_a_reader_that_has_enough_is_no_error(tmp_path: Path) -> None:
         assert done.stdout
 
 
-@trio_test(real_time=True)
 async def test_help_needs_no_server_and_names_every_command(tmp_path: Path) -> None:
     done = await run(environ(tmp_path), "--help")
     assert done.returncode == 0
@@ -183,7 +175,6 @@ async def test_help_needs_no_server_and_names_every_command(tmp_path: Path) -> N
         assert f"\n    {word} ".encode() in done.stdout
 
 
-@trio_test(real_time=True)
 async def test_a_terminal_that_knows_ascii_only_is_no_error(tmp_path: Path) -> None:
     async with open_house(tmp_path, StandInDesk(card("a", title="grün"))) as house:
         env = {**house.environ, "PYTHONIOENCODING": "ascii"}
@@ -289,14 +280,12 @@ def test_a_line_stands_for_a_request(line: str, verb: str, fields: dict[str, Any
 @pytest.mark.parametrize(
     "words", [("approve", "abc"), ("list",), ("start", "fix", "it"), ("restore", "c-1"), ("watch",)]
 )
-@trio_test(real_time=True)
 async def test_a_session_named_for_a_command_that_heeds_none_is_refused(tmp_path: Path, words: tuple[str, ...]) -> None:
     done = await run(environ(tmp_path), "--session", "s-1", *words)
     assert done.returncode == 2
     assert f"--session is not for {words[0]}".encode() in done.stderr
 
 
-@trio_test(real_time=True)
 async def test_a_session_that_is_not_there_is_refused_and_not_said_to_wait_for_nothing(tmp_path: Path) -> None:
     async with open_house(tmp_path, StandInDesk(card("a"))) as house:
         for words in (
@@ -314,7 +303,6 @@ async def test_a_session_that_is_not_there_is_refused_and_not_said_to_wait_for_n
         assert house.service.acts == []
 
 
-@trio_test(real_time=True)
 async def test_logs_prints_what_was_written_and_nothing_that_acts_on_the_terminal(tmp_path: Path) -> None:
     async with open_house(tmp_path, StandInDesk(card("a"))) as house:
         house.service.children.text = "\x1b[2Jgone\nand on\n"
@@ -325,7 +313,6 @@ async def test_logs_prints_what_was_written_and_nothing_that_acts_on_the_termina
         assert (await run(house.environ, "logs", "nothing")).returncode == 1
 
 
-@trio_test(real_time=True)
 async def test_what_was_said_to_agents_can_be_read(tmp_path: Path) -> None:
     async with open_house(tmp_path, StandInDesk(card("a"))) as house:
         assert (await run(house.environ, "pause")).stdout == b"paused s-1\n"

@@ -12,14 +12,14 @@ from intercom.model.checkpoint import Files, RestoreState
 from tests.cli.test_ctl import run
 from tests.operators.desk import StandInDesk, session
 from tests.operators.house import open_house
-from tests.support.trio_case import trio_test
+
+pytestmark = pytest.mark.real_time
 
 
 def desk() -> StandInDesk:
     return StandInDesk(sessions=[session("abcd-1"), session("beef-2")])
 
 
-@trio_test(real_time=True)
 async def test_a_checkpoint_is_taken_of_the_session_that_is_named_and_listed(tmp_path: Path) -> None:
     async with open_house(tmp_path, desk()) as house:
         done = await run(house.environ, "checkpoint", "beef-2", "before", "the", "storm")
@@ -35,7 +35,6 @@ async def test_a_checkpoint_is_taken_of_the_session_that_is_named_and_listed(tmp
         assert [each["checkpoint_id"] for each in as_json["checkpoints"]] == ["c-1"]
 
 
-@trio_test(real_time=True)
 async def test_a_restore_is_asked_and_answered_or_left_open(tmp_path: Path) -> None:
     async with open_house(tmp_path, desk()) as house:
         await run(house.environ, "checkpoint", "--session", "abcd-1", "before")
@@ -57,37 +56,31 @@ async def test_a_restore_is_asked_and_answered_or_left_open(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("more", [(), ("--yes",)])
-def test_a_restore_without_files_shows_what_differs_and_changes_nothing(tmp_path: Path, more: tuple[str, ...]) -> None:
+async def test_a_restore_without_files_shows_what_differs_and_changes_nothing(
+    tmp_path: Path, more: tuple[str, ...]
+) -> None:
     """It ended the session, and restored nothing."""
 
-    @trio_test(real_time=True)
-    async def check() -> None:
-        async with open_house(tmp_path, desk()) as house:
-            await run(house.environ, "checkpoint", "--session", "abcd-1", "before")
-            shown = await run(house.environ, "restore", "c-1", *more)
-            assert shown.returncode == 1
-            words = shown.stdout.decode()
-            assert "checkpoint before of /home/me/project: 1 modified, 0 deleted, 1 added since" in words
-            assert "modified a.txt" in words
-            assert "add --files to put back what was modified or deleted" in words
-            assert "the session would end" in shown.stderr.decode()
-            assert [act[0] for act in house.service.acts] == ["checkpoint", "restore"]
-
-    check()
+    async with open_house(tmp_path, desk()) as house:
+        await run(house.environ, "checkpoint", "--session", "abcd-1", "before")
+        shown = await run(house.environ, "restore", "c-1", *more)
+        assert shown.returncode == 1
+        words = shown.stdout.decode()
+        assert "checkpoint before of /home/me/project: 1 modified, 0 deleted, 1 added since" in words
+        assert "modified a.txt" in words
+        assert "add --files to put back what was modified or deleted" in words
+        assert "the session would end" in shown.stderr.decode()
+        assert [act[0] for act in house.service.acts] == ["checkpoint", "restore"]
 
 
 @pytest.mark.parametrize("end", [RestoreState.FAILED, RestoreState.STUCK])
-def test_a_restore_that_does_not_come_out_is_a_failure(tmp_path: Path, end: RestoreState) -> None:
-    @trio_test(real_time=True)
-    async def check() -> None:
-        async with open_house(tmp_path, desk()) as house:
-            await run(house.environ, "checkpoint", "--session", "abcd-1")
-            house.service.checkpoints.end = end
-            done = await run(house.environ, "restore", "c-1", "--files", "--yes")
-            assert done.returncode == 1
-            assert end.value in done.stdout.decode()
-
-    check()
+async def test_a_restore_that_does_not_come_out_is_a_failure(tmp_path: Path, end: RestoreState) -> None:
+    async with open_house(tmp_path, desk()) as house:
+        await run(house.environ, "checkpoint", "--session", "abcd-1")
+        house.service.checkpoints.end = end
+        done = await run(house.environ, "restore", "c-1", "--files", "--yes")
+        assert done.returncode == 1
+        assert end.value in done.stdout.decode()
 
 
 @pytest.mark.parametrize(
@@ -103,18 +96,14 @@ def test_a_restore_that_does_not_come_out_is_a_failure(tmp_path: Path, end: Rest
         ({"checkpoint_id": "c-2", "asked_by": "ada"}, 1, "ada (ctl) has asked to restore c-2 instead"),
     ],
 )
-def test_without_asking_it_proceeds_with_its_own_question_only(
+async def test_without_asking_it_proceeds_with_its_own_question_only(
     tmp_path: Path, instead: dict[str, Any], code: int, words: str
 ) -> None:
-    @trio_test(real_time=True)
-    async def check() -> None:
-        async with open_house(tmp_path, desk()) as house:
-            await run(house.environ, "checkpoint", "--session", "abcd-1")
-            house.service.checkpoints.instead = instead
-            done = await run(house.environ, "restore", "c-1", "--files", "--yes")
-            assert words in done.stdout.decode()
-            assert done.returncode == code
-            decided = [act[1] for act in house.service.acts if act[0] == "decide"]
-            assert decided == (["restore-1", "restore-2"] if code == 0 else ["restore-1"])
-
-    check()
+    async with open_house(tmp_path, desk()) as house:
+        await run(house.environ, "checkpoint", "--session", "abcd-1")
+        house.service.checkpoints.instead = instead
+        done = await run(house.environ, "restore", "c-1", "--files", "--yes")
+        assert words in done.stdout.decode()
+        assert done.returncode == code
+        decided = [act[1] for act in house.service.acts if act[0] == "decide"]
+        assert decided == (["restore-1", "restore-2"] if code == 0 else ["restore-1"])

@@ -10,12 +10,12 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
+import pytest
 import trio
 
 from tests.agents.live import COMMAND
 from tests.operators.house import environ
 from tests.support.person_shell import the_person
-from tests.support.trio_case import trio_test
 
 CTL = [sys.executable, "-m", "intercom.cli.ctl", "--json"]
 
@@ -82,7 +82,7 @@ async def running(command: list[str], env: dict[str, str], **options: Any) -> As
         await process.wait()
 
 
-@trio_test(real_time=True, seconds=60)
+@pytest.mark.real_time
 async def test_an_agent_proposes_and_a_person_beside_it_approves(tmp_path: Path) -> None:
     workspace = trio.Path(tmp_path, "work")
     await workspace.mkdir()

@@ -23,7 +23,8 @@ from tests.cli.test_ctl_end_to_end import DIFF, json_lines, running
 from tests.operators.house import environ
 from tests.support.keys import make_key_file
 from tests.support.terminal import Terminal, on_terminal
-from tests.support.trio_case import trio_test
+
+pytestmark = pytest.mark.real_time
 
 CTL = [sys.executable, str(Path(__file__).parents[1] / "support" / "ctl_at_home.py")]
 PIN = "correct horse"
@@ -120,7 +121,6 @@ async def typing(at: Scene, *words: str) -> AsyncIterator[Terminal]:
         yield screen
 
 
-@trio_test(real_time=True, seconds=60)
 async def test_a_pin_and_the_change_is_written(tmp_path: Path) -> None:
     key = make_key(tmp_path)
     async with scene(tmp_path) as at:
@@ -144,7 +144,6 @@ async def test_a_pin_and_the_change_is_written(tmp_path: Path) -> None:
         assert entry["decided"]["signature"]["method"] == "pin"
 
 
-@trio_test(real_time=True, seconds=60)
 async def test_without_a_terminal_nothing_is_decided(tmp_path: Path) -> None:
     make_key(tmp_path)
     async with scene(tmp_path) as at:
@@ -160,7 +159,6 @@ async def test_without_a_terminal_nothing_is_decided(tmp_path: Path) -> None:
         assert at.file.read_text() == "one\n"
 
 
-@trio_test(real_time=True, seconds=60)
 async def test_a_row_flipped_by_sql_writes_nothing(tmp_path: Path) -> None:
     make_key(tmp_path)
     async with scene(tmp_path) as at:
@@ -176,7 +174,6 @@ async def test_a_row_flipped_by_sql_writes_nothing(tmp_path: Path) -> None:
         assert at.file.read_text() == "one\n"
 
 
-@trio_test(real_time=True, seconds=60)
 async def test_a_key_created_while_the_server_runs_counts_at_once(tmp_path: Path) -> None:
     async with scene(tmp_path) as at:
         async with typing(at, "key", "create") as screen:
@@ -200,7 +197,6 @@ async def test_a_key_created_while_the_server_runs_counts_at_once(tmp_path: Path
         assert keys["keys"] == []
 
 
-@trio_test(real_time=True, seconds=60)
 async def test_watch_asks_for_the_pin_after_its_key(tmp_path: Path) -> None:
     make_key(tmp_path)
     async with scene(tmp_path) as at:
@@ -220,7 +216,6 @@ async def test_watch_asks_for_the_pin_after_its_key(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "words", [("policy", "accept", "{id}", "--yes"), ("policy", "accept", "{root}", "--yes"), ("watch",)]
 )
-@trio_test(real_time=True, seconds=60)
 async def test_a_policy_is_accepted_with_a_pin(tmp_path: Path, words: tuple[str, ...]) -> None:
     make_key(tmp_path)
     async with scene(tmp_path) as at:
@@ -244,7 +239,6 @@ async def test_a_policy_is_accepted_with_a_pin(tmp_path: Path, words: tuple[str,
         assert (after["status"], after["accepted_sha256"]) == ("in force", shown["sha256"])
 
 
-@trio_test(real_time=True, seconds=60)
 async def test_a_policy_is_rejected_by_its_workspace_with_a_pin(tmp_path: Path) -> None:
     make_key(tmp_path)
     async with scene(tmp_path) as at:
@@ -259,7 +253,6 @@ async def test_a_policy_is_rejected_by_its_workspace_with_a_pin(tmp_path: Path) 
         assert (after["status"], after["accepted_sha256"]) == ("rejected", None)
 
 
-@trio_test(real_time=True, seconds=60)
 async def test_a_pin_that_is_not_given_decides_nothing(tmp_path: Path) -> None:
     make_key(tmp_path)
     async with scene(tmp_path) as at:
@@ -271,7 +264,6 @@ async def test_a_pin_that_is_not_given_decides_nothing(tmp_path: Path) -> None:
         assert entry["decided"] is None
 
 
-@trio_test(real_time=True, seconds=60)
 async def test_commands_to_agents_are_signed_too(tmp_path: Path) -> None:
     make_key(tmp_path)
     async with scene(tmp_path) as at:
@@ -308,7 +300,6 @@ async def test_commands_to_agents_are_signed_too(tmp_path: Path) -> None:
         assert [each["paused_by"] for each in entry["sessions"]] == [None]
 
 
-@trio_test(real_time=True, seconds=60)
 async def test_a_policy_is_accepted_with_the_pin_from_the_command_line_and_in_watch(tmp_path: Path) -> None:
     make_key(tmp_path)
     async with scene(tmp_path) as at:
@@ -336,7 +327,6 @@ async def test_a_policy_is_accepted_with_the_pin_from_the_command_line_and_in_wa
         assert "src/**" in status["grants"]
 
 
-@trio_test(real_time=True, seconds=60)
 async def test_a_false_server_can_not_have_another_policy_signed_than_it_showed(tmp_path: Path) -> None:
     make_key(tmp_path)
     async with scene(tmp_path) as at:

@@ -21,7 +21,8 @@ from intercom.model.card import CardKind, CardState, Notice
 from intercom.model.request import RiskLevel
 from tests.operators.desk import START, StandInDesk, card
 from tests.operators.house import House, environ, open_house
-from tests.support.trio_case import trio_test
+
+pytestmark = pytest.mark.real_time
 
 COMMAND = [sys.executable, "-m", "intercom.cli.ctl"]
 
@@ -93,7 +94,6 @@ async def ready(house: House) -> None:
     await trio.testing.wait_all_tasks_blocked(0.01)
 
 
-@trio_test(real_time=True, seconds=20)
 async def test_watch_as_json_is_a_line_an_event(tmp_path: Path) -> None:
     async with open_house(tmp_path, StandInDesk(card("old"))) as house:
         await ready(house)
@@ -104,7 +104,6 @@ async def test_watch_as_json_is_a_line_an_event(tmp_path: Path) -> None:
             assert json.loads(await anext(found))["data"]["text"] == "hello"
 
 
-@trio_test(real_time=True, seconds=20)
 async def test_watch_in_a_pipe_prints_cards(tmp_path: Path) -> None:
     async with open_house(tmp_path, StandInDesk(card("old"))) as house:
         await ready(house)
@@ -114,7 +113,6 @@ async def test_watch_in_a_pipe_prints_cards(tmp_path: Path) -> None:
                 pass
 
 
-@trio_test(real_time=True, seconds=20)
 async def test_watch_outlives_its_server(tmp_path: Path) -> None:
     desk = StandInDesk(card("old"))
     async with contextlib.AsyncExitStack() as stack:
@@ -139,7 +137,6 @@ async def select(screen: Terminal, name: str) -> None:
     await screen.until("[q]uit")
 
 
-@trio_test(real_time=True, seconds=20)
 async def test_a_key_approves_the_selected_card(tmp_path: Path) -> None:
     async with open_house(tmp_path, StandInDesk(card("one", **LOW))) as house:
         await ready(house)
@@ -159,7 +156,6 @@ async def test_a_key_approves_the_selected_card(tmp_path: Path) -> None:
             assert await screen.process.wait() == 0
 
 
-@trio_test(real_time=True, seconds=20)
 async def test_keys_typed_together_do_not_decide_a_card_that_was_not_on_the_screen(tmp_path: Path) -> None:
     """`n` and `a` in one go approved the other card."""
     async with open_house(tmp_path, StandInDesk(card("one", **LOW), card("two", **LOW))) as house:
@@ -176,7 +172,6 @@ async def test_keys_typed_together_do_not_decide_a_card_that_was_not_on_the_scre
 
 
 @pytest.mark.parametrize("answer", ["n", "a", "\r", "\x04"])
-@trio_test(real_time=True, seconds=20)
 async def test_a_critical_card_that_was_not_seen_whole_asks_by_name(tmp_path: Path, answer: str) -> None:
     """A critical change, 60 of 755 lines seen, was approved with one key."""
     long = card("one", diff="".join(f"+{number}\n" for number in range(755)), risk=RiskLevel.CRITICAL)
@@ -200,7 +195,6 @@ async def test_a_critical_card_that_was_not_seen_whole_asks_by_name(tmp_path: Pa
             await screen.until("approved one")
 
 
-@trio_test(real_time=True, seconds=20)
 async def test_a_card_that_comes_or_goes_changes_no_keys_meaning(tmp_path: Path) -> None:
     async with open_house(tmp_path, StandInDesk(card("one", **LOW), card("two", **LOW))) as house:
         await ready(house)
@@ -218,7 +212,6 @@ async def test_a_card_that_comes_or_goes_changes_no_keys_meaning(tmp_path: Path)
             assert house.service.acts == []
 
 
-@trio_test(real_time=True, seconds=20)
 async def test_a_selected_card_that_changes_is_shown_again(tmp_path: Path) -> None:
     async with open_house(tmp_path, StandInDesk(card("one", **LOW))) as house:
         await ready(house)
@@ -231,7 +224,6 @@ async def test_a_selected_card_that_changes_is_shown_again(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("on_terminal", [True, False])
-@trio_test(real_time=True, seconds=20)
 async def test_a_rejected_card_is_drawn_once(tmp_path: Path, on_terminal: bool) -> None:
     """The agent's having been told a rejection drew the same card a second time."""
     async with open_house(tmp_path, StandInDesk(card("one"))) as house, contextlib.AsyncExitStack() as stack:
@@ -256,7 +248,6 @@ async def test_a_rejected_card_is_drawn_once(tmp_path: Path, on_terminal: bool) 
         assert seen.count("rejected") == 1
 
 
-@trio_test(real_time=True, seconds=20)
 async def test_a_key_asks_for_the_words_it_needs(tmp_path: Path) -> None:
     async with open_house(tmp_path, StandInDesk(card("one"), card("two", CardKind.PROMPT))) as house:
         await ready(house)
@@ -286,7 +277,6 @@ async def test_a_key_asks_for_the_words_it_needs(tmp_path: Path) -> None:
             ]
 
 
-@trio_test(real_time=True, seconds=20)
 async def test_keys_view_and_go_on_and_a_refusal_is_shown(tmp_path: Path) -> None:
     long = card("one", diff="".join(f"+{number}\n" for number in range(100)))
     async with open_house(tmp_path, StandInDesk(long, card("two", **LOW))) as house:
@@ -314,7 +304,6 @@ async def test_keys_view_and_go_on_and_a_refusal_is_shown(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("way", ["\x04", "q"])
-@trio_test(real_time=True, seconds=20)
 async def test_the_terminal_is_left_as_it_was(tmp_path: Path, way: str) -> None:
     import termios
 
@@ -327,7 +316,6 @@ async def test_the_terminal_is_left_as_it_was(tmp_path: Path, way: str) -> None:
         assert termios.tcgetattr(screen._descriptor) == before
 
 
-@trio_test(real_time=True, seconds=20)
 async def test_an_interrupt_ends_it_quietly_and_leaves_the_terminal_as_it_was(tmp_path: Path) -> None:
     import termios
 
@@ -340,7 +328,6 @@ async def test_an_interrupt_ends_it_quietly_and_leaves_the_terminal_as_it_was(tm
         assert "Traceback" not in screen._seen
 
 
-@trio_test(real_time=True, seconds=20)
 async def test_the_server_may_go_and_come_back_under_a_person(tmp_path: Path) -> None:
     desk = StandInDesk(card("one", **LOW))
     async with contextlib.AsyncExitStack() as stack:
@@ -357,7 +344,6 @@ async def test_the_server_may_go_and_come_back_under_a_person(tmp_path: Path) ->
             await screen.until("approved one")
 
 
-@trio_test(real_time=True, seconds=20)
 async def test_a_person_may_watch_before_there_is_a_server(tmp_path: Path) -> None:
     async with terminal(tmp_path, "watch") as screen:
         await screen.until("no server runs yet; waiting for one")
@@ -371,7 +357,6 @@ async def test_a_person_may_watch_before_there_is_a_server(tmp_path: Path) -> No
             await screen.until("approved one")
 
 
-@trio_test(real_time=True, seconds=20)
 @pytest.mark.parametrize("key", ["q", "\x04", None])
 async def test_who_waits_for_a_server_may_stop_waiting(tmp_path: Path, key: str | None) -> None:
     async with terminal(tmp_path, "watch") as screen:
@@ -384,7 +369,6 @@ async def test_who_waits_for_a_server_may_stop_waiting(tmp_path: Path, key: str 
         assert "Traceback" not in screen._seen
 
 
-@trio_test(real_time=True, seconds=20)
 @pytest.mark.parametrize("words", [("watch", "--json"), ("tree", "--watch", "--json")])
 async def test_in_a_pipe_a_server_is_waited_for_too(tmp_path: Path, words: tuple[str, ...]) -> None:
     process = await trio.lowlevel.open_process(
@@ -406,7 +390,6 @@ async def test_in_a_pipe_a_server_is_waited_for_too(tmp_path: Path, words: tuple
         await process.wait()
 
 
-@trio_test(real_time=True, seconds=20)
 async def test_the_tree_may_be_watched(tmp_path: Path) -> None:
     async with open_house(tmp_path) as house:
         async with terminal(house, "tree", "--watch") as screen:

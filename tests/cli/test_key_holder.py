@@ -23,7 +23,8 @@ from intercom.model import signing
 from tests.cli.test_ctl_signed import PIN, Scene, ctl, make_key, scene
 from tests.support.keys import Key
 from tests.support.terminal import Terminal, on_terminal
-from tests.support.trio_case import trio_test
+
+pytestmark = pytest.mark.real_time(seconds=90)
 
 SHELL = ["bash", "--norc", "--noprofile", "-i"]
 COMMAND = f"{sys.executable} -m intercom.cli.ctl"
@@ -54,7 +55,6 @@ def until_gone(path: str) -> None:
                 return
 
 
-@trio_test(real_time=True, seconds=90)
 async def test_the_pin_is_asked_for_once_in_a_terminal(tmp_path: Path) -> None:
     make_key(tmp_path)
     async with scene(tmp_path) as at, shell(at) as screen:
@@ -74,7 +74,6 @@ async def test_the_pin_is_asked_for_once_in_a_terminal(tmp_path: Path) -> None:
         await screen.until("locked the key in 1 terminal")
 
 
-@trio_test(real_time=True, seconds=90)
 async def test_what_was_not_shown_in_the_terminal_is_shown_and_needs_the_pin(tmp_path: Path) -> None:
     make_key(tmp_path)
     async with scene(tmp_path) as at, shell(at) as screen:
@@ -111,7 +110,6 @@ AGENTS = (
 )
 
 
-@trio_test(real_time=True, seconds=90)
 async def test_what_an_agent_starts_in_the_same_terminal_is_asked_for_the_pin(tmp_path: Path) -> None:
     make_key(tmp_path)
     async with scene(tmp_path) as at:
@@ -129,7 +127,6 @@ async def test_what_an_agent_starts_in_the_same_terminal_is_asked_for_the_pin(tm
                 await screen.until("locked the key")
 
 
-@trio_test(real_time=True, seconds=90)
 async def test_where_others_can_type_no_key_is_kept(tmp_path: Path) -> None:
     make_key(tmp_path)
     async with scene(tmp_path) as at:
@@ -144,7 +141,6 @@ async def test_where_others_can_type_no_key_is_kept(tmp_path: Path) -> None:
                 assert await holders(at) == []
 
 
-@trio_test(real_time=True, seconds=90)
 async def test_a_critical_decision_asks_for_the_pin_all_the_same(tmp_path: Path) -> None:
     key = make_key(tmp_path)
     async with scene(tmp_path) as at, shell(at) as screen:
@@ -166,7 +162,6 @@ async def test_a_critical_decision_asks_for_the_pin_all_the_same(tmp_path: Path)
         await screen.until("locked the key")
 
 
-@trio_test(real_time=True, seconds=90)
 async def test_the_key_is_forgotten_with_the_shell(tmp_path: Path) -> None:
     make_key(tmp_path)
     async with scene(tmp_path) as at:
@@ -179,7 +174,6 @@ async def test_the_key_is_forgotten_with_the_shell(tmp_path: Path) -> None:
         assert await holders(at) == []
 
 
-@trio_test(real_time=True, seconds=90)
 async def test_a_shell_that_becomes_another_program_has_no_key_any_more(tmp_path: Path) -> None:
     make_key(tmp_path)
     async with scene(tmp_path) as at, shell(at) as screen:

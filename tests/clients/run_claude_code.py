@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import trio
 
-from tests.agents.live import TRUSTING, Home, Person, home, live
+from tests.agents.live import TRUSTING, Home, Person, home
 from tests.clients import npm
 from tests.clients.at_work import (
     approve,
@@ -27,6 +27,8 @@ from tests.clients.at_work import (
     told_why,
 )
 from tests.clients.model import Model, Script, serving
+
+pytestmark = pytest.mark.real_time
 
 
 @pytest.fixture
@@ -70,7 +72,6 @@ async def claude(
 
 
 @pytest.mark.parametrize("over", ["stdio", "http"])
-@live
 async def test_claude_code_asks_waits_and_writes_what_was_approved(house: Home, over: str) -> None:
     root = project(house)
     way, environ = by_way(house, over)
@@ -81,7 +82,6 @@ async def test_claude_code_asks_waits_and_writes_what_was_approved(house: Home, 
     assert "the world is greeted" in said(house)
 
 
-@live
 async def test_a_server_killed_while_it_waits_is_invisible_to_it(house: Home) -> None:
     async with claude(house, project(house), told_why()) as (_model, process, person):
         await kill_and_reject(house, person)
@@ -89,7 +89,6 @@ async def test_a_server_killed_while_it_waits_is_invisible_to_it(house: Home) ->
     assert "not today" in said(house)
 
 
-@live
 async def test_a_verdict_after_it_has_cut_the_call_reaches_it_with_the_next_tools_result(house: Home) -> None:
     root = project(house)
     decided = trio.Event()

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 import trio
 
-from tests.agents.live import TRUSTING, Home, Person, home, live
+from tests.agents.live import TRUSTING, Home, Person, home
 from tests.clients import npm
 from tests.clients.at_work import (
     approve,
@@ -30,6 +30,8 @@ from tests.clients.at_work import (
     told_why,
 )
 from tests.clients.model import Model, Script, serving
+
+pytestmark = pytest.mark.real_time
 
 PROVIDER = """
 model = "stand-in"
@@ -77,7 +79,6 @@ async def codex(
 
 
 @pytest.mark.parametrize("over", ["stdio", "http"])
-@live
 async def test_codex_asks_waits_and_writes_what_was_approved(house: Home, over: str) -> None:
     root = project(house)
     way, environ = by_way(house, over)
@@ -88,7 +89,6 @@ async def test_codex_asks_waits_and_writes_what_was_approved(house: Home, over: 
     assert "the world is greeted" in said(house)
 
 
-@live
 async def test_a_verdict_after_codex_has_cut_the_call_reaches_it_with_the_next_tools_result(house: Home) -> None:
     root = project(house)
     decided = trio.Event()
@@ -99,7 +99,6 @@ async def test_a_verdict_after_codex_has_cut_the_call_reaches_it_with_the_next_t
     assert is_greeted(root, model, 2)
 
 
-@live
 async def test_a_server_killed_while_codex_waits_is_invisible_to_it(house: Home) -> None:
     async with codex(house, project(house), told_why()) as (_model, process, person):
         await kill_and_reject(house, person)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import trio
 
-from tests.agents.live import TRUSTING, Home, Person, home, live
+from tests.agents.live import TRUSTING, Home, Person, home
 from tests.clients import npm
 from tests.clients.at_work import (
     approve,
@@ -25,6 +25,8 @@ from tests.clients.at_work import (
     set_timeout,
 )
 from tests.clients.model import Model, Script, serving
+
+pytestmark = pytest.mark.real_time
 
 
 @pytest.fixture
@@ -57,7 +59,6 @@ async def copilot(
 
 
 @pytest.mark.parametrize("over", ["stdio", "http"])
-@live
 async def test_copilot_asks_waits_and_writes_what_was_approved(house: Home, over: str) -> None:
     root = project(house)
     way, environ = by_way(house, over)
@@ -67,7 +68,6 @@ async def test_copilot_asks_waits_and_writes_what_was_approved(house: Home, over
     assert is_greeted(root, model, 1)
 
 
-@live
 async def test_a_verdict_after_it_has_cut_the_call_reaches_it_with_the_next_tools_result(house: Home) -> None:
     root = project(house)
     decided = trio.Event()

@@ -5,14 +5,17 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator
 from pathlib import Path
 
+import pytest
 import trio
 
-from tests.agents.live import Home, live
+from tests.agents.live import Home
 from tests.clients import run_claude_code, run_codex
 from tests.clients.at_work import project, said
 from tests.clients.ctl import ctl
 from tests.clients.model import Say, Step, Use
 from tests.clients.run_claude_code import house
+
+pytestmark = pytest.mark.real_time
 
 __all__ = ["house"]
 
@@ -21,7 +24,6 @@ def writes(root: Path) -> Use:
     return Use("Write", {"file_path": str(root / "greeting.txt"), "content": "hello\n"})
 
 
-@live
 async def test_claude_code_writes_only_what_was_allowed(house: Home) -> None:
     root = project(house)
 
@@ -44,7 +46,6 @@ async def test_claude_code_writes_only_what_was_allowed(house: Home) -> None:
     assert not (root / "refused.txt").exists()
 
 
-@live
 async def test_claude_code_does_not_stop_before_it_has_heard_what_people_have_for_it(house: Home) -> None:
     root = project(house)
 
@@ -67,7 +68,6 @@ async def test_claude_code_does_not_stop_before_it_has_heard_what_people_have_fo
     assert (root / "a.txt").exists(), model.answers
 
 
-@live
 async def test_codex_runs_only_what_was_allowed(house: Home) -> None:
     house.environ |= {"CODEX_HOME": str(house.root / "codex"), "STAND_IN_KEY": "none"}
     root = project(house)

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import trio
 
-from tests.agents.live import TRUSTING, Home, home, live
+from tests.agents.live import TRUSTING, Home, home
 from tests.clients import npm
 from tests.clients.ctl import ctl
 from tests.clients.over_http import open_door
@@ -65,7 +65,7 @@ def test_it_calls_a_tool(inspect: tuple[Home, Inspect]) -> None:
     assert json.dumps("acknowledged") in json.dumps(told)
 
 
-@live
+@pytest.mark.real_time
 async def test_it_waits_for_a_person(inspect: tuple[Home, Inspect]) -> None:
     house, run = inspect
     async with house.person() as person, trio.open_nursery() as nursery:

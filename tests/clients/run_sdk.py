@@ -10,10 +10,12 @@ from typing import Any
 
 import pytest
 
-from tests.agents.live import TRUSTING, Home, Person, home, live
+from tests.agents.live import TRUSTING, Home, Person, home
 from tests.clients.ctl import ctl
 from tests.clients.driver import Driver, Refused, content, driver
 from tests.clients.over_http import open_door
+
+pytestmark = pytest.mark.real_time
 
 CHANGE: dict[str, Any] = {"title": "Add a", "diff": "a\n", "file_path": "a.txt"}
 DRIVERS = ("driver_v1.mjs", "driver_v2.mjs")
@@ -50,7 +52,6 @@ def serving_http(house: Home, root: Path) -> Iterator[dict[str, Any]]:
 
 @both
 @everyway
-@live
 async def test_every_tool_answers(house: Home, script: str, over: str) -> None:
     root = house.workspace()
     async with connected(house, script, root, over) as (client, person):
@@ -85,7 +86,6 @@ async def test_every_tool_answers(house: Home, script: str, over: str) -> None:
 
 @both
 @everyway
-@live
 async def test_a_waiting_call_reports_progress(house: Home, script: str, over: str) -> None:
     root = house.workspace()
     async with connected(house, script, root, over) as (client, person):
@@ -99,7 +99,6 @@ async def test_a_waiting_call_reports_progress(house: Home, script: str, over: s
 
 @both
 @everyway
-@live
 async def test_a_call_that_the_client_gave_up_is_taken_up_again_by_its_request_id(
     house: Home, script: str, over: str
 ) -> None:
@@ -117,7 +116,6 @@ async def test_a_call_that_the_client_gave_up_is_taken_up_again_by_its_request_i
 
 @both
 @everyway
-@live
 async def test_a_cancelled_call_stays_decidable_and_its_verdict_rides_on_the_next_result(
     house: Home, script: str, over: str
 ) -> None:
@@ -136,7 +134,6 @@ async def test_a_cancelled_call_stays_decidable_and_its_verdict_rides_on_the_nex
 
 
 @both
-@live
 async def test_a_server_killed_in_the_middle_of_an_approval_is_invisible(house: Home, script: str) -> None:
     root = house.workspace()
     async with connected(house, script, root) as (client, person):
@@ -150,7 +147,6 @@ async def test_a_server_killed_in_the_middle_of_an_approval_is_invisible(house: 
 
 @both
 @everyway
-@live
 async def test_a_task_is_asked_after_until_it_is_decided(house: Home, script: str, over: str) -> None:
     root = house.workspace()
     async with connected(house, script, root, over) as (client, person):
@@ -167,7 +163,6 @@ async def test_a_task_is_asked_after_until_it_is_decided(house: Home, script: st
         assert "late_verdicts" not in await client.call("ping")
 
 
-@live
 async def test_the_older_form_of_tasks_whole(house: Home) -> None:
     root = house.workspace()
     async with connected(house, DRIVERS[0], root) as (client, person):
@@ -194,7 +189,6 @@ async def test_the_older_form_of_tasks_whole(house: Home) -> None:
 
 
 @both
-@live
 async def test_over_http_an_agent_finds_its_request_again_by_its_key_after_a_kill(house: Home, script: str) -> None:
     root = house.workspace()
     door = open_door(house)
@@ -217,7 +211,6 @@ async def test_over_http_an_agent_finds_its_request_again_by_its_key_after_a_kil
             assert (await client.call("check_diff", request_id=card["request_id"]))["status"] == "applied"
 
 
-@live
 async def test_the_older_transport_over_http(house: Home) -> None:
     root = house.workspace()
     door = open_door(house)

@@ -18,10 +18,12 @@ from intercom.agents.shim import launch
 from intercom.agents.shim.launch import Options
 from intercom.local import own_files
 from intercom.local.processes import examine
-from tests.agents.live import Home, home, live
+from tests.agents.live import Home, home
 from tests.faults.hosted import Hosted, ctl, hosted
 from tests.support.person_shell import the_person
 from tests.support.terminal import on_terminal
+
+pytestmark = pytest.mark.real_time
 
 CTL = f"{sys.executable} -m intercom.cli.ctl --json"
 
@@ -75,7 +77,6 @@ async def is_refused(house: Home, tried: dict[str, Any], card: dict[str, Any]) -
 
 
 @pytest.mark.parametrize("wrapper", WRAPPERS)
-@live
 async def test_whatever_starts_the_relay_the_agents_shell_approves_nothing(house: Home, wrapper: str) -> None:
     root = house.workspace()
     here = house.root / f"scripts-{root.name}"
@@ -90,7 +91,6 @@ async def test_whatever_starts_the_relay_the_agents_shell_approves_nothing(house
         assert (code, done["status"]) == (0, "approved"), done
 
 
-@live
 async def test_a_helper_beside_the_client_is_of_the_same_editor(house: Home) -> None:
     """An editor's other helpers have no relay: they descend from the editor, as the client does."""
     root = house.workspace()
@@ -104,7 +104,6 @@ async def test_a_helper_beside_the_client_is_of_the_same_editor(house: Home) -> 
         await is_refused(house, await editor.shell(helper.replace("{id}", card["request_id"])), card)
 
 
-@live
 async def test_a_killed_server_makes_no_agent_an_operator() -> None:
     """The shell kills the server and approves as soon as another listens, ten times."""
     with home("") as house:
@@ -135,7 +134,6 @@ async def asks_of_started(house: Home, agent: Hosted, root: Path) -> dict[str, A
             return card
 
 
-@live
 async def test_agents_are_on_record_before_their_first_call_is_answered(house: Home) -> None:
     root = house.workspace()
     async with hosted(house, root) as agent:
@@ -152,7 +150,6 @@ async def test_agents_are_on_record_before_their_first_call_is_answered(house: H
             assert not db.execute("select 1 from agent_process where pid = ?", (beyond.pid,)).fetchall()
 
 
-@live
 async def test_a_person_beside_the_agent_decides_after_a_restart_too(house: Home) -> None:
     with home("") as apart:
         root = apart.workspace()
@@ -167,7 +164,6 @@ async def test_a_person_beside_the_agent_decides_after_a_restart_too(house: Home
             assert any(f"from {the_person().device}" in summary for summary in told), told
 
 
-@live
 async def test_a_flood_of_refusals_is_told_of_once(house: Home) -> None:
     root = house.workspace()
     async with hosted(house, root) as agent:
@@ -186,7 +182,6 @@ async def test_a_flood_of_refusals_is_told_of_once(house: Home) -> None:
 
 
 @pytest.mark.parametrize("how", ["alone", "forked"])
-@live
 async def test_an_agent_over_http_has_its_shell_refused(how: str) -> None:
     """Its connection's process is found, and all above it up to its terminal's leader; its other children are its. So
     they are if a child that has left for a POSIX session of its own speaks over the connection."""
@@ -242,7 +237,6 @@ os._exit(0)
 """
 
 
-@live
 async def test_the_shell_of_a_client_whose_hook_has_asked_is_refused(house: Home) -> None:
     """No relay has ever connected: the client has only its permission hook."""
     root = house.workspace()
@@ -277,7 +271,6 @@ hook.kill()
 """
 
 
-@live
 async def test_a_relay_that_starts_the_server_is_on_record_before_ctl_listens(monkeypatch: pytest.MonkeyPatch) -> None:
     """It has not said a word yet, nor does it ever: this process is the relay."""
     with home("") as apart:
@@ -313,7 +306,6 @@ print(refused)
 """
 
 
-@live
 async def test_a_connection_that_an_operator_opened_is_of_no_use_to_an_agent(house: Home) -> None:
     """A descriptor can be handed on, as ssh and agents of keys do it; who writes counts as well as who opened."""
     root = house.workspace()

@@ -21,9 +21,9 @@ from intercom.sessions.messages import Activity, Decide
 from intercom.sessions.tools.ping import Ping
 from intercom.sessions.tools.switch_freq import SwitchFreq
 from intercom.store.requests import approvals
-from tests.agents.live import TRUSTING, Home, begin, call, home, live
+from tests.agents.live import TRUSTING, Home, begin, call, home
 from tests.faults.hosted import ctl, hosted
-from tests.sessions.house import SILENT_CHAT, People, house, in_house
+from tests.sessions.house import SILENT_CHAT, People, house
 
 Clock = trio.testing.MockClock
 CHANGE: dict[str, Any] = {"title": "Add a", "diff": "a\n", "file_path": "a.txt"}
@@ -32,7 +32,7 @@ CHANGE: dict[str, Any] = {"title": "Add a", "diff": "a\n", "file_path": "a.txt"}
 # --- local mode cannot approve; the local socket is never started and ctl sends no token ----------
 
 
-@live
+@pytest.mark.real_time
 async def test_local_mode_can_approve_and_ctl_finds_socket_and_token_by_itself() -> None:
     with home("") as at:
         root = at.workspace()
@@ -53,7 +53,7 @@ async def test_local_mode_can_approve_and_ctl_finds_socket_and_token_by_itself()
         assert (root / "a.txt").read_text() == "a\n"
 
 
-@live
+@pytest.mark.real_time
 async def test_a_request_without_the_token_is_refused(served: Home) -> None:
     async with served.person() as person:
         reply = await person.say("list", auth_token=None)
@@ -63,7 +63,6 @@ async def test_a_request_without_the_token_is_refused(served: Home) -> None:
 # --- modes are cosmetic ---------------------------------------------------------------------------
 
 
-@in_house
 async def test_the_mode_decides_who_is_notified_and_never_who_may_answer(clock: Clock, root: Path) -> None:
     async with house(root.parent, clock, chat=SILENT_CHAT) as at:
         chat = People()
@@ -85,7 +84,6 @@ async def test_the_mode_decides_who_is_notified_and_never_who_may_answer(clock: 
             assert (await at.decide(id, Decision.APPROVE)).state is CardState.APPROVED
 
 
-@in_house
 async def test_without_slack_mode_remote_is_refused_as_nobody_would_be_told(clock: Clock, root: Path) -> None:
     async with house(root.parent, clock) as at:
         guest = await at.arrive(root)
@@ -98,7 +96,6 @@ async def test_without_slack_mode_remote_is_refused_as_nobody_would_be_told(cloc
         assert before is SessionMode.LOCAL, "nothing has changed"
 
 
-@in_house
 async def test_a_session_left_in_mode_remote_is_told_of_here_once_slack_is_gone(clock: Clock, root: Path) -> None:
     async with house(root.parent, clock, chat=SILENT_CHAT) as at:
         guest = await at.arrive(root)
@@ -112,7 +109,6 @@ async def test_a_session_left_in_mode_remote_is_told_of_here_once_slack_is_gone(
 # --- a fast tap is lost ---------------------------------------------------------------------------
 
 
-@in_house
 async def test_a_tap_at_the_instant_the_card_appears_finds_its_waiter(clock: Clock, root: Path) -> None:
     async with house(root.parent, clock) as at:
         guest = await at.arrive(root)
@@ -132,7 +128,7 @@ async def test_a_tap_at_the_instant_the_card_appears_finds_its_waiter(clock: Clo
 # --- waiters live only in memory ------------------------------------------------------------------
 
 
-@live
+@pytest.mark.real_time
 async def test_a_call_that_waits_survives_the_death_of_its_server() -> None:
     with home(TRUSTING) as at:
         root = at.workspace()
@@ -149,7 +145,6 @@ async def test_a_call_that_waits_survives_the_death_of_its_server() -> None:
             assert await asked() == {"status": "approved", "request_id": id}
 
 
-@in_house
 async def test_a_verdict_survives_the_death_of_the_server_that_took_it(clock: Clock, root: Path) -> None:
     async with house(root.parent, clock) as at:
         guest = await at.arrive(root)
@@ -165,7 +160,6 @@ async def test_a_verdict_survives_the_death_of_the_server_that_took_it(clock: Cl
 # --- a late tap revives an expired request --------------------------------------------------------
 
 
-@in_house
 async def test_a_late_tap_on_an_expired_request_changes_nothing_and_says_so(clock: Clock, root: Path) -> None:
     async with house(root.parent, clock, Config(timeouts=TimeoutSettings(approval_seconds=60))) as at:
         guest = await at.arrive(root)
@@ -186,7 +180,7 @@ async def test_a_late_tap_on_an_expired_request_changes_nothing_and_says_so(cloc
     "point",
     ["files.staged:1", "journal.committed:1", "files.placed_one:1", "files.placed_one:2"],
 )
-@live
+@pytest.mark.real_time
 async def test_a_change_is_applied_once_though_the_server_dies_while_it_is_applied(point: str) -> None:
     with home(TRUSTING) as at:
         root, faults = at.workspace(), at.root / "faults"
@@ -215,7 +209,7 @@ async def test_a_change_is_applied_once_though_the_server_dies_while_it_is_appli
         assert sorted(each.name for each in root.iterdir()) == ["a.txt", "b.txt"]
 
 
-@live
+@pytest.mark.real_time
 async def test_two_calls_that_race_apply_a_change_once(served: Home) -> None:
     root = served.workspace()
     async with served.agent(root) as agent, served.person(root) as person, trio.open_nursery() as nursery:
@@ -231,7 +225,7 @@ async def test_two_calls_that_race_apply_a_change_once(served: Home) -> None:
 # --- the first agent is killed by the second ------------------------------------------------------
 
 
-@live
+@pytest.mark.real_time
 async def test_a_second_agent_leaves_the_first_alone(served: Home) -> None:
     root = served.workspace()
     async with served.agent(root) as first, served.person(root) as person, trio.open_nursery() as nursery:
@@ -249,7 +243,7 @@ async def test_a_second_agent_leaves_the_first_alone(served: Home) -> None:
 # --- workspaces leak between connections ----------------------------------------------------------
 
 
-@live
+@pytest.mark.real_time
 async def test_each_connection_writes_to_its_own_workspace(served: Home) -> None:
     roots = [served.workspace() for _ in range(3)]
     ready: list[tuple[Any, str]] = []
@@ -278,7 +272,7 @@ async def test_each_connection_writes_to_its_own_workspace(served: Home) -> None
 # --- request bodies are capped at 64 KiB ----------------------------------------------------------
 
 
-@live
+@pytest.mark.real_time
 async def test_a_change_of_a_mebibyte_goes_through_whole(served: Home) -> None:
     root = served.workspace()
     text = "".join(f"line {n} of a file that is rather long\n" for n in range(30_000))
@@ -298,7 +292,7 @@ async def test_a_change_of_a_mebibyte_goes_through_whole(served: Home) -> None:
 # --- no progress, no cancellation -----------------------------------------------------------------
 
 
-@live
+@pytest.mark.real_time
 async def test_a_call_that_waits_reports_progress_and_can_be_cancelled(served: Home) -> None:
     root = served.workspace()
     heard = trio.Event()
@@ -321,7 +315,6 @@ async def test_a_call_that_waits_reports_progress_and_can_be_cancelled(served: H
 QUICK = Config(stall=StallSettings(inactivity_threshold_seconds=300, escalation_threshold_seconds=120, max_retries=3))
 
 
-@in_house
 async def test_waiting_for_a_person_is_no_stall(clock: Clock, root: Path) -> None:
     async with house(root.parent, clock, QUICK) as at:
         guest = await at.arrive(root)
@@ -342,7 +335,6 @@ async def test_waiting_for_a_person_is_no_stall(clock: Clock, root: Path) -> Non
 # --- nudges are never delivered -------------------------------------------------------------------
 
 
-@in_house
 async def test_a_nudge_rides_on_the_next_result_of_any_tool(clock: Clock, root: Path) -> None:
     async with house(root.parent, clock, QUICK) as at:
         guest = await at.arrive(root)
@@ -361,7 +353,7 @@ async def test_a_nudge_rides_on_the_next_result_of_any_tool(clock: Clock, root: 
 # --- CRLF files break patches ---------------------------------------------------------------------
 
 
-@live
+@pytest.mark.real_time
 async def test_a_patch_of_a_file_with_crlf_keeps_its_line_ends(served: Home) -> None:
     root = served.workspace()
     (root / "dos.txt").write_bytes(b"one\r\ntwo\r\nthree\r\n")
@@ -378,7 +370,6 @@ async def test_a_patch_of_a_file_with_crlf_keeps_its_line_ends(served: Home) -> 
 # --- sessions end with the server -----------------------------------------------------------------
 
 
-@in_house
 async def test_a_shutdown_leaves_requests_pending_and_says_what_agents_can_do(clock: Clock, root: Path) -> None:
     async with house(root.parent, clock) as at:
         guest = await at.arrive(root)

@@ -5,18 +5,18 @@ from __future__ import annotations
 import tempfile
 from pathlib import Path
 
+import pytest
 import trio
 
 import intercom
 from intercom.embedded_operator import EmbeddedOperator
 from intercom.model.config import Config, DatabaseSettings
 from intercom.model.request import Operation, OperationKind
-from tests.support.trio_case import trio_test
 
 RUN = Operation(OperationKind.COMMAND, "deploy", "Run: deploy", "deploy", "deploy --now")
 
 
-@trio_test(real_time=True)
+@pytest.mark.real_time
 async def test_a_program_asks_leave_and_is_told_before_it_stops() -> None:
     with tempfile.TemporaryDirectory(prefix="ix-", dir="/tmp") as directory:
         root = Path(directory)

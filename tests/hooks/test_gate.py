@@ -18,7 +18,7 @@ from intercom.agents.hook_server import HookDeps, HookOrigin, StoppingParams
 from intercom.agents.http.request import Identity
 from intercom.agents.http.sessions import ConnectionFactory, HttpSessions
 from intercom.sessions.messages import Agent, TakeWords, Undeliver, key_of
-from tests.sessions.house import House, house, in_house
+from tests.sessions.house import House, house
 from tests.sessions.test_steering import steer
 
 Clock = trio.testing.MockClock
@@ -55,7 +55,6 @@ async def cut_short(what: Callable[[], Awaitable[Any]], steps: int | None) -> An
     return None
 
 
-@in_house
 async def test_words_are_free_again_whenever_the_hook_that_asked_goes(clock: Clock, root: Path) -> None:
     async with house(root.parent, clock) as at:
         guest = await at.arrive(root)
@@ -72,7 +71,6 @@ async def test_words_are_free_again_whenever_the_hook_that_asked_goes(clock: Clo
             guest.tell(Undeliver(("probe",)))
 
 
-@in_house
 async def test_a_guest_is_gone_whenever_its_hook_goes(clock: Clock, root: Path) -> None:
     async with house(root.parent, clock) as at:
         for steps in (*range(0, 60, 3), None):
@@ -84,7 +82,6 @@ async def test_a_guest_is_gone_whenever_its_hook_goes(clock: Clock, root: Path) 
             assert at.app.presence.doors == {}, f"after {steps} steps"
 
 
-@in_house
 async def test_a_hook_of_two_questions_leaves_nobody_behind(clock: Clock, root: Path) -> None:
     async with house(root.parent, clock) as at:
         visit = hook_server._HookConnection(hook_of(at), unheard)
@@ -95,7 +92,6 @@ async def test_a_hook_of_two_questions_leaves_nobody_behind(clock: Clock, root: 
         assert at.app.presence.doors == {}
 
 
-@in_house
 async def test_a_client_that_another_started_has_no_part_in_its_session(clock: Clock, root: Path) -> None:
     async with house(root.parent, clock) as at:
         door = AgentConnection(at.app.system, at.app.config, at.app.presence, "k", str(root), None)
@@ -111,7 +107,6 @@ async def test_a_client_that_another_started_has_no_part_in_its_session(clock: C
         assert await hook_server.known_session(outer, origin, guess=False) == session
 
 
-@in_house
 async def test_a_client_that_has_an_agents_environment_gets_none_of_its_words(clock: Clock, root: Path) -> None:
     async with house(root.parent, clock) as at:
         guest = await at.arrive(root)
@@ -124,7 +119,6 @@ async def test_a_client_that_has_an_agents_environment_gets_none_of_its_words(cl
         assert await hook_server.known_session(hook_of(at), inner) == id
 
 
-@in_house
 async def test_a_guess_leads_to_no_other_conversation_and_no_words(clock: Clock, root: Path) -> None:
     async with house(root.parent, clock) as at:
         origin = HookOrigin("codex", "c2", str(root))
@@ -135,7 +129,6 @@ async def test_a_guess_leads_to_no_other_conversation_and_no_words(clock: Clock,
         assert await hook_server.known_session(hook_of(at), origin, guess=False) is None
 
 
-@in_house
 async def test_a_hook_finds_the_agent_of_its_client_over_http(clock: Clock, root: Path) -> None:
     async with house(root.parent, clock) as at:
         outer = hook_of(at, os.getpid())

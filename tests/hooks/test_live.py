@@ -11,10 +11,13 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import pytest
 import trio
 
-from tests.agents.live import COMMAND, CTL, Home, call, home, live
+from tests.agents.live import COMMAND, CTL, Home, call, home
 from tests.support.crash_points import HOOK_NAMES
+
+pytestmark = pytest.mark.real_time
 
 ALLOW_STATUS = '{"enabled": true, "commands": ["git status"], "file_patterns": {"write": ["docs/**"]}}'
 
@@ -86,7 +89,6 @@ async def hook(house: Home, given: bytes, *arguments: str, client: str = "claude
                 process.kill()
 
 
-@live
 async def test_a_command_waits_for_a_person_and_runs_once() -> None:
     with home() as house, house.serving():
         workspace = house.workspace()
@@ -124,7 +126,6 @@ async def test_a_command_waits_for_a_person_and_runs_once() -> None:
             assert (asked.code, asked.decision()[0]) == (0, "deny")
 
 
-@live
 async def test_the_policy_comes_first_and_what_it_allows_is_on_record() -> None:
     with home() as house:
         workspace = house.workspace()
@@ -146,7 +147,6 @@ async def test_the_policy_comes_first_and_what_it_allows_is_on_record() -> None:
                 assert all(card["kind"] == "policy" for card in person.cards)
 
 
-@live
 async def test_a_hook_asks_in_the_session_of_its_own_agent() -> None:
     """The same client started the shim and the hook: here, the test's own process."""
     with home() as house, house.serving():
@@ -160,7 +160,6 @@ async def test_a_hook_asks_in_the_session_of_its_own_agent() -> None:
             assert asked.decision()[0] == "allow"
 
 
-@live
 async def test_a_verdict_after_the_hook_is_gone_counts_for_the_next_try_once() -> None:
     with home() as house, house.serving():
         workspace = house.workspace()
@@ -185,7 +184,6 @@ async def test_a_verdict_after_the_hook_is_gone_counts_for_the_next_try_once() -
             assert asked.decision()[0] == "deny"
 
 
-@live
 async def test_a_server_killed_while_a_hook_waits_is_asked_again_about_the_same() -> None:
     with home() as house:
         workspace = house.workspace()
@@ -222,7 +220,6 @@ async def until_waiting(person: Any) -> list[dict[str, Any]]:
         await trio.sleep(0.05)
 
 
-@live
 async def test_without_a_server_it_is_denied() -> None:
     with home("this is not toml\n") as house:
         workspace = house.workspace()
@@ -232,7 +229,6 @@ async def test_without_a_server_it_is_denied() -> None:
         assert b"Traceback" not in asked.errors
 
 
-@live
 async def test_an_agent_can_not_answer_its_own_hook() -> None:
     """What descends from the client that started a hook may not answer, as with its shim."""
     with home("") as house, house.serving():
@@ -255,7 +251,6 @@ def _ctl(house: Home, *words: str) -> Any:
     return json.loads(done.stdout or done.stderr)
 
 
-@live
 async def test_an_agent_that_wants_to_stop_is_told_what_people_have_for_it_once() -> None:
     with home() as house, house.serving():
         workspace = house.workspace()
@@ -282,7 +277,6 @@ async def test_an_agent_that_wants_to_stop_is_told_what_people_have_for_it_once(
             assert (answer["session_id"], "late_verdicts" in answer) == (card["session_id"], False)
 
 
-@live
 async def test_an_agent_that_nobody_knows_may_stop() -> None:
     with home() as house:
         stopping = event("", {}, house.workspace(), hook_event_name="Stop")
@@ -297,7 +291,6 @@ async def test_an_agent_that_nobody_knows_may_stop() -> None:
                 assert (await person.do("list"))["sessions"] == []
 
 
-@live
 async def test_a_server_killed_at_every_step_neither_asks_twice_nor_uses_a_yes_twice() -> None:
     with home() as house:
         workspace = house.workspace()

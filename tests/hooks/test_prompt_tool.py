@@ -6,13 +6,14 @@ import json
 from typing import Any
 
 import mcp_types as types
+import pytest
 import trio
 from mcp import Client
 
 from intercom.agents.mcp_server import offer
 from intercom.model.config import Config, McpSettings
 from intercom.sessions.tools.table import BY_NAME
-from tests.agents.live import TRUSTING, begin, call, home, live
+from tests.agents.live import TRUSTING, begin, call, home
 from tests.hooks.test_live import ALLOW_STATUS
 
 WANTED = TRUSTING + "[mcp]\npermission_prompt_tool = true\n"
@@ -32,7 +33,7 @@ def test_it_is_no_tenth_tool_unless_switched_on() -> None:
     assert set(offer(Config(mcp=McpSettings(permission_prompt_tool=True)))) == {*BY_NAME, "permission_prompt"}
 
 
-@live
+@pytest.mark.real_time
 async def test_a_person_or_the_policy_answers_and_the_input_stays_as_it_was() -> None:
     with home(WANTED) as house:
         workspace = house.workspace()

@@ -17,7 +17,8 @@ import trio.testing
 from intercom.local import wire
 from intercom.local.server_socket import LocalListener, Renewal, listen, peer
 from intercom.model.errors import IpcError
-from tests.support.trio_case import trio_test
+
+pytestmark = pytest.mark.real_time
 
 
 @pytest.fixture
@@ -26,7 +27,6 @@ def path() -> Iterator[str]:
         yield os.path.join(directory, "s", "desk.sock")
 
 
-@trio_test(real_time=True)
 async def test_both_ends_know_each_other(path: str) -> None:
     listener = listen(path)
     with wire.connect(path) as client:
@@ -39,7 +39,6 @@ async def test_both_ends_know_each_other(path: str) -> None:
     await listener.aclose()
 
 
-@trio_test(real_time=True)
 async def test_the_socket_and_its_directory_are_the_users_alone_and_gone_afterwards(path: str) -> None:
     before = os.umask(0)
     try:
@@ -57,7 +56,6 @@ async def test_the_socket_and_its_directory_are_the_users_alone_and_gone_afterwa
         await listener.accept()
 
 
-@trio_test(real_time=True)
 async def test_a_dead_servers_socket_is_replaced(path: str) -> None:
     os.mkdir(os.path.dirname(path), 0o700)
     with socket.socket(socket.AF_UNIX) as dead:
@@ -69,7 +67,6 @@ async def test_a_dead_servers_socket_is_replaced(path: str) -> None:
     await listener.aclose()
 
 
-@trio_test(real_time=True)
 async def test_a_living_servers_socket_is_left_alone(path: str) -> None:
     listener = listen(path)
     with pytest.raises(IpcError, match="another server"):
@@ -84,7 +81,6 @@ async def test_a_living_servers_socket_is_left_alone(path: str) -> None:
         wire.connect(path).close()
 
 
-@trio_test(real_time=True)
 async def test_what_is_no_socket_is_neither_removed_nor_connected_to(path: str) -> None:
     os.mkdir(os.path.dirname(path), 0o700)
     target = path + ".target"
@@ -97,7 +93,6 @@ async def test_what_is_no_socket_is_neither_removed_nor_connected_to(path: str) 
         os.unlink(path)
 
 
-@trio_test(real_time=True)
 async def test_a_socket_that_took_the_place_is_not_removed_on_closing(path: str) -> None:
     listener = listen(path)
     os.rename(path, path + ".moved")
@@ -107,7 +102,6 @@ async def test_a_socket_that_took_the_place_is_not_removed_on_closing(path: str)
         assert os.path.basename(path) in os.listdir(os.path.dirname(path))
 
 
-@trio_test(real_time=True)
 async def test_peers_of_another_user_are_closed_unheard(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     listener = listen(path)
     uids = iter([os.geteuid() + 1, os.geteuid()])
@@ -123,7 +117,6 @@ async def test_peers_of_another_user_are_closed_unheard(path: str, monkeypatch: 
     await listener.aclose()
 
 
-@trio_test(real_time=True)
 async def test_a_server_of_another_user_is_not_talked_to(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     listener = listen(path)
     with monkeypatch.context() as patch:
@@ -154,7 +147,6 @@ async def served(listener: LocalListener, path: str) -> None:
 
 
 @pytest.mark.parametrize("what", ["socket", "lock", "both", "directory"])
-@trio_test(real_time=True)
 async def test_a_socket_that_was_taken_away_is_made_again(path: str, what: str) -> None:
     listener = listen(path)
     with wire.connect(path) as before:
@@ -186,7 +178,6 @@ async def test_a_socket_that_was_taken_away_is_made_again(path: str, what: str) 
     await listen(path).aclose()
 
 
-@trio_test(real_time=True)
 async def test_who_waits_to_be_accepted_meanwhile_is_served_by_the_new_socket(path: str) -> None:
     listener = listen(path)
     async with trio.open_nursery() as nursery:
@@ -206,7 +197,6 @@ async def test_who_waits_to_be_accepted_meanwhile_is_served_by_the_new_socket(pa
     await listener.aclose()
 
 
-@trio_test(real_time=True)
 async def test_what_stands_in_its_place_is_replaced_while_the_lock_is_ours(path: str) -> None:
     listener = listen(path)
     with socket.socket(socket.AF_UNIX) as impostor:
@@ -225,7 +215,6 @@ async def test_what_stands_in_its_place_is_replaced_while_the_lock_is_ours(path:
     await listener.aclose()
 
 
-@trio_test(real_time=True)
 async def test_a_place_that_another_server_has_taken_by_its_lock_is_left_to_it(path: str) -> None:
     listener = listen(path)
     os.unlink(path)
@@ -240,7 +229,6 @@ async def test_a_place_that_another_server_has_taken_by_its_lock_is_left_to_it(p
     await other.aclose()
 
 
-@trio_test(real_time=True)
 async def test_a_directory_that_others_can_write_is_not_trusted_again(path: str) -> None:
     listener = listen(path)
     shutil.rmtree(os.path.dirname(path))

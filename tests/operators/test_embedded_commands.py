@@ -16,7 +16,6 @@ from intercom.model.session import SessionMode
 from intercom.operators.ctl.connection import carry_out
 from intercom.operators.ctl.wire import CtlRequest
 from tests.operators.desk import START, StandInDesk, card
-from tests.support.trio_case import trio_test
 
 
 def desk() -> StandInDesk:
@@ -42,7 +41,6 @@ def embedding(service: StandInDesk) -> EmbeddedOperator:
         ("policy-reject", {"id": "pol-1"}, lambda kim: kim.reject_policy("pol-1")),
     ],
 )
-@trio_test
 async def test_a_command_does_the_same_on_ctl_by_its_name_and_as_a_method(
     command: str, fields: dict[str, Any], method: Callable[[EmbeddedOperator], Awaitable[Any]]
 ) -> None:
@@ -62,7 +60,6 @@ async def test_a_command_does_the_same_on_ctl_by_its_name_and_as_a_method(
     assert done == [done[0]] * 3
 
 
-@trio_test
 async def test_a_command_by_its_name_returns_what_its_handler_returns_and_counts_once() -> None:
     service = desk()
     kim = embedding(service)

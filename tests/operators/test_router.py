@@ -18,7 +18,6 @@ from intercom.model.session import SessionMode
 from intercom.operators.messages import Channel, Subscribe
 from intercom.operators.router import EARLY_SECONDS, NOTIFIED, Operators, recipients
 from tests.operators.desk import START, card
-from tests.support.trio_case import trio_test
 
 LOCAL, REMOTE, HYBRID = SessionMode.LOCAL, SessionMode.REMOTE, SessionMode.HYBRID
 ALL = {"slack": Channel.SLACK, "ctl": Channel.CTL, "web": Channel.WEB, "embed": Channel.EMBED}
@@ -110,7 +109,6 @@ async def settle() -> None:
     await trio.testing.wait_all_tasks_blocked()
 
 
-@trio_test
 async def test_a_subscriber_is_given_the_open_cards_and_told_the_later_ones() -> None:
     stage = Stage(card("old"))
     async with System(stage.specs) as system:
@@ -121,7 +119,6 @@ async def test_a_subscriber_is_given_the_open_cards_and_told_the_later_ones() ->
         assert await subscribe(system, "ctl") == {"ctl": ["old", "new"]}
 
 
-@trio_test
 async def test_what_concerns_everybody_reaches_channels_that_come_up_after_it_once() -> None:
     stage = Stage(card("old"))
     stage.found = [Notice("the database was damaged", "error", START)]
@@ -142,7 +139,6 @@ async def test_what_concerns_everybody_reaches_channels_that_come_up_after_it_on
         assert stage.told["web"] == []
 
 
-@trio_test
 async def test_a_closed_card_is_no_longer_given_out() -> None:
     stage = Stage(card("old"), card("other"))
     async with System(stage.specs) as system:
@@ -150,7 +146,6 @@ async def test_a_closed_card_is_no_longer_given_out() -> None:
         assert await subscribe(system, "ctl") == {"ctl": ["other"]}
 
 
-@trio_test
 async def test_a_mode_that_changed_does_not_leave_ghosts() -> None:
     stage = Stage(mode=HYBRID)
     async with System(stage.specs) as system:
@@ -168,7 +163,6 @@ async def test_a_mode_that_changed_does_not_leave_ghosts() -> None:
         assert [getattr(each, "id", "notice") for each in stage.told["ctl"]] == ["one", "notice", "one", "two"]
 
 
-@trio_test
 async def test_the_mode_is_read_once_and_again_with_each_notice_of_the_session() -> None:
     stage = Stage()
     async with System(stage.specs) as system:
@@ -182,7 +176,6 @@ async def test_the_mode_is_read_once_and_again_with_each_notice_of_the_session()
         assert stage.reads == 2
 
 
-@trio_test
 async def test_whom_a_new_mode_notifies_is_shown_what_is_open() -> None:
     stage = Stage(mode=REMOTE)
     async with System(stage.specs) as system:
@@ -201,7 +194,6 @@ async def test_whom_a_new_mode_notifies_is_shown_what_is_open() -> None:
         assert [stage.told[name][-1].state for name in ("ctl", "slack")] == [CardState.APPROVED] * 2
 
 
-@trio_test
 async def test_a_notice_goes_where_its_session_notifies_and_one_of_no_session_everywhere() -> None:
     stage = Stage(mode=REMOTE)
     async with System(stage.specs) as system:
@@ -213,7 +205,6 @@ async def test_a_notice_goes_where_its_session_notifies_and_one_of_no_session_ev
         assert [each.text for each in stage.told["ctl"]] == ["of all"]
 
 
-@trio_test
 async def test_a_channel_that_fell_is_forgotten_and_one_that_came_back_gets_the_open_cards() -> None:
     stage = Stage()
     dead: list[Any] = []
@@ -228,7 +219,6 @@ async def test_a_channel_that_fell_is_forgotten_and_one_that_came_back_gets_the_
         assert await subscribe(system, "ctl") == {"ctl": ["meanwhile"]}
 
 
-@trio_test
 async def test_a_router_that_crashed_reads_the_open_cards_again_and_their_end_goes_to_all() -> None:
     stage = Stage(card("one"))
     async with System(stage.specs) as system:
@@ -246,7 +236,6 @@ async def test_a_router_that_crashed_reads_the_open_cards_again_and_their_end_go
         assert [each.state for each in stage.told["ctl"]] == [CardState.EXPIRED]
 
 
-@trio_test
 async def test_what_is_remembered_is_bounded_and_the_newest_stay() -> None:
     stage = Stage(remembered=3)
     async with System(stage.specs) as system:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import functools
 import inspect
 import itertools
-import threading
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
@@ -44,6 +43,7 @@ from intercom.sessions.messages import (
 )
 from intercom.sessions.tools.check_clearance import CheckClearance
 from intercom.store.messages import Transact
+from tests.support.async_tests import bounded
 from tests.support.database import new_database
 
 R = TypeVar("R")
@@ -276,37 +276,10 @@ async def house(
 
 
 def in_house(test: Callable[..., Awaitable[None]]) -> Callable[..., Any]:
-    """Run a test as `test(clock, ...)`, whose clock stands still unless told."""
-
-    @functools.wraps(test)
-    def run(*args: Any, **kwargs: Any) -> None:
+    if "<locals>" in test.__qualname__:
         clock = trio.testing.MockClock()
-        trio.run(functools.partial(_guarded, test, clock, *args, **kwargs), clock=clock)
-
-    del run.__wrapped__  # pytest would ask for the clock as a fixture
-    run.__signature__ = _without_clock(test)  # type: ignore[attr-defined]
-    return run
-
-
-def _without_clock(test: Callable[..., Any]) -> inspect.Signature:
-    signature = inspect.signature(test)
-    return signature.replace(parameters=list(signature.parameters.values())[1:])
-
-
-async def _guarded(test: Callable[..., Awaitable[None]], *args: Any, **kwargs: Any) -> None:
-    with trio.CancelScope() as scope:
-        watch = threading.Timer(STUCK, trio.lowlevel.current_trio_token().run_sync_soon, [scope.cancel])
-        watch.start()
-        try:
-            await test(*args, **kwargs)
-        except BaseExceptionGroup as group:
-            only: BaseException = group
-            while isinstance(only, BaseExceptionGroup) and len(only.exceptions) == 1:
-                only = only.exceptions[0]
-            raise only from None
-        finally:
-            watch.cancel()
-    assert not scope.cancelled_caught, f"nothing moved for {STUCK} s"
+        return lambda: trio.run(functools.partial(bounded(test), clock), clock=clock)
+    return test
 
 
 def with_agent(*given: Any, **named: Any) -> Any:

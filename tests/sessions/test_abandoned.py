@@ -21,7 +21,7 @@ from intercom.sessions.tools.transmit import Transmit
 from intercom.store import outbox, sessions
 from intercom.store.messages import Transact
 from intercom.store.outbox import Urgency
-from tests.sessions.house import Guest, House, house, in_house, with_agent
+from tests.sessions.house import Guest, House, house, with_agent
 
 Clock = trio.testing.MockClock
 DAY = 86400.0
@@ -45,7 +45,6 @@ def told(at: House) -> list[str]:
     return [notice.text for notice in at.people.notices if "ended" in notice.text]
 
 
-@in_house
 async def test_they_end_after_a_week_are_told_of_in_one_line_and_go_with_the_others(clock: Clock, root: Path) -> None:
     """They stayed for ever, and retention reached nothing that belonged to them."""
     async with house(root.parent, clock) as at:
@@ -70,7 +69,6 @@ async def test_they_end_after_a_week_are_told_of_in_one_line_and_go_with_the_oth
         assert await stand(at) == {}
 
 
-@in_house
 async def test_the_top_of_its_thread_says_that_it_ended(clock: Clock, root: Path) -> None:
     woken: list[None] = []
     chat = Chat(
@@ -93,7 +91,6 @@ async def test_the_top_of_its_thread_says_that_it_ended(clock: Clock, root: Path
         assert woken
 
 
-@in_house
 async def test_until_then_another_agent_may_take_them_up(clock: Clock, root: Path) -> None:
     async with house(root.parent, clock) as at:
         old = await at.arrive(root, "old")
@@ -106,7 +103,6 @@ async def test_until_then_another_agent_may_take_them_up(clock: Clock, root: Pat
         assert told(at) == []
 
 
-@in_house
 async def test_one_whose_agent_is_here_or_was_here_since_does_not_end(clock: Clock, root: Path) -> None:
     async with house(root.parent, clock) as at:
         quiet, back = await at.arrive(root, "quiet"), await at.arrive(root, "back")
@@ -129,7 +125,6 @@ async def test_one_that_nobody_ever_came_to_ends_too_and_the_time_is_a_setting(a
     assert told(at) == ["session never-ca was ended: away for more than 2 days; what waited there is closed"]
 
 
-@in_house
 async def test_after_a_restart_they_end_too(clock: Clock, root: Path) -> None:
     async with house(root.parent, clock) as at:
         guest = await at.arrive(root)
@@ -149,7 +144,6 @@ def waiting() -> subprocess.Popen[bytes]:
     return subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE, start_new_session=True)
 
 
-@in_house
 async def test_processes_that_are_gone_are_forgotten_while_the_server_runs(clock: Clock, root: Path) -> None:
     """Nothing ever asked for it: a server knew every process of every agent that had connected since its start."""
     async with house(root.parent, clock) as at:

@@ -26,7 +26,7 @@ from intercom.sessions.tools.switch_freq import SwitchFreq
 from intercom.store import outbox
 from intercom.store.messages import Database, Transact
 from intercom.store.outbox import Row, Urgency
-from tests.sessions.house import BEGAN, Guest, House, Pending, house, in_house, with_agent
+from tests.sessions.house import BEGAN, Guest, House, Pending, house, with_agent
 
 Clock = trio.testing.MockClock
 CONFIG = Config(slack=SlackSettings(channel_id="C11"))
@@ -90,7 +90,6 @@ async def post(at: House, guest: Guest, call: str, ts: str, *, tell: bool = True
         guest.tell(Posted(notice_key(call), ts))
 
 
-@in_house
 async def test_a_broadcast_answers_with_the_ts_of_its_message(clock: Clock, root: Path) -> None:
     wall = Wall()
     async with house(root.parent, clock, CONFIG, chat=wall.chat()) as at:
@@ -113,7 +112,6 @@ async def test_a_broadcast_answers_with_the_ts_of_its_message(clock: Clock, root
         assert (await at.people.notice("built")).key == line.key
 
 
-@in_house
 async def test_a_broadcast_that_is_not_posted_in_time_is_said_to_be_queued(clock: Clock, root: Path) -> None:
     async with house(root.parent, clock, CONFIG, chat=Wall().chat()) as at:
         guest = await arrive(at, root)
@@ -133,7 +131,6 @@ async def test_a_broadcast_that_is_not_posted_in_time_is_said_to_be_queued(clock
         assert line.urgency is Urgency.LOG
 
 
-@in_house
 async def test_a_broadcast_that_the_chat_does_not_take_waits_no_more(clock: Clock, root: Path) -> None:
     async with house(root.parent, clock, CONFIG, chat=Wall().chat()) as at:
         guest = await arrive(at, root)
@@ -154,7 +151,6 @@ async def test_a_broadcast_that_the_chat_does_not_take_waits_no_more(clock: Cloc
         assert (await guest.ask(Broadcast("built", call="one"))).answer == BroadcastAnswer(posted=False)
 
 
-@in_house
 async def test_verdicts_that_came_meanwhile_ride_on_a_broadcast_that_waited(clock: Clock, root: Path) -> None:
     async with house(root.parent, clock, CONFIG, chat=Wall().chat()) as at:
         guest = await arrive(at, root)
@@ -165,27 +161,22 @@ async def test_verdicts_that_came_meanwhile_ride_on_a_broadcast_that_waited(cloc
 
 
 @pytest.mark.parametrize("posted", [True, False], ids=["posted meanwhile", "not posted yet"])
-def test_a_broadcast_is_known_again_by_a_session_that_fell(tmp_path: Path, posted: bool) -> None:
+async def test_a_broadcast_is_known_again_by_a_session_that_fell(clock: Clock, tmp_path: Path, posted: bool) -> None:
     (root := tmp_path / "ws").mkdir()
 
-    @in_house
-    async def run(clock: Clock) -> None:
-        async with house(tmp_path, clock, CONFIG, chat=Wall().chat()) as at:
-            guest = await arrive(at, root)
-            asked = await begin(at, guest)
-            if posted:
-                # The word of it is lost with the session.
-                await post(at, guest, "one", "1.5", tell=False)
-            inject(at.app.system, f"session/{guest.session_id}", RuntimeError("a fault was asked for"), "now")
-            async with at.restarting():
-                answer = (await asked()).answer
-            assert answer == (BroadcastAnswer(posted=True, ts="1.5") if posted else QUEUED)
-            assert len([notice for notice in at.people.notices if notice.text == "built"]) == 1
-
-    run()
+    async with house(tmp_path, clock, CONFIG, chat=Wall().chat()) as at:
+        guest = await arrive(at, root)
+        asked = await begin(at, guest)
+        if posted:
+            # The word of it is lost with the session.
+            await post(at, guest, "one", "1.5", tell=False)
+        inject(at.app.system, f"session/{guest.session_id}", RuntimeError("a fault was asked for"), "now")
+        async with at.restarting():
+            answer = (await asked()).answer
+        assert answer == (BroadcastAnswer(posted=True, ts="1.5") if posted else QUEUED)
+        assert len([notice for notice in at.people.notices if notice.text == "built"]) == 1
 
 
-@in_house
 async def test_a_broadcast_goes_to_the_thread_that_it_names(clock: Clock, root: Path) -> None:
     async with house(root.parent, clock, CONFIG, chat=Wall().chat()) as at:
         guest = await arrive(at, root)
@@ -198,7 +189,6 @@ async def test_a_broadcast_goes_to_the_thread_that_it_names(clock: Clock, root: 
         assert await row(at, notice_key("two")) is None
 
 
-@in_house
 async def test_a_session_keeps_to_the_channel_of_its_thread(clock: Clock, root: Path) -> None:
     async with house(root.parent, clock, CONFIG, chat=Wall().chat()) as at:
         guest = await arrive(at, root)
@@ -220,7 +210,6 @@ async def test_a_line_of_a_session_that_is_not_shown_in_the_chat_waits_for_nothi
     assert (await at.people.notice("built")).key is None
 
 
-@in_house
 async def test_a_session_is_shown_in_the_channel_that_its_connection_named(clock: Clock, root: Path) -> None:
     async with house(root.parent, clock, CONFIG) as at:
         id = await at.ask("registry", Admit(Agent("agent", "client", str(root), "C77")))
@@ -274,7 +263,6 @@ def test_a_calls_row_is_its_own(one: str, other: str) -> None:
     assert Notice(one, "info", BEGAN).key is None
 
 
-@in_house
 async def test_more_than_so_many_lines_a_minute_are_refused(clock: Clock, root: Path) -> None:
     """Failed before: one agent could fill every channel."""
     async with house(root.parent, clock) as at:

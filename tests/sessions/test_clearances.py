@@ -34,7 +34,7 @@ from intercom.sessions.tools.broadcast import Broadcast
 from intercom.sessions.tools.check_clearance import CheckClearance, proposal_key
 from intercom.sessions.tools.check_diff import CheckDiff
 from intercom.sessions.tools.ping import Ping
-from tests.sessions.house import Guest, House, house, in_house, with_agent
+from tests.sessions.house import Guest, House, house, with_agent
 
 Clock = trio.testing.MockClock
 
@@ -66,7 +66,6 @@ async def test_a_request_expires_at_its_second_and_not_before(at: House, guest: 
         await at.decide(id, Decision.APPROVE)
 
 
-@in_house
 async def test_a_decision_is_on_record_with_where_it_came_from(clock: Clock, root: Path) -> None:
     origin = Origin("ctl", 12, 3456, "boot", "/dev/pts/3", 11, 3400, "/usr/bin/python3", 11, "/usr/bin/bash")
     async with house(root.parent, clock) as at:
@@ -116,7 +115,6 @@ async def test_of_many_verdicts_at_once_one_wins(at: House, guest: Guest) -> Non
         assert won[0].value == answer.status
 
 
-@in_house
 async def test_a_late_verdict_is_told_once_and_again_only_if_its_result_was_lost(clock: Clock, root: Path) -> None:
     async with house(root.parent, clock) as at:
         guest = await at.arrive(root)
@@ -322,7 +320,6 @@ def test_a_text_that_is_a_patch_is_another_proposal_as_a_files_content() -> None
     assert len(keys) == 1
 
 
-@in_house
 async def test_content_is_written_literally_whatever_it_looks_like(clock: Clock, root: Path) -> None:
     texts = [
         "",

@@ -25,8 +25,9 @@ from intercom.sessions.tools.standby import Standby
 from intercom.sessions.tools.transmit import Transmit
 from intercom.store import requests, rows
 from intercom.store.messages import Transact
-from tests.sessions.house import BEGAN, Guest, House, _guarded, house, in_house, with_agent
+from tests.sessions.house import BEGAN, Guest, House, house, with_agent
 from tests.sessions.test_checkpoints import ask, take
+from tests.support.async_tests import bounded
 
 Clock = trio.testing.MockClock
 HOUR = 3600.0
@@ -89,7 +90,6 @@ async def test_a_decision_that_comes_before_the_jump_is_noticed_finds_no_request
         at.shifted[0] -= 2 * DAY
 
 
-@in_house
 async def test_a_question_that_is_held_since_can_be_answered_after_its_time(clock: Clock, root: Path) -> None:
     """Its server asked it with a deadline, and the next one's configuration holds such questions."""
     async with house(root.parent, clock, CONFIG) as at:
@@ -112,7 +112,6 @@ async def test_a_machine_that_slept_is_as_late_as_its_clock_says(at: House, gues
     await at.people.card(id=id, state=CardState.EXPIRED)
 
 
-@in_house
 async def test_people_are_told_of_a_clock_that_was_set_and_not_of_a_small_correction(clock: Clock, root: Path) -> None:
     async with house(root.parent, clock, CONFIG) as at:
         await at.set_clock(5)
@@ -122,7 +121,6 @@ async def test_people_are_told_of_a_clock_that_was_set_and_not_of_a_small_correc
         assert len([each for each in at.people.notices if "clock was set" in each.text]) == 1
 
 
-@in_house
 async def test_approvals_lapse_by_the_new_clock(clock: Clock, root: Path) -> None:
     config = Config(timeouts=TimeoutSettings(approved_valid_seconds=DAY))
     async with house(root.parent, clock, config) as at:
@@ -154,7 +152,6 @@ async def test_nothing_is_purged_by_a_clock_that_was_only_just_set(at: House, gu
     assert await at.ask("store", Transact(there)) == 0
 
 
-@in_house
 async def test_a_question_about_a_restore_is_judged_by_the_clock_too(clock: Clock, root: Path) -> None:
     (root / "a.txt").write_text("one\n")
     async with house(root.parent, clock, CONFIG) as at:
@@ -256,4 +253,4 @@ def test_after_any_sequence_of_jumps_every_request_is_open_with_a_live_timer_or_
     steps: list[tuple[str, float]],
 ) -> None:
     clock = trio.testing.MockClock()
-    trio.run(functools.partial(_guarded, _any_jumps, clock, steps), clock=clock)
+    trio.run(functools.partial(bounded(_any_jumps), clock, steps), clock=clock)

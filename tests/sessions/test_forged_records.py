@@ -26,7 +26,7 @@ from intercom.sessions.signatures import Signatures, without_keys
 from intercom.sessions.tools.check_diff import CheckDiff
 from intercom.sessions.tools.transmit import Transmit
 from intercom.store.database import Database, open_database
-from tests.sessions.house import House, house, in_house
+from tests.sessions.house import House, house
 from tests.sessions.test_checkpoints import ask, ended, spoil, take
 from tests.sessions.test_policy_trust import OTHER, POLICY, TRUSTING, content, passes, waiting, write
 from tests.sessions.test_signed_decisions import approve, ask_leave, keyed, sql
@@ -55,7 +55,6 @@ async def say(at: House, key: Key, id: str, decision: Decision) -> None:
     await at.app.service.decide(id, key.verdict(await at.app.service.card(id), decision, at.now()))
 
 
-@in_house
 async def test_a_policy_that_a_person_rejected_is_not_made_an_accepted_one(clock: Clock, root: Path) -> None:
     """Failed before: the signed rejection passed for the acceptance."""
     key = Key()
@@ -70,7 +69,6 @@ async def test_a_policy_that_a_person_rejected_is_not_made_an_accepted_one(clock
         assert "does not count" in (await at.people.notice("on record as accepted")).text
 
 
-@in_house
 async def test_a_policy_that_a_person_accepted_counts_after_a_restart(clock: Clock, root: Path) -> None:
     key = Key()
     write(root, POLICY)
@@ -81,7 +79,6 @@ async def test_a_policy_that_a_person_accepted_counts_after_a_restart(clock: Clo
         assert await passes(await at.arrive(root))
 
 
-@in_house
 async def test_an_older_acceptance_does_not_come_back_when_the_later_one_is_removed(clock: Clock, root: Path) -> None:
     """Failed before: it is signed, and was the last one left."""
     key = Key()
@@ -113,7 +110,6 @@ BOTH = {"enabled": True, "file_patterns": {"write": ["docs/**", "src/**"]}}
     ],
     ids=["deleted", "widened", "exchanged"],
 )
-@in_house
 async def test_what_a_policy_was_narrowed_to_is_not_widened_by_sql(
     clock: Clock, root: Path, statement: str, values: tuple[str, ...]
 ) -> None:
@@ -136,7 +132,6 @@ async def test_what_a_policy_was_narrowed_to_is_not_widened_by_sql(
         assert await passes(await at.arrive(root), "src/a")
 
 
-@in_house
 async def test_a_policy_that_was_narrowed_counts_after_a_restart_and_after_nobody_was_asked(
     clock: Clock, root: Path
 ) -> None:
@@ -160,7 +155,6 @@ async def test_a_policy_that_was_narrowed_counts_after_a_restart_and_after_nobod
 
 
 @pytest.mark.parametrize("state", ["accepted", "committed", "handed_over"])
-@in_house
 async def test_a_restore_that_a_person_cancelled_is_not_carried_out(clock: Clock, root: Path, state: str) -> None:
     """Failed before: the signed "cancel" passed for "proceed", and later states were not looked at."""
     key = Key()
@@ -178,7 +172,6 @@ async def test_a_restore_that_a_person_cancelled_is_not_carried_out(clock: Clock
         assert (root / "new.txt").exists()
 
 
-@in_house
 async def test_a_restore_is_of_the_checkpoint_that_was_shown(clock: Clock, root: Path) -> None:
     """Failed before: two checkpoints of one label had one card, but for its session."""
     key = Key()
@@ -196,7 +189,6 @@ async def test_a_restore_is_of_the_checkpoint_that_was_shown(clock: Clock, root:
             await at.app.service.decide(asked.id, signed)
 
 
-@in_house
 async def test_a_restore_whose_card_sql_changed_before_it_was_signed_changes_no_file(clock: Clock, root: Path) -> None:
     key = Key()
     async with keyed(root, clock, key) as at:
@@ -213,7 +205,6 @@ async def test_a_restore_whose_card_sql_changed_before_it_was_signed_changes_no_
         assert (root / "new.txt").exists()
 
 
-@in_house
 async def test_a_signed_restore_is_carried_out(clock: Clock, root: Path) -> None:
     key = Key()
     async with keyed(root, clock, key) as at:
@@ -226,7 +217,6 @@ async def test_a_signed_restore_is_carried_out(clock: Clock, root: Path) -> None
         assert (root / "a.txt").read_text() == "one\n"
 
 
-@in_house
 async def test_entries_that_are_no_json_stop_neither_an_apply_nor_a_restore(clock: Clock, root: Path) -> None:
     """Failed before: one row that SQL put into the audit log, and the session fell over it at each."""
     key = Key()
@@ -247,7 +237,6 @@ async def test_entries_that_are_no_json_stop_neither_an_apply_nor_a_restore(cloc
 
 
 @pytest.mark.parametrize("status", ["decided", "expired"])
-@in_house
 async def test_an_answer_that_nobody_gave_says_so(clock: Clock, root: Path, status: str) -> None:
     """Failed before: "decided" by the timeout was told as a person's "continue"."""
     async with keyed(root, clock, Key()) as at:
@@ -269,7 +258,6 @@ async def test_an_answer_that_nobody_gave_says_so(clock: Clock, root: Path, stat
             assert answered.answer.timed_out
 
 
-@in_house
 async def test_an_apply_that_is_stuck_is_given_up_by_a_signed_word_only(
     clock: Clock, root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -302,7 +290,6 @@ UNUSE = "update approval_request set status = 'approved', consumed_at = null whe
 
 
 @pytest.mark.parametrize("restarted", [False, True])
-@in_house
 async def test_leave_that_was_used_is_not_used_again(clock: Clock, root: Path, restarted: bool) -> None:
     """Failed before: one "yes" to `make` let it run for ever."""
     key = Key()
@@ -323,7 +310,6 @@ async def test_leave_that_was_used_is_not_used_again(clock: Clock, root: Path, r
                 await ask_leave(guest, "make", "two")
 
 
-@in_house
 async def test_leave_that_was_used_long_ago_covers_nothing(clock: Clock, root: Path) -> None:
     """Failed before: with a later time in the row of its use, it covered one more hook."""
     key = Key()
@@ -340,7 +326,6 @@ async def test_leave_that_was_used_long_ago_covers_nothing(clock: Clock, root: P
 
 
 @pytest.mark.parametrize("forgotten", [False, True])
-@in_house
 async def test_a_change_that_was_applied_is_not_applied_again(clock: Clock, root: Path, forgotten: bool) -> None:
     """Failed before: what a person had put back was written again."""
     key = Key()

@@ -18,7 +18,7 @@ from intercom.sessions.tools.standby import Standby
 from intercom.sessions.tools.transmit import Transmit
 from intercom.store import rows
 from intercom.store.messages import Transact
-from tests.sessions.house import Guest, House, house, in_house, with_agent
+from tests.sessions.house import Guest, House, house, with_agent
 
 Clock = trio.testing.MockClock
 FEW = Config(limits=LimitSettings(pending_per_session=3, pending_total=5))
@@ -55,7 +55,6 @@ async def test_what_is_too_much_for_a_session_is_refused_and_leaves_no_card_and_
     assert (await guest.propose("1.txt")).request_id != first.request_id
 
 
-@in_house
 async def test_what_is_too_much_for_people_is_refused_and_who_asks_little_has_a_share(clock: Clock, root: Path) -> None:
     few = Config(limits=LimitSettings(pending_per_session=20, pending_total=8))
     async with house(root.parent, clock, few) as at:
@@ -75,7 +74,6 @@ async def test_what_is_too_much_for_people_is_refused_and_who_asks_little_has_a_
             await third.propose("third-3.txt")
 
 
-@in_house
 async def test_a_flood_of_one_agent_holds_up_nobody_elses_card(clock: Clock, root: Path) -> None:
     async with house(root.parent, clock, Config(limits=LimitSettings(pending_per_session=50))) as at:
         flood, other = await at.arrive(root), await at.arrive(root, "other")

@@ -20,7 +20,7 @@ from intercom.sessions.messages import Deliver, Delivery, End
 from intercom.sessions.tools import check_diff
 from intercom.sessions.tools.check_diff import CheckDiff
 from intercom.sessions.tools.ping import Ping
-from tests.sessions.house import Guest, House, house, in_house, with_agent
+from tests.sessions.house import Guest, House, house, with_agent
 
 Clock = trio.testing.MockClock
 
@@ -47,7 +47,6 @@ def the_store_falls_after_its_next_commit() -> Iterator[None]:
     assert not left
 
 
-@in_house
 async def test_a_call_asked_again_keeps_its_request_although_the_file_has_changed(clock: Clock, root: Path) -> None:
     (root / "a.txt").write_text("one\n")
     async with house(root.parent, clock) as at:
@@ -63,7 +62,6 @@ async def test_a_call_asked_again_keeps_its_request_although_the_file_has_change
         assert (await guest.propose(diff="two\n", call="c2")).request_id != first.request_id
 
 
-@in_house
 async def test_a_call_asked_again_is_told_of_its_verdict_although_its_patch_fits_no_more(
     clock: Clock, root: Path
 ) -> None:
@@ -119,7 +117,6 @@ async def test_who_waits_in_a_session_that_is_ended_is_told_although_the_store_f
         await at.people.card(id=id, state=CardState.INTERRUPTED)
 
 
-@in_house
 async def test_an_approval_of_the_policy_that_was_told_is_not_told_again_after_a_crash(
     clock: Clock, root: Path
 ) -> None:
@@ -137,7 +134,6 @@ async def test_an_approval_of_the_policy_that_was_told_is_not_told_again_after_a
             assert (await guest.ask(Ping(call="c2"))).late_verdicts == ()
 
 
-@in_house
 async def test_an_apply_that_another_call_carried_through_is_answered_alike_when_that_is_asked_again(
     clock: Clock, root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -27,7 +27,7 @@ from intercom.sessions.tools.reboot import Reboot
 from intercom.sessions.tools.standby import Standby
 from intercom.sessions.tools.switch_freq import SwitchFreq
 from intercom.sessions.tools.transmit import Transmit
-from tests.sessions.house import Guest, House, house, in_house, partial_ask, with_agent
+from tests.sessions.house import Guest, House, house, partial_ask, with_agent
 
 Clock = trio.testing.MockClock
 
@@ -142,7 +142,6 @@ async def test_a_call_that_can_wait_no_longer_hears_of_the_pause_and_not_of_the_
     assert late.request_id == id
 
 
-@in_house
 async def test_a_pause_outlives_the_server_the_session_and_the_agents_connection(clock: Clock, root: Path) -> None:
     async with house(root.parent, clock) as at:
         guest = await at.arrive(root)
@@ -166,7 +165,6 @@ async def test_a_pause_outlives_the_server_the_session_and_the_agents_connection
         assert await status(back) is SessionStatus.ACTIVE
 
 
-@in_house
 async def test_an_agent_does_not_get_free_by_taking_another_session(clock: Clock, root: Path) -> None:
     async with house(root.parent, clock) as at:
         old = await at.arrive(root, "old")
@@ -183,7 +181,6 @@ async def test_an_agent_does_not_get_free_by_taking_another_session(clock: Clock
         assert (await at.app.service.card(id)).state is CardState.PENDING
 
 
-@in_house
 async def test_a_paused_agent_is_not_stalled(clock: Clock, root: Path) -> None:
     stall = StallSettings(inactivity_threshold_seconds=300, escalation_threshold_seconds=100, max_retries=1)
     async with house(root.parent, clock, Config(stall=stall)) as at:
@@ -220,7 +217,6 @@ async def test_pausing_and_letting_go_on_are_done_once(at: House, guest: Guest) 
     assert (await at.app.service.steering.unpause(guest.session_id, "kim", "ctl", "act-1")).is_paused
 
 
-@in_house
 async def test_an_act_without_a_name_that_is_sent_again_means_the_same_session(clock: Clock, root: Path) -> None:
     async with house(root.parent, clock) as at:
         steering, resumed = at.app.service.steering, at.verdict(Decision.RESUME, None, "act-3")
@@ -243,7 +239,6 @@ async def test_an_act_without_a_name_that_is_sent_again_means_the_same_session(c
         assert (await other.ask(Describe())).is_paused
 
 
-@in_house
 async def test_without_a_name_the_only_session_that_can_be_meant(clock: Clock, root: Path) -> None:
     async with house(root.parent, clock) as at:
         steering = at.app.service.steering

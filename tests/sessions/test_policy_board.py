@@ -17,7 +17,7 @@ from intercom.model.decision import Decision
 from intercom.model.errors import AlreadyDecided, InvalidArguments, NotFound
 from intercom.sessions.tools.auto_check import AutoCheck, CheckContext
 from intercom.workspace.policy_watcher import FileTouched, watcher_name
-from tests.sessions.house import Guest, House, house, in_house
+from tests.sessions.house import Guest, House, house
 
 Clock = trio.testing.MockClock
 NARROW = {"enabled": True, "file_patterns": {"write": ["docs/**"]}}
@@ -58,7 +58,6 @@ async def held_back(at: House, root: Path) -> tuple[Guest, Card]:
     return guest, await proposed(at)
 
 
-@in_house
 async def test_what_was_accepted_holds_from_the_first_call_on(clock: Clock, root: Path) -> None:
     async with house(root.parent, clock) as at:
         await accepted(at, root, WIDE)
@@ -67,7 +66,6 @@ async def test_what_was_accepted_holds_from_the_first_call_on(clock: Clock, root
         assert at.app.board.cards() == ()
 
 
-@in_house
 async def test_what_comes_to_grant_more_waits_for_an_operator(clock: Clock, root: Path) -> None:
     async with house(root.parent, clock) as at:
         await accepted(at, root, NARROW)
@@ -90,7 +88,6 @@ async def test_what_comes_to_grant_more_waits_for_an_operator(clock: Clock, root
         assert "policy_accept" in [entry.kind for entry in await at.app.service.audit(20)]
 
 
-@in_house
 async def test_a_policy_is_rejected_by_its_workspace_where_no_agent_has_been(clock: Clock, root: Path) -> None:
     write(root, WIDE)
     async with house(root.parent, clock) as at:
@@ -102,7 +99,6 @@ async def test_a_policy_is_rejected_by_its_workspace_where_no_agent_has_been(clo
         assert not at.app.board.cards(), "it is not asked again"
 
 
-@in_house
 async def test_the_same_verdict_again_is_answered_as_the_first_time(clock: Clock, root: Path) -> None:
     async with house(root.parent, clock) as at:
         await accepted(at, root, NARROW)
@@ -116,7 +112,6 @@ async def test_the_same_verdict_again_is_answered_as_the_first_time(clock: Clock
         assert [(data or {})["request_id"] for data in about].count(card.id) == 1
 
 
-@in_house
 async def test_of_two_verdicts_at_once_the_first_wins(clock: Clock, root: Path) -> None:
     async with house(root.parent, clock) as at:
         await accepted(at, root, NARROW)
@@ -136,7 +131,6 @@ async def test_of_two_verdicts_at_once_the_first_wins(clock: Clock, root: Path) 
         assert await passes(guest, "src/a") is (won == ["accept"])
 
 
-@in_house
 async def test_what_comes_to_grant_less_holds_at_once(clock: Clock, root: Path) -> None:
     async with house(root.parent, clock) as at:
         await accepted(at, root, WIDE)
@@ -147,7 +141,6 @@ async def test_what_comes_to_grant_less_holds_at_once(clock: Clock, root: Path) 
         assert at.app.board.cards() == ()
 
 
-@in_house
 async def test_what_was_refused_stays_out_and_is_not_asked_again(clock: Clock, root: Path) -> None:
     async with house(root.parent, clock) as at:
         await accepted(at, root, NARROW)
@@ -160,7 +153,6 @@ async def test_what_was_refused_stays_out_and_is_not_asked_again(clock: Clock, r
             await at.app.service.decide_policy(None, at.verdict(Decision.ACCEPT))
 
 
-@in_house
 async def test_a_change_that_is_changed_again_closes_its_card(clock: Clock, root: Path) -> None:
     async with house(root.parent, clock) as at:
         await accepted(at, root, NARROW)
@@ -175,7 +167,6 @@ async def test_a_change_that_is_changed_again_closes_its_card(clock: Clock, root
         assert [card.id for card in at.app.board.cards()] == [second.id]
 
 
-@in_house
 async def test_what_was_taken_back_or_accepted_is_asked_again_when_it_comes_again(clock: Clock, root: Path) -> None:
     async with house(root.parent, clock) as at:
         await accepted(at, root, NARROW)
@@ -194,7 +185,6 @@ async def test_what_was_taken_back_or_accepted_is_asked_again_when_it_comes_agai
             assert at.app.board.cards() == ()
 
 
-@in_house
 async def test_workspaces_with_the_same_file_are_asked_for_each_on_its_own(clock: Clock, root: Path) -> None:
     other = root.parent / "other"
     (other / ".intercom").mkdir(parents=True)
@@ -211,7 +201,6 @@ async def test_workspaces_with_the_same_file_are_asked_for_each_on_its_own(clock
         assert [await passes(guest, "src/a") for guest in guests] == [False, True]
 
 
-@in_house
 async def test_of_an_accepted_change_nobody_hears_that_the_file_changed_again(clock: Clock, root: Path) -> None:
     async with house(root.parent, clock) as at:
         await accepted(at, root, NARROW)
@@ -221,7 +210,6 @@ async def test_of_an_accepted_change_nobody_hears_that_the_file_changed_again(cl
         assert [each.state for each in at.people.cards if each.id == card.id] == [CardState.PENDING, CardState.APPLIED]
 
 
-@in_house
 async def test_who_accepts_what_has_changed_meanwhile_finds_its_card_closed(clock: Clock, root: Path) -> None:
     async with house(root.parent, clock) as at:
         await accepted(at, root, NARROW)
@@ -237,7 +225,6 @@ async def test_who_accepts_what_has_changed_meanwhile_finds_its_card_closed(cloc
         assert not await passes(guest, "src/a")
 
 
-@in_house
 async def test_a_server_that_restarts_under_an_agent_does_not_take_what_it_wrote_meanwhile(
     clock: Clock, root: Path
 ) -> None:
@@ -255,7 +242,6 @@ async def test_a_server_that_restarts_under_an_agent_does_not_take_what_it_wrote
         assert [card.workspace_root for card in at.app.board.cards()] == [str(root)]
 
 
-@in_house
 async def test_every_change_holds_at_once_where_the_configuration_trusts_them(clock: Clock, root: Path) -> None:
     async with house(root.parent, clock, Config(policy=PolicySettings(trust_changes=True))) as at:
         write(root, NARROW)

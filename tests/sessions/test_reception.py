@@ -24,7 +24,7 @@ from intercom.sessions.tools.reboot import Reboot
 from intercom.store.client import Store
 from intercom.store.messages import Database
 from intercom.workspace.policy_watcher import Evaluate, watcher_name
-from tests.sessions.house import Guest, House, house, in_house, partial_ask, with_agent
+from tests.sessions.house import Guest, House, house, partial_ask, with_agent
 
 Clock = trio.testing.MockClock
 
@@ -42,7 +42,6 @@ async def status(guest: Guest) -> SessionStatus:
     return (await guest.ask(Describe())).status
 
 
-@in_house
 async def test_first_calls_that_race_open_one_session(clock: Clock, root: Path) -> None:
     async with house(root.parent, clock) as at:
         agent = Agent("agent", "client", str(root))
@@ -51,7 +50,6 @@ async def test_first_calls_that_race_open_one_session(clock: Clock, root: Path) 
         assert len(await at.app.service.sessions()) == 1
 
 
-@in_house
 async def test_a_new_agent_takes_one_transaction(clock: Clock, root: Path) -> None:
     works: list[object] = []
     transact = Store.transact
@@ -102,7 +100,6 @@ async def test_a_connection_that_comes_back_in_time_was_never_gone(at: House, gu
     assert "session_interrupted" not in kinds
 
 
-@in_house
 async def test_after_a_restart_agents_have_a_minute_to_come_back(clock: Clock, root: Path) -> None:
     async with house(root.parent, clock) as at:
         guest = await at.arrive(root)
@@ -119,7 +116,6 @@ async def test_after_a_restart_agents_have_a_minute_to_come_back(clock: Clock, r
         assert stand[other.session_id] is SessionStatus.INTERRUPTED
 
 
-@in_house
 async def test_people_are_told_what_a_restart_found(clock: Clock, root: Path) -> None:
     async with house(root.parent, clock) as at:
         guest = await at.arrive(root)
@@ -130,7 +126,6 @@ async def test_people_are_told_what_a_restart_found(clock: Clock, root: Path) ->
         assert len(await at.app.service.pending()) == 1
 
 
-@in_house
 async def test_progress_that_was_told_is_found_again(clock: Clock, root: Path) -> None:
     items = (ProgressItem("one", ProgressStatus.DONE), ProgressItem("two", ProgressStatus.IN_PROGRESS))
     async with house(root.parent, clock) as at:
@@ -143,7 +138,6 @@ async def test_progress_that_was_told_is_found_again(clock: Clock, root: Path) -
         assert (recalled.status, recalled.progress_snapshot) == ("recovered", items)
 
 
-@in_house
 async def test_an_agent_with_work_of_its_own_keeps_it(clock: Clock, root: Path) -> None:
     async with house(root.parent, clock) as at:
         await at.arrive(root, "gone")
@@ -163,7 +157,6 @@ async def test_a_session_that_was_ended_is_not_taken_up_again(at: House, guest: 
         await at.ask("registry", Adopt(again.agent, guest.session_id))
 
 
-@in_house
 async def test_a_session_without_an_agent_can_still_be_answered_after_a_restart(clock: Clock, root: Path) -> None:
     async with house(root.parent, clock) as at:
         guest = await at.arrive(root)
@@ -175,7 +168,6 @@ async def test_a_session_without_an_agent_can_still_be_answered_after_a_restart(
         assert (await at.decide(id, Decision.REJECT, "no")).decided is not None
 
 
-@in_house
 async def test_after_a_restart_a_verdict_waits_for_its_own_session_and_not_for_all(clock: Clock, root: Path) -> None:
     async with house(root.parent, clock) as at:
         guest = await at.arrive(root)
@@ -202,7 +194,6 @@ async def test_after_a_restart_a_verdict_waits_for_its_own_session_and_not_for_a
             assert len(set(started)) == 6
 
 
-@in_house
 async def test_a_session_that_waits_for_its_policy_holds_up_nobody_who_would_bring_that_back(
     clock: Clock, root: Path
 ) -> None:

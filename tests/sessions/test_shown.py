@@ -21,7 +21,7 @@ from intercom.sessions.tools.check_clearance import CheckClearance
 from intercom.store.messages import Transact
 from intercom.store.requests import approvals
 from tests.cli.test_ctl_draw import drawn
-from tests.sessions.house import Guest, House, house, in_house, with_agent
+from tests.sessions.house import Guest, House, house, with_agent
 
 Clock = trio.testing.MockClock
 
@@ -68,7 +68,6 @@ def channels(card: Card) -> list[str]:
     ]
 
 
-@in_house
 async def test_the_card_shows_no_hunk_header_and_no_prose_of_the_agent(clock: Clock, root: Path) -> None:
     async with house(root.parent, clock) as at:
         card = await proposed(at, await at.arrive(root), "auth.py", LIES.split("\n", 2)[2])
@@ -82,7 +81,6 @@ async def test_the_card_shows_no_hunk_header_and_no_prose_of_the_agent(clock: Cl
                 assert lie not in shown
 
 
-@in_house
 async def test_what_hides_is_shown_as_its_code_on_every_channel(clock: Clock, root: Path) -> None:
     hidden = "\x1b[2K\x1b[1A\u202e\u2066\u200b\U000e0041\ufe01\u2028\r"
     async with house(root.parent, clock) as at:
@@ -97,7 +95,6 @@ async def test_what_hides_is_shown_as_its_code_on_every_channel(clock: Clock, ro
             assert "(right-to-left override) is written as its code on line 1" in shown
 
 
-@in_house
 async def test_titles_descriptions_and_messages_are_shown_as_codes_on_every_channel(clock: Clock, root: Path) -> None:
     hidden = "\x1b[2J\u202e\u200b\U000e0041\ufe01\u2028"
     async with house(root.parent, clock) as at:
@@ -117,7 +114,6 @@ async def test_titles_descriptions_and_messages_are_shown_as_codes_on_every_chan
         assert told.text.endswith("done\\x1b[2J<U+202E><U+200B><U+E0041><U+FE01><U+2028>")
 
 
-@in_house
 async def test_the_card_is_the_same_after_the_file_has_changed_and_the_server_has_restarted(
     clock: Clock, root: Path
 ) -> None:

@@ -23,7 +23,7 @@ from intercom.sessions.tools.ping import Ping
 from intercom.sessions.tools.reboot import Reboot
 from intercom.sessions.tools.standby import Standby
 from intercom.sessions.tools.transmit import Transmit
-from tests.sessions.house import Guest, House, in_house, partial_ask
+from tests.sessions.house import Guest, House, partial_ask
 from tests.sessions.test_policy_trust import write
 from tests.sessions.test_signed_decisions import keyed, sql
 from tests.sessions.test_steering import heard, kinds
@@ -69,7 +69,6 @@ async def told(guest: Guest) -> list[tuple[str, str, str]]:
 
 @pytest.mark.parametrize("kind", ["steer", "nudge", "task"])
 @pytest.mark.parametrize("channel", ["ctl", "slack", "embed", "alert/ctl", "web"])
-@in_house
 async def test_words_that_sql_put_there_are_told_to_nobody(clock: Clock, root: Path, kind: str, channel: str) -> None:
     """Failed before: the agent was told them, by kim."""
     async with keyed(root, clock, Key()) as at:
@@ -82,7 +81,6 @@ async def test_words_that_sql_put_there_are_told_to_nobody(clock: Clock, root: P
         assert (await at.app.service.card("forged")).state is CardState.CLOSED
 
 
-@in_house
 async def test_a_task_that_sql_left_in_a_workspace_is_nobodys(clock: Clock, root: Path) -> None:
     """Failed before: the next agent took it."""
     async with keyed(root, clock, Key()) as at:
@@ -95,7 +93,6 @@ async def test_a_task_that_sql_left_in_a_workspace_is_nobodys(clock: Clock, root
 
 
 @pytest.mark.parametrize("signed", [None, "{}", "not json", '{"signature": {"value": []}, "fields": {}}'])
-@in_house
 async def test_words_with_a_signature_that_is_none_are_not_told(clock: Clock, root: Path, signed: str | None) -> None:
     async with keyed(root, clock, Key()) as at:
         guest = await at.arrive(root)
@@ -103,7 +100,6 @@ async def test_words_with_a_signature_that_is_none_are_not_told(clock: Clock, ro
         assert await told(guest) == []
 
 
-@in_house
 async def test_signed_words_are_told_once_by_the_person(clock: Clock, root: Path) -> None:
     key = Key()
     async with keyed(root, clock, key) as at:
@@ -113,7 +109,6 @@ async def test_signed_words_are_told_once_by_the_person(clock: Clock, root: Path
         assert await told(guest) == []
 
 
-@in_house
 async def test_an_entry_that_is_no_json_keeps_no_words_from_their_agent(clock: Clock, root: Path) -> None:
     """Failed before: the session fell over it whenever it looked for words."""
     key = Key()
@@ -126,7 +121,6 @@ async def test_an_entry_that_is_no_json_keeps_no_words_from_their_agent(clock: C
         assert await told(guest) == [("steer", "kim", "mind the gap")]
 
 
-@in_house
 async def test_signed_words_outlive_the_server(clock: Clock, root: Path) -> None:
     key = Key()
     async with keyed(root, clock, key) as at:
@@ -138,7 +132,6 @@ async def test_signed_words_outlive_the_server(clock: Clock, root: Path) -> None
 
 @pytest.mark.parametrize("end", ["told", "taken back"])
 @pytest.mark.parametrize("restarted", [False, True])
-@in_house
 async def test_words_that_are_over_are_not_told_again(clock: Clock, root: Path, end: str, restarted: bool) -> None:
     """Failed before: whatever a person once said could be said again."""
     key = Key()
@@ -163,7 +156,6 @@ async def test_words_that_are_over_are_not_told_again(clock: Clock, root: Path, 
 
 
 @pytest.mark.parametrize("change", ["text", "id", "session", "kind", "channel", "copy"])
-@in_house
 async def test_a_signature_is_for_its_own_words_and_agent(clock: Clock, root: Path, change: str) -> None:
     key = Key()
     async with keyed(root, clock, key) as at:
@@ -183,7 +175,6 @@ async def test_a_signature_is_for_its_own_words_and_agent(clock: Clock, root: Pa
         assert (await told(guest), await told(other)) == ([], [])
 
 
-@in_house
 async def test_unsigned_words_are_refused_as_they_are_said(clock: Clock, root: Path) -> None:
     key = Key()
     async with keyed(root, clock, key) as at:
@@ -201,7 +192,6 @@ async def test_unsigned_words_are_refused_as_they_are_said(clock: Clock, root: P
         assert await told(guest) == []
 
 
-@in_house
 async def test_signed_tasks_and_nudges_are_told(clock: Clock, root: Path) -> None:
     key = Key()
     (root / "sub").mkdir()
@@ -219,7 +209,6 @@ async def test_signed_tasks_and_nudges_are_told(clock: Clock, root: Path) -> Non
 
 
 @pytest.mark.parametrize("moved", ["to the one above", "to a session above", "not signed for it"])
-@in_house
 async def test_a_task_stays_in_the_workspace_that_it_was_signed_for(clock: Clock, root: Path, moved: str) -> None:
     """Failed before: it was signed for a directory, and so for every workspace around it."""
     key = Key()
@@ -244,7 +233,6 @@ async def test_a_task_stays_in_the_workspace_that_it_was_signed_for(clock: Clock
         await at.people.notice("another session or workspace")
 
 
-@in_house
 async def test_a_nudge_says_what_was_signed_whatever_the_configuration_says_then(clock: Clock, root: Path) -> None:
     """Failed before: who edited the configuration had its own text told as the person's."""
     key = Key()
@@ -263,7 +251,6 @@ async def test_a_nudge_says_what_was_signed_whatever_the_configuration_says_then
 
 
 @pytest.mark.parametrize("highest", [HighestRisk.NONE, HighestRisk.LOW])
-@in_house
 async def test_a_channel_says_what_it_may_decide(clock: Clock, root: Path, highest: HighestRisk) -> None:
     config = Config(decisions=DecisionsSettings(embed=highest))
     async with keyed(root, clock, Key(), config) as at:
@@ -282,7 +269,6 @@ def partial_steer(at: House, guest: Guest) -> Any:
     return lambda: at.app.service.steering.steer(guest.session_id, "go", "program", "embed")
 
 
-@in_house
 async def test_an_automatic_nudge_says_what_the_configuration_does(clock: Clock, root: Path) -> None:
     """Failed before: with the mark of the server's own, SQL said anything."""
     config = Config(stall=StallSettings(default_nudge_message="still there?"))
@@ -292,7 +278,6 @@ async def test_an_automatic_nudge_says_what_the_configuration_does(clock: Clock,
         assert await told(guest) == [("nudge", "intercom", "still there?")]
 
 
-@in_house
 async def test_an_alert_is_answered_with_signed_words(clock: Clock, root: Path) -> None:
     key = Key()
     async with keyed(root, clock, key, Config(stall=StallSettings(inactivity_threshold_seconds=60))) as at:
@@ -307,7 +292,6 @@ async def test_an_alert_is_answered_with_signed_words(clock: Clock, root: Path) 
         assert ("nudge", "kim", "wake up") in await told(guest)
 
 
-@in_house
 async def test_words_follow_their_agent_to_the_session_that_it_takes_over(clock: Clock, root: Path) -> None:
     key = Key()
     async with keyed(root, clock, key) as at:
@@ -334,7 +318,6 @@ ENDED = (
 
 
 @pytest.mark.parametrize("words", [False, True])
-@in_house
 async def test_a_standby_that_sql_ended_goes_on_for_nobody(clock: Clock, root: Path, words: bool) -> None:
     """Failed before: the agent was told to resume."""
     key = Key()
@@ -352,7 +335,6 @@ async def test_a_standby_that_sql_ended_goes_on_for_nobody(clock: Clock, root: P
 
 
 @pytest.mark.parametrize("restarted", [False, True])
-@in_house
 async def test_signed_words_end_a_standby(clock: Clock, root: Path, restarted: bool) -> None:
     key = Key()
     async with keyed(root, clock, key) as at:
@@ -381,7 +363,6 @@ BY_POLICY = (
 
 
 @pytest.mark.parametrize("way", ["asked", "riding", "unpaused"])
-@in_house
 async def test_a_question_that_sql_lets_the_policy_answer_is_not(clock: Clock, root: Path, way: str) -> None:
     """Failed before: the agent was told to go on, as though a person had said so."""
     key = Key()
@@ -409,7 +390,6 @@ async def test_a_question_that_sql_lets_the_policy_answer_is_not(clock: Clock, r
             assert (await guest.ask(Ping())).late_verdicts == ()
 
 
-@in_house
 async def test_the_policys_own_answer_says_whose_it_is(clock: Clock, root: Path) -> None:
     """Failed before: nothing told it from a person's."""
     key = Key()

@@ -24,7 +24,7 @@ from intercom.sessions.tools.ping import Ping
 from intercom.sessions.tools.standby import Standby
 from intercom.sessions.tools.transmit import Transmit
 from intercom.store import sessions
-from tests.sessions.house import Guest, House, house, in_house, with_agent
+from tests.sessions.house import Guest, House, house, with_agent
 
 Clock = trio.testing.MockClock
 CONFIG = Config(
@@ -75,7 +75,6 @@ async def test_an_agent_that_comes_back_closes_its_alert_by_itself(at: House, gu
 
 
 @pytest.mark.parametrize("minutes", [0, 20])
-@in_house
 async def test_an_agent_that_goes_quiet_again_is_noticed_in_time(clock: Clock, root: Path, minutes: int) -> None:
     """Also after its alert was escalated, and where nudges come more seldom than alerts."""
     rules = StallSettings(inactivity_threshold_seconds=60, escalation_threshold_seconds=300, max_retries=1)
@@ -92,7 +91,6 @@ async def test_an_agent_that_goes_quiet_again_is_noticed_in_time(clock: Clock, r
         await at.people.card(lambda card: card.id != alert, kind=CardKind.STALL, state=CardState.PENDING)
 
 
-@in_house
 async def test_a_person_dismisses_an_alert_once(clock: Clock, root: Path) -> None:
     async with house(root.parent, clock, CONFIG) as at:
         await at.arrive(root)
@@ -123,7 +121,6 @@ async def test_the_same_nudge_given_again_nudges_once(at: House, guest: Guest) -
 
 
 @pytest.mark.parametrize("way", ["alert", "session", "steer"])
-@in_house
 async def test_the_automatic_nudge_never_discards_what_a_person_said(clock: Clock, root: Path, way: str) -> None:
     """Words that a person had given for the agent were replaced by the default words, unread."""
     async with house(root.parent, clock, CONFIG) as at:
@@ -148,7 +145,6 @@ async def test_the_automatic_nudge_never_discards_what_a_person_said(clock: Cloc
         ]
 
 
-@in_house
 async def test_a_persons_nudge_gives_the_agent_time_and_the_automatic_ones_begin_again(
     clock: Clock, root: Path
 ) -> None:
@@ -177,7 +173,6 @@ async def test_a_persons_nudge_gives_the_agent_time_and_the_automatic_ones_begin
 
 
 @pytest.mark.parametrize("decision", [Decision.DISMISS, Decision.STOP])
-@in_house
 async def test_the_same_end_of_an_alert_is_no_second_act(clock: Clock, root: Path, decision: Decision) -> None:
     async with house(root.parent, clock, CONFIG) as at:
         await at.arrive(root)
@@ -205,7 +200,6 @@ async def test_a_person_stops_a_stalled_session(at: House, guest: Guest) -> None
     assert await at.app.service.pending() == ()
 
 
-@in_house
 async def test_an_agent_that_is_gone_is_not_stalled(clock: Clock, root: Path) -> None:
     async with house(root.parent, clock, CONFIG) as at:
         await at.arrive(root)
@@ -230,7 +224,6 @@ async def test_a_detector_that_falls_watches_again(at: House, guest: Guest) -> N
     await at.people.card(kind=CardKind.STALL)
 
 
-@in_house
 async def test_no_alarm_where_the_configuration_wants_none(clock: Clock, root: Path) -> None:
     async with house(root.parent, clock, Config(stall=StallSettings(enabled=False))) as at:
         await at.arrive(root)

@@ -44,7 +44,7 @@ from intercom.sessions.tools.ping import Ping
 from intercom.sessions.tools.reboot import Reboot
 from intercom.sessions.tools.standby import Standby
 from intercom.sessions.tools.table import BY_NAME
-from tests.sessions.house import Guest, House, Pending, house, in_house, partial_ask, with_agent
+from tests.sessions.house import Guest, House, Pending, house, partial_ask, with_agent
 
 Clock = trio.testing.MockClock
 
@@ -119,7 +119,6 @@ async def test_words_whose_result_was_lost_ride_again_and_those_on_their_way_do_
 
 
 @pytest.mark.parametrize("fault", ["session", "server"])
-@in_house
 async def test_words_outlive_what_falls(clock: Clock, root: Path, fault: str) -> None:
     async with house(root.parent, clock) as at:
         guest = await at.arrive(root)
@@ -148,7 +147,6 @@ async def test_the_same_act_steers_once_and_another_under_its_name_is_refused(at
     assert (await kinds(at)).count("steer") == 1
 
 
-@in_house
 async def test_only_so_much_waits_for_one_agent(clock: Clock, root: Path) -> None:
     limits = SteeringSettings(max_queued=3, max_queued_bytes=100)
     async with house(root.parent, clock, Config(steering=limits)) as at:
@@ -295,7 +293,6 @@ async def test_an_agent_whose_turn_is_over_is_not_stalled_and_no_road_leads_to_i
     await at.people.card(kind=CardKind.STALL)
 
 
-@in_house
 async def test_the_card_of_a_stall_says_by_which_road_a_nudge_travels(clock: Clock, root: Path) -> None:
     async with house(root.parent, clock) as at:
         guest, idle = await at.arrive(root), await at.arrive(root, "idle")
@@ -328,7 +325,6 @@ async def queued(at: House, guest: Guest) -> list[str]:
 # --- the inbox -------------------------------------------------------------------------------------------------------
 
 
-@in_house
 async def test_a_task_is_handed_over_once_to_the_next_agent_that_reboots(clock: Clock, root: Path) -> None:
     async with house(root.parent, clock) as at:
         card = await task(at, "write the tests", workspace=str(root))
@@ -352,7 +348,6 @@ async def test_a_task_is_handed_over_once_to_the_next_agent_that_reboots(clock: 
         assert (await kinds(at))[-2:] == ["task_taken", "task_delivered"]
 
 
-@in_house
 async def test_a_task_that_did_not_reach_its_agent_rides_again_or_is_anothers(clock: Clock, root: Path) -> None:
     async with house(root.parent, clock) as at:
         card = await task(at, "one", workspace=str(root))
@@ -378,7 +373,6 @@ async def test_a_task_that_did_not_reach_its_agent_rides_again_or_is_anothers(cl
         assert (await kinds(at)).count("task_delivered") == 1
 
 
-@in_house
 async def test_a_task_that_was_written_to_an_agent_is_no_others_until_its_session_is_ended(
     clock: Clock, root: Path
 ) -> None:
@@ -422,7 +416,6 @@ async def leave(at: House, guest: Guest) -> None:
 
 @pytest.mark.parametrize("why", GONE)
 @pytest.mark.parametrize("is_written", [False, True])
-@in_house
 async def test_the_task_of_an_agent_that_is_gone_wakes_another(
     clock: Clock, root: Path, why: str, is_written: bool
 ) -> None:
@@ -444,7 +437,6 @@ async def test_the_task_of_an_agent_that_is_gone_wakes_another(
             assert [each.text for each in (await waiting()).instructions] == ["one"]
 
 
-@in_house
 async def test_agents_that_stand_by_take_one_task_each(clock: Clock, root: Path) -> None:
     async with house(root.parent, clock) as at:
         for text in ("one", "two"):
@@ -459,7 +451,6 @@ async def test_agents_that_stand_by_take_one_task_each(clock: Clock, root: Path)
         assert [word.text for word in (await waiting()).instructions] == ["three"]
 
 
-@in_house
 async def test_a_task_for_a_session_is_its_agents_alone(clock: Clock, root: Path) -> None:
     async with house(root.parent, clock) as at:
         guest, other = await at.arrive(root), await at.arrive(root, "other")
@@ -469,7 +460,6 @@ async def test_a_task_for_a_session_is_its_agents_alone(clock: Clock, root: Path
         assert [word.text for word in (await guest.ask(Reboot(call="g1"))).instructions] == ["one"]
 
 
-@in_house
 async def test_a_task_is_left_for_the_workspace_that_a_directory_lies_in(clock: Clock, root: Path) -> None:
     async with house(root.parent, clock) as at:
         await at.arrive(root)
@@ -485,7 +475,6 @@ async def test_a_task_is_left_for_the_workspace_that_a_directory_lies_in(clock: 
             await task(at, "one")
 
 
-@in_house
 async def test_a_task_is_taken_back_until_an_agent_takes_it(clock: Clock, root: Path) -> None:
     async with house(root.parent, clock) as at:
         card = await task(at, "one", "act-1", workspace=str(root))
@@ -502,7 +491,6 @@ async def test_a_task_is_taken_back_until_an_agent_takes_it(clock: Clock, root: 
             await desk(at).take_back(card.id, "kim", "ctl")
 
 
-@in_house
 async def test_words_follow_an_agent_into_the_session_it_takes_over(clock: Clock, root: Path) -> None:
     async with house(root.parent, clock) as at:
         old = await at.arrive(root, "old")

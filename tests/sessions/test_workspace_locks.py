@@ -16,7 +16,7 @@ from intercom.model.errors import PatchConflict
 from intercom.sessions.checkpoints.messages import CheckpointTaken
 from intercom.sessions.context import WorkspaceLocks
 from intercom.sessions.tools.check_diff import CheckDiff
-from tests.sessions.house import house, in_house
+from tests.sessions.house import house
 from tests.sessions.test_checkpoints import ask as ask_restore
 from tests.sessions.test_checkpoints import take
 
@@ -80,7 +80,6 @@ def outer(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize(("first", "second"), [("p", "p"), ("p", "p/sub"), ("p/sub", "p"), ("p", "p/sub/deep")])
-@in_house
 async def test_overlapping_workspaces_are_held_one_after_the_other(
     clock: Clock, outer: Path, first: str, second: str
 ) -> None:
@@ -95,7 +94,6 @@ async def test_overlapping_workspaces_are_held_one_after_the_other(
         other.let_go()
 
 
-@in_house
 async def test_workspaces_that_do_not_overlap_are_held_together(clock: Clock, outer: Path) -> None:
     async with trio.open_nursery() as nursery:
         scene = Scene(nursery)
@@ -109,7 +107,6 @@ async def test_workspaces_that_do_not_overlap_are_held_together(clock: Clock, ou
             each.let_go()
 
 
-@in_house
 async def test_a_workspace_is_known_by_its_directory_under_any_name(clock: Clock, outer: Path) -> None:
     (outer.parent / "link").symlink_to(outer)
     async with trio.open_nursery() as nursery:
@@ -123,7 +120,6 @@ async def test_a_workspace_is_known_by_its_directory_under_any_name(clock: Clock
         other.let_go()
 
 
-@in_house
 async def test_a_task_that_gives_up_waiting_is_waited_for_no_more_and_nobody_overtakes(
     clock: Clock, outer: Path
 ) -> None:
@@ -143,7 +139,6 @@ async def test_a_task_that_gives_up_waiting_is_waited_for_no_more_and_nobody_ove
         beside.let_go()
 
 
-@in_house
 async def test_an_apply_waits_for_one_in_a_workspace_that_contains_its_own(clock: Clock, outer: Path) -> None:
     (outer / "sub/f").write_text("a\n")
     async with house(outer.parent, clock) as at:
@@ -160,7 +155,6 @@ async def test_an_apply_waits_for_one_in_a_workspace_that_contains_its_own(clock
 
 
 @pytest.mark.parametrize("act", [take, partial(ask_restore, files=Files.EXACT)], ids=["checkpoint", "restore"])
-@in_house
 async def test_a_workspace_is_not_read_for_a_checkpoint_while_a_change_is_half_applied(
     clock: Clock, outer: Path, act: Callable[..., Awaitable[object]]
 ) -> None:

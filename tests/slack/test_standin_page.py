@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import httpx2
+import pytest
 import trio
 
 from tests.slack import ALICE, CHANNEL, serve
 from tests.slack.app import App, app_of, button, modal, section
-from tests.support.trio_case import trio_test
 
 ROOT = Path(__file__).parents[2]
 
@@ -24,7 +24,6 @@ async def control(app: App, verb: str, **args: Any) -> Any:
     return response.json()
 
 
-@trio_test
 async def test_a_whole_approval_is_driven_over_http() -> None:
     async with serve(echo=False) as slack, app_of(slack) as app, app.socket():
         blocks = [section(), {"type": "actions", "elements": [button()]}]
@@ -45,7 +44,6 @@ async def test_a_whole_approval_is_driven_over_http() -> None:
         assert len(slack.thread(CHANNEL, ts)) == 2
 
 
-@trio_test
 async def test_what_makes_no_sense_is_refused_with_a_reason() -> None:
     async with serve() as slack, app_of(slack) as app:
         for verb, args in (("tap", {"user": ALICE, "message": "1.1", "action_id": "x"}), ("dance", {}), ("say", {})):
@@ -53,7 +51,6 @@ async def test_what_makes_no_sense_is_refused_with_a_reason() -> None:
             assert (response.status_code, list(response.json())) == (400, ["error"]), verb
 
 
-@trio_test
 async def test_the_page_is_served_with_what_it_draws() -> None:
     async with serve(echo=False) as slack, app_of(slack) as app:
         page = await app.http.get(slack.url + "/")
@@ -70,7 +67,7 @@ async def test_the_page_is_served_with_what_it_draws() -> None:
         assert trio.current_time() - began >= 20, "it waits for a change"
 
 
-@trio_test(real_time=True)
+@pytest.mark.real_time
 async def test_it_runs_by_itself_and_says_what_to_export() -> None:
     command = [sys.executable, "-m", "tests.slack", "--port", "0"]
     async with trio.open_nursery() as nursery:

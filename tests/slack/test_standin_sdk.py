@@ -17,7 +17,8 @@ from slack_sdk.socket_mode.request import SocketModeRequest
 from slack_sdk.socket_mode.response import SocketModeResponse
 
 from tests.slack import ALICE, CHANNEL, serve
-from tests.support.trio_case import trio_test
+
+pytestmark = pytest.mark.real_time
 
 CARD = [
     blocks.HeaderBlock(text="Approval"),
@@ -45,7 +46,6 @@ async def in_thread(call: Callable[..., Any], **args: Any) -> Any:
     return await trio.to_thread.run_sync(partial(call, **args))
 
 
-@trio_test(real_time=True)
 async def test_the_sdks_web_client_gets_what_it_expects() -> None:
     async with serve() as slack:
         web = WebClient(slack.bot_token, base_url=slack.api_url)
@@ -71,7 +71,6 @@ async def test_the_sdks_web_client_gets_what_it_expects() -> None:
         assert refused.value.response["error"] == "invalid_blocks"
 
 
-@trio_test(real_time=True)
 async def test_the_sdks_retry_handler_understands_the_limit() -> None:
     async with serve() as slack:
         handler = RateLimitErrorRetryHandler(max_retry_count=1)
@@ -81,7 +80,6 @@ async def test_the_sdks_retry_handler_understands_the_limit() -> None:
         assert slack.count("chat.postMessage") == 2
 
 
-@trio_test(real_time=True)
 async def test_the_sdks_socket_mode_client_hears_a_person_and_answers() -> None:
     async with serve(echo=False) as slack:
         web = WebClient(slack.bot_token, base_url=slack.api_url)

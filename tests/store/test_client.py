@@ -10,7 +10,6 @@ import trio
 from actors import Actor, Busy, ChildSpec, Down, NotRunning, System
 from intercom.model.errors import DatabaseError, NotFound
 from intercom.store.client import PROBE_SECONDS, STORE_FAULTS, Store, StoreUnavailable
-from tests.support.trio_case import trio_test
 
 
 class Writer(Actor):
@@ -38,7 +37,6 @@ class Writer(Actor):
         (NotRunning("store"), "is restarting, and this may not be recorded: look"),
     ],
 )
-@trio_test
 async def test_a_store_that_does_not_answer_is_one_error_that_says_what_to_do(
     fault: Exception | None, sentence: str
 ) -> None:
@@ -48,7 +46,6 @@ async def test_a_store_that_does_not_answer_is_one_error_that_says_what_to_do(
 
 
 @pytest.mark.parametrize("refusal", [NotFound("no session"), DatabaseError("the disk is full")])
-@trio_test
 async def test_refusals_are_raised_as_they_are(refusal: Exception) -> None:
     async with System([ChildSpec("store", lambda: Writer(refusal))]) as system:
         with pytest.raises(type(refusal), match=str(refusal)):

@@ -7,6 +7,7 @@ import os
 from pathlib import Path
 from typing import Any
 
+import pytest
 import trio
 
 from actors import Actor, ChildSpec
@@ -19,7 +20,8 @@ from intercom.model.config import Config, DatabaseSettings
 from intercom.operators.messages import Channel
 from intercom.operators.router import subscribe
 from tests.agents.http.rig import until
-from tests.support.trio_case import trio_test
+
+pytestmark = pytest.mark.real_time
 
 
 def app(root: Path) -> App:
@@ -60,7 +62,6 @@ def heard(root: Path) -> Heard:
     return Heard(made.config, made.places, made.database, made.sockets)
 
 
-@trio_test(real_time=True)
 async def test_a_request_outlives_the_removal_of_the_database(tmp_path: Path) -> None:
     server = heard(tmp_path)
     complaints: list[str] = []
@@ -94,7 +95,6 @@ async def test_a_request_outlives_the_removal_of_the_database(tmp_path: Path) ->
     assert server.failure is None
 
 
-@trio_test(real_time=True)
 async def test_a_server_whose_database_is_spoilt_ends_and_the_next_one_tells(tmp_path: Path) -> None:
     server = heard(tmp_path)
     async with server.system:

@@ -21,7 +21,6 @@ from intercom.store.database import Database, Opened, connect, open_database
 from intercom.store.messages import Touch, Transact
 from intercom.store.requests import approvals
 from intercom.store.writer import Writer
-from tests.support.trio_case import trio_test
 
 from . import cases
 from .cases import NOW, after
@@ -109,7 +108,7 @@ async def in_one_group(store: Any, works: list[Callable[[Database], Any]]) -> li
     return answers
 
 
-@trio_test(real_time=True)
+@pytest.mark.real_time
 async def test_a_work_is_answered_with_what_it_returned(tmp_path: Path) -> None:
     async with system(prepared(tmp_path)) as running:
         store = running.named("store")
@@ -119,7 +118,7 @@ async def test_a_work_is_answered_with_what_it_returned(tmp_path: Path) -> None:
         assert words(tmp_path / "intercom.db") == ["hello"]
 
 
-@trio_test(real_time=True)
+@pytest.mark.real_time
 async def test_what_is_queued_is_one_commit(tmp_path: Path) -> None:
     statements = Statements()
     async with system(prepared(tmp_path), on_opened=statements.watch) as running:
@@ -130,7 +129,7 @@ async def test_what_is_queued_is_one_commit(tmp_path: Path) -> None:
     assert words(tmp_path / "intercom.db") == [str(number) for number in range(64)]
 
 
-@trio_test(real_time=True)
+@pytest.mark.real_time
 async def test_nothing_is_answered_before_it_is_on_disk(tmp_path: Path) -> None:
     path = prepared(tmp_path)
     async with system(path) as running:
@@ -145,7 +144,7 @@ async def test_nothing_is_answered_before_it_is_on_disk(tmp_path: Path) -> None:
                 nursery.start_soon(one, str(number))
 
 
-@trio_test(real_time=True)
+@pytest.mark.real_time
 async def test_a_refusal_undoes_its_own_work_alone(tmp_path: Path) -> None:
     def refuse(db: Database) -> None:
         note("refused")(db)
@@ -162,7 +161,8 @@ async def test_a_refusal_undoes_its_own_work_alone(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("mistake", ["key", "sql", "constraint"])
-def test_a_mistake_in_a_work_is_its_askers_alone(
+@pytest.mark.real_time
+async def test_a_mistake_in_a_work_is_its_askers_alone(
     mistake: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     def wrong(db: Database) -> None:
@@ -173,7 +173,6 @@ def test_a_mistake_in_a_work_is_its_askers_alone(
             db.execute("select nonsense from nowhere")
         approvals.insert(db, cases.approval("r1", session_id="no such session"))
 
-    @trio_test(real_time=True)
     async def run() -> None:
         async with system(prepared(tmp_path)) as running:
             store = running.named("store")
@@ -183,25 +182,22 @@ def test_a_mistake_in_a_work_is_its_askers_alone(
             assert await ask(store, Transact(note("c")))
 
     with caplog.at_level(logging.CRITICAL + 1):
-        run()
+        await run()
     assert words(tmp_path / "intercom.db") == ["a", "b", "c"]
 
 
-def test_a_work_that_ends_the_transaction_brings_the_group_down(tmp_path: Path) -> None:
-    @trio_test(real_time=True)
-    async def run() -> None:
-        async with system(prepared(tmp_path)) as running:
-            store = running.named("store")
-            answers = await in_one_group(store, [lambda db: db.rollback(), note("b")])
-            assert [type(answer) for answer in answers] == [Down, Down]
-            # the next incarnation serves
-            await ask(store, Transact(note("c")), retry=True, timeout=20)
-
-    run()
+@pytest.mark.real_time
+async def test_a_work_that_ends_the_transaction_brings_the_group_down(tmp_path: Path) -> None:
+    async with system(prepared(tmp_path)) as running:
+        store = running.named("store")
+        answers = await in_one_group(store, [lambda db: db.rollback(), note("b")])
+        assert [type(answer) for answer in answers] == [Down, Down]
+        # the next incarnation serves
+        await ask(store, Transact(note("c")), retry=True, timeout=20)
     assert words(tmp_path / "intercom.db") == ["c"]
 
 
-@trio_test(real_time=True)
+@pytest.mark.real_time
 async def test_what_sqlite_can_not_hold_is_refused(tmp_path: Path) -> None:
     async with system(prepared(tmp_path)) as running:
         store = running.named("store")
@@ -212,7 +208,7 @@ async def test_what_sqlite_can_not_hold_is_refused(tmp_path: Path) -> None:
         assert await ask(store, Transact(note("fine")))
 
 
-@trio_test(real_time=True)
+@pytest.mark.real_time
 async def test_a_full_disk_refuses_the_group_and_the_writer_lives(tmp_path: Path) -> None:
     def nearly_full(opened: Opened) -> None:
         pages = opened.db.execute("pragma page_count").fetchone()[0]
@@ -227,7 +223,7 @@ async def test_a_full_disk_refuses_the_group_and_the_writer_lives(tmp_path: Path
     assert words(tmp_path / "intercom.db") == ["c"]
 
 
-@trio_test(real_time=True)
+@pytest.mark.real_time
 async def test_a_database_locked_by_another_program_refuses_until_it_is_free(tmp_path: Path) -> None:
     path = prepared(tmp_path)
     async with system(path, busy_seconds=0.05) as running:
@@ -242,7 +238,7 @@ async def test_a_database_locked_by_another_program_refuses_until_it_is_free(tmp
     assert words(path) == ["b"]
 
 
-@trio_test(real_time=True)
+@pytest.mark.real_time
 async def test_a_database_that_became_read_only_refuses(tmp_path: Path) -> None:
     def read_only(opened: Opened) -> None:
         opened.db.execute("pragma query_only = on")
@@ -252,7 +248,8 @@ async def test_a_database_that_became_read_only_refuses(tmp_path: Path) -> None:
             await ask(running.named("store"), Transact(note("a")))
 
 
-def test_a_writer_that_meets_damage_says_so_and_opens_the_file_anew(tmp_path: Path) -> None:
+@pytest.mark.real_time
+async def test_a_writer_that_meets_damage_says_so_and_opens_the_file_anew(tmp_path: Path) -> None:
     opened: list[Opened] = []
 
     def damage(db: Database) -> None:
@@ -260,22 +257,19 @@ def test_a_writer_that_meets_damage_says_so_and_opens_the_file_anew(tmp_path: Pa
         error.sqlite_errorcode = sqlite3.SQLITE_CORRUPT
         raise error
 
-    @trio_test(real_time=True)
-    async def run() -> None:
-        async with system(prepared(tmp_path), on_opened=opened.append) as running:
-            store = running.named("store")
-            answers = await in_one_group(store, [note("a"), damage])
-            assert [type(answer) for answer in answers] == [DatabaseError, DatabaseError]
-            assert "damaged" in str(answers[1])
-            await ask(store, Transact(note("b")), retry=True, timeout=20)
-
-    run()
+    async with system(prepared(tmp_path), on_opened=opened.append) as running:
+        store = running.named("store")
+        answers = await in_one_group(store, [note("a"), damage])
+        assert [type(answer) for answer in answers] == [DatabaseError, DatabaseError]
+        assert "damaged" in str(answers[1])
+        await ask(store, Transact(note("b")), retry=True, timeout=20)
     assert len(opened) == 2
     assert words(tmp_path / "intercom.db") == ["b"]
 
 
 @pytest.mark.parametrize(("point", "kept"), [("store.before_commit", False), ("store.after_commit", True)])
-def test_a_writer_that_falls_around_its_commit_answers_nobody(
+@pytest.mark.real_time
+async def test_a_writer_that_falls_around_its_commit_answers_nobody(
     point: str, kept: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = prepared(tmp_path)
@@ -285,20 +279,16 @@ def test_a_writer_that_falls_around_its_commit_answers_nobody(
             monkeypatch.setattr(crash_points, "hook", None)
             raise RuntimeError("falls here")
 
-    @trio_test(real_time=True)
-    async def run() -> None:
-        async with system(path) as running:
-            store = running.named("store")
-            monkeypatch.setattr(crash_points, "hook", fall)
-            with pytest.raises(Down):
-                await ask(store, Transact(note("a")))
-            await ask(store, Transact(note("b")), retry=True, timeout=20)
-
-    run()
+    async with system(path) as running:
+        store = running.named("store")
+        monkeypatch.setattr(crash_points, "hook", fall)
+        with pytest.raises(Down):
+            await ask(store, Transact(note("a")))
+        await ask(store, Transact(note("b")), retry=True, timeout=20)
     assert words(path) == (["a", "b"] if kept else ["b"])
 
 
-@trio_test(real_time=True)
+@pytest.mark.real_time
 async def test_an_unknown_message_is_refused(tmp_path: Path) -> None:
     async with system(prepared(tmp_path)) as running:
         with pytest.raises(InvalidArguments, match="does not understand str"):
@@ -315,7 +305,6 @@ def heard(path: Path) -> tuple[Any, Any]:
         db.close()
 
 
-@trio_test
 async def test_a_touch_is_written_within_a_second_and_only_the_latest(tmp_path: Path) -> None:
     path, statements = prepared(tmp_path), Statements()
     async with system(path, TaskWriter, on_opened=statements.watch) as running:
@@ -336,7 +325,6 @@ async def test_a_touch_is_written_within_a_second_and_only_the_latest(tmp_path: 
         assert len(statements.seen) == seen
 
 
-@trio_test
 async def test_a_touch_rides_on_the_next_commit(tmp_path: Path) -> None:
     path, statements = prepared(tmp_path), Statements()
     async with system(path, TaskWriter, on_opened=statements.watch) as running:
@@ -347,7 +335,6 @@ async def test_a_touch_rides_on_the_next_commit(tmp_path: Path) -> None:
         assert statements.count("commit") == 1
 
 
-@trio_test
 async def test_a_writer_that_is_stopped_writes_what_it_was_told(tmp_path: Path) -> None:
     path = prepared(tmp_path)
     async with system(path, TaskWriter) as running:
@@ -356,7 +343,6 @@ async def test_a_writer_that_is_stopped_writes_what_it_was_told(tmp_path: Path) 
     assert heard(path) == (after(1), "ping")
 
 
-@trio_test
 async def test_a_touch_of_a_session_that_is_gone_does_no_harm(tmp_path: Path) -> None:
     path = prepared(tmp_path)
     async with system(path, TaskWriter) as running:

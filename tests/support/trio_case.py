@@ -1,37 +1,24 @@
-"""Run an async test under Trio, in virtual time unless it says otherwise."""
+"""Superseded by `tests.support.async_tests`: an async test needs no decorator."""
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+import pytest
 import trio
 import trio.testing
+
+from tests.support.async_tests import bounded
 
 
 def trio_test(
     test: Callable[..., Awaitable[None]] | None = None, *, real_time: bool = False, seconds: float = 60
 ) -> Callable[..., Any]:
-    """Turn an async test function into one pytest can call.
+    def decorate(each: Callable[..., Awaitable[None]]) -> Callable[..., Any]:
+        if "<locals>" in each.__qualname__:
+            clock = None if real_time else trio.testing.MockClock(autojump_threshold=0)
+            return lambda: trio.run(bounded(each, seconds), clock=clock)
+        return pytest.mark.real_time(seconds=seconds)(each) if real_time else each
 
-    The clock jumps to the next deadline whenever every task waits, so a test that waits an hour takes no time. Tests
-    whose waits end outside Trio (threads, sockets, processes) ask for `real_time`. Either way `seconds` of that clock
-    is the longest a test may take, for real time only: a virtual clock would jump straight to it.
-    """
-    if test is None:
-        return functools.partial(trio_test, real_time=real_time, seconds=seconds)
-
-    async def bounded(*args: Any, **kwargs: Any) -> None:
-        if not real_time:
-            await test(*args, **kwargs)
-            return
-        with trio.fail_after(seconds):
-            await test(*args, **kwargs)
-
-    @functools.wraps(test)
-    def run(*args: Any, **kwargs: Any) -> None:
-        clock = None if real_time else trio.testing.MockClock(autojump_threshold=0)
-        trio.run(functools.partial(bounded, *args, **kwargs), clock=clock)
-
-    return run
+    return decorate if test is None else decorate(test)

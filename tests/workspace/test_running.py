@@ -18,7 +18,8 @@ import trio
 from intercom.model.errors import FileError
 from intercom.workspace import command_runner
 from intercom.workspace.command_runner import Ending, Output, Ran, Started, end_left, environment, program, run
-from tests.support.trio_case import trio_test
+
+pytestmark = pytest.mark.real_time
 
 ENVIRON = {"PATH": os.environ["PATH"]}
 
@@ -124,7 +125,6 @@ def left() -> Iterator[subprocess.Popen[bytes]]:
         process.kill()
 
 
-@trio_test(real_time=True)
 async def test_what_a_killed_server_left_is_ended_by_the_next_and_nobody_else_is(left: subprocess.Popen[bytes]) -> None:
     started = Started(left.pid, psutil.Process(left.pid).create_time())
     assert not await end_left(Started(left.pid, started.at - 1))
@@ -134,7 +134,6 @@ async def test_what_a_killed_server_left_is_ended_by_the_next_and_nobody_else_is
     assert not await end_left(started)
 
 
-@trio_test(real_time=True)
 async def test_whoever_asks_is_told_the_process_at_once(tmp_path: Path) -> None:
     told: list[Started] = []
 
@@ -145,14 +144,12 @@ async def test_whoever_asks_is_told_the_process_at_once(tmp_path: Path) -> None:
     assert [each.pid for each in told] == [int(text)]
 
 
-@trio_test(real_time=True)
 async def test_both_streams_are_heard_in_order_and_the_exit_code_told(tmp_path: Path) -> None:
     ran, text = await result("echo one; echo two >&2; pwd; exit 3", tmp_path)
     assert text == f"one\ntwo\n{tmp_path}\n"
     assert (ran.ending, ran.exit_code) == (Ending.EXITED, 3)
 
 
-@trio_test(real_time=True)
 async def test_a_plain_program_runs_as_itself_with_no_input_and_no_secret(tmp_path: Path) -> None:
     (tmp_path / "look.py").write_text(
         "import os, sys\nprint(repr(sys.stdin.read()), os.getsid(0) == os.getpid(), 'SLACK_BOT_TOKEN' in os.environ)"
@@ -161,7 +158,6 @@ async def test_a_plain_program_runs_as_itself_with_no_input_and_no_secret(tmp_pa
     assert (ran.exit_code, text) == (0, "'' True False\n")
 
 
-@trio_test(real_time=True)
 async def test_what_can_not_be_started_is_refused_with_the_reason(tmp_path: Path) -> None:
     with pytest.raises(FileError, match="cannot be run: no such file"):
         await result("./missing.sh", tmp_path)
@@ -170,7 +166,6 @@ async def test_what_can_not_be_started_is_refused_with_the_reason(tmp_path: Path
         await result("./plain", tmp_path)
 
 
-@trio_test(real_time=True)
 async def test_output_is_told_as_it_comes(tmp_path: Path) -> None:
     """Only when its first line was heard is the command let go on."""
     os.mkfifo(tmp_path / "go")
@@ -194,7 +189,6 @@ async def test_output_is_told_as_it_comes(tmp_path: Path) -> None:
     assert len(heard) >= 2
 
 
-@trio_test(real_time=True)
 async def test_a_chatty_command_ends_well_and_its_output_is_cut(tmp_path: Path) -> None:
     ran, text = await result("seq 100000; exit 5", tmp_path, limit=1000)
     assert (ran.ending, ran.exit_code) == (Ending.EXITED, 5)
@@ -204,7 +198,6 @@ async def test_a_chatty_command_ends_well_and_its_output_is_cut(tmp_path: Path) 
     assert len(text) < 1100
 
 
-@trio_test(real_time=True)
 async def test_a_command_that_only_writes_is_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(command_runner, "FLOOD_BYTES", 1_000_000)
     ran, _ = await result("yes", tmp_path, limit=100)
@@ -212,7 +205,6 @@ async def test_a_command_that_only_writes_is_stopped(tmp_path: Path, monkeypatch
     assert ran.exit_code == -signal.SIGTERM
 
 
-@trio_test(real_time=True)
 async def test_time_up_ends_it_politely_first(tmp_path: Path) -> None:
     ran, text = await result("trap 'echo bye; exit 9' TERM; echo up; while :; do sleep 0.05; done", tmp_path, timeout=1)
     assert (ran.ending, ran.exit_code) == (Ending.TIMED_OUT, 9)
@@ -220,7 +212,6 @@ async def test_time_up_ends_it_politely_first(tmp_path: Path) -> None:
     assert text.endswith("bye\n")
 
 
-@trio_test(real_time=True)
 async def test_time_up_leaves_nothing_behind_that_ignores_being_asked(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -230,7 +221,6 @@ async def test_time_up_leaves_nothing_behind_that_ignores_being_asked(
     assert gone(tmp_path)
 
 
-@trio_test(real_time=True)
 async def test_an_ordinary_end_leaves_nothing_behind_either(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(command_runner, "GRACE_SECONDS", 0.3)
     ran, _ = await result(stubborn(tmp_path, "sys.exit(4)"), tmp_path)
@@ -238,7 +228,6 @@ async def test_an_ordinary_end_leaves_nothing_behind_either(tmp_path: Path, monk
     assert gone(tmp_path)
 
 
-@trio_test(real_time=True)
 async def test_a_member_of_the_session_with_a_group_of_its_own_goes_too(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -250,7 +239,6 @@ async def test_a_member_of_the_session_with_a_group_of_its_own_goes_too(
     assert gone(tmp_path)
 
 
-@trio_test(real_time=True)
 async def test_cancelling_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(command_runner, "GRACE_SECONDS", 0.3)
     with trio.CancelScope() as scope:
@@ -259,7 +247,6 @@ async def test_cancelling_leaves_nothing_behind(tmp_path: Path, monkeypatch: pyt
     assert gone(tmp_path)
 
 
-@trio_test(real_time=True)
 async def test_a_process_that_escaped_with_the_pipe_is_not_waited_for(tmp_path: Path) -> None:
     (tmp_path / "escape.py").write_text(ESCAPING)
     started = time.monotonic()

@@ -34,7 +34,8 @@ from intercom.workspace.policy_watcher import (
     record_of,
     watcher_name,
 )
-from tests.support.trio_case import trio_test
+
+pytestmark = pytest.mark.real_time
 
 PING = '{"enabled": true, "tools": ["ping"]}'
 BOTH = '{"enabled": true, "tools": ["ping", "broadcast"]}'
@@ -92,7 +93,6 @@ def said(text: str, accepted: bool = True) -> PolicyDecision:
     return PolicyDecision("policy-1", "/ws", digest(text.encode()), text, accepted, by)
 
 
-@trio_test(real_time=True)
 async def test_a_policy_is_followed_from_before_its_directory_exists(tmp_path: Path) -> None:
     older = '{"autoApprove": {"enabled": true, "tools": ["heartbeat"]}}'
     async with watching(tmp_path, trust_changes=always) as watched:
@@ -112,7 +112,6 @@ async def test_a_policy_is_followed_from_before_its_directory_exists(tmp_path: P
         assert (state.policy.tools, state.source) == (("heartbeat",), ".monocoque/settings.json")
 
 
-@trio_test(real_time=True)
 async def test_a_change_counts_from_the_next_question_on_noticed_or_not(tmp_path: Path) -> None:
     async with watching(tmp_path, PING) as watched:
         assert not await watched.passes("ping")
@@ -121,7 +120,6 @@ async def test_a_change_counts_from_the_next_question_on_noticed_or_not(tmp_path
         assert "not JSON" in ((await ask(watched.name, Current())).fault or "")
 
 
-@trio_test(real_time=True)
 async def test_what_was_never_accepted_grants_nothing_whenever_it_was_written(tmp_path: Path) -> None:
     (tmp_path / ".intercom").mkdir()
     (tmp_path / ".intercom" / "settings.json").write_text(PING)
@@ -135,7 +133,6 @@ async def test_what_was_never_accepted_grants_nothing_whenever_it_was_written(tm
         assert not await watched.passes("broadcast")
 
 
-@trio_test(real_time=True)
 async def test_what_grants_more_than_was_accepted_waits_for_a_person(tmp_path: Path) -> None:
     (tmp_path / ".intercom").mkdir()
     (tmp_path / ".intercom" / "settings.json").write_text(PING)
@@ -153,7 +150,6 @@ async def test_what_grants_more_than_was_accepted_waits_for_a_person(tmp_path: P
         assert await watched.passes("broadcast")
 
 
-@trio_test(real_time=True)
 async def test_content_that_is_swapped_with_the_same_size_and_times_is_seen(tmp_path: Path) -> None:
     path = tmp_path / ".intercom" / "settings.json"
     path.parent.mkdir()
@@ -168,7 +164,6 @@ async def test_content_that_is_swapped_with_the_same_size_and_times_is_seen(tmp_
         assert not await watched.passes("beat")
 
 
-@trio_test(real_time=True)
 async def test_an_older_accepted_content_does_not_come_back_with_its_file(tmp_path: Path) -> None:
     (tmp_path / ".intercom").mkdir()
     (tmp_path / ".intercom" / "settings.json").write_text(BOTH)
@@ -177,14 +172,12 @@ async def test_an_older_accepted_content_does_not_come_back_with_its_file(tmp_pa
         assert not await watched.passes("broadcast")
 
 
-@trio_test(real_time=True)
 async def test_trusted_changes_are_in_force_at_once(tmp_path: Path) -> None:
     async with watching(tmp_path, "{}", trust_changes=always) as watched:
         watched.write(PING)
         assert await watched.passes("ping")
 
 
-@trio_test(real_time=True)
 async def test_it_answers_for_proposals_and_within_the_servers_limits(tmp_path: Path) -> None:
     (tmp_path / ".intercom").mkdir()
     (tmp_path / ".intercom" / "settings.json").write_text(
@@ -199,7 +192,6 @@ async def test_it_answers_for_proposals_and_within_the_servers_limits(tmp_path: 
             assert (await ask(watched.name, EvaluateFiles(paths, risk))).auto_approved is granted
 
 
-@trio_test(real_time=True)
 async def test_it_is_told_only_of_changes_and_only_once(tmp_path: Path) -> None:
     async with watching(tmp_path) as watched:
         watched.write(PING)
@@ -211,7 +203,6 @@ async def test_it_is_told_only_of_changes_and_only_once(tmp_path: Path) -> None:
         assert len(watched.seen) == 2
 
 
-@trio_test(real_time=True)
 async def test_it_stops_at_once_although_a_thread_watches(tmp_path: Path) -> None:
     async with watching(tmp_path) as watched:
         watched.write(PING)
@@ -220,7 +211,6 @@ async def test_it_stops_at_once_although_a_thread_watches(tmp_path: Path) -> Non
     assert time.monotonic() - began < 2
 
 
-@trio_test(real_time=True)
 async def test_where_notices_can_not_be_had_the_file_is_looked_at_now_and_then(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -234,7 +224,6 @@ async def test_where_notices_can_not_be_had_the_file_is_looked_at_now_and_then(
         assert (await watched.next(2)).policy.tools == ("ping",)
 
 
-@trio_test(real_time=True)
 async def test_a_workspace_that_goes_away_takes_its_policy_with_it_and_says_so(tmp_path: Path) -> None:
     root = tmp_path / "work"
     root.mkdir()
@@ -247,7 +236,6 @@ async def test_a_workspace_that_goes_away_takes_its_policy_with_it_and_says_so(t
         assert "cannot be opened" in ((await ask(watched.name, Current())).fault or "")
 
 
-@trio_test(real_time=True)
 async def test_more_workspaces_than_worker_threads_leave_threads_for_everything_else(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -273,7 +261,6 @@ async def test_more_workspaces_than_worker_threads_leave_threads_for_everything_
     assert limit.total_tokens == before
 
 
-@trio_test(real_time=True)
 async def test_what_was_in_force_by_trust_alone_ends_with_it(tmp_path: Path) -> None:
     trusts = True
     async with watching(tmp_path, PING, trust_changes=lambda: trusts) as watched:

@@ -10,6 +10,7 @@ from typing import Any
 
 import httpx2
 import mcp_types as types
+import pytest
 import trio
 from attrs import field, frozen
 from mcp import Client
@@ -22,7 +23,6 @@ from intercom.local.places import places
 from intercom.model.card import Card
 from intercom.model.config import Config, DatabaseSettings
 from tests.support.database import new_database
-from tests.support.trio_case import trio_test
 
 ERAS = ("auto", "legacy")
 #: What the era without sessions puts into every request.
@@ -32,9 +32,7 @@ INITIALIZE = {"protocolVersion": LEGACY, "capabilities": {}, "clientInfo": {"nam
 BOTH = "application/json, text/event-stream"
 
 
-def served(test: Callable[..., Awaitable[None]]) -> Callable[..., Any]:
-    """A test with real sockets."""
-    return trio_test(test, real_time=True, seconds=40)
+served = pytest.mark.real_time
 
 
 @frozen

@@ -22,12 +22,11 @@ from intercom.local import own_files
 from intercom.local.places import places
 from intercom.model.config import Config
 from intercom.model.errors import IpcError
-from tests.agents.http.rig import INITIALIZE, call, head, modern, place, rpc, served, until
+from tests.agents.http.rig import INITIALIZE, call, head, modern, place, rpc, until
 from tests.agents.http.test_cancelled import classic_client
-from tests.support.trio_case import trio_test
 
 
-@served
+@pytest.mark.real_time
 async def test_the_guard_refuses_before_anything_is_read(root: Path, caplog: pytest.LogCaptureFixture) -> None:
     cases: list[tuple[dict[str, str | None], int, str]] = [
         ({"Authorization": None}, 401, "unauthorized"),
@@ -52,7 +51,7 @@ async def test_the_guard_refuses_before_anything_is_read(root: Path, caplog: pyt
     assert not [record for record in caplog.records if record.exc_info]
 
 
-@served
+@pytest.mark.real_time
 async def test_a_flood_of_refused_requests_does_not_fill_the_log(
     root: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -71,7 +70,7 @@ async def test_a_flood_of_refused_requests_does_not_fill_the_log(
         assert logged()[2:] == ["a request to /mcp was refused: unauthorized; 19 more before it"]
 
 
-@served
+@pytest.mark.real_time
 async def test_a_header_that_says_two_things_is_refused(root: Path) -> None:
     async with place(root) as at:
         for one in ("Mcp-Protocol-Version", "Mcp-Method", "Content-Type"):
@@ -80,7 +79,7 @@ async def test_a_header_that_says_two_things_is_refused(root: Path) -> None:
             assert (reply.status, reply.error["data"]["error_code"]) == (400, "invalid_arguments"), one
 
 
-@served
+@pytest.mark.real_time
 async def test_what_is_no_request_of_ours_gets_an_error_in_json(root: Path, caplog: pytest.LogCaptureFixture) -> None:
     tool, told = modern("ping", {})
     cases: list[tuple[Any, dict[str, Any], int]] = [
@@ -127,7 +126,7 @@ async def test_what_is_no_request_of_ours_gets_an_error_in_json(root: Path, capl
     assert not [record for record in caplog.records if record.exc_info and record.name.startswith("intercom")]
 
 
-@served
+@pytest.mark.real_time
 async def test_what_a_tool_is_given_over_http_is_looked_at_as_ever(root: Path) -> None:
     async with place(root) as at, at.client("agent=one") as client:
         outside = await call(client, "check_clearance", title="t", diff="a\n", file_path="../../etc/passwd")
@@ -137,7 +136,7 @@ async def test_what_a_tool_is_given_over_http_is_looked_at_as_ever(root: Path) -
         assert (await call(client, "nothing"))["error_code"] == "unknown_tool"
 
 
-@served
+@pytest.mark.real_time
 async def test_what_a_shim_says_of_a_call_counts_from_a_shim_only(root: Path) -> None:
     async with place(root) as at:
         # Another's recorded answer is not to be had by its name: each of these calls is one of its own.
@@ -153,7 +152,7 @@ async def test_what_a_shim_says_of_a_call_counts_from_a_shim_only(root: Path) ->
         assert kept == [message for _, message in said]
 
 
-@served
+@pytest.mark.real_time
 async def test_a_request_that_is_too_large_hears_so_however_it_comes(root: Path) -> None:
     async with place(root, http_max_request_bytes=65536) as at, classic_client(at) as client:
         large = json.dumps(rpc("initialize", {"x": "y" * 200_000})).encode()
@@ -170,7 +169,7 @@ async def test_a_request_that_is_too_large_hears_so_however_it_comes(root: Path)
         assert (await client.answer())["id"] == 8
 
 
-@served
+@pytest.mark.real_time
 async def test_a_head_that_does_not_end_is_cut_off(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(listener, "FIRST_SECONDS", 0.5)
     async with place(root) as at:
@@ -207,7 +206,6 @@ class Parts:
         (6, 1000, 1001, 413, 16),
     ],
 )
-@trio_test
 async def test_a_slow_request_is_waited_for_so_long_and_no_longer(
     pause: float, count: int, size: int, status: int | None, after: float
 ) -> None:
@@ -299,7 +297,7 @@ def test_the_token_is_made_once_and_belongs_to_its_user_alone(root: Path) -> Non
         own_files.http_token(where)
 
 
-@served
+@pytest.mark.real_time
 async def test_files_of_http_that_were_taken_away_are_there_again(root: Path) -> None:
     async with place(root) as at:
         where = at.app.places
@@ -323,7 +321,7 @@ def test_a_token_file_that_somebody_wrote_is_left_alone(root: Path) -> None:
     assert own_files.http_token(where) == made
 
 
-@served
+@pytest.mark.real_time
 async def test_the_token_can_be_lifted_on_loopback(root: Path) -> None:
     async with place(root, http_token_required=False) as at:
         assert at.token is None
@@ -342,7 +340,7 @@ async def test_the_token_can_be_lifted_on_loopback(root: Path) -> None:
         assert (await at.post(rpc("initialize", INITIALIZE), headers=own)).status == 200
 
 
-@served
+@pytest.mark.real_time
 async def test_a_page_that_was_allowed_may_read_what_it_is_answered(root: Path) -> None:
     page = "https://page.example"
     async with place(root, http_allowed_origins=("https://Page.Example",)) as at:

@@ -10,7 +10,9 @@ import trio
 
 from intercom.model.config import ClientSettings
 from intercom.model.session import SessionStatus
-from tests.agents.http.rig import ERAS, Place, call, place, served, until
+from tests.agents.http.rig import ERAS, Place, call, place, until
+
+pytestmark = pytest.mark.real_time
 
 
 async def approve(at: Place, title: str) -> str:
@@ -29,7 +31,6 @@ async def delivered(at: Place, id: str) -> None:
 
 
 @pytest.mark.parametrize("mode", ERAS)
-@served
 async def test_a_clearance_waits_reports_progress_and_is_delivered_with_the_next_call(root: Path, mode: str) -> None:
     told: list[float] = []
 
@@ -55,7 +56,6 @@ async def test_a_clearance_waits_reports_progress_and_is_delivered_with_the_next
         assert told[0] > 0
 
 
-@served
 async def test_one_key_is_one_agent_in_either_era_and_by_either_transport(root: Path) -> None:
     async with place(root) as at:
         found = set()
@@ -71,7 +71,6 @@ async def test_one_key_is_one_agent_in_either_era_and_by_either_transport(root: 
             assert (await call(client, "ping"))["session_id"] not in found
 
 
-@served
 async def test_a_caller_without_a_name_has_its_request_ids_and_nothing_else(root: Path) -> None:
     async with place(root, clients={"claude-code": _patience(0.05)}) as at, at.client() as client:
         first = await call(client, "ping")
@@ -95,7 +94,6 @@ async def test_a_caller_without_a_name_has_its_request_ids_and_nothing_else(root
         await until(all_over)
 
 
-@served
 async def test_a_request_of_a_named_agent_is_not_to_be_had_by_its_id(root: Path) -> None:
     async with place(root, clients={"claude-code": _patience(0.05)}) as at:
         async with at.client("agent=one") as client:
@@ -109,7 +107,6 @@ async def test_a_request_of_a_named_agent_is_not_to_be_had_by_its_id(root: Path)
             assert (await call(nobody, "reboot", session_id="x"))["error_code"] == "invalid_arguments"
 
 
-@served
 async def test_a_session_in_the_url_that_an_agent_opened_for_itself_is_refused(root: Path) -> None:
     async with place(root) as at:
         async with at.client("agent=one") as client:

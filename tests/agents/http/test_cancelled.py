@@ -19,8 +19,10 @@ from intercom.agents.http.request import NOBODY
 from intercom.agents.http.sessions import ConnectionFactory, HttpSessions
 from intercom.agents.http.sse import SseStream
 from intercom.agents.http.web_server import Connection
-from tests.agents.http.rig import INITIALIZE, Place, Reply, head, place, rpc, served, until
+from tests.agents.http.rig import INITIALIZE, Place, Reply, head, place, rpc, until
 from tests.agents.http.test_life import Session, ask
+
+pytestmark = pytest.mark.real_time
 
 CANCEL = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 7}}
 PING = rpc("tools/call", {"name": "ping", "arguments": {}}, 8)
@@ -74,7 +76,6 @@ def under_way(at: Place) -> int:
     return at.app.http.counts().requests
 
 
-@served
 async def test_an_answer_that_crossed_with_its_cancellation_was_not_delivered(root: Path) -> None:
     async with place(root) as at:
         session = Session(at)
@@ -89,7 +90,6 @@ async def test_an_answer_that_crossed_with_its_cancellation_was_not_delivered(ro
         await trio.aclose_forcefully(stream)
 
 
-@served
 async def test_nor_was_it_by_the_older_transport(root: Path) -> None:
     async with place(root) as at, classic_client(at) as client:
         await client.post(ask())
@@ -100,7 +100,6 @@ async def test_nor_was_it_by_the_older_transport(root: Path) -> None:
         assert "late_verdicts" in (await client.answer())["result"]["structuredContent"]
 
 
-@served
 async def test_of_a_cancelled_call_of_the_older_transport_nothing_is_left(root: Path) -> None:
     async with place(root) as at, classic_client(at) as client:
         await client.post(ask())
@@ -110,7 +109,6 @@ async def test_of_a_cancelled_call_of_the_older_transport_nothing_is_left(root: 
         await until(lambda: under_way(at) == 0)
 
 
-@served
 async def test_a_stream_has_so_many_requests_and_one_agent(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sse, "REQUESTS_EACH", 1)
     async with place(root) as at, classic_client(at) as client:
@@ -123,7 +121,6 @@ async def test_a_stream_has_so_many_requests_and_one_agent(root: Path, monkeypat
         assert (await client.post(CANCEL, **{"X-Intercom-Agent": "one"})).status == 202
 
 
-@served
 async def test_an_answer_counts_as_written_when_it_has_left() -> None:
     nothing: Any = None
     sessions = HttpSessions(ConnectionFactory(nothing, nothing, nothing), nothing)

@@ -16,11 +16,12 @@ from intercom.agents.http.request import Refusal
 from intercom.agents.http.web_server import Connection
 from intercom.local import own_files
 from intercom.local.peers import TcpClients
-from tests.agents.http.rig import BOTH, head, modern, read_reply, served, until
-from tests.agents.live import home, live
+from tests.agents.http.rig import BOTH, head, modern, read_reply, until
+from tests.agents.live import home
+
+pytestmark = pytest.mark.real_time
 
 
-@live
 async def test_a_verdict_from_a_process_that_is_in_over_http_is_refused() -> None:
     with home("") as house:
         root = house.workspace()
@@ -69,7 +70,6 @@ class Recorded:
         self._came.pop(connection, None)
 
 
-@served
 async def test_processes_that_are_not_found_in_time_are_looked_for_again(monkeypatch: pytest.MonkeyPatch) -> None:
     release = threading.Event()
     came: dict[str, frozenset[int]] = {}

@@ -9,13 +9,14 @@ import pytest
 import trio
 
 from intercom.model.config import ClientSettings
-from tests.agents.http.rig import ERAS, call, content, place, served, until
+from tests.agents.http.rig import ERAS, call, content, place, until
+
+pytestmark = pytest.mark.real_time
 
 HASTY = {"claude-code": ClientSettings(slice_seconds=0.3)}
 
 
 @pytest.mark.parametrize("mode", ERAS)
-@served
 async def test_a_call_of_a_paused_session_is_told_so_and_does_nothing(root: Path, mode: str) -> None:
     async with place(root, clients=HASTY) as at, at.client("agent=one", mode) as client:
         ann = at.board.operator("ann")
@@ -37,7 +38,6 @@ async def test_a_call_of_a_paused_session_is_told_so_and_does_nothing(root: Path
         await until(is_told)
 
 
-@served
 async def test_who_waits_by_the_older_transport_waits_on_and_goes_on(root: Path) -> None:
     async with place(root) as at, at.classic("agent=one") as client, trio.open_nursery() as nursery:
         ann = at.board.operator("ann")
@@ -62,7 +62,6 @@ async def test_who_waits_by_the_older_transport_waits_on_and_goes_on(root: Path)
         assert content(answers[0])["auto_approved"] is False
 
 
-@served
 async def test_tasks_are_left_by_a_program_and_taken_by_an_agent_of_its_own(root: Path) -> None:
     async with place(root) as at:
         ann = at.board.operator("ann")

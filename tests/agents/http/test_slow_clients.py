@@ -10,10 +10,11 @@ import trio
 import trio.testing
 
 from intercom.agents.http import listener, web_server
-from tests.agents.http.rig import call, head, place, served
+from tests.agents.http.rig import call, head, place
+
+pytestmark = pytest.mark.real_time
 
 
-@served
 async def test_a_connection_on_which_nothing_is_asked_is_closed(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(listener, "FIRST_SECONDS", 0.2)
     async with place(root) as at:
@@ -31,7 +32,6 @@ async def test_a_connection_on_which_nothing_is_asked_is_closed(root: Path, monk
             assert (await call(client, "ping"))["acknowledged"]
 
 
-@served
 async def test_who_comes_last_is_let_in_for_who_came_first_and_asks_for_nothing(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -51,7 +51,6 @@ async def test_who_comes_last_is_let_in_for_who_came_first_and_asks_for_nothing(
             await trio.aclose_forcefully(stream)
 
 
-@served
 async def test_a_client_that_takes_nothing_is_let_go(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(web_server, "STALLED_SECONDS", 0.1)
     with socket.create_server(("127.0.0.1", 0)) as door:
@@ -66,7 +65,6 @@ async def test_a_client_that_takes_nothing_is_let_go(monkeypatch: pytest.MonkeyP
         await trio.aclose_forcefully(client)
 
 
-@served
 async def test_a_connection_that_is_being_closed_is_read_to_its_end_by_one_task() -> None:
     """Failed before: the web server's task that reads came back while another took in the rest."""
     with socket.create_server(("127.0.0.1", 0)) as door:

@@ -9,8 +9,10 @@ import pytest
 import trio
 
 from intercom.model.config import ClientSettings
-from tests.agents.http.rig import ERAS, Place, call, place, rpc, served
+from tests.agents.http.rig import ERAS, Place, call, place, rpc
 from tests.agents.http.test_life import PROPOSAL, Events, Session, ask
+
+pytestmark = pytest.mark.real_time
 
 HASTY = {"claude-code": ClientSettings(slice_seconds=0.05)}
 
@@ -44,7 +46,6 @@ async def answered(at: Place, name: str) -> tuple[Session, str, str]:
     return session, marked, id
 
 
-@served
 async def test_who_knows_the_id_of_another_session_neither_reads_nor_ends_it(root: Path) -> None:
     async with place(root) as at:
         session, marked, id = await answered(at, "one")
@@ -63,7 +64,6 @@ async def test_who_knows_the_id_of_another_session_neither_reads_nor_ends_it(roo
         await trio.aclose_forcefully(stream)
 
 
-@served
 async def test_sessions_count_their_events_alike_and_have_none_of_one_anothers(root: Path) -> None:
     async with place(root) as at:
         last = Session(at, "agent=three")
@@ -82,7 +82,6 @@ async def test_sessions_count_their_events_alike_and_have_none_of_one_anothers(r
 
 
 @pytest.mark.parametrize("mode", ERAS)
-@served
 async def test_what_a_named_agent_was_allowed_no_other_does_nor_takes_its_session(root: Path, mode: str) -> None:
     file = root / "ws" / "a.txt"
     async with place(root, clients=HASTY) as at:

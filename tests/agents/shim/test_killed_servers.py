@@ -8,14 +8,13 @@ import trio
 from mcp import Client
 
 from tests.agents.shim.stage import conducted, stage
-from tests.support.trio_case import trio_test
 
 KILLS = 4
 CALLS = 6
 
 
 @pytest.mark.parametrize("mode", ["auto", "legacy"])
-@trio_test(real_time=True, seconds=120)
+@pytest.mark.real_time(seconds=120)
 async def test_every_call_is_answered_exactly_once_however_often_the_server_is_killed(mode: str) -> None:
     answers: dict[str, list[str]] = {}
     shown: dict[str, list[float]] = {}

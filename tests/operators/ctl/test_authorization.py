@@ -17,7 +17,6 @@ from intercom.operators.ctl.connection import COALESCE_SECONDS, RESTART_SECONDS,
 from intercom.operators.ctl.wire import CtlRequest
 from tests.operators.desk import StandInDesk
 from tests.support.person_shell import PersonShell, person_shell
-from tests.support.trio_case import trio_test
 
 APPROVE = CtlRequest("approve", {"id": "a"})
 
@@ -59,7 +58,6 @@ class Told:
         return str(refused.value)
 
 
-@trio_test
 async def test_refusals_of_one_source_are_told_of_together() -> None:
     at = Told(Known(frozenset({os.getpid()})))
     me = connected(os.getpid())
@@ -81,7 +79,6 @@ async def test_refusals_of_one_source_are_told_of_together() -> None:
     assert len(at.told) == 3
 
 
-@trio_test
 async def test_many_sources_of_refusals_are_told_of_as_one_in_the_end() -> None:
     at = Told()
     for pid in range(2**22 + 1, 2**22 + 101):
@@ -89,7 +86,6 @@ async def test_many_sources_of_refusals_are_told_of_as_one_in_the_end() -> None:
     assert len(at.told) < 20
 
 
-@trio_test
 async def test_a_decision_signed_with_a_pin_may_come_from_anywhere(window: PersonShell) -> None:
     at = Told()
     me = connected(os.getpid())
@@ -101,7 +97,6 @@ async def test_a_decision_signed_with_a_pin_may_come_from_anywhere(window: Perso
     assert (await at.tries(connected(window.pid), signed=True)).pid == window.pid
 
 
-@trio_test
 async def test_only_the_process_that_opened_a_connection_may_use_it(window: PersonShell) -> None:
     at = Told()
     by = connected(window.pid)
@@ -111,7 +106,6 @@ async def test_only_the_process_that_opened_a_connection_may_use_it(window: Pers
         assert "is used by another" in await at.is_refused(evolve(by, writers=writers))
 
 
-@trio_test
 async def test_a_pid_that_is_another_process_by_now_is_refused(window: PersonShell) -> None:
     at = Told()
     by = connected(window.pid)
@@ -120,7 +114,6 @@ async def test_a_pid_that_is_another_process_by_now_is_refused(window: PersonShe
     assert "has ended" in await at.is_refused(evolve(by, key=None))
 
 
-@trio_test
 async def test_the_first_decision_from_a_terminal_is_told_of(window: PersonShell) -> None:
     at = Told()
     for _ in range(3):
@@ -130,7 +123,6 @@ async def test_the_first_decision_from_a_terminal_is_told_of(window: PersonShell
     assert len(at.service.events) == 1
 
 
-@trio_test
 async def test_a_decision_soon_after_a_restart_is_told_of(window: PersonShell) -> None:
     at = Told(Known(is_restart=True))
     at.service.terminals.add(window.device)
@@ -143,7 +135,6 @@ async def test_a_decision_soon_after_a_restart_is_told_of(window: PersonShell) -
     assert len(at.told) == 1
 
 
-@trio_test
 async def test_a_refusal_stands_and_is_told_also_when_it_cannot_be_recorded() -> None:
     at = Told()
 

@@ -21,7 +21,6 @@ from intercom.operators.ctl.connection import AWAIT_SECONDS, DROPPED, CtlDeps, L
 from intercom.operators.ctl.wire import MAX_REQUEST
 from tests.operators.desk import StandInAgents, StandInDesk, card
 from tests.operators.house import Peer
-from tests.support.trio_case import trio_test
 
 ME = Who(os.getpid(), os.geteuid())
 
@@ -51,7 +50,6 @@ async def connected(
         await ours.aclose()
 
 
-@trio_test
 async def test_one_connection_carries_several_requests() -> None:
     async with connected(card("a")) as line:
         assert (await line.peer.ask("pending"))["data"][0]["request_id"] == "a"
@@ -59,7 +57,6 @@ async def test_one_connection_carries_several_requests() -> None:
         assert (await line.peer.ask("pending"))["data"] == []
 
 
-@trio_test
 async def test_requests_sent_in_one_go_are_answered_in_order() -> None:
     async with connected(card("a")) as line:
         lines = [json.dumps({"command": verb, "auth_token": "the token"}) for verb in ("version", "pending", "nothing")]
@@ -69,7 +66,6 @@ async def test_requests_sent_in_one_go_are_answered_in_order() -> None:
 
 
 @pytest.mark.parametrize("token", [None, "", "wrong", "the toke", "é"])
-@trio_test
 async def test_a_wrong_token_is_refused_and_ends_the_connection(token: str | None) -> None:
     async with connected(card("a")) as line:
         line.peer.token = token
@@ -79,7 +75,6 @@ async def test_a_wrong_token_is_refused_and_ends_the_connection(token: str | Non
         assert line.service.acts == []
 
 
-@trio_test
 async def test_another_user_is_refused_whatever_they_know() -> None:
     async with connected(card("a"), who=Who(os.getpid(), os.geteuid() + 1)) as line:
         reply = await line.peer.line()
@@ -88,7 +83,6 @@ async def test_another_user_is_refused_whatever_they_know() -> None:
         assert await line.peer.line() is None
 
 
-@trio_test
 async def test_bad_lines_are_refused_and_the_connection_goes_on() -> None:
     async with connected() as line:
         for bad in (b"nonsense", b"[]", b'{"command": 1}', b"\xff\xfe", b'{"command":"list","limit":"x"}'):
@@ -100,7 +94,6 @@ async def test_bad_lines_are_refused_and_the_connection_goes_on() -> None:
 
 
 @pytest.mark.parametrize("ended", [True, False])
-@trio_test
 async def test_a_line_over_the_limit_ends_the_connection(ended: bool) -> None:
     async with connected() as line:
         await line.peer.stream.send_all(b"a" * (MAX_REQUEST + 1) + (b"\n" if ended else b""))
@@ -110,7 +103,6 @@ async def test_a_line_over_the_limit_ends_the_connection(ended: bool) -> None:
         assert await line.peer.line() is None
 
 
-@trio_test
 async def test_a_line_at_the_limit_is_read() -> None:
     async with connected() as line:
         head, tail = b'{"command": "version", "auth_token": "the token", "text": "', b'"}'
@@ -119,7 +111,6 @@ async def test_a_line_at_the_limit_is_read() -> None:
 
 
 @pytest.mark.parametrize("sent", [b"", b'{"command": "vers'])
-@trio_test
 async def test_a_peer_that_sends_no_whole_line_is_dropped_after_its_time(sent: bytes) -> None:
     async with connected(limits=Limits(first=30)) as line:
         began = trio.current_time()
@@ -132,7 +123,6 @@ async def test_a_peer_that_sends_no_whole_line_is_dropped_after_its_time(sent: b
         assert trio.current_time() - began == pytest.approx(30)
 
 
-@trio_test
 async def test_a_peer_that_drips_is_dropped_all_the_same() -> None:
     async with connected(limits=Limits(first=30)) as line, trio.open_nursery() as nursery:
 
@@ -147,7 +137,6 @@ async def test_a_peer_that_drips_is_dropped_all_the_same() -> None:
         nursery.cancel_scope.cancel()
 
 
-@trio_test
 async def test_a_peer_that_does_not_read_its_reply_is_dropped() -> None:
     service = StandInDesk()
     deps = CtlDeps(service, "t", Watchers(), tuple, os.geteuid(), Limits(reply=10))
@@ -173,7 +162,6 @@ async def test_a_peer_that_does_not_read_its_reply_is_dropped() -> None:
         (ValueError("a fault of ours: /secret/path"), "unavailable"),
     ],
 )
-@trio_test
 async def test_whatever_happens_at_the_desk_is_told_in_a_sentence(raised: BaseException, code: str) -> None:
     async with connected() as line:
         line.service.crash = raised
@@ -184,7 +172,6 @@ async def test_whatever_happens_at_the_desk_is_told_in_a_sentence(raised: BaseEx
         assert (await line.peer.ask("list"))["ok"] is True
 
 
-@trio_test
 async def test_a_desk_that_does_not_answer_is_not_waited_for_for_ever() -> None:
     async with connected(limits=Limits(work=60)) as line:
 
@@ -197,7 +184,6 @@ async def test_a_desk_that_does_not_answer_is_not_waited_for_for_ever() -> None:
         assert "look before you ask for it again" in reply["error"]
 
 
-@trio_test
 async def test_a_verdict_from_a_clients_own_process_is_refused_and_recorded() -> None:
     async with connected(card("a"), clients=frozenset({os.getpid()})) as line:
         reply = await line.peer.ask("approve", id="a")
@@ -214,7 +200,6 @@ ACTING = ["approve", "reject", "answer", "resume", "mode", "nudge", "policy-acce
 
 
 @pytest.mark.parametrize("verb", ACTING)
-@trio_test
 async def test_no_verb_that_acts_is_open_to_an_agent(verb: str) -> None:
     async with connected(card("a"), clients=frozenset({os.getpid()})) as line:
         reply = await line.peer.ask(verb, id="a", mode="local", decision="stop")
@@ -222,20 +207,17 @@ async def test_no_verb_that_acts_is_open_to_an_agent(verb: str) -> None:
         assert line.service.acts == []
 
 
-@trio_test
 async def test_an_agents_processes_may_be_trusted() -> None:
     async with connected(card("a"), clients=frozenset({os.getpid()}), trust_agent_processes=True) as line:
         assert (await line.peer.ask("approve", id="a"))["ok"] is True
 
 
 @pytest.mark.parametrize("pid", [0, 2**22 + 1])
-@trio_test
 async def test_a_process_that_can_not_be_examined_may_not_act(pid: int) -> None:
     async with connected(card("a"), who=Who(pid, os.geteuid()), clients=frozenset({1})) as line:
         assert (await line.peer.ask("approve", id="a"))["error_code"] == "unauthorized"
 
 
-@trio_test
 async def test_a_refusal_stands_also_when_it_can_not_be_recorded() -> None:
     async with connected(card("a"), clients=frozenset({os.getpid()})) as line:
 
@@ -246,7 +228,6 @@ async def test_a_refusal_stands_also_when_it_can_not_be_recorded() -> None:
         assert (await line.peer.ask("approve", id="a"))["error_code"] == "unauthorized"
 
 
-@trio_test
 async def test_who_has_shown_the_token_may_take_longer_for_the_next_request() -> None:
     async with connected(limits=Limits(first=10, request=30)) as line:
         assert (await line.peer.ask("version"))["ok"] is True
@@ -258,7 +239,6 @@ async def test_who_has_shown_the_token_may_take_longer_for_the_next_request() ->
 ONE = PlaceLimits(unauthenticated=1, shared=1, reserved=0, watching=1, reserved_watching=0)
 
 
-@trio_test
 async def test_a_connection_that_gives_way_is_told_so_and_what_it_asked_at_that_moment_is_not_done() -> None:
     service = StandInDesk(card("a"))
     deps = CtlDeps(service, "t", Watchers(), tuple, os.geteuid(), limits=Limits(places=ONE))
@@ -276,7 +256,6 @@ async def test_a_connection_that_gives_way_is_told_so_and_what_it_asked_at_that_
         assert service.acts == []
 
 
-@trio_test
 async def test_a_watch_begins_with_the_open_cards_and_goes_on_with_what_comes() -> None:
     async with connected(card("a")) as line:
         assert (await line.peer.ask("watch"))["data"] == {"watching": True}
@@ -291,7 +270,6 @@ def line_data(name: str) -> dict[str, Any]:
     return card_entry(card(name))
 
 
-@trio_test
 async def test_a_watcher_that_falls_behind_is_dropped_with_a_notice_and_nobody_waits_for_it() -> None:
     async with connected(queue=4) as line:
         await line.peer.ask("watch")
@@ -306,7 +284,6 @@ async def test_a_watcher_that_falls_behind_is_dropped_with_a_notice_and_nobody_w
         assert len(events) <= 6
 
 
-@trio_test
 async def test_a_watcher_that_goes_is_forgotten() -> None:
     async with connected() as line:
         await line.peer.ask("watch")
@@ -317,7 +294,6 @@ async def test_a_watcher_that_goes_is_forgotten() -> None:
         assert len(line.deps.watchers) == 0
 
 
-@trio_test
 async def test_a_long_diff_is_left_out_of_a_watch_line() -> None:
     async with connected() as line:
         await line.peer.ask("watch")
@@ -326,7 +302,6 @@ async def test_a_long_diff_is_left_out_of_a_watch_line() -> None:
         assert (event["data"]["diff"], event["data"]["diff_omitted"]) == (None, True)
 
 
-@trio_test
 async def test_nothing_is_decided_while_agents_of_an_earlier_server_may_come_back() -> None:
     service = StandInDesk(card("a"))
     agents = StandInAgents(service)

@@ -29,14 +29,14 @@ from intercom.operators.ctl.listener import new_token, write_token
 from intercom.operators.messages import Channel, Subscribe
 from tests.operators.desk import START, StandInDesk, card
 from tests.operators.house import House, Peer, open_house
-from tests.support.trio_case import trio_test
+
+pytestmark = pytest.mark.real_time
 
 
 def mode_of(path: str) -> int:
     return stat.S_IMODE(Path(path).stat().st_mode)
 
 
-@trio_test(real_time=True)
 async def test_socket_and_token_are_the_users_alone(tmp_path: Path) -> None:
     before = os.umask(0)
     try:
@@ -53,7 +53,6 @@ async def test_socket_and_token_are_the_users_alone(tmp_path: Path) -> None:
         os.umask(before)
 
 
-@trio_test(real_time=True)
 async def test_who_finds_the_socket_taken_leaves_the_others_token_alone(tmp_path: Path) -> None:
     async with open_house(tmp_path) as house:
         before = house.token
@@ -63,7 +62,6 @@ async def test_who_finds_the_socket_taken_leaves_the_others_token_alone(tmp_path
         assert house.token == before
 
 
-@trio_test(real_time=True)
 async def test_the_socket_goes_with_the_server(tmp_path: Path) -> None:
     async with open_house(tmp_path) as house:
         path = trio.Path(house.places.ctl_socket)
@@ -90,7 +88,6 @@ def test_a_token_file_that_can_not_be_written_is_told(tmp_path: Path) -> None:
         write_token(str(tmp_path / "x.token"), new_token())
 
 
-@trio_test(real_time=True)
 async def test_another_users_process_is_refused(tmp_path: Path) -> None:
     async with open_house(tmp_path, peer_of=lambda _: Who(1, os.geteuid() + 1)) as house:
         reply = await (await house.dial()).line()
@@ -98,7 +95,6 @@ async def test_another_users_process_is_refused(tmp_path: Path) -> None:
         assert reply["error_code"] == "unauthorized"
 
 
-@trio_test(real_time=True)
 async def test_a_peer_that_can_not_be_named_is_dropped(tmp_path: Path) -> None:
     def nobody(_: Any) -> Who:
         raise OSError("gone")
@@ -107,7 +103,6 @@ async def test_a_peer_that_can_not_be_named_is_dropped(tmp_path: Path) -> None:
         assert await (await house.dial()).line() is None
 
 
-@trio_test(real_time=True)
 async def test_a_crowd_without_the_token_never_keeps_out_who_has_it(tmp_path: Path) -> None:
     places = PlaceLimits(unauthenticated=3, shared=2, reserved=0, watching=1, reserved_watching=0)
     async with open_house(tmp_path, limits=Limits(places=places)) as house:
@@ -122,7 +117,6 @@ async def test_a_crowd_without_the_token_never_keeps_out_who_has_it(tmp_path: Pa
             assert await early.line() is None
 
 
-@trio_test(real_time=True)
 async def test_connections_that_ask_nothing_give_way_and_requests_under_way_do_not(tmp_path: Path) -> None:
     places = PlaceLimits(unauthenticated=3, shared=2, reserved=0, watching=1, reserved_watching=0)
     desk = StandInDesk(card("a"))
@@ -152,7 +146,6 @@ async def test_connections_that_ask_nothing_give_way_and_requests_under_way_do_n
         assert (await (await house.dial()).ask("version"))["ok"] is True
 
 
-@trio_test(real_time=True)
 async def test_watches_have_places_of_their_own(tmp_path: Path) -> None:
     places = PlaceLimits(unauthenticated=3, shared=2, reserved=0, watching=2, reserved_watching=0)
     async with open_house(tmp_path, limits=Limits(places=places)) as house:
@@ -163,7 +156,6 @@ async def test_watches_have_places_of_their_own(tmp_path: Path) -> None:
         assert (await (await house.dial()).ask("version"))["ok"] is True
 
 
-@trio_test(real_time=True)
 async def test_bad_peers_are_nobody_elses_business(tmp_path: Path) -> None:
     async with open_house(tmp_path, StandInDesk(card("a"))) as house:
         good = await house.dial()
@@ -192,7 +184,6 @@ LINES = st.binary(max_size=300) | st.dictionaries(
 )
 
 
-@trio_test(real_time=True)
 async def _throw(tmp_path: Path, lines: list[Any]) -> None:
     """Every line gets one reply in a sentence, and the server lives."""
     async with open_house(tmp_path, StandInDesk(card("a"), card("p", CardKind.PROMPT))) as house:
@@ -230,7 +221,6 @@ async def heard(house: House, shown: Any) -> None:
     house.tell(shown)
 
 
-@trio_test(real_time=True)
 async def test_a_watch_shows_cards_and_notices_as_they_come(tmp_path: Path) -> None:
     async with open_house(tmp_path, StandInDesk(card("old"))) as house:
         await trio.testing.wait_all_tasks_blocked(0.01)
@@ -249,7 +239,6 @@ async def test_a_watch_shows_cards_and_notices_as_they_come(tmp_path: Path) -> N
         assert got[2]["data"]["status"] == "approved"
 
 
-@trio_test(real_time=True)
 async def test_a_watch_outlives_the_router_and_hears_what_closed_meanwhile(tmp_path: Path) -> None:
     desk = StandInDesk(card("closes"), card("stays"))
     async with open_house(tmp_path, desk) as house:
@@ -270,7 +259,6 @@ async def test_a_watch_outlives_the_router_and_hears_what_closed_meanwhile(tmp_p
         assert (await peer.line() or {})["data"]["request_id"] == "later"
 
 
-@trio_test(real_time=True)
 async def test_after_a_crash_of_the_listener_the_socket_is_there_again(tmp_path: Path) -> None:
     again = trio.Event()
 
@@ -298,7 +286,6 @@ async def heard_again(watching: Peer) -> None:
 
 
 @pytest.mark.parametrize("what", ["directory", "socket", "token", "token replaced", "token opened"])
-@trio_test(real_time=True)
 async def test_what_was_taken_away_is_there_again_and_ctl_finds_it(tmp_path: Path, what: str) -> None:
     async with open_house(tmp_path, StandInDesk(card("a")), trust_agent_processes=True) as house:
         watching, token = await house.dial(), house.token
@@ -330,7 +317,6 @@ async def test_what_was_taken_away_is_there_again_and_ctl_finds_it(tmp_path: Pat
             await heard_again(watching)
 
 
-@trio_test(real_time=True)
 async def test_where_no_server_runs_ctl_says_so_at_once_all_the_same(tmp_path: Path) -> None:
     async with open_house(tmp_path) as house:
         where = house.places

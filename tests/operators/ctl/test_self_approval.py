@@ -17,7 +17,8 @@ import trio
 from tests.operators.desk import StandInAgents, StandInDesk, card
 from tests.operators.house import House, open_house
 from tests.support.person_shell import person_shell
-from tests.support.trio_case import trio_test
+
+pytestmark = pytest.mark.real_time
 
 CTL = f"{sys.executable} -m intercom.cli.ctl --json approve a"
 
@@ -120,7 +121,6 @@ async def attempt(house: House, tmp_path: Path, command: str, script: str = CLIE
 
 
 @pytest.mark.parametrize("way", WAYS)
-@trio_test(real_time=True)
 async def test_an_agent_can_not_approve_itself(tmp_path: Path, way: str) -> None:
     async with guarded(tmp_path) as house:
         answer = await attempt(house, tmp_path, WAYS[way])
@@ -130,7 +130,6 @@ async def test_an_agent_can_not_approve_itself(tmp_path: Path, way: str) -> None
         assert len(house.service.events) == 1
 
 
-@trio_test(real_time=True)
 async def test_an_agent_whose_shim_came_through_a_launcher_can_not_approve_itself(tmp_path: Path) -> None:
     async with guarded(tmp_path) as house:
         answer = await attempt(house, tmp_path, WAYS["plainly"], LAUNCHING_CLIENT)
@@ -138,7 +137,6 @@ async def test_an_agent_whose_shim_came_through_a_launcher_can_not_approve_itsel
         assert house.service.acts == []
 
 
-@trio_test(real_time=True)
 async def test_a_person_at_another_terminal_approves_as_ever(tmp_path: Path) -> None:
     async with guarded(tmp_path) as house:
         client = await trio.lowlevel.open_process(
@@ -159,7 +157,6 @@ async def test_a_person_at_another_terminal_approves_as_ever(tmp_path: Path) -> 
             await client.wait()
 
 
-@trio_test(real_time=True)
 async def test_a_process_without_a_terminal_is_refused_whoever_started_it(tmp_path: Path) -> None:
     async with guarded(tmp_path) as house:
         with person_shell() as window:
@@ -170,7 +167,6 @@ async def test_a_process_without_a_terminal_is_refused_whoever_started_it(tmp_pa
         assert house.service.acts == []
 
 
-@trio_test(real_time=True)
 async def test_a_decision_carries_where_it_came_from(tmp_path: Path) -> None:
     async with open_house(tmp_path, StandInDesk(card("a"))) as house:
         with person_shell() as window:
@@ -183,14 +179,12 @@ async def test_a_decision_carries_where_it_came_from(tmp_path: Path) -> None:
         assert (decided.origin.parent, decided.origin.channel) == (window.pid, "ctl")
 
 
-@trio_test(real_time=True)
 async def test_a_server_that_trusts_agents_lets_them(tmp_path: Path) -> None:
     async with open_house(tmp_path, StandInDesk(card("a")), trust_agent_processes=True) as house:
         answer = await attempt(house, tmp_path, WAYS["plainly"])
         assert answer["status"] == "approved"
 
 
-@trio_test(real_time=True)
 async def test_an_agent_may_look(tmp_path: Path) -> None:
     async with guarded(tmp_path) as house:
         answer = await attempt(house, tmp_path, WAYS["plainly"].replace("{ctl}", CTL.replace("approve", "show")))

@@ -15,7 +15,8 @@ from intercom.model.session import SessionStatus
 from intercom.operators.commands.table import DEFAULT_REASON, LISTED
 from tests.operators.desk import START, StandInDesk, card, session
 from tests.operators.house import open_house
-from tests.support.trio_case import trio_test
+
+pytestmark = pytest.mark.real_time
 
 
 def desk() -> StandInDesk:
@@ -89,7 +90,6 @@ TABLE: list[tuple[str, dict[str, Any], dict[str, Any], tuple[Any, ...] | None]] 
 
 
 @pytest.mark.parametrize(("verb", "fields", "data", "act"), TABLE)
-@trio_test(real_time=True)
 async def test_a_verb_does_what_its_row_says(
     tmp_path: Path, verb: str, fields: dict[str, Any], data: dict[str, Any], act: tuple[Any, ...] | None
 ) -> None:
@@ -100,7 +100,6 @@ async def test_a_verb_does_what_its_row_says(
         assert [done[: len(act or ())] for done in house.service.acts] == ([act] if act else [])
 
 
-@trio_test(real_time=True)
 async def test_what_is_listed_has_the_names_of_the_reference(tmp_path: Path) -> None:
     async with open_house(tmp_path, desk()) as house:
         peer = await house.dial()
@@ -124,7 +123,6 @@ async def test_what_is_listed_has_the_names_of_the_reference(tmp_path: Path) -> 
         assert house.service.acts == []
 
 
-@trio_test(real_time=True)
 async def test_what_is_paused_steered_and_left_is_listed_and_taken_back(tmp_path: Path) -> None:
     async with open_house(tmp_path, desk()) as house:
         peer = await house.dial()
@@ -147,7 +145,6 @@ async def test_what_is_paused_steered_and_left_is_listed_and_taken_back(tmp_path
         assert (await peer.ask("take-back"))["error_code"] == "invalid_arguments"
 
 
-@trio_test(real_time=True)
 async def test_ended_sessions_are_listed_when_everything_is_wanted(tmp_path: Path) -> None:
     ended = session("s-2", status=SessionStatus.TERMINATED)
     async with open_house(tmp_path, StandInDesk(sessions=[session("s-1"), ended])) as house:
@@ -183,7 +180,6 @@ REFUSALS = [
 
 
 @pytest.mark.parametrize(("verb", "fields", "code", "says"), REFUSALS)
-@trio_test(real_time=True)
 async def test_a_refusal_says_what_was_wrong_and_what_to_do(
     tmp_path: Path, verb: str, fields: dict[str, Any], code: str, says: str
 ) -> None:
@@ -194,7 +190,6 @@ async def test_a_refusal_says_what_was_wrong_and_what_to_do(
         assert [act for act in house.service.acts if act[0] == "decide"] == []
 
 
-@trio_test(real_time=True)
 async def test_the_same_verdict_again_is_the_same_act_and_another_is_too_late(tmp_path: Path) -> None:
     async with open_house(tmp_path, desk()) as house:
         peer = await house.dial()
@@ -206,7 +201,6 @@ async def test_the_same_verdict_again_is_the_same_act_and_another_is_too_late(tm
         assert house.service.cards["abc-1"].state is CardState.APPROVED
 
 
-@trio_test(real_time=True)
 async def test_a_verdict_id_used_for_another_act_does_not_claim_that_it_was_done(tmp_path: Path) -> None:
     async with open_house(tmp_path, desk()) as house:
         peer = await house.dial()
@@ -216,7 +210,6 @@ async def test_a_verdict_id_used_for_another_act_does_not_claim_that_it_was_done
         assert "another act (approve)" in other["error"]
 
 
-@trio_test(real_time=True)
 async def test_a_verdict_says_who_gave_it_and_over_which_channel(tmp_path: Path) -> None:
     async with open_house(tmp_path, desk()) as house:
         await (await house.dial()).ask("approve", id="abc")
@@ -225,7 +218,6 @@ async def test_a_verdict_says_who_gave_it_and_over_which_channel(tmp_path: Path)
         assert (decided.by, decided.channel) == (pwd.getpwuid(os.geteuid()).pw_name, "ctl")
 
 
-@trio_test(real_time=True)
 async def test_start_names_the_act_so_that_a_repetition_starts_one_agent(tmp_path: Path) -> None:
     async with open_house(tmp_path, StandInDesk(card("a"))) as house:
         reply = await (await house.dial()).ask(
@@ -236,7 +228,6 @@ async def test_start_names_the_act_so_that_a_repetition_starts_one_agent(tmp_pat
         assert house.service.acts == [("start", "tidy up", more)]
 
 
-@trio_test(real_time=True)
 async def test_clear_ends_the_session_that_is_named(tmp_path: Path) -> None:
     async with open_house(tmp_path, StandInDesk(card("a"))) as house:
         peer = await house.dial()
@@ -245,7 +236,6 @@ async def test_clear_ends_the_session_that_is_named(tmp_path: Path) -> None:
         assert house.service.acts == [("end", "s-1", ME, "ctl", "cleared with agent-intercom-ctl clear")]
 
 
-@trio_test(real_time=True)
 async def test_logs_are_read_from_the_end_or_from_a_byte_on(tmp_path: Path) -> None:
     async with open_house(tmp_path, StandInDesk(card("a"))) as house:
         peer = await house.dial()

@@ -12,7 +12,9 @@ import pytest
 import trio
 from prometheus_client.parser import text_string_to_metric_families
 
-from tests.agents.http.rig import ERAS, INITIALIZE, Place, Reply, call, head, place, rpc, served
+from tests.agents.http.rig import ERAS, INITIALIZE, Place, Reply, call, head, place, rpc
+
+pytestmark = pytest.mark.real_time
 
 
 @pytest.fixture
@@ -35,7 +37,6 @@ async def figures(at: Place) -> dict[str, float]:
     return {sample.name: sample.value for family in families for sample in family.samples if not sample.labels}
 
 
-@served
 async def test_anybody_may_ask_whether_the_server_is_well(root: Path) -> None:
     async with place(root) as at:
         page = await get(at, "/healthz")
@@ -49,7 +50,6 @@ async def test_anybody_may_ask_whether_the_server_is_well(root: Path) -> None:
         assert (await get(at, "/healthz", method="DELETE")).status == 405
 
 
-@served
 async def test_the_figures_want_the_token(root: Path) -> None:
     async with place(root) as at:
         assert (await get(at, "/metrics")).status == 401
@@ -60,7 +60,6 @@ async def test_the_figures_want_the_token(root: Path) -> None:
         assert (await get(at, "/metrics")).status == 200
 
 
-@served
 async def test_what_is_refused_over_http_is_counted_by_its_status(root: Path) -> None:
     async with place(root, http_max_request_bytes=65536) as at:
         known = {**at.headers, "Content-Type": "application/json"}
@@ -89,7 +88,6 @@ async def test_what_is_refused_over_http_is_counted_by_its_status(root: Path) ->
 
 
 @pytest.mark.parametrize("mode", ERAS)
-@served
 async def test_who_is_in_over_http_is_counted(root: Path, mode: str) -> None:
     async with place(root) as at:
         before = await figures(at)
@@ -111,7 +109,6 @@ async def test_who_is_in_over_http_is_counted(root: Path, mode: str) -> None:
         assert found["intercom_agents_connected"] == 1
 
 
-@served
 async def test_many_sessions_are_one_more_figure_and_no_more_lines(root: Path) -> None:
     async with place(root) as at:
         empty = await get(at, "/metrics", **at.headers)

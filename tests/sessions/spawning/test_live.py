@@ -9,11 +9,14 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pytest
 import trio
 
 from intercom.model.session import SessionStatus
 from intercom.sessions.processes.monitor_client import marked
-from tests.agents.live import COMMAND, Home, home, live
+from tests.agents.live import COMMAND, Home, home
+
+pytestmark = pytest.mark.real_time
 
 #: An MCP client by stdio or by HTTP, as its environment says, which asks for clearance and prints the verdict.
 AGENT = f"""
@@ -88,7 +91,6 @@ async def check_end(person: Any, id: str) -> None:
     assert (await person.do("logs", id=id))["text"] == f"session {id}\napproved\n"
 
 
-@live
 async def test_an_agent_by_http_claims_its_session() -> None:
     with home("") as house:
         workspace = configure(house, "http_port = 0")
@@ -99,7 +101,6 @@ async def test_an_agent_by_http_claims_its_session() -> None:
                 await check_end(person, id)
 
 
-@live
 async def test_agents_by_stdio_claim_their_sessions_and_outlive_a_server_that_is_killed() -> None:
     with home("") as house:
         workspace = configure(house)

@@ -27,11 +27,10 @@ from intercom.operators.messages import Channel, Subscribe
 from intercom.sessions.processes import monitor_client
 from tests.sessions.house import People
 from tests.support.database import new_database
-from tests.support.trio_case import trio_test
 
 R = TypeVar("R")
 SECONDS = 40
-real = trio_test(real_time=True, seconds=SECONDS)
+real = pytest.mark.real_time
 
 
 @define

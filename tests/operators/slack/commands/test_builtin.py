@@ -22,12 +22,10 @@ from intercom.store.outbox import RowKind
 from tests.operators.desk import START, StandInDesk, card, session
 from tests.operators.slack.payloads import ANNA, BERT, CHANNEL
 from tests.operators.slack.server import ELSEWHERE, command_server, texts
-from tests.support.trio_case import trio_test
 
 ALIASES = {"status": "git status", "deploy": "./deploy.sh --key hush-123", "help": "echo no"}
 
 
-@trio_test
 async def test_help_tells_of_every_command_and_of_the_aliases_without_their_secrets(tmp_path: Path) -> None:
     async with command_server(tmp_path, commands=ALIASES) as server:
         for text in ("help", "", "HELP"):
@@ -47,7 +45,6 @@ async def test_help_tells_of_every_command_and_of_the_aliases_without_their_secr
             assert "echo no" not in told
 
 
-@trio_test
 async def test_help_of_a_category_gives_examples_and_of_a_command_all_about_it(tmp_path: Path) -> None:
     async with command_server(tmp_path) as server:
         for name in ("files", "Files"):
@@ -94,22 +91,18 @@ async def test_help_of_a_category_gives_examples_and_of_a_command_all_about_it(t
         ("session-resume", "no session of yours is paused or stands by"),
     ],
 )
-def test_what_was_typed_wrong_is_answered_to_the_person_alone(tmp_path: Path, text: str, says: str) -> None:
-    @trio_test(real_time=True)
-    async def check() -> None:
-        here = session("s-1", workspace_root=str(tmp_path / "work"))
-        async with command_server(tmp_path, here, commands={"status": "git status"}) as server:
-            answer = await server.type(text)
-            assert answer is not None
-            assert answer["response_type"] == "ephemeral"
-            assert says in await server.told(text, act="slack/again")
-            assert await server.find() is None
-            assert server.service.acts == []
-
-    check()
+@pytest.mark.real_time
+async def test_what_was_typed_wrong_is_answered_to_the_person_alone(tmp_path: Path, text: str, says: str) -> None:
+    here = session("s-1", workspace_root=str(tmp_path / "work"))
+    async with command_server(tmp_path, here, commands={"status": "git status"}) as server:
+        answer = await server.type(text)
+        assert answer is not None
+        assert answer["response_type"] == "ephemeral"
+        assert says in await server.told(text, act="slack/again")
+        assert await server.find() is None
+        assert server.service.acts == []
 
 
-@trio_test
 async def test_sessions_lists_them(tmp_path: Path) -> None:
     live, over = session("s-live", client_name="codex"), session("s-over", status=SessionStatus.TERMINATED)
     async with command_server(tmp_path, live, over) as server:
@@ -119,7 +112,6 @@ async def test_sessions_lists_them(tmp_path: Path) -> None:
         assert "s-over" not in told
 
 
-@trio_test
 async def test_resume_answers_who_waits_with_the_instruction_word_for_word(tmp_path: Path) -> None:
     desk = StandInDesk(
         card("w-1", CardKind.STANDBY, session_id="aaaa1111", created_at=START),
@@ -142,7 +134,6 @@ async def test_resume_answers_who_waits_with_the_instruction_word_for_word(tmp_p
         ]
 
 
-@trio_test
 async def test_a_redelivered_command_is_answered_as_before_and_not_done_again(tmp_path: Path) -> None:
     async with command_server(tmp_path, session("s-1"), session("s-2")) as server:
         first = await server.type("session-clear s-1")
@@ -159,7 +150,6 @@ async def test_a_redelivered_command_is_answered_as_before_and_not_done_again(tm
 
 
 @pytest.mark.parametrize("command", ["session-clear", "session-pause", "session-checkpoint"])
-@trio_test
 async def test_of_several_sessions_none_is_guessed(tmp_path: Path, command: str) -> None:
     """`session-clear` without an id ended one of several."""
     older, newer = session("s-old"), session("s-new", updated_at=START + timedelta(minutes=1))
@@ -169,7 +159,6 @@ async def test_of_several_sessions_none_is_guessed(tmp_path: Path, command: str)
         assert server.service.acts == []
 
 
-@trio_test
 async def test_clear_ends_the_only_session_and_records_who_did_it(tmp_path: Path) -> None:
     async with command_server(tmp_path, session("s-new"), session("s-bert", owner_user_id=BERT)) as server:
         assert "ended session s-new" in await server.told("session-clear")
@@ -178,7 +167,6 @@ async def test_clear_ends_the_only_session_and_records_who_did_it(tmp_path: Path
         assert kinds == [("command", f"anna ({ANNA})", "/intercom session-clear")]
 
 
-@trio_test
 async def test_only_the_owner_ends_or_resumes_a_session_that_somebody_started(tmp_path: Path) -> None:
     owned = session("s-owned", owner_user_id=BERT, status=SessionStatus.PAUSED)
     async with command_server(tmp_path, owned) as server:
@@ -189,7 +177,6 @@ async def test_only_the_owner_ends_or_resumes_a_session_that_somebody_started(tm
         assert "ended" in await server.told("session-clear s-owned", by=BERT, act="slack/4")
 
 
-@trio_test
 async def test_what_the_desk_refuses_is_told(tmp_path: Path) -> None:
     desk = StandInDesk(sessions=(session("s-1", status=SessionStatus.PAUSED),))
 
@@ -202,7 +189,6 @@ async def test_what_the_desk_refuses_is_told(tmp_path: Path) -> None:
         assert "nothing to resume" in await server.told("session-resume")
 
 
-@trio_test
 async def test_a_slow_command_is_acknowledged_in_time_and_answered_later(tmp_path: Path) -> None:
     desk = StandInDesk(sessions=(session("s-1"),))
 
@@ -225,7 +211,6 @@ async def test_a_slow_command_is_acknowledged_in_time_and_answered_later(tmp_pat
         assert len(server.slack.responses) == 1
 
 
-@trio_test
 async def test_what_changes_something_is_not_acknowledged_before_it_is_on_record(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -242,7 +227,7 @@ async def test_what_changes_something_is_not_acknowledged_before_it_is_on_record
         assert await server.store(partial(idempotency.known, act_id="slack/1.2.3")) is not None
 
 
-@trio_test(real_time=True)
+@pytest.mark.real_time
 async def test_a_tree_is_shown_in_the_channel_with_who_asked(tmp_path: Path) -> None:
     async with command_server(tmp_path) as server:
         (tmp_path / "work" / "src").mkdir()
@@ -258,7 +243,7 @@ async def test_a_tree_is_shown_in_the_channel_with_who_asked(tmp_path: Path) -> 
         assert server.recorded["slack/outbox"]
 
 
-@trio_test(real_time=True)
+@pytest.mark.real_time
 async def test_a_long_tree_and_a_long_file_go_beside_the_message(tmp_path: Path) -> None:
     async with command_server(tmp_path) as server:
         for i in range(60):
@@ -276,7 +261,7 @@ async def test_a_long_tree_and_a_long_file_go_beside_the_message(tmp_path: Path)
         assert "masked" in await server.shown("command/slack/2")
 
 
-@trio_test(real_time=True)
+@pytest.mark.real_time
 async def test_a_file_is_shown_with_its_lines_as_linked_by_slack(tmp_path: Path) -> None:
     async with command_server(tmp_path) as server:
         (tmp_path / "work" / "README.md").write_text("one\ntwo\nthree\n")
@@ -287,7 +272,7 @@ async def test_a_file_is_shown_with_its_lines_as_linked_by_slack(tmp_path: Path)
         assert "3 lines" in shown
 
 
-@trio_test(real_time=True)
+@pytest.mark.real_time
 async def test_files_are_those_of_the_session_named_or_of_the_channels_session(tmp_path: Path) -> None:
     for name in ("mine", "other"):
         (tmp_path / name).mkdir()
@@ -303,7 +288,7 @@ async def test_files_are_those_of_the_session_named_or_of_the_channels_session(t
         assert "in-other" in await server.shown("command/slack/3")
 
 
-@trio_test(real_time=True)
+@pytest.mark.real_time
 async def test_what_is_asked_in_a_strange_channel_is_answered_in_our_own(tmp_path: Path) -> None:
     async with command_server(tmp_path) as server:
         told = await server.told("list-files", channel="C0STRANGE")
@@ -315,7 +300,6 @@ async def test_what_is_asked_in_a_strange_channel_is_answered_in_our_own(tmp_pat
         assert "not one of intercom's" in await server.told("list-files", channel="C0STRANGE", act="slack/2")
 
 
-@trio_test
 async def test_a_mistake_of_ours_is_logged_and_told_without_a_traceback(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -10,10 +10,9 @@ from intercom.store.outbox import RowKind
 from tests.operators.desk import session
 from tests.operators.slack.payloads import ANNA, CHANNEL
 from tests.operators.slack.server import ELSEWHERE, command_server
-from tests.support.trio_case import trio_test
 
 
-@trio_test(real_time=True)
+@pytest.mark.real_time
 async def test_start_gives_the_task_word_for_word_and_the_session_to_who_asked(tmp_path: Path) -> None:
     async with command_server(tmp_path) as server:
         told = await server.told('session-start it\'s "broken": fix   tests --now; rm -rf $HOME && `id`')
@@ -34,7 +33,7 @@ async def test_start_gives_the_task_word_for_word_and_the_session_to_who_asked(t
         assert len(server.service.acts) == 1
 
 
-@trio_test(real_time=True)
+@pytest.mark.real_time
 async def test_it_works_where_it_is_told_and_is_shown_where_the_app_is(tmp_path: Path) -> None:
     async with command_server(tmp_path, session("s-1", workspace_root=str(tmp_path))) as server:
         await server.told("session-start --workspace /some/where go", channel=ELSEWHERE)
@@ -59,7 +58,6 @@ async def test_it_works_where_it_is_told_and_is_shown_where_the_app_is(tmp_path:
         ("session-logs", "no agent was started here"),
     ],
 )
-@trio_test
 async def test_what_is_wrong_is_said_and_nothing_is_started(tmp_path: Path, text: str, says: str) -> None:
     sessions = () if text == "session-logs" else (session("s-new"),)
     async with command_server(tmp_path, *sessions) as server:
@@ -67,7 +65,7 @@ async def test_what_is_wrong_is_said_and_nothing_is_started(tmp_path: Path, text
         assert server.service.acts == []
 
 
-@trio_test(real_time=True)
+@pytest.mark.real_time
 async def test_logs_stand_in_the_channel_masked_and_long_ones_as_a_file_too(tmp_path: Path) -> None:
     async with command_server(tmp_path, session("s-new", workspace_root="/ws")) as server:
         server.service.children.text = "the key is hush-123\n" + "line\n" * 2000

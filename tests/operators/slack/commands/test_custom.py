@@ -23,7 +23,8 @@ from intercom.store.messages import Database
 from tests.operators.desk import START, session
 from tests.operators.slack.payloads import CHANNEL
 from tests.operators.slack.server import command_server
-from tests.support.trio_case import trio_test
+
+pytestmark = pytest.mark.real_time
 
 HOLD = "echo begun; cat gate"
 
@@ -43,7 +44,6 @@ async def open_gate(root: Path, text: str = "") -> None:
     await trio.to_thread.run_sync(write)
 
 
-@trio_test(real_time=True)
 async def test_a_command_runs_in_the_workspace_and_its_end_is_told(tmp_path: Path) -> None:
     async with command_server(tmp_path, commands={"where": "pwd", "fail": "echo 'hush-1' >&2; exit 3"}) as server:
         assert await server.type("where", act="slack/1") is None
@@ -60,7 +60,6 @@ async def test_a_command_runs_in_the_workspace_and_its_end_is_told(tmp_path: Pat
         assert entries == [("command", "/intercom where"), ("command", "/intercom fail")]
 
 
-@trio_test(real_time=True)
 async def test_the_acknowledgement_does_not_wait_and_output_is_shown_as_it_comes(tmp_path: Path) -> None:
     async with command_server(tmp_path, commands={"hold": HOLD}) as server:
         os.mkfifo(tmp_path / "work" / "gate")
@@ -87,19 +86,14 @@ async def test_the_acknowledgement_does_not_wait_and_output_is_shown_as_it_comes
         ("$(touch pwned)", "there is no command"),
     ],
 )
-def test_only_an_alias_by_itself_runs_anything(tmp_path: Path, text: str, says: str) -> None:
-    @trio_test(real_time=True)
-    async def check() -> None:
-        async with command_server(tmp_path, commands={"status": "touch ran"}) as server:
-            assert says in await server.told(text)
-            assert not (tmp_path / "work" / "ran").exists()
-            assert await server.find() is None
-            assert await server.store(partial(idempotency.known, act_id="slack/1.2.3")) is None
-
-    check()
+async def test_only_an_alias_by_itself_runs_anything(tmp_path: Path, text: str, says: str) -> None:
+    async with command_server(tmp_path, commands={"status": "touch ran"}) as server:
+        assert says in await server.told(text)
+        assert not (tmp_path / "work" / "ran").exists()
+        assert await server.find() is None
+        assert await server.store(partial(idempotency.known, act_id="slack/1.2.3")) is None
 
 
-@trio_test(real_time=True)
 async def test_a_command_typed_once_runs_once_however_often_it_is_delivered(tmp_path: Path) -> None:
     async with command_server(tmp_path, commands={"count": "echo x >> count"}) as server:
         assert await server.type("count") is None
@@ -117,7 +111,6 @@ async def test_a_command_typed_once_runs_once_however_often_it_is_delivered(tmp_
         assert (tmp_path / "work" / "count").read_text() == "x\n"
 
 
-@trio_test(real_time=True)
 async def test_time_up_is_told_and_the_process_is_gone(tmp_path: Path) -> None:
     times = TimeoutSettings(command_timeout_seconds=0.5)
     async with command_server(tmp_path, commands={"long": "echo $$ > pid; sleep 60"}, timeouts=times) as server:
@@ -127,7 +120,6 @@ async def test_time_up_is_told_and_the_process_is_gone(tmp_path: Path) -> None:
         assert not psutil.pid_exists(int((tmp_path / "work" / "pid").read_text()))
 
 
-@trio_test(real_time=True)
 async def test_much_output_is_cut_and_goes_beside_the_message(tmp_path: Path) -> None:
     async with command_server(tmp_path, commands={"much": "seq 5000"}, command_output_limit_bytes=8000) as server:
         await server.type("much")
@@ -140,7 +132,6 @@ async def test_much_output_is_cut_and_goes_beside_the_message(tmp_path: Path) ->
         assert file.content["text"].startswith("1\n2\n")
 
 
-@trio_test(real_time=True)
 async def test_what_ends_by_a_signal_or_can_not_start_says_so(tmp_path: Path) -> None:
     commands = {"killed": "kill -9 $$", "missing": "./missing.sh"}
     async with command_server(tmp_path, commands=commands) as server:
@@ -150,7 +141,6 @@ async def test_what_ends_by_a_signal_or_can_not_start_says_so(tmp_path: Path) ->
         assert "cannot be run: no such file" in await server.until_shown("failed", "command/slack/2")
 
 
-@trio_test(real_time=True)
 async def test_no_token_of_the_server_reaches_a_command(tmp_path: Path) -> None:
     tokens = {"SLACK_BOT_TOKEN": "xoxb-1", "INTERCOM_TOKEN": "t"}
     async with command_server(tmp_path, commands={"env": "env"}, environ=tokens) as server:
@@ -161,7 +151,6 @@ async def test_no_token_of_the_server_reaches_a_command(tmp_path: Path) -> None:
         assert "INTERCOM" not in shown
 
 
-@trio_test(real_time=True)
 async def test_a_command_runs_in_the_workspace_of_the_session_named(tmp_path: Path) -> None:
     (tmp_path / "mine").mkdir()
     mine = session("s-mine", workspace_root=str(tmp_path / "mine"), channel_id="C0OTHER")
@@ -171,7 +160,6 @@ async def test_a_command_runs_in_the_workspace_of_the_session_named(tmp_path: Pa
         assert (tmp_path / "mine" / "here").exists()
 
 
-@trio_test(real_time=True)
 async def test_only_a_few_run_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(runner, "AT_ONCE", 1)
     async with command_server(tmp_path, commands={"hold": HOLD}) as server:
@@ -186,7 +174,6 @@ async def test_only_a_few_run_at_once(tmp_path: Path, monkeypatch: pytest.Monkey
         await server.until_shown("done", "command/slack/3")
 
 
-@trio_test(real_time=True)
 async def test_a_server_that_stops_kills_what_runs_and_the_next_one_says_so(tmp_path: Path) -> None:
     commands = {"hold": f"echo $$ > pid; {HOLD}"}
     async with command_server(tmp_path, commands=commands) as server:
@@ -216,7 +203,6 @@ def left() -> Iterator[subprocess.Popen[bytes]]:
         process.kill()
 
 
-@trio_test(real_time=True)
 async def test_what_a_killed_server_left_running_is_ended_by_the_next_one(
     tmp_path: Path, left: subprocess.Popen[bytes]
 ) -> None:
@@ -235,7 +221,6 @@ async def test_what_a_killed_server_left_running_is_ended_by_the_next_one(
         assert left.poll() == -signal.SIGTERM
 
 
-@trio_test(real_time=True)
 async def test_a_store_that_is_away_for_a_moment_does_not_end_the_command(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

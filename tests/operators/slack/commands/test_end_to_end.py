@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+import pytest
 import trio
 
-from tests.agents.live import begin, live
+from tests.agents.live import begin
 from tests.operators.slack.live.server import CONFIG, ServerInSlack, server_in_slack
 from tests.slack import ALICE, CHANNEL, MALLORY, text_of
 
@@ -29,7 +30,7 @@ async def shown(server: ServerInSlack, *words: str) -> dict[str, Any]:
     return await server.slack.first(lambda one: all(word in text_of(one) for word in words))
 
 
-@live
+@pytest.mark.real_time
 async def test_every_command_does_what_help_says_of_it() -> None:
     async with server_in_slack(CONFIG + COMMANDS) as server, trio.open_nursery() as nursery:
         with server.serving():

@@ -5,16 +5,16 @@ from __future__ import annotations
 from datetime import timedelta
 from pathlib import Path
 
+import pytest
+
 from intercom.model.session import SessionStatus
 from tests.operators.desk import START, session
 from tests.operators.slack.payloads import ANNA, BERT, CHANNEL
 from tests.operators.slack.server import ELSEWHERE, command_server
-from tests.support.trio_case import trio_test
 
 BY = f"anna ({ANNA})"
 
 
-@trio_test
 async def test_pause_holds_up_the_only_session_that_runs_and_resume_lets_it_go_on(tmp_path: Path) -> None:
     older, newer = session("s-old"), session("s-new", updated_at=START + timedelta(minutes=1))
     gone = session("s-gone", updated_at=START + timedelta(minutes=2), status=SessionStatus.INTERRUPTED)
@@ -29,7 +29,6 @@ async def test_pause_holds_up_the_only_session_that_runs_and_resume_lets_it_go_o
         assert "resumed session s-" in await server.told("session-resume", act="slack/5")
 
 
-@trio_test
 async def test_only_the_owner_holds_up_a_session_that_somebody_started_and_anybody_steers_it(tmp_path: Path) -> None:
     async with command_server(tmp_path, session("s-owned", owner_user_id=BERT)) as server:
         assert f"belongs to {BERT}" in await server.told("session-pause s-owned", act="slack/1")
@@ -39,7 +38,6 @@ async def test_only_the_owner_holds_up_a_session_that_somebody_started_and_anybo
         assert "queued for session s-owned" in await server.told("steer mind the gap", act="slack/4")
 
 
-@trio_test
 async def test_words_go_to_the_session_that_is_named_or_the_only_one_there_is(tmp_path: Path) -> None:
     here, there = session("1a2b3c4d", channel_id=CHANNEL), session("5e6f7a8b", channel_id=ELSEWHERE)
     async with command_server(tmp_path, here, there) as server:
@@ -62,7 +60,7 @@ async def test_words_go_to_the_session_that_is_named_or_the_only_one_there_is(tm
         assert server.service.acts == []
 
 
-@trio_test(real_time=True)
+@pytest.mark.real_time
 async def test_a_task_is_left_for_the_channels_workspace_or_where_it_is_said(tmp_path: Path) -> None:
     root = tmp_path / "work"
     async with command_server(tmp_path, session("1a2b3c4d", channel_id=CHANNEL, workspace_root=str(root))) as server:

@@ -21,7 +21,6 @@ from tests.operators.slack import payloads
 from tests.operators.slack.draw.valid import Words
 from tests.operators.slack.payloads import ANNA, BERT, CHANNEL, ROOT
 from tests.operators.slack.server import CARD, SlackServer, slack_server
-from tests.support.trio_case import trio_test
 
 FAULTS = [
     SlackRefused("views.open", "expired_trigger_id"),
@@ -42,7 +41,6 @@ FAULTS = [
         ("wait_resume_instruct", CardKind.STANDBY, "resume"),
     ],
 )
-@trio_test
 async def test_a_button_that_needs_words_opens_its_form(tmp_path: Path, action: str, kind: CardKind, form: str) -> None:
     async with slack_server(tmp_path, card(CARD, kind, body="the prompt")) as server:
         assert await server.tap(payloads.tap(action, CARD)) is None
@@ -57,7 +55,6 @@ async def test_a_button_that_needs_words_opens_its_form(tmp_path: Path, action: 
         assert await server.answers() == []
 
 
-@trio_test
 async def test_a_redelivered_tap_opens_no_second_form(tmp_path: Path) -> None:
     async with slack_server(tmp_path, card(CARD)) as server:
         for _ in range(2):
@@ -68,7 +65,6 @@ async def test_a_redelivered_tap_opens_no_second_form(tmp_path: Path) -> None:
         assert await server.answers() == []
 
 
-@trio_test
 async def test_a_slow_look_at_the_card_does_not_cost_the_form(tmp_path: Path) -> None:
     async with slack_server(tmp_path, card(CARD)) as server:
 
@@ -81,7 +77,6 @@ async def test_a_slow_look_at_the_card_does_not_cost_the_form(tmp_path: Path) ->
         assert len(server.slack.made("views.open")) == 1
 
 
-@trio_test
 async def test_no_form_opens_for_a_card_that_was_decided(tmp_path: Path) -> None:
     first = Decided("v-1", "approve", "bert", "ctl", START)
     done = attrs.evolve(card(CARD), state=CardState.APPROVED, decided=first)
@@ -95,7 +90,6 @@ async def test_no_form_opens_for_a_card_that_was_decided(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-@trio_test
 async def test_where_no_form_opens_the_thread_is_asked_and_the_reply_decides(tmp_path: Path, fault: Exception) -> None:
     async with slack_server(tmp_path, card(CARD)) as server:
         server.slack.faults["views.open"] = [fault]
@@ -110,7 +104,6 @@ async def test_where_no_form_opens_the_thread_is_asked_and_the_reply_decides(tmp
         assert server.service.acts[0][4] == f"anna ({ANNA})"
 
 
-@trio_test
 async def test_a_form_that_does_not_open_in_time_is_asked_for_in_the_thread(tmp_path: Path) -> None:
     async with slack_server(tmp_path, card(CARD)) as server:
         server.slack.slow["views.open"] = 60.0
@@ -119,7 +112,6 @@ async def test_a_form_that_does_not_open_in_time_is_asked_for_in_the_thread(tmp_
         assert len(await server.answers()) == 1
 
 
-@trio_test
 async def test_a_question_is_asked_once_and_not_again_when_it_was_answered(tmp_path: Path) -> None:
     async with slack_server(tmp_path, card(CARD)) as server:
         server.slack.faults["views.open"] = [FAULTS[0], FAULTS[0]]
@@ -131,7 +123,6 @@ async def test_a_question_is_asked_once_and_not_again_when_it_was_answered(tmp_p
         assert server.decided == []
 
 
-@trio_test
 async def test_with_neither_form_nor_store_the_tap_comes_again(tmp_path: Path) -> None:
     async with slack_server(tmp_path, card(CARD)) as server:
         server.slack.faults["views.open"] = [FAULTS[0]]
@@ -139,7 +130,6 @@ async def test_with_neither_form_nor_store_the_tap_comes_again(tmp_path: Path) -
             await server.without_store().handle("interactive", payloads.tap("approve_reject", CARD))
 
 
-@trio_test
 async def test_a_button_with_the_beginning_of_an_id_opens_no_form(tmp_path: Path) -> None:
     async with slack_server(tmp_path, card(CARD)) as server:
         await server.tap(payloads.tap("approve_reject", CARD[:8]))
@@ -168,7 +158,6 @@ async def question(server: SlackServer, action: str) -> None:
         ("stall_nudge_instruct", CardKind.STALL, "go on?", ("nudge", "go on?")),
     ],
 )
-@trio_test
 async def test_the_reply_of_whoever_was_asked_is_the_text(
     tmp_path: Path, action: str, kind: CardKind, reply: str, expected: tuple[str, str | None] | None
 ) -> None:
@@ -183,7 +172,6 @@ async def test_the_reply_of_whoever_was_asked_is_the_text(
             assert [decided[2] for decided in server.decided] == ["words: these"]
 
 
-@trio_test
 async def test_the_reply_of_somebody_else_is_not_the_text(tmp_path: Path) -> None:
     async with slack_server(tmp_path, card(CARD)) as server:
         await question(server, "approve_reject")
@@ -193,7 +181,6 @@ async def test_the_reply_of_somebody_else_is_not_the_text(tmp_path: Path) -> Non
         assert server.decided == [(CARD, "approve", None)]
 
 
-@trio_test
 async def test_a_question_ends_with_its_card(tmp_path: Path) -> None:
     async with slack_server(tmp_path, card(CARD)) as server:
         await question(server, "approve_reject")
@@ -212,7 +199,6 @@ async def test_a_question_ends_with_its_card(tmp_path: Path) -> None:
         ("resume", CardKind.STANDBY, "write the docs", "resume"),
     ],
 )
-@trio_test
 async def test_a_form_decides_with_its_words(
     tmp_path: Path, form: str, kind: CardKind, text: str | None, decision: str
 ) -> None:
@@ -227,7 +213,6 @@ async def test_a_form_decides_with_its_words(
 
 
 @pytest.mark.parametrize(("form", "text"), [("refine", "  "), ("refine", None), ("reject", "x" * 3001)])
-@trio_test
 async def test_words_that_do_not_do_are_complained_of_in_the_form(tmp_path: Path, form: str, text: str | None) -> None:
     kind = CardKind.PROMPT if form == "refine" else CardKind.APPROVAL
     async with slack_server(tmp_path, card(CARD, kind)) as server:
@@ -240,7 +225,6 @@ async def test_words_that_do_not_do_are_complained_of_in_the_form(tmp_path: Path
         assert len(server.decided) == 1
 
 
-@trio_test
 async def test_a_form_sent_too_late_says_who_was_first(tmp_path: Path) -> None:
     async with slack_server(tmp_path, card(CARD)) as server:
         await server.tap(payloads.tap("approve_accept", CARD, BERT))
@@ -252,7 +236,6 @@ async def test_a_form_sent_too_late_says_who_was_first(tmp_path: Path) -> None:
         assert server.service.cards[CARD].state is CardState.APPROVED
 
 
-@trio_test
 async def test_a_form_that_could_not_be_recorded_is_not_acknowledged(tmp_path: Path) -> None:
     async with slack_server(tmp_path, card(CARD)) as server:
         server.service.down = [DatabaseError("the disk is full")]

@@ -11,10 +11,8 @@ from intercom.operators.slack.interactions import REMEMBERED, Once
 from intercom.operators.slack.messages import SendEphemeral
 from intercom.operators.slack.web_api import RateLimited, SlackRefused
 from tests.operators.slack.fake_slack import FakeSlack
-from tests.support.trio_case import trio_test
 
 
-@trio_test
 async def test_who_comes_second_waits_for_the_first_and_gets_its_answer() -> None:
     once, began, answers = Once(), [], []
 
@@ -34,7 +32,6 @@ async def test_who_comes_second_waits_for_the_first_and_gets_its_answer() -> Non
     assert await once.run("b", work) == {"n": 2}
 
 
-@trio_test
 async def test_an_act_that_failed_is_tried_by_the_next_to_come() -> None:
     once, tries = Once(), []
 
@@ -56,7 +53,6 @@ async def test_an_act_that_failed_is_tried_by_the_next_to_come() -> None:
     assert len(tries) == 2
 
 
-@trio_test
 async def test_only_the_latest_acts_are_remembered() -> None:
     once, ran = Once(), []
 
@@ -79,7 +75,6 @@ async def whispered(web: FakeSlack, *whispers: SendEphemeral, seconds: float) ->
         await trio.sleep(seconds)
 
 
-@trio_test
 async def test_a_whisper_waits_out_a_limit() -> None:
     web = FakeSlack()
     web.faults["chat.postEphemeral"] = [RateLimited("chat.postEphemeral", 5)]
@@ -87,7 +82,6 @@ async def test_a_whisper_waits_out_a_limit() -> None:
     assert [params["text"] for params in web.made("chat.postEphemeral")] == ["too late"] * 2
 
 
-@trio_test
 async def test_a_whisper_that_means_nothing_any_more_is_left() -> None:
     web = FakeSlack()
     web.faults["chat.postEphemeral"] = [RateLimited("chat.postEphemeral", 61)]
@@ -95,7 +89,6 @@ async def test_a_whisper_that_means_nothing_any_more_is_left() -> None:
     assert len(web.made("chat.postEphemeral")) == 1
 
 
-@trio_test
 async def test_a_whisper_that_is_refused_does_not_keep_the_next() -> None:
     web = FakeSlack()
     web.faults["chat.postEphemeral"] = [SlackRefused("chat.postEphemeral", "user_not_in_channel")]

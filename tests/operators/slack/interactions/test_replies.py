@@ -22,12 +22,10 @@ from tests.operators.desk import START, card, session
 from tests.operators.slack import payloads
 from tests.operators.slack.payloads import ANNA, BERT, CHANNEL, MESSAGE
 from tests.operators.slack.server import CARD, OTHER, slack_server
-from tests.support.trio_case import trio_test
 
 LATER = "1700000300.000001"
 
 
-@trio_test
 async def test_a_reply_decides_the_only_open_card(tmp_path: Path) -> None:
     async with slack_server(tmp_path, card(CARD)) as server:
         assert await server.say(payloads.said("approve")) is None
@@ -36,7 +34,6 @@ async def test_a_reply_decides_the_only_open_card(tmp_path: Path) -> None:
         assert await server.answers() == []
 
 
-@trio_test
 async def test_a_reply_that_is_not_understood_leaves_the_request_open(tmp_path: Path) -> None:
     async with slack_server(tmp_path, card(CARD)) as server:
         await server.say(payloads.said("aprove"))
@@ -49,7 +46,6 @@ async def test_a_reply_that_is_not_understood_leaves_the_request_open(tmp_path: 
         assert server.decided == [(CARD, "approve", None)]
 
 
-@trio_test
 async def test_a_reply_delivered_again_never_decides_the_next_card(tmp_path: Path) -> None:
     async with slack_server(tmp_path, card(CARD)) as server:
         await server.say(payloads.said("approve"))
@@ -60,7 +56,6 @@ async def test_a_reply_delivered_again_never_decides_the_next_card(tmp_path: Pat
         assert server.service.cards[OTHER].state is CardState.PENDING
 
 
-@trio_test
 async def test_a_reply_that_was_settled_but_not_decided_is_decided_when_it_comes_again(tmp_path: Path) -> None:
     async with slack_server(tmp_path, card(CARD)) as server:
         server.service.down = [DatabaseError("the disk is full")]
@@ -71,7 +66,6 @@ async def test_a_reply_that_was_settled_but_not_decided_is_decided_when_it_comes
         assert server.decided == [(CARD, "reject", "too wide")]
 
 
-@trio_test
 async def test_an_answer_is_given_once_however_often_the_reply_comes(tmp_path: Path) -> None:
     async with slack_server(tmp_path, card(CARD)) as server:
         for _ in range(3):
@@ -79,7 +73,6 @@ async def test_an_answer_is_given_once_however_often_the_reply_comes(tmp_path: P
         assert len(await server.answers()) == 1
 
 
-@trio_test
 async def test_of_several_open_cards_the_reply_names_one(tmp_path: Path) -> None:
     async with slack_server(tmp_path, card(CARD), card(OTHER, CardKind.PROMPT)) as server:
         await server.say(payloads.said("approve"))
@@ -95,7 +88,6 @@ async def test_of_several_open_cards_the_reply_names_one(tmp_path: Path) -> None
         assert server.decided[1:] == [(OTHER, "refine", "only auth")]
 
 
-@trio_test
 async def test_words_where_nothing_waits_are_an_instruction_to_the_agent(tmp_path: Path) -> None:
     """They vanished, and nobody was told so."""
     first = Decided("v-1", "approve", "bert", "ctl", START)
@@ -115,7 +107,6 @@ async def test_words_where_nothing_waits_are_an_instruction_to_the_agent(tmp_pat
         assert {told[0] for told in server.service.acts} == {"steer"}
 
 
-@trio_test
 async def test_words_to_an_agent_whose_cards_are_not_shown_here_are_confirmed_all_the_same(tmp_path: Path) -> None:
     async with slack_server(tmp_path, attrs.evolve(card(CARD), state=CardState.EXPIRED)) as server:
         await server.say(payloads.said("use tabs"))
@@ -124,7 +115,6 @@ async def test_words_to_an_agent_whose_cards_are_not_shown_here_are_confirmed_al
         assert "`agent-intercom-ctl steering s-1` says when it has it" in answer
 
 
-@trio_test
 async def test_words_that_reach_no_agent_are_answered(tmp_path: Path) -> None:
     gone = card(CARD, CardKind.POLICY, session_id="", state=CardState.CLOSED)
     ended = card(OTHER, state=CardState.EXPIRED, session_id="s-gone")
@@ -139,7 +129,6 @@ async def test_words_that_reach_no_agent_are_answered(tmp_path: Path) -> None:
         assert server.service.acts == []
 
 
-@trio_test
 async def test_words_that_could_not_be_queued_come_again(tmp_path: Path) -> None:
     async with slack_server(tmp_path, attrs.evolve(card(CARD), state=CardState.EXPIRED)) as server:
         server.service.crash = DatabaseError("the disk is full")
@@ -150,7 +139,6 @@ async def test_words_that_could_not_be_queued_come_again(tmp_path: Path) -> None
         assert len({told[5] for told in server.service.acts}) == 1
 
 
-@trio_test
 async def test_a_thread_of_others_is_not_ours(tmp_path: Path) -> None:
     async with slack_server(tmp_path, card(CARD)) as server:
         for user in (ANNA, payloads.MALLORY):
@@ -160,7 +148,6 @@ async def test_a_thread_of_others_is_not_ours(tmp_path: Path) -> None:
         assert await server.answers() == []
 
 
-@trio_test
 async def test_a_reply_below_a_card_without_a_session_is_about_that_card(tmp_path: Path) -> None:
     policy = card(CARD, CardKind.POLICY, session_id="")
     async with slack_server(tmp_path, policy, card(OTHER)) as server:
@@ -168,7 +155,6 @@ async def test_a_reply_below_a_card_without_a_session_is_about_that_card(tmp_pat
         assert server.decided == [(CARD, "accept", None)]
 
 
-@trio_test
 async def test_a_card_that_nobody_can_have_seen_is_not_decided_by_a_word_for_another(tmp_path: Path) -> None:
     async with slack_server(tmp_path, card(CARD)) as server:
         await server.tap(payloads.tap("approve_accept", CARD, BERT))
@@ -182,7 +168,6 @@ async def test_a_card_that_nobody_can_have_seen_is_not_decided_by_a_word_for_ano
         assert server.decided[-1] == (OTHER, "reject", "too wide")
 
 
-@trio_test
 async def test_the_words_for_a_card_that_is_closed_decide_no_other(tmp_path: Path) -> None:
     async with slack_server(tmp_path, card(CARD), card(OTHER)) as server:
         server.slack.faults["views.open"] = [Unreachable("no network", maybe_done=False)]
@@ -195,7 +180,6 @@ async def test_the_words_for_a_card_that_is_closed_decide_no_other(tmp_path: Pat
         assert server.decided[-1][:2] == (OTHER, "approve")
 
 
-@trio_test
 async def test_who_replies_too_late_is_told_in_the_thread(tmp_path: Path) -> None:
     async with slack_server(tmp_path, card(CARD)) as server:
         server.service.slow = 1.0
@@ -208,7 +192,6 @@ async def test_who_replies_too_late_is_told_in_the_thread(tmp_path: Path) -> Non
         assert server.service.cards[CARD].state is CardState.REJECTED
 
 
-@trio_test
 async def test_a_name_that_slack_does_not_tell_soon_costs_nothing_but_the_name(tmp_path: Path) -> None:
     async with slack_server(tmp_path, card(CARD), card(OTHER)) as server:
         server.slack.slow["users.info"] = 100.0
@@ -221,7 +204,6 @@ async def test_a_name_that_slack_does_not_tell_soon_costs_nothing_but_the_name(t
         assert server.service.acts[1][4] == BERT
 
 
-@trio_test
 async def test_a_name_is_asked_for_once_and_learned_from_taps(tmp_path: Path) -> None:
     async with slack_server(tmp_path, card(CARD), card(OTHER)) as server:
         await server.tap(payloads.tap("approve_accept", CARD))
@@ -233,7 +215,6 @@ async def test_a_name_is_asked_for_once_and_learned_from_taps(tmp_path: Path) ->
         assert [act[4] for act in server.service.acts if act[0] == "decide"] == [f"anna ({ANNA})", f"anna ({ANNA})"]
 
 
-@trio_test
 async def test_without_the_store_a_reply_comes_again(tmp_path: Path) -> None:
     async with slack_server(tmp_path, card(CARD)) as server:
         with pytest.raises(StoreUnavailable):

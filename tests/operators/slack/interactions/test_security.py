@@ -12,7 +12,6 @@ from tests.operators.desk import card
 from tests.operators.slack import payloads
 from tests.operators.slack.payloads import ANNA, CHANNEL, MALLORY, ROOT, TEAM
 from tests.operators.slack.server import CARD, slack_server
-from tests.support.trio_case import trio_test
 
 SECRET = "the launch is on friday"
 
@@ -28,7 +27,6 @@ def acts(user: str) -> list[tuple[str, dict[str, Any]]]:
 
 
 @pytest.mark.parametrize(("kind", "payload"), acts(MALLORY))
-@trio_test
 async def test_others_do_nothing_see_nothing_and_go_on_record(
     tmp_path: Path, kind: str, payload: dict[str, Any]
 ) -> None:
@@ -50,7 +48,6 @@ async def test_others_do_nothing_see_nothing_and_go_on_record(
 
 
 @pytest.mark.parametrize(("kind", "payload"), acts(ANNA))
-@trio_test
 async def test_people_of_another_team_are_others(tmp_path: Path, kind: str, payload: dict[str, Any]) -> None:
     async with slack_server(tmp_path, card(CARD), team="T0OTHER") as server:
         await server.interactions.handle(kind, payload)
@@ -62,14 +59,12 @@ async def test_people_of_another_team_are_others(tmp_path: Path, kind: str, payl
         assert data["team"] == TEAM
 
 
-@trio_test
 async def test_without_a_team_set_the_person_alone_counts(tmp_path: Path) -> None:
     async with slack_server(tmp_path, card(CARD), team="") as server:
         await server.tap(payloads.tap("approve_accept", CARD))
         assert len(server.decided) == 1
 
 
-@trio_test
 async def test_what_was_tried_and_not_recorded_comes_again(tmp_path: Path) -> None:
     async with slack_server(tmp_path, card(CARD)) as server:
         server.service.deaf = RuntimeError("x")
@@ -80,7 +75,6 @@ async def test_what_was_tried_and_not_recorded_comes_again(tmp_path: Path) -> No
         assert len(server.service.events) == 1
 
 
-@trio_test
 async def test_the_record_of_a_reply_names_its_thread(tmp_path: Path) -> None:
     async with slack_server(tmp_path, card(CARD)) as server:
         await server.say(payloads.said("approve", MALLORY))
@@ -93,7 +87,6 @@ async def test_the_record_of_a_reply_names_its_thread(tmp_path: Path) -> None:
         }
 
 
-@trio_test
 async def test_a_command_runs_once_and_its_answer_goes_with_every_acknowledgement(tmp_path: Path) -> None:
     async with slack_server(tmp_path) as server:
         for _ in range(2):
@@ -103,7 +96,6 @@ async def test_a_command_runs_once_and_its_answer_goes_with_every_acknowledgemen
 
 
 @pytest.mark.parametrize("payload", [None, [], {}, {"type": "block_actions"}, {"type": "shortcut"}, {"event": 3}])
-@trio_test
 async def test_what_is_no_act_is_acknowledged(tmp_path: Path, payload: Any) -> None:
     async with slack_server(tmp_path) as server:
         for kind in ("interactive", "events_api", "slash_commands", "hello"):

@@ -19,7 +19,6 @@ from tests.operators.desk import START, card
 from tests.operators.slack import payloads
 from tests.operators.slack.payloads import ANNA, BERT, CHANNEL, ROOT
 from tests.operators.slack.server import CARD, OTHER, slack_server
-from tests.support.trio_case import trio_test
 
 
 def decided(by: str, decision: Decision = Decision.REJECT, channel: str = "ctl") -> Card:
@@ -28,7 +27,6 @@ def decided(by: str, decision: Decision = Decision.REJECT, channel: str = "ctl")
     return attrs.evolve(card(CARD), state=CardState.REJECTED, decided=first)
 
 
-@trio_test
 async def test_a_tap_is_a_verdict_under_the_acts_id(tmp_path: Path) -> None:
     async with slack_server(tmp_path, card(CARD)) as server:
         assert await server.tap(payloads.tap("approve_accept", CARD)) is None
@@ -40,7 +38,6 @@ async def test_a_tap_is_a_verdict_under_the_acts_id(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("button", [button for button in BUTTONS if button.form is None])
-@trio_test
 async def test_every_button_without_a_form_gives_its_decision(tmp_path: Path, button: Button) -> None:
     async with slack_server(tmp_path, card(CARD, button.kind)) as server:
         await server.tap(payloads.tap(button.action_id, CARD))
@@ -48,7 +45,6 @@ async def test_every_button_without_a_form_gives_its_decision(tmp_path: Path, bu
         assert server.slack.calls == []
 
 
-@trio_test
 async def test_the_buttons_give_way_to_processing_while_the_desk_works(tmp_path: Path) -> None:
     async with slack_server(tmp_path, card(CARD)) as server:
         server.service.slow = 5.0
@@ -63,7 +59,6 @@ async def test_the_buttons_give_way_to_processing_while_the_desk_works(tmp_path:
         assert len(server.service.verdicts) == 1
 
 
-@trio_test
 async def test_the_line_does_not_go_ahead_of_the_verdict(tmp_path: Path) -> None:
     async with slack_server(tmp_path, card(CARD)) as server:
         decide, lines = server.service.decide, []
@@ -80,7 +75,6 @@ async def test_the_line_does_not_go_ahead_of_the_verdict(tmp_path: Path) -> None
         assert lines[-1] == "⏳ Processing… (anna)"
 
 
-@trio_test
 async def test_a_name_can_not_break_out_of_the_line(tmp_path: Path) -> None:
     async with slack_server(tmp_path, card(CARD)) as server:
         server.service.slow = 1.0
@@ -93,7 +87,6 @@ async def test_a_name_can_not_break_out_of_the_line(tmp_path: Path) -> None:
         assert "&lt;!channel&gt; &amp; co" in row.interim
 
 
-@trio_test
 async def test_a_tap_delivered_again_is_the_same_act(tmp_path: Path) -> None:
     async with slack_server(tmp_path, card(CARD)) as server:
         for _ in range(3):
@@ -106,7 +99,6 @@ async def test_a_tap_delivered_again_is_the_same_act(tmp_path: Path) -> None:
         assert await server.ephemerals() == []
 
 
-@trio_test
 async def test_the_same_tap_by_two_sockets_at_once_is_one(tmp_path: Path) -> None:
     async with slack_server(tmp_path, card(CARD, CardKind.STALL)) as server:
         server.service.slow = 1.0
@@ -116,7 +108,6 @@ async def test_the_same_tap_by_two_sockets_at_once_is_one(tmp_path: Path) -> Non
         assert server.decided == [(CARD, "nudge", None)]
 
 
-@trio_test
 async def test_a_nudge_delivered_again_after_a_restart_nudges_once(tmp_path: Path) -> None:
     async with slack_server(tmp_path, card(CARD, CardKind.STALL)) as server:
         await server.tap(payloads.tap("stall_nudge", CARD))
@@ -126,7 +117,6 @@ async def test_a_nudge_delivered_again_after_a_restart_nudges_once(tmp_path: Pat
         assert len(server.decided) == 2
 
 
-@trio_test
 async def test_who_comes_too_late_hears_who_was_first_and_the_card_is_put_right(tmp_path: Path) -> None:
     async with slack_server(tmp_path, decided("bert")) as server:
         assert await server.tap(payloads.tap("approve_accept", CARD)) is None
@@ -139,7 +129,6 @@ async def test_who_comes_too_late_hears_who_was_first_and_the_card_is_put_right(
         assert row.interim is None
 
 
-@trio_test
 async def test_who_taps_twice_in_haste_is_not_told_off(tmp_path: Path) -> None:
     async with slack_server(tmp_path, card(CARD)) as server:
         await server.tap(payloads.tap("approve_accept", CARD))
@@ -149,7 +138,6 @@ async def test_who_taps_twice_in_haste_is_not_told_off(tmp_path: Path) -> None:
         assert len(server.service.verdicts) == 1
 
 
-@trio_test
 async def test_of_two_people_the_first_wins(tmp_path: Path) -> None:
     async with slack_server(tmp_path, card(CARD)) as server:
         await server.tap(payloads.tap("approve_accept", CARD, BERT))
@@ -169,7 +157,6 @@ async def test_of_two_people_the_first_wins(tmp_path: Path) -> None:
         RuntimeError("a mistake of ours"),
     ],
 )
-@trio_test
 async def test_a_verdict_that_was_not_recorded_is_not_acknowledged_and_the_next_delivery_gives_it(
     tmp_path: Path, fault: Exception
 ) -> None:
@@ -185,7 +172,6 @@ async def test_a_verdict_that_was_not_recorded_is_not_acknowledged_and_the_next_
         assert server.service.cards[CARD].state is CardState.APPROVED
 
 
-@trio_test
 async def test_a_refusal_is_told_and_acknowledged(tmp_path: Path) -> None:
     async with slack_server(tmp_path, card(CARD)) as server:
         server.service.down = [InvalidState("the session <s-1> is over")]
@@ -194,7 +180,6 @@ async def test_a_refusal_is_told_and_acknowledged(tmp_path: Path) -> None:
         assert await server.redraws() == [CARD]
 
 
-@trio_test
 async def test_a_tap_given_up_by_its_connection_leaves_no_processing_behind(tmp_path: Path) -> None:
     async with slack_server(tmp_path, card(CARD)) as server:
         server.service.slow = 100.0
@@ -207,7 +192,6 @@ async def test_a_tap_given_up_by_its_connection_leaves_no_processing_behind(tmp_
         assert server.service.cards[CARD].state is CardState.APPROVED
 
 
-@trio_test
 async def test_a_button_with_the_beginning_of_an_id_decides_nothing(tmp_path: Path) -> None:
     async with slack_server(tmp_path, card(CARD)) as server:
         await server.tap(payloads.tap("approve_accept", CARD[:8]))
@@ -215,7 +199,6 @@ async def test_a_button_with_the_beginning_of_an_id_decides_nothing(tmp_path: Pa
         assert len(await server.ephemerals()) == 1
 
 
-@trio_test
 async def test_a_button_of_another_kind_of_card_decides_nothing(tmp_path: Path) -> None:
     async with slack_server(tmp_path, card(CARD, CardKind.PROMPT)) as server:
         await server.tap(payloads.tap("wait_stop", CARD))
@@ -225,7 +208,6 @@ async def test_a_button_of_another_kind_of_card_decides_nothing(tmp_path: Path) 
         assert server.slack.made("views.open") == []
 
 
-@trio_test
 async def test_a_tap_on_a_card_that_is_gone_is_told(tmp_path: Path) -> None:
     async with slack_server(tmp_path, card(CARD)) as server:
         await server.tap(payloads.tap("approve_accept", OTHER))
@@ -233,7 +215,6 @@ async def test_a_tap_on_a_card_that_is_gone_is_told(tmp_path: Path) -> None:
         assert await server.redraws() == [OTHER]
 
 
-@trio_test
 async def test_whispers_never_keep_an_act_waiting(tmp_path: Path) -> None:
     async with slack_server(tmp_path, decided("bert")) as server:
         server.slack.slow["chat.postEphemeral"] = 50.0
@@ -241,7 +222,6 @@ async def test_whispers_never_keep_an_act_waiting(tmp_path: Path) -> None:
             await server.tap(payloads.tap("approve_accept", CARD))
 
 
-@trio_test
 async def test_a_store_that_is_down_does_not_keep_a_verdict_from_the_desk(tmp_path: Path) -> None:
     async with slack_server(tmp_path, card(CARD)) as server:
         assert await server.without_store().handle("interactive", payloads.tap("approve_accept", CARD)) is None

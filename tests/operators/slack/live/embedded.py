@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
+import pytest
 import trio
 import trio.testing
 from attrs import define, field, frozen
@@ -17,7 +18,7 @@ from attrs import define, field, frozen
 from intercom.app import App
 from intercom.embedded_agent import EmbeddedAgent
 from intercom.local.places import places
-from intercom.model.config import Config, DatabaseSettings, SlackSettings, StallSettings, TimeoutSettings
+from intercom.model.config import Config, CtlSettings, DatabaseSettings, SlackSettings, StallSettings, TimeoutSettings
 from intercom.model.decision import Decision, Verdict
 from intercom.operators.slack.setup import SlackSetup
 from intercom.operators.slack.web_api import SlackTokens
@@ -34,7 +35,7 @@ PATIENCE = 86400.0
 #: The farthest that time goes at once, in virtual seconds.
 STEP = 60.0
 #: Real seconds a test may take.
-STUCK = 60
+STUCK = 90
 
 
 @define
@@ -55,32 +56,26 @@ class Threads:
             self.idle = trio.Event()
 
 
-def quick(test: Callable[..., Awaitable[None]]) -> Callable[..., None]:
+def quick(test: Callable[..., Awaitable[None]]) -> Callable[..., Awaitable[None]]:
     """A test whose time is virtual: it goes to the next deadline when all tasks wait and no thread is at work."""
 
-    async def patiently(clock: trio.testing.MockClock, *args: Any, **kwargs: Any) -> None:
-        threads = Threads()
-        try:
-            with within(STUCK), patch.object(trio.to_thread, "run_sync", threads.run_sync):
-                async with trio.open_nursery() as driving:
-                    # Also when the test is given up: to end takes time as well.
-                    driving.start_soon(_drive, clock, threads)
-                    with trio.fail_after(PATIENCE):
-                        await test(*args, **kwargs)
-                    driving.cancel_scope.cancel()
-        except BaseExceptionGroup as group:
-            only: BaseException = group
-            while isinstance(only, BaseExceptionGroup) and len(only.exceptions) == 1:
-                only = only.exceptions[0]
-            raise only from None
-
     @functools.wraps(test)
-    def run(*args: Any, **kwargs: Any) -> None:
-        clock = trio.testing.MockClock()
-        with patch.object(Writer, "run_as_task", True):
-            trio.run(functools.partial(patiently, clock, *args, **kwargs), clock=clock)
+    async def run(*args: Any, **kwargs: Any) -> None:
+        threads, clock = Threads(), trio.lowlevel.current_clock()
+        assert isinstance(clock, trio.testing.MockClock)
+        with (
+            within(STUCK),
+            patch.object(Writer, "run_as_task", True),
+            patch.object(trio.to_thread, "run_sync", threads.run_sync),
+        ):
+            async with trio.open_nursery() as driving:
+                # Also when the test is given up: to end takes time as well.
+                driving.start_soon(_drive, clock, threads)
+                with trio.fail_after(PATIENCE):
+                    await test(*args, **kwargs)
+                driving.cancel_scope.cancel()
 
-    return run
+    return pytest.mark.usefixtures("clock")(run)
 
 
 async def _drive(clock: trio.testing.MockClock, threads: Threads) -> None:
@@ -145,8 +140,10 @@ class Room:
 
 
 @asynccontextmanager
-async def room(root: Path, *, up: bool = True, **options: Any) -> AsyncIterator[Room]:
-    """A server in Slack, or one that cannot reach it when not `up`."""
+async def room(
+    root: Path, *, up: bool = True, listens: frozenset[str] = frozenset(), **options: Any
+) -> AsyncIterator[Room]:
+    """A server in Slack, or one that cannot reach it when not `up`. It `listens` on the sockets of these names."""
     clock = trio.lowlevel.current_clock()
     async with serve(**options) as slack:
         config = Config(
@@ -155,6 +152,7 @@ async def room(root: Path, *, up: bool = True, **options: Any) -> AsyncIterator[
             slack=SlackSettings(channel_id=CHANNEL),
             timeouts=TimeoutSettings(approval_seconds=PATIENCE, prompt_seconds=PATIENCE),
             stall=StallSettings(enabled=False),
+            ctl=CtlSettings(trust_agent_processes=True),
         )
         tokens = SlackTokens(slack.app_token, slack.bot_token)
         setup = SlackSetup(tokens, CHANNEL, frozenset({ALICE, BOB}), api_url=slack.api_url)
@@ -163,7 +161,8 @@ async def room(root: Path, *, up: bool = True, **options: Any) -> AsyncIterator[
             return BEGIN + timedelta(seconds=clock.current_time())
 
         new_database(root / "quick.db")
-        app = App(config, places("quick"), root / "quick.db", frozenset(), slack=setup, now=now)
+        where = places(environ={"HOME": str(root), "XDG_RUNTIME_DIR": str(root)})
+        app = App(config, where, root / "quick.db", listens, slack=setup, now=now)
         if not up:
             slack.go_down()
         async with app.system:

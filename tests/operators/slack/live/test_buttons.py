@@ -5,13 +5,15 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import pytest
 import trio
 
 from intercom.model.card import CardKind
 from intercom.operators.slack.buttons import BY_KIND
-from tests.agents.live import live
 from tests.operators.slack.live.server import CONFIG, Work, at_work, server_in_slack
 from tests.slack import ALICE, BOB, CHANNEL, MALLORY, buttons, text_of
+
+pytestmark = pytest.mark.real_time
 
 #: An agent counts as stalled after a second, is nudged a second later, and given up after that.
 STALLING = f"{CONFIG}[stall]\ninactivity_threshold_seconds = 1\n"
@@ -62,7 +64,6 @@ async def _stalled(work: Work, seen: set[str]) -> dict[str, Any]:
     return found
 
 
-@live
 async def test_every_button_of_an_alert() -> None:
     async with at_work(SLOW_TO_ESCALATE) as work:
         seen: set[str] = set()
@@ -97,7 +98,6 @@ async def test_every_button_of_an_alert() -> None:
         assert (await work.call("transmit", prompt_text="Hello?"))["error_code"] == "invalid_state"
 
 
-@live
 async def test_an_alert_that_nobody_answers_calls_everybody_in_the_end() -> None:
     async with at_work(QUICK_TO_ESCALATE) as work:
         await work.call("ping")
@@ -143,7 +143,6 @@ async def a_policy_that_grants_more_is_accepted_and_refused_in_slack(work: Work)
     assert granted is not rejected
 
 
-@live
 async def test_an_apply_that_stopped_half_way_is_given_up_in_slack() -> None:
     async with server_in_slack() as server, trio.open_nursery() as nursery:
         with server.alone():
@@ -185,7 +184,6 @@ async def of_two_people_at_once_one_decides_and_the_other_is_told_who(work: Work
     assert work.slack.ephemerals(winner) == []
 
 
-@live
 async def test_a_card_decided_on_the_terminal_closes_in_slack_and_the_other_way_round() -> None:
     async with at_work() as work, work.server.home.person(work.workspace) as person:
         asked, card = await work.propose("On the terminal")
@@ -210,7 +208,6 @@ async def test_a_card_decided_on_the_terminal_closes_in_slack_and_the_other_way_
         assert late["error_code"] == "already_decided"
 
 
-@live
 async def test_who_is_not_authorized_is_not_answered_and_goes_on_record() -> None:
     async with at_work() as work, work.server.home.person(work.workspace) as person:
         asked, card = await work.propose("Mine alone")
@@ -236,7 +233,6 @@ async def test_who_is_not_authorized_is_not_answered_and_goes_on_record() -> Non
         assert (await asked())["status"] == "approved"
 
 
-@live
 async def test_what_is_tapped_is_done() -> None:
     async with at_work() as work:
         for step in (

@@ -5,9 +5,12 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from tests.agents.live import live
+import pytest
+
 from tests.operators.slack.live.server import CONFIG, Work, at_work
 from tests.slack import ALICE, CHANNEL, OTHER_CHANNEL, text_of
+
+pytestmark = pytest.mark.real_time
 
 # Top-level settings come before any table.
 COMMANDS = f"""
@@ -35,7 +38,6 @@ async def shown(work: Work, *words: str) -> dict[str, Any]:
     return await work.slack.first(lambda one: all(word in text_of(one) for word in words))
 
 
-@live
 async def test_commands_that_end_well_badly_late_and_never() -> None:
     async with at_work(COMMANDS) as work:
         await work.call("ping")
@@ -58,7 +60,6 @@ async def test_commands_that_end_well_badly_late_and_never() -> None:
         assert "timed out" in text_of(flood) or "stopped" in text_of(flood)
 
 
-@live
 async def test_what_is_refused_and_what_help_knows() -> None:
     async with at_work(COMMANDS) as work:
         await work.call("ping")

@@ -15,10 +15,9 @@ from intercom.model.session import SessionMode
 from intercom.operators.slack.setup import SlackSetup
 from intercom.operators.slack.web_api import SlackTokens
 from tests.slack import ALICE, CHANNEL, buttons, serve, text_of
-from tests.support.trio_case import trio_test
 
 
-@trio_test(real_time=True)
+@pytest.mark.real_time
 async def test_an_embedded_agent_is_answered_from_slack(monkeypatch: pytest.MonkeyPatch) -> None:
     with tempfile.TemporaryDirectory(prefix="ix-", dir="/tmp") as directory:
         root = Path(directory)

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import pytest
 import trio
 
-from tests.agents.live import begin, call, live
+from tests.agents.live import begin, call
 from tests.operators.slack.live.server import server_in_slack
 from tests.slack import ALICE, buttons
 
 
-@live
+@pytest.mark.real_time
 async def test_a_tap_approves_and_the_card_follows_the_change_to_the_disk() -> None:
     async with server_in_slack() as server, trio.open_nursery() as nursery:
         with server.serving():

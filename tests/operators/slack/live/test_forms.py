@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from tests.agents.live import live
 from tests.operators.slack.live.server import Work, at_work
 from tests.slack import ALICE, BOB, CHANNEL, CannotDo, buttons, text_of
 
@@ -116,7 +115,7 @@ def _questions(thread: list[dict[str, Any]]) -> int:
     return sum("the form could not be opened" in text_of(one) for one in thread)
 
 
-@live
+@pytest.mark.real_time
 async def test_forms_decide_as_buttons_do() -> None:
     async with at_work() as work:
         for step in (

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from tests.agents.live import live
+import pytest
+
 from tests.operators.slack.live.server import Work, at_work
 from tests.slack import ALICE, BOB, CHANNEL, buttons, text_of
+
+pytestmark = pytest.mark.real_time
 
 
 async def words_decide_as_buttons_do(work: Work) -> None:
@@ -59,7 +62,6 @@ async def what_is_not_understood_is_answered_and_the_request_stays_open(work: Wo
     assert [one for one in work.slack.thread(CHANNEL, thread) if "not understood" in text_of(one)] == answers
 
 
-@live
 async def test_of_several_open_cards_the_reply_names_one() -> None:
     async with at_work() as work, work.server.home.person(work.workspace) as person:
         first, card = await work.propose("One", file_path="one.txt")
@@ -93,7 +95,6 @@ async def what_is_said_elsewhere_decides_nothing(work: Work) -> None:
     await asked()
 
 
-@live
 async def test_replies_decide_where_they_are_beyond_doubt() -> None:
     async with at_work() as work:
         for step in (

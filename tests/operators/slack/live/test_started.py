@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import sys
 
+import pytest
 import trio
 
 from intercom.operators.commands.handlers import SHORTEST_ID
-from tests.agents.live import TRUSTING, Person, live
+from tests.agents.live import TRUSTING, Person
 from tests.operators.slack.live.server import server_in_slack
 from tests.slack import ALICE, BOB, CHANNEL, text_of
 
@@ -21,7 +22,7 @@ time.sleep(1000)
 """
 
 
-@live
+@pytest.mark.real_time
 async def test_an_agent_is_started_read_and_ended_from_slack() -> None:
     async with server_in_slack("") as server:
         script = server.home.root / "agent.py"

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from tests.agents.live import live
+import pytest
+
 from tests.operators.slack.live.server import at_work
 from tests.operators.slack.live.test_commands import typed
 from tests.slack import buttons, text_of
 
 
-@live
+@pytest.mark.real_time
 async def test_words_in_slack_are_shown_as_queued_and_then_as_delivered() -> None:
     async with at_work() as work:
         session = (await work.call("ping"))["session_id"]

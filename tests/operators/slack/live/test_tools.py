@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 from mcp.shared.exceptions import MCPError
 
-from tests.agents.live import live
 from tests.operators.slack.live.server import CONFIG, Work, at_work
 from tests.slack import ALICE, CHANNEL, OTHER_CHANNEL, buttons, text_of
+
+pytestmark = pytest.mark.real_time
 
 SECRET = "ghp_0123456789abcdefghijABCDEFGHIJ012345"
 POLICY = {
@@ -59,7 +60,6 @@ async def a_clearance_is_shown_with_all_that_matters_and_follows_its_change(work
     await work.slack.shows(card["ts"], "*Applied*")
 
 
-@live
 async def test_a_large_change_follows_as_a_file_and_its_secret_stays_on_the_machine() -> None:
     async with at_work() as work, work.server.home.person(work.workspace) as person:
         content = "".join(f"line {number}\n" for number in range(400)) + f"token = '{SECRET}'\n"
@@ -88,7 +88,6 @@ async def test_a_large_change_follows_as_a_file_and_its_secret_stays_on_the_mach
         await asked()
 
 
-@live
 async def test_what_the_policy_lets_pass_is_told_in_one_line_and_asked_of_nobody() -> None:
     async with at_work() as work:
         obey(work, POLICY)
@@ -139,7 +138,6 @@ async def pings_tell_a_line_and_keep_the_list_of_tasks(work: Work) -> None:
     assert line["thread_ts"] == (await thread_of(work))["ts"]
 
 
-@live
 async def test_cards_follow_the_mode() -> None:
     async with at_work() as work, work.server.home.person(work.workspace) as person:
         assert (await work.call("broadcast", message="here"))["posted"] is True
@@ -166,7 +164,6 @@ async def test_cards_follow_the_mode() -> None:
         await work.slack.shows(standby["ts"], "Resumed by alice")
 
 
-@live
 async def test_who_takes_up_a_session_goes_on_in_its_thread() -> None:
     async with at_work() as work:
         first = work.server.home.workspace()
@@ -206,7 +203,6 @@ async def an_agent_reads_its_own_channel_and_no_other(work: Work) -> None:
         await work.agent.read_resource(f"slack://channel/{OTHER_CHANNEL}/recent")
 
 
-@live
 async def test_each_workspace_and_each_connection_has_its_channel() -> None:
     async with at_work(CONFIG) as work:
         elsewhere = work.server.home.workspace()
@@ -223,7 +219,6 @@ async def test_each_workspace_and_each_connection_has_its_channel() -> None:
             assert elsewhere.name in read.contents[0].text
 
 
-@live
 async def test_what_an_agent_does_is_shown() -> None:
     async with at_work() as work:
         for step in (

@@ -13,7 +13,6 @@ from intercom.store.outbox import RowKind, Urgency
 from tests.operators.slack.fake_slack import BROKEN, LATE, LOST, NO_NETWORK, RESET, FakeSlack, Fault, limited
 from tests.operators.slack.server import Crash, crashing, sender_server
 from tests.support.crash_points import SLACK_NAMES
-from tests.support.trio_case import trio_test
 
 DIFF = {"filename": "a.diff", "title": "a.diff", "snippet_type": "diff", "text": "+x\n"}
 HOUR = 3600.0
@@ -25,7 +24,6 @@ def each_once(slack: FakeSlack) -> bool:
     return len(set(ids)) == len(ids)
 
 
-@trio_test
 async def test_an_hour_without_network_and_then_everything_is_right() -> None:
     async with sender_server() as server:
         await server.put("thread/s1", "root")
@@ -49,7 +47,6 @@ async def test_an_hour_without_network_and_then_everything_is_right() -> None:
         assert each_once(server.slack)
 
 
-@trio_test
 async def test_a_row_changed_ten_times_while_slack_is_away_is_updated_once() -> None:
     async with sender_server() as server:
         await server.put("card/1", "v0", open=True)
@@ -64,7 +61,6 @@ async def test_a_row_changed_ten_times_while_slack_is_away_is_updated_once() -> 
         assert server.slack.texts() == ["v10"]
 
 
-@trio_test
 async def test_word_that_slack_is_back_ends_the_wait() -> None:
     async with sender_server() as server:
         server.slack.judge = lambda method, params: NO_NETWORK
@@ -76,7 +72,6 @@ async def test_word_that_slack_is_back_ends_the_wait() -> None:
         assert await server.settled() < HOUR + 1
 
 
-@trio_test
 async def test_a_storm_of_429_is_sat_out_as_long_as_slack_says() -> None:
     async with sender_server() as server:
         storm = [37.0, 5.0, 1.0, 90.0]
@@ -90,7 +85,6 @@ async def test_a_storm_of_429_is_sat_out_as_long_as_slack_says() -> None:
         assert server.slack.texts() == ["one"]
 
 
-@trio_test
 async def test_after_a_429_the_pace_is_what_slack_takes() -> None:
     async with sender_server(web=FakeSlack(per_second=True, latency=0.01)) as server:
         await server.put_all([(f"card/{number}", f"card {number}", {}) for number in range(50)])
@@ -98,7 +92,6 @@ async def test_after_a_429_the_pace_is_what_slack_takes() -> None:
         assert server.slack.limited == 1
 
 
-@trio_test
 @pytest.mark.parametrize("fault", [BROKEN, LOST])
 async def test_500s_are_tried_again_until_they_end(fault: Fault) -> None:
     async with sender_server() as server:
@@ -117,7 +110,6 @@ async def test_500s_are_tried_again_until_they_end(fault: Fault) -> None:
         assert each_once(server.slack)
 
 
-@trio_test
 @pytest.mark.parametrize("thread", [None, "thread/s1"])
 async def test_a_message_whose_answer_was_lost_is_found_and_not_posted_twice(thread: str | None) -> None:
     async with sender_server() as server:
@@ -134,7 +126,6 @@ async def test_a_message_whose_answer_was_lost_is_found_and_not_posted_twice(thr
         assert (await server.row("card/1")).ts == server.slack.messages[-1].ts
 
 
-@trio_test
 async def test_a_message_found_on_a_later_page_is_not_posted_twice() -> None:
     async with sender_server(web=FakeSlack(page=2)) as server:
         lost = [LOST]
@@ -156,7 +147,6 @@ async def test_a_message_found_on_a_later_page_is_not_posted_twice() -> None:
         assert server.slack.methods()["conversations.history"] > 4
 
 
-@trio_test
 async def test_a_message_found_in_an_older_version_is_updated() -> None:
     async with sender_server() as server:
         lost = [LOST]
@@ -169,7 +159,6 @@ async def test_a_message_found_in_an_older_version_is_updated() -> None:
         assert server.slack.methods() == {"chat.postMessage": 1, "conversations.history": 1, "chat.update": 1}
 
 
-@trio_test
 async def test_a_message_that_was_not_posted_after_all_is_posted_once() -> None:
     async with sender_server() as server:
         broken = [BROKEN]
@@ -180,7 +169,6 @@ async def test_a_message_that_was_not_posted_after_all_is_posted_once() -> None:
         assert server.slack.methods() == {"chat.postMessage": 2, "conversations.history": 1}
 
 
-@trio_test
 @pytest.mark.parametrize("name", SLACK_NAMES)
 async def test_a_sender_that_falls_posts_nothing_twice(name: str) -> None:
     async with sender_server() as server:
@@ -194,7 +182,6 @@ async def test_a_sender_that_falls_posts_nothing_twice(name: str) -> None:
         assert server.slack.texts() == ["root", *(f"card {number}" for number in range(5)), "a.diff"]
 
 
-@trio_test
 @pytest.mark.parametrize("fault", [LATE, RESET])
 @pytest.mark.parametrize("falls", [False, True])
 async def test_a_message_that_slack_posts_long_after_it_was_asked_is_posted_once(fault: Fault, falls: bool) -> None:
@@ -214,7 +201,6 @@ async def test_a_message_that_slack_posts_long_after_it_was_asked_is_posted_once
         assert server.slack.methods()["chat.postMessage"] == 2
 
 
-@trio_test
 @pytest.mark.parametrize("fault", [LATE, RESET])
 @pytest.mark.parametrize("falls", [False, True])
 async def test_an_update_that_slack_makes_long_after_it_was_asked_does_not_stay(fault: Fault, falls: bool) -> None:
@@ -236,7 +222,6 @@ async def test_an_update_that_slack_makes_long_after_it_was_asked_does_not_stay(
         assert message.text == "new"
 
 
-@trio_test
 async def test_what_is_newer_does_not_wait_for_what_may_come_late() -> None:
     async with sender_server(web=FakeSlack(latency=1.0)) as server:
         await server.put("card/1", "pending", open=True)
@@ -264,7 +249,6 @@ async def test_what_is_newer_does_not_wait_for_what_may_come_late() -> None:
         assert server.slack.texts() == ["new"]
 
 
-@trio_test
 @pytest.mark.parametrize("method", ["files.getUploadURLExternal", "upload", "files.completeUploadExternal"])
 @pytest.mark.parametrize("fault", [NO_NETWORK, BROKEN, LOST])
 async def test_a_file_is_shared_once_whatever_fails(method: str, fault: Fault) -> None:
@@ -277,7 +261,6 @@ async def test_a_file_is_shared_once_whatever_fails(method: str, fault: Fault) -
         assert server.slack.texts() == ["card", "a.diff"]
 
 
-@trio_test
 async def test_a_row_that_slack_stumbles_over_holds_up_no_other_thread() -> None:
     async with sender_server() as server:
         server.slack.judge = lambda method, params: BROKEN if params.get("text") == "poison" else None
@@ -295,7 +278,6 @@ async def test_a_row_that_slack_stumbles_over_holds_up_no_other_thread() -> None
         assert server.slack.texts().count("poison") == 1
 
 
-@trio_test
 async def test_the_urgent_does_not_wait_behind_a_thousand_lines() -> None:
     slack = FakeSlack(per_second=True, latency=0.01)
     async with sender_server(web=slack) as server:

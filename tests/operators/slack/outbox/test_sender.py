@@ -19,12 +19,10 @@ from intercom.store.client import Store, StoreUnavailable
 from intercom.store.outbox import RowKind, RowState, Urgency
 from tests.operators.slack.fake_slack import FakeSlack, limited, refusing
 from tests.operators.slack.server import sender_server, text
-from tests.support.trio_case import trio_test
 
 DIFF = {"filename": "a.diff", "title": "a.diff", "snippet_type": "diff", "text": "+x\n"}
 
 
-@trio_test
 async def test_a_message_is_posted_and_updated_in_place() -> None:
     async with sender_server() as server:
         await server.put("card/1", "pending", open=True)
@@ -38,7 +36,6 @@ async def test_a_message_is_posted_and_updated_in_place() -> None:
         assert row.client_id == message.client_id
 
 
-@trio_test
 async def test_what_was_put_before_the_start_is_sent() -> None:
     async with sender_server() as server:
         await trio.sleep(1)
@@ -51,7 +48,6 @@ async def test_what_was_put_before_the_start_is_sent() -> None:
         assert server.slack.texts() == ["pending"]
 
 
-@trio_test
 async def test_what_is_put_just_when_the_sender_comes_to_rest_is_sent(monkeypatch: pytest.MonkeyPatch) -> None:
     run = PostWorker.run
 
@@ -69,7 +65,6 @@ async def test_what_is_put_just_when_the_sender_comes_to_rest_is_sent(monkeypatc
         assert server.slack.texts() == ["one", "two"]
 
 
-@trio_test
 async def test_a_thread_begins_with_its_root_and_a_card_is_followed_by_its_file() -> None:
     async with sender_server() as server:
         await server.put_all(
@@ -89,7 +84,6 @@ async def test_a_thread_begins_with_its_root_and_a_card_is_followed_by_its_file(
         assert (await server.row("diff/1")).content == {}
 
 
-@trio_test
 async def test_lines_share_messages_when_more_than_one_waits() -> None:
     async with sender_server(web=FakeSlack(latency=1.0)) as server:
         await server.put("thread/s1", "root", urgency=Urgency.LOG)
@@ -107,7 +101,6 @@ async def test_lines_share_messages_when_more_than_one_waits() -> None:
         assert posted[1].blocks == [block for number in range(1, 21) for block in text(f"line {number}")["blocks"]]
 
 
-@trio_test
 async def test_sessions_that_begin_at_the_same_time_have_a_thread_each() -> None:
     async with sender_server() as server:
         await server.put_all(
@@ -126,7 +119,6 @@ async def test_sessions_that_begin_at_the_same_time_have_a_thread_each() -> None
         assert replies == {"of s1": "s1", "of s2": "s2"}
 
 
-@trio_test
 async def test_a_channel_that_can_not_be_posted_in_holds_up_no_other() -> None:
     async with sender_server() as server:
         server.slack.judge = lambda method, params: refusing("not_in_channel") if params["channel"] == "C1" else None
@@ -144,7 +136,6 @@ async def test_a_channel_that_can_not_be_posted_in_holds_up_no_other() -> None:
         assert "not_in_channel" in str((await server.health()).last_error)
 
 
-@trio_test
 async def test_content_that_slack_does_not_take_is_posted_as_plain_text() -> None:
     async with sender_server() as server:
         server.slack.judge = lambda method, params: refusing("invalid_blocks") if params["blocks"] else None
@@ -156,7 +147,6 @@ async def test_content_that_slack_does_not_take_is_posted_as_plain_text() -> Non
         assert (message.text, message.blocks, message.history) == ("two", [], ["one"])
 
 
-@trio_test
 async def test_content_that_slack_takes_in_no_form_is_given_up_until_it_changes() -> None:
     async with sender_server() as server:
         server.slack.judge = lambda method, params: refusing("msg_too_long") if params["text"] == "long" else None
@@ -172,7 +162,6 @@ async def test_content_that_slack_takes_in_no_form_is_given_up_until_it_changes(
         assert server.slack.texts() == ["next", "short"]
 
 
-@trio_test
 async def test_a_word_that_nobody_knows_holds_up_no_other_row() -> None:
     async with sender_server() as server:
         wrong = [True]
@@ -186,7 +175,6 @@ async def test_a_word_that_nobody_knows_holds_up_no_other_row() -> None:
         assert server.slack.texts() == ["two", "one"]
 
 
-@trio_test
 async def test_an_interim_line_is_shown_and_then_the_outcome() -> None:
     async with sender_server() as server:
         await server.put("card/1", "pending", open=True)
@@ -202,7 +190,6 @@ async def test_an_interim_line_is_shown_and_then_the_outcome() -> None:
         assert server.slack.methods()["chat.update"] == 2
 
 
-@trio_test
 async def test_after_an_interim_line_and_nothing_more_the_buttons_come_back() -> None:
     async with sender_server() as server:
         await server.put("card/1", "pending", open=True)
@@ -215,7 +202,6 @@ async def test_after_an_interim_line_and_nothing_more_the_buttons_come_back() ->
         assert server.slack.messages[0].blocks == text("pending")["blocks"]
 
 
-@trio_test
 async def test_an_interim_line_goes_before_other_updates() -> None:
     async with sender_server(web=FakeSlack(latency=0.5)) as server:
         for number in range(5):
@@ -228,7 +214,6 @@ async def test_an_interim_line_goes_before_other_updates() -> None:
         assert server.slack.texts()[4] == "processing"
 
 
-@trio_test
 async def test_an_open_card_that_was_deleted_is_posted_again_and_a_closed_one_is_not() -> None:
     async with sender_server() as server:
         for number in (1, 2):
@@ -243,7 +228,6 @@ async def test_an_open_card_that_was_deleted_is_posted_again_and_a_closed_one_is
         assert (await server.row("card/1")).ts == server.slack.messages[0].ts
 
 
-@trio_test
 async def test_a_thread_whose_root_was_deleted_gets_a_new_one() -> None:
     async with sender_server() as server:
         await server.put("thread/s1", "root")
@@ -255,7 +239,6 @@ async def test_a_thread_whose_root_was_deleted_gets_a_new_one() -> None:
         assert (root.text, card.text, card.thread_ts) == ("root", "card", root.ts)
 
 
-@trio_test
 async def test_a_thread_in_another_channel_is_left_and_its_root_not_posted_again_and_again() -> None:
     async with sender_server() as server:
         await server.put("thread/s1", "root")
@@ -268,7 +251,6 @@ async def test_a_thread_in_another_channel_is_left_and_its_root_not_posted_again
         ]
 
 
-@trio_test
 async def test_a_thread_that_slack_never_takes_is_left_in_the_end() -> None:
     async with sender_server() as server:
         await server.put("thread/s1", "root")
@@ -280,7 +262,6 @@ async def test_a_thread_that_slack_never_takes_is_left_in_the_end() -> None:
         assert len(server.slack.messages) < 6
 
 
-@trio_test
 async def test_a_thread_that_is_not_ours_and_is_gone_is_left() -> None:
     async with sender_server() as server:
         await server.put("command/1", "output", thread="1700000000.000100")
@@ -288,7 +269,6 @@ async def test_a_thread_that_is_not_ours_and_is_gone_is_left() -> None:
         assert [message.thread_ts for message in server.slack.messages] == [None]
 
 
-@trio_test
 async def test_a_session_hears_of_its_notice() -> None:
     async with sender_server(web=FakeSlack(latency=1.0)) as server:
         probe = start_probe(server.system, "session/s1")
@@ -302,7 +282,6 @@ async def test_a_session_hears_of_its_notice() -> None:
         await probe.expect_nothing()
 
 
-@trio_test
 async def test_the_health_tells_what_waits() -> None:
     async with sender_server() as server:
         await server.put("card/1", "one")
@@ -319,7 +298,6 @@ async def test_the_health_tells_what_waits() -> None:
         assert abs((standing.oldest - asked).total_seconds()) < 1
 
 
-@trio_test
 async def test_who_asks_for_the_health_while_the_store_is_away_brings_nothing_down(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -335,7 +313,6 @@ async def test_who_asks_for_the_health_while_the_store_is_away_brings_nothing_do
         assert server.system.ref("slack/outbox") is sender
 
 
-@trio_test
 async def test_an_abandoned_message_is_never_sent() -> None:
     async with sender_server() as server:
         server.slack.judge = lambda method, params: limited(30)

@@ -17,7 +17,6 @@ from intercom.operators.slack.setup import Outcome, SlackSetup
 from intercom.operators.slack.web_api import SlackTokens
 from tests.slack import ALICE, BOB, CHANNEL, OTHER_CHANNEL, UNJOINED, Standin, methods, serve
 from tests.slack.team import User
-from tests.support.trio_case import trio_test
 
 SUBJECTS = ["slack bot", "slack scopes", "slack socket", "slack channel", "slack people"]
 
@@ -32,7 +31,6 @@ def asked_for(slack: Standin) -> None:
     slack.team.bot_scopes = frozenset(slack_setup.scopes())
 
 
-@trio_test
 async def test_what_is_set_up_right_is_proved_one_by_one_and_nothing_is_posted() -> None:
     async with serve() as slack:
         asked_for(slack)
@@ -47,7 +45,6 @@ async def test_what_is_set_up_right_is_proved_one_by_one_and_nothing_is_posted()
         assert slack.messages() == []
 
 
-@trio_test
 async def test_a_server_that_is_connected_keeps_all_that_people_do() -> None:
     async with serve() as slack:
         proofs = await slack_setup.prove(setup_for(slack), socket=False)
@@ -135,7 +132,6 @@ FAULTS: list[tuple[Change, str, str, str]] = [
 
 
 @pytest.mark.parametrize(("change", "subject", "text", "advice"), FAULTS)
-@trio_test
 async def test_each_fault_is_told_with_what_to_do(change: Change, subject: str, text: str, advice: str) -> None:
     async with serve() as slack:
         asked_for(slack)
@@ -150,7 +146,6 @@ async def test_each_fault_is_told_with_what_to_do(change: Change, subject: str, 
         assert all(secret not in f"{each}" for each in proofs)
 
 
-@trio_test
 async def test_people_who_have_left_and_bots_may_not_be_meant(monkeypatch: pytest.MonkeyPatch) -> None:
     def user_info(team: Any, args: dict[str, Any]) -> dict[str, Any]:
         user: User = team.users[args["user"]]
@@ -167,7 +162,6 @@ async def test_people_who_have_left_and_bots_may_not_be_meant(monkeypatch: pytes
     assert proof.text == f"alice ({ALICE}) is a bot; bob ({BOB}) has left"
 
 
-@trio_test
 async def test_a_long_list_of_people_is_looked_at_in_part() -> None:
     async with serve() as slack:
         everybody = [slack.add_user(f"U0MANY{number:03}", f"name{number}").id for number in range(50)]
@@ -176,7 +170,6 @@ async def test_a_long_list_of_people_is_looked_at_in_part() -> None:
     assert proofs[-1].text.endswith("name19 (U0MANY019) and 30 more may answer")
 
 
-@trio_test
 async def test_a_token_that_may_not_look_at_people_is_a_warning() -> None:
     async with serve() as slack:
         slack.team.bot_scopes = frozenset(slack_setup.scopes()) - {"users:read"}
@@ -185,7 +178,6 @@ async def test_a_token_that_may_not_look_at_people_is_a_warning() -> None:
     assert proofs[-1].text == "1 may answer; who they are cannot be looked up"
 
 
-@trio_test
 async def test_without_a_network_there_is_one_warning_and_no_more() -> None:
     async with serve() as slack:
         setup = setup_for(slack)
@@ -196,7 +188,6 @@ async def test_without_a_network_there_is_one_warning_and_no_more() -> None:
     assert "a server goes on trying" in proof.text
 
 
-@trio_test
 async def test_a_slack_that_never_answers_is_not_waited_for() -> None:
     async with serve() as slack:
         slack.plan("auth.test", "swallow")
@@ -206,7 +197,6 @@ async def test_a_slack_that_never_answers_is_not_waited_for() -> None:
     assert proof.outcome is Outcome.WARN
 
 
-@trio_test
 async def test_a_socket_on_which_nothing_is_said_is_a_fault(monkeypatch: pytest.MonkeyPatch) -> None:
     async with serve() as slack:
         monkeypatch.setattr(slack.socket_mode, "_hello", lambda: {"type": "disconnect", "reason": "link_disabled"})
@@ -218,7 +208,6 @@ async def test_a_socket_on_which_nothing_is_said_is_a_fault(monkeypatch: pytest.
 
 
 @pytest.mark.parametrize(("seconds", "words"), [(120, "s behind Slack"), (-95, "s ahead of Slack"), (5, None)])
-@trio_test
 async def test_a_clock_that_is_wrong_is_a_warning(
     monkeypatch: pytest.MonkeyPatch, seconds: float, words: str | None
 ) -> None:
@@ -229,7 +218,6 @@ async def test_a_clock_that_is_wrong_is_a_warning(
     assert all(words in each.text for each in found if words)
 
 
-@trio_test
 async def test_login_asks_about_the_tokens_alone_and_learns_the_team() -> None:
     async with serve() as slack:
         asked_for(slack)

@@ -20,7 +20,6 @@ from intercom.operators.slack.messages import ConnectionState, Health, SlackStat
 from intercom.operators.slack.socket_mode import Patience, SlackConnection, SocketLimits
 from intercom.operators.slack.web_api import SlackTokens, WebApi
 from tests.operators.slack.wire.slack_end import SlackEnd, answer, envelope, unreachable
-from tests.support.trio_case import trio_test
 
 WARNING = {"type": "disconnect", "reason": "warning", "debug_info": {"host": "applink-1"}}
 REFRESH = {"type": "disconnect", "reason": "refresh_requested"}
@@ -90,7 +89,6 @@ async def scene(
         nursery.cancel_scope.cancel()
 
 
-@trio_test
 async def test_an_envelope_is_acknowledged_when_its_handler_has_returned() -> None:
     async with scene(open_gate=False) as at:
         link = await at.slack.link(1)
@@ -105,7 +103,6 @@ async def test_an_envelope_is_acknowledged_when_its_handler_has_returned() -> No
         assert (await at.health()).in_hand == 0
 
 
-@trio_test
 async def test_an_envelope_that_takes_no_payload_is_acknowledged_without() -> None:
     async with scene() as at:
         link = await at.slack.link(1)
@@ -114,7 +111,6 @@ async def test_an_envelope_that_takes_no_payload_is_acknowledged_without() -> No
         assert link.received == [{"envelope_id": "e1"}]
 
 
-@trio_test
 async def test_an_envelope_that_comes_twice_is_handled_once_and_acknowledged_twice() -> None:
     async with scene(open_gate=False) as at:
         link = await at.slack.link(1)
@@ -128,7 +124,6 @@ async def test_an_envelope_that_comes_twice_is_handled_once_and_acknowledged_twi
         assert len(at.hand.handled) == 1
 
 
-@trio_test
 async def test_an_act_that_was_not_recorded_is_not_acknowledged_and_handled_when_it_comes_again(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
@@ -144,7 +139,6 @@ async def test_an_act_that_was_not_recorded_is_not_acknowledged_and_handled_when
     assert "secret" not in caplog.text
 
 
-@trio_test
 async def test_a_handler_that_never_returns_gives_its_place_up() -> None:
     async with scene(open_gate=False, at_once=1) as at:
         link = await at.slack.link(1)
@@ -159,7 +153,6 @@ async def test_a_handler_that_never_returns_gives_its_place_up() -> None:
         assert link.acks == ["e2"]
 
 
-@trio_test
 async def test_only_so_many_handlers_run_at_once() -> None:
     async with scene(open_gate=False, at_once=3) as at:
         link = await at.slack.link(1)
@@ -173,33 +166,28 @@ async def test_only_so_many_handlers_run_at_once() -> None:
 
 
 @pytest.mark.parametrize("disconnect", [WARNING, REFRESH])
-def test_a_refresh_opens_the_new_socket_before_the_old_one_closes(disconnect: dict[str, Any]) -> None:
-    @trio_test
-    async def case() -> None:
-        async with scene(open_gate=False) as at:
-            old = await at.slack.link(1)
-            await trio.sleep(3600)
-            await old.send(envelope("before"), disconnect)
-            new = await at.slack.link(2, seconds=1)
-            assert old.is_open
-            await old.send(envelope("on the old one"))
-            await new.send(envelope("on the new one"))
-            at.hand.go.set()
-            await old.until(2)
-            await new.until(1)
-            assert sorted(old.acks) == ["before", "on the old one"]
-            assert new.acks == ["on the new one"]
-            await old.until_closed()
-            assert old.closed_at is not None
-            assert old.closed_at - new.opened_at == pytest.approx(10.0, abs=1.1)
-            assert new.is_open
-            assert at.channel.received == [SocketUp()]
-            assert (await at.health()).reconnects == 1
-
-    case()
+async def test_a_refresh_opens_the_new_socket_before_the_old_one_closes(disconnect: dict[str, Any]) -> None:
+    async with scene(open_gate=False) as at:
+        old = await at.slack.link(1)
+        await trio.sleep(3600)
+        await old.send(envelope("before"), disconnect)
+        new = await at.slack.link(2, seconds=1)
+        assert old.is_open
+        await old.send(envelope("on the old one"))
+        await new.send(envelope("on the new one"))
+        at.hand.go.set()
+        await old.until(2)
+        await new.until(1)
+        assert sorted(old.acks) == ["before", "on the old one"]
+        assert new.acks == ["on the new one"]
+        await old.until_closed()
+        assert old.closed_at is not None
+        assert old.closed_at - new.opened_at == pytest.approx(10.0, abs=1.1)
+        assert new.is_open
+        assert at.channel.received == [SocketUp()]
+        assert (await at.health()).reconnects == 1
 
 
-@trio_test
 async def test_the_old_socket_goes_on_while_the_new_one_cannot_be_opened() -> None:
     async with scene() as at:
         old = await at.slack.link(1)
@@ -215,7 +203,6 @@ async def test_the_old_socket_goes_on_while_the_new_one_cannot_be_opened() -> No
         assert at.channel.received == [SocketUp()]
 
 
-@trio_test
 async def test_no_more_than_two_sockets_are_open_at_once() -> None:
     async with scene() as at:
         await at.slack.link(1)
@@ -228,7 +215,6 @@ async def test_no_more_than_two_sockets_are_open_at_once() -> None:
         assert [type(told) for told in at.channel.received] == [SocketUp]
 
 
-@trio_test
 async def test_an_ack_whose_socket_is_gone_goes_by_the_present_one() -> None:
     async with scene(open_gate=False) as at:
         old = await at.slack.link(1)
@@ -242,7 +228,6 @@ async def test_an_ack_whose_socket_is_gone_goes_by_the_present_one() -> None:
         assert new.acks == ["e1"]
 
 
-@trio_test
 async def test_an_envelope_doubled_on_two_sockets_is_handled_once_and_acknowledged_on_both() -> None:
     async with scene(open_gate=False) as at:
         old = await at.slack.link(1)
@@ -257,7 +242,6 @@ async def test_an_envelope_doubled_on_two_sockets_is_handled_once_and_acknowledg
         assert len(at.hand.handled) == 1
 
 
-@trio_test
 async def test_a_drop_is_answered_by_a_new_socket_at_once() -> None:
     async with scene() as at:
         link = await at.slack.link(1)
@@ -271,7 +255,6 @@ async def test_a_drop_is_answered_by_a_new_socket_at_once() -> None:
         assert at.channel.received == [SocketUp(), SocketDown("the connection broke: broken"), SocketUp()]
 
 
-@trio_test
 async def test_a_close_by_slack_is_answered_and_followed_by_a_new_socket() -> None:
     async with scene() as at:
         link = await at.slack.link(1)
@@ -281,7 +264,6 @@ async def test_a_close_by_slack_is_answered_and_followed_by_a_new_socket() -> No
         await link.until_closed(1)
 
 
-@trio_test
 async def test_a_socket_that_falls_silent_is_replaced_after_thirty_seconds() -> None:
     async with scene() as at:
         link = await at.slack.link(1)
@@ -297,7 +279,6 @@ async def test_a_socket_that_falls_silent_is_replaced_after_thirty_seconds() -> 
         assert last_heard is not None
 
 
-@trio_test
 async def test_a_socket_on_which_slack_stops_pinging_is_replaced_though_pings_are_answered() -> None:
     async with scene() as at:
         link = await at.slack.link(1)
@@ -310,7 +291,6 @@ async def test_a_socket_on_which_slack_stops_pinging_is_replaced_though_pings_ar
         assert new.opened_at - silent == pytest.approx(30.0, abs=0.1)
 
 
-@trio_test
 async def test_a_quiet_socket_whose_pings_are_answered_stays() -> None:
     async with scene() as at:
         link = await at.slack.link(1)
@@ -319,7 +299,6 @@ async def test_a_quiet_socket_whose_pings_are_answered_stays() -> None:
         assert link.pings == 359
 
 
-@trio_test
 async def test_a_first_connect_that_fails_is_retried_with_growing_waits() -> None:
     fails = [unreachable, answer(500), answer(503, ok=False, error="fatal_error"), answer(200, ok=False), unreachable]
     fails[3] = answer(200, nothing="of slack's")
@@ -334,7 +313,6 @@ async def test_a_first_connect_that_fails_is_retried_with_growing_waits() -> Non
         assert (await at.health()).state is ConnectionState.UP
 
 
-@trio_test
 async def test_a_socket_that_lasted_starts_the_waits_anew_and_one_that_did_not_makes_them_grow() -> None:
     async with scene() as at:
         for number in range(1, 6):
@@ -348,7 +326,6 @@ async def test_a_socket_that_lasted_starts_the_waits_anew_and_one_that_did_not_m
         assert (await at.slack.link(7)).opened_at == at_once
 
 
-@trio_test
 async def test_a_refused_token_is_tried_now_and_then_and_health_says_what_to_do() -> None:
     refused = answer(ok=False, error="invalid_auth")
     async with scene(refused, refused, refused) as at:
@@ -366,7 +343,6 @@ async def test_a_refused_token_is_tried_now_and_then_and_health_says_what_to_do(
         assert [type(told) for told in at.channel.received] == [SocketDown, SocketUp]
 
 
-@trio_test
 async def test_a_link_that_is_disabled_is_tried_now_and_then() -> None:
     async with scene() as at:
         link = await at.slack.link(1)
@@ -381,7 +357,6 @@ async def test_a_link_that_is_disabled_is_tried_now_and_then() -> None:
         assert new.opened_at - link.opened_at == pytest.approx(175, abs=1)
 
 
-@trio_test
 async def test_too_many_sockets_are_never_answered_by_one_more_at_once() -> None:
     async with scene() as at:
         at.slack.greets = False
@@ -393,14 +368,12 @@ async def test_too_many_sockets_are_never_answered_by_one_more_at_once() -> None
         assert "stop other programs" in ((await at.health()).last_error or "")
 
 
-@trio_test
 async def test_a_limit_on_opening_sockets_is_kept() -> None:
     async with scene(answer(429, {"Retry-After": "17"})) as at:
         await at.slack.link(1)
         assert at.slack.opens[1] - at.slack.opens[0] == pytest.approx(17)
 
 
-@trio_test
 async def test_a_socket_that_says_no_hello_is_given_up() -> None:
     async with scene() as at:
         at.slack.greets = False
@@ -411,7 +384,6 @@ async def test_a_socket_that_says_no_hello_is_given_up() -> None:
         await link.until_closed(1)
 
 
-@trio_test
 async def test_a_handshake_that_is_turned_down_is_retried() -> None:
     async with scene() as at:
         at.slack.accepts = False
@@ -421,7 +393,6 @@ async def test_a_handshake_that_is_turned_down_is_retried() -> None:
         await at.slack.link(1)
 
 
-@trio_test
 async def test_frames_that_make_no_sense_are_passed_over(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     async with scene(limits=SocketLimits(max_message=1000)) as at:
@@ -437,7 +408,6 @@ async def test_frames_that_make_no_sense_are_passed_over(caplog: pytest.LogCaptu
     assert caplog.text.count("passed over") == 8
 
 
-@trio_test
 async def test_bytes_that_are_no_frames_cost_the_socket() -> None:
     async with scene() as at:
         link = await at.slack.link(1)
@@ -447,7 +417,6 @@ async def test_bytes_that_are_no_frames_cost_the_socket() -> None:
         assert "no websocket frame" in ((await at.health()).last_error or "")
 
 
-@trio_test
 async def test_a_stop_lets_what_is_in_hand_be_acknowledged() -> None:
     async with no_leaks(), trio.open_nursery() as nursery:
         slack, hand = SlackEnd(nursery), Hand()
@@ -471,22 +440,17 @@ async def test_a_stop_lets_what_is_in_hand_be_acknowledged() -> None:
 
 
 @pytest.mark.parametrize(("envelopes", "seconds"), [([], 0.0), ([envelope("e1")], 2.0)])
-def test_a_stop_takes_no_longer_than_it_may(envelopes: list[Any], seconds: float) -> None:
-    @trio_test
-    async def case() -> None:
-        async with scene(open_gate=False) as at:
-            link = await at.slack.link(1)
-            link.answers_pings = False
-            await link.send(*envelopes)
-            await trio.testing.wait_all_tasks_blocked()
-            began = trio.current_time()
-        assert trio.current_time() - began == pytest.approx(seconds)
-        assert link.acks == []
-
-    case()
+async def test_a_stop_takes_no_longer_than_it_may(envelopes: list[Any], seconds: float) -> None:
+    async with scene(open_gate=False) as at:
+        link = await at.slack.link(1)
+        link.answers_pings = False
+        await link.send(*envelopes)
+        await trio.testing.wait_all_tasks_blocked()
+        began = trio.current_time()
+    assert trio.current_time() - began == pytest.approx(seconds)
+    assert link.acks == []
 
 
-@trio_test
 async def test_a_connection_that_crashes_comes_back() -> None:
     async with scene() as at:
         await at.slack.link(1)

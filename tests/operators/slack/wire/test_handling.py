@@ -9,7 +9,6 @@ import trio
 
 from intercom.operators.slack.socket_mode import Handling
 from tests.operators.slack.wire.slack_end import envelope
-from tests.support.trio_case import trio_test
 
 
 class Acks(list[str]):
@@ -17,7 +16,6 @@ class Acks(list[str]):
         self.append(answer["envelope_id"])
 
 
-@trio_test
 async def test_what_is_too_much_at_once_is_left_for_slack_to_send_again(caplog: pytest.LogCaptureFixture) -> None:
     go, acks, handled = trio.Event(), Acks(), 0
 

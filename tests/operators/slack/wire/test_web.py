@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 
 from intercom.operators.slack.web_api import RateLimited, SlackApiError, SlackRefused, SlackTokens, Unreachable, WebApi
 from tests.operators.slack.wire.http_end import Asked, HttpEnd, http_end, raw, reply
-from tests.support.trio_case import trio_test
+from tests.support.async_tests import bounded
 
 TOKENS = SlackTokens("xapp-very-secret", "xoxb-very-secret")
 
@@ -33,14 +33,13 @@ def meet(answer: Callable[[Asked], bytes | None], *, base: str | None = None, **
     def run(call: Call) -> HttpEnd:
         met: list[HttpEnd] = []
 
-        @trio_test(real_time=True)
         async def case() -> None:
             async with http_end(answer) as end:
                 met.append(end)
                 async with WebApi(TOKENS, base_url=base or end.base, **how) as web:
                     await call(web, end)
 
-        case()
+        trio.run(bounded(case))
         return met[0]
 
     return run
@@ -204,7 +203,6 @@ def cut_after(said: bytes, scheme: str = "http") -> SlackApiError:
         await stream.send_all(said)
         await stream.aclose()
 
-    @trio_test(real_time=True)
     async def case() -> None:
         async with trio.open_nursery() as nursery:
             listeners = await trio.open_tcp_listeners(0, host="127.0.0.1")
@@ -216,7 +214,7 @@ def cut_after(said: bytes, scheme: str = "http") -> SlackApiError:
                 raised.append(caught.value)
             nursery.cancel_scope.cancel()
 
-    case()
+    trio.run(bounded(case))
     return raised[0]
 
 
@@ -240,7 +238,6 @@ class NoNames(trio.abc.HostnameResolver):
         raise socket.gaierror(socket.EAI_NONAME, "name or service not known")
 
 
-@trio_test
 async def test_where_a_name_is_not_known_nothing_was_done() -> None:
     trio.socket.set_custom_hostname_resolver(NoNames())
     async with WebApi(TOKENS) as web:
@@ -417,7 +414,7 @@ def test_an_address_that_could_be_overheard_is_not_used(url: str) -> None:
     assert meet(ok)(call).asked == []
 
 
-@trio_test(real_time=True)
+@pytest.mark.real_time
 async def test_while_whoever_holds_it_open_restarts_slack_is_out_of_reach_and_nothing_was_done() -> None:
     async with http_end(ok) as end:
         web = WebApi(TOKENS, base_url=end.base)
@@ -429,7 +426,7 @@ async def test_while_whoever_holds_it_open_restarts_slack_is_out_of_reach_and_no
                 assert (await web.call("chat.postMessage", text="hello"))["ok"]
 
 
-@trio_test(real_time=True)
+@pytest.mark.real_time
 async def test_a_call_whose_connection_is_closed_under_it_is_told_so() -> None:
     reached = trio.Event()
 

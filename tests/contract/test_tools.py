@@ -1,4 +1,4 @@
-"""The nine tools over real stdio, in both eras of the protocol."""
+"""The nine tools: what holds for each holds over every transport and in every protocol version."""
 
 from __future__ import annotations
 
@@ -7,61 +7,55 @@ from typing import Any
 
 import jsonschema
 import pytest
-import trio
-from mcp import Client
 
-from tests.agents.live import ERAS, TRUSTING, Home, begin, call, home, live
+from tests.agents.live import TRUSTING, Home, call, home
+from tests.contract.transports import CONFIG, TRANSPORTS, Transport, desk
 
-both_eras = pytest.mark.parametrize("mode", ERAS)
+pytestmark = pytest.mark.real_time
+over_each = pytest.mark.parametrize("transport", TRANSPORTS, ids=str)
 
 
 @pytest.fixture(scope="module")
-def house() -> Iterator[Home]:
-    with home(TRUSTING) as made, made.serving():
+def server() -> Iterator[Home]:
+    with home(CONFIG) as made, made.serving():
         yield made
 
 
-async def schemas(client: Client) -> dict[str, Any]:
-    return {tool.name: tool.output_schema for tool in (await client.list_tools()).tools}
-
-
-@both_eras
-@live
-async def test_a_change_goes_from_the_question_to_the_disk(house: Home, mode: str) -> None:
-    root = house.workspace()
-    async with house.agent(root, mode=mode) as agent, house.person(root) as person, trio.open_nursery() as nursery:
-        published = await schemas(agent)
-        asked = begin(nursery, agent, "check_clearance", title="Add hello", diff="hello\n", file_path="hello.txt")
-        card = await person.card(kind="approval", away=False)
+@over_each
+async def test_a_change_goes_from_the_question_to_the_disk(server: Home, transport: Transport) -> None:
+    async with desk(server, transport) as at:
+        published = await at.schemas()
+        asked = at.ask("check_clearance", title="Add hello", diff="hello\n", file_path="hello.txt")
+        card = await at.person.card(kind="approval", away=False)
         assert card["title"] == "Add hello"
-        await person.do("approve", id=card["request_id"])
+        await at.person.do("approve", id=card["request_id"])
         approved = await asked()
         assert approved == {"status": "approved", "request_id": card["request_id"]}
         jsonschema.validate(approved, published["check_clearance"])
 
-        await person.card(request_id=card["request_id"], status="delivered")
-        applied = await call(agent, "check_diff", request_id=card["request_id"])
+        if transport.over == "stdio":
+            # Over HTTP only the next call shows that the answer arrived.
+            await at.person.card(request_id=card["request_id"], status="delivered")
+        applied = await at.call("check_diff", request_id=card["request_id"])
         assert applied == {"status": "applied", "files_written": [{"path": "hello.txt", "bytes": 6}]}
         jsonschema.validate(applied, published["check_diff"])
-        assert (root / "hello.txt").read_bytes() == b"hello\n"
-        await person.card(request_id=card["request_id"], status="applied")
+        assert (at.root / "hello.txt").read_bytes() == b"hello\n"
+        await at.person.card(request_id=card["request_id"], status="applied")
 
 
-@both_eras
-@live
-async def test_a_rejection_carries_its_reason(house: Home, mode: str) -> None:
-    root = house.workspace()
-    async with house.agent(root, mode=mode) as agent, house.person(root) as person, trio.open_nursery() as nursery:
-        asked = begin(nursery, agent, "check_clearance", title="Bad", diff="x\n", file_path="a.txt", risk_level="high")
-        card = await person.card(kind="approval")
+@over_each
+async def test_a_rejection_carries_its_reason(server: Home, transport: Transport) -> None:
+    async with desk(server, transport) as at:
+        asked = at.ask("check_clearance", title="Bad", diff="x\n", file_path="a.txt", risk_level="high")
+        card = await at.person.card(kind="approval")
         assert card["risk_level"] == "high"
-        await person.do("reject", id=card["request_id"], reason="wrong file")
+        await at.person.do("reject", id=card["request_id"], reason="wrong file")
         rejected = await asked()
-        jsonschema.validate(rejected, (await schemas(agent))["check_clearance"])
+        jsonschema.validate(rejected, (await at.schemas())["check_clearance"])
         assert rejected == {"status": "rejected", "request_id": card["request_id"], "reason": "wrong file"}
-        refused = await call(agent, "check_diff", request_id=card["request_id"])
+        refused = await at.call("check_diff", request_id=card["request_id"])
         assert refused["error_code"] == "not_approved"
-        assert not (root / "a.txt").exists()
+        assert not (at.root / "a.txt").exists()
 
 
 @pytest.mark.parametrize(
@@ -72,70 +66,61 @@ async def test_a_rejection_carries_its_reason(house: Home, mode: str) -> None:
         ("stop", None, {"decision": "stop"}),
     ],
 )
-@both_eras
-@live
+@over_each
 async def test_a_question_is_answered(
-    house: Home, mode: str, decision: str, text: str | None, answer: dict[str, Any]
+    server: Home, transport: Transport, decision: str, text: str | None, answer: dict[str, Any]
 ) -> None:
-    root = house.workspace()
-    async with house.agent(root, mode=mode) as agent, house.person(root) as person, trio.open_nursery() as nursery:
-        asked = begin(nursery, agent, "transmit", prompt_text="Go on?", elapsed_seconds=5, actions_taken=2)
-        card = await person.card(kind="prompt")
+    async with desk(server, transport) as at:
+        asked = at.ask("transmit", prompt_text="Go on?", elapsed_seconds=5, actions_taken=2)
+        card = await at.person.card(kind="prompt")
         assert (card["description"], card["detail"]) == ("Go on?", "running for 5 s, 2 actions taken")
-        await person.do("answer", id=card["request_id"], decision=decision, text=text)
+        await at.person.do("answer", id=card["request_id"], decision=decision, text=text)
         said = await asked()
         assert said == answer
-        jsonschema.validate(said, (await schemas(agent))["transmit"])
+        jsonschema.validate(said, (await at.schemas())["transmit"])
 
 
-@both_eras
-@live
-async def test_an_idle_agent_is_given_work(house: Home, mode: str) -> None:
-    root = house.workspace()
-    async with house.agent(root, mode=mode) as agent, house.person(root) as person, trio.open_nursery() as nursery:
-        waits = begin(nursery, agent, "standby", message="done with it")
-        card = await person.card(kind="standby")
+@over_each
+async def test_an_idle_agent_is_given_work(server: Home, transport: Transport) -> None:
+    async with desk(server, transport) as at:
+        waits = at.ask("standby", message="done with it")
+        card = await at.person.card(kind="standby")
         assert card["description"] == "done with it"
-        await person.do("resume", session=card["session_id"], instruction="now the tests")
+        await at.person.do("resume", session=card["session_id"], instruction="now the tests")
         said = await waits()
         assert said == {"status": "resumed", "instruction": "now the tests"}
-        jsonschema.validate(said, (await schemas(agent))["standby"])
+        jsonschema.validate(said, (await at.schemas())["standby"])
 
 
-@both_eras
-@live
-async def test_a_standby_ends_when_its_time_is_over(house: Home, mode: str) -> None:
-    async with house.agent(house.workspace(), mode=mode) as agent:
-        assert await call(agent, "standby", timeout_seconds=1) == {"status": "timeout"}
+@over_each
+async def test_a_standby_ends_when_its_time_is_over(server: Home, transport: Transport) -> None:
+    async with desk(server, transport) as at:
+        assert await at.call("standby", timeout_seconds=1) == {"status": "timeout"}
 
 
-@both_eras
-@live
-async def test_what_needs_no_answer_is_answered_at_once(house: Home, mode: str) -> None:
-    root = house.workspace()
-    async with house.agent(root, mode=mode) as agent, house.person() as person:
-        published = await schemas(agent)
-        fresh = await call(agent, "reboot")
+@over_each
+async def test_what_needs_no_answer_is_answered_at_once(server: Home, transport: Transport) -> None:
+    async with desk(server, transport) as at:
+        published = await at.schemas()
+        fresh = await at.call("reboot")
         assert fresh == {"status": "clean"}
 
-        pinged = await call(
-            agent, "ping", status_message="halfway", progress_snapshot=[{"label": "a", "status": "done"}]
-        )
+        pinged = await at.call("ping", status_message="halfway", progress_snapshot=[{"label": "a", "status": "done"}])
         assert pinged["acknowledged"] is True
         assert pinged["stall_detection_enabled"] is True
-        await person.notice(text="halfway", session_id=pinged["session_id"])
+        await at.person.notice(text="halfway", session_id=pinged["session_id"])
 
-        told = await call(agent, "broadcast", message="built", level="success")
+        told = await at.call("broadcast", message="built", level="success")
         assert told == {"posted": False}
-        await person.notice(text="built", level="success")
+        await at.person.notice(text="built", level="success")
 
-        judged = await call(agent, "auto_check", tool_name="cargo", context={"args": "test", "operation": "read"})
+        judged = await at.call("auto_check", tool_name="cargo", context={"args": "test", "operation": "read"})
         assert judged == {"auto_approved": False, "matched_rule": None}
 
-        switched = await call(agent, "switch_freq", mode="hybrid")
+        switched = await at.call("switch_freq", mode="hybrid")
         assert switched == {"previous_mode": "local", "current_mode": "hybrid"}
 
-        again = await call(agent, "reboot")
+        again = await at.call("reboot")
         assert again["status"] == "recovered"
         assert again["progress_snapshot"] == [{"label": "a", "status": "done"}]
         for tool, answer in {
@@ -149,11 +134,10 @@ async def test_what_needs_no_answer_is_answered_at_once(house: Home, mode: str) 
         jsonschema.validate(again, published["reboot"])
 
 
-@both_eras
-@live
-async def test_the_list_says_what_each_tool_does_to_the_world(house: Home, mode: str) -> None:
-    async with house.agent(house.workspace(), mode=mode) as agent:
-        tools = {tool.name: tool for tool in (await agent.list_tools()).tools}
+@over_each
+async def test_the_list_says_what_each_tool_does_to_the_world(server: Home, transport: Transport) -> None:
+    async with desk(server, transport) as at:
+        tools = {tool.name: tool for tool in (await at.agent.list_tools()).tools}
     assert list(tools) == [
         "check_clearance",
         "check_diff",
@@ -219,66 +203,60 @@ REFUSED: list[tuple[str, dict[str, Any], str, str]] = [
 ]
 
 
-@both_eras
-@live
-async def test_what_is_refused_says_so_in_one_shape(house: Home, mode: str) -> None:
-    async with house.agent(house.workspace(), mode=mode) as agent:
+@over_each
+async def test_what_is_refused_says_so_in_one_shape(server: Home, transport: Transport) -> None:
+    async with desk(server, transport) as at:
         for tool, given, code, part in REFUSED:
-            said = await call(agent, tool, **given)
+            said = await at.call(tool, **given)
             assert set(said) == {"status", "error_code", "error_message"}, (tool, given)
             assert (said["status"], said["error_code"]) == ("error", code), (tool, given, said)
             assert part in said["error_message"], (tool, given)
             assert "Traceback" not in said["error_message"]
         # And none of that did any harm.
-        assert (await call(agent, "ping"))["acknowledged"]
+        assert (await at.call("ping"))["acknowledged"]
 
 
-@both_eras
-@live
-async def test_nulls_stand_for_what_is_left_out(house: Home, mode: str) -> None:
-    async with house.agent(house.workspace(), mode=mode) as agent:
-        said = await call(agent, "ping", status_message=None, progress_snapshot=None)
+@over_each
+async def test_nulls_stand_for_what_is_left_out(server: Home, transport: Transport) -> None:
+    async with desk(server, transport) as at:
+        said = await at.call("ping", status_message=None, progress_snapshot=None)
         assert said["acknowledged"]
 
 
-@both_eras
-@live
-async def test_the_policy_lets_a_change_pass_and_says_by_which_rule(house: Home, mode: str) -> None:
-    root = house.workspace()
-    (root / ".intercom").mkdir()
-    (root / ".intercom/settings.json").write_text(
-        '{"enabled": true, "file_patterns": {"write": ["notes/*.md"]}, "log_auto_approved": true,'
-        ' "summary_interval_seconds": 0}'
-    )
-    async with house.agent(root, mode=mode) as agent, house.person(root) as person:
-        published = await schemas(agent)
-        await person.do("policy-accept", workspace=str(root))
-        said = await call(agent, "check_clearance", title="Note", diff="one\n", file_path="notes/a.md")
+@over_each
+async def test_the_policy_lets_a_change_pass_and_says_by_which_rule(server: Home, transport: Transport) -> None:
+    async with desk(server, transport) as at:
+        (at.root / ".intercom").mkdir()
+        (at.root / ".intercom/settings.json").write_text(
+            '{"enabled": true, "file_patterns": {"write": ["notes/*.md"]}, "log_auto_approved": true,'
+            ' "summary_interval_seconds": 0}'
+        )
+        published = await at.schemas()
+        await at.person.do("policy-accept", workspace=str(at.root))
+        said = await at.call("check_clearance", title="Note", diff="one\n", file_path="notes/a.md")
         assert said["status"] == "approved"
         assert said["auto_approved"] == "file_pattern:write:notes/*.md"
         jsonschema.validate(said, published["check_clearance"])
-        assert (await call(agent, "check_diff", request_id=said["request_id"]))["status"] == "applied"
-        await person.notice(text="the policy let pass: Note (file_pattern:write:notes/*.md)")
+        assert (await at.call("check_diff", request_id=said["request_id"]))["status"] == "applied"
+        await at.person.notice(text="the policy let pass: Note (file_pattern:write:notes/*.md)")
 
-        judged = await call(agent, "auto_check", tool_name="write", context={"file_path": "notes/b.md"})
+        judged = await at.call("auto_check", tool_name="write", context={"file_path": "notes/b.md"})
         assert judged == {"auto_approved": True, "matched_rule": "file_pattern:write:notes/*.md"}
         jsonschema.validate(judged, published["auto_check"])
 
 
-@both_eras
-@live
-async def test_the_channels_messages_are_listed_and_need_slack(house: Home, mode: str) -> None:
-    async with house.agent(house.workspace(), mode=mode) as agent:
-        (template,) = (await agent.list_resource_templates()).resource_templates
+@over_each
+async def test_the_channels_messages_are_listed_and_need_slack(server: Home, transport: Transport) -> None:
+    async with desk(server, transport) as at:
+        (template,) = (await at.agent.list_resource_templates()).resource_templates
         assert template.uri_template == "slack://channel/{id}/recent{?limit}"
-        assert (await agent.list_resources()).resources == []
+        assert (await at.agent.list_resources()).resources == []
         with pytest.raises(Exception, match="slack is not set up"):
-            await agent.read_resource("slack://channel/C0123/recent")
+            await at.agent.read_resource("slack://channel/C0123/recent")
         with pytest.raises(Exception, match="no resource has this uri"):
-            await agent.read_resource("file:///etc/passwd")
+            await at.agent.read_resource("file:///etc/passwd")
 
 
-@live
 async def test_the_older_names_work_where_the_configuration_says_so() -> None:
     with home(TRUSTING + "[mcp]\nlegacy_tool_names = true\n") as house, house.serving():
         async with house.agent(house.workspace()) as agent:
@@ -289,10 +267,10 @@ async def test_the_older_names_work_where_the_configuration_says_so() -> None:
             assert (await call(agent, "recover_state")) == {"status": "clean"}
 
 
-@live
-async def test_the_older_names_are_unknown_otherwise(house: Home) -> None:
-    async with house.agent(house.workspace()) as agent:
-        assert (await call(agent, "heartbeat"))["error_code"] == "unknown_tool"
+@over_each
+async def test_the_older_names_are_unknown_otherwise(server: Home, transport: Transport) -> None:
+    async with desk(server, transport) as at:
+        assert (await at.call("heartbeat"))["error_code"] == "unknown_tool"
 
 
 def test_a_result_may_hold_more_than_its_schema_names() -> None:

@@ -29,6 +29,9 @@ from intercom.sessions.registry import Presence
 #: The limits of one session's log, in events and bytes, and of all logs, in bytes. The oldest events go first.
 MOST_EVENTS = 256
 MOST_BYTES = 2**20
+#: How many answered streams a log keeps. A client that lost its connection resumes soon or never: an answer that was
+#: not read comes with the agent's next call anyway.
+MOST_ANSWERED = 16
 ALL_BYTES = 64 * 2**20
 
 
@@ -78,6 +81,7 @@ class EventLog:
     memory: LogMemory
     on_answer: Callable[[str, str], object]
     _events: deque[Event] = field(factory=deque, init=False)
+    _answers: deque[tuple[int, str]] = field(factory=deque, init=False)
     _count: int = field(default=0, init=False)
     _size: int = field(default=0, init=False)
     _closed: bool = field(default=False, init=False)
@@ -93,6 +97,8 @@ class EventLog:
                 self.drop_oldest()
             self.memory.added(self)
         if isinstance(message, types.JSONRPCResponse | types.JSONRPCError):
+            if not self._closed:
+                self._answered(self._count, stream)
             self.on_answer(str(self._count), stream)
         return str(self._count)
 
@@ -107,6 +113,15 @@ class EventLog:
     def __len__(self) -> int:
         return len(self._events)
 
+    def _answered(self, number: int, stream: str) -> None:
+        """Note that this event ends its stream, and drop the stream that was answered longest ago."""
+        self._answers.append((number, stream))
+        if len(self._answers) > MOST_ANSWERED:
+            last, ended = self._answers.popleft()
+            # A later event of the same name belongs to another request.
+            self._events = deque(event for event in self._events if event.number > last or event.stream != ended)
+            self._take(sum(event.size for event in self._events) - self._size)
+
     def drop_oldest(self) -> None:
         """Drop the oldest event. The log must not be empty."""
         self._take(-self._events.popleft().size)
@@ -118,6 +133,7 @@ class EventLog:
         self._closed = True
         self._take(-self._size)
         self._events.clear()
+        self._answers.clear()
         self.memory.emptied(self)
 
     def _is_full(self) -> bool:

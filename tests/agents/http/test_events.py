@@ -44,6 +44,24 @@ def test_one_log_keeps_so_many_events() -> None:
     assert memory.taken == 64 * sessions.MOST_EVENTS
 
 
+def test_a_log_keeps_the_streams_that_were_answered_last() -> None:
+    memory = LogMemory()
+    one = log(memory)
+    one.add("open", None)
+    for number in range(sessions.MOST_ANSWERED + 3):
+        one.add(str(number), message(10))
+        one.add(str(number), types.JSONRPCResponse(jsonrpc="2.0", id=number, result={}))
+    # A client may give an id again: what belongs to its new request stays.
+    one.add("3", message(10))
+    one.add("last", types.JSONRPCResponse(jsonrpc="2.0", id="last", result={}))
+    told = [(event.number, event.stream) for event in one._events]
+    kept = [str(number) for number in range(4, sessions.MOST_ANSWERED + 3)]
+    assert told[0] == (1, "open") and [stream for _, stream in told[-2:]] == ["3", "last"]
+    assert [stream for _, stream in told[1:-2:2]] == kept
+    assert memory.taken == sum(event.size for event in one._events)
+    assert one.after("2") is None and one.after("1") == ("open", ())
+
+
 def test_what_is_kept_is_what_was_said() -> None:
     came: list[EventMessage] = []
 

@@ -131,15 +131,6 @@ _ROWS = Table("outbox", Row, codecs={"content": _CONTENT})
 _WITHOUT_CONTENT = Table("outbox", Row, elsewhere={"content": lambda _db, _row: {}})
 
 
-@frozen
-class Put:
-    """The result of `put`. `changed` is False if Slack is to show exactly this already."""
-
-    id: int
-    created: bool
-    changed: bool
-
-
 def put(
     db: Database,
     key: str,
@@ -152,61 +143,51 @@ def put(
     thread: str | None = None,
     kind: RowKind = RowKind.MESSAGE,
     open: bool = False,
-    client_id: str | None = None,
-) -> Put:
+) -> None:
     """Make Slack show `content` under `key`.
 
     A new key creates a message in `channel`. `thread` is the key of a row put earlier, or the ts of a message; a
     reply's key stands for the thread the reply is in. A known key keeps its place and is redrawn if `content` or `open`
-    differs; otherwise nothing changes. A posted file never changes. `client_id` is generated if omitted.
+    differs; otherwise nothing changes. A posted file never changes.
     """
-    text = rows.json_text(content)
     digest = hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
     chars, lines = measure(content)
     drawn = {
         "urgency": int(urgency),
-        "content": text,
+        "content": rows.json_text(content),
         "digest": digest,
         "chars": chars,
         "lines": lines,
         "open": int(open),
     }
-    found = rows.one(db, "select id, kind, state, ts, digest, open, merged_into from outbox where key = ?", (key,))
+    found = rows.one(db, "select id, kind, state, digest, open, merged_into from outbox where key = ?", (key,))
     if found is None:
-        rows.insert(
-            db,
-            "outbox",
-            {
-                "key": key,
-                "kind": kind.value,
-                "state": RowState.QUEUED.value,
-                "channel": channel,
-                "session_id": session_id,
-                "thread": _root(db, thread),
-                "client_id": client_id or str(uuid4()),
-                "version": 1,
-                "created_at": clock.to_text(at),
-                **drawn,
-            },
-        )
-        return Put(rows.count(db, "select id from outbox where key = ?", (key,)), created=True, changed=True)
-    id: int = found["id"]
-    posted_file = found["kind"] == RowKind.FILE and found["state"] == RowState.POSTED
-    if posted_file or (found["digest"] == digest and found["open"] == int(open)):
-        return Put(id, created=False, changed=False)
-    state = found["state"]
-    if state == RowState.REFUSED:
-        # Slack refused the old content, not this one.
-        state = RowState.QUEUED.value
+        new = {
+            "key": key,
+            "kind": kind.value,
+            "state": RowState.QUEUED.value,
+            "channel": channel,
+            "session_id": session_id,
+            "thread": _root(db, thread),
+            "client_id": str(uuid4()),
+            "version": 1,
+            "created_at": clock.to_text(at),
+        }
+        rows.insert(db, "outbox", new | drawn)
+        return
+    is_posted_file = found["kind"] == RowKind.FILE and found["state"] == RowState.POSTED
+    if is_posted_file or (found["digest"] == digest and found["open"] == int(open)):
+        return
     assigned = ", ".join(f"{name} = :{name}" for name in drawn)
     db.execute(
-        f"update outbox set {assigned}, state = :state, version = version + 1, interim = null, interim_until = null,"
-        " not_before = null, last_error = null where id = :id",
-        {**drawn, "state": state, "id": id},
+        # If Slack refused the old content, it has not refused this one.
+        f"update outbox set {assigned}, state = case when state = 'refused' then 'queued' else state end,"
+        " version = version + 1, interim = null, interim_until = null, not_before = null, last_error = null"
+        " where id = :id",
+        {**drawn, "id": found["id"]},
     )
     if found["merged_into"] is not None:
         db.execute("update outbox set version = version + 1 where id = ?", (found["merged_into"],))
-    return Put(id, created=False, changed=True)
 
 
 def interim(db: Database, key: str, line: str, until: datetime) -> bool:

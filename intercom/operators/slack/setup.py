@@ -172,10 +172,20 @@ _PATIENCE = 10.0
 _PEOPLE = 20
 
 _AGAIN = "make a new one in the app's settings (api.slack.com/apps), and run agent-intercom slack login"
+_NETWORK = "see to the network, or the proxy"
 _REINSTALL = (
     "in the app's settings (api.slack.com/apps) replace App Manifest by what agent-intercom slack manifest prints, then"
     " Install App > Reinstall to Workspace"
 )
+_SWITCH_ON = "switch Socket Mode on in the app's settings (api.slack.com/apps)"
+_WHY = {
+    "invalid_auth": "slack does not know it",
+    "not_authed": "slack does not know it",
+    "token_revoked": "it was revoked, or the app was removed",
+    "account_inactive": "the app was removed from the team",
+    "token_expired": "it has expired; set the app up without token rotation",
+    "not_allowed_token_type": "it is a token of another kind",
+}
 
 
 class Outcome(StrEnum):
@@ -209,10 +219,7 @@ async def prove(setup: SlackSetup, *, socket: bool = True, patience: float = _PA
     reached, the result is one warning only.
     """
     async with web_api(setup) as web:
-        proofs, bot = await _bot(web, setup.tokens, patience)
-        if proofs[0].outcome is Outcome.WARN:
-            return tuple(proofs)
-        proofs.append(await _connection(web, setup.tokens, bot, socket=socket, patience=patience))
+        proofs, bot = await _tokens(web, setup.tokens, patience, socket=socket)
         if bot is not None:
             for channel in dict.fromkeys((setup.channel_id, *setup.workspace_channels.values())):
                 proofs.append(await _channel(web, channel, bot, patience))
@@ -231,33 +238,36 @@ async def verify(
     """Check the tokens and scopes only. Returns the proofs and the bot's team, "" if it is not known. Posts nothing and
     opens no socket."""
     async with WebApi(tokens, base_url=api_url, proxy=proxy, ca_file=ca_file) as web:
-        proofs, bot = await _bot(web, tokens, patience)
-        if proofs[0].outcome is not Outcome.WARN:
-            proofs.append(await _connection(web, tokens, bot, socket=False, patience=patience))
+        proofs, bot = await _tokens(web, tokens, patience, socket=False)
         return tuple(proofs), bot.team_id if bot is not None else ""
 
 
-async def _bot(web: WebApi, tokens: SlackTokens, patience: float) -> tuple[list[Proof], _Bot | None]:
-    """Check the bot's token. Return the proofs, the token's own first, and the bot."""
+async def _tokens(
+    web: WebApi, tokens: SlackTokens, patience: float, *, socket: bool
+) -> tuple[list[Proof], _Bot | None]:
+    """Check both tokens. Return the proofs, the bot token's own first, and the bot."""
     subject = "slack bot"
+    bot: _Bot | None = None
     try:
         said = await web.call("auth.test", timeout=patience)
     except Unreachable as fault:
-        text = f"{fault}; a server goes on trying"
-        return [Proof(subject, Outcome.WARN, text, "see to the network, or the proxy")], None
+        return [Proof(subject, Outcome.WARN, f"{fault}; a server goes on trying", _NETWORK)], None
     except SlackApiError as fault:
-        return [_token_refused(subject, "bot token", fault)], None
-    bot = _Bot(str(said.get("team_id", "")), str(said.get("bot_id", "")), str(said.get("user", "the app")))
-    team = f"{said.get('team', '?')} ({said.get('team_id', '?')})"
-    expected = tokens.team_id
-    if expected and expected != said.get("team_id"):
-        text = f"the bot token is of the team {team}, and the team id kept with it is {expected}"
-        return [Proof(subject, Outcome.FAULT, text, "agent-intercom slack login, with tokens of one team")], None
-    proofs = [Proof(subject, Outcome.OK, f"@{bot.name} in {team}"), _scopes(web)]
-    skew = _skew(web)
-    if abs(skew) > _SKEW:
-        text = f"this machine's clock is {abs(skew):.0f} s {'ahead of' if skew > 0 else 'behind'} Slack's"
-        proofs.append(Proof("clock", Outcome.WARN, text, "set the clock: messages are looked for by time"))
+        proofs = [_token_refused(subject, "bot token", fault)]
+    else:
+        team = f"{said.get('team', '?')} ({said.get('team_id', '?')})"
+        if tokens.team_id and tokens.team_id != said.get("team_id"):
+            text = f"the bot token is of the team {team}, and the team id kept with it is {tokens.team_id}"
+            proofs = [Proof(subject, Outcome.FAULT, text, "agent-intercom slack login, with tokens of one team")]
+        else:
+            bot = _Bot(str(said.get("team_id", "")), str(said.get("bot_id", "")), str(said.get("user", "the app")))
+            proofs = [Proof(subject, Outcome.OK, f"@{bot.name} in {team}"), _scopes(web)]
+            skew = _skew(web)
+            if abs(skew) > _SKEW:
+                text = f"this machine's clock is {abs(skew):.0f} s {'ahead of' if skew > 0 else 'behind'} Slack's"
+                proofs.append(Proof("clock", Outcome.WARN, text, "set the clock: messages are looked for by time"))
+    if proofs[0].outcome is not Outcome.WARN:
+        proofs.append(await _connection(web, tokens, bot, patience, socket=socket))
     return proofs, bot
 
 
@@ -277,20 +287,26 @@ def _scopes(web: WebApi) -> Proof:
 def _skew(web: WebApi) -> float:
     """Return by how many seconds this clock is ahead of Slack's."""
     try:
-        theirs = parsedate_to_datetime(web.heard.get("date", ""))
+        return time.time() - parsedate_to_datetime(web.heard.get("date", "")).timestamp()
     except ValueError:
         return 0.0
-    return time.time() - theirs.timestamp()
 
 
-async def _connection(web: WebApi, tokens: SlackTokens, bot: _Bot | None, *, socket: bool, patience: float) -> Proof:
+async def _connection(web: WebApi, tokens: SlackTokens, bot: _Bot | None, patience: float, *, socket: bool) -> Proof:
     subject = "slack socket"
     try:
         url = str((await web.call("apps.connections.open", app=True, timeout=patience))["url"])
     except SlackRefused as fault:
-        return _socket_refused(subject, fault)
+        match fault.error:
+            case "missing_scope" | "not_allowed_token_type":
+                text = f"the app-level token may not open a socket ({fault.error})"
+                again = _AGAIN.replace("a new one", f"one with the scope {APP_SCOPE}")
+                return Proof(subject, Outcome.FAULT, text, again)
+            case "socket_mode_disabled" | "forbidden_team" | "not_enabled":
+                return Proof(subject, Outcome.FAULT, f"slack refuses a socket ({fault.error})", _SWITCH_ON)
+        return _token_refused(subject, "app-level token", fault)
     except SlackApiError as fault:
-        return Proof(subject, Outcome.WARN, f"{fault}; a server goes on trying", "see to the network, or the proxy")
+        return Proof(subject, Outcome.WARN, f"{fault}; a server goes on trying", _NETWORK)
     apps = await _apps(web, tokens, bot, patience)
     if apps is not None:
         return Proof(subject, Outcome.FAULT, apps, "take both tokens from the same app, and log in again")
@@ -301,24 +317,11 @@ async def _connection(web: WebApi, tokens: SlackTokens, bot: _Bot | None, *, soc
             async with open_socket(web, url, SocketLimits()) as opened:
                 first = await opened.next()
     except (SlackApiError, trio.TooSlowError) as fault:
-        why = str(fault) or f"slack said nothing for {patience:g} s"
-        text = f"a socket could not be opened: {why}"
+        text = f"a socket could not be opened: {str(fault) or f'slack said nothing for {patience:g} s'}"
         return Proof(subject, Outcome.FAULT, text, "let this machine reach wss-primary.slack.com, port 443")
     if first is None or first.get("type") != "hello":
-        text = "slack opened a socket and did not say hello"
-        return Proof(subject, Outcome.FAULT, text, "switch Socket Mode on in the app's settings (api.slack.com/apps)")
+        return Proof(subject, Outcome.FAULT, "slack opened a socket and did not say hello", _SWITCH_ON)
     return Proof(subject, Outcome.OK, "opened, and slack said hello")
-
-
-def _socket_refused(subject: str, fault: SlackRefused) -> Proof:
-    match fault.error:
-        case "missing_scope" | "not_allowed_token_type":
-            text = f"the app-level token may not open a socket ({fault.error})"
-            return Proof(subject, Outcome.FAULT, text, _AGAIN.replace("a new one", f"one with the scope {APP_SCOPE}"))
-        case "socket_mode_disabled" | "forbidden_team" | "not_enabled":
-            advice = "switch Socket Mode on in the app's settings (api.slack.com/apps)"
-            return Proof(subject, Outcome.FAULT, f"slack refuses a socket ({fault.error})", advice)
-    return _token_refused(subject, "app-level token", fault)
 
 
 async def _apps(web: WebApi, tokens: SlackTokens, bot: _Bot | None, patience: float) -> str | None:
@@ -332,7 +335,7 @@ async def _apps(web: WebApi, tokens: SlackTokens, bot: _Bot | None, patience: fl
     except SlackApiError:
         return None
     theirs = str(said.get("bot", {}).get("app_id") or "")
-    if not theirs or theirs == parts[2]:
+    if theirs in ("", parts[2]):
         return None
     return f"the bot token is of the app {theirs}, the app-level token of {parts[2]}"
 
@@ -393,12 +396,5 @@ def _token_refused(subject: str, token: str, fault: SlackApiError) -> Proof:
     if isinstance(fault, RateLimited):
         return Proof(subject, Outcome.WARN, str(fault), "try again then")
     word = fault.error if isinstance(fault, SlackRefused) else str(fault)
-    why = {
-        "invalid_auth": "slack does not know it",
-        "not_authed": "slack does not know it",
-        "token_revoked": "it was revoked, or the app was removed",
-        "account_inactive": "the app was removed from the team",
-        "token_expired": "it has expired; set the app up without token rotation",
-        "not_allowed_token_type": "it is a token of another kind",
-    }.get(word, "slack refuses it")
-    return Proof(subject, Outcome.FAULT, f"the {token} is not good: {why} ({word})", _AGAIN)
+    text = f"the {token} is not good: {_WHY.get(word, 'slack refuses it')} ({word})"
+    return Proof(subject, Outcome.FAULT, text, _AGAIN)

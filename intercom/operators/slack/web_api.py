@@ -14,7 +14,7 @@ from enum import Enum
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Protocol, Self
-from urllib.parse import urlsplit, urlunsplit
+from urllib.parse import SplitResult, urlsplit, urlunsplit
 
 import httpx2
 import trio
@@ -122,35 +122,30 @@ def api_base(environ: Mapping[str, str]) -> str:
 
 def checked_base(url: str) -> str:
     """Return the address as a base for methods. Raises ValueError unless it is https, or http on the loopback."""
-    try:
-        parts = urlsplit(url)
-        host = parts.hostname
-    except ValueError:
-        host = None
-    if host is None or parts.username is not None or parts.query or parts.fragment:
+    parts = _parts(url)
+    if parts is None or parts.query or parts.fragment:
         raise ValueError("the address of Slack's API is no plain URL; give one like https://slack.com/api/")
-    if parts.scheme != "https" and not (parts.scheme == "http" and is_loopback(host)):
-        raise ValueError(f"tokens are sent to {host} over https only; plain http is for 127.0.0.1")
+    if parts.scheme != "https" and not (parts.scheme == "http" and is_loopback(parts.hostname or "")):
+        raise ValueError(f"tokens are sent to {parts.hostname} over https only; plain http is for 127.0.0.1")
     return url.rstrip("/") + "/"
-
-
-def is_plain(url: str) -> bool:
-    """Return whether traffic to this address is unencrypted."""
-    return urlsplit(url).scheme in ("http", "ws")
 
 
 def may_follow(url: str, base: str) -> bool:
     """Return whether an address from Slack may be used: encrypted, or on the loopback if the API is there too."""
+    parts = _parts(url)
+    if parts is None or parts.scheme in ("https", "wss"):
+        return parts is not None
+    is_plain = urlsplit(base).scheme == "http"
+    return parts.scheme in ("http", "ws") and is_plain and is_loopback(parts.hostname or "")
+
+
+def _parts(url: str) -> SplitResult | None:
+    """Return the parts of an address with a host and without a user; None if it is none."""
     try:
         parts = urlsplit(url)
-        host = parts.hostname
+        return parts if parts.hostname is not None and parts.username is None else None
     except ValueError:
-        return False
-    if host is None or parts.username is not None:
-        return False
-    if parts.scheme in ("https", "wss"):
-        return True
-    return parts.scheme in ("http", "ws") and is_plain(base) and is_loopback(host)
+        return None
 
 
 def over_http(url: str) -> str:

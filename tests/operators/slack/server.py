@@ -303,9 +303,11 @@ def _show(db: Database, card: Card) -> None:
         assert key is not None
         about: dict[str, Any] = {"session_id": card.session_id or None, "thread": within, "open": is_open}
         about |= {"channel": CHANNEL, "urgency": Urgency.CARD}
-        put = outbox.put(db, key, {"text": "a card", "blocks": []}, START, **about)
-        outbox.begin_post(db, put.id, START)
-        outbox.posted(db, put.id, ts, 1, START)
+        outbox.put(db, key, {"text": "a card", "blocks": []}, START, **about)
+        row = outbox.by_key(db, key)
+        assert row is not None
+        outbox.begin_post(db, row.id, START)
+        outbox.posted(db, row.id, ts, 1, START)
 
 
 def plain_processing(content: Content, line: str) -> Content:

@@ -12,7 +12,7 @@ import os
 import select
 import signal
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from intercom.agents.clients import CLIENTS, hooks_of, sender_of
@@ -31,7 +31,7 @@ from intercom.agents.clients.client import (
 )
 from intercom.agents.shim.launch import Options
 from intercom.agents.shim.link import Link
-from intercom.agents.shim.relay import Effect, Failure, ToServer
+from intercom.agents.shim.relay import Effect, Failure, Party, ToServer
 from intercom.local.places import peek, places
 from intercom.local.shim_process import claim_standard_output, listen_for_signals
 from intercom.local.wire import MEBIBYTE, decode, encode
@@ -66,16 +66,12 @@ class Answer(NamedTuple):
     paused: bool = False
 
 
-class HookRequest:
+class HookRequest(Party):
     """The hook's side of a `Link`, which asks one question at a time. `method` and `params` follow
     docs/reference/shim-wire.md.
 
     If the server dies, the next one is asked about the same request in the same session.
     """
-
-    #: Receipts and agents of a shim; a hook has neither.
-    undelivered: Mapping[str, str] = {}
-    agents: Sequence[str] = ()
 
     def __init__(self, method: str, params: dict[str, Any]) -> None:
         self._id = 0
@@ -96,17 +92,10 @@ class HookRequest:
         """Ask the server that is now connected."""
         return [ToServer(self._line())]
 
-    def server_down(self) -> list[Effect]:
-        """Do nothing: the next server is asked."""
-        return []
-
     def server_failed(self, failure: Failure) -> list[Effect]:
         """Fail the request: there is no server, and there will be none soon."""
         self._close(self.answer._replace(failure=failure))
         return []
-
-    def retry_allowed(self) -> None:
-        """Do nothing: a shim would let its next call try again, and a hook has no next call."""
 
     def server_line(self, line: bytes) -> list[Effect]:
         """Process a line from the server."""

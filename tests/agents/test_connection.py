@@ -34,13 +34,6 @@ from tests.sessions.house import STUCK, House, house, in_house
 Clock = trio.testing.MockClock
 
 
-@pytest.fixture
-def root(tmp_path: Path) -> Path:
-    made = tmp_path / "ws"
-    made.mkdir()
-    return made
-
-
 async def no_roots() -> list[str]:
     return []
 

@@ -44,13 +44,6 @@ class Channel(Actor):
         return self._answer
 
 
-@pytest.fixture
-def root(tmp_path: Path) -> Path:
-    made = tmp_path / "ws"
-    made.mkdir()
-    return made
-
-
 async def no_roots() -> list[str]:
     return []
 

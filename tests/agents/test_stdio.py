@@ -7,7 +7,6 @@ import os
 from pathlib import Path
 from typing import Any
 
-import pytest
 import trio
 import trio.testing
 
@@ -27,13 +26,6 @@ def line(id: int | None, method: str, **params: Any) -> bytes:
     return (
         json.dumps({"jsonrpc": "2.0", **about, "method": method, "params": {"_meta": ABOUT, **params}}).encode() + b"\n"
     )
-
-
-@pytest.fixture
-def root(tmp_path: Path) -> Path:
-    made = tmp_path / "ws"
-    made.mkdir()
-    return made
 
 
 @in_house

@@ -26,13 +26,6 @@ Clock = trio.testing.MockClock
 
 
 @pytest.fixture
-def root(tmp_path: Path) -> Path:
-    made = tmp_path / "ws"
-    made.mkdir()
-    return made
-
-
-@pytest.fixture
 def spans(monkeypatch: pytest.MonkeyPatch) -> Iterator[InMemorySpanExporter]:
     """What the SDK's server traces, as a program that has set up OpenTelemetry would see it; in this test alone."""
     exporter = InMemorySpanExporter()

@@ -42,13 +42,6 @@ CONTINUE = {"decision": "continue", "timed_out": True, "message": NOBODY_ANSWERE
 STOP = {"decision": "stop", "timed_out": True, "message": NOBODY_ANSWERED["stop"]}
 
 
-@pytest.fixture
-def root(tmp_path: Path) -> Path:
-    made = tmp_path / "ws"
-    made.mkdir()
-    return made
-
-
 def test_the_words_say_that_nobody_answered_and_nobody_consented() -> None:
     for words in NOBODY_ANSWERED.values():
         assert words.startswith("nobody answered in time")

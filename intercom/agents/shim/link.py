@@ -12,8 +12,8 @@ import socket
 import stat
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 from intercom._version import __version__
 from intercom.agents.shim import launch
@@ -23,6 +23,7 @@ from intercom.agents.shim.relay import (
     Failure,
     Leave,
     Note,
+    Party,
     Relay,
     Results,
     Retry,
@@ -176,26 +177,6 @@ _HELD_SECONDS = 15.0  # how long another server may hold the database without an
 _LONGEST_PAUSE = 2.0
 _SILENT_STARTS = 5
 _RETRY_SECONDS = 2.0  # after a failure, before a call may cause another try
-
-
-class Party(Protocol):
-    """The user of a link: a shim's relay, or a hook with one question. Each method returns the effects to perform."""
-
-    @property
-    def undelivered(self) -> Iterable[str]: ...
-
-    @property
-    def agents(self) -> Sequence[str]: ...
-
-    def server_up(self) -> Sequence[Effect]: ...
-
-    def server_down(self) -> Sequence[Effect]: ...
-
-    def server_failed(self, failure: Failure) -> Sequence[Effect]: ...
-
-    def server_line(self, line: bytes) -> Sequence[Effect]: ...
-
-    def retry_allowed(self) -> None: ...
 
 
 class Link:

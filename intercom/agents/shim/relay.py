@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Collection, Sequence
 from typing import Any, NamedTuple
 
 from intercom.local.wire import decode, encode
@@ -111,8 +112,6 @@ class ServerAsks:
     """Maps each request of a server to an id that no other server run used, and its answer back. The request's progress
     token is mapped to the same id."""
 
-    __slots__ = ("_life", "_open", "_tokens")
-
     def __init__(self) -> None:
         self._life = 0
         self._open: dict[str, Any] = {}
@@ -167,8 +166,6 @@ Number = int | float
 
 class Progress:
     """The progress of requests in flight, by token."""
-
-    __slots__ = ("_last", "_shift")
 
     def __init__(self) -> None:
         self._last: dict[str, Number | None] = {}
@@ -257,8 +254,6 @@ OWN = "intercom/"
 class Greeting:
     """Remembers `initialize`, `notifications/initialized`, the log level and the subscriptions."""
 
-    __slots__ = ("_asked", "_initialize", "_initialized", "_level", "_subscribed")
-
     def __init__(self) -> None:
         self._initialize: Any = None
         self._initialized = False
@@ -338,6 +333,36 @@ class Note(NamedTuple):
 Effect = ToClient | ToServer | Leave | Retry | Note
 
 
+class Party:
+    """The user of a link: a shim's relay, or a hook with one question. Each method returns the effects to perform.
+
+    `undelivered` are the receipts of written answers that no server has recorded yet, oldest first. `agents` are the
+    conversations that the client has named, as the last server reported them.
+    """
+
+    undelivered: Collection[str] = ()
+    agents: Sequence[str] = ()
+
+    def server_up(self) -> Sequence[Effect]:
+        """Process a server's welcome."""
+        return ()
+
+    def server_line(self, line: bytes) -> Sequence[Effect]:
+        """Process a line from the server."""
+        return ()
+
+    def server_down(self) -> Sequence[Effect]:
+        """Process the loss of the server."""
+        return ()
+
+    def server_failed(self, failure: Failure) -> Sequence[Effect]:
+        """Process a failure: there is no server, and there will be none soon."""
+        return ()
+
+    def retry_allowed(self) -> None:
+        """Let the next call cause another try: some time has passed since the failure."""
+
+
 class InFlight(NamedTuple):
     """A request without its answer."""
 
@@ -349,14 +374,12 @@ class InFlight(NamedTuple):
     params: Any
 
 
-class Relay:
+class Relay(Party):
     """The state of one shim's run; `shim` is its id, `results` the shipped answers."""
 
     def __init__(self, shim: str, results: Results) -> None:
         self.in_flight: dict[str, InFlight] = {}
-        #: Receipts of written answers that no server has recorded yet, oldest first.
         self.undelivered: dict[str, None] = {}
-        #: The conversations that the client has named, as the last server reported them.
         self.agents: list[str] = []
         #: The receipts to return when the answers to these calls were written.
         self._receipts: dict[str, str] = {}

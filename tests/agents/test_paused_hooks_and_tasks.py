@@ -1,4 +1,4 @@
-"""Roads into a session beside the tools: permission hooks and MCP tasks are held up by a pause as tools are."""
+"""The other ways into a session: permission hooks and MCP tasks wait for the end of a pause as tools do."""
 
 from __future__ import annotations
 
@@ -19,13 +19,6 @@ from intercom.sessions.tools.transmit import Transmit
 from tests.sessions.house import Guest, House, house, in_house, partial_ask
 
 Clock = trio.testing.MockClock
-
-
-@pytest.fixture
-def root(tmp_path: Path) -> Path:
-    made = tmp_path / "ws"
-    made.mkdir()
-    return made
 
 
 async def pause(at: House, guest: Guest) -> None:

@@ -56,10 +56,12 @@ def test_a_log_keeps_the_streams_that_were_answered_last() -> None:
     one.add("last", types.JSONRPCResponse(jsonrpc="2.0", id="last", result={}))
     told = [(event.number, event.stream) for event in one._events]
     kept = [str(number) for number in range(4, sessions.MOST_ANSWERED + 3)]
-    assert told[0] == (1, "open") and [stream for _, stream in told[-2:]] == ["3", "last"]
+    assert told[0] == (1, "open")
+    assert [stream for _, stream in told[-2:]] == ["3", "last"]
     assert [stream for _, stream in told[1:-2:2]] == kept
     assert memory.taken == sum(event.size for event in one._events)
-    assert one.after("2") is None and one.after("1") == ("open", ())
+    assert one.after("2") is None
+    assert one.after("1") == ("open", ())
 
 
 def test_what_is_kept_is_what_was_said() -> None:

@@ -107,11 +107,6 @@ _WORDS_WITH_DIGITS = re.compile(
     r"|pkcs\d{1,2})",
     re.IGNORECASE,
 )
-_DIGITS = re.compile(
-    r"win32|utf_?(?:8|16|32)|base(?:64|32)|b64|sha_?(?:1|224|256|384|512)|md5|hs256|rs256|es256|aes_?(?:128|192|256)|x509|x25519|ed25519|p256|k8s|i18n"
-    r"|l10n|s3|ec2|oauth2?|http2|h2|ipv[46]|ip[46]|uint\d\d?|int\d\d?|float\d\d|pkcs\d{1,2}|v\d",
-    re.IGNORECASE,
-)
 _DIGITS = re.compile(r"\d+")
 _JOINT = re.compile(r"\?\.|\.|::|->|-|:")
 _PATH = re.compile(r"^(?:~|\.{1,2})?/?(?:[\w.@+-]{1,60}/){1,30}[\w.@+-]{0,60}$|^/[\w.@+-]{1,60}$|^[A-Za-z]:\\")

@@ -18,6 +18,7 @@ from typing import Any
 
 import attrs
 from attrs import evolve, field, fields, frozen, has
+from attrs.validators import deep_mapping
 
 from intercom.model.limits import CHANNEL_ID, LOOKS_LIKE
 from intercom.model.request import OperationKind, PromptType, RiskLevel
@@ -69,16 +70,6 @@ def matching(pattern: str, means: str) -> Check:
     return check
 
 
-def each_value(check: Check) -> Check:
-    """Return a check that applies `check` to every value of a table."""
-
-    def check_all(owner: Any, setting: Any, value: Mapping[Any, Any]) -> None:
-        for each in value.values():
-            check(owner, setting, each)
-
-    return check_all
-
-
 def not_empty(_owner: Any, _setting: Any, value: Any) -> None:
     """Check that a text, or each text of a table, is not blank."""
     for name, text in value.items() if isinstance(value, Mapping) else [("", value)]:
@@ -113,12 +104,6 @@ def token_off_loopback(owner: Any, _setting: Any, required: bool) -> None:
             f"http_token_required must stay true while http_host is {owner.http_host}, which other machines reach:"
             " leave it out, or listen on 127.0.0.1 behind a reverse proxy"
         )
-
-
-def proxy_url(_owner: Any, _setting: Any, value: str | None) -> None:
-    """Check that a text is a proxy's address."""
-    if value is not None and not re.fullmatch(r"https?://[^\s/?#]+/?", value):
-        raise ValueError(f"must be a proxy's address like http://proxy.example.org:3128, not {value!r}")
 
 
 def setting(
@@ -164,7 +149,7 @@ class SlackSettings:
         dict,
         'Another channel for the agents of one directory and all below it, `"~/projects/web" = "C0123456789"`; '
         "of several the nearest one.",
-        each_value(matching(CHANNEL_ID, LOOKS_LIKE)),
+        deep_mapping(value_validator=matching(CHANNEL_ID, LOOKS_LIKE)),
     )
     authorized_user_ids: tuple[str, ...] = setting(
         (),
@@ -175,7 +160,7 @@ class SlackSettings:
         None,
         "The HTTP proxy by which Slack is reached. Proxies that the environment names are not used: an agent could name"
         " one, and be sent the tokens.",
-        proxy_url,
+        matching(r"https?://[^\s/?#]+/?", "a proxy's address like http://proxy.example.org:3128"),
     )
     ca_file: Path | None = setting(
         None, "Certificates to trust in place of the usual ones, PEM: for a proxy that looks into connections."

@@ -84,10 +84,6 @@ class DiffError(IntercomError):
     code = "diff"
 
 
-class PolicyError(IntercomError):
-    code = "policy"
-
-
 class IpcError(IntercomError):
     code = "ipc"
 

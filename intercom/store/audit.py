@@ -2,7 +2,7 @@
 
 The hash of an entry covers its columns and the previous hash. So the chain reveals entries that were changed, removed
 or inserted. A program that can write the database can rewrite the whole chain, so its head is also stored outside
-(`audit_anchor`). Retention deletes only the oldest entries, as a whole, and records it (`prune`).
+(`audit_chain`). Retention deletes only the oldest entries, as a whole, and records it (`prune`).
 """
 
 from __future__ import annotations
@@ -103,45 +103,33 @@ def recent(
 ) -> tuple[AuditEntry, ...]:
     """Return the newest `limit` entries, or the first `limit` after `after_id`; oldest first either way. They are of
     one session or of all."""
-    conditions: list[str] = ["1 = 1"]
-    values: list[object] = []
-    if session_id is not None:
-        conditions.append("session_id = ?")
-        values.append(session_id)
+    where = "true" if session_id is None else "session_id = :session"
+    values = {"session": session_id, "after": after_id, "limit": limit}
     if after_id is not None:
-        conditions.append("id > ?")
-        values.append(after_id)
-    order = "desc" if after_id is None else "asc"
-    found = _ENTRIES.select(db, f"{' and '.join(conditions)} order by id {order} limit ?", (*values, limit))
-    return found[::-1] if after_id is None else found
+        return _ENTRIES.select(db, f"{where} and id > :after order by id limit :limit", values)
+    return _ENTRIES.select(db, f"{where} order by id desc limit :limit", values)[::-1]
 
 
 def newest_at(db: Database, kinds: Sequence[str]) -> datetime | None:
     """Return the time of the newest entry of these kinds; None if there is none."""
     sql = f"select at from audit where kind in ({rows.placeholders(kinds)}) order by id desc limit 1"
-    row = rows.one(db, sql, tuple(kinds))
-    return None if row is None else _instant(row["at"])
+    at = rows.value(db, sql, tuple(kinds))
+    return None if at is None else _instant(at)
 
 
 def first_use(db: Database, session_id: str, request_id: str) -> datetime | None:
     """Return when an approved request of this session was first applied, or its operation first allowed."""
-    row = rows.one(
-        db,
-        "select min(at) as at from audit where session_id = ? and kind in ('applied', 'permission_used')"
-        f" and {_said('request_id')} = ?",
-        (session_id, request_id),
-    )
-    return None if row is None or row["at"] is None else _instant(row["at"])
+    used = "session_id = ? and kind in ('applied', 'permission_used')"
+    sql = f"select min(at) from audit where {used} and {_said('request_id')} = ?"
+    at = rows.value(db, sql, (session_id, request_id))
+    return None if at is None else _instant(at)
 
 
 def instruction_end(db: Database, id: str) -> int | None:
     """Return the id of the first entry that says an instruction was delivered or cancelled, or None."""
-    row = rows.one(
-        db,
-        f"select min(id) as id from audit where {ENDS_OF_INSTRUCTIONS} and {_said('instruction_id')} = ?",
-        (id,),
-    )
-    return None if row is None else row["id"]
+    sql = f"select min(id) from audit where {ENDS_OF_INSTRUCTIONS} and {_said('instruction_id')} = ?"
+    found: int | None = rows.value(db, sql, (id,))
+    return found
 
 
 def standby_end(db: Database, request_id: str) -> tuple[int, tuple[str, ...]] | None:
@@ -160,15 +148,11 @@ def was_adopted(db: Database, session_id: str, by: str) -> bool:
     """Whether session `by` adopted the agent of a session, directly or through others."""
     seen = {session_id}
     while session_id != by:
-        row = rows.one(
-            db,
-            f"select session_id from audit where kind = 'session_adopted' and {_said('was')} = ?"
-            " order by id desc limit 1",
-            (session_id,),
-        )
-        if row is None or row["session_id"] in (None, *seen):
+        adopted = f"kind = 'session_adopted' and {_said('was')} = ?"
+        sql = f"select session_id from audit where {adopted} order by id desc limit 1"
+        session_id = rows.value(db, sql, (session_id,))
+        if session_id in (None, *seen):
             return False
-        session_id = row["session_id"]
         seen.add(session_id)
     return True
 
@@ -176,7 +160,7 @@ def was_adopted(db: Database, session_id: str, by: str) -> bool:
 def broadcasts(db: Database, session_id: str, since: datetime) -> int:
     """Return how many lines the agent of this session has broadcast since then."""
     sql = "select count(*) from audit where session_id = ? and kind = 'broadcast' and at >= ?"
-    return rows.count(db, sql, (session_id, clock.to_text(since)))
+    return rows.count(db, sql, (session_id, since))
 
 
 def restore_states(db: Database, session_id: str, id: str) -> frozenset[str]:
@@ -191,13 +175,13 @@ def restore_states(db: Database, session_id: str, id: str) -> frozenset[str]:
 
 def restore_steps(db: Database, session_id: str, id: str) -> str | None:
     """Return the hash of the steps that a restore was committed to, or None."""
-    row = rows.one(
+    steps = rows.value(
         db,
-        f"select {_said('steps')} as steps from audit where session_id = ? and kind = 'restore'"
+        f"select {_said('steps')} from audit where session_id = ? and kind = 'restore'"
         f" and {_said('restore_id')} = ? and {_said('state')} = 'committed'",
         (session_id, id),
     )
-    return None if row is None or row["steps"] is None else str(row["steps"])
+    return None if steps is None else str(steps)
 
 
 def policy_decisions(db: Database, root: str) -> tuple[tuple[str, bool], ...]:
@@ -232,12 +216,9 @@ def policy_narrowing(db: Database, root: str) -> str | None:
 def settings_signed_at(db: Database, until: datetime) -> str:
     """Return when the newest signed settings recorded up to `until` were signed; "" if there are none."""
     at = _said("at")
-    row = rows.one(
-        db,
-        f"select max({at}) as at from audit where session_id is null and kind = '{SETTINGS_SIGNED}' and {at} <= ?",
-        (clock.to_text(until),),
-    )
-    return row["at"] if row is not None and isinstance(row["at"], str) else ""
+    sql = f"select max({at}) from audit where session_id is null and kind = '{SETTINGS_SIGNED}' and {at} <= ?"
+    found = rows.value(db, sql, (until,))
+    return found if isinstance(found, str) else ""
 
 
 def prune(db: Database, cutoff: datetime, limit: int) -> dict[str, Any] | None:
@@ -247,16 +228,10 @@ def prune(db: Database, cutoff: datetime, limit: int) -> dict[str, Any] | None:
     Returns the data for an entry of kind `purged`, or None if nothing was deleted. The caller records it in the same
     transaction: it contains the previous hash of the oldest entry left.
     """
-    kept = rows.one(
-        db,
-        "select min(id) as id from audit where at >= ? or session_id in (select id from session)",
-        (clock.to_text(cutoff),),
-    )
-    newest = rows.one(db, "select max(id) as id from audit")
-    assert kept is not None
-    assert newest is not None
+    needed = "at >= ? or session_id in (select id from session)"
     # The newest entry always stays, because the next one continues its chain.
-    end = min(kept["id"] or newest["id"] or 0, newest["id"] or 0)
+    newest = rows.count(db, "select coalesce(max(id), 0) from audit")
+    end = min(newest, rows.count(db, f"select coalesce(min(id), {newest}) from audit where {needed}", (cutoff,)))
     last = rows.one(
         db,
         "select id, hash from audit where id in (select id from audit where id < ? order by id limit ?)"

@@ -370,6 +370,12 @@ def every(db: Database, sql: str, values: Values = ()) -> list[Row]:
     return [dict(zip(names, found, strict=True)) for found in cursor.fetchall()]
 
 
+def value(db: Database, sql: str, values: Values = ()) -> Any:
+    """Return the first column of the first row of a query, or None."""
+    found = db.execute(sql, _bound(values)).fetchone()
+    return None if found is None else found[0]
+
+
 def column(db: Database, sql: str, values: Values = ()) -> list[Any]:
     """Return the first column of all rows of a query."""
     return [found[0] for found in db.execute(sql, _bound(values)).fetchall()]
@@ -377,7 +383,7 @@ def column(db: Database, sql: str, values: Values = ()) -> list[Any]:
 
 def count(db: Database, sql: str, values: Values = ()) -> int:
     """Return the first value of a query as a number, such as a `select count(*)`."""
-    return int(db.execute(sql, _bound(values)).fetchone()[0])
+    return int(value(db, sql, values))
 
 
 def changed(db: Database, sql: str, values: Values = ()) -> bool:

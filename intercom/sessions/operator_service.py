@@ -22,7 +22,6 @@ from intercom.model.checkpoint import CheckpointLine, Files, Restore
 from intercom.model.decision import Decision, Signature, SignedCommand, Verdict
 from intercom.model.errors import (
     AlreadyDecided,
-    Ambiguous,
     IntercomError,
     InvalidArguments,
     InvalidState,
@@ -267,12 +266,8 @@ def _named_checkpoint(act_id: str | None, kind: str) -> str:
 
 def _one(db: Database, prefix: str) -> CheckpointLine:
     ids = checkpoints.with_prefix(db, prefix) if prefix else ()
-    found = [id for id in ids if id == prefix] or list(ids)
-    if not found:
-        raise NotFound(f"no checkpoint has an id that begins with {prefix[:40]!r}; see checkpoints")
-    if len(found) > 1:
-        raise Ambiguous(f"{prefix!r} fits {len(found)} checkpoints ({', '.join(found[:5])}); give more of the id")
-    line = checkpoints.line(db, found[0])
+    id = only([prefix] if prefix in ids else list(ids), prefix, "checkpoint")
+    line = checkpoints.line(db, id)
     assert line is not None, "read in one transaction"
     return line
 

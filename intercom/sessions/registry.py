@@ -378,11 +378,11 @@ def to_stop(db: Database, running: tuple[str, ...]) -> list[tuple[str, str | Non
 @define
 class Presence:
     """`here` maps keys to the agents that were admitted and are connected, or were a moment ago; only the session
-    registry writes it. `doors` holds the connections of each key: a shim may reconnect before its old connection is
-    known to be gone."""
+    registry writes it. `connections` holds the names of each key's connections: a shim may reconnect before its old one
+    is known to be gone."""
 
     here: dict[str, Agent] = field(factory=dict)
-    doors: dict[str, set[str]] = field(factory=dict)
+    connections: dict[str, set[str]] = field(factory=dict)
 
     def has(self, key: str | None) -> bool:
         """Return whether the agent of this key is connected, or may come back any moment."""
@@ -390,18 +390,18 @@ class Presence:
 
     def connected(self, key: str | None) -> bool:
         """Return whether the agent of this key has a connection now."""
-        return key is not None and bool(self.doors.get(key))
+        return key is not None and bool(self.connections.get(key))
 
-    def came(self, key: str, door: str) -> None:
+    def came(self, key: str, connection: str) -> None:
         """Record a new connection of this agent."""
-        self.doors.setdefault(key, set()).add(door)
+        self.connections.setdefault(key, set()).add(connection)
 
-    def left(self, key: str, door: str) -> None:
+    def left(self, key: str, connection: str) -> None:
         """Record the end of a connection of this agent. It may have others."""
-        doors = self.doors.get(key, set())
-        doors.discard(door)
-        if not doors:
-            self.doors.pop(key, None)
+        left = self.connections.get(key, set())
+        left.discard(connection)
+        if not left:
+            self.connections.pop(key, None)
 
     def leaving(self) -> tuple[str, ...]:
         """Return the keys of admitted agents without a connection. They may still come back."""
@@ -409,7 +409,7 @@ class Presence:
 
     def coming(self) -> tuple[str, ...]:
         """Return the keys that are connected but not in `here`: agents that are back, or have made no call yet."""
-        return tuple(key for key in self.doors if key not in self.here)
+        return tuple(key for key in self.connections if key not in self.here)
 
 
 log = logging.getLogger("intercom.sessions")
@@ -555,7 +555,7 @@ class SessionRegistry(Actor):
         )
         is_new = session.id == new.id
         crash_points.reach("session.opened")
-        self._in_session(session.id, frozenset(self._presence.doors.get(agent.key, ())))
+        self._in_session(session.id, frozenset(self._presence.connections.get(agent.key, ())))
         # With the session's workspace: an agent that was started for a session need not know it.
         self._note(agent if agent.session_id is None else evolve(agent, workspace=session.workspace_root))
         await self._running.run(session, is_new=is_new)
@@ -644,7 +644,7 @@ class SessionRegistry(Actor):
             return
         session = await self._context.store.transact(partial(sessions.by_agent, agent_key=key))
         if session is not None and self._presence.connected(key):
-            self._in_session(session.id, frozenset(self._presence.doors.get(key, ())))
+            self._in_session(session.id, frozenset(self._presence.connections.get(key, ())))
             self._note(Agent(key, session.client_name, session.workspace_root))
             await self._running.run(session)
             self.system.named(f"session/{session.id}").tell(AgentCame())

@@ -64,7 +64,7 @@ async def test_a_connection_that_ends_takes_along_an_agent_that_was_on_its_way_i
         connection.closed()
         await at.later(GRACE_SECONDS)
         assert at.app.presence.here.keys() == {"agent"}
-        assert at.app.presence.doors.keys() == {"agent"}
+        assert at.app.presence.connections.keys() == {"agent"}
 
 
 @in_house
@@ -89,7 +89,7 @@ async def test_who_is_let_in_after_its_connection_has_ended_is_not_connected(
         release.set()
         await asked()
         await at.later(GRACE_SECONDS)
-        assert (at.app.presence.here, at.app.presence.doors) == ({}, {})
+        assert (at.app.presence.here, at.app.presence.connections) == ({}, {})
 
 
 @in_house

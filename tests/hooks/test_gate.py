@@ -77,9 +77,9 @@ async def test_a_guest_is_gone_whenever_its_hook_goes(clock: Clock, root: Path) 
             visit = hook_server._HookConnection(hook_of(at), unheard)
             origin = HookOrigin("claude-code", f"c{steps}", str(root))
             await cut_short(partial(hook_server.session_of, visit.hook, origin, visit.admitted), steps)
-            assert steps is not None or len(at.app.presence.doors) == 1
+            assert steps is not None or len(at.app.presence.connections) == 1
             visit.close()
-            assert at.app.presence.doors == {}, f"after {steps} steps"
+            assert at.app.presence.connections == {}, f"after {steps} steps"
 
 
 async def test_a_hook_of_two_questions_leaves_nobody_behind(clock: Clock, root: Path) -> None:
@@ -87,9 +87,9 @@ async def test_a_hook_of_two_questions_leaves_nobody_behind(clock: Clock, root: 
         visit = hook_server._HookConnection(hook_of(at), unheard)
         for conversation in ("a", "b"):
             await hook_server.session_of(visit.hook, HookOrigin("claude-code", conversation, str(root)), visit.admitted)
-        assert len(at.app.presence.doors) == 2
+        assert len(at.app.presence.connections) == 2
         visit.close()
-        assert at.app.presence.doors == {}
+        assert at.app.presence.connections == {}
 
 
 async def test_a_client_that_another_started_has_no_part_in_its_session(clock: Clock, root: Path) -> None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import evolve, frozen
 
-from intercom.cli.ctl_text import one_line
+from intercom.cli.ctl_text import count, one_line
 from intercom.local import config_file, operator_keys
 from intercom.local.operator_keys import PublicKey
 from intercom.local.places import Places
@@ -265,8 +265,9 @@ def _shown(found: Verification, as_json: bool) -> int:
         print("the audit log is empty")
         return DONE
     old = f", {found.unchained} of them from before the chain" if found.unchained else ""
-    print(f"{found.entries} entries{old}: each follows the one before")
-    print(f"{found.decisions} decisions, each with its entry; {found.anchors} anchors, each in its place")
+    print(f"{count(found.entries, 'entry', 'entries')}{old}: each follows the one before")
+    decisions, anchors = count(found.decisions, "decision"), count(found.anchors, "anchor")
+    print(f"{decisions}, each with its entry; {anchors}, each in its place")
     for entry, at in found.begun_again:
         print(
             one_line(

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from intercom.cli import key_agent
 from intercom.cli.ctl_sign import key_fields, unlock_minutes
-from intercom.cli.ctl_text import clean, one_line
+from intercom.cli.ctl_text import clean, count, one_line
 from intercom.cli.key_agent import ask_pin, has_terminal, say
 from intercom.local import config_file, operator_keys
 from intercom.local.daemon import keep_private
@@ -40,8 +40,7 @@ def key(where: Places, options: argparse.Namespace) -> int:
         case "unlock":
             return _unlock(where, options.id)
         case "lock":
-            count = key_agent.lock(where)
-            print(f"locked the key in {count} {'terminal' if count == 1 else 'terminals'}")
+            print(f"locked the key in {count(key_agent.lock(where), 'terminal')}")
             return 0
         case "enrol":
             kept = named_key(where, options.id)

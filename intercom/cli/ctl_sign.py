@@ -373,7 +373,9 @@ def _summary(decision: str, card: Card) -> str:
         name = f"{each['old_path']} -> {each['path']}" if each.get("old_path") else each["path"]
         lines.append(_one_line(f"  {each['kind']:<7}{name}  +{each['added']} -{each['removed']}"))
     if len(files) > _SHOWN_FILES:
-        lines.append(f"  and {len(files) - _SHOWN_FILES} more files")
+        from intercom.cli.ctl_text import count
+
+        lines.append(f"  and {count(len(files) - _SHOWN_FILES, 'more file')}")
     return "\n".join(lines)
 
 

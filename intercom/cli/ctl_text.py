@@ -34,6 +34,11 @@ def short(name: str) -> str:
     return one_line(name[: kept + SHORT] if len(name) > 2 * SHORT else name)
 
 
+def count(number: int, noun: str, plural: str = "") -> str:
+    """Return a number with its noun: `1 session`, `2 sessions`. `plural` is that of an irregular noun."""
+    return f"{number} {noun if number == 1 else plural or f'{noun}s'}"
+
+
 def agreed(question: str) -> bool:
     """Ask the person on standard input. Returns whether they say yes; the end of the input is a no."""
     try:
@@ -58,7 +63,8 @@ def done_line(data: Any) -> str:
 
 def _taken_line(data: Any) -> str:
     name = f"{data['checkpoint_id']} ({data['label']})" if data["label"] else data["checkpoint_id"]
-    line = f"checkpoint {name}: {data['files']} files, {data['bytes']} bytes, {data['kept']} can be put back"
+    files, size = count(data["files"], "file"), count(data["bytes"], "byte")
+    line = f"checkpoint {name}: {files}, {size}, {data['kept']} can be put back"
     for each in data["left_out"]:
         some = f": {', '.join(each['examples'])}" if each["examples"] else ""
         line += f"; left out: {each['count']} {each['why']}{some}"

@@ -18,13 +18,15 @@ import termios
 import time
 import tty
 from collections.abc import Callable, Generator, Iterator
+from functools import partial
 from typing import Any, NamedTuple
 
 from rich.cells import cell_len
+from rich.console import Console
 
 from intercom.cli import ctl_draw
 from intercom.cli.ctl_sign import NO_KEY, send
-from intercom.cli.ctl_text import clean, one_line, short
+from intercom.cli.ctl_text import clean, count, one_line, short
 from intercom.local.places import Places
 from intercom.model.errors import IntercomError
 from intercom.operators.commands.table import COMMANDS
@@ -158,9 +160,9 @@ class Board:
             return f"{self.waiting} waiting, none selected; [n]ext [q]uit "
         words = [(key, word) for key, word, _ in KEYS.get(card["kind"], ())]
         words += [pair for pair in ALWAYS if pair[0] != "n" or self.waiting > 1]
-        count = f"{self.waiting} waiting; " if self.waiting > 1 else ""
+        waiting = f"{self.waiting} waiting; " if self.waiting > 1 else ""
         keys = " ".join(_marked(key, word) for key, word in words)
-        return f"{card['kind']} {named(card, *_files(card), self.not_seen(card))}\n{count}{keys} "
+        return f"{card['kind']} {named(card, *_files(card), self.not_seen(card))}\n{waiting}{keys} "
 
 
 def named(card: dict[str, Any], *facts: str) -> str:
@@ -197,10 +199,8 @@ def _not_shown(card: dict[str, Any]) -> str:
     """Say what a card's diff does not show; empty if it shows everything."""
     if card.get("diff") and card.get("diff_from_agent"):
         return "the diff is the agent's own text"
-    count = len(card.get("remarks") or ())
-    if not count:
-        return ""
-    return "1 remark on the diff" if count == 1 else f"{count} remarks on the diff"
+    remarks = card.get("remarks")
+    return f"{count(len(remarks), 'remark')} on the diff" if remarks else ""
 
 
 def _content(card: dict[str, Any]) -> str:
@@ -229,7 +229,7 @@ class Keys:
         self._where = where
         self._board = Board()
         self._console = ctl_draw.console()
-        self._repeats = Repeats()
+        self._news = News()
         self._prompted = _Prompted()
 
     def run(self) -> int:
@@ -291,8 +291,8 @@ class Keys:
             changed = self._board.take(data)
             is_other_question |= changed
             if data["status"] != "pending":
-                if not self._repeats.is_repeat(data):
-                    ctl_draw.draw_card(self._console, {**data, **_ENDED}, ctl_draw.now(), ctl_draw.PENDING_LINES)
+                draw = partial(ctl_draw.draw_card, self._console, at=ctl_draw.now(), lines=ctl_draw.PENDING_LINES)
+                self._news.show(self._console, data, partial(draw, {**data, **_ENDED}))
             elif changed:
                 self._console.print(clean("the selected card has changed:"))
                 self._selected()
@@ -574,36 +574,45 @@ def _say(text: str) -> None:
     print(f"agent-intercom-ctl: {text}", file=sys.stderr, flush=True)
 
 
-class Repeats:
-    """Detects a card that equals the last one with its id. A card is sent again, for example, when its agent has
-    received a rejection; the person then has nothing new to see."""
+class News:
+    """Prints of each card what is new: all of it, or of a card that has ended before, its later status on one line. A
+    card is sent again, for example, when its agent has received the decision."""
 
     #: The most cards that are remembered.
     SIZE = 1000
 
     def __init__(self) -> None:
-        self._last: dict[str, str] = {}
+        self._last: dict[str, dict[str, Any]] = {}
 
-    def is_repeat(self, card: dict[str, Any]) -> bool:
-        id, says = card["request_id"], json.dumps(card, sort_keys=True)
+    def show(self, on: Console, card: dict[str, Any], draw: Callable[[], object]) -> None:
+        """Print what is new about a card; `draw` draws all of it."""
+        id = card["request_id"]
         before = self._last.pop(id, None)
-        self._last[id] = says
+        self._last[id] = card
         if len(self._last) > self.SIZE:
             del self._last[next(iter(self._last))]
-        return before == says
+        if before is None or "pending" in (before["status"], card["status"]):
+            if before != card:
+                draw()
+        elif (before["status"], before.get("note")) != (card["status"], card.get("note")):
+            note = f", {card['note']}" if card.get("note") else ""
+            on.print(one_line(f"{card['kind']} {named(card)}: {card['status']}{note}"), soft_wrap=True)
 
 
 class _Printer:
     """Prints events if the output is not a terminal."""
 
     def __init__(self) -> None:
-        self._repeats = Repeats()
+        self._news = News()
 
     def show(self, event: dict[str, Any]) -> None:
-        on = ctl_draw.console()
-        if event["event"] != "card":
-            ctl_draw.draw_notice(on, event["data"])
-        elif not self._repeats.is_repeat(event["data"]):
-            ctl_draw.show("show", event["data"], on)
-            on.print()
+        on, data = ctl_draw.console(), event["data"]
+        if event["event"] == "card":
+            self._news.show(on, data, partial(self._draw, on, data))
+        else:
+            ctl_draw.draw_notice(on, data)
         sys.stdout.flush()
+
+    def _draw(self, on: Console, card: dict[str, Any]) -> None:
+        ctl_draw.show("show", card, on)
+        on.print()

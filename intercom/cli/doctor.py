@@ -23,7 +23,7 @@ from rich.text import Text
 from intercom._version import __version__, version_tuple
 from intercom.agents.clients import CLIENTS
 from intercom.cli import ctl_draw, doctor_checks
-from intercom.cli.ctl_text import clean
+from intercom.cli.ctl_text import clean, count
 from intercom.cli.doctor_checks import Finding, State
 from intercom.cli.init_clients import names_us
 from intercom.local import config_file, lock, wire
@@ -170,7 +170,7 @@ def _database(path: Path) -> Finding:
     if (found.version or 0) < found.latest:
         text += f"; the next server brings it to schema {found.latest}, and keeps a copy"
     else:
-        text += f"; {found.requests} waiting in {found.sessions} sessions"
+        text += f"; {found.requests} waiting in {count(found.sessions, 'session')}"
     if copies := kept_copies(path):
         kept = ", ".join(str(each) for each in copies[-3:])
         text += f"; {len(copies)} damaged, moved aside: {kept}"
@@ -198,7 +198,9 @@ def _audit(where: Places, database: Path) -> Iterator[Finding]:
         yield Finding("audit log", State.FAULT, f"{entry}{first.text}{more}", advice)
         return
     head = "" if found.head is None else f", head {found.head.hash[:16]}"
-    yield Finding("audit log", State.OK, f"{found.entries} entries, each follows the one before{head}")
+    yield Finding(
+        "audit log", State.OK, f"{count(found.entries, 'entry', 'entries')}, each follows the one before{head}"
+    )
 
 
 def _server(where: Places, database: Path) -> Iterator[Finding]:
@@ -371,9 +373,5 @@ def _wrapped(console: Console, text: str, more: int = 0) -> list[str]:
 def _summary(faults: int, warnings: int) -> Text:
     if not faults and not warnings:
         return Text("all is well", "green")
-    counted = [
-        f"{count} {word}{'s' if count > 1 else ''}"
-        for count, word in ((faults, "fault"), (warnings, "warning"))
-        if count
-    ]
+    counted = [count(number, word) for number, word in ((faults, "fault"), (warnings, "warning")) if number]
     return Text(", ".join(counted), "bold red" if faults else "yellow")

@@ -19,6 +19,7 @@ from intercom.agents.clients import CLIENTS, slice_seconds
 from intercom.agents.clients.client import Client
 from intercom.cli import probe
 from intercom.cli.ctl_draw import age
+from intercom.cli.ctl_text import count
 from intercom.cli.init_clients import entry_of, hooks_file, names_us
 from intercom.local import operator_keys, wire
 from intercom.local.places import SYSTEM_OPERATOR_KEYS, Places, peek
@@ -183,7 +184,7 @@ def examine_keys(where: Places, system_file: str = SYSTEM_OPERATOR_KEYS, owner: 
         if not listed and not private:
             return finding(State.WARN, NO_KEY, "agent-intercom-ctl key create")
         return Finding(
-            "operator key", State.OK, f"{_count(len(listed))} listed; no server runs that could say which count"
+            "operator key", State.OK, f"{count(len(listed), 'key')} listed; no server runs that could say which count"
         )
     counting = [each for each in known["keys"] if each["counts"]]
     others = [f"{each['key_id']}: {each['why']}" for each in known["keys"] if not each["counts"]]
@@ -197,9 +198,8 @@ def examine_keys(where: Places, system_file: str = SYSTEM_OPERATOR_KEYS, owner: 
     if unsigned := known.get("unsigned_settings"):
         return finding(State.WARN, str(unsigned), "agent-intercom-ctl key settings")
     anchor = "root's list" if os.path.exists(system_file) else "your list"
-    text = (
-        f"decisions are signed; {_count(len(counting))} in {anchor}: {', '.join(each['key_id'] for each in counting)}"
-    )
+    ids = ", ".join(each["key_id"] for each in counting)
+    text = f"decisions are signed; {count(len(counting), 'key')} in {anchor}: {ids}"
     if os.path.exists(system_file):
         return finding(State.OK, text)
     return finding(
@@ -218,10 +218,6 @@ def _unsafe(system_file: str, owner: int) -> str | None:
     if any(each.st_uid != owner or each.st_mode & 0o022 for each in found) or not stat.S_ISREG(found[0].st_mode):
         return f"{system_file} and its directory must be root's, and writable by nobody else: no key counts"
     return None
-
-
-def _count(number: int) -> str:
-    return f"{number} key" if number == 1 else f"{number} keys"
 
 
 def examine_client(name: str, config: Config, project: Path, seconds: float | None) -> list[Finding]:

@@ -224,8 +224,9 @@ async def test_a_selected_card_that_changes_is_shown_again(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("on_terminal", [True, False])
-async def test_a_rejected_card_is_drawn_once(tmp_path: Path, on_terminal: bool) -> None:
-    """The agent's having been told a rejection drew the same card a second time."""
+@pytest.mark.parametrize("states", ["rejected rejected", "approved delivered applied"])
+async def test_a_card_that_has_ended_is_drawn_once(tmp_path: Path, on_terminal: bool, states: str) -> None:
+    """What becomes of it later is told on a line, and nothing if nothing is new."""
     async with open_house(tmp_path, StandInDesk(card("one"))) as house, contextlib.AsyncExitStack() as stack:
         await ready(house)
         if on_terminal:
@@ -235,9 +236,8 @@ async def test_a_rejected_card_is_drawn_once(tmp_path: Path, on_terminal: bool) 
             found = await stack.enter_async_context(piped(house, "watch"))
             while "approve one" not in await anext(found):
                 pass
-        rejected = card("one", state=CardState.REJECTED)
-        house.tell(rejected)
-        house.tell(rejected)
+        for state in states.split():
+            house.tell(card("one", state=CardState(state)))
         house.tell(Notice("the end", "info", START))
         if on_terminal:
             seen = await screen.until("the end")
@@ -245,7 +245,8 @@ async def test_a_rejected_card_is_drawn_once(tmp_path: Path, on_terminal: bool) 
             seen = ""
             while "the end" not in seen:
                 seen += await anext(found)
-        assert seen.count("rejected") == 1
+        assert seen.count("Agent asks:") == 1
+        assert [seen.count(state) for state in dict.fromkeys(states.split())] == [1] * len(set(states.split()))
 
 
 async def test_a_key_asks_for_the_words_it_needs(tmp_path: Path) -> None:

@@ -55,10 +55,10 @@ def post_ephemeral(team: Team, args: Json) -> Json:
     content, _ = _content(args)
     if args.get("thread_ts"):
         content["thread_ts"] = str(args["thread_ts"])
-    return {"ok": True, "message_ts": whisper(team, channel.id, str(args["user"]), content)}
+    return {"ok": True, "message_ts": add_ephemeral(team, channel.id, str(args["user"]), content)}
 
 
-def whisper(team: Team, channel: str, user: str, content: Json) -> str:
+def add_ephemeral(team: Team, channel: str, user: str, content: Json) -> str:
     """Show something to one person only."""
     ts = team.stamp()
     team.ephemerals.append({**by_bot(team), **content, "ts": ts, "channel": channel, "to": user})

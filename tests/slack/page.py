@@ -72,7 +72,7 @@ def _seen(slack: Standin, user: str, channel: str) -> Json:
     channel = channel if channel in team.channels else next(iter(team.channels))
     files = {name: (one.data or b"").decode(errors="replace") for name, one in team.uploads.items() if one.completed}
     modals = [{"view": one.view, "errors": one.errors} for one in team.modals.values() if one.user == user]
-    whispered = [one for one in slack.ephemerals(user) if one["channel"] == channel]
+    ephemeral = [one for one in slack.ephemerals(user) if one["channel"] == channel]
     return {
         "version": team.version,
         "user": user,
@@ -81,7 +81,7 @@ def _seen(slack: Standin, user: str, channel: str) -> Json:
         "channel": channel,
         "channels": [{"id": one.id, "name": one.name} for one in team.channels.values() if one.is_member],
         "messages": slack.messages(channel),
-        "ephemerals": whispered,
+        "ephemerals": ephemeral,
         "modals": modals,
         "files": files,
         "connected": len(slack.socket_mode.live()),

@@ -153,7 +153,7 @@ class People:
 
     def _failed(self, channel: Channel, user: str, command: str) -> None:
         said = {"user": "USLACKBOT", "text": f'{command} failed with the error "operation_timeout"'}
-        chat.whisper(self._team, channel.id, user, said)
+        chat.add_ephemeral(self._team, channel.id, user, said)
 
     # Looking things up
 
@@ -167,9 +167,9 @@ class People:
         for channel in self._team.channels.values():
             if ts in channel.messages:
                 return channel, channel.messages[ts], False
-        for whispered in self._team.ephemerals:
-            if whispered["ts"] == ts:
-                return self._team.channels[whispered["channel"]], whispered, True
+        for ephemeral in self._team.ephemerals:
+            if ephemeral["ts"] == ts:
+                return self._team.channels[ephemeral["channel"]], ephemeral, True
         raise CannotDo(f"there is no message {ts}")
 
     def _modal(self, user: str, view: Json | str) -> Modal:
@@ -207,7 +207,7 @@ def respond(team: Team, channel: Channel, user: str, message_ts: str | None, bod
     if body.get("response_type") == "in_channel":
         chat.put(team, channel, {**chat.by_bot(team), **content})
     else:
-        chat.whisper(team, channel.id, user, content)
+        chat.add_ephemeral(team, channel.id, user, content)
 
 
 def _typed(text: str) -> str:

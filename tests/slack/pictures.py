@@ -51,7 +51,7 @@ async def _address(slack: Standin, web: WebApi, scene: Scene) -> str:
     shown: list[str] = []
     for drawn in scene.messages:
         content = drawn.content()
-        if scene.whispered:
+        if scene.ephemeral:
             said = await web.call("chat.postEphemeral", channel=CHANNEL, user=ALICE, **content)
             shown.append(said["message_ts"])
         else:

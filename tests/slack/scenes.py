@@ -82,12 +82,12 @@ _TREE = """\
 @frozen
 class Scene:
     """What one picture shows: messages, the file beside the first of them, or a form and the button it opens from.
-    `whispered` are the messages to one person alone."""
+    `ephemeral` are the messages to one person alone."""
 
     messages: tuple[Drawn, ...]
     file: FileDrawn | None = None
     modal: tuple[str, Mapping[str, Any]] | None = None
-    whispered: bool = False
+    ephemeral: bool = False
     dark: bool = False
 
 
@@ -238,7 +238,7 @@ def session() -> Scene:
 
 def commands() -> Scene:
     groups = build({"test": "make test"}, Runs()).categories()
-    return Scene((answers.command_help(groups, TITLES),), whispered=True)
+    return Scene((answers.command_help(groups, TITLES),), ephemeral=True)
 
 
 def tree() -> Scene:

@@ -90,7 +90,7 @@ class CommandRecorder:
         return {"text": f"ran {command.text}"}
 
 
-class Desk(StandInDesk):
+class Service(StandInDesk):
     """A stand-in that can also be slow or down. `verdicts` are those it was given, by id."""
 
     def __init__(self, *cards: Card, sessions: Sequence[Session] = ()) -> None:
@@ -335,7 +335,7 @@ async def slack_server(
     poll: float = 0.5,
     **settings: Any,
 ) -> AsyncIterator[SlackServer]:
-    """Run the actors `slack/<name>` for each name in `runs`: outbox, channel, commands, whispers, connection.
+    """Run the actors `slack/<name>` for each name in `runs`: outbox, channel, commands, ephemeral, connection.
 
     `instead` has actors to run in place of others. The service knows the given cards and sessions. Without `channel`
     among `runs`, the cards are in Slack already. `people` may act. `web` is the Web API, else a new FakeSlack;
@@ -345,7 +345,7 @@ async def slack_server(
     cards = tuple(each for each in given if isinstance(each, Card))
     assert len(known) + len(cards) == len(given), "these are cards and sessions"
     if service is None:
-        service = Desk(*cards, sessions=known)
+        service = Service(*cards, sessions=known)
         if "commands" in runs:
             service.all_sessions = {each.id: each for each in known}
     web = FakeSlack(latency=0.05 if "outbox" in runs else 0.0) if web is None else web

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 import trio
 
-from actors import Actor, ChildSpec, Down, NotRunning, Supervisor, System, ask
-from intercom.app import _PATIENCE as PATIENCE
+from actors import Actor, ChildSpec, Down, NotRunning, System, ask
 from intercom.app import App
+from intercom.app import _supervisor as supervisor
 from intercom.embedded_agent import EmbeddedAgent
 from intercom.local.places import places
 from intercom.model.config import Config, DatabaseSettings, SlackSettings
@@ -79,9 +79,9 @@ async def test_parts_of_slack_that_fall_for_ever_take_nobody_else_along() -> Non
         def on_start(self) -> None:
             kept["starts"] = kept.get("starts", 0) + 1
 
-    parts = [ChildSpec(f"slack/{name}", Falls) for name in ("web", "outbox", "channel", "commands", "whispers", "x")]
-    tree = [ChildSpec("slack", lambda: Supervisor(parts, **PATIENCE), shutdown=None), ChildSpec("ctl", Local)]
-    async with System([ChildSpec("server", lambda: Supervisor(tree, **PATIENCE), shutdown=None)]):
+    parts = [ChildSpec(f"slack/{name}", Falls) for name in ("web", "outbox", "channel", "commands", "ephemeral", "x")]
+    tree = [ChildSpec("slack", lambda: supervisor(parts), shutdown=None), ChildSpec("ctl", Local)]
+    async with System([ChildSpec("server", lambda: supervisor(tree), shutdown=None)]):
         await trio.sleep(3600)
     assert kept == {"starts": 1}
 

@@ -109,7 +109,7 @@ async def test_of_the_states_that_a_card_goes_through_while_others_are_drawn_the
         return draw(drawing, each)
 
     monkeypatch.setattr(Drawing, "card", slowly)
-    async with channel_server(tmp_path, S1, card("r-3", title="as the desk has it")) as server:
+    async with channel_server(tmp_path, S1, card("r-3", title="as the service has it")) as server:
         server.tell(card("r-1", title="first"))
         await server.until(lambda: drawn == ["first"])
         for number in range(100):
@@ -119,7 +119,7 @@ async def test_of_the_states_that_a_card_goes_through_while_others_are_drawn_the
         server.tell(Notice("a line", "info", START, S1.id))
         goes_on.set()
         await server.told_line()
-    assert drawn == ["first", "again 99", "another 99", "as the desk has it"]
+    assert drawn == ["first", "again 99", "another 99", "as the service has it"]
 
 
 @trio_test

@@ -113,12 +113,12 @@ async def test_sessions_lists_them(tmp_path: Path) -> None:
 
 
 async def test_resume_answers_who_waits_with_the_instruction_word_for_word(tmp_path: Path) -> None:
-    desk = StandInDesk(
+    service = StandInDesk(
         card("w-1", CardKind.STANDBY, session_id="aaaa1111", created_at=START),
         card("w-2", CardKind.STANDBY, session_id="bbbb2222", created_at=START + timedelta(seconds=5)),
         sessions=(session("aaaa1111"), session("bbbb2222")),
     )
-    async with command_server(tmp_path, service=desk) as server:
+    async with command_server(tmp_path, service=service) as server:
         assert "resumed session bbbb2222 in /home/me/project" in await server.told("session-resume", act="slack/1")
         # With words it is not guessed whose they are.
         assert "2 sessions wait; give the id" in await server.told("session-resume go", act="slack/0")
@@ -126,7 +126,7 @@ async def test_resume_answers_who_waits_with_the_instruction_word_for_word(tmp_p
         assert "with your instruction" in told
         await server.type("session-resume aaaa run\nthe tests", act="slack/3")
         await server.type("session-resume --session aaaa1111 hi", act="slack/4")
-        assert desk.acts == [
+        assert service.acts == [
             ("resume", "bbbb2222", None, "resume"),
             ("resume", "bbbb2222", "don’t --stop & go", "resume"),
             ("resume", "aaaa1111", "run\nthe tests", "resume"),
@@ -141,12 +141,12 @@ async def test_a_redelivered_command_is_answered_as_before_and_not_done_again(tm
         assert await server.type("session-clear s-1") == first
         assert "is over already" in await server.told("session-clear s-1", act="slack/other")
         assert [act[0] for act in server.service.acts] == ["end"]
-    desk = StandInDesk(card("w-1", CardKind.STANDBY), sessions=(session("s-1"),))
-    async with command_server(tmp_path, service=desk) as server:
+    service = StandInDesk(card("w-1", CardKind.STANDBY), sessions=(session("s-1"),))
+    async with command_server(tmp_path, service=service) as server:
         first = await server.type("session-resume go", act="slack/9")
-        desk.cards.clear()
+        service.cards.clear()
         assert await server.type("session-resume go", act="slack/9") == first
-        assert len(desk.acts) == 1
+        assert len(service.acts) == 1
 
 
 @pytest.mark.parametrize("command", ["session-clear", "session-pause", "session-checkpoint"])
@@ -178,26 +178,26 @@ async def test_only_the_owner_ends_or_resumes_a_session_that_somebody_started(tm
 
 
 async def test_what_the_desk_refuses_is_told(tmp_path: Path) -> None:
-    desk = StandInDesk(sessions=(session("s-1", status=SessionStatus.PAUSED),))
+    service = StandInDesk(sessions=(session("s-1", status=SessionStatus.PAUSED),))
 
     async def refuse(*_args: Any) -> Session:
         raise InvalidState("nothing to resume")
 
-    desk.resume = refuse  # type: ignore[method-assign, assignment]
-    async with command_server(tmp_path, service=desk) as server:
+    service.resume = refuse  # type: ignore[method-assign, assignment]
+    async with command_server(tmp_path, service=service) as server:
         assert "nothing to resume" in await server.told("session-resume")
         assert "nothing to resume" in await server.told("session-resume")
 
 
 async def test_a_slow_command_is_acknowledged_in_time_and_answered_later(tmp_path: Path) -> None:
-    desk = StandInDesk(sessions=(session("s-1"),))
+    service = StandInDesk(sessions=(session("s-1"),))
 
     async def slow(*_args: Any) -> Session:
         await trio.sleep(10)
         return session("s-1")
 
-    desk.end = slow  # type: ignore[method-assign, assignment]
-    async with command_server(tmp_path, service=desk) as server:
+    service.end = slow  # type: ignore[method-assign, assignment]
+    async with command_server(tmp_path, service=service) as server:
         server.slack.faults["respond"] = [Unreachable("gone", maybe_done=True), Unreachable("gone", maybe_done=False)]
         began = trio.current_time()
         assert await server.type("session-clear") is None

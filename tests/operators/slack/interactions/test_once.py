@@ -1,4 +1,4 @@
-"""The same act once, in memory; and whispers, which wait a while and then no more."""
+"""The same act once, in memory; and ephemeral messages, which wait a while and then no more."""
 
 from __future__ import annotations
 
@@ -67,31 +67,31 @@ async def test_only_the_latest_acts_are_remembered() -> None:
     assert len(ran) == REMEMBERED + 11
 
 
-async def whispered(web: FakeSlack, *whispers: SendEphemeral, seconds: float) -> None:
+async def sent(web: FakeSlack, *messages: SendEphemeral, seconds: float) -> None:
     spec = ChildSpec("slack/ephemeral", lambda: EphemeralSender(web))
     async with System([spec]) as system:
-        for whisper in whispers:
-            system.named("slack/ephemeral").tell(whisper)
+        for message in messages:
+            system.named("slack/ephemeral").tell(message)
         await trio.sleep(seconds)
 
 
-async def test_a_whisper_waits_out_a_limit() -> None:
+async def test_an_ephemeral_message_waits_out_a_limit() -> None:
     web = FakeSlack()
     web.faults["chat.postEphemeral"] = [RateLimited("chat.postEphemeral", 5)]
-    await whispered(web, SendEphemeral("C0X", "U0X", "too late"), seconds=6)
+    await sent(web, SendEphemeral("C0X", "U0X", "too late"), seconds=6)
     assert [params["text"] for params in web.made("chat.postEphemeral")] == ["too late"] * 2
 
 
-async def test_a_whisper_that_means_nothing_any_more_is_left() -> None:
+async def test_an_ephemeral_message_that_is_stale_is_dropped() -> None:
     web = FakeSlack()
     web.faults["chat.postEphemeral"] = [RateLimited("chat.postEphemeral", 61)]
-    await whispered(web, SendEphemeral("C0X", "U0X", "too late"), seconds=100)
+    await sent(web, SendEphemeral("C0X", "U0X", "too late"), seconds=100)
     assert len(web.made("chat.postEphemeral")) == 1
 
 
-async def test_a_whisper_that_is_refused_does_not_keep_the_next() -> None:
+async def test_an_ephemeral_message_that_is_refused_does_not_keep_the_next() -> None:
     web = FakeSlack()
     web.faults["chat.postEphemeral"] = [SlackRefused("chat.postEphemeral", "user_not_in_channel")]
-    await whispered(web, SendEphemeral("C0X", "U0X", "one"), SendEphemeral("C0X", "U0Y", "two", "1.1"), seconds=1)
+    await sent(web, SendEphemeral("C0X", "U0X", "one"), SendEphemeral("C0X", "U0Y", "two", "1.1"), seconds=1)
     told = {params["text"]: params.get("thread_ts") for params in web.made("chat.postEphemeral")}
     assert told == {"one": None, "two": "1.1"}

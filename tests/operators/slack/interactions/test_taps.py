@@ -92,7 +92,7 @@ async def test_a_tap_delivered_again_is_the_same_act(tmp_path: Path) -> None:
         for _ in range(3):
             await server.tap(payloads.tap("approve_accept", CARD))
         assert len(server.decided) == 1
-        # Also of another server, which has to ask the desk to know.
+        # Also of another server, which has to ask the operator service to know.
         assert await server.again().handle("interactive", payloads.tap("approve_accept", CARD)) is None
         assert len(server.decided) == 2
         assert set(server.service.verdicts) == {f"slack/{ANNA}/1700000100.000001"}
@@ -215,7 +215,7 @@ async def test_a_tap_on_a_card_that_is_gone_is_told(tmp_path: Path) -> None:
         assert await server.redraws() == [OTHER]
 
 
-async def test_whispers_never_keep_an_act_waiting(tmp_path: Path) -> None:
+async def test_ephemeral_messages_never_keep_an_act_waiting(tmp_path: Path) -> None:
     async with slack_server(tmp_path, decided("bert")) as server:
         server.slack.slow["chat.postEphemeral"] = 50.0
         with trio.fail_after(1):

@@ -67,7 +67,7 @@ _ACTORS = (
     "slack/outbox",
     "slack/connection",
     "slack/commands",
-    "slack/whispers",
+    "slack/ephemeral",
     "slack/web",
     "operators",
     "registry",

@@ -51,8 +51,8 @@ async def test_what_was_put_before_the_start_is_sent() -> None:
 async def test_what_is_put_just_when_the_sender_comes_to_rest_is_sent(monkeypatch: pytest.MonkeyPatch) -> None:
     run = PostWorker.run
 
-    async def dawdling(lane: PostWorker) -> datetime | None:
-        due = await run(lane)
+    async def dawdling(worker: PostWorker) -> datetime | None:
+        due = await run(worker)
         await trio.sleep(1)
         return due
 

@@ -283,7 +283,8 @@ def opened_directory(top: int, path: Sequence[str], *, create: bool = False) -> 
                 raise
             fd = _descend(os.dup(top), path, _made)
     except OSError as error:
-        if error.errno == errno.ELOOP:
+        # EXDEV: it was moved out of the workspace while it was opened.
+        if error.errno in (errno.ELOOP, errno.EXDEV):
             raise NotADirectoryError(errno.ENOTDIR, "is a symbolic link", "/".join(path)) from None
         raise
     try:

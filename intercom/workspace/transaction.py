@@ -214,6 +214,8 @@ def discard(root: Path, steps: Sequence[Step]) -> None:
             _sync(top, {directory_of(path) for path in (*staged, *made)})
     except WorkspaceGone:
         return
+    except OSError as error:
+        raise FileError(f"what was staged in {root} cannot be removed: {error.strerror}") from None
 
 
 def _clear_away(top: int, path: str, remove: Callable[..., None]) -> None:

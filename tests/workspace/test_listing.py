@@ -1,9 +1,10 @@
-"""The tree of a directory: what is in it, what is skipped and cut, and no way out of the workspace."""
+"""Trees of directories and texts of files: what they hold, what is skipped and cut, and no way out of the workspace."""
 
 from __future__ import annotations
 
 import os
 import shutil
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,8 @@ from hypothesis import strategies as st
 
 from intercom.model.errors import FileError, IntercomError, InvalidArguments, NotFound, PathViolation
 from intercom.workspace import files, listing
-from intercom.workspace.listing import shown, tree
+from intercom.workspace.files import is_binary
+from intercom.workspace.listing import read_range, show, shown, tree
 from tests.workspace.test_escape import PATHS
 
 
@@ -185,3 +187,126 @@ def test_a_directory_swapped_for_a_link_before_any_opening_shows_nothing_of_outs
         (root / "moved").rename(root / "src")
         swaps += 1
     assert swaps > 3
+
+
+# --- texts -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def texts(tmp_path: Path) -> Path:
+    texts = tmp_path / "work"
+    (texts / "src").mkdir(parents=True)
+    (texts / "src" / "five").write_text("one\ntwo\nthree\nfour\nfive\n")
+    (tmp_path / "secret").write_text("s")
+    return texts
+
+
+def test_a_file_is_shown_whole_with_its_size_its_lines_and_when_it_changed(texts: Path) -> None:
+    os.utime(texts / "src" / "five", (0, 1_700_000_000))
+    found = show(texts, "./src//five")
+    assert (found.path, found.text) == ("src/five", "one\ntwo\nthree\nfour\nfive")
+    assert (found.first, found.last, found.line_count, found.size) == (1, 5, 5, 24)
+    assert found.modified == datetime.fromtimestamp(1_700_000_000, UTC)
+    assert found.is_whole
+
+
+@pytest.mark.parametrize(
+    ("asked", "text"),
+    [("2:3", "two\nthree"), ("4:", "four\nfive"), (":2", "one\ntwo"), ("3", "three"), ("4:900", "four\nfive")],
+)
+def test_only_the_lines_asked_for_are_shown(texts: Path, asked: str, text: str) -> None:
+    found = show(texts, "src/five", read_range(asked))
+    assert found.text == text
+    assert not found.is_whole
+    assert found.line_count == 5
+
+
+def test_lines_beyond_the_end_are_refused_with_how_many_there_are(texts: Path) -> None:
+    with pytest.raises(InvalidArguments, match="has 5 lines"):
+        show(texts, "src/five", (6, None))
+
+
+@pytest.mark.parametrize("asked", ["", ":", "0:3", "5:2", "a:b", "-1:3", "1:2:3", "1.5", "²:3", "1" * 30])
+def test_what_names_no_lines_is_refused(asked: str) -> None:
+    with pytest.raises(InvalidArguments, match="A:B"):
+        read_range(asked)
+
+
+@given(st.text(max_size=12))
+def test_a_range_is_read_or_refused_and_begins_at_one(text: str) -> None:
+    try:
+        first, last = read_range(text)
+    except InvalidArguments:
+        return
+    assert first >= 1
+    assert last is None or last >= first
+
+
+@pytest.mark.parametrize(
+    ("data", "text"),
+    [
+        ("grün\r\nä\r\n".encode(), "grün\nä"),
+        ("\ufeffa\n".encode(), "a"),
+        ("Wörter\n".encode("cp1252"), "Wörter"),
+        ("\ufeffWörter\nzwei".encode("utf-16-le"), "Wörter\nzwei"),
+        (b"", ""),
+        (b"\n", ""),
+        (b"\x1b[31mlog\x1b[0m\n", "\x1b[31mlog\x1b[0m"),
+    ],
+)
+def test_text_is_text_in_any_encoding(texts: Path, data: bytes, text: str) -> None:
+    (texts / "f").write_bytes(data)
+    assert show(texts, "f").text == text
+
+
+@pytest.mark.parametrize("data", [b"\x7fELF\0\0", b"text\0", bytes(range(1, 32)) * 20, b"\xff\xfea\0b"])
+def test_what_is_no_text_is_refused(texts: Path, data: bytes) -> None:
+    (texts / "f").write_bytes(data)
+    assert is_binary(data)
+    with pytest.raises(FileError, match="no text"):
+        show(texts, "f")
+
+
+def test_too_much_is_refused_with_what_to_do(texts: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(listing, "MAX_SHOWN_BYTES", 10)
+    with pytest.raises(FileError, match="--lines"):
+        show(texts, "src/five")
+    assert show(texts, "src/five", (1, 2)).text == "one\ntwo"
+    monkeypatch.setattr(listing, "MAX_READ_BYTES", 10)
+    with pytest.raises(FileError, match="larger than 10 bytes"):
+        show(texts, "src/five")
+
+
+@pytest.mark.parametrize(
+    ("path", "error"),
+    [
+        ("../secret", PathViolation),
+        ("out/secret", PathViolation),
+        ("link", PathViolation),
+        ("/etc/passwd", PathViolation),
+        (".", PathViolation),
+        ("loop", PathViolation),
+        ("src", FileError),
+        ("pipe", FileError),
+        ("gone", NotFound),
+        ("gone/too", NotFound),
+        ("src/five/no", PathViolation),
+    ],
+)
+def test_what_is_no_file_of_the_workspace_is_refused(texts: Path, path: str, error: type[Exception]) -> None:
+    (texts / "out").symlink_to("..")
+    (texts / "link").symlink_to("../secret")
+    (texts / "loop").symlink_to("loop")
+    os.mkfifo(texts / "pipe")
+    with pytest.raises(error):
+        show(texts, path)
+
+
+def test_a_directory_is_sent_to_the_command_that_lists_it(texts: Path) -> None:
+    with pytest.raises(FileError, match="list-files"):
+        show(texts, "src")
+
+
+def test_a_link_that_stays_inside_shows_the_file_it_leads_to(texts: Path) -> None:
+    (texts / "way").symlink_to("src/five")
+    assert show(texts, "way").path == "src/five"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import socket
 from pathlib import Path
@@ -162,6 +163,24 @@ def test_a_link_swapped_in_after_the_check_is_refused(tmp_path: Path) -> None:
     with pytest.raises(PathViolation):
         files.read(root, path)
     assert sorted(os.listdir(outside / "deep")) == ["f"]
+
+
+def test_a_directory_that_is_moved_out_while_it_is_opened_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Failed before: discarding what was staged there crashed the session."""
+    (tmp_path / "dir").mkdir()
+    openat2 = files._openat2
+
+    def moved(start: int, path: str, flags: int, resolve: int) -> int:
+        if path == "dir":
+            raise OSError(errno.EXDEV, "Invalid cross-device link", path)
+        return openat2(start, path, flags, resolve)
+
+    monkeypatch.setattr(files, "has_openat2", lambda: True)
+    monkeypatch.setattr(files, "_openat2", moved)
+    with pytest.raises(PathViolation, match="dir is a symbolic link"):
+        find_way(tmp_path, "dir/f")
 
 
 def test_the_last_name_is_not_followed_either(tmp_path: Path) -> None:

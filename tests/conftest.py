@@ -9,8 +9,9 @@ import os
 import shutil
 import signal
 import tempfile
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -18,6 +19,11 @@ from hypothesis import HealthCheck, settings
 from intercom.local import places
 from tests.support.async_tests import anyio_backend, clock, pytest_pyfunc_call
 from tests.support.figures import PROPERTY
+
+if TYPE_CHECKING:
+    from trio.testing import MockClock
+
+    from tests.sessions.house import Guest, House
 
 settings.register_profile("steady", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("explore", max_examples=1000, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -54,6 +60,24 @@ def root(tmp_path: Path) -> Path:
     made = tmp_path / "ws"
     made.mkdir()
     return made
+
+
+@pytest.fixture
+async def at(root: Path, clock: MockClock, request: pytest.FixtureRequest) -> AsyncIterator[House]:
+    """The whole server in this process; the mark `server` holds what else `house` is given."""
+    # Not every test needs a server, and to load one takes a while.
+    from tests.sessions.house import house
+
+    mark = request.node.get_closest_marker("server")
+    given, named = (mark.args, mark.kwargs) if mark else ((), {})
+    async with house(root.parent, clock, *given, **named) as made:
+        yield made
+
+
+@pytest.fixture
+async def guest(at: House, root: Path) -> Guest:
+    """An agent at work in `root`."""
+    return await at.arrive(root)
 
 
 @pytest.fixture(autouse=True, scope="session")

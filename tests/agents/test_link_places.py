@@ -20,7 +20,8 @@ from intercom.local.server_socket import Admission, PlaceLimits
 from intercom.model.config import Config, DatabaseSettings
 from tests.agents.http.rig import until
 from tests.operators.house import Peer
-from tests.support.trio_case import trio_test
+
+pytestmark = pytest.mark.real_time
 
 
 @frozen
@@ -55,7 +56,6 @@ async def served(root: Path, **limits: int) -> AsyncIterator[Socket]:
         yield Socket(app)
 
 
-@trio_test(real_time=True)
 async def test_a_crowd_without_a_greeting_makes_room_for_a_shim(tmp_path: Path) -> None:
     async with served(tmp_path) as at:
         crowd = [await at.dial() for _ in range(20)]
@@ -70,7 +70,6 @@ async def test_a_crowd_without_a_greeting_makes_room_for_a_shim(tmp_path: Path) 
         assert len(at.admission) <= at.admission.limits.total
 
 
-@trio_test(real_time=True)
 async def test_shims_and_hooks_do_not_take_each_others_places(tmp_path: Path) -> None:
     async with served(tmp_path) as at:
         shims = [await at.greet(shim=str(number) * 32) for number in range(3)]
@@ -87,7 +86,6 @@ async def test_shims_and_hooks_do_not_take_each_others_places(tmp_path: Path) ->
         await until(is_let_in)
 
 
-@trio_test(real_time=True)
 async def test_a_greeting_has_an_end_and_what_follows_it_may_be_long(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -105,7 +103,6 @@ async def test_a_greeting_has_an_end_and_what_follows_it_may_be_long(
         assert (await peer.send(json.dumps(long).encode()))["id"] == 1
 
 
-@trio_test(real_time=True)
 async def test_a_socket_that_was_taken_away_is_there_again_for_shims(tmp_path: Path) -> None:
     async with served(tmp_path) as at:
         early, answer = await at.greet()

@@ -16,7 +16,7 @@ from intercom.model.errors import Paused
 from intercom.model.request import Operation, OperationKind, TaskStatus
 from intercom.sessions.messages import Answered, AskPermission, AwaitTask, FindTask, OpenTask
 from intercom.sessions.tools.transmit import Transmit
-from tests.sessions.house import Guest, House, house, in_house, partial_ask
+from tests.sessions.house import Guest, House, house, partial_ask
 
 Clock = trio.testing.MockClock
 
@@ -29,7 +29,6 @@ async def unpause(at: House, guest: Guest) -> None:
     await at.app.service.steering.unpause(guest.session_id, "kim", "ctl")
 
 
-@in_house
 async def test_a_hook_asks_nobody_while_the_session_is_paused_and_then_does(clock: Clock, root: Path) -> None:
     async with house(root.parent, clock) as at:
         guest = await at.arrive(root)
@@ -62,7 +61,6 @@ async def test_a_hook_asks_nobody_while_the_session_is_paused_and_then_does(cloc
         assert (await waiting()).status == "allowed"
 
 
-@in_house
 async def test_a_task_is_at_work_for_its_client_until_it_may_be_told_the_verdict(clock: Clock, root: Path) -> None:
     async with house(root.parent, clock) as at:
         guest = await at.arrive(root)

@@ -18,7 +18,6 @@ import intercom.agents
 from intercom.agents import mcp_server
 from intercom.agents.shim.relay import HANDSHAKE_VERSIONS, LISTS, MODERN_VERSION, VERSION_KEY
 from intercom.model.config import Config
-from tests.support.trio_case import trio_test
 
 FILE = Path(intercom.agents.__file__).with_name("handshake.json")
 CLIENT = {"name": "snapshot", "version": "1"}
@@ -30,7 +29,6 @@ MODERN = {
 OLDER = {"protocolVersion": HANDSHAKE_VERSIONS[-1], "capabilities": {}, "clientInfo": CLIENT}
 
 
-@trio_test
 async def test_the_shipped_answers_equal_the_live_ones() -> None:
     assert json.loads(FILE.read_text()) == await live(), "run python -m tests.agents.test_snapshot and commit the file"
 

@@ -90,20 +90,19 @@ def becomes(path: Path, target: str) -> None:
     ids=["new file", "new by patch", "whole file", "patch", "delete", "rename", "new directory"],
 )
 async def test_a_directory_that_became_a_link_after_approval_is_not_followed(
-    clock: Clock, root: Path, path: str, diff: str
+    at: House, root: Path, path: str, diff: str
 ) -> None:
-    async with house(root.parent, clock) as at:
-        guest = await at.arrive(root)
-        id = await approved(at, guest, path, diff)
-        becomes(root / "docs", ".git/hooks")
-        before = found(root)
-        with pytest.raises(PathViolation, match="docs is a symbolic link"):
-            await guest.ask(CheckDiff(id))
-        assert found(root) == before
-        # Put right, it goes on: nothing was lost.
-        (root / "docs").unlink()
-        (root / "aside").rename(root / "docs")
-        assert (await guest.ask(CheckDiff(id))).answered.answer.status == "applied"
+    guest = await at.arrive(root)
+    id = await approved(at, guest, path, diff)
+    becomes(root / "docs", ".git/hooks")
+    before = found(root)
+    with pytest.raises(PathViolation, match="docs is a symbolic link"):
+        await guest.ask(CheckDiff(id))
+    assert found(root) == before
+    # Put right, it goes on: nothing was lost.
+    (root / "docs").unlink()
+    (root / "aside").rename(root / "docs")
+    assert (await guest.ask(CheckDiff(id))).answered.answer.status == "applied"
 
 
 @pytest.mark.parametrize("force", [False, True])
@@ -176,18 +175,17 @@ def directory(path: Path) -> None:
 @pytest.mark.parametrize("swap", [fifo, hard_link, link, directory])
 @pytest.mark.parametrize(("path", "diff"), [("docs/text", "new\n"), ("docs/text", EDIT), ("docs/text", DELETE)])
 async def test_a_target_that_was_swapped_for_something_else_is_left_as_it_is(
-    clock: Clock, root: Path, swap: Callable[[Path], None], path: str, diff: str
+    at: House, root: Path, swap: Callable[[Path], None], path: str, diff: str
 ) -> None:
-    async with house(root.parent, clock) as at:
-        guest = await at.arrive(root)
-        id = await approved(at, guest, path, diff)
-        swap(root / path)
-        before = (root / path).lstat()
-        with pytest.raises(IntercomError):
-            await guest.ask(CheckDiff(id))
-        after = (root / path).lstat()
-        assert (after.st_ino, after.st_mode, after.st_mtime_ns) == (before.st_ino, before.st_mode, before.st_mtime_ns)
-        assert (root / "CLAUDE.md").read_text() == "Be careful.\n"
+    guest = await at.arrive(root)
+    id = await approved(at, guest, path, diff)
+    swap(root / path)
+    before = (root / path).lstat()
+    with pytest.raises(IntercomError):
+        await guest.ask(CheckDiff(id))
+    after = (root / path).lstat()
+    assert (after.st_ino, after.st_mode, after.st_mtime_ns) == (before.st_ino, before.st_mode, before.st_mtime_ns)
+    assert (root / "CLAUDE.md").read_text() == "Be careful.\n"
 
 
 async def test_a_file_with_a_second_name_changes_under_the_approved_name_alone(clock: Clock, root: Path) -> None:
@@ -252,23 +250,20 @@ _CHANGES: dict[str, tuple[str, tuple[Any, ...]]] = {
 
 
 @pytest.mark.parametrize("change", _CHANGES)
-async def test_a_proposal_that_was_changed_in_the_database_is_not_written(
-    clock: Clock, root: Path, change: str
-) -> None:
-    async with house(root.parent, clock) as at:
-        guest = await at.arrive(root)
-        id = await approved(at, guest, "docs/new", "shown\n")
-        text, values = _CHANGES[change]
-        await sql(at, text, *values)
-        before = found(root)
-        with pytest.raises(IntercomError) as refused:
-            await guest.ask(CheckDiff(id))
-        assert refused.value.error_code == "record_mismatch"
-        assert found(root) == before
-        told = await at.people.notice("was changed after it was decided")
-        assert (told.session_id, told.level) == (None, "error")
-        # It is void: the same proposal is a new request.
-        assert (await guest.propose("docs/new", "shown\n")).request_id != id
+async def test_a_proposal_that_was_changed_in_the_database_is_not_written(at: House, root: Path, change: str) -> None:
+    guest = await at.arrive(root)
+    id = await approved(at, guest, "docs/new", "shown\n")
+    text, values = _CHANGES[change]
+    await sql(at, text, *values)
+    before = found(root)
+    with pytest.raises(IntercomError) as refused:
+        await guest.ask(CheckDiff(id))
+    assert refused.value.error_code == "record_mismatch"
+    assert found(root) == before
+    told = await at.people.notice("was changed after it was decided")
+    assert (told.session_id, told.level) == (None, "error")
+    # It is void: the same proposal is a new request.
+    assert (await guest.propose("docs/new", "shown\n")).request_id != id
 
 
 def step_by_hand(path: str) -> str:
@@ -331,30 +326,28 @@ async def test_a_journal_that_was_written_by_hand_is_not_carried_through(clock: 
 # --- the policy ------------------------------------------------------------------------------------------------------
 
 
-async def test_an_approval_of_the_policys_that_was_made_by_hand_decides_nothing(clock: Clock, root: Path) -> None:
-    async with house(root.parent, clock) as at:
-        guest = await at.arrive(root)
-        id = (await guest.propose("docs/new", "mine\n")).request_id
-        await sql(
-            at,
-            "update approval_request set status = 'approved', auto_rule = 'file_pattern:write:docs/**',"
-            " verdict = 'approve', verdict_id = 'v', decided_by = 'policy', decided_via = 'policy',"
-            " decided_at = created_at where id = ?",
-            id,
-        )
-        with pytest.raises(InvalidState, match="the policy does not let it pass"):
-            await guest.ask(CheckDiff(id))
-        assert not (root / "docs/new").exists()
+async def test_an_approval_of_the_policys_that_was_made_by_hand_decides_nothing(at: House, root: Path) -> None:
+    guest = await at.arrive(root)
+    id = (await guest.propose("docs/new", "mine\n")).request_id
+    await sql(
+        at,
+        "update approval_request set status = 'approved', auto_rule = 'file_pattern:write:docs/**',"
+        " verdict = 'approve', verdict_id = 'v', decided_by = 'policy', decided_via = 'policy',"
+        " decided_at = created_at where id = ?",
+        id,
+    )
+    with pytest.raises(InvalidState, match="the policy does not let it pass"):
+        await guest.ask(CheckDiff(id))
+    assert not (root / "docs/new").exists()
 
 
-async def test_an_approval_without_a_decision_decides_nothing(clock: Clock, root: Path) -> None:
-    async with house(root.parent, clock) as at:
-        guest = await at.arrive(root)
-        id = (await guest.propose("docs/new", "mine\n")).request_id
-        await sql(at, "update approval_request set status = 'approved' where id = ?", id)
-        with pytest.raises(InvalidState, match="no decision"):
-            await guest.ask(CheckDiff(id))
-        assert not (root / "docs/new").exists()
+async def test_an_approval_without_a_decision_decides_nothing(at: House, root: Path) -> None:
+    guest = await at.arrive(root)
+    id = (await guest.propose("docs/new", "mine\n")).request_id
+    await sql(at, "update approval_request set status = 'approved' where id = ?", id)
+    with pytest.raises(InvalidState, match="no decision"):
+        await guest.ask(CheckDiff(id))
+    assert not (root / "docs/new").exists()
 
 
 async def test_what_a_policy_let_pass_and_lets_pass_no_more_is_not_written(clock: Clock, root: Path) -> None:

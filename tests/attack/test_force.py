@@ -61,71 +61,67 @@ async def forced(guest: Guest, id: str, call: str | None = None) -> str:
     return opened.request_id
 
 
-async def test_force_on_a_changed_file_is_a_new_card_that_shows_both(clock: Clock, root: Path) -> None:
-    async with house(root.parent, clock) as at:
-        guest, id = await diverged(at, root)
-        over = await forced(guest, id)
-        assert (root / "a.txt").read_text() == MINE
-        waiting = await at.wait(guest, over)
-        card = await at.people.card(id=over)
-        assert card.title == "Write over a changed file: change a.txt"
-        assert "-the person's own work\n+the agent's\n" in (card.diff or ""), "what would become of it now"
-        assert "| -old\n| +the agent's" in (card.diff or ""), "what was approved"
-        assert card.remarks[0].text.startswith("has changed since this was approved by kim")
-        assert card.proposal_hash not in (None, (await at.app.service.card(id)).proposal_hash)
-        await at.decide(over, Decision.APPROVE)
-        assert (await waiting()).answer.status == "approved"
+async def test_force_on_a_changed_file_is_a_new_card_that_shows_both(at: House, root: Path) -> None:
+    guest, id = await diverged(at, root)
+    over = await forced(guest, id)
+    assert (root / "a.txt").read_text() == MINE
+    waiting = await at.wait(guest, over)
+    card = await at.people.card(id=over)
+    assert card.title == "Write over a changed file: change a.txt"
+    assert "-the person's own work\n+the agent's\n" in (card.diff or ""), "what would become of it now"
+    assert "| -old\n| +the agent's" in (card.diff or ""), "what was approved"
+    assert card.remarks[0].text.startswith("has changed since this was approved by kim")
+    assert card.proposal_hash not in (None, (await at.app.service.card(id)).proposal_hash)
+    await at.decide(over, Decision.APPROVE)
+    assert (await waiting()).answer.status == "approved"
+    await guest.ask(CheckDiff(over))
+    assert (root / "a.txt").read_text() == "the agent's\n"
+    # Both are spent: the first one cannot be applied to a file that is put back.
+    (root / "a.txt").write_text("old\n")
+    for each in (id, over):
+        with pytest.raises(AlreadyConsumed):
+            await guest.ask(CheckDiff(each, force=True))
+
+
+async def test_a_person_who_says_no_keeps_the_file(at: House, root: Path) -> None:
+    guest, id = await diverged(at, root)
+    over = await forced(guest, id)
+    await at.decide(over, Decision.REJECT, "mine")
+    answer = (await guest.ask(AwaitDecision(guest.call(), over))).answer
+    assert (answer.status, answer.reason) == ("rejected", "mine")
+    with pytest.raises(InvalidState, match="rejected"):
+        await guest.ask(CheckDiff(over, force=True))
+    assert (root / "a.txt").read_text() == MINE
+
+
+async def test_force_asked_again_is_the_same_card_and_on_a_newer_edit_another(at: House, root: Path) -> None:
+    guest, id = await diverged(at, root)
+    over = await forced(guest, id)
+    assert await forced(guest, id) == over
+    assert await guest.ask(CheckDiff(over)) == Opened(over), "it goes on waiting"
+    await at.decide(over, Decision.APPROVE)
+    (root / "a.txt").write_text("and more of it\n")
+    with pytest.raises(PatchConflict, match=r"a\.txt changed since"):
         await guest.ask(CheckDiff(over))
-        assert (root / "a.txt").read_text() == "the agent's\n"
-        # Both are spent: the first one cannot be applied to a file that is put back.
-        (root / "a.txt").write_text("old\n")
-        for each in (id, over):
-            with pytest.raises(AlreadyConsumed):
-                await guest.ask(CheckDiff(each, force=True))
+    newer = await forced(guest, over)
+    assert newer not in (id, over)
+    assert (await at.app.service.card(newer)).title == "Write over a changed file: change a.txt"
+    await at.decide(newer, Decision.APPROVE)
+    await guest.ask(CheckDiff(newer))
+    for each in (id, over, newer):
+        row = await at.app.reader.read(lambda db, each=each: approvals.get(db, each))
+        assert row is not None
+        assert row.status is ApprovalStatus.CONSUMED
 
 
-async def test_a_person_who_says_no_keeps_the_file(clock: Clock, root: Path) -> None:
-    async with house(root.parent, clock) as at:
-        guest, id = await diverged(at, root)
-        over = await forced(guest, id)
-        await at.decide(over, Decision.REJECT, "mine")
-        answer = (await guest.ask(AwaitDecision(guest.call(), over))).answer
-        assert (answer.status, answer.reason) == ("rejected", "mine")
-        with pytest.raises(InvalidState, match="rejected"):
-            await guest.ask(CheckDiff(over, force=True))
-        assert (root / "a.txt").read_text() == MINE
-
-
-async def test_force_asked_again_is_the_same_card_and_on_a_newer_edit_another(clock: Clock, root: Path) -> None:
-    async with house(root.parent, clock) as at:
-        guest, id = await diverged(at, root)
-        over = await forced(guest, id)
-        assert await forced(guest, id) == over
-        assert await guest.ask(CheckDiff(over)) == Opened(over), "it goes on waiting"
-        await at.decide(over, Decision.APPROVE)
-        (root / "a.txt").write_text("and more of it\n")
-        with pytest.raises(PatchConflict, match=r"a\.txt changed since"):
-            await guest.ask(CheckDiff(over))
-        newer = await forced(guest, over)
-        assert newer not in (id, over)
-        assert (await at.app.service.card(newer)).title == "Write over a changed file: change a.txt"
-        await at.decide(newer, Decision.APPROVE)
-        await guest.ask(CheckDiff(newer))
-        for each in (id, over, newer):
-            row = await at.app.reader.read(lambda db, each=each: approvals.get(db, each))
-            assert row is not None
-            assert row.status is ApprovalStatus.CONSUMED
-
-
-async def test_a_question_that_is_needed_no_more_is_closed(clock: Clock, root: Path) -> None:
-    async with house(root.parent, clock) as at:
-        guest, id = await diverged(at, root)
-        over = await forced(guest, id)
-        waiting = await at.wait(guest, over)
-        (root / "a.txt").write_text("old\n")
-        await guest.ask(CheckDiff(id))
-        assert (await waiting()).answer.status == "timeout"
-        await at.people.card(id=over, state=CardState.EXPIRED)
+async def test_a_question_that_is_needed_no_more_is_closed(at: House, root: Path) -> None:
+    guest, id = await diverged(at, root)
+    over = await forced(guest, id)
+    waiting = await at.wait(guest, over)
+    (root / "a.txt").write_text("old\n")
+    await guest.ask(CheckDiff(id))
+    assert (await waiting()).answer.status == "timeout"
+    await at.people.card(id=over, state=CardState.EXPIRED)
 
 
 async def test_a_policy_does_not_answer_for_the_person(clock: Clock, root: Path) -> None:
@@ -142,45 +138,42 @@ async def test_a_policy_does_not_answer_for_the_person(clock: Clock, root: Path)
         assert (root / "a.txt").read_text() == MINE
 
 
-async def test_a_patch_can_not_be_forced(clock: Clock, root: Path) -> None:
-    async with house(root.parent, clock) as at:
-        guest, id = await diverged(at, root, "--- a/a.txt\n+++ b/a.txt\n@@ -1 +1 @@\n-old\n+new\n")
-        with pytest.raises(PatchConflict):
-            await guest.ask(CheckDiff(id, force=True))
-        assert (root / "a.txt").read_text() == MINE
+async def test_a_patch_can_not_be_forced(at: House, root: Path) -> None:
+    guest, id = await diverged(at, root, "--- a/a.txt\n+++ b/a.txt\n@@ -1 +1 @@\n-old\n+new\n")
+    with pytest.raises(PatchConflict):
+        await guest.ask(CheckDiff(id, force=True))
+    assert (root / "a.txt").read_text() == MINE
 
 
-async def test_force_on_a_file_that_has_not_changed_asks_nobody(clock: Clock, root: Path) -> None:
-    async with house(root.parent, clock) as at:
-        guest = await at.arrive(root)
-        id = (await guest.propose("a.txt", "new\n")).request_id
-        await at.decide(id, Decision.APPROVE)
-        assert (await guest.ask(CheckDiff(id, force=True))).answered.answer.status == "applied"
+async def test_force_on_a_file_that_has_not_changed_asks_nobody(at: House, root: Path) -> None:
+    guest = await at.arrive(root)
+    id = (await guest.propose("a.txt", "new\n")).request_id
+    await at.decide(id, Decision.APPROVE)
+    assert (await guest.ask(CheckDiff(id, force=True))).answered.answer.status == "applied"
 
 
-async def test_the_servers_configuration_may_leave_it_to_the_agent(clock: Clock, root: Path) -> None:
-    async with house(root.parent, clock, Config(apply=ApplySettings(agent_may_force=True))) as at:
-        guest, id = await diverged(at, root)
-        assert (await guest.ask(CheckDiff(id, force=True, call="c"))).answered.answer.status == "applied"
-        assert (root / "a.txt").read_text() == "the agent's\n"
-        assert "force" in (await at.people.notice("had changed")).text
-        again = await guest.ask(CheckDiff(id, force=True, call="c"))
-        assert again.answered.answer.status == "applied", "the same call again"
-        assert not [card for card in at.people.cards if card.id != id]
+@pytest.mark.server(Config(apply=ApplySettings(agent_may_force=True)))
+async def test_the_servers_configuration_may_leave_it_to_the_agent(at: House, root: Path) -> None:
+    guest, id = await diverged(at, root)
+    assert (await guest.ask(CheckDiff(id, force=True, call="c"))).answered.answer.status == "applied"
+    assert (root / "a.txt").read_text() == "the agent's\n"
+    assert "force" in (await at.people.notice("had changed")).text
+    again = await guest.ask(CheckDiff(id, force=True, call="c"))
+    assert again.answered.answer.status == "applied", "the same call again"
+    assert not [card for card in at.people.cards if card.id != id]
 
 
-async def test_a_force_that_was_put_into_the_database_decides_nothing(clock: Clock, root: Path) -> None:
-    async with house(root.parent, clock) as at:
-        guest, id = await diverged(at, root)
-        over = await forced(guest, id)
-        text = (
-            "update approval_request set status = 'approved', verdict = 'approve', verdict_id = 'v',"
-            " decided_by = 'agent', decided_via = 'force', decided_at = created_at where id = ?"
-        )
-        assert await at.ask("store", Transact(lambda db: rows.changed(db, text, (over,))))
-        with pytest.raises(InvalidState, match="agent_may_force does not allow"):
-            await guest.ask(CheckDiff(over))
-        assert (root / "a.txt").read_text() == MINE
+async def test_a_force_that_was_put_into_the_database_decides_nothing(at: House, root: Path) -> None:
+    guest, id = await diverged(at, root)
+    over = await forced(guest, id)
+    text = (
+        "update approval_request set status = 'approved', verdict = 'approve', verdict_id = 'v',"
+        " decided_by = 'agent', decided_via = 'force', decided_at = created_at where id = ?"
+    )
+    assert await at.ask("store", Transact(lambda db: rows.changed(db, text, (over,))))
+    with pytest.raises(InvalidState, match="agent_may_force does not allow"):
+        await guest.ask(CheckDiff(over))
+    assert (root / "a.txt").read_text() == MINE
 
 
 @pytest.mark.parametrize("again", ["the question itself", "the first request, by force"])
@@ -204,14 +197,14 @@ async def test_with_a_key_an_approval_that_sql_gave_writes_over_nothing(clock: C
         assert (root / "a.txt").read_text() == MINE
 
 
-async def test_the_question_expires_like_any_other(clock: Clock, root: Path) -> None:
-    async with house(root.parent, clock, Config(timeouts=TimeoutSettings(approval_seconds=60))) as at:
-        guest, id = await diverged(at, root)
-        over = await forced(guest, id)
-        waiting = await at.wait(guest, over)
-        await at.later(61)
-        assert (await waiting()).answer.status == "timeout"
-        assert (root / "a.txt").read_text() == MINE
+@pytest.mark.server(Config(timeouts=TimeoutSettings(approval_seconds=60)))
+async def test_the_question_expires_like_any_other(at: House, root: Path) -> None:
+    guest, id = await diverged(at, root)
+    over = await forced(guest, id)
+    waiting = await at.wait(guest, over)
+    await at.later(61)
+    assert (await waiting()).answer.status == "timeout"
+    assert (root / "a.txt").read_text() == MINE
 
 
 # --- the tool --------------------------------------------------------------------------------------------------------
@@ -306,15 +299,14 @@ async def test_a_call_that_waits_writes_once_though_its_server_dies(decided: str
     ],
 )
 async def test_a_card_over_a_changed_file_that_was_edited_writes_nothing(
-    clock: Clock, root: Path, column: str, value: str
+    at: House, root: Path, column: str, value: str
 ) -> None:
     """Failed before for the lines that Slack shows: those below the diff were not looked at, and could name any."""
-    async with house(root.parent, clock) as at:
-        guest, id = await diverged(at, root)
-        over = await forced(guest, id)
-        edit = f"update approval_request set {column} = ? where id = ?"
-        assert await at.ask("store", Transact(lambda db: rows.affected(db, edit, (value, over))))
-        await at.decide(over, Decision.APPROVE)
-        with pytest.raises(RecordMismatch, match="were shown"):
-            await guest.ask(CheckDiff(over))
-        assert (root / "a.txt").read_text() == MINE
+    guest, id = await diverged(at, root)
+    over = await forced(guest, id)
+    edit = f"update approval_request set {column} = ? where id = ?"
+    assert await at.ask("store", Transact(lambda db: rows.affected(db, edit, (value, over))))
+    await at.decide(over, Decision.APPROVE)
+    with pytest.raises(RecordMismatch, match="were shown"):
+        await guest.ask(CheckDiff(over))
+    assert (root / "a.txt").read_text() == MINE

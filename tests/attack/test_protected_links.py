@@ -17,7 +17,7 @@ from intercom.sessions.tools.auto_check import AutoCheck, CheckContext, FileAcce
 from intercom.sessions.tools.check_diff import CheckDiff
 from intercom.workspace import policy
 from intercom.workspace.policy import Query, evaluate, is_protected
-from tests.sessions.house import house
+from tests.sessions.house import House, house
 
 Clock = trio.testing.MockClock
 POLICY = '{"enabled": true, "file_patterns": {"write": ["docs/**", "src/**"], "read": ["docs/**"]}}\n'
@@ -61,28 +61,26 @@ def root(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("leads", LEADS)
-async def test_a_person_is_asked_about_what_a_protected_link_leads_to(clock: Clock, root: Path, leads: str) -> None:
-    async with house(root.parent, clock) as at:
-        await at.accept(root)
-        guest = await at.arrive(root)
-        assert (await guest.propose("docs/x/file", "new\n")).answered is not None, "the policy grants it as it is"
-        LEADS[leads](root)
-        assert (await guest.propose("docs/x/file", "newer\n")).answered is None
-        assert (await guest.propose("src/other", "new\n")).answered is not None, "what nothing leads to is granted"
-        answer = await guest.ask(AutoCheck("edit", CheckContext("docs/x/file", operation=FileAccess.READ)))
-        assert not answer.answer.auto_approved
+async def test_a_person_is_asked_about_what_a_protected_link_leads_to(at: House, root: Path, leads: str) -> None:
+    await at.accept(root)
+    guest = await at.arrive(root)
+    assert (await guest.propose("docs/x/file", "new\n")).answered is not None, "the policy grants it as it is"
+    LEADS[leads](root)
+    assert (await guest.propose("docs/x/file", "newer\n")).answered is None
+    assert (await guest.propose("src/other", "new\n")).answered is not None, "what nothing leads to is granted"
+    answer = await guest.ask(AutoCheck("edit", CheckContext("docs/x/file", operation=FileAccess.READ)))
+    assert not answer.answer.auto_approved
 
 
-async def test_what_was_granted_before_a_link_led_there_is_not_applied(clock: Clock, root: Path) -> None:
-    async with house(root.parent, clock) as at:
-        await at.accept(root)
-        guest = await at.arrive(root)
-        opened = await guest.propose("docs/x/file", "new\n")
-        assert opened.answered is not None
-        LEADS["a hook"](root)
-        with pytest.raises(InvalidState, match=r"docs/x/file is what \.git/hooks/pre-commit leads to"):
-            await guest.ask(CheckDiff(opened.request_id))
-        assert (root / "docs/x/file").read_text() == "old\n"
+async def test_what_was_granted_before_a_link_led_there_is_not_applied(at: House, root: Path) -> None:
+    await at.accept(root)
+    guest = await at.arrive(root)
+    opened = await guest.propose("docs/x/file", "new\n")
+    assert opened.answered is not None
+    LEADS["a hook"](root)
+    with pytest.raises(InvalidState, match=r"docs/x/file is what \.git/hooks/pre-commit leads to"):
+        await guest.ask(CheckDiff(opened.request_id))
+    assert (root / "docs/x/file").read_text() == "old\n"
 
 
 async def test_a_client_that_writes_in_place_is_not_let_into_a_file_with_a_second_name(
@@ -139,17 +137,16 @@ def test_what_only_looks_like_a_short_name_is_not(path: str) -> None:
     assert not is_protected(path)
 
 
-async def test_no_repository_comes_to_be_or_changes_that_is_not_called_one(clock: Clock, root: Path) -> None:
+async def test_no_repository_comes_to_be_or_changes_that_is_not_called_one(at: House, root: Path) -> None:
     """Failed before: `git status` in docs/x, which policies grant, ran what docs/x/config named."""
-    async with house(root.parent, clock) as at:
-        await at.accept(root)
-        guest = await at.arrive(root)
-        assert (await guest.propose("docs/x/config", "[core]\n")).answered is not None, "a config alone is none"
-        assert (await guest.propose("docs/x/HEAD", "ref: refs/heads/main\n")).answered is None
-        (root / "docs/x/HEAD").write_text("ref: refs/heads/main\n")
-        assert (await guest.propose("docs/x/config", "[core]\nfsmonitor = ./y\n")).answered is None
-        assert (await guest.propose("docs/x/hooks/pre-commit", "./y\n")).answered is None
-        assert (await guest.propose("docs/y/config", "x\n")).answered is not None
+    await at.accept(root)
+    guest = await at.arrive(root)
+    assert (await guest.propose("docs/x/config", "[core]\n")).answered is not None, "a config alone is none"
+    assert (await guest.propose("docs/x/HEAD", "ref: refs/heads/main\n")).answered is None
+    (root / "docs/x/HEAD").write_text("ref: refs/heads/main\n")
+    assert (await guest.propose("docs/x/config", "[core]\nfsmonitor = ./y\n")).answered is None
+    assert (await guest.propose("docs/x/hooks/pre-commit", "./y\n")).answered is None
+    assert (await guest.propose("docs/y/config", "x\n")).answered is not None
 
 
 def test_a_command_names_no_head_unless_it_is_one_of_git() -> None:

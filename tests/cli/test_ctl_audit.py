@@ -13,6 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import pytest
 import trio
 from attrs import asdict, evolve
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -29,8 +30,7 @@ from intercom.model.decision import Decision
 from intercom.store import audit, audit_chain
 from intercom.store.database import open_database
 from intercom.store.messages import Transact
-from tests.agents.live import CTL, TRUSTING, Home, begin, call, home, live
-from tests.sessions.house import in_house
+from tests.agents.live import CTL, TRUSTING, Home, begin, call, home
 from tests.sessions.test_signed_decisions import keyed, sql
 from tests.support.keys import Key
 
@@ -56,7 +56,7 @@ def change(home: Home, *statements: str) -> None:
             db.execute(statement)
 
 
-@live
+@pytest.mark.real_time
 async def test_the_log_is_verified_and_exported_with_a_server_and_without() -> None:
     with home(TRUSTING) as house:
         assert ctl(house, "audit", "verify")[0] == 1
@@ -169,7 +169,6 @@ APPROVED = (
 )
 
 
-@in_house
 async def test_a_channels_signature_is_verified_and_none_is_needed_once_no_key_is_left(
     clock: MockClock, tmp_path: Path
 ) -> None:
@@ -213,7 +212,6 @@ def decided(db: Database, id: str, at: datetime) -> None:
     audit.record(db, at, "decided", None, "kim", "approve", {"request_id": id})
 
 
-@in_house
 async def test_a_revocation_that_no_key_signed_ends_nothing(clock: MockClock, tmp_path: Path) -> None:
     key, root = Key(), tmp_path / "ws"
     root.mkdir()
@@ -237,7 +235,7 @@ async def test_a_revocation_that_no_key_signed_ends_nothing(clock: MockClock, tm
         ]
 
 
-@live
+@pytest.mark.real_time
 async def test_a_log_that_was_cut_is_told_on_stderr_when_the_server_starts() -> None:
     with home(TRUSTING) as house:
         with house.serving():

@@ -15,7 +15,8 @@ from intercom.local.places import Places, places
 from intercom.model.config import HighestRisk
 from tests.operators.house import environ
 from tests.support.terminal import on_terminal
-from tests.support.trio_case import trio_test
+
+pytestmark = pytest.mark.real_time
 
 KEY = [sys.executable, str(Path(__file__).parents[1] / "support" / "ctl_at_home.py"), "key"]
 PIN = "correct horse"
@@ -49,7 +50,6 @@ async def create(home: Path, *words: str, pin: str = PIN) -> str:
         return said
 
 
-@trio_test(real_time=True, seconds=30)
 async def test_a_key_is_made_with_a_pin_typed_twice(tmp_path: Path) -> None:
     said = await create(tmp_path, "--name", "ann")
     (kept,) = operator_keys.private_keys(where(tmp_path))
@@ -62,7 +62,6 @@ async def test_a_key_is_made_with_a_pin_typed_twice(tmp_path: Path) -> None:
     assert "ann" in listed.stdout
 
 
-@trio_test(real_time=True, seconds=30)
 async def test_the_directories_of_a_key_are_its_users_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     env = {**environ(tmp_path), "XDG_CONFIG_HOME": str(tmp_path / "config"), "XDG_STATE_HOME": str(tmp_path / "state")}
     async with on_terminal([*KEY, "create"], env) as screen:
@@ -83,7 +82,6 @@ def configure(found: Places, text: str) -> None:
     file.write_text(text)
 
 
-@trio_test(real_time=True, seconds=30)
 async def test_settings_are_signed_as_they_were_shown(tmp_path: Path) -> None:
     found = where(tmp_path)
     configure(found, '[slack]\nchannel_id = "C0123456789"\n[decisions]\nslack = "low"\n')
@@ -106,7 +104,6 @@ async def test_settings_are_signed_as_they_were_shown(tmp_path: Path) -> None:
     assert signed.is_genuine(kept.key)
 
 
-@trio_test(real_time=True, seconds=30)
 async def test_a_pin_that_is_too_short_is_asked_for_again(tmp_path: Path) -> None:
     async with on_terminal([*KEY, "create"], environ(tmp_path)) as screen:
         await screen.until("Choose a PIN for the new key: ")
@@ -124,7 +121,6 @@ async def test_a_pin_that_is_too_short_is_asked_for_again(tmp_path: Path) -> Non
         assert await screen.process.wait() == 0
 
 
-@trio_test(real_time=True, seconds=30)
 async def test_a_pin_is_changed_with_the_old_one(tmp_path: Path) -> None:
     await create(tmp_path)
     async with on_terminal([*KEY, "change-pin"], environ(tmp_path)) as screen:
@@ -142,7 +138,6 @@ async def test_a_pin_is_changed_with_the_old_one(tmp_path: Path) -> None:
     assert operator_keys.unlock(kept, "battery staple")
 
 
-@trio_test(real_time=True, seconds=30)
 async def test_three_wrong_pins_end_it(tmp_path: Path) -> None:
     await create(tmp_path)
     async with on_terminal([*KEY, "change-pin"], environ(tmp_path)) as screen:

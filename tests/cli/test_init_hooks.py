@@ -21,7 +21,6 @@ from intercom.cli.init_files import Unmergeable
 from tests.agents.live import COMMAND
 from tests.cli.test_init import backups, entry_file, home, hooks_file, init_with
 from tests.support.terminal import on_terminal
-from tests.support.trio_case import trio_test
 
 START = ("/opt/bin/agent-intercom",)
 
@@ -152,7 +151,7 @@ def test_init_writes_hooks_with_a_backup_and_keeps_those_that_are_installed_up_t
 
 
 @pytest.mark.parametrize(("typed", "are_installed"), [("y\n", True), ("\n", False), ("n\n", False), ("\x04", False)])
-@trio_test(real_time=True, seconds=20)
+@pytest.mark.real_time
 async def test_on_a_terminal_it_asks_says_where_hooks_hold_and_installs_none_by_default(
     home: Path, typed: str, are_installed: bool
 ) -> None:

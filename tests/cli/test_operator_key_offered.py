@@ -16,7 +16,8 @@ from tests.agents.live import COMMAND
 from tests.cli.test_ctl_signed import CTL, PIN, ctl, make_key, scene
 from tests.operators.house import environ
 from tests.support.terminal import on_terminal
-from tests.support.trio_case import trio_test
+
+pytestmark = pytest.mark.real_time
 
 
 def where(home: Path) -> Places:
@@ -24,7 +25,6 @@ def where(home: Path) -> Places:
 
 
 @pytest.mark.parametrize(("typed", "is_made"), [("\n", True), ("y\n", True), ("n\n", False), ("\x04", False)])
-@trio_test(real_time=True, seconds=60)
 async def test_init_offers_an_operator_key_and_recommends_it(tmp_path: Path, typed: str, is_made: bool) -> None:
     (tmp_path / "project").mkdir()
     words = ["init", "--write", "--client", "codex", "--no-hooks", "--workspace", str(tmp_path / "project")]
@@ -43,7 +43,6 @@ async def test_init_offers_an_operator_key_and_recommends_it(tmp_path: Path, typ
     assert len(operator_keys.private_keys(where(tmp_path))) == is_made
 
 
-@trio_test(real_time=True, seconds=60)
 async def test_pending_and_watch_say_once_that_nothing_is_signed(tmp_path: Path) -> None:
     async with scene(tmp_path) as at:
         for words in (["pending"], ["watch"]):
@@ -54,7 +53,6 @@ async def test_pending_and_watch_say_once_that_nothing_is_signed(tmp_path: Path)
         assert (code, len(cards)) == (0, 1)
 
 
-@trio_test(real_time=True, seconds=60)
 async def test_a_card_says_with_which_key_it_was_decided(tmp_path: Path) -> None:
     key = make_key(tmp_path)
     async with scene(tmp_path) as at:
@@ -95,7 +93,6 @@ def test_doctor_finds_a_damaged_list_and_one_that_others_may_write(tmp_path: Pat
     assert "line 1 is no key" in found.text
 
 
-@trio_test(real_time=True, seconds=60)
 async def test_doctor_asks_the_server_which_keys_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     key = make_key(tmp_path)
     async with scene(tmp_path) as at:
@@ -113,7 +110,6 @@ async def test_doctor_asks_the_server_which_keys_count(tmp_path: Path, monkeypat
         assert "sudo install" in found.advice
 
 
-@trio_test(real_time=True, seconds=60)
 async def test_no_key_is_made_that_the_server_would_not_take(tmp_path: Path) -> None:
     key = make_key(tmp_path)
     async with scene(tmp_path) as at:
@@ -123,7 +119,6 @@ async def test_no_key_is_made_that_the_server_would_not_take(tmp_path: Path) -> 
         assert [each.key.id for each in operator_keys.private_keys(where(tmp_path))] == [key]
 
 
-@trio_test(real_time=True, seconds=60)
 async def test_doctor_and_key_list_say_which_settings_nobody_signed(tmp_path: Path) -> None:
     make_key(tmp_path)
     config = Path(where(tmp_path).config_file)

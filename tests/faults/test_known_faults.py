@@ -23,7 +23,7 @@ from intercom.sessions.tools.switch_freq import SwitchFreq
 from intercom.store.requests import approvals
 from tests.agents.live import TRUSTING, Home, begin, call, home
 from tests.faults.hosted import ctl, hosted
-from tests.sessions.house import SILENT_CHAT, People, house
+from tests.sessions.house import SILENT_CHAT, House, People, house
 
 Clock = trio.testing.MockClock
 CHANGE: dict[str, Any] = {"title": "Add a", "diff": "a\n", "file_path": "a.txt"}
@@ -63,37 +63,36 @@ async def test_a_request_without_the_token_is_refused(served: Home) -> None:
 # --- modes are cosmetic ---------------------------------------------------------------------------
 
 
-async def test_the_mode_decides_who_is_notified_and_never_who_may_answer(clock: Clock, root: Path) -> None:
-    async with house(root.parent, clock, chat=SILENT_CHAT) as at:
-        chat = People()
-        at.app.system.adopt(chat, "chat")
-        await at.ask("operators", Subscribe("chat", Channel.SLACK))
-        guest = await at.arrive(root)
-        for mode, told, untold in (
-            (SessionMode.LOCAL, [at.people], [chat]),
-            (SessionMode.REMOTE, [chat], [at.people]),
-            (SessionMode.HYBRID, [chat, at.people], []),
-        ):
-            await at.app.service.switch_mode(guest.session_id, mode, "kim", "ctl")
-            id = (await guest.propose(diff=f"{mode}\n")).request_id
-            await at.wait(guest, id)
-            for channel in told:
-                await channel.card(id=id)
-            assert not [card for channel in untold for card in channel.cards if card.id == id]
-            # Whoever was not notified may answer all the same.
-            assert (await at.decide(id, Decision.APPROVE)).state is CardState.APPROVED
+@pytest.mark.server(chat=SILENT_CHAT)
+async def test_the_mode_decides_who_is_notified_and_never_who_may_answer(at: House, root: Path) -> None:
+    chat = People()
+    at.app.system.adopt(chat, "chat")
+    await at.ask("operators", Subscribe("chat", Channel.SLACK))
+    guest = await at.arrive(root)
+    for mode, told, untold in (
+        (SessionMode.LOCAL, [at.people], [chat]),
+        (SessionMode.REMOTE, [chat], [at.people]),
+        (SessionMode.HYBRID, [chat, at.people], []),
+    ):
+        await at.app.service.switch_mode(guest.session_id, mode, "kim", "ctl")
+        id = (await guest.propose(diff=f"{mode}\n")).request_id
+        await at.wait(guest, id)
+        for channel in told:
+            await channel.card(id=id)
+        assert not [card for channel in untold for card in channel.cards if card.id == id]
+        # Whoever was not notified may answer all the same.
+        assert (await at.decide(id, Decision.APPROVE)).state is CardState.APPROVED
 
 
-async def test_without_slack_mode_remote_is_refused_as_nobody_would_be_told(clock: Clock, root: Path) -> None:
-    async with house(root.parent, clock) as at:
-        guest = await at.arrive(root)
-        with pytest.raises(SlackError, match="slack is not set up") as refused:
-            await at.app.service.switch_mode(guest.session_id, SessionMode.REMOTE, "kim", "ctl")
-        assert refused.value.error_code == "slack"
-        with pytest.raises(SlackError):
-            await guest.ask(SwitchFreq(SessionMode.REMOTE, by="agent", channel="mcp", from_agent=False))
-        before, _ = await at.app.service.switch_mode(guest.session_id, SessionMode.HYBRID, "kim", "ctl")
-        assert before is SessionMode.LOCAL, "nothing has changed"
+async def test_without_slack_mode_remote_is_refused_as_nobody_would_be_told(at: House, root: Path) -> None:
+    guest = await at.arrive(root)
+    with pytest.raises(SlackError, match="slack is not set up") as refused:
+        await at.app.service.switch_mode(guest.session_id, SessionMode.REMOTE, "kim", "ctl")
+    assert refused.value.error_code == "slack"
+    with pytest.raises(SlackError):
+        await guest.ask(SwitchFreq(SessionMode.REMOTE, by="agent", channel="mcp", from_agent=False))
+    before, _ = await at.app.service.switch_mode(guest.session_id, SessionMode.HYBRID, "kim", "ctl")
+    assert before is SessionMode.LOCAL, "nothing has changed"
 
 
 async def test_a_session_left_in_mode_remote_is_told_of_here_once_slack_is_gone(clock: Clock, root: Path) -> None:
@@ -109,20 +108,19 @@ async def test_a_session_left_in_mode_remote_is_told_of_here_once_slack_is_gone(
 # --- a fast tap is lost ---------------------------------------------------------------------------
 
 
-async def test_a_tap_at_the_instant_the_card_appears_finds_its_waiter(clock: Clock, root: Path) -> None:
-    async with house(root.parent, clock) as at:
-        guest = await at.arrive(root)
+async def test_a_tap_at_the_instant_the_card_appears_finds_its_waiter(at: House, root: Path) -> None:
+    guest = await at.arrive(root)
 
-        def tap(card: Card) -> None:
-            if card.state is CardState.PENDING:
-                session = at.app.system.named(f"session/{card.session_id}")
-                session.tell(Decide(card.id, at.verdict(Decision.APPROVE, id="tap")))
+    def tap(card: Card) -> None:
+        if card.state is CardState.PENDING:
+            session = at.app.system.named(f"session/{card.session_id}")
+            session.tell(Decide(card.id, at.verdict(Decision.APPROVE, id="tap")))
 
-        at.people.on_card = tap
-        for n in range(20):
-            opened = await guest.propose(path=f"{n}.txt")
-            waiting = await at.wait(guest, opened.request_id)
-            assert (await waiting()).answer.status == "approved"
+    at.people.on_card = tap
+    for n in range(20):
+        opened = await guest.propose(path=f"{n}.txt")
+        waiting = await at.wait(guest, opened.request_id)
+        assert (await waiting()).answer.status == "approved"
 
 
 # --- waiters live only in memory ------------------------------------------------------------------
@@ -160,17 +158,17 @@ async def test_a_verdict_survives_the_death_of_the_server_that_took_it(clock: Cl
 # --- a late tap revives an expired request --------------------------------------------------------
 
 
-async def test_a_late_tap_on_an_expired_request_changes_nothing_and_says_so(clock: Clock, root: Path) -> None:
-    async with house(root.parent, clock, Config(timeouts=TimeoutSettings(approval_seconds=60))) as at:
-        guest = await at.arrive(root)
-        id = (await guest.propose()).request_id
-        await at.later(60)
-        await at.people.card(id=id, state=CardState.EXPIRED)
-        with pytest.raises(AlreadyDecided, match="no longer open: it is expired; nothing was changed"):
-            await at.decide(id, Decision.APPROVE)
-        row = await at.app.reader.read(lambda db: approvals.get(db, id))
-        assert row is not None
-        assert (row.status, row.decided) == (ApprovalStatus.EXPIRED, None)
+@pytest.mark.server(Config(timeouts=TimeoutSettings(approval_seconds=60)))
+async def test_a_late_tap_on_an_expired_request_changes_nothing_and_says_so(at: House, root: Path) -> None:
+    guest = await at.arrive(root)
+    id = (await guest.propose()).request_id
+    await at.later(60)
+    await at.people.card(id=id, state=CardState.EXPIRED)
+    with pytest.raises(AlreadyDecided, match="no longer open: it is expired; nothing was changed"):
+        await at.decide(id, Decision.APPROVE)
+    row = await at.app.reader.read(lambda db: approvals.get(db, id))
+    assert row is not None
+    assert (row.status, row.decided) == (ApprovalStatus.EXPIRED, None)
 
 
 # --- a change is applied twice when marking it consumed fails -------------------------------------
@@ -315,39 +313,39 @@ async def test_a_call_that_waits_reports_progress_and_can_be_cancelled(served: H
 QUICK = Config(stall=StallSettings(inactivity_threshold_seconds=300, escalation_threshold_seconds=120, max_retries=3))
 
 
-async def test_waiting_for_a_person_is_no_stall(clock: Clock, root: Path) -> None:
-    async with house(root.parent, clock, QUICK) as at:
-        guest = await at.arrive(root)
-        id = (await guest.propose()).request_id
-        waiting = await at.wait(guest, id)
-        for _ in range(10):
-            await at.later(300)
-        await at.decide(id, Decision.APPROVE)
-        await waiting()
-        assert [card for card in at.people.cards if card.kind is CardKind.STALL] == []
-        # From the answer on, silence counts again.
-        await at.later(299)
-        assert [card for card in at.people.cards if card.kind is CardKind.STALL] == []
-        await at.later(1)
-        await at.people.card(kind=CardKind.STALL)
+@pytest.mark.server(QUICK)
+async def test_waiting_for_a_person_is_no_stall(at: House, root: Path) -> None:
+    guest = await at.arrive(root)
+    id = (await guest.propose()).request_id
+    waiting = await at.wait(guest, id)
+    for _ in range(10):
+        await at.later(300)
+    await at.decide(id, Decision.APPROVE)
+    await waiting()
+    assert [card for card in at.people.cards if card.kind is CardKind.STALL] == []
+    # From the answer on, silence counts again.
+    await at.later(299)
+    assert [card for card in at.people.cards if card.kind is CardKind.STALL] == []
+    await at.later(1)
+    await at.people.card(kind=CardKind.STALL)
 
 
 # --- nudges are never delivered -------------------------------------------------------------------
 
 
-async def test_a_nudge_rides_on_the_next_result_of_any_tool(clock: Clock, root: Path) -> None:
-    async with house(root.parent, clock, QUICK) as at:
-        guest = await at.arrive(root)
-        await guest.settled()
-        await at.later(300)
-        alert = await at.people.card(kind=CardKind.STALL)
-        assert alert.title == "Quiet for 5 min"
-        await at.decide(alert.id, Decision.NUDGE, "are you there?")
-        at.app.system.named(f"stall/{guest.session_id}").tell(Activity())
-        (word,) = (await guest.ask(Ping())).instructions
-        assert (word.kind, word.text) == ("nudge", "are you there?")
-        closed = await at.people.card(lambda card: card.state is CardState.CLOSED, id=alert.id)
-        assert closed.note == "the agent is back"
+@pytest.mark.server(QUICK)
+async def test_a_nudge_rides_on_the_next_result_of_any_tool(at: House, root: Path) -> None:
+    guest = await at.arrive(root)
+    await guest.settled()
+    await at.later(300)
+    alert = await at.people.card(kind=CardKind.STALL)
+    assert alert.title == "Quiet for 5 min"
+    await at.decide(alert.id, Decision.NUDGE, "are you there?")
+    at.app.system.named(f"stall/{guest.session_id}").tell(Activity())
+    (word,) = (await guest.ask(Ping())).instructions
+    assert (word.kind, word.text) == ("nudge", "are you there?")
+    closed = await at.people.card(lambda card: card.state is CardState.CLOSED, id=alert.id)
+    assert closed.note == "the agent is back"
 
 
 # --- CRLF files break patches ---------------------------------------------------------------------

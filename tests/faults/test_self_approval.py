@@ -6,10 +6,12 @@ import json
 
 import pytest
 
-from tests.agents.live import Home, live
+from tests.agents.live import Home
 from tests.attack.scene import run_in_shell, spare_directory
 from tests.attack.self_approval import KILL_RELAY
 from tests.faults.hosted import ctl, hosted
+
+pytestmark = pytest.mark.real_time
 
 #: What the agent's shell runs (`tests.attack.self_approval` says what stands in it, and has many more).
 ATTEMPTS = [
@@ -31,7 +33,6 @@ ATTEMPTS = [
 
 
 @pytest.mark.parametrize("command", ATTEMPTS)
-@live
 async def test_an_agent_can_not_approve_itself_from_its_own_shell(house: Home, command: str) -> None:
     root = house.workspace()
     with spare_directory() as spare:
@@ -56,7 +57,6 @@ async def test_an_agent_can_not_approve_itself_from_its_own_shell(house: Home, c
             assert (await agent.call("check_diff", request_id=id))["status"] == "applied"
 
 
-@live
 async def test_an_agent_that_ends_its_own_shim_is_an_agent_still(house: Home) -> None:
     root = house.workspace()
     with spare_directory() as spare:
@@ -72,7 +72,6 @@ async def test_an_agent_that_ends_its_own_shim_is_an_agent_still(house: Home) ->
             assert code == 0
 
 
-@live
 async def test_an_agent_can_not_widen_its_own_policy(house: Home) -> None:
     root = house.workspace()
     async with hosted(house, root) as agent:
@@ -96,7 +95,6 @@ async def test_an_agent_can_not_widen_its_own_policy(house: Home) -> None:
         assert (await agent.answer(asked))["status"] == "rejected"
 
 
-@live
 async def test_an_agent_can_not_have_its_policy_changed_by_proposal_without_a_person(house: Home) -> None:
     root = house.workspace()
     (root / ".intercom").mkdir()

@@ -29,8 +29,8 @@ from intercom.sessions.tools.reboot import Reboot
 from intercom.sessions.tools.standby import Standby
 from intercom.sessions.tools.switch_freq import SwitchFreq
 from intercom.sessions.tools.transmit import Transmit
-from tests.agents.live import Home, call, home, live
-from tests.sessions.house import SILENT_CHAT, House, house, in_house, partial_ask
+from tests.agents.live import Home, call, home
+from tests.sessions.house import SILENT_CHAT, House, house, partial_ask
 
 Clock = trio.testing.MockClock
 
@@ -48,7 +48,6 @@ def check(tool: str, path: str | None = None, **more: Any) -> AutoCheck:
 # --- tools --------------------------------------------------------------------------------------------------------
 
 
-@in_house
 async def test_policy_files_understand_the_older_and_the_newer_names_of_tools(clock: Clock, root: Path) -> None:
     allow(root, tools=["remote_log", "ping"])
     async with house(root.parent, clock) as at:
@@ -59,7 +58,7 @@ async def test_policy_files_understand_the_older_and_the_newer_names_of_tools(cl
         assert not (await guest.ask(check("transmit"))).answer.auto_approved
 
 
-@live
+@pytest.mark.real_time
 async def test_all_tools_tell_of_errors_in_one_shape(served: Home) -> None:
     async with served.agent(served.workspace()) as agent:
         for tool in (await agent.list_tools()).tools:
@@ -72,7 +71,6 @@ async def test_all_tools_tell_of_errors_in_one_shape(served: Home) -> None:
 # --- the policy ---------------------------------------------------------------------------------------------------
 
 
-@in_house
 async def test_the_older_policy_file_is_read_where_the_newer_is_absent(clock: Clock, root: Path) -> None:
     (root / ".monocoque").mkdir()
     older = {"autoApprove": {"enabled": True, "filePatterns": {"write": ["src/**"], "read": []}}}
@@ -85,7 +83,6 @@ async def test_the_older_policy_file_is_read_where_the_newer_is_absent(clock: Cl
         assert (await guest.ask(check("write", "src/a.py"))).answer.auto_approved
 
 
-@in_house
 async def test_a_fault_in_the_policy_denies_all_and_people_are_told_the_line(clock: Clock, root: Path) -> None:
     (root / ".intercom").mkdir()
     (root / ".intercom/settings.json").write_text('{\n  "enabled": true,\n  "tools": ["ping"],\n  "comands": []\n}')
@@ -97,7 +94,6 @@ async def test_a_fault_in_the_policy_denies_all_and_people_are_told_the_line(clo
         assert "comands" in told.text
 
 
-@in_house
 async def test_read_patterns_let_nobody_write(clock: Clock, root: Path) -> None:
     allow(root, file_patterns={"read": ["**/*"], "write": []})
     async with house(root.parent, clock) as at:
@@ -124,7 +120,6 @@ async def test_read_patterns_let_nobody_write(clock: Clock, root: Path) -> None:
         ("cargo test\nrm x", False),
     ],
 )
-@in_house
 async def test_commands_match_as_words_and_never_with_operators(
     clock: Clock, root: Path, command: str, passes: bool
 ) -> None:
@@ -140,7 +135,6 @@ async def test_commands_match_as_words_and_never_with_operators(
 TWO = "--- a/a.txt\n+++ b/a.txt\n@@ -1 +1 @@\n-one\n+eins\n--- a/src/b.txt\n+++ b/src/b.txt\n@@ -1 +1 @@\n-two\n+zwei\n"
 
 
-@in_house
 async def test_a_clearance_asks_the_policy_about_every_file_of_its_diff(clock: Clock, root: Path) -> None:
     (root / "src").mkdir()
     (root / "a.txt").write_text("one\n")
@@ -158,7 +152,6 @@ async def test_a_clearance_asks_the_policy_about_every_file_of_its_diff(clock: C
         assert (await guest.propose("src/c.txt", risk=RiskLevel.HIGH)).answered is None
 
 
-@in_house
 async def test_a_diff_whose_headers_name_another_file_is_refused(clock: Clock, root: Path) -> None:
     (root / "a.txt").write_text("one\n")
     allow(root, file_patterns={"write": ["harmless.txt"]})
@@ -170,7 +163,6 @@ async def test_a_diff_whose_headers_name_another_file_is_refused(clock: Clock, r
 
 
 @pytest.mark.parametrize(("listed", "passes"), [({}, False), ({"build": "make all"}, True)])
-@in_house
 async def test_the_allowlist_gates_only_where_the_configuration_says_so(
     clock: Clock, root: Path, listed: dict[str, str], passes: bool
 ) -> None:
@@ -194,7 +186,6 @@ async def test_the_allowlist_gates_only_where_the_configuration_says_so(
         (RiskLevel.CRITICAL, RiskLevel.CRITICAL, False),
     ],
 )
-@in_house
 async def test_the_server_caps_the_risk_of_every_workspace_and_critical_always_asks(
     clock: Clock, root: Path, cap: RiskLevel, risk: RiskLevel, passes: bool
 ) -> None:
@@ -208,7 +199,6 @@ async def test_the_server_caps_the_risk_of_every_workspace_and_critical_always_a
 
 
 @pytest.mark.parametrize("mode", SessionMode)
-@in_house
 async def test_the_policy_applies_in_every_mode_unless_remote_mode_asks_always(
     clock: Clock, root: Path, mode: SessionMode
 ) -> None:
@@ -227,7 +217,6 @@ async def test_the_policy_applies_in_every_mode_unless_remote_mode_asks_always(
 
 
 @pytest.mark.parametrize("logged", [True, False])
-@in_house
 async def test_what_the_policy_lets_pass_is_always_on_record_and_told_in_batches_where_it_says_so(
     clock: Clock, root: Path, logged: bool
 ) -> None:
@@ -257,7 +246,6 @@ async def test_what_the_policy_lets_pass_is_always_on_record_and_told_in_batches
         assert [card for card in at.people.cards if card.kind is CardKind.APPROVAL] == []
 
 
-@in_house
 async def test_a_policy_that_lists_transmit_continues_at_once_except_after_errors(clock: Clock, root: Path) -> None:
     allow(root, tools=["transmit"])
     async with house(root.parent, clock) as at:
@@ -277,7 +265,6 @@ async def test_a_policy_that_lists_transmit_continues_at_once_except_after_error
 
 
 @pytest.mark.parametrize("choice", OnTimeout)
-@in_house
 async def test_an_unanswered_question_goes_on_stops_or_holds_as_its_type_says(
     clock: Clock, root: Path, choice: OnTimeout
 ) -> None:
@@ -306,7 +293,6 @@ async def test_an_unanswered_question_goes_on_stops_or_holds_as_its_type_says(
             assert (await waiting()).answer.decision == "stop"
 
 
-@in_house
 async def test_several_requests_of_a_session_wait_and_one_stall_alert(clock: Clock, root: Path) -> None:
     config = Config(
         stall=StallSettings(inactivity_threshold_seconds=60, escalation_threshold_seconds=10, max_retries=1)
@@ -326,43 +312,37 @@ async def test_several_requests_of_a_session_wait_and_one_stall_alert(clock: Clo
 # --- sessions -----------------------------------------------------------------------------------------------------
 
 
-@in_house
-async def test_the_active_session_is_always_the_callers_own(clock: Clock, root: Path) -> None:
-    async with house(root.parent, clock) as at:
-        one, other = await at.arrive(root, "one"), await at.arrive(root, "other")
-        assert (await one.ask(Ping(call="b1"))).answer.session_id == one.session_id
-        assert (await other.ask(Ping(call="b2"))).answer.session_id == other.session_id
+async def test_the_active_session_is_always_the_callers_own(at: House, root: Path) -> None:
+    one, other = await at.arrive(root, "one"), await at.arrive(root, "other")
+    assert (await one.ask(Ping(call="b1"))).answer.session_id == one.session_id
+    assert (await other.ask(Ping(call="b2"))).answer.session_id == other.session_id
 
 
-@in_house
-async def test_mode_and_resume_without_a_session_refuse_and_list_when_it_is_ambiguous(clock: Clock, root: Path) -> None:
-    async with house(root.parent, clock) as at:
-        desk = at.app.service
-        with pytest.raises(NotFound):
-            await desk.switch_mode(None, SessionMode.HYBRID, "kim", "ctl")
-        one = await at.arrive(root, "one")
-        assert await desk.switch_mode(None, SessionMode.HYBRID, "kim", "ctl") == (SessionMode.LOCAL, SessionMode.HYBRID)
-        other = await at.arrive(root, "other")
-        with pytest.raises(Ambiguous) as refused:
-            await desk.switch_mode(None, SessionMode.REMOTE, "kim", "ctl")
-        assert one.session_id in refused.value.message
-        assert other.session_id in refused.value.message
-        for guest in (one, other):
-            await guest.ask(Standby("idle"))
-        with pytest.raises(Ambiguous, match="--session"):
-            await desk.resume(None, "go", at.verdict(Decision.RESUME))
+async def test_mode_and_resume_without_a_session_refuse_and_list_when_it_is_ambiguous(at: House, root: Path) -> None:
+    desk = at.app.service
+    with pytest.raises(NotFound):
+        await desk.switch_mode(None, SessionMode.HYBRID, "kim", "ctl")
+    one = await at.arrive(root, "one")
+    assert await desk.switch_mode(None, SessionMode.HYBRID, "kim", "ctl") == (SessionMode.LOCAL, SessionMode.HYBRID)
+    other = await at.arrive(root, "other")
+    with pytest.raises(Ambiguous) as refused:
+        await desk.switch_mode(None, SessionMode.REMOTE, "kim", "ctl")
+    assert one.session_id in refused.value.message
+    assert other.session_id in refused.value.message
+    for guest in (one, other):
+        await guest.ask(Standby("idle"))
+    with pytest.raises(Ambiguous, match="--session"):
+        await desk.resume(None, "go", at.verdict(Decision.RESUME))
 
 
-@in_house
-async def test_resume_answers_the_standby_of_the_only_agent_that_waits(clock: Clock, root: Path) -> None:
-    async with house(root.parent, clock) as at:
-        guest = await at.arrive(root, "one")
-        await at.arrive(root, "other")
-        id = (await guest.ask(Standby("idle"))).request_id
-        session = await at.app.service.resume(None, "now the docs", at.verdict(Decision.RESUME))
-        assert session.id == guest.session_id
-        (late,) = (await guest.ask(Ping())).late_verdicts
-        assert (late.request_id, late.answer) == (id, {"status": "resumed", "instruction": "now the docs"})
+async def test_resume_answers_the_standby_of_the_only_agent_that_waits(at: House, root: Path) -> None:
+    guest = await at.arrive(root, "one")
+    await at.arrive(root, "other")
+    id = (await guest.ask(Standby("idle"))).request_id
+    session = await at.app.service.resume(None, "now the docs", at.verdict(Decision.RESUME))
+    assert session.id == guest.session_id
+    (late,) = (await guest.ask(Ping())).late_verdicts
+    assert (late.request_id, late.answer) == (id, {"status": "resumed", "instruction": "now the docs"})
 
 
 async def leave(at: House, key: str) -> None:
@@ -371,7 +351,6 @@ async def leave(at: House, key: str) -> None:
     await at.later(GRACE_SECONDS)
 
 
-@in_house
 async def test_reboot_adopts_only_what_its_like_left_in_this_workspace(clock: Clock, root: Path) -> None:
     elsewhere = root.parent / "elsewhere"
     elsewhere.mkdir()
@@ -396,18 +375,17 @@ async def test_reboot_adopts_only_what_its_like_left_in_this_workspace(clock: Cl
         assert (await gone.ask(CheckDiff(id))).answered.answer.status == "applied"
 
 
-@in_house
+@pytest.mark.server(Config(max_concurrent_sessions=1))
 async def test_agents_that_connect_by_themselves_are_not_counted_and_belong_to_every_operator(
-    clock: Clock, root: Path
+    at: House, root: Path
 ) -> None:
-    async with house(root.parent, clock, Config(max_concurrent_sessions=1)) as at:
-        guests = [await at.arrive(root, f"agent {n}") for n in range(5)]
-        assert {session.owner_user_id for session in await at.app.service.sessions()} == {""}
-        for n, guest in enumerate(guests):
-            id = (await guest.propose(f"{n}.txt")).request_id
-            verdict = at.verdict(Decision.APPROVE)
-            decided = (await at.app.service.decide(id, verdict)).decided
-            assert decided is not None
+    guests = [await at.arrive(root, f"agent {n}") for n in range(5)]
+    assert {session.owner_user_id for session in await at.app.service.sessions()} == {""}
+    for n, guest in enumerate(guests):
+        id = (await guest.propose(f"{n}.txt")).request_id
+        verdict = at.verdict(Decision.APPROVE)
+        decided = (await at.app.service.decide(id, verdict)).decided
+        assert decided is not None
 
 
 def test_sessions_that_never_started_or_never_came_back_can_be_cleared_away() -> None:
@@ -417,20 +395,17 @@ def test_sessions_that_never_started_or_never_came_back_can_be_cleared_away() ->
     assert SESSION_TRANSITIONS[SessionStatus.TERMINATED] == frozenset()
 
 
-@in_house
-async def test_a_broadcast_says_whether_a_chat_has_it(clock: Clock, root: Path) -> None:
-    async with house(root.parent, clock) as at:
-        guest = await at.arrive(root)
-        answer = (await guest.ask(Broadcast("built", "success"))).answer
-        assert answer.posted is False
-        assert answer.ts is None
-        assert (await at.people.notice("built")).level == "success"
+async def test_a_broadcast_says_whether_a_chat_has_it(at: House, root: Path) -> None:
+    guest = await at.arrive(root)
+    answer = (await guest.ask(Broadcast("built", "success"))).answer
+    assert answer.posted is False
+    assert answer.ts is None
+    assert (await at.people.notice("built")).level == "success"
 
 
 # --- files --------------------------------------------------------------------------------------------------------
 
 
-@in_house
 async def test_a_diff_of_several_files_is_applied_whole_or_not_at_all(clock: Clock, root: Path) -> None:
     (root / "src").mkdir()
     (root / "a.txt").write_text("one\n")
@@ -451,7 +426,6 @@ async def test_a_diff_of_several_files_is_applied_whole_or_not_at_all(clock: Clo
         assert ((root / "a.txt").read_text(), (root / "src/b.txt").read_text()) == ("eins\n", "zwei\n")
 
 
-@in_house
 async def test_hunks_that_do_not_fit_are_named(clock: Clock, root: Path) -> None:
     (root / "a.txt").write_text("".join(f"{n}\n" for n in range(40)))
     diff = "--- a/a.txt\n+++ b/a.txt\n@@ -1,2 +1,2 @@\n 0\n-1\n+eins\n@@ -30,2 +30,2 @@\n 29\n-nonsense\n+x\n"
@@ -462,7 +436,6 @@ async def test_hunks_that_do_not_fit_are_named(clock: Clock, root: Path) -> None
 
 
 @pytest.mark.parametrize("path", ["/etc/hosts", "../out.txt", "link/new.txt", "a/../../x", "link/deep/er/new.txt"])
-@in_house
 async def test_no_path_leads_outside_the_workspace_absolute_or_through_a_link(
     clock: Clock, root: Path, path: str
 ) -> None:
@@ -478,18 +451,16 @@ async def test_no_path_leads_outside_the_workspace_absolute_or_through_a_link(
     assert list(outside.iterdir()) == []
 
 
-@in_house
-async def test_an_absolute_path_has_no_fast_way_even_into_the_workspace(clock: Clock, root: Path) -> None:
-    async with house(root.parent, clock) as at:
-        guest = await at.arrive(root)
-        with pytest.raises(PathViolation, match="name it relative to the workspace"):
-            await guest.propose(str(root / "a.txt"))
+async def test_an_absolute_path_has_no_fast_way_even_into_the_workspace(at: House, root: Path) -> None:
+    guest = await at.arrive(root)
+    with pytest.raises(PathViolation, match="name it relative to the workspace"):
+        await guest.propose(str(root / "a.txt"))
 
 
 # --- the server ---------------------------------------------------------------------------------------------------
 
 
-@live
+@pytest.mark.real_time
 async def test_nothing_listens_on_the_network_unless_a_port_is_set(served: Home) -> None:
     pid = served.server()
     assert pid is not None
@@ -497,14 +468,14 @@ async def test_nothing_listens_on_the_network_unless_a_port_is_set(served: Home)
     assert [each for each in process.net_connections("inet") if each.status == psutil.CONN_LISTEN] == []
 
 
-@live
+@pytest.mark.real_time
 async def test_nothing_needs_to_be_configured_in_local_mode() -> None:
     with home("") as at:
         async with at.agent(at.workspace()) as agent:
             assert (await call(agent, "ping"))["acknowledged"]
 
 
-@live
+@pytest.mark.real_time
 async def test_an_unknown_setting_is_refused_with_the_nearest_known_one() -> None:
     with home("[stall]\ninactivity_threshold = 3\n") as at:
         done = await trio.to_thread.run_sync(at.command, "serve")
@@ -513,18 +484,16 @@ async def test_an_unknown_setting_is_refused_with_the_nearest_known_one() -> Non
     assert "Traceback" not in done.stderr
 
 
-@in_house
-async def test_an_approval_that_nobody_applies_lapses_after_a_day(clock: Clock, root: Path) -> None:
-    async with house(root.parent, clock) as at:
-        guest = await at.arrive(root)
-        id = (await guest.propose()).request_id
-        await at.decide(id, Decision.APPROVE)
-        await at.later(86400 - 60)
-        await at.later(30)
-        assert (await at.app.service.card(id)).state is CardState.APPROVED
-        for _ in range(3):
-            await at.later(60)
-        shown = await at.people.card(id=id, state=CardState.EXPIRED)
-        assert "not applied in time" in (shown.note or "")
-        with pytest.raises(InvalidState, match="expired, not approved"):
-            await guest.ask(CheckDiff(id))
+async def test_an_approval_that_nobody_applies_lapses_after_a_day(at: House, root: Path) -> None:
+    guest = await at.arrive(root)
+    id = (await guest.propose()).request_id
+    await at.decide(id, Decision.APPROVE)
+    await at.later(86400 - 60)
+    await at.later(30)
+    assert (await at.app.service.card(id)).state is CardState.APPROVED
+    for _ in range(3):
+        await at.later(60)
+    shown = await at.people.card(id=id, state=CardState.EXPIRED)
+    assert "not applied in time" in (shown.note or "")
+    with pytest.raises(InvalidState, match="expired, not approved"):
+        await guest.ask(CheckDiff(id))

@@ -10,9 +10,11 @@ from typing import Any
 import pytest
 
 from intercom.cli.init import STARTER
-from tests.agents.live import Home, home, live
+from tests.agents.live import Home, home
 from tests.faults.hosted import Hosted, ctl, hosted
 from tests.support.person_shell import the_person
+
+pytestmark = pytest.mark.real_time
 
 WIDE = {"enabled": True, "commands": ["*"], "tools": ["transmit"], "file_patterns": {"write": ["**"], "read": ["**"]}}
 MAIN = [sys.executable, "-m", "intercom.cli.main"]
@@ -41,7 +43,6 @@ async def is_asked(agent: Hosted, house: Home, root: Path) -> None:
 
 
 @pytest.mark.parametrize("directory", [".intercom", ".monocoque"])
-@live
 async def test_a_policy_that_came_with_a_clone_grants_nothing_and_is_a_card(house: Home, directory: str) -> None:
     root = house.workspace()
     write(root, directory)
@@ -51,7 +52,6 @@ async def test_a_policy_that_came_with_a_clone_grants_nothing_and_is_a_card(hous
         assert (code, shown["status"], shown["grants"]) == (0, "waiting", "nothing")
 
 
-@live
 async def test_a_policy_in_a_directory_that_the_agent_chose_grants_nothing(house: Home) -> None:
     outer = house.workspace()
     write(outer, policy={"enabled": True, "file_patterns": {"write": ["notes/**"]}})
@@ -63,7 +63,6 @@ async def test_a_policy_in_a_directory_that_the_agent_chose_grants_nothing(house
         await is_asked(agent, house, inner)
 
 
-@live
 async def test_no_word_of_an_agents_own_process_accepts_a_policy(house: Home) -> None:
     root = house.workspace()
     write(root)
@@ -88,7 +87,6 @@ async def test_no_word_of_an_agents_own_process_accepts_a_policy(house: Home) ->
         assert (code, shown["status"], shown["accepted_sha256"]) == (0, "waiting", None)
 
 
-@live
 async def test_a_person_accepts_a_policy_and_it_holds_after_the_server_was_killed() -> None:
     docs = {"enabled": True, "file_patterns": {"write": ["docs/**"]}}
     with home("") as house, house.serving():

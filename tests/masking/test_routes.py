@@ -17,12 +17,12 @@ from intercom.agents import call
 from intercom.cli import serve
 from intercom.operators.slack.socket_mode import Socket, SocketLimits
 from intercom.operators.slack.web_api import LITERAL, SlackTokens, WebApi
-from tests.agents.live import live
 from tests.masking.corpus import KINDS
 from tests.operators.slack.live.server import at_work
 from tests.operators.slack.wire.http_end import Asked, http_end, reply
 from tests.slack import ALICE, CHANNEL, text_of
-from tests.support.trio_case import trio_test
+
+pytestmark = pytest.mark.real_time
 
 PACKAGE = Path(intercom.__file__).parent
 
@@ -43,7 +43,6 @@ class Canaries:
         return [each for each in self.made if each[:24] in sent or each[-12:] in sent]
 
 
-@trio_test(real_time=True)
 async def test_every_way_to_slack_masks_all_that_it_carries() -> None:
     canary = Canaries()
 
@@ -81,7 +80,6 @@ async def test_every_way_to_slack_masks_all_that_it_carries() -> None:
     assert all("[masked: " in body for body in sent)
 
 
-@trio_test(real_time=True)
 async def test_what_answers_over_the_socket_is_masked() -> None:
     canary = Canaries()
 
@@ -195,7 +193,6 @@ def test_attributes_of_spans_are_masked(monkeypatch: pytest.MonkeyPatch) -> None
     assert canary.seen_in(str(noted)) == []
 
 
-@live
 async def test_an_agent_that_writes_a_secret_into_every_field_tells_slack_none() -> None:
     canary = Canaries()
 

@@ -7,7 +7,6 @@ makes no deadline pass.
 from __future__ import annotations
 
 import functools
-import inspect
 import itertools
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -16,6 +15,7 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 import outcome
+import pytest
 import trio
 import trio.testing
 from attrs import define, evolve, field, frozen
@@ -283,24 +283,5 @@ def in_house(test: Callable[..., Awaitable[None]]) -> Callable[..., Any]:
 
 
 def with_agent(*given: Any, **named: Any) -> Any:
-    """Run a test as `test(at, guest, ...)`: in a server to which an agent is connected. `root`, the agent's workspace,
-    and other fixtures are given if the test names them. With arguments: those of `house` after its clock."""
-    if given and callable(given[0]):
-        return with_agent()(given[0])
-
-    def decorated(test: Callable[..., Awaitable[None]]) -> Callable[..., Any]:
-        own = list(inspect.signature(test).parameters.values())[2:]
-
-        async def run(clock: trio.testing.MockClock, root: Path, **fixtures: Any) -> None:
-            if any(each.name == "root" for each in own):
-                fixtures["root"] = root
-            async with house(root.parent, clock, *given, **named) as at:
-                await test(at, await at.arrive(root), **fixtures)
-
-        functools.update_wrapper(run, test)
-        del run.__wrapped__
-        first = [inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD) for name in ("clock", "root")]
-        run.__signature__ = inspect.Signature([*first, *(each for each in own if each.name != "root")])  # type: ignore[attr-defined]
-        return in_house(run)
-
-    return decorated
+    """The same as the mark `server`; without arguments nothing at all."""
+    return given[0] if given and callable(given[0]) else pytest.mark.server(*given, **named)

@@ -7,6 +7,7 @@ import sys
 from functools import partial
 from pathlib import Path
 
+import pytest
 import trio.testing
 from attrs import evolve
 
@@ -21,7 +22,7 @@ from intercom.sessions.tools.transmit import Transmit
 from intercom.store import outbox, sessions
 from intercom.store.messages import Transact
 from intercom.store.outbox import Urgency
-from tests.sessions.house import Guest, House, house, with_agent
+from tests.sessions.house import Guest, House, house
 
 Clock = trio.testing.MockClock
 DAY = 86400.0
@@ -45,28 +46,27 @@ def told(at: House) -> list[str]:
     return [notice.text for notice in at.people.notices if "ended" in notice.text]
 
 
-async def test_they_end_after_a_week_are_told_of_in_one_line_and_go_with_the_others(clock: Clock, root: Path) -> None:
+async def test_they_end_after_a_week_are_told_of_in_one_line_and_go_with_the_others(at: House, root: Path) -> None:
     """They stayed for ever, and retention reached nothing that belonged to them."""
-    async with house(root.parent, clock) as at:
-        guests = [await at.arrive(root, key) for key in ("one", "two", "three")]
-        # Held: it waits as long as its session is there.
-        question = Transmit("What now?", PromptType.ERROR_RECOVERY, call=guests[0].call())
-        asked = (await guests[0].ask(question)).request_id
-        at.gone("one", "two", "three", for_good=True)
-        await rounds(at, 6)
-        assert set((await stand(at)).values()) == {SessionStatus.INTERRUPTED}
-        assert told(at) == []
-        await rounds(at, 1)
-        assert set((await stand(at)).values()) == {SessionStatus.TERMINATED}
-        # The card is closed, and nobody hears of each session by itself.
-        await at.people.card(id=asked, state=CardState.INTERRUPTED)
-        (line,) = told(at)
-        assert line.startswith("3 sessions (")
-        assert "were ended: away for more than 7 days; what waited there is closed" in line
-        await rounds(at, 1)
-        assert len(told(at)) == 1
-        await rounds(at, 30)
-        assert await stand(at) == {}
+    guests = [await at.arrive(root, key) for key in ("one", "two", "three")]
+    # Held: it waits as long as its session is there.
+    question = Transmit("What now?", PromptType.ERROR_RECOVERY, call=guests[0].call())
+    asked = (await guests[0].ask(question)).request_id
+    at.gone("one", "two", "three", for_good=True)
+    await rounds(at, 6)
+    assert set((await stand(at)).values()) == {SessionStatus.INTERRUPTED}
+    assert told(at) == []
+    await rounds(at, 1)
+    assert set((await stand(at)).values()) == {SessionStatus.TERMINATED}
+    # The card is closed, and nobody hears of each session by itself.
+    await at.people.card(id=asked, state=CardState.INTERRUPTED)
+    (line,) = told(at)
+    assert line.startswith("3 sessions (")
+    assert "were ended: away for more than 7 days; what waited there is closed" in line
+    await rounds(at, 1)
+    assert len(told(at)) == 1
+    await rounds(at, 30)
+    assert await stand(at) == {}
 
 
 async def test_the_top_of_its_thread_says_that_it_ended(clock: Clock, root: Path) -> None:
@@ -91,31 +91,29 @@ async def test_the_top_of_its_thread_says_that_it_ended(clock: Clock, root: Path
         assert woken
 
 
-async def test_until_then_another_agent_may_take_them_up(clock: Clock, root: Path) -> None:
-    async with house(root.parent, clock) as at:
-        old = await at.arrive(root, "old")
-        at.gone("old", for_good=True)
-        await rounds(at, 6)
-        new = await at.arrive(root, "new")
-        assert await at.ask("registry", Adopt(new.agent)) == old.session_id
-        await rounds(at, 9)
-        assert (await stand(at))[old.session_id] is SessionStatus.ACTIVE
-        assert told(at) == []
+async def test_until_then_another_agent_may_take_them_up(at: House, root: Path) -> None:
+    old = await at.arrive(root, "old")
+    at.gone("old", for_good=True)
+    await rounds(at, 6)
+    new = await at.arrive(root, "new")
+    assert await at.ask("registry", Adopt(new.agent)) == old.session_id
+    await rounds(at, 9)
+    assert (await stand(at))[old.session_id] is SessionStatus.ACTIVE
+    assert told(at) == []
 
 
-async def test_one_whose_agent_is_here_or_was_here_since_does_not_end(clock: Clock, root: Path) -> None:
-    async with house(root.parent, clock) as at:
-        quiet, back = await at.arrive(root, "quiet"), await at.arrive(root, "back")
-        at.gone("back", for_good=True)
-        await rounds(at, 5)
-        at.back("back")
-        await at.arrive(root, "back")
-        at.gone("back", for_good=True)
-        await rounds(at, 4)
-        assert await stand(at) == {quiet.session_id: SessionStatus.ACTIVE, back.session_id: SessionStatus.INTERRUPTED}
+async def test_one_whose_agent_is_here_or_was_here_since_does_not_end(at: House, root: Path) -> None:
+    quiet, back = await at.arrive(root, "quiet"), await at.arrive(root, "back")
+    at.gone("back", for_good=True)
+    await rounds(at, 5)
+    at.back("back")
+    await at.arrive(root, "back")
+    at.gone("back", for_good=True)
+    await rounds(at, 4)
+    assert await stand(at) == {quiet.session_id: SessionStatus.ACTIVE, back.session_id: SessionStatus.INTERRUPTED}
 
 
-@with_agent(Config(interrupted_retention_days=2))
+@pytest.mark.server(Config(interrupted_retention_days=2))
 async def test_one_that_nobody_ever_came_to_ends_too_and_the_time_is_a_setting(at: House, guest: Guest) -> None:
     mine = (await at.app.service.sessions())[0]
     empty: Session = evolve(mine, id="never-came", agent_key=None, status=SessionStatus.CREATED)
@@ -144,13 +142,12 @@ def waiting() -> subprocess.Popen[bytes]:
     return subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE, start_new_session=True)
 
 
-async def test_processes_that_are_gone_are_forgotten_while_the_server_runs(clock: Clock, root: Path) -> None:
+async def test_processes_that_are_gone_are_forgotten_while_the_server_runs(at: House) -> None:
     """Nothing ever asked for it: a server knew every process of every agent that had connected since its start."""
-    async with house(root.parent, clock) as at:
-        done = waiting()
-        await at.app.processes.came("one", [done.pid])
-        at.app.processes.left("one")
-        assert done.pid in {key.pid for key in at.app.processes.known().processes}
-        done.communicate(b"\n")
-        await at.later(PRUNE_SECONDS)
-        assert done.pid not in {key.pid for key in at.app.processes.known().processes}
+    done = waiting()
+    await at.app.processes.came("one", [done.pid])
+    at.app.processes.left("one")
+    assert done.pid in {key.pid for key in at.app.processes.known().processes}
+    done.communicate(b"\n")
+    await at.later(PRUNE_SECONDS)
+    assert done.pid not in {key.pid for key in at.app.processes.known().processes}

@@ -21,7 +21,7 @@ from intercom.sessions.messages import Adopt, Agent
 from intercom.sessions.registry import RETURN_SECONDS
 from intercom.store.messages import Transact
 from intercom.store.processes import agent_processes
-from tests.sessions.house import House, house, in_house
+from tests.sessions.house import House, house
 
 Clock = trio.testing.MockClock
 LINUX = sys.platform == "linux"
@@ -36,24 +36,21 @@ def partial_reboot(at: House, agent: Agent, session_id: str | None = None) -> Ca
     return partial(at.ask, "registry", Adopt(agent, session_id))
 
 
-@in_house
-async def test_the_session_that_was_given_up_for_another_is_over_and_never_stalls(clock: Clock, root: Path) -> None:
-    async with house(root.parent, clock) as at:
-        old = await at.arrive(root, "old")
-        await old.propose()
-        await gone(at, "old")
-        new = await at.arrive(root, "new")
-        assert await at.ask("registry", Adopt(new.agent)) == old.session_id
-        await at.later(0)
-        await gone(at, "new")
-        for _ in range(5):
-            await at.later(at.app.config.stall.inactivity_threshold_seconds)
-        assert not [card for card in at.people.cards if card.kind is CardKind.STALL]
-        stand = {session.id: session.status for session in await at.app.service.sessions(everything=True)}
-        assert stand[new.session_id] is SessionStatus.TERMINATED
+async def test_the_session_that_was_given_up_for_another_is_over_and_never_stalls(at: House, root: Path) -> None:
+    old = await at.arrive(root, "old")
+    await old.propose()
+    await gone(at, "old")
+    new = await at.arrive(root, "new")
+    assert await at.ask("registry", Adopt(new.agent)) == old.session_id
+    await at.later(0)
+    await gone(at, "new")
+    for _ in range(5):
+        await at.later(at.app.config.stall.inactivity_threshold_seconds)
+    assert not [card for card in at.people.cards if card.kind is CardKind.STALL]
+    stand = {session.id: session.status for session in await at.app.service.sessions(everything=True)}
+    assert stand[new.session_id] is SessionStatus.TERMINATED
 
 
-@in_house
 async def test_after_a_restart_an_agent_that_comes_back_finds_its_session_although_another_wanted_it(
     clock: Clock, root: Path
 ) -> None:
@@ -75,7 +72,6 @@ async def test_after_a_restart_an_agent_that_comes_back_finds_its_session_althou
             await named()
 
 
-@in_house
 async def test_after_a_restart_the_session_of_an_agent_that_does_not_come_back_is_taken_over_soon(
     clock: Clock, root: Path
 ) -> None:
@@ -89,33 +85,28 @@ async def test_after_a_restart_the_session_of_an_agent_that_does_not_come_back_i
         assert await wanted() == first.session_id
 
 
-@in_house
-async def test_a_session_that_is_kept_for_its_own_agent_is_not_to_be_had_by_its_id(clock: Clock, root: Path) -> None:
-    async with house(root.parent, clock) as at:
-        named = await at.arrive(root, f"{registry.NAMED}one")
-        await named.propose()
-        started = await at.arrive(root, "started")
-        child = AgentProcess(started.session_id, AgentProcessState.RUNNING, at.now(), "kim")
-        await at.ask("store", Transact(partial(agent_processes.insert, value=child)))
-        for guest in (named, started):
-            await gone(at, guest.agent.key)
-        other = await at.arrive(root, "other")
-        for guest in (named, started):
-            with pytest.raises(Unauthorized, match="its own agent"):
-                await at.ask("registry", Adopt(other.agent, guest.session_id))
-        ending = evolve(child, state=AgentProcessState.ENDING, why=Why.ENDED)
-        await at.ask(
-            "store", Transact(partial(agent_processes.change, process=ending, expect={AgentProcessState.RUNNING}))
-        )
+async def test_a_session_that_is_kept_for_its_own_agent_is_not_to_be_had_by_its_id(at: House, root: Path) -> None:
+    named = await at.arrive(root, f"{registry.NAMED}one")
+    await named.propose()
+    started = await at.arrive(root, "started")
+    child = AgentProcess(started.session_id, AgentProcessState.RUNNING, at.now(), "kim")
+    await at.ask("store", Transact(partial(agent_processes.insert, value=child)))
+    for guest in (named, started):
+        await gone(at, guest.agent.key)
+    other = await at.arrive(root, "other")
+    for guest in (named, started):
         with pytest.raises(Unauthorized, match="its own agent"):
-            await at.ask("registry", Adopt(other.agent, started.session_id))
-        # Once its process is over for good, nobody else comes for it.
-        over = evolve(child, state=AgentProcessState.OVER, why=Why.CLEARED)
-        await at.ask("store", Transact(lambda db: agent_processes.change(db, over, {AgentProcessState.ENDING})))
-        assert await at.ask("registry", Adopt(other.agent, started.session_id)) == started.session_id
+            await at.ask("registry", Adopt(other.agent, guest.session_id))
+    ending = evolve(child, state=AgentProcessState.ENDING, why=Why.ENDED)
+    await at.ask("store", Transact(partial(agent_processes.change, process=ending, expect={AgentProcessState.RUNNING})))
+    with pytest.raises(Unauthorized, match="its own agent"):
+        await at.ask("registry", Adopt(other.agent, started.session_id))
+    # Once its process is over for good, nobody else comes for it.
+    over = evolve(child, state=AgentProcessState.OVER, why=Why.CLEARED)
+    await at.ask("store", Transact(lambda db: agent_processes.change(db, over, {AgentProcessState.ENDING})))
+    assert await at.ask("registry", Adopt(other.agent, started.session_id)) == started.session_id
 
 
-@in_house
 async def test_for_a_shim_that_is_dead_nobody_waits(clock: Clock, root: Path) -> None:
     async with house(root.parent, clock) as at:
         fallen = await at.arrive(root, dead_shim())

@@ -23,7 +23,8 @@ from intercom.store.audit_chain import Head
 from intercom.store.client import Reader, Store
 from intercom.store.messages import Transact
 from tests.operators.slack.server import TaskWriter
-from tests.support.trio_case import trio_test
+
+pytestmark = pytest.mark.real_time
 
 START = datetime(2026, 11, 23, 8, tzinfo=UTC)
 
@@ -103,7 +104,6 @@ async def serving(path: Path, now: datetime = START) -> AsyncIterator[Server]:
     reader.close()
 
 
-@trio_test(real_time=True)
 async def test_the_head_is_kept_as_it_moves_on_and_when_the_server_stops(tmp_path: Path) -> None:
     path = tmp_path / "a.db"
     async with serving(path) as server:
@@ -118,7 +118,6 @@ async def test_the_head_is_kept_as_it_moves_on_and_when_the_server_stops(tmp_pat
 
 
 @pytest.mark.parametrize("change", ["moved", "emptied", "replaced"])
-@trio_test(real_time=True)
 async def test_a_file_of_heads_that_goes_while_the_server_runs_is_told_of(tmp_path: Path, change: str) -> None:
     async with serving(tmp_path / "a.db") as server:
         await server.looks()
@@ -164,7 +163,6 @@ async def watching(path: Path) -> AsyncIterator[tuple[AuditWatch, list[str]]]:
 
 
 @pytest.mark.parametrize("looked", [True, False])
-@trio_test(real_time=True)
 async def test_a_server_that_stops_begins_no_file_of_heads_again(tmp_path: Path, looked: bool) -> None:
     """Failed before: its notice reached nobody any more, and afterwards the file looked whole."""
     path = tmp_path / "a.db"
@@ -188,7 +186,6 @@ async def test_a_server_that_stops_begins_no_file_of_heads_again(tmp_path: Path,
     assert (found.faults, len(found.begun_again)) == ([], 1)
 
 
-@trio_test(real_time=True)
 async def test_a_file_of_heads_that_others_began_again_is_told_of_at_the_next_start(tmp_path: Path) -> None:
     path = tmp_path / "a.db"
     async with serving(path) as server:
@@ -205,7 +202,6 @@ async def test_a_file_of_heads_that_others_began_again_is_told_of_at_the_next_st
     assert (found.faults, len(found.begun_again)) == ([], 1)
 
 
-@trio_test(real_time=True)
 async def test_a_file_of_heads_that_another_server_adds_to_is_not_told_of(tmp_path: Path) -> None:
     async with serving(tmp_path / "a.db") as server:
         await server.looks()
@@ -215,7 +211,6 @@ async def test_a_file_of_heads_that_another_server_adds_to_is_not_told_of(tmp_pa
         assert server.told == []
 
 
-@trio_test(real_time=True)
 async def test_a_log_that_was_cut_is_told_of_by_a_watch_that_ends_before_its_first_look(tmp_path: Path) -> None:
     path = tmp_path / "a.db"
     async with serving(path) as server:
@@ -234,7 +229,6 @@ async def test_a_log_that_was_cut_is_told_of_by_a_watch_that_ends_before_its_fir
     assert "was changed while nobody was looking" in told[0]
 
 
-@trio_test(real_time=True)
 async def test_a_log_that_fits_is_told_of_once_a_day_and_no_more(tmp_path: Path) -> None:
     path = tmp_path / "a.db"
     async with serving(path) as server:
@@ -257,7 +251,6 @@ async def test_a_log_that_fits_is_told_of_once_a_day_and_no_more(tmp_path: Path)
     assert audit_chain.examine(path, server.file).faults == []
 
 
-@trio_test(real_time=True)
 async def test_what_was_changed_while_no_server_ran_is_told_and_not_repaired(tmp_path: Path) -> None:
     path = tmp_path / "a.db"
     async with serving(path) as server:
@@ -290,7 +283,6 @@ async def test_what_was_changed_while_no_server_ran_is_told_and_not_repaired(tmp
             left.unlink()
 
 
-@trio_test(real_time=True)
 async def test_a_file_that_went_is_missed(tmp_path: Path) -> None:
     path = tmp_path / "a.db"
     async with serving(path) as server:
@@ -301,7 +293,6 @@ async def test_a_file_that_went_is_missed(tmp_path: Path) -> None:
         assert "audit.anchor is gone" in again.told[0].text
 
 
-@trio_test(real_time=True)
 async def test_a_crash_before_the_head_was_kept_is_no_alarm(tmp_path: Path) -> None:
     path = tmp_path / "a.db"
     async with serving(path) as server:
@@ -317,7 +308,6 @@ async def test_a_crash_before_the_head_was_kept_is_no_alarm(tmp_path: Path) -> N
     assert audit_chain.examine(path, server.file).faults == []
 
 
-@trio_test(real_time=True)
 async def test_a_file_that_cannot_be_read_is_compared_once_it_can(tmp_path: Path) -> None:
     path = tmp_path / "a.db"
     async with serving(path) as server:
@@ -336,7 +326,6 @@ async def test_a_file_that_cannot_be_read_is_compared_once_it_can(tmp_path: Path
         assert "the audit log was changed while nobody was looking" in told[1]
 
 
-@trio_test(real_time=True)
 async def test_a_file_that_is_emptied_while_a_head_is_added_is_told_of(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

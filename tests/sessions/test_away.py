@@ -17,7 +17,7 @@ from intercom.model.session import StallAlert, StallStatus
 from intercom.sessions.messages import RETURN_SECONDS, SHOW_SECONDS
 from intercom.store.messages import Transact
 from intercom.store.sessions import stalls
-from tests.sessions.house import Guest, House, house, in_house, with_agent
+from tests.sessions.house import Guest, House, house
 
 Clock = trio.testing.MockClock
 CALM = Config(stall=StallSettings(enabled=False))
@@ -34,7 +34,7 @@ def shown(at: House, id: str) -> list[bool]:
     return [card.away for card in at.people.cards if card.id == id]
 
 
-@with_agent(CALM)
+@pytest.mark.server(CALM)
 async def test_a_card_says_whether_a_call_waits(at: House, guest: Guest) -> None:
     id = (await guest.propose()).request_id
     assert not await away(at, id)
@@ -48,7 +48,6 @@ async def test_a_card_says_whether_a_call_waits(at: House, guest: Guest) -> None
     assert at.app.context.unattended == set()
 
 
-@in_house
 async def test_after_a_restart_cards_say_whose_agents_have_not_come_back(clock: Clock, root: Path) -> None:
     async with house(root.parent, clock, CALM) as at:
         guest, other = await at.arrive(root), await at.arrive(root, "other")
@@ -67,7 +66,7 @@ async def test_after_a_restart_cards_say_whose_agents_have_not_come_back(clock: 
         assert not await away(at, theirs)
 
 
-@with_agent(CALM)
+@pytest.mark.server(CALM)
 async def test_after_a_sessions_fall_a_call_that_was_given_up_meanwhile_is_missed(at: House, guest: Guest) -> None:
     id = (await guest.propose()).request_id
     waiting = await at.wait(guest, id)
@@ -97,18 +96,17 @@ async def alert(at: House, guest: Guest, id: str) -> None:
     await at.ask("store", Transact(partial(stalls.insert, value=raised)))
 
 
-@in_house
-async def test_a_nudge_with_a_prefix_that_fits_several_says_so(clock: Clock, root: Path) -> None:
-    async with house(root.parent, clock, CALM) as at:
-        guest, other = await at.arrive(root), await at.arrive(root, "other")
-        await alert(at, guest, "alert-1")
-        await alert(at, other, "alert-12")
-        with pytest.raises(Ambiguous, match="fits 2 session or stall alerts"):
-            await at.app.service.nudge("alert", None, "kim", "ctl")
-        # A whole id is nobody else's, although another begins with it.
-        card = await at.app.service.nudge("alert-1", None, "kim", "ctl")
-        assert getattr(card, "kind", None) is CardKind.STALL
-        with pytest.raises(NotFound, match="no session or stall alert"):
-            await at.app.service.nudge("zzz", None, "kim", "ctl")
-        session = await at.app.service.nudge(other.session_id[:30], "go on", "kim", "ctl")
-        assert session.id == other.session_id
+@pytest.mark.server(CALM)
+async def test_a_nudge_with_a_prefix_that_fits_several_says_so(at: House, root: Path) -> None:
+    guest, other = await at.arrive(root), await at.arrive(root, "other")
+    await alert(at, guest, "alert-1")
+    await alert(at, other, "alert-12")
+    with pytest.raises(Ambiguous, match="fits 2 session or stall alerts"):
+        await at.app.service.nudge("alert", None, "kim", "ctl")
+    # A whole id is nobody else's, although another begins with it.
+    card = await at.app.service.nudge("alert-1", None, "kim", "ctl")
+    assert getattr(card, "kind", None) is CardKind.STALL
+    with pytest.raises(NotFound, match="no session or stall alert"):
+        await at.app.service.nudge("zzz", None, "kim", "ctl")
+    session = await at.app.service.nudge(other.session_id[:30], "go on", "kim", "ctl")
+    assert session.id == other.session_id

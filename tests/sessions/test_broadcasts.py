@@ -26,7 +26,7 @@ from intercom.sessions.tools.switch_freq import SwitchFreq
 from intercom.store import outbox
 from intercom.store.messages import Database, Transact
 from intercom.store.outbox import Row, Urgency
-from tests.sessions.house import BEGAN, Guest, House, Pending, house, with_agent
+from tests.sessions.house import BEGAN, Guest, House, Pending, house
 
 Clock = trio.testing.MockClock
 CONFIG = Config(slack=SlackSettings(channel_id="C11"))
@@ -202,7 +202,7 @@ async def test_a_session_keeps_to_the_channel_of_its_thread(clock: Clock, root: 
         assert line.channel == "C11"
 
 
-@with_agent(CONFIG, chat=Wall().chat())
+@pytest.mark.server(CONFIG, chat=Wall().chat())
 async def test_a_line_of_a_session_that_is_not_shown_in_the_chat_waits_for_nothing(at: House, guest: Guest) -> None:
     await guest.ask(SwitchFreq(SessionMode.LOCAL, by="kim", channel="ctl", from_agent=False))
     assert (await guest.ask(Broadcast("built", call="one"))).answer == BroadcastAnswer(posted=False)
@@ -210,13 +210,13 @@ async def test_a_line_of_a_session_that_is_not_shown_in_the_chat_waits_for_nothi
     assert (await at.people.notice("built")).key is None
 
 
-async def test_a_session_is_shown_in_the_channel_that_its_connection_named(clock: Clock, root: Path) -> None:
-    async with house(root.parent, clock, CONFIG) as at:
-        id = await at.ask("registry", Admit(Agent("agent", "client", str(root), "C77")))
-        # It stays there, whatever a later connection of the same agent says.
-        assert await at.ask("registry", Admit(Agent("agent", "client", str(root), "C88"))) == id
-        (session,) = await at.app.service.sessions()
-        assert channel_of(CONFIG, session) == "C77"
+@pytest.mark.server(CONFIG)
+async def test_a_session_is_shown_in_the_channel_that_its_connection_named(at: House, root: Path) -> None:
+    id = await at.ask("registry", Admit(Agent("agent", "client", str(root), "C77")))
+    # It stays there, whatever a later connection of the same agent says.
+    assert await at.ask("registry", Admit(Agent("agent", "client", str(root), "C88"))) == id
+    (session,) = await at.app.service.sessions()
+    assert channel_of(CONFIG, session) == "C77"
 
 
 def session(root: str, channel_id: str | None = None) -> Session:
@@ -263,20 +263,19 @@ def test_a_calls_row_is_its_own(one: str, other: str) -> None:
     assert Notice(one, "info", BEGAN).key is None
 
 
-async def test_more_than_so_many_lines_a_minute_are_refused(clock: Clock, root: Path) -> None:
+async def test_more_than_so_many_lines_a_minute_are_refused(at: House, root: Path) -> None:
     """Failed before: one agent could fill every channel."""
-    async with house(root.parent, clock) as at:
-        guest, other = await at.arrive(root), await at.arrive(root, key="other")
-        first = guest.call()
-        await guest.ask(Broadcast("line", call=first))
-        for _ in range(MOST_A_MINUTE - 1):
-            await guest.ask(Broadcast("line"))
-        refused = guest.call()
-        with pytest.raises(IntercomError, match="wait a minute"):
-            await guest.ask(Broadcast("one more", call=refused))
-        # A call whose answer was lost is no further line, and nobody else is held up.
-        await guest.ask(Broadcast("line", call=first))
-        await other.ask(Broadcast("line"))
-        await at.later(61)
+    guest, other = await at.arrive(root), await at.arrive(root, key="other")
+    first = guest.call()
+    await guest.ask(Broadcast("line", call=first))
+    for _ in range(MOST_A_MINUTE - 1):
+        await guest.ask(Broadcast("line"))
+    refused = guest.call()
+    with pytest.raises(IntercomError, match="wait a minute"):
         await guest.ask(Broadcast("one more", call=refused))
-        await at.people.notice("one more")
+    # A call whose answer was lost is no further line, and nobody else is held up.
+    await guest.ask(Broadcast("line", call=first))
+    await other.ask(Broadcast("line"))
+    await at.later(61)
+    await guest.ask(Broadcast("one more", call=refused))
+    await at.people.notice("one more")

@@ -36,7 +36,7 @@ from intercom.sessions.tools.transmit import Transmit
 from intercom.store import checkpoints, requests
 from intercom.store.checkpoints import OpenContents
 from intercom.store.messages import Transact
-from tests.sessions.house import Guest, House, house, in_house, with_agent
+from tests.sessions.house import Guest, House, house
 
 Clock = trio.testing.MockClock
 MODIFIED, DELETED, ADDED = DivergenceKind.MODIFIED, DivergenceKind.DELETED, DivergenceKind.ADDED
@@ -124,7 +124,6 @@ def move(root: Path, name: str) -> Path:
 BEFORE = {"a.txt": "one\n", "sub/b.txt": "two\n"}
 
 
-@with_agent
 async def test_a_checkpoint_holds_the_session_its_progress_and_what_waits_in_it(at: House, guest: Guest) -> None:
     items = (ProgressItem("half of it", ProgressStatus.DONE),)
     await guest.ask(Ping(None, items))
@@ -146,7 +145,6 @@ async def test_a_checkpoint_holds_the_session_its_progress_and_what_waits_in_it(
     assert await at.app.service.checkpoints.listed() == (taken.checkpoint,)
 
 
-@with_agent
 async def test_the_same_act_takes_one_checkpoint_and_asks_one_question(at: House, guest: Guest) -> None:
     calls = at.app.service.checkpoints
     taken = [await calls.take(guest.session_id, "x", "kim", "ctl", "act-1") for _ in range(2)]
@@ -157,7 +155,6 @@ async def test_the_same_act_takes_one_checkpoint_and_asks_one_question(at: House
     assert [card.kind for card in await at.app.service.pending()] == [CardKind.RESTORE]
 
 
-@in_house
 async def test_nothing_changes_until_a_person_says_so_and_nothing_after_they_say_no(clock: Clock, root: Path) -> None:
     async with checkpointed(root, clock) as (at, guest, taken):
         spoil(root)
@@ -175,37 +172,32 @@ async def test_nothing_changes_until_a_person_says_so_and_nothing_after_they_say
 
 
 @pytest.mark.parametrize(("how", "after"), [(Files.BACK, BEFORE | {"new.txt": "new\n"}), (Files.EXACT, BEFORE)])
-@in_house
 async def test_a_restore_ends_that_session_alone_and_another_goes_on(
-    clock: Clock, root: Path, how: Files, after: dict[str, str]
+    at: House, root: Path, how: Files, after: dict[str, str]
 ) -> None:
-    async with house(root.parent, clock) as at:
-        guest, other = await at.arrive(root), await at.arrive(root, "other")
-        items = (ProgressItem("half of it", ProgressStatus.IN_PROGRESS),)
-        await guest.ask(Ping(None, items))
-        taken = await take(at, guest)
-        spoil(root)
-        done = await succeed(at, await ask(at, taken, how))
-        assert files(root) == after
-        live = {session.id: session for session in await at.app.service.sessions()}
-        assert set(live) == {other.session_id, done.successor_id}
-        assert live[done.successor_id].progress_snapshot == items
-        assert live[done.successor_id].client_name == "client"
-        with pytest.raises(InvalidState, match=f"restored a checkpoint.*session_id {done.successor_id}"):
-            await guest.ask(Ping())
-        assert (await other.ask(Ping())).answer.acknowledged
-        assert (await at.people.card(id=done.id, state=CardState.APPLIED)).note == done.note
-        # How things were is a checkpoint too, and there is a way back to it.
-        undone = await proceed(
-            at, await at.app.service.checkpoints.ask_restore(done.safety_id, Files.EXACT, "kim", "ctl")
-        )
-        assert undone.state is RestoreState.DONE, undone.note
-        assert files(root) == {"a.txt": "spoiled\n", "new.txt": "new\n"}
-        live_now = {session.id for session in await at.app.service.sessions()}
-        assert live_now == {other.session_id, undone.successor_id}
+    guest, other = await at.arrive(root), await at.arrive(root, "other")
+    items = (ProgressItem("half of it", ProgressStatus.IN_PROGRESS),)
+    await guest.ask(Ping(None, items))
+    taken = await take(at, guest)
+    spoil(root)
+    done = await succeed(at, await ask(at, taken, how))
+    assert files(root) == after
+    live = {session.id: session for session in await at.app.service.sessions()}
+    assert set(live) == {other.session_id, done.successor_id}
+    assert live[done.successor_id].progress_snapshot == items
+    assert live[done.successor_id].client_name == "client"
+    with pytest.raises(InvalidState, match=f"restored a checkpoint.*session_id {done.successor_id}"):
+        await guest.ask(Ping())
+    assert (await other.ask(Ping())).answer.acknowledged
+    assert (await at.people.card(id=done.id, state=CardState.APPLIED)).note == done.note
+    # How things were is a checkpoint too, and there is a way back to it.
+    undone = await proceed(at, await at.app.service.checkpoints.ask_restore(done.safety_id, Files.EXACT, "kim", "ctl"))
+    assert undone.state is RestoreState.DONE, undone.note
+    assert files(root) == {"a.txt": "spoiled\n", "new.txt": "new\n"}
+    live_now = {session.id for session in await at.app.service.sessions()}
+    assert live_now == {other.session_id, undone.successor_id}
 
 
-@with_agent
 async def test_what_still_waits_moves_what_was_answered_is_asked_again_and_what_came_since_ends(
     at: House, guest: Guest, root: Path
 ) -> None:
@@ -252,7 +244,6 @@ async def test_what_still_waits_moves_what_was_answered_is_asked_again_and_what_
     assert (root / "a.txt").read_text() == "two\n"
 
 
-@with_agent
 async def test_what_a_permission_hook_asked_ends_with_the_session_it_was_asked_in(at: House, guest: Guest) -> None:
     run = Operation(OperationKind.COMMAND, "Bash", "Run make", '["Bash",{"command":"make"}]')
     opened = await guest.ask(AskPermission("h1", "claude-code", run, "claude-code/PreToolUse"))
@@ -265,7 +256,6 @@ async def test_what_a_permission_hook_asked_ends_with_the_session_it_was_asked_i
     assert old.status.value == "interrupted"
 
 
-@in_house
 async def test_whoever_says_proceed_is_asked_again_when_files_have_changed_since(clock: Clock, root: Path) -> None:
     async with checkpointed(root, clock) as (at, guest, taken):
         spoil(root)
@@ -281,7 +271,6 @@ async def test_whoever_says_proceed_is_asked_again_when_files_have_changed_since
         assert files(root) == BEFORE
 
 
-@in_house
 async def test_a_question_that_nobody_answers_expires_and_one_asked_anew_takes_the_place_of_the_old(
     clock: Clock, root: Path
 ) -> None:
@@ -295,7 +284,6 @@ async def test_a_question_that_nobody_answers_expires_and_one_asked_anew_takes_t
             await at.decide(second.id, Decision.PROCEED)
 
 
-@in_house
 async def test_a_file_that_stands_in_the_way_stops_it_and_a_person_tries_again_or_gives_up(
     clock: Clock, root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -331,7 +319,6 @@ async def test_a_file_that_stands_in_the_way_stops_it_and_a_person_tries_again_o
             await at.people.notice(f"it waits for an agent that calls reboot with its id, {done.successor_id}")
 
 
-@with_agent
 async def test_a_checkpoint_of_an_ended_session_is_restored_too(at: House, guest: Guest, root: Path) -> None:
     id = (await guest.propose("a.txt", "two\n", RiskLevel.HIGH)).request_id
     taken = await take(at, guest)
@@ -343,7 +330,6 @@ async def test_a_checkpoint_of_an_ended_session_is_restored_too(at: House, guest
     assert anew.id != id
 
 
-@in_house
 async def test_what_can_not_be_put_back_or_brought_back_is_said_before_anybody_decides(
     clock: Clock, root: Path
 ) -> None:
@@ -361,7 +347,6 @@ async def test_what_can_not_be_put_back_or_brought_back_is_said_before_anybody_d
         assert (root / "large.bin").read_bytes() == b"y" * 200
 
 
-@in_house
 async def test_where_there_is_no_room_to_keep_what_is_overwritten_it_is_said_before_it_is(
     clock: Clock, root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -380,7 +365,6 @@ async def test_where_there_is_no_room_to_keep_what_is_overwritten_it_is_said_bef
         assert files(root) == BEFORE
 
 
-@in_house
 async def test_files_that_were_ignored_then_are_never_taken_for_added(clock: Clock, root: Path) -> None:
     (root / ".gitignore").write_text(".env\nout/\n")
     (root / ".env").write_text("SECRET=1\n")
@@ -395,7 +379,6 @@ async def test_files_that_were_ignored_then_are_never_taken_for_added(clock: Clo
         assert files(root) == BEFORE | {".gitignore": ".env\nout/\n", ".env": "SECRET=1\n", "out/made": "made\n"}
 
 
-@in_house
 async def test_a_directory_with_nothing_but_ignored_files_keeps_one_file_from_its_place_and_no_other(
     clock: Clock, root: Path
 ) -> None:
@@ -413,7 +396,6 @@ async def test_a_directory_with_nothing_but_ignored_files_keeps_one_file_from_it
         assert files(root) == {**kept, "new.txt": "new\n", "sub/b.txt": "two\n"}
 
 
-@in_house
 async def test_where_rules_take_too_long_nothing_is_taken_for_added(
     clock: Clock, root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -428,7 +410,6 @@ async def test_where_rules_take_too_long_nothing_is_taken_for_added(
         assert any("cannot be told for certain" in remark for remark in restore.divergence.remarks)
 
 
-@in_house
 async def test_without_contents_a_checkpoint_compares_and_says_that_nothing_can_be_put_back(
     clock: Clock, root: Path
 ) -> None:
@@ -444,7 +425,6 @@ async def test_without_contents_a_checkpoint_compares_and_says_that_nothing_can_
             await ask(at, taken, Files.BACK)
 
 
-@in_house
 async def test_a_restore_that_would_put_nothing_back_ends_no_session(clock: Clock, root: Path) -> None:
     """`restore` without flags ended the session, and left every file as it was."""
     async with checkpointed(root, clock) as (at, guest, taken):
@@ -468,7 +448,6 @@ async def test_a_restore_that_would_put_nothing_back_ends_no_session(clock: Cloc
         assert files(root) == {"a.txt": "spoiled\n", "new.txt": "new\n"}
 
 
-@in_house
 async def test_what_is_gone_is_refused_and_nothing_else_is(clock: Clock, root: Path) -> None:
     async with checkpointed(root, clock) as (at, guest, taken):
         calls = at.app.service.checkpoints
@@ -489,7 +468,6 @@ async def test_what_is_gone_is_refused_and_nothing_else_is(clock: Clock, root: P
         assert (await guest.ask(Ping())).answer.acknowledged
 
 
-@with_agent
 async def test_a_session_that_was_paused_is_paused_again(at: House, guest: Guest) -> None:
     await at.app.service.steering.pause(guest.session_id, "kim", "ctl")
     taken = await take(at, guest)
@@ -500,7 +478,6 @@ async def test_a_session_that_was_paused_is_paused_again(at: House, guest: Guest
     assert made.status is SessionStatus.INTERRUPTED
 
 
-@with_agent
 async def test_contents_go_with_the_last_checkpoint_that_names_them(at: House, guest: Guest, root: Path) -> None:
     await take(at, guest, "first")
     (root / "a.txt").write_text("changed\n")
@@ -523,29 +500,26 @@ async def test_contents_go_with_the_last_checkpoint_that_names_them(at: House, g
 
 
 @pytest.mark.parametrize("starts", [True, False])
-def test_no_agent_is_started_for_a_session_that_another_has_taken_up(root: Path, starts: bool) -> None:
-    @in_house
-    async def check(clock: Clock) -> None:
-        config = Config(host_cli=sys.executable, host_cli_args=("-c", "")) if starts else Config()
+async def test_no_agent_is_started_for_a_session_that_another_has_taken_up(
+    clock: Clock, root: Path, starts: bool
+) -> None:
+    config = Config(host_cli=sys.executable, host_cli_args=("-c", "")) if starts else Config()
 
-        async def until_quiet(self: Successors, restore: Restore) -> None:
-            # Its agent was told of the end, and asks for the one that follows while files are still put back.
-            assert await at.ask("registry", Adopt(guest.agent, restore.successor_id)) == restore.successor_id
+    async def until_quiet(self: Successors, restore: Restore) -> None:
+        # Its agent was told of the end, and asks for the one that follows while files are still put back.
+        assert await at.ask("registry", Adopt(guest.agent, restore.successor_id)) == restore.successor_id
 
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(Successors, "until_quiet", until_quiet)
-            async with house(root.parent, clock, config) as at:
-                guest = await at.arrive(root)
-                done = await succeed(at, await ask(at, await take(at, guest)))
-                assert "an agent has taken it up" in (await at.people.notice("session restored from checkpoint")).text
-                assert await at.app.service.children.everyone() == {}
-                (session,) = await at.app.service.sessions()
-                assert (session.id, session.status) == (done.successor_id, SessionStatus.ACTIVE)
-
-    check()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Successors, "until_quiet", until_quiet)
+        async with house(root.parent, clock, config) as at:
+            guest = await at.arrive(root)
+            done = await succeed(at, await ask(at, await take(at, guest)))
+            assert "an agent has taken it up" in (await at.people.notice("session restored from checkpoint")).text
+            assert await at.app.service.children.everyone() == {}
+            (session,) = await at.app.service.sessions()
+            assert (session.id, session.status) == (done.successor_id, SessionStatus.ACTIVE)
 
 
-@in_house
 async def test_an_agent_is_started_for_the_session_that_follows_where_one_can_be(
     clock: Clock, root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -19,7 +19,7 @@ from intercom.sessions.registry import GRACE_SECONDS
 from intercom.sessions.tools.ping import Ping
 from intercom.store import sessions
 from intercom.store.messages import Transact
-from tests.sessions.house import Guest, House, house, in_house
+from tests.sessions.house import Guest, House, house
 
 Clock = trio.testing.MockClock
 
@@ -55,20 +55,17 @@ async def row(at: House, id: str = "s-1") -> Session:
     return found
 
 
-@in_house
-async def test_who_brings_the_id_gets_the_session_with_its_workspace(clock: Clock, root: Path) -> None:
-    async with house(root.parent, clock) as at:
-        await made_for_an_agent(at, root)
-        guest = await come(at)
-        assert guest.session_id == "s-1"
-        assert (await row(at)).client_name == "client"
-        request = (await guest.propose()).request_id
-        assert (await at.app.service.card(request)).workspace_root == str(root)
-        assert [agent.workspace for agent in at.app.presence.here.values()] == [str(root)]
-        assert len(await at.app.service.sessions()) == 1
+async def test_who_brings_the_id_gets_the_session_with_its_workspace(at: House, root: Path) -> None:
+    await made_for_an_agent(at, root)
+    guest = await come(at)
+    assert guest.session_id == "s-1"
+    assert (await row(at)).client_name == "client"
+    request = (await guest.propose()).request_id
+    assert (await at.app.service.card(request)).workspace_root == str(root)
+    assert [agent.workspace for agent in at.app.presence.here.values()] == [str(root)]
+    assert len(await at.app.service.sessions()) == 1
 
 
-@in_house
 async def test_it_is_found_again_after_a_restart_and_by_a_second_connection(clock: Clock, root: Path) -> None:
     async with house(root.parent, clock) as at:
         await made_for_an_agent(at, root)
@@ -83,66 +80,58 @@ async def test_it_is_found_again_after_a_restart_and_by_a_second_connection(cloc
         assert (await row(at)).client_name == "client"
 
 
-@in_house
-async def test_reboot_leaves_it_where_it_is(clock: Clock, root: Path) -> None:
-    async with house(root.parent, clock) as at:
-        left = await at.arrive(root, "left")
-        at.gone("left", for_good=True)
-        await at.later(1)
-        await made_for_an_agent(at, root)
-        guest = await come(at)
-        assert await at.ask("registry", Adopt(guest.agent)) == "s-1"
-        with pytest.raises(InvalidState, match="cannot take over another"):
-            await at.ask("registry", Adopt(guest.agent, left.session_id))
+async def test_reboot_leaves_it_where_it_is(at: House, root: Path) -> None:
+    left = await at.arrive(root, "left")
+    at.gone("left", for_good=True)
+    await at.later(1)
+    await made_for_an_agent(at, root)
+    guest = await come(at)
+    assert await at.ask("registry", Adopt(guest.agent)) == "s-1"
+    with pytest.raises(InvalidState, match="cannot take over another"):
+        await at.ask("registry", Adopt(guest.agent, left.session_id))
 
 
-@in_house
-async def test_what_is_not_to_be_had_is_refused_and_nothing_changes(clock: Clock, root: Path) -> None:
-    async with house(root.parent, clock) as at:
-        other = await at.arrive(root, "somebody")
-        await made_for_an_agent(at, root, "over")
-        await at.app.service.end("over", "kim", "ctl", "enough")
-        refused: list[tuple[str, type[IntercomError], str]] = [
-            ("nothing", NotFound, "no session has the id 'nothing'"),
-            (other.session_id, Unauthorized, "another agent's"),
-            ("over", InvalidState, "was ended"),
-        ]
-        for id, kind, why in refused:
-            with pytest.raises(kind, match=why):
-                await at.ask("registry", Admit(claimant(id)))
-        assert [session.agent_key for session in await at.app.service.sessions()] == ["somebody"]
+async def test_what_is_not_to_be_had_is_refused_and_nothing_changes(at: House, root: Path) -> None:
+    other = await at.arrive(root, "somebody")
+    await made_for_an_agent(at, root, "over")
+    await at.app.service.end("over", "kim", "ctl", "enough")
+    refused: list[tuple[str, type[IntercomError], str]] = [
+        ("nothing", NotFound, "no session has the id 'nothing'"),
+        (other.session_id, Unauthorized, "another agent's"),
+        ("over", InvalidState, "was ended"),
+    ]
+    for id, kind, why in refused:
+        with pytest.raises(kind, match=why):
+            await at.ask("registry", Admit(claimant(id)))
+    assert [session.agent_key for session in await at.app.service.sessions()] == ["somebody"]
 
 
-@in_house
-async def test_an_agent_that_took_it_over_keeps_it_while_it_is_connected(clock: Clock, root: Path) -> None:
-    async with house(root.parent, clock) as at:
-        await made_for_an_agent(at, root)
-        other = await at.arrive(root, "other")
-        assert await at.ask("registry", Adopt(other.agent, "s-1")) == "s-1"
-        with pytest.raises(InvalidState, match="another agent, which is connected"):
-            await at.ask("registry", Admit(claimant()))
-        at.gone("other")
-        await at.later(GRACE_SECONDS)
-        assert (await come(at)).session_id == "s-1"
-        assert (await row(at)).agent_key == key_of("s-1")
+async def test_an_agent_that_took_it_over_keeps_it_while_it_is_connected(at: House, root: Path) -> None:
+    await made_for_an_agent(at, root)
+    other = await at.arrive(root, "other")
+    assert await at.ask("registry", Adopt(other.agent, "s-1")) == "s-1"
+    with pytest.raises(InvalidState, match="another agent, which is connected"):
+        await at.ask("registry", Admit(claimant()))
+    at.gone("other")
+    await at.later(GRACE_SECONDS)
+    assert (await come(at)).session_id == "s-1"
+    assert (await row(at)).agent_key == key_of("s-1")
 
 
-@in_house
-async def test_all_conversations_of_a_door_with_an_id_are_in_that_session(clock: Clock, root: Path) -> None:
-    async with house(root.parent, clock) as at:
-        await made_for_an_agent(at, root)
-        door = AgentConnection(at.app.system, at.app.config, at.app.presence, "shim", None, "/", session_id="s-1")
+async def test_all_conversations_of_a_door_with_an_id_are_in_that_session(at: House, root: Path) -> None:
+    await made_for_an_agent(at, root)
+    door = AgentConnection(at.app.system, at.app.config, at.app.presence, "shim", None, "/", session_id="s-1")
 
-        async def no_roots() -> list[str]:
-            raise AssertionError("its workspace is known")
+    async def no_roots() -> list[str]:
+        raise AssertionError("its workspace is known")
 
-        for thread in (None, "t-1", "t-2"):
-            assert await door.session(Caller("codex", thread, None, no_roots, None)) == "s-1"
-        # What the shim repeats to the next server is this agent, and no other.
-        assert door.news_of_agents() == [key_of("s-1")]
-        stranger = evolve(claimant(), key="codex:t-1@/")
-        with pytest.raises(InvalidState):
-            await at.ask("registry", Admit(stranger))
+    for thread in (None, "t-1", "t-2"):
+        assert await door.session(Caller("codex", thread, None, no_roots, None)) == "s-1"
+    # What the shim repeats to the next server is this agent, and no other.
+    assert door.news_of_agents() == [key_of("s-1")]
+    stranger = evolve(claimant(), key="codex:t-1@/")
+    with pytest.raises(InvalidState):
+        await at.ask("registry", Admit(stranger))
 
 
 def test_the_shim_takes_the_id_from_its_line_or_its_environment(monkeypatch: pytest.MonkeyPatch) -> None:

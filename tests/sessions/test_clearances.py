@@ -34,12 +34,11 @@ from intercom.sessions.tools.broadcast import Broadcast
 from intercom.sessions.tools.check_clearance import CheckClearance, proposal_key
 from intercom.sessions.tools.check_diff import CheckDiff
 from intercom.sessions.tools.ping import Ping
-from tests.sessions.house import Guest, House, house, with_agent
+from tests.sessions.house import Guest, House, house
 
 Clock = trio.testing.MockClock
 
 
-@with_agent
 async def test_the_same_proposal_asked_again_joins_the_request_that_waits(at: House, guest: Guest) -> None:
     first = await guest.propose()
     again = await guest.propose()
@@ -52,7 +51,7 @@ async def test_the_same_proposal_asked_again_joins_the_request_that_waits(at: Ho
     assert other.request_id != first.request_id
 
 
-@with_agent(Config(timeouts=TimeoutSettings(approval_seconds=100)))
+@pytest.mark.server(Config(timeouts=TimeoutSettings(approval_seconds=100)))
 async def test_a_request_expires_at_its_second_and_not_before(at: House, guest: Guest) -> None:
     id = (await guest.propose()).request_id
     waiting = await at.wait(guest, id)
@@ -80,7 +79,6 @@ async def test_a_decision_is_on_record_with_where_it_came_from(clock: Clock, roo
         assert entry.data["origin"] == origin.to_data()
 
 
-@with_agent
 async def test_the_first_verdict_wins_and_every_later_one_is_told_so(at: House, guest: Guest) -> None:
     id = (await guest.propose()).request_id
     waiting = await at.wait(guest, id)
@@ -95,7 +93,6 @@ async def test_the_first_verdict_wins_and_every_later_one_is_told_so(at: House, 
     assert sum(entry.kind == "decided" for entry in await at.app.service.audit(50)) == 1
 
 
-@with_agent
 async def test_of_many_verdicts_at_once_one_wins(at: House, guest: Guest) -> None:
     for n in range(10):
         id = (await guest.propose(f"{n}.txt")).request_id
@@ -134,7 +131,6 @@ async def test_a_late_verdict_is_told_once_and_again_only_if_its_result_was_lost
         assert (await guest.ask(Ping(call="c5"))).late_verdicts == ()
 
 
-@with_agent
 async def test_a_call_that_gives_up_leaves_the_request_open_and_the_card_says_away(at: House, guest: Guest) -> None:
     id = (await guest.propose()).request_id
     waiting = await at.wait(guest, id, "c1")
@@ -148,7 +144,6 @@ async def test_a_call_that_gives_up_leaves_the_request_open_and_the_card_says_aw
     assert (await again()).answer.status == "approved"
 
 
-@with_agent
 async def test_a_verdict_that_crosses_with_giving_up_rides_on_that_very_result(at: House, guest: Guest) -> None:
     id = (await guest.propose()).request_id
     waiting = await at.wait(guest, id, "c1")
@@ -158,7 +153,6 @@ async def test_a_verdict_that_crosses_with_giving_up_rides_on_that_very_result(a
     assert [late.request_id for late in pending.late_verdicts] == [id]
 
 
-@with_agent
 async def test_a_request_is_shown_even_if_its_call_never_comes_to_wait(at: House, guest: Guest) -> None:
     id = (await guest.propose()).request_id
     assert at.people.cards == []
@@ -167,7 +161,7 @@ async def test_a_request_is_shown_even_if_its_call_never_comes_to_wait(at: House
     assert (shown.state, shown.away) == (CardState.PENDING, True)
 
 
-@with_agent(Config(timeouts=TimeoutSettings(approval_seconds=1000)))
+@pytest.mark.server(Config(timeouts=TimeoutSettings(approval_seconds=1000)))
 async def test_a_session_that_falls_while_calls_wait_is_not_noticed(at: House, guest: Guest) -> None:
     ids = [(await guest.propose(f"{n}.txt")).request_id for n in range(3)]
     waiting = [await at.wait(guest, id) for id in ids]
@@ -183,7 +177,6 @@ async def test_a_session_that_falls_while_calls_wait_is_not_noticed(at: House, g
 
 
 @pytest.mark.parametrize("victim", ["store", "operators", "registry"])
-@with_agent
 async def test_any_other_part_may_fall_while_calls_wait(at: House, guest: Guest, victim: str) -> None:
     id = (await guest.propose()).request_id
     waiting = await at.wait(guest, id)
@@ -193,7 +186,6 @@ async def test_any_other_part_may_fall_while_calls_wait(at: House, guest: Guest,
         assert (await waiting()).answer.status == "approved"
 
 
-@with_agent
 async def test_the_end_of_a_session_ends_what_waits_and_lapses_what_was_approved(
     at: House, guest: Guest, root: Path
 ) -> None:
@@ -215,7 +207,6 @@ async def test_the_end_of_a_session_ends_what_waits_and_lapses_what_was_approved
     assert os.listdir(root) == []
 
 
-@with_agent
 async def test_a_lost_answer_of_an_apply_is_given_again_under_its_name(at: House, guest: Guest, root: Path) -> None:
     id = (await guest.propose()).request_id
     await at.decide(id, Decision.APPROVE)
@@ -227,7 +218,6 @@ async def test_a_lost_answer_of_an_apply_is_given_again_under_its_name(at: House
         await guest.ask(CheckDiff(id, call="another call"))
 
 
-@with_agent
 async def test_a_broadcast_asked_twice_under_one_name_is_told_once(at: House, guest: Guest) -> None:
     for _ in range(2):
         await guest.ask(Broadcast("built", call="the call"))
@@ -236,7 +226,6 @@ async def test_a_broadcast_asked_twice_under_one_name_is_told_once(at: House, gu
     assert [notice.text for notice in at.people.notices] == ["built"]
 
 
-@with_agent
 async def test_an_apply_that_was_committed_is_carried_through_after_a_crash(
     at: House, guest: Guest, root: Path
 ) -> None:
@@ -263,7 +252,6 @@ def falls_once(work: Callable[..., Any]) -> Callable[..., Any]:
     return falls
 
 
-@with_agent
 async def test_the_same_change_after_it_was_applied_or_rejected_is_a_new_request(
     at: House, guest: Guest, root: Path
 ) -> None:
@@ -284,7 +272,6 @@ async def test_the_same_change_after_it_was_applied_or_rejected_is_a_new_request
     assert (await guest.propose()).request_id not in (first, second)
 
 
-@with_agent
 async def test_an_approval_holds_only_for_the_base_it_was_given_on(at: House, guest: Guest, root: Path) -> None:
     id = (await guest.propose(diff="new\n")).request_id
     await at.decide(id, Decision.APPROVE)
@@ -337,7 +324,6 @@ async def test_content_is_written_literally_whatever_it_looks_like(clock: Clock,
             assert (root / f"{number}.txt").read_bytes() == text.encode()
 
 
-@with_agent
 async def test_a_proposal_has_a_diff_or_content_and_not_both(at: House, guest: Guest) -> None:
     with pytest.raises(InvalidArguments, match="send one of them"):
         await guest.ask(CheckClearance("t", "a\n", "a.txt", content="a\n", call="c1"))
@@ -348,7 +334,6 @@ async def test_a_proposal_has_a_diff_or_content_and_not_both(at: House, guest: G
     assert again.request_id == same.request_id
 
 
-@with_agent
 async def test_what_looks_like_a_patch_and_is_none_is_refused_and_leaves_no_card(at: House, guest: Guest) -> None:
     for text in ("```diff\n-a\n+b\n```\n", "@@ -1 +1 @@\n-a\n+b\n", "Index: a.txt\n=====\n", "\n--- a\n+++ b\n"):
         with pytest.raises(DiffError, match=r"the diff looks like .*; send a patch .* as content"):

@@ -25,7 +25,7 @@ from intercom.sessions.tools.standby import Standby
 from intercom.sessions.tools.transmit import Transmit
 from intercom.store import requests, rows
 from intercom.store.messages import Transact
-from tests.sessions.house import BEGAN, Guest, House, house, with_agent
+from tests.sessions.house import BEGAN, Guest, House, house
 from tests.sessions.test_checkpoints import ask, take
 from tests.support.async_tests import bounded
 
@@ -47,7 +47,7 @@ async def ask_all(at: House, guest: Guest) -> list[str]:
 
 
 @pytest.mark.parametrize("forward", [2 * HOUR, 2 * DAY])
-@with_agent(CONFIG)
+@pytest.mark.server(CONFIG)
 async def test_what_a_clock_set_forward_leaves_behind_expires_at_once(at: House, guest: Guest, forward: float) -> None:
     ids = await ask_all(at, guest)
     waiting = await at.wait(guest, ids[0])
@@ -62,7 +62,7 @@ async def test_what_a_clock_set_forward_leaves_behind_expires_at_once(at: House,
 
 
 @pytest.mark.parametrize("back", [2 * HOUR, 2 * DAY])
-@with_agent(CONFIG)
+@pytest.mark.server(CONFIG)
 async def test_what_a_clock_set_back_gives_more_time_has_it(at: House, guest: Guest, back: float) -> None:
     ids = await ask_all(at, guest)
     await at.set_clock(-back)
@@ -77,7 +77,7 @@ async def test_what_a_clock_set_back_gives_more_time_has_it(at: House, guest: Gu
     assert (await at.people.card(id=ids[1])).state is not CardState.PENDING
 
 
-@with_agent(CONFIG)
+@pytest.mark.server(CONFIG)
 async def test_a_decision_that_comes_before_the_jump_is_noticed_finds_no_request_half_open(
     at: House, guest: Guest
 ) -> None:
@@ -103,7 +103,7 @@ async def test_a_question_that_is_held_since_can_be_answered_after_its_time(cloc
         assert card.state is not CardState.PENDING
 
 
-@with_agent(CONFIG)
+@pytest.mark.server(CONFIG)
 async def test_a_machine_that_slept_is_as_late_as_its_clock_says(at: House, guest: Guest) -> None:
     id = (await guest.propose()).request_id
     await at.later(HOUR - 100)
@@ -112,13 +112,13 @@ async def test_a_machine_that_slept_is_as_late_as_its_clock_says(at: House, gues
     await at.people.card(id=id, state=CardState.EXPIRED)
 
 
-async def test_people_are_told_of_a_clock_that_was_set_and_not_of_a_small_correction(clock: Clock, root: Path) -> None:
-    async with house(root.parent, clock, CONFIG) as at:
-        await at.set_clock(5)
-        await at.set_clock(-2 * HOUR)
-        notice = await at.people.notice("clock was set")
-        assert "back by 2:00:00" in notice.text
-        assert len([each for each in at.people.notices if "clock was set" in each.text]) == 1
+@pytest.mark.server(CONFIG)
+async def test_people_are_told_of_a_clock_that_was_set_and_not_of_a_small_correction(at: House) -> None:
+    await at.set_clock(5)
+    await at.set_clock(-2 * HOUR)
+    notice = await at.people.notice("clock was set")
+    assert "back by 2:00:00" in notice.text
+    assert len([each for each in at.people.notices if "clock was set" in each.text]) == 1
 
 
 async def test_approvals_lapse_by_the_new_clock(clock: Clock, root: Path) -> None:
@@ -131,7 +131,7 @@ async def test_approvals_lapse_by_the_new_clock(clock: Clock, root: Path) -> Non
         await at.people.card(id=id, state=CardState.EXPIRED)
 
 
-@with_agent(Config(retention_days=30))
+@pytest.mark.server(Config(retention_days=30))
 async def test_nothing_is_purged_by_a_clock_that_was_only_just_set(at: House, guest: Guest) -> None:
     ended = guest.session_id
     await at.app.service.end(ended, "kim", "ctl", "done")

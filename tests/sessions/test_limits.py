@@ -18,7 +18,7 @@ from intercom.sessions.tools.standby import Standby
 from intercom.sessions.tools.transmit import Transmit
 from intercom.store import rows
 from intercom.store.messages import Transact
-from tests.sessions.house import Guest, House, house, with_agent
+from tests.sessions.house import Guest, House, house
 
 Clock = trio.testing.MockClock
 FEW = Config(limits=LimitSettings(pending_per_session=3, pending_total=5))
@@ -33,7 +33,7 @@ async def count(at: House) -> dict[str, int]:
     return await at.ask("store", Transact(counted))
 
 
-@with_agent(FEW)
+@pytest.mark.server(FEW)
 async def test_what_is_too_much_for_a_session_is_refused_and_leaves_no_card_and_no_row(at: House, guest: Guest) -> None:
     first = await guest.propose("0.txt")
     await guest.ask(Transmit("go on?"))
@@ -74,36 +74,35 @@ async def test_what_is_too_much_for_people_is_refused_and_who_asks_little_has_a_
             await third.propose("third-3.txt")
 
 
-async def test_a_flood_of_one_agent_holds_up_nobody_elses_card(clock: Clock, root: Path) -> None:
-    async with house(root.parent, clock, Config(limits=LimitSettings(pending_per_session=50))) as at:
-        flood, other = await at.arrive(root), await at.arrive(root, "other")
-        refused: list[BaseException] = []
+@pytest.mark.server(Config(limits=LimitSettings(pending_per_session=50)))
+async def test_a_flood_of_one_agent_holds_up_nobody_elses_card(at: House, root: Path) -> None:
+    flood, other = await at.arrive(root), await at.arrive(root, "other")
+    refused: list[BaseException] = []
 
-        async def ask(number: int) -> None:
-            try:
-                await flood.propose(f"{number}.txt")
-            except TooManyPending as error:
-                refused.append(error)
+    async def ask(number: int) -> None:
+        try:
+            await flood.propose(f"{number}.txt")
+        except TooManyPending as error:
+            refused.append(error)
 
-        async with trio.open_nursery() as nursery:
-            for number in range(1000):
-                nursery.start_soon(ask, number)
-            # While those wait in its own session's mailbox, the other's goes through.
-            asked = await other.propose("mine.txt")
-            waiting = await at.wait(other, asked.request_id)
-            assert len(refused) < 950
-            card = await at.people.card(id=asked.request_id)
-            assert card.state is CardState.PENDING
-            await at.decide(asked.request_id, Decision.APPROVE)
-            assert (await waiting()).answer.status == "approved"
-        assert len(refused) == 950
-        await at.later(2)
-        await flood.settled()
-        await at.later(0)
-        assert len({card.id for card in at.people.cards}) == 51
+    async with trio.open_nursery() as nursery:
+        for number in range(1000):
+            nursery.start_soon(ask, number)
+        # While those wait in its own session's mailbox, the other's goes through.
+        asked = await other.propose("mine.txt")
+        waiting = await at.wait(other, asked.request_id)
+        assert len(refused) < 950
+        card = await at.people.card(id=asked.request_id)
+        assert card.state is CardState.PENDING
+        await at.decide(asked.request_id, Decision.APPROVE)
+        assert (await waiting()).answer.status == "approved"
+    assert len(refused) == 950
+    await at.later(2)
+    await flood.settled()
+    await at.later(0)
+    assert len({card.id for card in at.people.cards}) == 51
 
 
-@with_agent
 async def test_a_persons_answer_has_a_limit_too(at: House, guest: Guest) -> None:
     id = (await guest.propose()).request_id
     with pytest.raises(InvalidArguments, match=f"at most {TEXT} characters"):

@@ -20,7 +20,7 @@ from intercom.sessions.messages import Deliver, Delivery, End
 from intercom.sessions.tools import check_diff
 from intercom.sessions.tools.check_diff import CheckDiff
 from intercom.sessions.tools.ping import Ping
-from tests.sessions.house import Guest, House, house, with_agent
+from tests.sessions.house import Guest, House, house
 
 Clock = trio.testing.MockClock
 
@@ -79,7 +79,7 @@ async def test_a_call_asked_again_is_told_of_its_verdict_although_its_patch_fits
             await guest.propose(diff=patch, call="c2")
 
 
-@with_agent(Config(timeouts=TimeoutSettings(approval_seconds=10)))
+@pytest.mark.server(Config(timeouts=TimeoutSettings(approval_seconds=10)))
 async def test_a_call_asked_again_after_its_time_ran_out_is_told_so_and_asks_nobody_anew(
     at: House, guest: Guest
 ) -> None:
@@ -92,7 +92,7 @@ async def test_a_call_asked_again_after_its_time_ran_out_is_told_so_and_asks_nob
     assert again.answered.late_verdicts == ()
 
 
-@with_agent(Config(timeouts=TimeoutSettings(approval_seconds=10)))
+@pytest.mark.server(Config(timeouts=TimeoutSettings(approval_seconds=10)))
 async def test_who_waits_is_told_that_time_ran_out_although_the_store_fell_over_it(at: House, guest: Guest) -> None:
     id = (await guest.propose()).request_id
     waiting = await at.wait(guest, id)
@@ -103,7 +103,6 @@ async def test_who_waits_is_told_that_time_ran_out_although_the_store_fell_over_
         assert (await waiting()).answer.status == "timeout"
 
 
-@with_agent
 async def test_who_waits_in_a_session_that_is_ended_is_told_although_the_store_fell_over_it(
     at: House, guest: Guest
 ) -> None:
@@ -156,7 +155,7 @@ async def test_an_apply_that_another_call_carried_through_is_answered_alike_when
             await guest.ask(CheckDiff(id, call="third"))
 
 
-@with_agent(Config(timeouts=TimeoutSettings(approved_valid_seconds=100)))
+@pytest.mark.server(Config(timeouts=TimeoutSettings(approved_valid_seconds=100)))
 async def test_an_approval_that_lapsed_is_not_told_as_one(at: House, guest: Guest) -> None:
     id = (await guest.propose()).request_id
     await at.decide(id, Decision.APPROVE)

@@ -27,7 +27,7 @@ from intercom.sessions.tools.reboot import Reboot
 from intercom.sessions.tools.standby import Standby
 from intercom.sessions.tools.switch_freq import SwitchFreq
 from intercom.sessions.tools.transmit import Transmit
-from tests.sessions.house import Guest, House, house, partial_ask, with_agent
+from tests.sessions.house import Guest, House, house, partial_ask
 
 Clock = trio.testing.MockClock
 
@@ -61,7 +61,6 @@ async def kinds(at: House) -> list[str]:
 
 
 @pytest.mark.parametrize("asked", ASKED, ids=lambda asked: type(asked("c")).__name__)
-@with_agent
 async def test_nothing_an_agent_asks_anew_is_done(at: House, guest: Guest, asked: Any) -> None:
     await pause(at, guest)
     before = await kinds(at)
@@ -76,7 +75,6 @@ async def test_nothing_an_agent_asks_anew_is_done(at: House, guest: Guest, asked
         assert isinstance(asked("c"), CheckDiff)
 
 
-@with_agent
 async def test_a_paused_agent_that_pings_is_known_to_be_alive_and_told(at: House, guest: Guest) -> None:
     await at.app.service.steering.steer(guest.session_id, "mind the gap", "kim", "ctl")
     await pause(at, guest)
@@ -90,7 +88,6 @@ async def test_a_paused_agent_that_pings_is_known_to_be_alive_and_told(at: House
     assert [word.text for word in beat.instructions] == ["mind the gap"]
 
 
-@with_agent
 async def test_who_waits_to_go_on_goes_on(at: House, guest: Guest) -> None:
     await guest.ask(AwaitUnpaused())
     await pause(at, guest)
@@ -104,7 +101,6 @@ async def test_who_waits_to_go_on_goes_on(at: House, guest: Guest) -> None:
     assert guest.session_id == (await guest.ask(Describe())).id
 
 
-@with_agent
 async def test_a_verdict_given_meanwhile_is_kept_until_the_session_goes_on(at: House, guest: Guest) -> None:
     id = (await guest.propose()).request_id
     waiting = await at.wait(guest, id)
@@ -124,7 +120,6 @@ async def test_a_verdict_given_meanwhile_is_kept_until_the_session_goes_on(at: H
     assert (await answer()).answer.decision == "continue"
 
 
-@with_agent
 async def test_a_call_that_can_wait_no_longer_hears_of_the_pause_and_not_of_the_verdict(
     at: House, guest: Guest
 ) -> None:
@@ -165,20 +160,19 @@ async def test_a_pause_outlives_the_server_the_session_and_the_agents_connection
         assert await status(back) is SessionStatus.ACTIVE
 
 
-async def test_an_agent_does_not_get_free_by_taking_another_session(clock: Clock, root: Path) -> None:
-    async with house(root.parent, clock) as at:
-        old = await at.arrive(root, "old")
-        id = (await old.propose()).request_id
-        at.gone("old", for_good=True)
-        await at.later(RETURN_SECONDS + GRACE_SECONDS)
-        guest = await at.arrive(root, "new")
-        await pause(at, guest)
-        assert await at.ask("registry", Adopt(guest.agent)) == guest.session_id
-        with pytest.raises(Paused):
-            await at.ask("registry", Adopt(guest.agent, old.session_id))
-        await unpause(at, guest)
-        assert await at.ask("registry", Adopt(guest.agent)) == old.session_id
-        assert (await at.app.service.card(id)).state is CardState.PENDING
+async def test_an_agent_does_not_get_free_by_taking_another_session(at: House, root: Path) -> None:
+    old = await at.arrive(root, "old")
+    id = (await old.propose()).request_id
+    at.gone("old", for_good=True)
+    await at.later(RETURN_SECONDS + GRACE_SECONDS)
+    guest = await at.arrive(root, "new")
+    await pause(at, guest)
+    assert await at.ask("registry", Adopt(guest.agent)) == guest.session_id
+    with pytest.raises(Paused):
+        await at.ask("registry", Adopt(guest.agent, old.session_id))
+    await unpause(at, guest)
+    assert await at.ask("registry", Adopt(guest.agent)) == old.session_id
+    assert (await at.app.service.card(id)).state is CardState.PENDING
 
 
 async def test_a_paused_agent_is_not_stalled(clock: Clock, root: Path) -> None:
@@ -197,7 +191,6 @@ async def test_a_paused_agent_is_not_stalled(clock: Clock, root: Path) -> None:
         await at.people.card(lambda card: card.id != alert.id, kind=CardKind.STALL)
 
 
-@with_agent
 async def test_pausing_and_letting_go_on_are_done_once(at: House, guest: Guest) -> None:
     with pytest.raises(InvalidState, match="not paused"):
         await unpause(at, guest)
@@ -217,44 +210,41 @@ async def test_pausing_and_letting_go_on_are_done_once(at: House, guest: Guest) 
     assert (await at.app.service.steering.unpause(guest.session_id, "kim", "ctl", "act-1")).is_paused
 
 
-async def test_an_act_without_a_name_that_is_sent_again_means_the_same_session(clock: Clock, root: Path) -> None:
-    async with house(root.parent, clock) as at:
-        steering, resumed = at.app.service.steering, at.verdict(Decision.RESUME, None, "act-3")
-        guest = await at.arrive(root)
-        await guest.settled()
-        for _ in range(2):
-            assert (await steering.pause(None, "kim", "ctl", "act-1")).id == guest.session_id
-        for _ in range(2):
-            assert (await steering.unpause(None, "kim", "ctl", "act-2")).id == guest.session_id
-        await pause(at, guest)
-        assert (await at.app.service.resume(None, None, resumed)).id == guest.session_id
-        assert not (await guest.ask(Describe())).is_paused
-        words = await steering.steer(None, "slowly", "kim", "ctl", "act-4")
-        # Another that could be meant by now is not.
-        other = await at.arrive(root, "other")
-        await pause(at, other)
-        assert (await at.app.service.resume(None, None, resumed)).id == guest.session_id
-        assert (await steering.steer(None, "slowly", "kim", "ctl", "act-4")).id == words.id
-        assert [word.session_id for word in await steering.words()] == [guest.session_id]
-        assert (await other.ask(Describe())).is_paused
+async def test_an_act_without_a_name_that_is_sent_again_means_the_same_session(at: House, root: Path) -> None:
+    steering, resumed = at.app.service.steering, at.verdict(Decision.RESUME, None, "act-3")
+    guest = await at.arrive(root)
+    await guest.settled()
+    for _ in range(2):
+        assert (await steering.pause(None, "kim", "ctl", "act-1")).id == guest.session_id
+    for _ in range(2):
+        assert (await steering.unpause(None, "kim", "ctl", "act-2")).id == guest.session_id
+    await pause(at, guest)
+    assert (await at.app.service.resume(None, None, resumed)).id == guest.session_id
+    assert not (await guest.ask(Describe())).is_paused
+    words = await steering.steer(None, "slowly", "kim", "ctl", "act-4")
+    # Another that could be meant by now is not.
+    other = await at.arrive(root, "other")
+    await pause(at, other)
+    assert (await at.app.service.resume(None, None, resumed)).id == guest.session_id
+    assert (await steering.steer(None, "slowly", "kim", "ctl", "act-4")).id == words.id
+    assert [word.session_id for word in await steering.words()] == [guest.session_id]
+    assert (await other.ask(Describe())).is_paused
 
 
-async def test_without_a_name_the_only_session_that_can_be_meant(clock: Clock, root: Path) -> None:
-    async with house(root.parent, clock) as at:
-        steering = at.app.service.steering
-        with pytest.raises(NotFound, match="there is no session that could be paused"):
-            await steering.pause(None, "kim", "ctl")
-        guest, other = await at.arrive(root), await at.arrive(root, "other")
-        assert (await steering.pause(guest.session_id[:13], "kim", "ctl")).id == guest.session_id
-        assert (await steering.pause(None, "kim", "ctl")).id == other.session_id
-        await steering.unpause(other.session_id, "kim", "ctl")
-        assert (await steering.unpause(None, "kim", "ctl")).id == guest.session_id
-        await at.app.service.end(guest.session_id, "kim", "ctl", "enough")
-        with pytest.raises(InvalidState, match="was ended"):
-            await steering.pause(guest.session_id, "kim", "ctl")
+async def test_without_a_name_the_only_session_that_can_be_meant(at: House, root: Path) -> None:
+    steering = at.app.service.steering
+    with pytest.raises(NotFound, match="there is no session that could be paused"):
+        await steering.pause(None, "kim", "ctl")
+    guest, other = await at.arrive(root), await at.arrive(root, "other")
+    assert (await steering.pause(guest.session_id[:13], "kim", "ctl")).id == guest.session_id
+    assert (await steering.pause(None, "kim", "ctl")).id == other.session_id
+    await steering.unpause(other.session_id, "kim", "ctl")
+    assert (await steering.unpause(None, "kim", "ctl")).id == guest.session_id
+    await at.app.service.end(guest.session_id, "kim", "ctl", "enough")
+    with pytest.raises(InvalidState, match="was ended"):
+        await steering.pause(guest.session_id, "kim", "ctl")
 
 
-@with_agent
 async def test_the_end_of_a_paused_session_lets_go_who_waited(at: House, guest: Guest) -> None:
     prompt = (await guest.ask(Transmit("well?"))).request_id
     answer = at.begin(partial_ask(guest, AwaitDecision(guest.call(), prompt)))
@@ -270,7 +260,6 @@ async def test_the_end_of_a_paused_session_lets_go_who_waited(at: House, guest: 
 
 
 @pytest.mark.parametrize("stands_by", [False, True])
-@with_agent
 async def test_resume_lifts_the_pause_and_gives_word_once(at: House, guest: Guest, stands_by: bool) -> None:
     if stands_by:
         id = (await guest.ask(Standby("idle"))).request_id
@@ -287,7 +276,6 @@ async def test_resume_lifts_the_pause_and_gives_word_once(at: House, guest: Gues
     assert [word.text for word in words] == ([] if stands_by else ["now the docs"])
 
 
-@with_agent
 async def test_resume_gives_its_word_also_to_one_that_has_others_to_hear(at: House, guest: Guest) -> None:
     id = (await guest.ask(Standby("idle"))).request_id
     waiting = at.begin(partial_ask(guest, AwaitDecision(guest.call(), id)))

@@ -19,7 +19,7 @@ from intercom.sessions.tools.auto_check import AutoCheck, CheckContext
 from intercom.sessions.tools.check_clearance import CheckClearance
 from intercom.store.messages import Transact
 from intercom.workspace.files import digest
-from tests.sessions.house import Guest, House, house, with_agent
+from tests.sessions.house import Guest, House, house
 
 Clock = trio.testing.MockClock
 POLICY = {"enabled": True, "file_patterns": {"write": ["docs/**"]}}
@@ -67,23 +67,21 @@ async def test_a_policy_that_came_with_a_clone_grants_its_first_agent_nothing(cl
         assert await passes(guest)
 
 
-async def test_a_policy_that_is_written_before_the_first_call_is_nobodys(clock: Clock, root: Path) -> None:
-    async with house(root.parent, clock) as at:
-        # Connected, and no call has been made: what it writes now is there before any watcher looks.
-        write(root, POLICY)
-        guest = await at.arrive(root)
-        assert not await passes(guest)
-        assert (await waiting(at, root)).detail == content(POLICY)
+async def test_a_policy_that_is_written_before_the_first_call_is_nobodys(at: House, root: Path) -> None:
+    # Connected, and no call has been made: what it writes now is there before any watcher looks.
+    write(root, POLICY)
+    guest = await at.arrive(root)
+    assert not await passes(guest)
+    assert (await waiting(at, root)).detail == content(POLICY)
 
 
-async def test_a_policy_that_is_written_while_no_agent_is_there_waits_too(clock: Clock, root: Path) -> None:
-    async with house(root.parent, clock) as at:
-        await at.arrive(root)
-        at.gone("agent", for_good=True)
-        await at.later(1)
-        write(root, POLICY)
-        guest = await at.arrive(root, "another")
-        assert not await passes(guest)
+async def test_a_policy_that_is_written_while_no_agent_is_there_waits_too(at: House, root: Path) -> None:
+    await at.arrive(root)
+    at.gone("agent", for_good=True)
+    await at.later(1)
+    write(root, POLICY)
+    guest = await at.arrive(root, "another")
+    assert not await passes(guest)
 
 
 @pytest.mark.parametrize("way", ["nested", "parent", "linked", "moved away", "case"])
@@ -128,50 +126,46 @@ async def test_the_card_of_a_nested_workspace_names_the_one_around_it(clock: Clo
         assert f"lies in {root}, which has a policy of its own" in ((await waiting(at, inner)).body or "")
 
 
-async def test_a_directory_that_is_swapped_for_a_link_grants_nothing(clock: Clock, root: Path) -> None:
-    async with house(root.parent, clock) as at:
-        write(root, POLICY)
+async def test_a_directory_that_is_swapped_for_a_link_grants_nothing(at: House, root: Path) -> None:
+    write(root, POLICY)
+    await at.accept(root)
+    guest = await at.arrive(root)
+    assert await passes(guest)
+    swap(root)
+    assert not await passes(guest)
+
+
+async def test_the_older_file_counts_no_sooner(at: House, root: Path) -> None:
+    write(root, POLICY)
+    await at.accept(root)
+    guest = await at.arrive(root)
+    assert await passes(guest)
+    (root / ".intercom/settings.json").unlink()
+    write(root, OTHER, ".monocoque")
+    assert not await passes(guest, "src/a")
+    assert not await passes(guest)
+
+
+async def test_a_linked_policy_file_counts_by_what_it_leads_to(at: House, root: Path) -> None:
+    file = write(root, POLICY)
+    await at.accept(root)
+    guest = await at.arrive(root)
+    real = root / ".intercom" / "real.json"
+    real.write_text(json.dumps(OTHER))
+    file.unlink()
+    file.symlink_to(real)
+    assert not await passes(guest, "src/a")
+    assert not await passes(guest)
+
+
+async def test_an_older_accepted_content_that_is_restored_waits_again(at: House, root: Path) -> None:
+    for policy in (OTHER, POLICY):
+        write(root, policy)
         await at.accept(root)
-        guest = await at.arrive(root)
-        assert await passes(guest)
-        swap(root)
-        assert not await passes(guest)
-
-
-async def test_the_older_file_counts_no_sooner(clock: Clock, root: Path) -> None:
-    async with house(root.parent, clock) as at:
-        write(root, POLICY)
-        await at.accept(root)
-        guest = await at.arrive(root)
-        assert await passes(guest)
-        (root / ".intercom/settings.json").unlink()
-        write(root, OTHER, ".monocoque")
-        assert not await passes(guest, "src/a")
-        assert not await passes(guest)
-
-
-async def test_a_linked_policy_file_counts_by_what_it_leads_to(clock: Clock, root: Path) -> None:
-    async with house(root.parent, clock) as at:
-        file = write(root, POLICY)
-        await at.accept(root)
-        guest = await at.arrive(root)
-        real = root / ".intercom" / "real.json"
-        real.write_text(json.dumps(OTHER))
-        file.unlink()
-        file.symlink_to(real)
-        assert not await passes(guest, "src/a")
-        assert not await passes(guest)
-
-
-async def test_an_older_accepted_content_that_is_restored_waits_again(clock: Clock, root: Path) -> None:
-    async with house(root.parent, clock) as at:
-        for policy in (OTHER, POLICY):
-            write(root, policy)
-            await at.accept(root)
-        guest = await at.arrive(root)
-        write(root, OTHER)
-        assert not await passes(guest, "src/a")
-        assert (await waiting(at, root)).detail == content(OTHER)
+    guest = await at.arrive(root)
+    write(root, OTHER)
+    assert not await passes(guest, "src/a")
+    assert (await waiting(at, root)).detail == content(OTHER)
 
 
 async def test_what_a_person_took_out_stays_out_over_a_restart(clock: Clock, root: Path) -> None:
@@ -261,18 +255,17 @@ async def test_content_that_changed_since_it_was_shown_is_not_accepted(clock: Cl
         assert not await passes(guest, "src/a")
 
 
-async def test_a_workspace_without_an_agent_can_be_accepted_by_its_path(clock: Clock, root: Path) -> None:
-    async with house(root.parent, clock) as at:
-        with pytest.raises(NotFound, match="has no policy file"):
-            await at.accept(root)
-        file = write(root, POLICY)
-        card = await at.accept(root)
-        assert card.state is CardState.APPLIED
-        with pytest.raises(NotFound, match="needs no acceptance"):
-            await at.accept(root)
-        file.write_text("{")
-        with pytest.raises(InvalidState, match="not JSON"):
-            await at.accept(root)
+async def test_a_workspace_without_an_agent_can_be_accepted_by_its_path(at: House, root: Path) -> None:
+    with pytest.raises(NotFound, match="has no policy file"):
+        await at.accept(root)
+    file = write(root, POLICY)
+    card = await at.accept(root)
+    assert card.state is CardState.APPLIED
+    with pytest.raises(NotFound, match="needs no acceptance"):
+        await at.accept(root)
+    file.write_text("{")
+    with pytest.raises(InvalidState, match="not JSON"):
+        await at.accept(root)
 
 
 async def test_every_policy_that_comes_into_force_is_told_once_with_who_accepted_it(clock: Clock, root: Path) -> None:
@@ -306,7 +299,6 @@ async def test_a_policy_that_the_configuration_trusts_is_told_as_accepted_by_nob
         assert not await passes(guest)
 
 
-@with_agent
 async def test_the_card_says_what_the_policy_would_have_let_through_before(at: House, guest: Guest, root: Path) -> None:
     for path in ("docs/a.md", "docs/b.md", "src/x.py"):
         await guest.propose(path, "x\n")
@@ -374,7 +366,6 @@ async def test_what_agents_and_files_say_can_not_pass_for_a_line_of_ours(clock: 
         assert "\u202e" not in "".join(lines)
 
 
-@with_agent
 async def test_a_file_that_changes_again_and_again_does_not_flood_people(at: House, guest: Guest, root: Path) -> None:
     for number in range(3 * MOST_CLOSED):
         write(root, {"enabled": True, "file_patterns": {"write": [f"docs/{number}"]}})

@@ -24,7 +24,7 @@ from intercom.sessions.tools.reboot import Reboot
 from intercom.store.client import Store
 from intercom.store.messages import Database
 from intercom.workspace.policy_watcher import Evaluate, watcher_name
-from tests.sessions.house import Guest, House, house, partial_ask, with_agent
+from tests.sessions.house import Guest, House, house, partial_ask
 
 Clock = trio.testing.MockClock
 
@@ -42,12 +42,11 @@ async def status(guest: Guest) -> SessionStatus:
     return (await guest.ask(Describe())).status
 
 
-async def test_first_calls_that_race_open_one_session(clock: Clock, root: Path) -> None:
-    async with house(root.parent, clock) as at:
-        agent = Agent("agent", "client", str(root))
-        asked = [at.begin(lambda: at.ask("registry", Admit(agent))) for _ in range(10)]
-        assert len({await each() for each in asked}) == 1
-        assert len(await at.app.service.sessions()) == 1
+async def test_first_calls_that_race_open_one_session(at: House, root: Path) -> None:
+    agent = Agent("agent", "client", str(root))
+    asked = [at.begin(lambda: at.ask("registry", Admit(agent))) for _ in range(10)]
+    assert len({await each() for each in asked}) == 1
+    assert len(await at.app.service.sessions()) == 1
 
 
 async def test_a_new_agent_takes_one_transaction(clock: Clock, root: Path) -> None:
@@ -71,7 +70,6 @@ async def test_a_new_agent_takes_one_transaction(clock: Clock, root: Path) -> No
         assert kinds == ["session_opened", "session_active"]
 
 
-@with_agent
 async def test_a_session_is_interrupted_when_its_agent_stays_away(at: House, guest: Guest, root: Path) -> None:
     id = (await guest.propose()).request_id
     assert await status(guest) is SessionStatus.ACTIVE
@@ -88,7 +86,6 @@ async def test_a_session_is_interrupted_when_its_agent_stays_away(at: House, gue
     assert await status(back) is SessionStatus.ACTIVE
 
 
-@with_agent
 async def test_a_connection_that_comes_back_in_time_was_never_gone(at: House, guest: Guest) -> None:
     for _ in range(3):
         at.gone("agent")
@@ -138,17 +135,15 @@ async def test_progress_that_was_told_is_found_again(clock: Clock, root: Path) -
         assert (recalled.status, recalled.progress_snapshot) == ("recovered", items)
 
 
-async def test_an_agent_with_work_of_its_own_keeps_it(clock: Clock, root: Path) -> None:
-    async with house(root.parent, clock) as at:
-        await at.arrive(root, "gone")
-        at.gone("gone")
-        await at.later(GRACE_SECONDS)
-        busy = await at.arrive(root, "busy")
-        await busy.propose()
-        assert await at.ask("registry", Adopt(busy.agent)) == busy.session_id
+async def test_an_agent_with_work_of_its_own_keeps_it(at: House, root: Path) -> None:
+    await at.arrive(root, "gone")
+    at.gone("gone")
+    await at.later(GRACE_SECONDS)
+    busy = await at.arrive(root, "busy")
+    await busy.propose()
+    assert await at.ask("registry", Adopt(busy.agent)) == busy.session_id
 
 
-@with_agent
 async def test_a_session_that_was_ended_is_not_taken_up_again(at: House, guest: Guest, root: Path) -> None:
     await at.app.service.end(guest.session_id, "kim", "ctl", "enough")
     again = await at.arrive(root)

@@ -21,9 +21,7 @@ from intercom.sessions.registry import ANONYMOUS, GRACE_SECONDS, SWEEP_SECONDS
 from intercom.sessions.tools.ping import Ping
 from intercom.store.messages import Transact
 from intercom.store.processes import agent_processes
-from tests.sessions.house import Guest, House, house, in_house, with_agent
-
-Clock = trio.testing.MockClock
+from tests.sessions.house import Guest, House
 
 
 @asynccontextmanager
@@ -50,19 +48,16 @@ async def status(guest: Guest) -> SessionStatus:
     return (await guest.ask(Describe())).status
 
 
-@in_house
-async def test_an_agent_that_left_while_the_reception_was_down_is_gone(clock: Clock, root: Path) -> None:
-    async with house(root.parent, clock) as at:
-        guest, other = await at.arrive(root), await at.arrive(root, "other")
-        async with registry_down(at, guest):
-            at.gone("agent")
-        await at.later(GRACE_SECONDS)
-        assert await status(guest) is SessionStatus.INTERRUPTED
-        assert await status(other) is SessionStatus.ACTIVE
-        assert at.app.presence.here.keys() == {"other"}
+async def test_an_agent_that_left_while_the_reception_was_down_is_gone(at: House, root: Path) -> None:
+    guest, other = await at.arrive(root), await at.arrive(root, "other")
+    async with registry_down(at, guest):
+        at.gone("agent")
+    await at.later(GRACE_SECONDS)
+    assert await status(guest) is SessionStatus.INTERRUPTED
+    assert await status(other) is SessionStatus.ACTIVE
+    assert at.app.presence.here.keys() == {"other"}
 
 
-@with_agent
 async def test_an_agent_that_came_back_while_the_reception_was_down_is_here(at: House, guest: Guest) -> None:
     at.gone("agent")
     await at.later(GRACE_SECONDS)
@@ -74,32 +69,25 @@ async def test_an_agent_that_came_back_while_the_reception_was_down_is_here(at: 
     assert at.app.presence.here.keys() == {"agent"}
 
 
-@in_house
-async def test_a_session_that_was_left_and_holds_nothing_rests_until_its_agent_is_back(
-    clock: Clock, root: Path
-) -> None:
-    async with house(root.parent, clock) as at:
-        guest, other = await at.arrive(root), await at.arrive(root, "other")
-        await leave(at, guest)
-        await at.later(SWEEP_SECONDS)
-        assert not runs(at, guest)
-        assert runs(at, other)
-        back = await at.arrive(root)
-        assert back.session_id == guest.session_id
-        assert await status(back) is SessionStatus.ACTIVE
+async def test_a_session_that_was_left_and_holds_nothing_rests_until_its_agent_is_back(at: House, root: Path) -> None:
+    guest, other = await at.arrive(root), await at.arrive(root, "other")
+    await leave(at, guest)
+    await at.later(SWEEP_SECONDS)
+    assert not runs(at, guest)
+    assert runs(at, other)
+    back = await at.arrive(root)
+    assert back.session_id == guest.session_id
+    assert await status(back) is SessionStatus.ACTIVE
 
 
-@in_house
-async def test_a_session_of_one_call_is_not_ended_while_that_is_in(clock: Clock, root: Path) -> None:
-    async with house(root.parent, clock) as at:
-        guest = await at.arrive(root, f"{ANONYMOUS}1")
-        await at.later(SWEEP_SECONDS)
-        assert await status(guest) is SessionStatus.ACTIVE
-        await leave(at, guest)
-        assert not runs(at, guest)
+async def test_a_session_of_one_call_is_not_ended_while_that_is_in(at: House, root: Path) -> None:
+    guest = await at.arrive(root, f"{ANONYMOUS}1")
+    await at.later(SWEEP_SECONDS)
+    assert await status(guest) is SessionStatus.ACTIVE
+    await leave(at, guest)
+    assert not runs(at, guest)
 
 
-@with_agent
 async def test_a_session_in_which_something_waits_does_not_rest(at: House, guest: Guest, root: Path) -> None:
     id = (await guest.propose()).request_id
     await leave(at, guest)
@@ -113,7 +101,6 @@ async def test_a_session_in_which_something_waits_does_not_rest(at: House, guest
     assert [late.request_id for late in (await back.ask(Ping(call="b"))).late_verdicts] == [id]
 
 
-@with_agent
 async def test_people_reach_a_session_that_rests(at: House, guest: Guest, root: Path) -> None:
     await leave(at, guest)
     await at.later(SWEEP_SECONDS)
@@ -130,7 +117,6 @@ async def test_people_reach_a_session_that_rests(at: House, guest: Guest, root: 
     assert [word.text for word in (await back.ask(Ping(call="b"))).instructions] == ["go on"]
 
 
-@with_agent
 async def test_a_session_that_was_ended_says_so_for_as_long_as_its_agent_is_here(at: House, guest: Guest) -> None:
     await at.app.service.end(guest.session_id, "kim", "ctl", "enough")
     for _ in range(2):
@@ -143,7 +129,6 @@ async def test_a_session_that_was_ended_says_so_for_as_long_as_its_agent_is_here
     assert not runs(at, guest)
 
 
-@with_agent
 async def test_the_session_of_a_process_that_is_over_rests_although_nobody_heard_its_agent_leave(
     at: House, guest: Guest
 ) -> None:
@@ -163,7 +148,6 @@ async def test_the_session_of_a_process_that_is_over_rests_although_nobody_heard
         await guest.propose()
 
 
-@with_agent
 async def test_a_reception_that_fell_knows_which_sessions_run(at: House, guest: Guest) -> None:
     await at.app.service.end(guest.session_id, "kim", "ctl", "enough")
     async with registry_down(at, guest):

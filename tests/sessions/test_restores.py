@@ -28,7 +28,7 @@ from intercom.store.client import Reader
 from intercom.store.file_changes import restores
 from intercom.store.messages import Transact
 from tests.agents.live import TRUSTING, Home, begin, call, home
-from tests.sessions.house import House, house, in_house
+from tests.sessions.house import House, house
 from tests.sessions.test_checkpoints import (
     BEFORE,
     ask,
@@ -44,7 +44,6 @@ from tests.sessions.test_checkpoints import (
     until_clean,
 )
 from tests.support.crash_points import CHECKPOINT_NAMES
-from tests.support.trio_case import trio_test
 
 __all__ = ["root"]
 
@@ -69,7 +68,6 @@ class Crash(BaseException):
 
 
 @pytest.mark.parametrize("point", CHECKPOINT_NAMES)
-@in_house
 async def test_an_actor_that_crashes_anywhere_is_carried_on_for(
     clock: Clock, root: Path, point: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -104,7 +102,6 @@ async def alter(at: House, sql: str, *values: str) -> None:
     await at.ask("store", Transact(lambda db: rows.changed(db, sql, values)))
 
 
-@in_house
 async def test_a_question_about_a_session_that_was_restored_since_is_asked_anew_of_the_one_that_follows(
     clock: Clock, root: Path
 ) -> None:
@@ -124,7 +121,6 @@ async def test_a_question_about_a_session_that_was_restored_since_is_asked_anew_
         assert [session.id for session in await at.app.service.sessions()] == [done.successor_id]
 
 
-@in_house
 async def test_what_was_staged_before_a_crash_goes_when_files_have_changed_since(
     clock: Clock, root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -143,7 +139,6 @@ async def test_what_was_staged_before_a_crash_goes_when_files_have_changed_since
         assert files(root)["a.txt"] == "edited\n"
 
 
-@in_house
 async def test_one_that_was_given_up_when_the_server_crashed_is_seen_to_by_the_next(
     clock: Clock, root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -173,36 +168,32 @@ async def test_one_that_was_given_up_when_the_server_crashed_is_seen_to_by_the_n
         (restore, "_place", RestoreState.STUCK, "it was tried 3 times"),
     ],
 )
-def test_what_fails_each_time_is_told_and_not_tried_for_ever(
-    root: Path, monkeypatch: pytest.MonkeyPatch, module: Any, name: str, end: RestoreState, words: str
+async def test_what_fails_each_time_is_told_and_not_tried_for_ever(
+    clock: Clock, root: Path, monkeypatch: pytest.MonkeyPatch, module: Any, name: str, end: RestoreState, words: str
 ) -> None:
-    @in_house
-    async def check(clock: Clock) -> None:
-        def fail(*_: object, **__: object) -> None:
-            raise ValueError("nobody foresaw this")
+    def fail(*_: object, **__: object) -> None:
+        raise ValueError("nobody foresaw this")
 
-        monkeypatch.setattr(actor, "AGAIN_SECONDS", 0.05)
-        monkeypatch.setattr(actor, "TRIES", 3)
-        async with checkpointed(root, clock) as (at, _, taken):
-            spoil(root)
-            asked = await ask(at, taken, Files.EXACT)
-            original = getattr(module, name)
-            monkeypatch.setattr(module, name, fail)
-            stopped = await proceed(at, asked)
-            assert stopped.state is end
-            assert words in (stopped.note or "")
-            assert files(root)["a.txt"] == "spoiled\n"
-            if end is RestoreState.STUCK:
-                monkeypatch.setattr(module, name, original)
-                await at.decide(asked.id, Decision.PROCEED)
-                assert (await ended(at, asked.id)).state is RestoreState.DONE
-                assert files(root)["a.txt"] == "one\n"
-            await until_clean(root)
-
-    check()
+    monkeypatch.setattr(actor, "AGAIN_SECONDS", 0.05)
+    monkeypatch.setattr(actor, "TRIES", 3)
+    async with checkpointed(root, clock) as (at, _, taken):
+        spoil(root)
+        asked = await ask(at, taken, Files.EXACT)
+        original = getattr(module, name)
+        monkeypatch.setattr(module, name, fail)
+        stopped = await proceed(at, asked)
+        assert stopped.state is end
+        assert words in (stopped.note or "")
+        assert files(root)["a.txt"] == "spoiled\n"
+        if end is RestoreState.STUCK:
+            monkeypatch.setattr(module, name, original)
+            await at.decide(asked.id, Decision.PROCEED)
+            assert (await ended(at, asked.id)).state is RestoreState.DONE
+            assert files(root)["a.txt"] == "one\n"
+        await until_clean(root)
 
 
-@trio_test(real_time=True, seconds=240)
+@pytest.mark.real_time(seconds=240)
 async def test_a_server_that_is_killed_on_the_way_has_its_work_carried_on_by_the_next() -> None:
     with home(TRUSTING) as made:
         queue = made.root / "faults"

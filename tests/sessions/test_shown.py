@@ -21,7 +21,7 @@ from intercom.sessions.tools.check_clearance import CheckClearance
 from intercom.store.messages import Transact
 from intercom.store.requests import approvals
 from tests.cli.test_ctl_draw import drawn
-from tests.sessions.house import Guest, House, house, with_agent
+from tests.sessions.house import Guest, House, house
 
 Clock = trio.testing.MockClock
 
@@ -68,17 +68,16 @@ def channels(card: Card) -> list[str]:
     ]
 
 
-async def test_the_card_shows_no_hunk_header_and_no_prose_of_the_agent(clock: Clock, root: Path) -> None:
-    async with house(root.parent, clock) as at:
-        card = await proposed(at, await at.arrive(root), "auth.py", LIES.split("\n", 2)[2])
-        assert card.diff == (
-            "diff --git a/auth.py b/auth.py\n--- a/auth.py\n+++ b/auth.py\n@@ -1,5 +1,5 @@\n"
-            " def is_admin(user):\n-    return user.admin\n+    return True\n \n \n def test_helper():\n"
-        )
-        assert not card.diff_from_agent
-        for shown in channels(card):
-            for lie in ("security team", "only a comment", "tests/test_helper.py"):
-                assert lie not in shown
+async def test_the_card_shows_no_hunk_header_and_no_prose_of_the_agent(at: House, root: Path) -> None:
+    card = await proposed(at, await at.arrive(root), "auth.py", LIES.split("\n", 2)[2])
+    assert card.diff == (
+        "diff --git a/auth.py b/auth.py\n--- a/auth.py\n+++ b/auth.py\n@@ -1,5 +1,5 @@\n"
+        " def is_admin(user):\n-    return user.admin\n+    return True\n \n \n def test_helper():\n"
+    )
+    assert not card.diff_from_agent
+    for shown in channels(card):
+        for lie in ("security team", "only a comment", "tests/test_helper.py"):
+            assert lie not in shown
 
 
 async def test_what_hides_is_shown_as_its_code_on_every_channel(clock: Clock, root: Path) -> None:
@@ -125,7 +124,6 @@ async def test_the_card_is_the_same_after_the_file_has_changed_and_the_server_ha
         assert (again.diff, again.remarks, again.files) == (card.diff, card.remarks, card.files)
 
 
-@with_agent
 async def test_a_request_from_before_is_shown_as_the_agents_words(at: House, guest: Guest, root: Path) -> None:
     card = await proposed(at, guest, "auth.py", LIES.split("\n", 2)[2].replace("return True", "return True\x1b"))
     await at.ask("store", Transact(lambda db: db.execute("update approval_request set preview = null")))

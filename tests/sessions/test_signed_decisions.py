@@ -34,7 +34,7 @@ from intercom.sessions.tools.auto_check import AutoCheck, CheckContext
 from intercom.sessions.tools.check_diff import CheckDiff
 from intercom.sessions.tools.standby import Standby
 from intercom.sessions.tools.transmit import Transmit
-from tests.sessions.house import Guest, House, house, in_house, with_agent
+from tests.sessions.house import Guest, House, house
 from tests.support.keys import Key
 
 Clock = trio.testing.MockClock
@@ -79,7 +79,6 @@ async def approve(at: House, key: Key, id: str, **more: Any) -> Card:
     return await at.app.service.decide(id, key.verdict(card, Decision.APPROVE, at.now(), **more))
 
 
-@in_house
 async def test_a_typed_pin_lets_any_process_bring_the_act_that_it_was_typed_for_and_no_other(
     clock: Clock, root: Path
 ) -> None:
@@ -115,7 +114,6 @@ async def test_a_typed_pin_lets_any_process_bring_the_act_that_it_was_typed_for_
         assert not is_proven("nudge", key.sign(evolve(said, method=signing.TICKET)), **nudge)
 
 
-@in_house
 async def test_a_signed_approval_decides_and_is_applied(clock: Clock, root: Path) -> None:
     key = Key()
     async with keyed(root, clock, key) as at:
@@ -133,7 +131,6 @@ async def test_a_signed_approval_decides_and_is_applied(clock: Clock, root: Path
         assert entry.data["signature"]["key_id"] == key.public.id
 
 
-@in_house
 async def test_an_unsigned_approval_decides_nothing_and_everybody_is_told(clock: Clock, root: Path) -> None:
     async with keyed(root, clock, Key()) as at:
         guest = await at.arrive(root)
@@ -187,7 +184,6 @@ def altered(**changes: Any) -> Change:
         (altered(value=""), "not genuine"),
     ],
 )
-@in_house
 async def test_a_signature_for_anything_else_decides_nothing(
     clock: Clock, root: Path, change: Change, why: str
 ) -> None:
@@ -202,7 +198,6 @@ async def test_a_signature_for_anything_else_decides_nothing(
         assert (await at.app.service.card(id)).decided is None
 
 
-@in_house
 async def test_a_key_that_nobody_enrolled_decides_nothing(clock: Clock, root: Path) -> None:
     async with keyed(root, clock, Key()) as at:
         guest = await at.arrive(root)
@@ -219,7 +214,6 @@ FLIP = (
 
 @pytest.mark.parametrize("channel", ["ctl", "slack", "web", "embed", "policy", "timeout"])
 @pytest.mark.parametrize("signature", [None, "{}", "not json", "forged"])
-@in_house
 async def test_a_row_that_sql_approved_writes_nothing(
     clock: Clock, root: Path, channel: str, signature: str | None
 ) -> None:
@@ -244,7 +238,6 @@ async def test_a_row_that_sql_approved_writes_nothing(
         assert (await guest.propose()).request_id != id
 
 
-@in_house
 async def test_check_diff_alone_refuses_a_row_that_sql_approved(clock: Clock, root: Path) -> None:
     async with keyed(root, clock, Key()) as at:
         guest = await at.arrive(root)
@@ -275,7 +268,6 @@ async def test_check_diff_alone_refuses_a_row_that_sql_approved(clock: Clock, ro
         "update approval_request set signature = null where id = ?",
     ],
 )
-@in_house
 async def test_a_proposal_edited_after_its_approval_is_not_written(clock: Clock, root: Path, edit: str) -> None:
     """Failed before: the edited text was written."""
     key = Key()
@@ -302,7 +294,6 @@ HARMLESS = "diff --git a/a.txt b/a.txt\n--- /dev/null\n+++ b/a.txt\n@@ -0,0 +1 @
         ("update approval_file set added = ? where request_id = ?", 0),
     ],
 )
-@in_house
 async def test_a_card_that_sql_changed_before_it_was_signed_writes_nothing(
     clock: Clock, root: Path, edit: str, value: Any
 ) -> None:
@@ -319,7 +310,6 @@ async def test_a_card_that_sql_changed_before_it_was_signed_writes_nothing(
         assert files(root) == []
 
 
-@in_house
 async def test_a_command_that_sql_renamed_before_it_was_signed_is_not_let_pass(clock: Clock, root: Path) -> None:
     """Failed before: "Run: ls" was signed, and the hook let `rm -rf .` pass."""
     key = Key()
@@ -332,7 +322,6 @@ async def test_a_command_that_sql_renamed_before_it_was_signed_is_not_let_pass(c
         assert again.answered is None or again.answered.answer.status != "allowed"
 
 
-@in_house
 async def test_a_signature_moved_to_another_request_counts_for_nothing(clock: Clock, root: Path) -> None:
     key = Key()
     async with keyed(root, clock, key) as at:
@@ -354,7 +343,6 @@ async def test_a_signature_moved_to_another_request_counts_for_nothing(clock: Cl
         assert files(root) == ["good.txt"]
 
 
-@in_house
 async def test_a_row_flipped_while_no_server_runs_reaches_nobody(clock: Clock, root: Path) -> None:
     key = Key()
     async with keyed(root, clock, key) as at:
@@ -371,7 +359,6 @@ async def test_a_row_flipped_while_no_server_runs_reaches_nobody(clock: Clock, r
             await guest.ask(AwaitDecision(guest.call(), id))
 
 
-@in_house
 async def test_a_signed_decision_counts_after_a_restart(clock: Clock, root: Path) -> None:
     key = Key()
     async with keyed(root, clock, key) as at:
@@ -384,7 +371,6 @@ async def test_a_signed_decision_counts_after_a_restart(clock: Clock, root: Path
         assert (root / "a.txt").read_text() == "a\n"
 
 
-@in_house
 async def test_words_put_into_a_prompts_row_reach_nobody(clock: Clock, root: Path) -> None:
     key = Key()
     async with keyed(root, clock, key) as at:
@@ -409,7 +395,6 @@ async def test_words_put_into_a_prompts_row_reach_nobody(clock: Clock, root: Pat
             await guest.ask(AwaitDecision(guest.call(), ids[1]))
 
 
-@in_house
 async def test_a_standby_is_resumed_by_a_signed_answer_only(clock: Clock, root: Path) -> None:
     key = Key()
     async with keyed(root, clock, key) as at:
@@ -435,7 +420,6 @@ async def ask_leave(guest: Guest, command: str, slot: str, call: str | None = No
     return await guest.ask(AskPermission(call or guest.call(), "client", operation(command), slot))
 
 
-@in_house
 async def test_permission_is_used_once_it_was_signed(clock: Clock, root: Path) -> None:
     key = Key()
     async with keyed(root, clock, key) as at:
@@ -445,7 +429,6 @@ async def test_permission_is_used_once_it_was_signed(clock: Clock, root: Path) -
         assert (await ask_leave(guest, "make", "one")).answered.answer.status == "allowed"
 
 
-@in_house
 async def test_permission_that_sql_gave_is_none(clock: Clock, root: Path) -> None:
     """Failed before: the hook said allow."""
     async with keyed(root, clock, Key()) as at:
@@ -457,7 +440,6 @@ async def test_permission_that_sql_gave_is_none(clock: Clock, root: Path) -> Non
         assert (await ask_leave(guest, "make", "one")).answered is None
 
 
-@in_house
 async def test_permission_for_one_command_is_none_for_another(clock: Clock, root: Path) -> None:
     """Failed before: a row's key, moved by SQL, let another command pass."""
     key = Key()
@@ -477,7 +459,6 @@ async def test_permission_for_one_command_is_none_for_another(clock: Clock, root
             await ask_leave(guest, "rm -rf .", "two")
 
 
-@in_house
 async def test_an_answer_put_into_the_database_lets_no_operation_pass(clock: Clock, root: Path) -> None:
     """Failed before: the hook said allow."""
     key = Key()
@@ -510,7 +491,6 @@ async def test_an_answer_put_into_the_database_lets_no_operation_pass(clock: Clo
 # --- keys ------------------------------------------------------------------------------------------------------------
 
 
-@with_agent
 async def test_without_a_key_nothing_changes(at: House, guest: Guest) -> None:
     id = (await guest.propose()).request_id
     card = await at.decide(id, Decision.APPROVE)
@@ -519,7 +499,6 @@ async def test_without_a_key_nothing_changes(at: House, guest: Guest) -> None:
     await guest.ask(CheckDiff(id))
 
 
-@in_house
 async def test_a_second_key_needs_the_signature_of_the_first(clock: Clock, root: Path) -> None:
     first, second = Key(), Key()
     async with keyed(root, clock, first) as at:
@@ -531,7 +510,6 @@ async def test_a_second_key_needs_the_signature_of_the_first(clock: Clock, root:
         await approve(at, second, id)
 
 
-@in_house
 async def test_a_key_is_revoked_by_the_signature_of_a_present_one(clock: Clock, root: Path) -> None:
     first, second = Key(), Key()
     async with keyed(root, clock, first) as at:
@@ -551,7 +529,6 @@ async def test_a_key_is_revoked_by_the_signature_of_a_present_one(clock: Clock, 
         assert {each.key_id for each in at.app.signatures.keyring.status() if each.counts} == {second.public.id}
 
 
-@in_house
 async def test_a_signature_to_add_a_key_is_taken_while_it_is_fresh(clock: Clock, root: Path) -> None:
     first, second = Key(), Key()
     async with keyed(root, clock, first) as at:
@@ -560,7 +537,6 @@ async def test_a_signature_to_add_a_key_is_taken_while_it_is_fresh(clock: Clock,
             await at.app.service.add_key(second.public, *old)
 
 
-@in_house
 async def test_a_removed_file_does_not_switch_the_protection_off(clock: Clock, root: Path) -> None:
     key = Key()
     async with keyed(root, clock, key) as at:
@@ -576,7 +552,6 @@ async def test_a_removed_file_does_not_switch_the_protection_off(clock: Clock, r
             await at.decide(id, Decision.APPROVE)
 
 
-@in_house
 async def test_rows_removed_from_the_database_do_not_switch_the_protection_off(clock: Clock, root: Path) -> None:
     key = Key()
     async with keyed(root, clock, key) as at:
@@ -602,7 +577,6 @@ def replace_text(file: Path, text: str) -> str:
 
 
 @pytest.mark.parametrize("is_damaged", [False, True])
-@in_house
 async def test_no_key_comes_before_one_that_was_listed_at_the_start(clock: Clock, root: Path, is_damaged: bool) -> None:
     key, evil = Key(), Key()
     async with house(root.parent, clock) as at:
@@ -621,7 +595,6 @@ async def test_no_key_comes_before_one_that_was_listed_at_the_start(clock: Clock
         await enrol(at, evil, by=key)
 
 
-@in_house
 async def test_after_the_last_key_was_revoked_any_may_be_the_first(clock: Clock, root: Path) -> None:
     key, other = Key(), Key()
     async with keyed(root, clock, key):
@@ -631,7 +604,6 @@ async def test_after_the_last_key_was_revoked_any_may_be_the_first(clock: Clock,
         await enrol(at, other)
 
 
-@in_house
 async def test_the_users_own_key_protects_a_server_that_a_client_gave_other_directories(
     clock: Clock, root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -662,7 +634,6 @@ async def test_the_users_own_key_protects_a_server_that_a_client_gave_other_dire
         " from operator_key",
     ],
 )
-@in_house
 async def test_a_key_that_sql_enrolled_does_not_count(clock: Clock, root: Path, tamper: str) -> None:
     key, evil = Key(), Key()
     async with keyed(root, clock, key) as at:
@@ -679,7 +650,6 @@ async def test_a_key_that_sql_enrolled_does_not_count(clock: Clock, root: Path, 
             await at.decide(id, Decision.APPROVE)
 
 
-@in_house
 async def test_a_key_that_sql_revoked_still_counts(clock: Clock, root: Path) -> None:
     key = Key()
     async with keyed(root, clock, key) as at:
@@ -710,7 +680,6 @@ def test_what_was_left_out_can_not_be_signed_for() -> None:
 
 
 @pytest.mark.parametrize("decision", [Decision.ACCEPT, Decision.APPROVE])
-@in_house
 async def test_a_policy_needs_the_pin_by_whatever_word(clock: Clock, root: Path, decision: Decision) -> None:
     key = Key()
     file = root / ".intercom" / "settings.json"
@@ -753,7 +722,6 @@ def by(at: House, channel: str, id: str = "v-chat") -> Verdict:
         ("web", Config(), RiskLevel.LOW, False),
     ],
 )
-@in_house
 async def test_what_a_channel_may_decide_is_a_setting(
     clock: Clock, root: Path, channel: str, config: Config, risk: RiskLevel, decides: bool
 ) -> None:
@@ -773,7 +741,6 @@ async def test_what_a_channel_may_decide_is_a_setting(
         assert (root / "a.txt").exists()
 
 
-@in_house
 async def test_a_channel_that_may_no_more_decided_nothing(clock: Clock, root: Path) -> None:
     key = Key()
     async with keyed(root, clock, key, Config(slack=SLACK)) as at:
@@ -804,7 +771,6 @@ def spoil_settings(at: House, key: Key, config: Config, how: str) -> None:
 
 @pytest.mark.parametrize("channel", ["slack", "embed"])
 @pytest.mark.parametrize("settings", ["unsigned", "signed by another key", "changed", "damaged", "signed for less"])
-@in_house
 async def test_a_setting_that_nobody_signed_lets_no_channel_decide(
     clock: Clock, root: Path, channel: str, settings: str
 ) -> None:
@@ -819,7 +785,6 @@ async def test_a_setting_that_nobody_signed_lets_no_channel_decide(
         await at.app.service.decide(id, by(at, channel))
 
 
-@in_house
 async def test_people_are_told_of_settings_that_nobody_signed(clock: Clock, root: Path) -> None:
     key = Key()
     async with keyed(root, clock, key):
@@ -830,7 +795,6 @@ async def test_people_are_told_of_settings_that_nobody_signed(clock: Clock, root
 
 
 @pytest.mark.parametrize("is_restarted", [False, True])
-@in_house
 async def test_older_signed_settings_that_are_put_back_count_for_nothing(
     clock: Clock, root: Path, is_restarted: bool
 ) -> None:
@@ -864,7 +828,6 @@ async def check_put_back(at: House, key: Key, root: Path, older: SignedSettings)
     await at.app.service.decide(id, by(at, "embed"))
 
 
-@in_house
 async def test_settings_that_were_signed_are_in_the_audit_log_once(clock: Clock, root: Path) -> None:
     key = Key()
     async with keyed(root, clock, key):
@@ -878,7 +841,6 @@ async def test_settings_that_were_signed_are_in_the_audit_log_once(clock: Clock,
             ]
 
 
-@in_house
 async def test_settings_signed_by_a_clock_that_is_ahead_lock_out_no_later_ones(clock: Clock, root: Path) -> None:
     key = Key()
     async with keyed(root, clock, key, allowing(embed=HighestRisk.HIGH), sign_settings=False) as at:
@@ -891,7 +853,6 @@ async def test_settings_signed_by_a_clock_that_is_ahead_lock_out_no_later_ones(c
         assert at.app.signatures.keyring.unsigned_settings() is None
 
 
-@in_house
 async def test_a_setting_that_nobody_signed_lets_no_policy_count(clock: Clock, root: Path) -> None:
     key, config = Key(), Config(policy=PolicySettings(trust_changes=True))
     async with keyed(root, clock, key):
@@ -909,7 +870,6 @@ async def test_a_setting_that_nobody_signed_lets_no_policy_count(clock: Clock, r
         assert (await guest.ask(AutoCheck("write", CheckContext("a.txt")))).answer.auto_approved
 
 
-@in_house
 async def test_trust_in_policies_that_nobody_signed_ends_with_the_first_key(clock: Clock, root: Path) -> None:
     key, config = Key(), Config(policy=PolicySettings(trust_changes=True))
     file = root / ".intercom" / "settings.json"
@@ -925,7 +885,6 @@ async def test_trust_in_policies_that_nobody_signed_ends_with_the_first_key(cloc
         assert (await guest.ask(AutoCheck("write", CheckContext("a.txt")))).answer.auto_approved
 
 
-@in_house
 async def test_a_channels_key_is_its_users_alone(clock: Clock, root: Path) -> None:
     async with keyed(root, clock, Key(), Config(slack=SLACK)) as at:
         guest = await at.arrive(root)
@@ -945,7 +904,6 @@ def of_root(root: Path, *keys: Key, mode: int = 0o644) -> SystemKeys:
     return SystemKeys(file, owner=os.geteuid())
 
 
-@in_house
 async def test_where_root_lists_keys_no_others_count(clock: Clock, root: Path) -> None:
     mine, roots = Key(), Key()
     async with house(root.parent, clock, system_keys=of_root(root, roots)) as at:
@@ -962,7 +920,6 @@ async def test_where_root_lists_keys_no_others_count(clock: Clock, root: Path) -
 
 
 @pytest.mark.parametrize("mode", [0o664, 0o646])
-@in_house
 async def test_a_list_that_others_may_write_makes_no_key_count(clock: Clock, root: Path, mode: int) -> None:
     key = Key()
     async with house(root.parent, clock, system_keys=of_root(root, key, mode=mode)) as at:
@@ -974,7 +931,6 @@ async def test_a_list_that_others_may_write_makes_no_key_count(clock: Clock, roo
                 await attempt
 
 
-@in_house
 async def test_a_use_put_into_the_database_covers_no_operation(clock: Clock, root: Path) -> None:
     async with keyed(root, clock, Key()) as at:
         guest = await at.arrive(root)

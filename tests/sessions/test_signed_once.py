@@ -15,7 +15,7 @@ from intercom.model.errors import IntercomError, SignatureRefused
 from intercom.model.session import Session, SessionMode
 from intercom.operators.ctl.connection import carry_out
 from intercom.operators.ctl.wire import CtlRequest
-from tests.sessions.house import Guest, House, house, in_house
+from tests.sessions.house import Guest, House
 from tests.sessions.test_signed_decisions import keyed, sql
 from tests.sessions.test_steering import heard, kinds
 from tests.support.keys import Key
@@ -24,13 +24,6 @@ Clock = trio.testing.MockClock
 
 #: Each command with the kind of the audit entry of its effect.
 COMMANDS = {"unpause": "session_resumed", "mode": "mode", "take-back": "steer_taken_back", "nudge": "nudge"}
-
-
-@pytest.fixture
-def root(tmp_path: Path) -> Path:
-    made = tmp_path / "ws"
-    made.mkdir()
-    return made
 
 
 async def send(at: House, signed: SignedCommand, act: str | None = None) -> Any:
@@ -73,7 +66,6 @@ async def state(at: House) -> Session:
 
 @pytest.mark.parametrize("lost", ["the answer", "the record of the answer"])
 @pytest.mark.parametrize("command", COMMANDS)
-@in_house
 async def test_sent_again_it_is_answered_as_before(clock: Clock, root: Path, command: str, lost: str) -> None:
     key = Key()
     async with keyed(root, clock, key) as at:
@@ -96,7 +88,6 @@ async def test_sent_again_it_is_answered_as_before(clock: Clock, root: Path, com
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-@in_house
 async def test_under_another_id_it_is_refused(clock: Clock, root: Path, command: str) -> None:
     key = Key()
     async with keyed(root, clock, key) as at:
@@ -107,7 +98,6 @@ async def test_under_another_id_it_is_refused(clock: Clock, root: Path, command:
             await send(at, signed, act="act-0002")
 
 
-@in_house
 async def test_what_was_refused_stays_refused(clock: Clock, root: Path) -> None:
     """Otherwise an agent that saw the command could keep it until the person pauses the session."""
     key = Key()
@@ -124,7 +114,6 @@ async def test_what_was_refused_stays_refused(clock: Clock, root: Path) -> None:
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-@in_house
 async def test_of_two_at_once_one_acts_and_both_are_answered(clock: Clock, root: Path, command: str) -> None:
     key, told = Key(), list[Any]()
     async with keyed(root, clock, key) as at:
@@ -142,12 +131,10 @@ async def test_of_two_at_once_one_acts_and_both_are_answered(clock: Clock, root:
         assert (await kinds(at)).count(COMMANDS[command]) == before + 1
 
 
-@in_house
-async def test_without_a_key_an_act_changes_the_mode_once_too(clock: Clock, root: Path) -> None:
-    async with house(root.parent, clock) as at:
-        await at.arrive(root)
-        switch = at.app.service.switch_mode
-        first = await switch(None, SessionMode.HYBRID, "kim", "ctl", "ctl/act-0001")
-        await switch(None, SessionMode.LOCAL, "kim", "ctl", "ctl/act-0002")
-        assert await switch(None, SessionMode.HYBRID, "kim", "ctl", "ctl/act-0001") == first
-        assert (await state(at)).mode is SessionMode.LOCAL
+async def test_without_a_key_an_act_changes_the_mode_once_too(at: House, root: Path) -> None:
+    await at.arrive(root)
+    switch = at.app.service.switch_mode
+    first = await switch(None, SessionMode.HYBRID, "kim", "ctl", "ctl/act-0001")
+    await switch(None, SessionMode.LOCAL, "kim", "ctl", "ctl/act-0002")
+    assert await switch(None, SessionMode.HYBRID, "kim", "ctl", "ctl/act-0001") == first
+    assert (await state(at)).mode is SessionMode.LOCAL

@@ -24,7 +24,7 @@ from intercom.sessions.tools.ping import Ping
 from intercom.sessions.tools.standby import Standby
 from intercom.sessions.tools.transmit import Transmit
 from intercom.store import sessions
-from tests.sessions.house import Guest, House, house, with_agent
+from tests.sessions.house import Guest, House, house
 
 Clock = trio.testing.MockClock
 CONFIG = Config(
@@ -43,7 +43,7 @@ def act(at: House, guest: Guest) -> None:
     at.app.system.named(f"stall/{guest.session_id}").tell(Activity())
 
 
-@with_agent(CONFIG)
+@pytest.mark.server(CONFIG)
 async def test_silence_is_nudged_then_escalated(at: House, guest: Guest) -> None:
     await at.later(299)
     assert stalls(at) == []
@@ -62,7 +62,7 @@ async def test_silence_is_nudged_then_escalated(at: House, guest: Guest) -> None
     assert [word.text for word in answered.instructions] == ["go on"]
 
 
-@with_agent(CONFIG)
+@pytest.mark.server(CONFIG)
 async def test_an_agent_that_comes_back_closes_its_alert_by_itself(at: House, guest: Guest) -> None:
     await at.later(300)
     alert = await at.people.card(kind=CardKind.STALL)
@@ -91,19 +91,19 @@ async def test_an_agent_that_goes_quiet_again_is_noticed_in_time(clock: Clock, r
         await at.people.card(lambda card: card.id != alert, kind=CardKind.STALL, state=CardState.PENDING)
 
 
-async def test_a_person_dismisses_an_alert_once(clock: Clock, root: Path) -> None:
-    async with house(root.parent, clock, CONFIG) as at:
-        await at.arrive(root)
-        await at.later(300)
-        alert = await at.people.card(kind=CardKind.STALL)
-        assert (await at.decide(alert.id, Decision.DISMISS)).state is CardState.CLOSED
-        with pytest.raises(AlreadyDecided):
-            await at.decide(alert.id, Decision.NUDGE)
-        await at.later(299)
-        assert {card.id for card in stalls(at)} == {alert.id}
+@pytest.mark.server(CONFIG)
+async def test_a_person_dismisses_an_alert_once(at: House, root: Path) -> None:
+    await at.arrive(root)
+    await at.later(300)
+    alert = await at.people.card(kind=CardKind.STALL)
+    assert (await at.decide(alert.id, Decision.DISMISS)).state is CardState.CLOSED
+    with pytest.raises(AlreadyDecided):
+        await at.decide(alert.id, Decision.NUDGE)
+    await at.later(299)
+    assert {card.id for card in stalls(at)} == {alert.id}
 
 
-@with_agent(CONFIG)
+@pytest.mark.server(CONFIG)
 async def test_the_same_nudge_given_again_nudges_once(at: House, guest: Guest) -> None:
     await at.later(300)
     alert = await at.people.card(kind=CardKind.STALL)
@@ -121,73 +121,71 @@ async def test_the_same_nudge_given_again_nudges_once(at: House, guest: Guest) -
 
 
 @pytest.mark.parametrize("way", ["alert", "session", "steer"])
-async def test_the_automatic_nudge_never_discards_what_a_person_said(clock: Clock, root: Path, way: str) -> None:
+@pytest.mark.server(CONFIG)
+async def test_the_automatic_nudge_never_discards_what_a_person_said(at: House, root: Path, way: str) -> None:
     """Words that a person had given for the agent were replaced by the default words, unread."""
-    async with house(root.parent, clock, CONFIG) as at:
-        guest = await at.arrive(root)
-        await at.later(300)
-        alert = await at.people.card(kind=CardKind.STALL)
-        if way == "alert":
-            await at.decide(alert.id, Decision.NUDGE, "use the other file")
-        elif way == "session":
-            await at.app.service.nudge(guest.session_id, "use the other file", "kim", "ctl")
-        else:
-            await at.app.service.steering.steer(guest.session_id, "use the other file", "kim", "ctl")
-        await at.later(300)
-        for _ in range(3):
-            await at.later(120)
-        await at.people.card(lambda card: card.escalated, id=alert.id)
-        answered = await guest.ask(Ping())
-        # Of the automatic ones the last says it all.
-        assert [(word.text, word.by) for word in answered.instructions] == [
-            ("use the other file", "kim"),
-            ("go on", "intercom"),
-        ]
+    guest = await at.arrive(root)
+    await at.later(300)
+    alert = await at.people.card(kind=CardKind.STALL)
+    if way == "alert":
+        await at.decide(alert.id, Decision.NUDGE, "use the other file")
+    elif way == "session":
+        await at.app.service.nudge(guest.session_id, "use the other file", "kim", "ctl")
+    else:
+        await at.app.service.steering.steer(guest.session_id, "use the other file", "kim", "ctl")
+    await at.later(300)
+    for _ in range(3):
+        await at.later(120)
+    await at.people.card(lambda card: card.escalated, id=alert.id)
+    answered = await guest.ask(Ping())
+    # Of the automatic ones the last says it all.
+    assert [(word.text, word.by) for word in answered.instructions] == [
+        ("use the other file", "kim"),
+        ("go on", "intercom"),
+    ]
 
 
-async def test_a_persons_nudge_gives_the_agent_time_and_the_automatic_ones_begin_again(
-    clock: Clock, root: Path
-) -> None:
+@pytest.mark.server(CONFIG)
+async def test_a_persons_nudge_gives_the_agent_time_and_the_automatic_ones_begin_again(at: House, root: Path) -> None:
     """The automatic nudge came a moment after a person's, and the escalation as if nobody had seen to it."""
-    async with house(root.parent, clock, CONFIG) as at:
-        await at.arrive(root)
-        await at.later(300)
-        alert = await at.people.card(kind=CardKind.STALL)
-        await at.later(119)
-        await at.decide(alert.id, Decision.NUDGE, "look")
-        await at.later(299)
-        nudged = [entry for entry in await at.app.service.audit(50) if entry.kind == "nudged"]
-        assert [entry.who for entry in nudged] == ["kim"]
-        await at.later(1)
-        for _ in range(2):
-            assert not any(card.escalated for card in stalls(at))
-            await at.later(120)
-        await at.people.card(lambda card: card.escalated, id=alert.id)
-        nudged = [entry for entry in await at.app.service.audit(50) if entry.kind == "nudged"]
-        assert [entry.who for entry in nudged] == ["kim", "intercom", "intercom"]
-        # And once more after the escalation.
-        await at.decide(alert.id, Decision.NUDGE, "look again")
-        await at.later(300)
-        nudged = [entry for entry in await at.app.service.audit(50) if entry.kind == "nudged"]
-        assert [entry.who for entry in nudged] == ["kim", "intercom", "intercom", "kim", "intercom"]
+    await at.arrive(root)
+    await at.later(300)
+    alert = await at.people.card(kind=CardKind.STALL)
+    await at.later(119)
+    await at.decide(alert.id, Decision.NUDGE, "look")
+    await at.later(299)
+    nudged = [entry for entry in await at.app.service.audit(50) if entry.kind == "nudged"]
+    assert [entry.who for entry in nudged] == ["kim"]
+    await at.later(1)
+    for _ in range(2):
+        assert not any(card.escalated for card in stalls(at))
+        await at.later(120)
+    await at.people.card(lambda card: card.escalated, id=alert.id)
+    nudged = [entry for entry in await at.app.service.audit(50) if entry.kind == "nudged"]
+    assert [entry.who for entry in nudged] == ["kim", "intercom", "intercom"]
+    # And once more after the escalation.
+    await at.decide(alert.id, Decision.NUDGE, "look again")
+    await at.later(300)
+    nudged = [entry for entry in await at.app.service.audit(50) if entry.kind == "nudged"]
+    assert [entry.who for entry in nudged] == ["kim", "intercom", "intercom", "kim", "intercom"]
 
 
 @pytest.mark.parametrize("decision", [Decision.DISMISS, Decision.STOP])
-async def test_the_same_end_of_an_alert_is_no_second_act(clock: Clock, root: Path, decision: Decision) -> None:
-    async with house(root.parent, clock, CONFIG) as at:
-        await at.arrive(root)
-        await at.later(300)
-        alert = await at.people.card(kind=CardKind.STALL)
-        for _ in range(2):
-            assert (await at.decide(alert.id, decision, None, "act-1")).state is CardState.CLOSED
-        kinds = [entry.kind for entry in await at.app.service.audit(50)]
-        assert kinds.count("stall_dismissed") == 1
-        assert kinds.count("session_terminated") == (decision is Decision.STOP)
-        with pytest.raises(AlreadyDecided):
-            await at.decide(alert.id, decision, None, "act-2")
+@pytest.mark.server(CONFIG)
+async def test_the_same_end_of_an_alert_is_no_second_act(at: House, root: Path, decision: Decision) -> None:
+    await at.arrive(root)
+    await at.later(300)
+    alert = await at.people.card(kind=CardKind.STALL)
+    for _ in range(2):
+        assert (await at.decide(alert.id, decision, None, "act-1")).state is CardState.CLOSED
+    kinds = [entry.kind for entry in await at.app.service.audit(50)]
+    assert kinds.count("stall_dismissed") == 1
+    assert kinds.count("session_terminated") == (decision is Decision.STOP)
+    with pytest.raises(AlreadyDecided):
+        await at.decide(alert.id, decision, None, "act-2")
 
 
-@with_agent(CONFIG)
+@pytest.mark.server(CONFIG)
 async def test_a_person_stops_a_stalled_session(at: House, guest: Guest) -> None:
     id = (await guest.propose()).request_id
     await at.later(300)
@@ -200,20 +198,20 @@ async def test_a_person_stops_a_stalled_session(at: House, guest: Guest) -> None
     assert await at.app.service.pending() == ()
 
 
-async def test_an_agent_that_is_gone_is_not_stalled(clock: Clock, root: Path) -> None:
-    async with house(root.parent, clock, CONFIG) as at:
-        await at.arrive(root)
+@pytest.mark.server(CONFIG)
+async def test_an_agent_that_is_gone_is_not_stalled(at: House, root: Path) -> None:
+    await at.arrive(root)
+    await at.later(300)
+    alert = await at.people.card(kind=CardKind.STALL)
+    at.gone("agent")
+    await at.later(GRACE_SECONDS)
+    await at.people.card(id=alert.id, state=CardState.CLOSED, note="dismissed")
+    for _ in range(5):
         await at.later(300)
-        alert = await at.people.card(kind=CardKind.STALL)
-        at.gone("agent")
-        await at.later(GRACE_SECONDS)
-        await at.people.card(id=alert.id, state=CardState.CLOSED, note="dismissed")
-        for _ in range(5):
-            await at.later(300)
-        assert {card.id for card in stalls(at)} == {alert.id}
+    assert {card.id for card in stalls(at)} == {alert.id}
 
 
-@with_agent(CONFIG)
+@pytest.mark.server(CONFIG)
 async def test_a_detector_that_falls_watches_again(at: House, guest: Guest) -> None:
     await at.later(200)
     inject(at.app.system, f"stall/{guest.session_id}", ValueError("boom"), "now")
@@ -224,15 +222,15 @@ async def test_a_detector_that_falls_watches_again(at: House, guest: Guest) -> N
     await at.people.card(kind=CardKind.STALL)
 
 
-async def test_no_alarm_where_the_configuration_wants_none(clock: Clock, root: Path) -> None:
-    async with house(root.parent, clock, Config(stall=StallSettings(enabled=False))) as at:
-        await at.arrive(root)
-        for _ in range(5):
-            await at.later(10_000)
-        assert stalls(at) == []
+@pytest.mark.server(Config(stall=StallSettings(enabled=False)))
+async def test_no_alarm_where_the_configuration_wants_none(at: House, root: Path) -> None:
+    await at.arrive(root)
+    for _ in range(5):
+        await at.later(10_000)
+    assert stalls(at) == []
 
 
-@with_agent(CONFIG)
+@pytest.mark.server(CONFIG)
 async def test_the_end_of_a_session_leaves_no_alert_open(at: House, guest: Guest) -> None:
     await at.later(300)
     alert = await at.people.card(kind=CardKind.STALL)
@@ -251,7 +249,7 @@ async def test_the_end_of_a_session_leaves_no_alert_open(at: House, guest: Guest
         (lambda call: Ping(call=call), "ping"),
     ],
 )
-@with_agent(CONFIG)
+@pytest.mark.server(CONFIG)
 async def test_an_alert_and_the_list_name_the_tool_that_was_called_last(
     at: House, guest: Guest, asked: Callable[[str], Request[Any]], tool: str
 ) -> None:

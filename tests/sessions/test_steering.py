@@ -44,7 +44,7 @@ from intercom.sessions.tools.ping import Ping
 from intercom.sessions.tools.reboot import Reboot
 from intercom.sessions.tools.standby import Standby
 from intercom.sessions.tools.table import BY_NAME
-from tests.sessions.house import Guest, House, Pending, house, partial_ask, with_agent
+from tests.sessions.house import Guest, House, Pending, house, partial_ask
 
 Clock = trio.testing.MockClock
 
@@ -88,7 +88,6 @@ async def kinds(at: House) -> list[str]:
     return [entry.kind for entry in await at.app.service.audit(100)]
 
 
-@with_agent
 async def test_words_are_shown_queued_then_delivered_and_are_told_once(at: House, guest: Guest) -> None:
     card = await steer(at, guest, "mind the gap\nand the step")
     assert (card.kind, card.state, card.title) == (CardKind.STEER, CardState.QUEUED, "To the agent: mind the gap")
@@ -104,7 +103,6 @@ async def test_words_are_shown_queued_then_delivered_and_are_told_once(at: House
     assert (word.delivered_at is not None, word.by, word.channel) == (True, "kim", "ctl")
 
 
-@with_agent
 async def test_words_whose_result_was_lost_ride_again_and_those_on_their_way_do_not(at: House, guest: Guest) -> None:
     card = await steer(at, guest, "one")
     call = guest.call()
@@ -135,7 +133,6 @@ async def test_words_outlive_what_falls(clock: Clock, root: Path, fault: str) ->
         assert await heard(await at.arrive(root)) == []
 
 
-@with_agent
 async def test_the_same_act_steers_once_and_another_under_its_name_is_refused(at: House, guest: Guest) -> None:
     first = await steer(at, guest, "one", "act-1")
     assert (await steer(at, guest, "one", "act-1")).id == first.id
@@ -173,7 +170,6 @@ async def test_only_so_much_waits_for_one_agent(clock: Clock, root: Path) -> Non
             await task(at, "full", workspace=str(root))
 
 
-@with_agent
 async def test_an_ended_session_is_not_steered_and_what_waited_is_never_told(at: House, guest: Guest) -> None:
     card = await steer(at, guest, "one")
     own = await task(at, "own", session=guest.session_id)
@@ -186,7 +182,6 @@ async def test_an_ended_session_is_not_steered_and_what_waited_is_never_told(at:
         await task(at, "two", session=guest.session_id)
 
 
-@with_agent
 async def test_a_session_at_rest_is_steered_and_says_that_its_agent_is_away(
     at: House, guest: Guest, root: Path
 ) -> None:
@@ -201,7 +196,6 @@ async def test_a_session_at_rest_is_steered_and_says_that_its_agent_is_away(
 # --- standing by -----------------------------------------------------------------------------------------------------
 
 
-@with_agent
 async def test_words_end_a_standby_and_ride_on_its_result(at: House, guest: Guest) -> None:
     id, waiting = await stand_by(at, guest)
     await steer(at, guest, "now the docs")
@@ -214,7 +208,6 @@ async def test_words_end_a_standby_and_ride_on_its_result(at: House, guest: Gues
     assert await at.app.service.pending() == ()
 
 
-@with_agent
 async def test_an_agent_that_has_words_to_heed_does_not_stand_by(at: House, guest: Guest) -> None:
     await steer(at, guest, "one")
     opened = await guest.ask(Standby("idle", call="c1"))
@@ -229,7 +222,6 @@ async def test_an_agent_that_has_words_to_heed_does_not_stand_by(at: House, gues
     assert again.answered is not None
 
 
-@with_agent
 async def test_a_standby_that_nobody_waits_in_is_ended_when_it_is_waited_in_again(at: House, guest: Guest) -> None:
     id, waiting = await stand_by(at, guest)
     waiting.scope.cancel()
@@ -243,7 +235,6 @@ async def test_a_standby_that_nobody_waits_in_is_ended_when_it_is_waited_in_agai
     await at.people.card(id=id, state=CardState.ANSWERED)
 
 
-@with_agent
 async def test_words_whose_result_was_lost_end_the_standby_that_came_after(at: House, guest: Guest) -> None:
     await steer(at, guest, "one")
     call = guest.call()
@@ -253,7 +244,6 @@ async def test_words_whose_result_was_lost_end_the_standby_that_came_after(at: H
     assert [word.text for word in (await waiting()).instructions] == ["one"]
 
 
-@with_agent
 async def test_words_wait_out_a_pause_also_where_the_agent_stands_by(at: House, guest: Guest) -> None:
     _, waiting = await stand_by(at, guest)
     await desk(at).pause(guest.session_id, "kim", "ctl")
@@ -267,7 +257,6 @@ async def test_words_wait_out_a_pause_also_where_the_agent_stands_by(at: House, 
 # --- the end of a turn -----------------------------------------------------------------------------------------------
 
 
-@with_agent
 async def test_an_agent_that_would_end_its_turn_is_told_what_waits_for_it(at: House, guest: Guest) -> None:
     await steer(at, guest, "one")
     id = (await guest.propose()).request_id
@@ -280,7 +269,6 @@ async def test_an_agent_that_would_end_its_turn_is_told_what_waits_for_it(at: Ho
     assert await beat(guest) == []
 
 
-@with_agent
 async def test_an_agent_whose_turn_is_over_is_not_stalled_and_no_road_leads_to_it(at: House, guest: Guest) -> None:
     await guest.ask(TakeWords("hook-1"))
     for _ in range(10):
@@ -293,29 +281,27 @@ async def test_an_agent_whose_turn_is_over_is_not_stalled_and_no_road_leads_to_i
     await at.people.card(kind=CardKind.STALL)
 
 
-async def test_the_card_of_a_stall_says_by_which_road_a_nudge_travels(clock: Clock, root: Path) -> None:
-    async with house(root.parent, clock) as at:
-        guest, idle = await at.arrive(root), await at.arrive(root, "idle")
-        await steer(at, guest, "one")
-        await guest.ask(TakeWords("hook-1"))
-        await at.later(300)
-        alerts = {
-            each.session_id: await at.people.card(kind=CardKind.STALL, session_id=each.session_id)
-            for each in (guest, idle)
-        }
-        for each, road in (
-            (guest, "goes with the agent's next call, or is told before it ends its turn"),
-            (idle, "goes with the agent's next call"),
-        ):
-            assert (await at.decide(alerts[each.session_id].id, Decision.NUDGE)).note == road
-        await idle.ask(TakeWords("hook-2"))
-        assert (await at.decide(alerts[idle.session_id].id, Decision.NUDGE)).note == (
-            "goes with the agent's next call, or is told before it ends its turn"
-        )
-        await idle.ask(Deliver((Delivery("hook-2", (), (next(iter(await queued(at, idle))),)),)))
-        await idle.ask(TakeWords("hook-3"))
-        last = await at.decide(alerts[idle.session_id].id, Decision.NUDGE)
-        assert last.note == "not delivered: no road leads to an idle agent"
+async def test_the_card_of_a_stall_says_by_which_road_a_nudge_travels(at: House, root: Path) -> None:
+    guest, idle = await at.arrive(root), await at.arrive(root, "idle")
+    await steer(at, guest, "one")
+    await guest.ask(TakeWords("hook-1"))
+    await at.later(300)
+    alerts = {
+        each.session_id: await at.people.card(kind=CardKind.STALL, session_id=each.session_id) for each in (guest, idle)
+    }
+    for each, road in (
+        (guest, "goes with the agent's next call, or is told before it ends its turn"),
+        (idle, "goes with the agent's next call"),
+    ):
+        assert (await at.decide(alerts[each.session_id].id, Decision.NUDGE)).note == road
+    await idle.ask(TakeWords("hook-2"))
+    assert (await at.decide(alerts[idle.session_id].id, Decision.NUDGE)).note == (
+        "goes with the agent's next call, or is told before it ends its turn"
+    )
+    await idle.ask(Deliver((Delivery("hook-2", (), (next(iter(await queued(at, idle))),)),)))
+    await idle.ask(TakeWords("hook-3"))
+    last = await at.decide(alerts[idle.session_id].id, Decision.NUDGE)
+    assert last.note == "not delivered: no road leads to an idle agent"
 
 
 async def queued(at: House, guest: Guest) -> list[str]:
@@ -325,80 +311,77 @@ async def queued(at: House, guest: Guest) -> list[str]:
 # --- the inbox -------------------------------------------------------------------------------------------------------
 
 
-async def test_a_task_is_handed_over_once_to_the_next_agent_that_reboots(clock: Clock, root: Path) -> None:
-    async with house(root.parent, clock) as at:
-        card = await task(at, "write the tests", workspace=str(root))
-        assert (card.kind, card.state, card.session_id) == (CardKind.TASK, CardState.QUEUED, "")
-        assert card.note == "waits until an agent of this workspace calls reboot or standby"
-        elsewhere = root.parent / "other"
-        elsewhere.mkdir()
-        stranger = await at.arrive(elsewhere, "stranger")
-        assert (await stranger.ask(Reboot())).instructions == ()
-        guest, late = await at.arrive(root), await at.arrive(root, "late")
-        assert await beat(guest) == []
-        call = guest.call()
-        (word,) = (await guest.ask(Reboot(call=call))).instructions
-        assert (word.kind, word.text, word.by) == ("task", "write the tests", "kim")
-        assert (await late.ask(Reboot())).instructions == ()
-        await guest.ask(Deliver((Delivery(call, (), (word.id,)),)))
-        done = await at.people.card(id=card.id, state=CardState.DELIVERED)
-        assert done.session_id == guest.session_id
-        assert await desk(at).tasks() == ()
-        assert [each.session_id for each in await desk(at).tasks(everything=True)] == [guest.session_id]
-        assert (await kinds(at))[-2:] == ["task_taken", "task_delivered"]
+async def test_a_task_is_handed_over_once_to_the_next_agent_that_reboots(at: House, root: Path) -> None:
+    card = await task(at, "write the tests", workspace=str(root))
+    assert (card.kind, card.state, card.session_id) == (CardKind.TASK, CardState.QUEUED, "")
+    assert card.note == "waits until an agent of this workspace calls reboot or standby"
+    elsewhere = root.parent / "other"
+    elsewhere.mkdir()
+    stranger = await at.arrive(elsewhere, "stranger")
+    assert (await stranger.ask(Reboot())).instructions == ()
+    guest, late = await at.arrive(root), await at.arrive(root, "late")
+    assert await beat(guest) == []
+    call = guest.call()
+    (word,) = (await guest.ask(Reboot(call=call))).instructions
+    assert (word.kind, word.text, word.by) == ("task", "write the tests", "kim")
+    assert (await late.ask(Reboot())).instructions == ()
+    await guest.ask(Deliver((Delivery(call, (), (word.id,)),)))
+    done = await at.people.card(id=card.id, state=CardState.DELIVERED)
+    assert done.session_id == guest.session_id
+    assert await desk(at).tasks() == ()
+    assert [each.session_id for each in await desk(at).tasks(everything=True)] == [guest.session_id]
+    assert (await kinds(at))[-2:] == ["task_taken", "task_delivered"]
 
 
-async def test_a_task_that_did_not_reach_its_agent_rides_again_or_is_anothers(clock: Clock, root: Path) -> None:
-    async with house(root.parent, clock) as at:
-        card = await task(at, "one", workspace=str(root))
-        guest = await at.arrive(root)
-        call = guest.call()
-        assert len((await guest.ask(Reboot(call=call))).instructions) == 1
-        guest.tell(Undeliver((call,)))
-        call = guest.call()
-        assert len((await guest.ask(Reboot(call=call))).instructions) == 1
-        guest.tell(Undeliver((call,)))
-        with pytest.raises(NotFound, match="no message or task"):
-            await desk(at).take_back("zz", "kim", "ctl")
-        at.gone("agent", for_good=True)
-        await at.later(0)
-        (free,) = await desk(at).tasks()
-        assert (free.session_id, free.taken_at) == (None, None)
-        assert (await at.app.service.card(card.id)).note == card.note
-        other = await at.arrive(root, "other")
-        (word,) = (await other.ask(Reboot(call="o1"))).instructions
-        await other.ask(Deliver((Delivery("o1", (), (word.id,)),)))
-        # Its first agent had it after all, it turns out; that changes nothing.
-        await guest.ask(Deliver((Delivery(call, (), (word.id,)),)))
-        assert (await kinds(at)).count("task_delivered") == 1
+async def test_a_task_that_did_not_reach_its_agent_rides_again_or_is_anothers(at: House, root: Path) -> None:
+    card = await task(at, "one", workspace=str(root))
+    guest = await at.arrive(root)
+    call = guest.call()
+    assert len((await guest.ask(Reboot(call=call))).instructions) == 1
+    guest.tell(Undeliver((call,)))
+    call = guest.call()
+    assert len((await guest.ask(Reboot(call=call))).instructions) == 1
+    guest.tell(Undeliver((call,)))
+    with pytest.raises(NotFound, match="no message or task"):
+        await desk(at).take_back("zz", "kim", "ctl")
+    at.gone("agent", for_good=True)
+    await at.later(0)
+    (free,) = await desk(at).tasks()
+    assert (free.session_id, free.taken_at) == (None, None)
+    assert (await at.app.service.card(card.id)).note == card.note
+    other = await at.arrive(root, "other")
+    (word,) = (await other.ask(Reboot(call="o1"))).instructions
+    await other.ask(Deliver((Delivery("o1", (), (word.id,)),)))
+    # Its first agent had it after all, it turns out; that changes nothing.
+    await guest.ask(Deliver((Delivery(call, (), (word.id,)),)))
+    assert (await kinds(at)).count("task_delivered") == 1
 
 
 async def test_a_task_that_was_written_to_an_agent_is_no_others_until_its_session_is_ended(
-    clock: Clock, root: Path
+    at: House, root: Path
 ) -> None:
-    async with house(root.parent, clock) as at:
-        guest, other = [await at.arrive(root, key) for key in ("a", "b")]
-        await task(at, "one", workspace=str(root))
-        door = AgentConnection(at.app.system, at.app.config, at.app.presence, "a", str(root), None)
-        door.opened()
-        call = guest.call()
-        (word,) = (await guest.ask(Reboot(call=call))).instructions
-        # It has its result, works for long without a call, and counts as gone.
-        told = Call(call, BY_NAME["reboot"], guest.session_id, at.app.system.named(f"session/{guest.session_id}"), None)
-        told.delivery = Delivery(call, (), (word.id,))
-        door.close_call(told)
-        door.deliveries.written(call)
-        door.closed()
-        at.gone("a", for_good=True)
-        await at.later(0)
-        assert (await guest.ask(Describe())).status is SessionStatus.INTERRUPTED
-        assert await desk(at).tasks() == (await desk(at).tasks(guest.session_id)) != ()
-        assert (await other.ask(Reboot(call="b1"))).instructions == ()
-        # Should it not have read it, it is told again.
-        await at.arrive(root, "a")
-        assert await beat(guest) == ["one"]
-        await at.app.service.end(guest.session_id, "kim", "ctl", "enough")
-        assert [each.text for each in (await other.ask(Reboot(call="b2"))).instructions] == ["one"]
+    guest, other = [await at.arrive(root, key) for key in ("a", "b")]
+    await task(at, "one", workspace=str(root))
+    door = AgentConnection(at.app.system, at.app.config, at.app.presence, "a", str(root), None)
+    door.opened()
+    call = guest.call()
+    (word,) = (await guest.ask(Reboot(call=call))).instructions
+    # It has its result, works for long without a call, and counts as gone.
+    told = Call(call, BY_NAME["reboot"], guest.session_id, at.app.system.named(f"session/{guest.session_id}"), None)
+    told.delivery = Delivery(call, (), (word.id,))
+    door.close_call(told)
+    door.deliveries.written(call)
+    door.closed()
+    at.gone("a", for_good=True)
+    await at.later(0)
+    assert (await guest.ask(Describe())).status is SessionStatus.INTERRUPTED
+    assert await desk(at).tasks() == (await desk(at).tasks(guest.session_id)) != ()
+    assert (await other.ask(Reboot(call="b1"))).instructions == ()
+    # Should it not have read it, it is told again.
+    await at.arrive(root, "a")
+    assert await beat(guest) == ["one"]
+    await at.app.service.end(guest.session_id, "kim", "ctl", "enough")
+    assert [each.text for each in (await other.ask(Reboot(call="b2"))).instructions] == ["one"]
 
 
 GONE: dict[str, Callable[[House, Guest], Awaitable[object]]] = {
@@ -417,102 +400,95 @@ async def leave(at: House, guest: Guest) -> None:
 @pytest.mark.parametrize("why", GONE)
 @pytest.mark.parametrize("is_written", [False, True])
 async def test_the_task_of_an_agent_that_is_gone_wakes_another(
-    clock: Clock, root: Path, why: str, is_written: bool
+    at: House, root: Path, why: str, is_written: bool
 ) -> None:
-    async with house(root.parent, clock) as at:
-        guest, other = [await at.arrive(root, key) for key in ("a", "b")]
-        await task(at, "one", workspace=str(root))
-        (word,) = (await guest.ask(Reboot())).instructions
-        if is_written:
-            guest.tell(Written((word.id,)))
-        _, waiting = await stand_by(at, other)
-        await GONE[why](at, guest)
-        await at.later(0)
-        if is_written and why != "a person ended it":
-            # It may have read it.
-            assert waiting.outcome is None
-            (held,) = await desk(at).tasks(everything=True)
-            assert (held.session_id, held.is_open) == (guest.session_id, why != "its work is done")
-        else:
-            assert [each.text for each in (await waiting()).instructions] == ["one"]
+    guest, other = [await at.arrive(root, key) for key in ("a", "b")]
+    await task(at, "one", workspace=str(root))
+    (word,) = (await guest.ask(Reboot())).instructions
+    if is_written:
+        guest.tell(Written((word.id,)))
+    _, waiting = await stand_by(at, other)
+    await GONE[why](at, guest)
+    await at.later(0)
+    if is_written and why != "a person ended it":
+        # It may have read it.
+        assert waiting.outcome is None
+        (held,) = await desk(at).tasks(everything=True)
+        assert (held.session_id, held.is_open) == (guest.session_id, why != "its work is done")
+    else:
+        assert [each.text for each in (await waiting()).instructions] == ["one"]
 
 
-async def test_agents_that_stand_by_take_one_task_each(clock: Clock, root: Path) -> None:
-    async with house(root.parent, clock) as at:
-        for text in ("one", "two"):
-            await task(at, text, workspace=str(root))
-        guest, other, third = [await at.arrive(root, key) for key in ("a", "b", "c")]
-        for each, text in ((guest, "one"), (other, "two")):
-            opened = await each.ask(Standby("idle"))
-            assert opened.answered is not None
-            assert [word.text for word in opened.answered.instructions] == [text]
-        _, waiting = await stand_by(at, third)
-        await task(at, "three", workspace=str(root))
-        assert [word.text for word in (await waiting()).instructions] == ["three"]
+async def test_agents_that_stand_by_take_one_task_each(at: House, root: Path) -> None:
+    for text in ("one", "two"):
+        await task(at, text, workspace=str(root))
+    guest, other, third = [await at.arrive(root, key) for key in ("a", "b", "c")]
+    for each, text in ((guest, "one"), (other, "two")):
+        opened = await each.ask(Standby("idle"))
+        assert opened.answered is not None
+        assert [word.text for word in opened.answered.instructions] == [text]
+    _, waiting = await stand_by(at, third)
+    await task(at, "three", workspace=str(root))
+    assert [word.text for word in (await waiting()).instructions] == ["three"]
 
 
-async def test_a_task_for_a_session_is_its_agents_alone(clock: Clock, root: Path) -> None:
-    async with house(root.parent, clock) as at:
-        guest, other = await at.arrive(root), await at.arrive(root, "other")
-        card = await task(at, "one", session=guest.session_id[:13])
-        assert card.note == "waits until this session's agent calls reboot or standby"
-        assert (await other.ask(Reboot(call="o1"))).instructions == ()
-        assert [word.text for word in (await guest.ask(Reboot(call="g1"))).instructions] == ["one"]
+async def test_a_task_for_a_session_is_its_agents_alone(at: House, root: Path) -> None:
+    guest, other = await at.arrive(root), await at.arrive(root, "other")
+    card = await task(at, "one", session=guest.session_id[:13])
+    assert card.note == "waits until this session's agent calls reboot or standby"
+    assert (await other.ask(Reboot(call="o1"))).instructions == ()
+    assert [word.text for word in (await guest.ask(Reboot(call="g1"))).instructions] == ["one"]
 
 
-async def test_a_task_is_left_for_the_workspace_that_a_directory_lies_in(clock: Clock, root: Path) -> None:
-    async with house(root.parent, clock) as at:
-        await at.arrive(root)
-        (root / "src" / "deep").mkdir(parents=True)
-        assert (await task(at, "one", workspace=str(root / "src"))).workspace_root == str(root)
-        project = root.parent / "project"
-        (project / ".git").mkdir(parents=True)
-        (project / "lib").mkdir()
-        assert (await task(at, "one", workspace=str(project / "lib"))).workspace_root == str(project)
-        with pytest.raises(WorkspaceRefused):
-            await task(at, "one", workspace="/")
-        with pytest.raises(InvalidArguments):
-            await task(at, "one")
+async def test_a_task_is_left_for_the_workspace_that_a_directory_lies_in(at: House, root: Path) -> None:
+    await at.arrive(root)
+    (root / "src" / "deep").mkdir(parents=True)
+    assert (await task(at, "one", workspace=str(root / "src"))).workspace_root == str(root)
+    project = root.parent / "project"
+    (project / ".git").mkdir(parents=True)
+    (project / "lib").mkdir()
+    assert (await task(at, "one", workspace=str(project / "lib"))).workspace_root == str(project)
+    with pytest.raises(WorkspaceRefused):
+        await task(at, "one", workspace="/")
+    with pytest.raises(InvalidArguments):
+        await task(at, "one")
 
 
-async def test_a_task_is_taken_back_until_an_agent_takes_it(clock: Clock, root: Path) -> None:
-    async with house(root.parent, clock) as at:
-        card = await task(at, "one", "act-1", workspace=str(root))
-        assert (await task(at, "one", "act-1", workspace=str(root))).id == card.id
-        with pytest.raises(AlreadyDecided):
-            await task(at, "two", "act-1", workspace=str(root))
-        for _ in range(2):
-            assert (await desk(at).take_back(card.id[:20], "kim", "ctl")).state is CardState.CLOSED
-        guest = await at.arrive(root)
-        assert (await guest.ask(Reboot(call="g1"))).instructions == ()
-        card = await task(at, "two", workspace=str(root))
-        await guest.ask(Reboot(call="g2"))
-        with pytest.raises(AlreadyDecided, match="on their way"):
-            await desk(at).take_back(card.id, "kim", "ctl")
+async def test_a_task_is_taken_back_until_an_agent_takes_it(at: House, root: Path) -> None:
+    card = await task(at, "one", "act-1", workspace=str(root))
+    assert (await task(at, "one", "act-1", workspace=str(root))).id == card.id
+    with pytest.raises(AlreadyDecided):
+        await task(at, "two", "act-1", workspace=str(root))
+    for _ in range(2):
+        assert (await desk(at).take_back(card.id[:20], "kim", "ctl")).state is CardState.CLOSED
+    guest = await at.arrive(root)
+    assert (await guest.ask(Reboot(call="g1"))).instructions == ()
+    card = await task(at, "two", workspace=str(root))
+    await guest.ask(Reboot(call="g2"))
+    with pytest.raises(AlreadyDecided, match="on their way"):
+        await desk(at).take_back(card.id, "kim", "ctl")
 
 
-async def test_words_follow_an_agent_into_the_session_it_takes_over(clock: Clock, root: Path) -> None:
-    async with house(root.parent, clock) as at:
-        old = await at.arrive(root, "old")
-        await old.propose()
-        at.gone("old", for_good=True)
-        await at.later(GRACE_SECONDS)
-        await steer(at, old, "left before")
-        guest = await at.arrive(root, "new")
-        await steer(at, guest, "one")
-        call = guest.call()
-        (riding,) = (await guest.ask(Ping(call=call))).instructions
-        await steer(at, guest, "two")
-        assert await at.ask("registry", Adopt(guest.agent)) == old.session_id
-        heir = Guest(at, guest.agent, old.session_id)
-        assert (await guest.ask(Describe())).status is SessionStatus.TERMINATED
-        # What rode on a result of the session that was given up arrives after all.
-        await guest.ask(Deliver((Delivery(call, (), (riding.id,)),)))
-        assert sorted(await heard(heir)) == ["left before", "two"]
-        assert await heard(heir) == []
+async def test_words_follow_an_agent_into_the_session_it_takes_over(at: House, root: Path) -> None:
+    old = await at.arrive(root, "old")
+    await old.propose()
+    at.gone("old", for_good=True)
+    await at.later(GRACE_SECONDS)
+    await steer(at, old, "left before")
+    guest = await at.arrive(root, "new")
+    await steer(at, guest, "one")
+    call = guest.call()
+    (riding,) = (await guest.ask(Ping(call=call))).instructions
+    await steer(at, guest, "two")
+    assert await at.ask("registry", Adopt(guest.agent)) == old.session_id
+    heir = Guest(at, guest.agent, old.session_id)
+    assert (await guest.ask(Describe())).status is SessionStatus.TERMINATED
+    # What rode on a result of the session that was given up arrives after all.
+    await guest.ask(Deliver((Delivery(call, (), (riding.id,)),)))
+    assert sorted(await heard(heir)) == ["left before", "two"]
+    assert await heard(heir) == []
 
 
-@with_agent
 async def test_a_session_that_is_not_there_has_nothing_that_waits(at: House, guest: Guest) -> None:
     for look in (at.app.service.pending, at.app.service.steering.words, at.app.service.steering.tasks):
         with pytest.raises(NotFound, match="nope"):

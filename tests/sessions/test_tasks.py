@@ -12,7 +12,7 @@ from intercom.model.request import TaskState, TaskStatus
 from intercom.sessions.messages import SHOW_SECONDS, AwaitTask, CancelTask, Deliver, Delivery, FindTask, OpenTask
 from intercom.sessions.session.actor import FETCH_SECONDS
 from intercom.sessions.tools.ping import Ping
-from tests.sessions.house import Guest, House, with_agent
+from tests.sessions.house import Guest, House
 
 Clock = trio.testing.MockClock
 
@@ -29,7 +29,6 @@ async def pending(guest: Guest) -> list[str]:
     return [verdict.request_id for verdict in answered.late_verdicts]
 
 
-@with_agent
 async def test_a_verdict_is_its_tasks_to_tell_for_a_while_and_then_rides(at: House, guest: Guest) -> None:
     task = await begin(guest)
     await at.decide(task.request_id, Decision.APPROVE)
@@ -39,7 +38,6 @@ async def test_a_verdict_is_its_tasks_to_tell_for_a_while_and_then_rides(at: Hou
     assert await pending(guest) == [task.request_id]
 
 
-@with_agent
 async def test_what_the_task_told_rides_no_more(at: House, guest: Guest) -> None:
     task = await begin(guest)
     await at.decide(task.request_id, Decision.APPROVE)
@@ -53,7 +51,6 @@ async def test_what_the_task_told_rides_no_more(at: House, guest: Guest) -> None
     assert (await guest.ask(AwaitTask(guest.call(), task.id))).answer == answered.answer
 
 
-@with_agent
 async def test_a_task_that_is_given_up_ends_whoever_waits_for_it_and_no_other(at: House, guest: Guest) -> None:
     task = await begin(guest)
     other = await guest.ask(OpenTask(guest.call(), "check_clearance", task.request_id))
@@ -71,7 +68,6 @@ async def test_a_task_that_is_given_up_ends_whoever_waits_for_it_and_no_other(at
     assert (await guest.ask(FindTask(task.id))).status is TaskStatus.CANCELLED
 
 
-@with_agent
 async def test_a_session_that_falls_leaves_the_verdict_to_the_task_still(at: House, guest: Guest) -> None:
     task = await begin(guest)
     await at.decide(task.request_id, Decision.REJECT, "no")
@@ -82,7 +78,6 @@ async def test_a_session_that_falls_leaves_the_verdict_to_the_task_still(at: Hou
     assert await pending(guest) == [task.request_id]
 
 
-@with_agent
 async def test_the_card_of_a_task_says_that_its_agent_is_away_while_it_is(at: House, guest: Guest) -> None:
     task = await begin(guest)
     await at.later(SHOW_SECONDS + 1)

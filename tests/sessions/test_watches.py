@@ -13,7 +13,7 @@ from intercom.model.config import Config, StallSettings, TimeoutSettings
 from intercom.sessions.housekeeping import ANCHOR_SECONDS, WATCH_SECONDS
 from intercom.store import audit, audit_chain, outbox
 from intercom.store.messages import Transact
-from tests.sessions.house import Guest, House, house, in_house, with_agent
+from tests.sessions.house import Guest, House, house
 from tests.sessions.test_checkpoints import take
 
 Clock = trio.testing.MockClock
@@ -30,7 +30,7 @@ async def fall(at: House, who: str) -> None:
             await trio.sleep(0.01)
 
 
-@with_agent(CONFIG)
+@pytest.mark.server(CONFIG)
 async def test_a_clock_that_is_set_after_its_watch_crashed_is_noticed(at: House, guest: Guest) -> None:
     id = (await guest.propose()).request_id
     await fall(at, "clock-watch")
@@ -38,7 +38,7 @@ async def test_a_clock_that_is_set_after_its_watch_crashed_is_noticed(at: House,
     await at.people.card(lambda card: card.state is not CardState.PENDING, id=id)
 
 
-@with_agent(CONFIG)
+@pytest.mark.server(CONFIG)
 async def test_a_clock_that_is_set_while_its_watch_restarts_is_noticed(at: House, guest: Guest) -> None:
     id = (await guest.propose()).request_id
     at.shifted[0] += DAY
@@ -47,7 +47,6 @@ async def test_a_clock_that_is_set_while_its_watch_restarts_is_noticed(at: House
     await at.people.card(lambda card: card.state is not CardState.PENDING, id=id)
 
 
-@in_house
 async def test_deadlines_are_judged_again_although_the_watch_crashed_when_it_noticed(
     clock: Clock, root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -72,7 +71,6 @@ async def test_deadlines_are_judged_again_although_the_watch_crashed_when_it_not
         assert shifts == [DAY]
 
 
-@in_house
 async def test_the_lock_of_the_database_is_renewed_after_its_watch_crashed(clock: Clock, root: Path) -> None:
     renewed = []
     async with house(root.parent, clock, renew_lock=lambda: renewed.append(clock.current_time())) as at:
@@ -90,7 +88,6 @@ async def test_the_lock_of_the_database_is_renewed_after_its_watch_crashed(clock
 
 
 @pytest.mark.parametrize("crashed", ["nobody", "checkpoints", "database-watch"])
-@in_house
 async def test_contents_of_checkpoints_that_another_program_removes_are_told_of(
     clock: Clock, root: Path, crashed: str
 ) -> None:
@@ -108,7 +105,6 @@ async def test_contents_of_checkpoints_that_another_program_removes_are_told_of(
         assert at.people.notices.count(notice) == 1
 
 
-@in_house
 async def test_what_is_done_in_a_thread_is_done_when_the_time_for_it_has_passed(clock: Clock, root: Path) -> None:
     """Failed now and then before, wherever a test looked for it right after the jump."""
     renewed = []
@@ -123,14 +119,12 @@ async def test_what_is_done_in_a_thread_is_done_when_the_time_for_it_has_passed(
         assert renewed == [WATCH_SECONDS]
 
 
-@in_house
-async def test_the_head_of_the_log_is_kept_after_its_watch_crashed(clock: Clock, root: Path) -> None:
-    async with house(root.parent, clock) as at:
-        file, database = Path(at.app.places.audit_anchor_file), at.app.database
-        await at.later(ANCHOR_SECONDS)
-        await fall(at, "audit-watch")
-        note = partial(audit.record, at=at.now(), kind="note", session_id=None, who="t", summary="one")
-        await at.ask("store", Transact(note))
-        while not (kept := audit_chain.read_anchors(file, database)) or kept[-1].sequence < 2:
-            await at.later(1.0)
-        assert audit_chain.examine(database, file).faults == []
+async def test_the_head_of_the_log_is_kept_after_its_watch_crashed(at: House) -> None:
+    file, database = Path(at.app.places.audit_anchor_file), at.app.database
+    await at.later(ANCHOR_SECONDS)
+    await fall(at, "audit-watch")
+    note = partial(audit.record, at=at.now(), kind="note", session_id=None, who="t", summary="one")
+    await at.ask("store", Transact(note))
+    while not (kept := audit_chain.read_anchors(file, database)) or kept[-1].sequence < 2:
+        await at.later(1.0)
+    assert audit_chain.examine(database, file).faults == []

@@ -8,7 +8,6 @@ import trio
 from tests.slack import ALICE, BOB, CHANNEL, CannotDo, serve
 from tests.slack.app import App, app_of, button, modal, section
 from tests.slack.team import Json
-from tests.support.trio_case import trio_test
 
 
 async def tapped(app: App) -> Json:
@@ -19,7 +18,6 @@ async def tapped(app: App) -> Json:
     return act.payload
 
 
-@trio_test
 async def test_a_trigger_is_good_once_and_for_three_seconds() -> None:
     async with serve(echo=False) as slack, app_of(slack) as app, app.socket():
         first, second = await tapped(app), await tapped(app)
@@ -33,7 +31,6 @@ async def test_a_trigger_is_good_once_and_for_three_seconds() -> None:
         assert slack.views(BOB) == []
 
 
-@trio_test
 async def test_what_an_app_answers_to_a_modal_is_done() -> None:
     async with serve(echo=False) as slack, app_of(slack) as app, app.socket():
         opened = await app.call("views.open", trigger_id=(await tapped(app))["trigger_id"], view=modal())
@@ -49,7 +46,6 @@ async def test_what_an_app_answers_to_a_modal_is_done() -> None:
         assert slack.views(ALICE)[0]["id"] == opened["view"]["id"]
 
 
-@trio_test
 async def test_what_is_written_reaches_the_app_as_slack_writes_it() -> None:
     async with serve() as slack, app_of(slack) as app, app.socket():
         root = await app.call("chat.postMessage", channel=CHANNEL, text="root")
@@ -69,7 +65,6 @@ async def test_what_is_written_reaches_the_app_as_slack_writes_it() -> None:
         assert len(slack.envelopes) == 4
 
 
-@trio_test
 async def test_only_what_is_shown_can_be_pressed_but_a_stale_screen_shows_old_buttons() -> None:
     async with serve(echo=False) as slack, app_of(slack) as app, app.socket():
         payload = await tapped(app)

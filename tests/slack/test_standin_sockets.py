@@ -10,7 +10,6 @@ from trio_websocket import ConnectionRejected, open_websocket_url
 
 from tests.slack import ALICE, CHANNEL, Unanswered, serve
 from tests.slack.app import App, app_of, button, section
-from tests.support.trio_case import trio_test
 
 
 async def card(app: App) -> str:
@@ -18,7 +17,6 @@ async def card(app: App) -> str:
     return str((await app.call("chat.postMessage", channel=CHANNEL, blocks=[section(), actions]))["ts"])
 
 
-@trio_test
 async def test_a_ticket_is_good_for_one_socket() -> None:
     async with serve() as slack, app_of(slack) as app:
         url = await app.url()
@@ -30,7 +28,6 @@ async def test_a_ticket_is_good_for_one_socket() -> None:
                     pass
 
 
-@trio_test
 async def test_what_is_not_acked_in_three_seconds_comes_again() -> None:
     async with serve(echo=False) as slack, app_of(slack) as app, app.socket():
         app.acks = False
@@ -50,7 +47,6 @@ async def test_what_is_not_acked_in_three_seconds_comes_again() -> None:
         assert slack.unanswered == [said]
 
 
-@trio_test
 async def test_an_ack_that_comes_late_is_none() -> None:
     async with serve(echo=False, redeliver=(0, 10)) as slack, app_of(slack) as app, app.socket() as socket:
         app.acks = False
@@ -64,7 +60,6 @@ async def test_an_ack_that_comes_late_is_none() -> None:
         assert act.attempts == 2
 
 
-@trio_test
 async def test_payloads_go_by_any_open_socket_and_no_more_than_ten() -> None:
     async with serve(echo=False) as slack, app_of(slack) as app, app.socket(), app.socket():
         for _ in range(4):
@@ -84,7 +79,6 @@ async def _hold(app: App) -> None:
         await trio.sleep_forever()
 
 
-@trio_test
 async def test_only_acks_of_what_was_sent_are_acks() -> None:
     async with serve(echo=False) as slack, app_of(slack) as app, app.socket() as socket:
         for odd in ("nonsense", '{"envelope_id": "never-sent"}', "[]"):

@@ -10,7 +10,6 @@ import trio
 from tests.slack import CHANNEL, OTHER_CHANNEL, UNJOINED, SlackRefuses, limits, serve
 from tests.slack.app import app_of, button, modal, section
 from tests.slack.chat import metadata
-from tests.support.trio_case import trio_test
 
 ACTIONS = {"type": "actions", "elements": [button()]}
 
@@ -42,7 +41,6 @@ REFUSED: list[tuple[str, str, dict[str, Any]]] = [
 ]
 
 
-@trio_test
 async def test_each_refusal_has_slacks_word() -> None:
     async with serve() as slack, app_of(slack) as app:
         slack.add_channel("C0PRIVATE", "secret", member=False, private=True)
@@ -58,7 +56,6 @@ async def test_each_refusal_has_slacks_word() -> None:
         assert slack.count("chat.postMessage", ok=True) == 1
 
 
-@trio_test
 async def test_invalid_blocks_say_what_is_wrong_where() -> None:
     async with serve() as slack, app_of(slack) as app:
         answer = await app.call("chat.postMessage", channel=CHANNEL, blocks=[section(), section("x" * 3001)])
@@ -68,7 +65,6 @@ async def test_invalid_blocks_say_what_is_wrong_where() -> None:
         )
 
 
-@trio_test
 async def test_tokens_and_scopes_are_looked_at() -> None:
     async with serve() as slack, app_of(slack) as app:
         test = await app.post("auth.test")
@@ -88,7 +84,6 @@ async def test_tokens_and_scopes_are_looked_at() -> None:
         assert (await app.call("auth.test"))["error"] == "account_inactive"
 
 
-@trio_test
 async def test_history_and_replies_come_page_by_page() -> None:
     async with serve() as slack, app_of(slack) as app:
         posted = [(await app.call("chat.postMessage", channel=CHANNEL, text=str(n)))["ts"] for n in range(5)]
@@ -118,7 +113,6 @@ async def test_history_and_replies_come_page_by_page() -> None:
         assert nested["error"] == "cannot_reply_to_message"
 
 
-@trio_test
 async def test_too_long_a_text_is_cut_and_said_so() -> None:
     async with serve() as slack, app_of(slack) as app:
         answer = await app.call("chat.postMessage", channel=CHANNEL, text="x" * 40_001)
@@ -126,7 +120,6 @@ async def test_too_long_a_text_is_cut_and_said_so() -> None:
         assert len(slack.messages()[0]["text"]) == 40_000
 
 
-@trio_test
 async def test_posting_is_limited_by_channel_and_says_how_long_to_wait() -> None:
     async with serve(rates=limits.RATES) as slack, app_of(slack) as app:
         statuses = [(await app.post("chat.postMessage", channel=CHANNEL, text="x")).status_code for _ in range(6)]

@@ -24,7 +24,8 @@ from intercom.store.database import Fault, connect, open_database
 from intercom.store.messages import Inspect, Transact
 from intercom.store.writer import Writer
 from tests.store.test_writer import note, words
-from tests.support.trio_case import trio_test
+
+pytestmark = pytest.mark.real_time
 
 Act = Callable[[Path], object]
 
@@ -126,7 +127,6 @@ TAKEN_AWAY = [
 
 @pytest.mark.parametrize("act", TAKEN_AWAY)
 @pytest.mark.parametrize("noticed_by", ["a commit", "a look"])
-@trio_test(real_time=True)
 async def test_what_was_taken_away_is_put_back_whole(tmp_path: Path, act: Act, noticed_by: str) -> None:
     async with running(tmp_path) as store:
         for word in ("one", "two"):
@@ -147,7 +147,6 @@ async def test_what_was_taken_away_is_put_back_whole(tmp_path: Path, act: Act, n
 
 
 @pytest.mark.parametrize("act", [replace_by_another, replace_by_rubbish])
-@trio_test(real_time=True)
 async def test_what_stood_in_its_place_is_kept_too(tmp_path: Path, act: Act) -> None:
     async with running(tmp_path) as store:
         await store.write("one")
@@ -187,7 +186,6 @@ def checkpoint(path: Path) -> None:
 
 
 @pytest.mark.parametrize("act", [cut_to_nothing, cut_in_half, overwrite_with_rubbish, overwrite_with_another])
-@trio_test(real_time=True)
 async def test_what_was_spoilt_is_moved_aside_and_nothing_more_is_said_to_be_saved(tmp_path: Path, act: Act) -> None:
     async with running(tmp_path) as store:
         for number in range(20):
@@ -212,7 +210,6 @@ async def test_what_was_spoilt_is_moved_aside_and_nothing_more_is_said_to_be_sav
     assert database.take_incident(store.path) is None
 
 
-@trio_test(real_time=True)
 async def test_a_commit_notices_a_cut_by_itself(tmp_path: Path) -> None:
     async with running(tmp_path) as store:
         await store.write("one")
@@ -226,7 +223,6 @@ async def test_a_commit_notices_a_cut_by_itself(tmp_path: Path) -> None:
         assert not store.path.exists()
 
 
-@trio_test(real_time=True)
 async def test_while_it_cannot_be_put_back_nothing_is_saved_and_everything_is_held(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -253,7 +249,6 @@ async def test_while_it_cannot_be_put_back_nothing_is_saved_and_everything_is_he
     assert {"one", "three"} <= set(found) <= {"one", "two", "three"}
 
 
-@trio_test(real_time=True)
 async def test_a_writer_that_stops_puts_it_back_first(tmp_path: Path) -> None:
     async with running(tmp_path) as store:
         await store.write("one")
@@ -261,7 +256,6 @@ async def test_a_writer_that_stops_puts_it_back_first(tmp_path: Path) -> None:
     assert words(store.path) == ["one"]
 
 
-@trio_test(real_time=True)
 async def test_a_database_that_is_taken_away_again_and_again_ends_the_server(tmp_path: Path) -> None:
     async with running(tmp_path) as store:
         await store.write("one")
@@ -274,7 +268,6 @@ async def test_a_database_that_is_taken_away_again_and_again_ends_the_server(tmp
         assert [fault for fault in store.faults if fault.fatal]
 
 
-@trio_test(real_time=True)
 async def test_another_programs_change_is_told_and_its_checkpoint_is_not(tmp_path: Path) -> None:
     async with running(tmp_path) as store:
         await store.write("one")
@@ -295,7 +288,6 @@ async def test_another_programs_change_is_told_and_its_checkpoint_is_not(tmp_pat
         assert "another program writes to the database" in text
 
 
-@trio_test(real_time=True)
 async def test_a_full_disk_is_told_once_and_so_is_its_end(tmp_path: Path) -> None:
     async with running(tmp_path) as store:
         await store.write("one")
@@ -314,7 +306,6 @@ async def test_a_full_disk_is_told_once_and_so_is_its_end(tmp_path: Path) -> Non
         assert "can be written again" in text
 
 
-@trio_test(real_time=True)
 async def test_a_disk_without_space_is_noticed_before_anything_is_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -335,7 +326,6 @@ async def test_a_disk_without_space_is_noticed_before_anything_is_written(
         assert "can be written again" in store.told("info")[0]
 
 
-@trio_test(real_time=True)
 async def test_where_nothing_is_done_to_it_nothing_is_told(tmp_path: Path) -> None:
     async with running(tmp_path) as store:
         for number in range(50):

@@ -14,9 +14,10 @@ from intercom.model.errors import DatabaseError
 from intercom.store import audit, sessions
 from intercom.store.client import Reader
 from intercom.store.database import Database, open_database
-from tests.support.trio_case import trio_test
 
 from . import cases
+
+pytestmark = pytest.mark.real_time
 
 
 def prepared(tmp_path: Path) -> tuple[Path, Database]:
@@ -26,7 +27,6 @@ def prepared(tmp_path: Path) -> tuple[Path, Database]:
     return path, db
 
 
-@trio_test(real_time=True)
 async def test_a_read_sees_what_is_committed_and_no_more(tmp_path: Path) -> None:
     path, db = prepared(tmp_path)
     reader = Reader(path)
@@ -40,7 +40,6 @@ async def test_a_read_sees_what_is_committed_and_no_more(tmp_path: Path) -> None
     db.close()
 
 
-@trio_test(real_time=True)
 async def test_a_read_sees_one_state_throughout(tmp_path: Path) -> None:
     path, db = prepared(tmp_path)
     reader = Reader(path)
@@ -67,7 +66,6 @@ async def test_a_read_sees_one_state_throughout(tmp_path: Path) -> None:
     db.close()
 
 
-@trio_test(real_time=True)
 async def test_a_read_can_not_write(tmp_path: Path) -> None:
     path, db = prepared(tmp_path)
     reader = Reader(path)
@@ -78,7 +76,6 @@ async def test_a_read_can_not_write(tmp_path: Path) -> None:
     db.close()
 
 
-@trio_test(real_time=True)
 async def test_a_read_that_fails_harms_no_other(tmp_path: Path) -> None:
     path, db = prepared(tmp_path)
     reader = Reader(path, connections=1)
@@ -92,7 +89,6 @@ async def test_a_read_that_fails_harms_no_other(tmp_path: Path) -> None:
     db.close()
 
 
-@trio_test(real_time=True)
 async def test_no_more_connections_than_allowed(tmp_path: Path) -> None:
     path, db = prepared(tmp_path)
     reader = Reader(path, connections=2)
@@ -146,7 +142,6 @@ def works(db: Database) -> bool:
     return True
 
 
-@trio_test(real_time=True)
 async def test_a_closed_reader_refuses(tmp_path: Path) -> None:
     path, db = prepared(tmp_path)
     reader = Reader(path)
@@ -158,7 +153,6 @@ async def test_a_closed_reader_refuses(tmp_path: Path) -> None:
     db.close()
 
 
-@trio_test(real_time=True)
 async def test_a_file_moved_aside_is_read_no_more(tmp_path: Path) -> None:
     path, db = prepared(tmp_path)
     reader = Reader(path)
@@ -181,7 +175,6 @@ async def test_a_file_moved_aside_is_read_no_more(tmp_path: Path) -> None:
     again.db.close()
 
 
-@trio_test(real_time=True)
 async def test_a_database_that_is_not_there_is_said(tmp_path: Path) -> None:
     reader = Reader(tmp_path / "intercom.db")
     with pytest.raises(DatabaseError, match="cannot be read \\(no such file or directory\\)"):

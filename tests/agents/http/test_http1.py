@@ -12,7 +12,9 @@ import pytest
 import trio
 
 from intercom.agents.http import listener, web_server
-from tests.agents.http.rig import INITIALIZE, Place, call, head, place, read_reply, rpc, served, until
+from tests.agents.http.rig import INITIALIZE, Place, call, head, place, read_reply, rpc, until
+
+pytestmark = pytest.mark.real_time
 
 RESETS = 3000
 
@@ -41,7 +43,6 @@ async def everything(stream: trio.abc.ReceiveStream) -> bytes:
     return found
 
 
-@served
 async def test_an_http2_preface_and_its_frames_get_one_answer_in_http1_and_the_end(root: Path) -> None:
     async with place(root) as at:
         for sent in (reset_flood(at.port), h2_preface_only()):
@@ -67,7 +68,6 @@ def h2_preface_only() -> bytes:
     return client.data_to_send()
 
 
-@served
 async def test_an_offer_to_change_to_http2_is_ignored(root: Path) -> None:
     async with place(root) as at:
         settings = {
@@ -96,7 +96,6 @@ async def test_an_offer_to_change_to_http2_is_ignored(root: Path) -> None:
         {"Content-Length": "0x5"},
     ],
 )
-@served
 async def test_a_request_whose_end_others_may_see_elsewhere_is_refused_with_its_connection(
     root: Path, framing: dict[str, str | None]
 ) -> None:
@@ -111,7 +110,6 @@ async def test_a_request_whose_end_others_may_see_elsewhere_is_refused_with_its_
         assert answered.count(b"HTTP/1.1 ") == 1, answered
 
 
-@served
 async def test_http_1_0_has_no_chunks(root: Path) -> None:
     async with place(root) as at:
         chunked = {"Host": "localhost", "Transfer-Encoding": "chunked", **at.headers}
@@ -119,7 +117,6 @@ async def test_http_1_0_has_no_chunks(root: Path) -> None:
         assert (await at.raw(asked)).status == 400
 
 
-@served
 async def test_nothing_is_kept_of_connections_whose_requests_are_refused(root: Path) -> None:
     def kept() -> bool:
         gc.collect()
@@ -132,7 +129,6 @@ async def test_nothing_is_kept_of_connections_whose_requests_are_refused(root: P
         await until(lambda: not kept())
 
 
-@served
 async def test_heads_of_chunks_and_trailers_have_an_end(root: Path) -> None:
     async with place(root) as at:
         begun = head("POST", "/mcp", {"Host": f"127.0.0.1:{at.port}", "Transfer-Encoding": "chunked", **at.headers})
@@ -152,7 +148,6 @@ async def silent(at: Place, count: int) -> list[trio.SocketStream]:
     return [await trio.open_tcp_stream("127.0.0.1", at.port) for _ in range(count)]
 
 
-@served
 async def test_a_sudden_crowd_that_shows_no_token_makes_room_for_who_does(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -176,7 +171,6 @@ async def test_a_sudden_crowd_that_shows_no_token_makes_room_for_who_does(
             await trio.aclose_forcefully(stream)
 
 
-@served
 async def test_a_page_that_anybody_may_read_earns_no_place(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(listener, "MOST_UNAUTHENTICATED", 3)
     monkeypatch.setattr(listener, "UNAUTHENTICATED_SECONDS", 0.0)
@@ -191,7 +185,6 @@ async def test_a_page_that_anybody_may_read_earns_no_place(root: Path, monkeypat
             await trio.aclose_forcefully(stream)
 
 
-@served
 async def test_a_probe_may_keep_its_connection_while_there_is_room(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(listener, "FIRST_SECONDS", 0.0)
     async with place(root) as at:

@@ -18,8 +18,7 @@ from intercom.agents.http import listener, request, sessions, streamable
 from intercom.agents.http.request import Refusal
 from intercom.model.session import SessionStatus
 from intercom.sessions.registry import Presence
-from tests.agents.http.rig import BOTH, INITIALIZE, LEGACY, Place, call, head, modern, place, rpc, served, until
-from tests.support.trio_case import trio_test
+from tests.agents.http.rig import BOTH, INITIALIZE, LEGACY, Place, call, head, modern, place, rpc, until
 
 PROPOSAL = {"title": "new", "diff": "a\n", "file_path": "a.txt"}
 
@@ -127,7 +126,7 @@ async def begun(at: Place, path: str = "/mcp?agent=one") -> tuple[trio.SocketStr
     return stream, (await at.card()).id
 
 
-@served
+@pytest.mark.real_time
 async def test_a_client_that_goes_is_away_at_once_and_asks_again_for_the_same(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -145,7 +144,7 @@ async def test_a_client_that_goes_is_away_at_once_and_asks_again_for_the_same(
             assert "late_verdicts" not in await call(client, "ping")
 
 
-@served
+@pytest.mark.real_time
 async def test_a_stream_that_broke_off_is_taken_up_where_it_was_left(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -174,7 +173,7 @@ async def test_a_stream_that_broke_off_is_taken_up_where_it_was_left(
         await trio.aclose_forcefully(again)
 
 
-@served
+@pytest.mark.real_time
 async def test_an_answer_that_came_while_nobody_read_is_there_for_who_comes_back(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -194,7 +193,7 @@ async def test_an_answer_that_came_while_nobody_read_is_there_for_who_comes_back
         await trio.aclose_forcefully(again)
 
 
-@served
+@pytest.mark.real_time
 async def test_who_does_not_come_back_is_away_and_is_told_with_the_next_call(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -212,7 +211,7 @@ async def test_who_does_not_come_back_is_away_and_is_told_with_the_next_call(
         assert b"late_verdicts" in reply.body
 
 
-@served
+@pytest.mark.real_time
 async def test_a_session_says_the_same_of_itself_for_as_long_as_it_lasts(root: Path) -> None:
     async with place(root) as at:
         session = Session(at)
@@ -223,7 +222,7 @@ async def test_a_session_says_the_same_of_itself_for_as_long_as_it_lasts(root: P
         assert (await session.post(rpc("tools/list", {}, 3), path="/mcp", **{"X-Intercom-Agent": "one"})).status == 200
 
 
-@served
+@pytest.mark.real_time
 async def test_an_agent_that_ends_its_session_is_gone_for_good_and_its_work_is_its_own(root: Path) -> None:
     async with place(root) as at:
         async with at.client("agent=one", "legacy") as client:
@@ -241,7 +240,7 @@ async def test_an_agent_that_ends_its_session_is_gone_for_good_and_its_work_is_i
             assert (await call(client, "ping"))["session_id"] == session_id
 
 
-@served
+@pytest.mark.real_time
 async def test_after_a_restart_a_session_is_unknown_and_its_agent_finds_all_again(root: Path) -> None:
     async with place(root) as at:
         session = Session(at)
@@ -264,7 +263,7 @@ async def test_after_a_restart_a_session_is_unknown_and_its_agent_finds_all_agai
                 assert answer["status"] == "approved"
 
 
-@served
+@pytest.mark.real_time
 async def test_a_port_that_is_taken_is_told_of_and_opened_when_it_is_free(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -287,7 +286,7 @@ async def test_a_port_that_is_taken_is_told_of_and_opened_when_it_is_free(
         assert not await where.exists()
 
 
-@served
+@pytest.mark.real_time
 async def test_without_its_token_nobody_is_served_over_http_and_all_others_are(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -307,7 +306,7 @@ async def test_without_its_token_nobody_is_served_over_http_and_all_others_are(
         assert (await at.post(b"{}", headers={"Authorization": None})).status == 401
 
 
-@served
+@pytest.mark.real_time
 async def test_a_machine_has_so_many_calls_without_a_name_under_way(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -327,7 +326,7 @@ async def test_a_machine_has_so_many_calls_without_a_name_under_way(
         await until(is_let_in)
 
 
-@served
+@pytest.mark.real_time
 async def test_who_opens_sessions_without_end_gets_those_it_uses(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sessions, "SESSIONS_EACH", 2)
     async with place(root) as at:
@@ -348,7 +347,7 @@ async def test_who_opens_sessions_without_end_gets_those_it_uses(root: Path, mon
             await trio.aclose_forcefully(each)
 
 
-@served
+@pytest.mark.real_time
 async def test_what_opens_no_session_costs_none(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sessions, "SESSIONS_EACH", 1)
     async with place(root) as at:
@@ -361,7 +360,7 @@ async def test_what_opens_no_session_costs_none(root: Path, monkeypatch: pytest.
         assert (await session.post(rpc("tools/list", {}, 3))).status == 200
 
 
-@served
+@pytest.mark.real_time
 async def test_sessions_that_are_opened_at_once_are_counted_and_so_are_keys(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sessions, "SESSIONS_EACH", 1)
     monkeypatch.setattr(sessions, "MOST_NAMED", 1)
@@ -382,7 +381,6 @@ async def test_sessions_that_are_opened_at_once_are_counted_and_so_are_keys(monk
         at.of(one)
 
 
-@trio_test
 async def test_nobody_is_waited_for_who_came_for_a_session_that_has_ended() -> None:
     nothing: Any = None
     ended: list[str] = []
@@ -405,7 +403,7 @@ async def test_nobody_is_waited_for_who_came_for_a_session_that_has_ended() -> N
     assert list(at.sessions) == ["lives 1", "over 3"]
 
 
-@served
+@pytest.mark.real_time
 async def test_a_call_that_waits_without_progress_is_kept_alive_by_bytes(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -23,14 +23,14 @@ from intercom.operators.ctl.listener import write_token
 from intercom.operators.ctl.wire import CtlRequest, failure, read_request, success
 from tests.operators.desk import StandInDesk, card
 from tests.operators.house import environ, open_house
-from tests.support.trio_case import trio_test
+
+pytestmark = pytest.mark.real_time
 
 
 async def in_thread(where: Places, command: str, fields: dict[str, Any], **options: Any) -> Any:
     return await trio.to_thread.run_sync(functools.partial(request, where, command, fields, **options))
 
 
-@trio_test(real_time=True)
 async def test_a_request_brings_its_token_and_returns_the_data(tmp_path: Path) -> None:
     async with open_house(tmp_path, StandInDesk(card("a"))) as house:
         assert (await in_thread(house.places, "approve", {"id": "a"}))["status"] == "approved"
@@ -52,7 +52,6 @@ def test_no_server_is_known_at_once(tmp_path: Path) -> None:
         request(places(environ=environ(tmp_path)), "list", {})
 
 
-@trio_test(real_time=True)
 async def test_a_socket_nobody_listens_at_is_no_server(tmp_path: Path) -> None:
     where = places(environ=environ(tmp_path))
     leave_socket(where)
@@ -61,7 +60,6 @@ async def test_a_socket_nobody_listens_at_is_no_server(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("left", ["ctl_socket", "mcp_socket"])
-@trio_test(real_time=True)
 async def test_a_server_that_was_killed_and_is_being_started_again_is_waited_for(
     tmp_path: Path, left: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -125,7 +123,6 @@ async def scripted(
     return data, server.seen
 
 
-@trio_test(real_time=True)
 async def test_a_server_that_dies_before_it_answers_is_asked_again_for_the_same_act(tmp_path: Path) -> None:
     done = success({"status": "approved"})
     data, seen = await scripted(tmp_path, "approve", {"id": "a"}, None, done[:7], done)
@@ -136,7 +133,6 @@ async def test_a_server_that_dies_before_it_answers_is_asked_again_for_the_same_
     assert [each.auth_token for each in seen] == ["token-0", "token-1", "token-2"]
 
 
-@trio_test(real_time=True)
 async def test_a_token_of_the_server_before_is_no_refusal(tmp_path: Path) -> None:
     from intercom.model.errors import Unauthorized
 
@@ -160,7 +156,6 @@ async def test_a_token_of_the_server_before_is_no_refusal(tmp_path: Path) -> Non
         assert await in_thread(server.where, "list", {}) == 1
 
 
-@trio_test(real_time=True)
 async def test_a_nudge_is_sent_once_because_two_would_be_two(tmp_path: Path) -> None:
     server = Scripted(places(environ=environ(tmp_path)))
     async with trio.open_nursery() as nursery:
@@ -174,26 +169,22 @@ NO_PLACE = failure(IpcError("too many connections", code="busy"))
 
 
 @pytest.mark.parametrize("command", ["approve", "nudge", "pending"])
-@trio_test(real_time=True)
 async def test_where_there_is_no_place_it_is_asked_again_for_a_while(tmp_path: Path, command: str) -> None:
     data, seen = await scripted(tmp_path, command, {"id": "a"}, NO_PLACE, NO_PLACE, success(1))
     assert data == 1
     assert len(seen) == 3
 
 
-@trio_test(real_time=True)
 async def test_and_no_longer(tmp_path: Path) -> None:
     with pytest.RaisesGroup(pytest.RaisesExc(Refusal, match="too many connections")):
         await scripted(tmp_path, "list", {}, *[NO_PLACE] * 100, patience=0.2)
 
 
-@trio_test(real_time=True)
 async def test_an_answer_that_is_none_is_told(tmp_path: Path) -> None:
     with pytest.RaisesGroup(pytest.RaisesExc(IpcError, match="not of this protocol")):
         await scripted(tmp_path, "list", {}, b"hello\n")
 
 
-@trio_test(real_time=True)
 async def test_a_server_that_stays_away_is_given_up(tmp_path: Path) -> None:
     server = Scripted(places(environ=environ(tmp_path)))
     async with trio.open_nursery() as nursery:
@@ -202,7 +193,6 @@ async def test_a_server_that_stays_away_is_given_up(tmp_path: Path) -> None:
             await in_thread(server.where, "list", {}, patience=0.2)
 
 
-@trio_test(real_time=True)
 async def test_a_watch_ends_with_its_server(tmp_path: Path) -> None:
     async with open_house(tmp_path, StandInDesk(card("a"))) as house:
         await trio.testing.wait_all_tasks_blocked(0.01)

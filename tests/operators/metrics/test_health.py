@@ -14,7 +14,6 @@ from intercom.model.errors import DatabaseError
 from intercom.operators.metrics import GOOD_SECONDS, Health
 from intercom.store.client import PROBE_SECONDS
 from intercom.store.client import Store as StoreClient
-from tests.support.trio_case import trio_test
 
 
 class Store(Actor):
@@ -48,7 +47,6 @@ async def read(at: Health) -> tuple[int, dict[str, Any]]:
     return page.status, said
 
 
-@trio_test
 async def test_a_server_that_works_says_so_and_for_how_long() -> None:
     system, _ = server("answers")
     async with system:
@@ -65,7 +63,6 @@ async def test_a_server_that_works_says_so_and_for_how_long() -> None:
     }
 
 
-@trio_test
 async def test_a_store_that_refuses_is_told_without_its_path() -> None:
     system, _ = server("refuses")
     async with system:
@@ -76,7 +73,6 @@ async def test_a_store_that_refuses_is_told_without_its_path() -> None:
     assert "the database cannot be written" in said["faults"][0]
 
 
-@trio_test
 async def test_a_store_that_says_nothing_is_not_waited_for_long() -> None:
     system, _ = server("hangs")
     async with system:
@@ -86,7 +82,6 @@ async def test_a_store_that_says_nothing_is_not_waited_for_long() -> None:
     assert (status, said["store"]) == (503, "failing")
 
 
-@trio_test
 async def test_a_part_that_is_down_is_named() -> None:
     system, _ = server("answers")
 
@@ -100,7 +95,6 @@ async def test_a_part_that_is_down_is_named() -> None:
     assert (status, said["store"], said["faults"]) == (503, "ok", ["ctl is down"])
 
 
-@trio_test
 async def test_a_server_that_has_not_started_or_is_stopping_is_not_well() -> None:
     system, _ = server("answers")
     async with system:
@@ -110,7 +104,6 @@ async def test_a_server_that_has_not_started_or_is_stopping_is_not_well() -> Non
     assert "the server is starting or stopping" in said["faults"]
 
 
-@trio_test
 async def test_many_who_ask_cost_the_store_one_answer_a_second() -> None:
     system, kind = server("answers")
     async with system:

@@ -16,7 +16,6 @@ from intercom.model.metrics import ToolCalled
 from intercom.operators.metrics import Metrics, Sources
 from intercom.store.requests import Counts
 from tests.operators.metrics.moment import SOURCES, TREE
-from tests.support.trio_case import trio_test
 
 
 async def scrape(sources: Sources = SOURCES, metrics: Metrics | None = None) -> dict[tuple[str, ...], float]:
@@ -30,7 +29,6 @@ async def scrape(sources: Sources = SOURCES, metrics: Metrics | None = None) -> 
     return found
 
 
-@trio_test
 async def test_it_tells_how_things_stand() -> None:
     found = await scrape()
     expected = {
@@ -63,13 +61,11 @@ async def test_it_tells_how_things_stand() -> None:
     assert ("intercom_pending_oldest_seconds", "kind=prompt") not in found
 
 
-@trio_test
 async def test_it_tells_of_the_process_too() -> None:
     names = {key[0] for key in await scrape()}
     assert {"process_resident_memory_bytes", "process_open_fds", "process_start_time_seconds", "intercom_info"} <= names
 
 
-@trio_test
 async def test_a_channel_that_does_not_answer_is_down_and_tells_nothing_more() -> None:
     async def silent() -> Mapping[str, Any] | None:
         return {"channel": "C0", "connection": None, "outbox": None}
@@ -79,7 +75,6 @@ async def test_a_channel_that_does_not_answer_is_down_and_tells_nothing_more() -
     assert not [key for key in found if key[0].startswith(("intercom_outbox", "intercom_slack"))]
 
 
-@trio_test
 async def test_without_slack_it_is_no_channel() -> None:
     async def none() -> Mapping[str, Any] | None:
         return None
@@ -99,7 +94,6 @@ async def _hangs() -> Counts:
 
 
 @pytest.mark.parametrize("census", [_refuses, _hangs])
-@trio_test
 async def test_a_database_that_can_not_be_read_is_told_and_the_rest_stands(census: Any) -> None:
     found = await scrape(attrs.evolve(SOURCES, census=census))
     assert found[("intercom_store_up",)] == 0
@@ -107,7 +101,6 @@ async def test_a_database_that_can_not_be_read_is_told_and_the_rest_stands(censu
     assert ("intercom_pending", "kind=approval") not in found
 
 
-@trio_test
 async def test_what_was_counted_stands_beside_and_stays() -> None:
     metrics = Metrics()
     metrics.counted.measured(ToolCalled("ping", "ok", 0.01))
@@ -116,12 +109,10 @@ async def test_what_was_counted_stands_beside_and_stays() -> None:
         assert found[("intercom_tool_calls_total", "outcome=ok", "tool=ping")] == 1
 
 
-@trio_test
 async def test_it_says_which_format_it_is_in() -> None:
     assert (await Metrics().answer(SOURCES)).media_type == "text/plain; version=0.0.4; charset=utf-8"
 
 
-@trio_test
 async def test_nothing_in_it_tells_two_of_a_sort_apart() -> None:
     many = tuple(Info(f"session/{n}", f"session/{n}", "SessionActor", "running") for n in range(500))
     few = await scrape()

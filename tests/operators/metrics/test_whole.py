@@ -17,18 +17,11 @@ from intercom.model.config import ClientSettings, Config
 from intercom.model.decision import Decision
 from intercom.model.errors import AlreadyDecided
 from tests.agents.in_process import ABOUT, spoken_to
-from tests.sessions.house import House, house, in_house
+from tests.sessions.house import House, house
 
 Clock = trio.testing.MockClock
 #: Any port: the figures are asked for where they are made.
 COUNTING = Config(http_port=0)
-
-
-@pytest.fixture
-def root(tmp_path: Path) -> Path:
-    made = tmp_path / "ws"
-    made.mkdir()
-    return made
 
 
 async def figures(at: House) -> dict[tuple[str, ...], float]:
@@ -42,7 +35,6 @@ async def figures(at: House) -> dict[tuple[str, ...], float]:
     }
 
 
-@in_house
 async def test_a_clearance_leaves_its_marks_from_the_call_to_the_delivery(clock: Clock, root: Path) -> None:
     async with house(root.parent, clock, COUNTING) as at, spoken_to(at.app, "agent", str(root)) as agent:
         asked = at.begin(partial(agent.call, "check_clearance", title="a", diff="a\n", file_path="a.txt"))
@@ -79,7 +71,6 @@ async def test_a_clearance_leaves_its_marks_from_the_call_to_the_delivery(clock:
     assert after[("intercom_store_commit_changes_count",)] > before[("intercom_store_commit_changes_count",)]
 
 
-@in_house
 async def test_a_call_that_is_cancelled_and_one_that_is_to_be_asked_again_are_told_apart(
     clock: Clock, root: Path
 ) -> None:
@@ -92,7 +83,6 @@ async def test_a_call_that_is_cancelled_and_one_that_is_to_be_asked_again_are_to
     assert found[("intercom_tool_calls_total", "outcome=cancelled", "tool=transmit")] == 1
 
 
-@in_house
 async def test_a_task_and_a_call_of_a_paused_session_are_told_apart(clock: Clock, root: Path) -> None:
     takes = {**ABOUT, "io.modelcontextprotocol/clientCapabilities": {"extensions": {EXTENSION: {}}}}
     hasty = evolve(COUNTING, clients={"claude-code": ClientSettings(slice_seconds=5)})
@@ -109,7 +99,6 @@ async def test_a_task_and_a_call_of_a_paused_session_are_told_apart(clock: Clock
     assert found[("intercom_sessions", "status=paused")] == 1
 
 
-@in_house
 async def test_a_question_that_runs_out_of_time_is_counted_as_that(clock: Clock, root: Path) -> None:
     async with house(root.parent, clock, COUNTING) as at:
         guest = await at.arrive(root)
@@ -121,7 +110,6 @@ async def test_a_question_that_runs_out_of_time_is_counted_as_that(clock: Clock,
     assert found[("intercom_decision_seconds_sum", "kind=approval")] == COUNTING.timeouts.approval_seconds
 
 
-@in_house
 async def test_a_word_on_an_alert_and_on_a_policy_are_verdicts_too(clock: Clock, root: Path) -> None:
     policy = root / ".intercom/settings.json"
     policy.parent.mkdir()
@@ -145,7 +133,6 @@ async def test_a_word_on_an_alert_and_on_a_policy_are_verdicts_too(clock: Clock,
     assert found[("intercom_pending", "kind=policy")] == 0
 
 
-@in_house
 async def test_what_the_policy_lets_pass_is_counted_as_its_own(clock: Clock, root: Path) -> None:
     policy = root / ".intercom/settings.json"
     policy.parent.mkdir()
@@ -161,7 +148,6 @@ async def test_what_the_policy_lets_pass_is_counted_as_its_own(clock: Clock, roo
     assert ("intercom_decision_seconds_count", "kind=approval") not in found
 
 
-@in_house
 async def test_the_health_page_is_open_and_well(clock: Clock, root: Path) -> None:
     async with house(root.parent, clock, COUNTING) as at:
         (served,) = [each for each in at.app.pages() if each.path == "/healthz"]
@@ -171,8 +157,6 @@ async def test_the_health_page_is_open_and_well(clock: Clock, root: Path) -> Non
     assert json.loads(page.body)["life"] == at.app.life
 
 
-@in_house
-async def test_without_http_there_are_no_pages_and_nothing_is_counted(clock: Clock, root: Path) -> None:
-    async with house(root.parent, clock) as at:
-        assert at.app.pages() == ()
-        assert at.app.metrics is None
+async def test_without_http_there_are_no_pages_and_nothing_is_counted(at: House) -> None:
+    assert at.app.pages() == ()
+    assert at.app.metrics is None

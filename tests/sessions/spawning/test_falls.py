@@ -21,8 +21,10 @@ from intercom.model.process import AgentProcessState, Exit, Why
 from intercom.model.session import SessionStatus
 from intercom.sessions.messages import Continue, Suspend
 from intercom.sessions.processes import monitor_client
-from tests.sessions.spawning.yard import House, Yard, real
+from tests.sessions.spawning.yard import House, Yard
 from tests.support.crash_points import SPAWN_NAMES
+
+pytestmark = pytest.mark.real_time
 
 #: Notes each start in its workspace, and goes when it is told to, with the code that stands in `go`.
 WAITS = """
@@ -88,7 +90,6 @@ def test_every_crash_point_of_an_agents_life_is_met() -> None:
 
 
 @pytest.mark.parametrize("point", GOING)
-@real
 async def test_a_server_that_falls_while_it_starts_one_has_started_one(at: Yard, point: str) -> None:
     await falling(at, point, start)
     async with at.serving() as house:
@@ -105,7 +106,6 @@ async def test_a_server_that_falls_while_it_starts_one_has_started_one(at: Yard,
         assert monitors(at) == []
 
 
-@real
 async def test_a_monitor_that_is_told_nothing_ends(at: Yard) -> None:
     before = set(psutil.Process().children())
     await falling(at, "child.monitor_recorded", start)
@@ -113,7 +113,6 @@ async def test_a_monitor_that_is_told_nothing_ends(at: Yard) -> None:
 
 
 @pytest.mark.parametrize("point", ENDED)
-@real
 async def test_one_that_ends_is_settled_once_wherever_the_server_falls(at: Yard, point: str) -> None:
     async def run(house: House) -> None:
         await start(house)
@@ -129,7 +128,6 @@ async def test_one_that_ends_is_settled_once_wherever_the_server_falls(at: Yard,
         assert monitors(at) == []
 
 
-@real
 async def test_one_that_is_cleared_is_gone_although_the_server_falls(at: Yard) -> None:
     async def run(house: House) -> None:
         await start(house)
@@ -144,7 +142,6 @@ async def test_one_that_is_cleared_is_gone_although_the_server_falls(at: Yard) -
         assert monitors(at) == []
 
 
-@real
 async def test_a_later_server_finds_its_agent_and_hears_of_its_end_although_it_is_no_child_of_its_own(
     at: Yard,
 ) -> None:
@@ -161,7 +158,6 @@ async def test_a_later_server_finds_its_agent_and_hears_of_its_end_although_it_i
         assert "here I am" in (await house.app.service.children.output(id)).text
 
 
-@real
 async def test_one_that_ended_while_no_server_was_there_is_settled_by_the_next(at: Yard) -> None:
     async with at.serving() as house:
         await start(house)
@@ -174,7 +170,6 @@ async def test_one_that_ended_while_no_server_was_there_is_settled_by_the_next(a
         assert (await house.session(id)).status is SessionStatus.INTERRUPTED
 
 
-@real
 async def test_one_whose_monitor_is_killed_is_ended_and_nobody_knows_how_it_would_have(at: Yard) -> None:
     async with at.serving() as house:
         await start(house)
@@ -188,7 +183,6 @@ async def test_one_whose_monitor_is_killed_is_ended_and_nobody_knows_how_it_woul
         assert "nobody saw how it ended" in (await house.people.notice("process ended")).text
 
 
-@real
 async def test_what_was_killed_with_its_monitor_and_its_server_is_buried(at: Yard) -> None:
     async with at.serving() as house:
         await start(house)
@@ -204,7 +198,6 @@ async def test_what_was_killed_with_its_monitor_and_its_server_is_buried(at: Yar
         assert not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
 
 
-@real
 async def test_the_actor_that_looks_after_one_may_fall_and_the_agent_does_not_notice(at: Yard) -> None:
     async with at.serving() as house:
         await start(house)
@@ -220,7 +213,6 @@ async def test_the_actor_that_looks_after_one_may_fall_and_the_agent_does_not_no
         assert at.written("starts").count("\n") == 1
 
 
-@real
 async def test_a_server_that_stops_takes_its_agents_along_and_leaves_what_waits(at: Yard) -> None:
     async with at.serving() as house:
         await start(house)
@@ -234,7 +226,6 @@ async def test_a_server_that_stops_takes_its_agents_along_and_leaves_what_waits(
         assert (child.state, child.why) == (AgentProcessState.OVER, Why.SHUTDOWN)
 
 
-@real
 async def test_one_that_ends_with_a_server_that_falls_at_it_is_settled_by_the_next(at: Yard) -> None:
     with contextlib.suppress(KeyboardInterrupt):
         async with at.serving() as house:
@@ -251,7 +242,6 @@ async def test_one_that_ends_with_a_server_that_falls_at_it_is_settled_by_the_ne
         assert monitors(at) == []
 
 
-@real
 async def test_one_that_stands_still_is_ended_without_being_killed(at: Yard, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(monitor_client, "GRACE_SECONDS", 25)
     async with at.serving() as house:

@@ -35,8 +35,8 @@ from intercom.sessions.processes.monitor import segment_name
 from intercom.store import sessions
 from intercom.store.messages import Database, Transact
 from intercom.store.processes import agent_processes
-from tests.sessions.house import house, in_house
-from tests.sessions.spawning.yard import Yard, real
+from tests.sessions.house import house
+from tests.sessions.spawning.yard import Yard
 
 #: Runs until it is told to go.
 WAITS = "import os, time\nwhile not os.path.exists('go'): time.sleep(0.01)\n"
@@ -52,7 +52,7 @@ def waits(request: pytest.FixtureRequest) -> None:
         request.getfixturevalue("at").agent(WAITS)
 
 
-@real
+@pytest.mark.real_time
 async def test_a_connection_that_is_gone_proves_nothing_while_the_process_lives(at: Yard) -> None:
     async with at.serving() as house:
         session = await house.start()
@@ -61,7 +61,7 @@ async def test_a_connection_that_is_gone_proves_nothing_while_the_process_lives(
         assert (await house.ask(name.label, Describe())).status is SessionStatus.ACTIVE
 
 
-@real
+@pytest.mark.real_time
 async def test_no_other_agent_of_the_workspace_is_given_its_session_unasked(at: Yard) -> None:
     async with at.serving() as house:
         session = await house.start()
@@ -70,7 +70,7 @@ async def test_no_other_agent_of_the_workspace_is_given_its_session_unasked(at: 
         assert await house.ask("registry", Adopt(other)) == own != session.id
 
 
-@real
+@pytest.mark.real_time
 async def test_its_processes_count_as_an_agents_as_long_as_any_is_there(at: Yard) -> None:
     async with at.serving() as house:
         session = await house.start()
@@ -86,7 +86,7 @@ async def test_its_processes_count_as_an_agents_as_long_as_any_is_there(at: Yard
         await house.until(lambda: not recorded & house.app.processes.known().processes)
 
 
-@real
+@pytest.mark.real_time
 async def test_its_processes_count_as_an_agents_whoever_asks_for_it_again_and_whatever_falls(at: Yard) -> None:
     async with at.serving() as house:
         session = await house.start(act="one-act")
@@ -111,7 +111,7 @@ async def test_its_processes_count_as_an_agents_whoever_asks_for_it_again_and_wh
         assert came == [known, {child.monitor.pid}]
 
 
-@real
+@pytest.mark.real_time
 async def test_only_monitors_that_live_are_kept_apart_from_its_processes(at: Yard) -> None:
     async with at.serving() as house:
         session = await house.start()
@@ -127,7 +127,7 @@ async def test_only_monitors_that_live_are_kept_apart_from_its_processes(at: Yar
             assert set(looked._family().spared) == spared
 
 
-@real
+@pytest.mark.real_time
 async def test_one_that_is_paused_while_it_is_started_starts_and_is_held_then(at: Yard) -> None:
     at.settings(restart=SpawnRestart.ALWAYS, restart_backoff_seconds=0.01)
     at.agent("import os, time\nwhile not os.path.exists('go'): time.sleep(0.01)\nos.remove('go')\n")
@@ -157,7 +157,7 @@ async def test_one_that_is_paused_while_it_is_started_starts_and_is_held_then(at
         await house.until(stands)
 
 
-@real
+@pytest.mark.real_time
 async def test_the_actors_around_it_may_fall(at: Yard) -> None:
     async with at.serving() as house:
         session = await house.start()
@@ -168,7 +168,7 @@ async def test_the_actors_around_it_may_fall(at: Yard) -> None:
         assert (await house.start("another")).status is SessionStatus.ACTIVE
 
 
-@real
+@pytest.mark.real_time
 async def test_a_start_that_takes_long_is_waited_for(at: Yard, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(spawner, "START_SECONDS", 0.001)
     async with at.serving() as house:
@@ -177,7 +177,6 @@ async def test_a_start_that_takes_long_is_waited_for(at: Yard, monkeypatch: pyte
         assert house.app.system.named("spawner").ref is before
 
 
-@in_house
 async def test_the_end_of_a_process_whose_session_is_interrupted_already_changes_nothing(
     clock: trio.testing.MockClock, tmp_path: Path
 ) -> None:
@@ -189,7 +188,6 @@ async def test_the_end_of_a_process_whose_session_is_interrupted_already_changes
         assert [(await guest.ask(news)).status for _ in range(2)] == [SessionStatus.INTERRUPTED] * 2
 
 
-@in_house
 async def test_a_session_that_was_there_before_waits_for_another_where_its_agent_can_not_be_started(
     clock: trio.testing.MockClock, tmp_path: Path
 ) -> None:
@@ -204,7 +202,6 @@ async def test_a_session_that_was_there_before_waits_for_another_where_its_agent
         await at.people.notice("waits for another: agent: exec format error")
 
 
-@in_house
 async def test_a_start_that_is_told_after_the_end_is_no_news(clock: trio.testing.MockClock, tmp_path: Path) -> None:
     async with house(tmp_path, clock) as at:
         (tmp_path / "ws").mkdir()
@@ -216,7 +213,6 @@ async def test_a_start_that_is_told_after_the_end_is_no_news(clock: trio.testing
 
 
 @pytest.mark.parametrize("state", AgentProcessState)
-@in_house
 async def test_what_it_writes_is_read_in_whole_characters_until_its_end(
     clock: trio.testing.MockClock, tmp_path: Path, state: AgentProcessState
 ) -> None:
@@ -238,7 +234,6 @@ async def test_what_it_writes_is_read_in_whole_characters_until_its_end(
         assert (await outputs.output(id, start=2)).text == "é"
 
 
-@in_house
 async def test_what_it_wrote_goes_with_its_session(clock: trio.testing.MockClock, tmp_path: Path) -> None:
     async with house(tmp_path, clock) as at:
         outputs = at.app.service.children.root

@@ -7,6 +7,7 @@ from __future__ import annotations
 import json
 
 import psutil
+import pytest
 
 from intercom.model.config import SpawnRestart
 from intercom.model.process import Exit
@@ -14,7 +15,9 @@ from intercom.model.session import SessionStatus
 from intercom.sessions.messages import Deliver, Delivery
 from intercom.sessions.processes import agent_process as command
 from intercom.sessions.tools.ping import Ping
-from tests.sessions.spawning.yard import House, Yard, real
+from tests.sessions.spawning.yard import House, Yard
+
+pytestmark = pytest.mark.real_time
 
 GOOD = Exit(code=0)
 #: Each run says what it was given, and goes once it is let go.
@@ -37,7 +40,6 @@ async def given(house: House, run: int) -> list[str]:
     return found
 
 
-@real
 async def test_words_that_came_while_it_worked_wake_it_once_it_has_ended(at: Yard) -> None:
     at.agent(RUNS)
     script = at.config.host_cli_args
@@ -58,7 +60,6 @@ async def test_words_that_came_while_it_worked_wake_it_once_it_has_ended(at: Yar
         assert (await house.session(session.id)).status is SessionStatus.TERMINATED
 
 
-@real
 async def test_one_that_does_not_ask_what_there_is_for_it_is_let_go(at: Yard) -> None:
     at.agent(RUNS)
     at.settings(resume_args=at.config.host_cli_args, max_restarts=1, restart=SpawnRestart.NEVER)
@@ -73,7 +74,6 @@ async def test_one_that_does_not_ask_what_there_is_for_it_is_let_go(at: Yard) ->
         assert (await house.app.service.card(card.id)).state.value == "closed"
 
 
-@real
 async def test_its_processes_stand_still_while_the_session_is_paused(at: Yard) -> None:
     at.agent(RUNS)
     async with at.serving() as house:

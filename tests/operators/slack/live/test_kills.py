@@ -7,13 +7,15 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import pytest
 import trio
 
 from intercom.store.client import Reader
-from tests.agents.live import live
 from tests.operators.slack.live.server import ServerInSlack, Work, server_in_slack
 from tests.operators.slack.live.truth import look
 from tests.slack import ALICE, BOB, buttons, text_of
+
+pytestmark = pytest.mark.real_time
 
 #: What Slack does when nobody answers, only faster: a second for an ack, and soon once more.
 QUICK: dict[str, Any] = {"ack_within": 1.0, "redeliver": (0.0, 0.2, 0.5, 1.0, 2.0, 4.0)}
@@ -96,7 +98,6 @@ async def approval(work: Work, title: str) -> dict[str, Any]:
     return card
 
 
-@live
 async def test_it_is_killed_at_every_point_on_the_way_to_slack() -> None:
     """Before a message is posted, and when Slack has it and the store does not know: of the message that a session's
     thread hangs from, and of a card."""
@@ -108,7 +109,6 @@ async def test_it_is_killed_at_every_point_on_the_way_to_slack() -> None:
         await well(work, 1)
 
 
-@live
 async def test_it_is_killed_between_the_tap_and_the_ack() -> None:
     """When the decision is on record and nobody knows, when the agent's call has it, and when that is on record."""
     points = ("verdict.recorded", "answer.left", "delivery.recorded")
@@ -120,7 +120,6 @@ async def test_it_is_killed_between_the_tap_and_the_ack() -> None:
         await well(work, len(points))
 
 
-@live
 async def test_it_is_killed_while_cards_are_open() -> None:
     """They stay live under the next server; what was decided elsewhere while Slack was out of reach closes."""
     async with served() as (work, server), work.server.home.person(work.workspace) as person:
@@ -156,7 +155,6 @@ async def test_it_is_killed_while_cards_are_open() -> None:
         assert len([one for one in work.slack.messages() if "card " in text_of(one)]) == 3
 
 
-@live
 async def test_a_server_that_starts_without_slack_is_there_and_picks_it_up() -> None:
     async with server_in_slack(**QUICK) as server, trio.open_nursery() as nursery:
         server.slack.go_down()

@@ -21,7 +21,6 @@ from intercom.operators.slack.socket_mode import Patience, SlackConnection
 from intercom.operators.slack.web_api import SlackTokens, WebApi
 from tests.slack import ALICE, CHANNEL, serve
 from tests.slack.standin import Standin
-from tests.support.trio_case import trio_test
 
 
 @define(eq=False)
@@ -77,7 +76,6 @@ async def scene(*, connect: bool = True, handler_seconds: float = 0.01, **how: A
                 yield Scene(slack, ears, system)
 
 
-@trio_test
 async def test_a_refresh_loses_no_envelope_and_costs_none_its_three_seconds() -> None:
     async with scene() as at:
         at.slack.later(5, at.slack.refresh)
@@ -89,7 +87,6 @@ async def test_a_refresh_loses_no_envelope_and_costs_none_its_three_seconds() ->
         assert at.slack.socket_mode.opened == 2
 
 
-@trio_test
 async def test_sockets_of_a_short_life_lose_no_envelope() -> None:
     async with scene(lifetime=60.0) as at:
         texts = [f"m{i}" for i in range(600)]
@@ -101,23 +98,18 @@ async def test_sockets_of_a_short_life_lose_no_envelope() -> None:
 
 
 @pytest.mark.parametrize("how", ["clean", "abrupt"])
-def test_a_socket_that_is_lost_again_and_again_costs_nothing_but_a_second_delivery(how: str) -> None:
-    @trio_test
-    async def case() -> None:
-        async with scene(redeliver=(0.0, 1.0, 5.0, 30.0)) as at:
-            texts = [f"m{i}" for i in range(100)]
-            for number in range(10):
-                at.slack.later(number * 31, lambda: at.slack.drop_sockets(how))
-            await at.say(*texts, every=3.1)
-            await at.slack.acted_on(300)
-            assert at.ears.heard == Counter(texts)
-            assert all(envelope.acked.is_set() for envelope in at.slack.envelopes)
-            assert len(at.slack.unanswered) <= 10
-
-    case()
+async def test_a_socket_that_is_lost_again_and_again_costs_nothing_but_a_second_delivery(how: str) -> None:
+    async with scene(redeliver=(0.0, 1.0, 5.0, 30.0)) as at:
+        texts = [f"m{i}" for i in range(100)]
+        for number in range(10):
+            at.slack.later(number * 31, lambda: at.slack.drop_sockets(how))
+        await at.say(*texts, every=3.1)
+        await at.slack.acted_on(300)
+        assert at.ears.heard == Counter(texts)
+        assert all(envelope.acked.is_set() for envelope in at.slack.envelopes)
+        assert len(at.slack.unanswered) <= 10
 
 
-@trio_test
 async def test_errors_when_a_socket_is_asked_for_are_outlasted() -> None:
     async with scene(connect=False) as at:
         await trio.sleep(3600)
@@ -138,34 +130,30 @@ async def test_errors_when_a_socket_is_asked_for_are_outlasted() -> None:
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_any_mixture_of_faults_ends_with_each_act_handled_once(seed: int) -> None:
+async def test_any_mixture_of_faults_ends_with_each_act_handled_once(seed: int) -> None:
     chance = random.Random(seed)
 
-    @trio_test
-    async def case() -> None:
-        async with scene(redeliver=(0.0, *(20.0 for _ in range(30)))) as at:
-            faults = [
-                lambda: at.slack.drop_sockets("clean"),
-                lambda: at.slack.drop_sockets("abrupt"),
-                lambda: at.slack.drop_sockets("freeze"),
-                lambda: at.slack.refresh(warned=chance.choice([0.0, 2.0, 10.0])),
-                lambda: setattr(at.slack.faults, "double", at.slack.faults.double + 3),
-                lambda: setattr(at.slack.faults, "deaf", at.slack.faults.deaf + 1),
-                lambda: at.slack.plan("apps.connections.open", chance.choice(["lose", "status", "cut", "limit"])),
-                lambda: setattr(at.slack.faults, "deny_connects", 1),
-                at.slack.go_down,
-                at.slack.come_up,
-            ]
-            texts = [f"m{i}" for i in range(100)]
-            for text in texts:
-                if chance.random() < 0.3:
-                    answer = chance.choice(faults)()
-                    if answer is not None and not isinstance(answer, int):
-                        await answer
-                await at.say(text, every=chance.choice([0.0, 0.5, 4.0]))
-            await at.slack.come_up()
-            await at.slack.acted_on(3600)
-            assert at.ears.heard == Counter(texts)
-            assert all(envelope.acked.is_set() for envelope in at.slack.envelopes)
-
-    case()
+    async with scene(redeliver=(0.0, *(20.0 for _ in range(30)))) as at:
+        faults = [
+            lambda: at.slack.drop_sockets("clean"),
+            lambda: at.slack.drop_sockets("abrupt"),
+            lambda: at.slack.drop_sockets("freeze"),
+            lambda: at.slack.refresh(warned=chance.choice([0.0, 2.0, 10.0])),
+            lambda: setattr(at.slack.faults, "double", at.slack.faults.double + 3),
+            lambda: setattr(at.slack.faults, "deaf", at.slack.faults.deaf + 1),
+            lambda: at.slack.plan("apps.connections.open", chance.choice(["lose", "status", "cut", "limit"])),
+            lambda: setattr(at.slack.faults, "deny_connects", 1),
+            at.slack.go_down,
+            at.slack.come_up,
+        ]
+        texts = [f"m{i}" for i in range(100)]
+        for text in texts:
+            if chance.random() < 0.3:
+                answer = chance.choice(faults)()
+                if answer is not None and not isinstance(answer, int):
+                    await answer
+            await at.say(text, every=chance.choice([0.0, 0.5, 4.0]))
+        await at.slack.come_up()
+        await at.slack.acted_on(3600)
+        assert at.ears.heard == Counter(texts)
+        assert all(envelope.acked.is_set() for envelope in at.slack.envelopes)

@@ -14,7 +14,6 @@ from pathlib import Path
 import trio
 
 import intercom
-from intercom.embedded_operator import EmbeddedOperator
 from intercom.model.card import Card, CardKind, CardState
 from intercom.model.config import Config, DatabaseSettings
 
@@ -37,7 +36,7 @@ async def main(workspace: str, version: str) -> int:
     return 0 if asked.status == "approved" else 1
 
 
-async def review(operator: EmbeddedOperator) -> None:
+async def review(operator: intercom.EmbeddedOperator) -> None:
     async with operator.watch() as coming:
         async for item in coming:
             if isinstance(item, Card) and is_harmless(item):

@@ -9,9 +9,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from intercom.embedding import Switchboard, SyncSwitchboard, open, start
+    from intercom.embedding import EmbeddedAgent, EmbeddedOperator, Switchboard, SyncSwitchboard, open, start
 
-__all__ = ["Switchboard", "SyncSwitchboard", "open", "start"]
+__all__ = ["EmbeddedAgent", "EmbeddedOperator", "Switchboard", "SyncSwitchboard", "open", "start"]
 
 
 def __getattr__(name: str) -> Any:

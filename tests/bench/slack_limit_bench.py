@@ -14,7 +14,7 @@ from pathlib import Path
 import trio
 import trio.testing
 
-from intercom.embedded_agent import EmbeddedAgent
+from intercom.embedding import EmbeddedAgent
 from tests.operators.slack.live.embedded import Room, room
 from tests.slack.limits import RATES
 

@@ -9,7 +9,7 @@ import pytest
 import trio
 
 import intercom
-from intercom.embedded_operator import EmbeddedOperator
+from intercom.embedding import EmbeddedOperator
 from intercom.model.config import Config, DatabaseSettings
 from intercom.model.request import Operation, OperationKind
 

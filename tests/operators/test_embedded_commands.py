@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from intercom.embedded_operator import EmbeddedOperator
+from intercom.embedding import EmbeddedOperator
 from intercom.model.card import CardKind, CardState
 from intercom.model.checkpoint import Files
 from intercom.model.errors import InvalidArguments

@@ -11,7 +11,7 @@ import trio
 from actors import Actor, ChildSpec, Down, NotRunning, System, ask
 from intercom.app import App
 from intercom.app import _supervisor as supervisor
-from intercom.embedded_agent import EmbeddedAgent
+from intercom.embedding import EmbeddedAgent
 from intercom.local.places import places
 from intercom.model.config import Config, DatabaseSettings, SlackSettings
 from intercom.operators.slack.messages import ConnectionState, Health

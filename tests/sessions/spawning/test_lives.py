@@ -12,7 +12,7 @@ import trio
 from attrs import evolve
 
 from actors import ask
-from intercom.embedded_operator import EmbeddedOperator
+from intercom.embedding import EmbeddedOperator
 from intercom.model.config import SpawnRestart
 from intercom.model.errors import IntercomError, SpawnFailed
 from intercom.model.process import AgentProcessState, Exit, Why

@@ -16,7 +16,7 @@ import trio.testing
 from attrs import define, field, frozen
 
 from intercom.app import App
-from intercom.embedded_agent import EmbeddedAgent
+from intercom.embedding import EmbeddedAgent
 from intercom.local.places import places
 from intercom.model.config import Config, CtlSettings, DatabaseSettings, SlackSettings, StallSettings, TimeoutSettings
 from intercom.model.decision import Decision, Verdict

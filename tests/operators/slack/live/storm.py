@@ -21,7 +21,7 @@ from attrs import define, field, frozen
 
 from actors import Busy, Down, NotRunning
 from intercom.app import App
-from intercom.embedded_agent import EmbeddedAgent
+from intercom.embedding import EmbeddedAgent
 from intercom.local.places import places
 from intercom.masking import Masker
 from intercom.model.card import Card, CardState

@@ -18,8 +18,7 @@ from intercom.model.process import Origin
 from intercom.model.session import Session, SessionStatus
 from intercom.operators.commands.handlers import SHORTEST_ID, Caller
 from intercom.operators.messages import Channel
-from intercom.operators.slack.commands.parsing import Arguments
-from intercom.operators.slack.commands.table import SLASH, Entry, Table
+from intercom.operators.slack.commands.table import SLASH, Arguments, Entry, Table
 from intercom.operators.slack.draw import blocks
 from intercom.operators.slack.draw.blocks import Drawn, FileDrawn, Mask
 from intercom.operators.slack.envelopes import Command

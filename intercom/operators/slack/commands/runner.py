@@ -12,7 +12,7 @@ from attrs import define, evolve, field, frozen
 
 from actors import Actor, Name, Refused, Reply, ask
 from intercom.model.errors import FileError, IntercomError, InvalidArguments, NotFound
-from intercom.operators.slack.commands import builtin, parsing, table
+from intercom.operators.slack.commands import builtin, table
 from intercom.operators.slack.commands import call as commands_call
 from intercom.operators.slack.commands.call import Call, CommandDeps, Repeated
 from intercom.operators.slack.commands.table import SLASH, Category, Entry, Parameter, Table, either
@@ -345,12 +345,12 @@ async def _answer(deps: CommandDeps, known: Table, command: Command, ack: _Ackno
 
 
 async def _do(deps: CommandDeps, known: Table, command: Command, ack: _Acknowledgement) -> Drawn | str | None:
-    said = parsing.read(command.text)
+    said = table.read(command.text)
     entry = known.find(said.name or HELP.name)
     if entry.acts:
         ack.hold()
         await deps.check_new(command.act_id)
-    arguments = parsing.parse(
+    arguments = table.parse(
         said.text,
         {each.name: each.value for each in entry.options},
         # The handler of a custom command itself rejects arguments.

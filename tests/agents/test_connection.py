@@ -29,7 +29,7 @@ from intercom.sessions.tools.table import BY_NAME
 from intercom.sessions.tools.transmit import Transmit
 from intercom.store.messages import Transact
 from intercom.workspace import files
-from tests.sessions.house import STUCK, House, house, in_house
+from tests.sessions.house import STUCK, House, house
 
 Clock = trio.testing.MockClock
 
@@ -55,19 +55,16 @@ async def cut_off(at: House, what: Callable[[], Awaitable[Any]]) -> None:
     await held()
 
 
-@in_house
-async def test_a_connection_that_ends_takes_along_an_agent_that_was_on_its_way_in(clock: Clock, root: Path) -> None:
-    async with house(root.parent, clock) as at:
-        await at.arrive(root)
-        connection = AgentConnection(at.app.system, at.app.config, at.app.presence, "shim", str(root), None)
-        await cut_off(at, partial(connection.open_call, BY_NAME["ping"], None, THREAD))
-        connection.closed()
-        await at.later(GRACE_SECONDS)
-        assert at.app.presence.here.keys() == {"agent"}
-        assert at.app.presence.connections.keys() == {"agent"}
+async def test_a_connection_that_ends_takes_along_an_agent_that_was_on_its_way_in(at: House, root: Path) -> None:
+    await at.arrive(root)
+    connection = AgentConnection(at.app.system, at.app.config, at.app.presence, "shim", str(root), None)
+    await cut_off(at, partial(connection.open_call, BY_NAME["ping"], None, THREAD))
+    connection.closed()
+    await at.later(GRACE_SECONDS)
+    assert at.app.presence.here.keys() == {"agent"}
+    assert at.app.presence.connections.keys() == {"agent"}
 
 
-@in_house
 async def test_who_is_let_in_after_its_connection_has_ended_is_not_connected(
     clock: Clock, root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -92,7 +89,6 @@ async def test_who_is_let_in_after_its_connection_has_ended_is_not_connected(
         assert (at.app.presence.here, at.app.presence.connections) == ({}, {})
 
 
-@in_house
 async def test_a_conversation_that_goes_on_in_another_workspace_is_another_session(clock: Clock, root: Path) -> None:
     other = root.parent / "other"
     other.mkdir()
@@ -111,19 +107,16 @@ async def test_a_conversation_that_goes_on_in_another_workspace_is_another_sessi
         assert back.session_id == calls[0].session_id
 
 
-@in_house
-async def test_what_rode_on_a_cancelled_call_of_a_program_rides_on_its_next(clock: Clock, root: Path) -> None:
-    async with house(root.parent, clock) as at:
-        agent = Switchboard(at.app, str(root)).agent("bot")
-        session_id = (await agent.ping()).answer.session_id
-        await at.app.service.nudge(session_id, "go on", "kim", "ctl")
-        await cut_off(at, partial(agent.ping, progress_snapshot=()))
-        told = await agent.call(Ping())
-        assert [word.text for word in told.instructions] == ["go on"]
-        assert (await agent.ping()).instructions == ()
+async def test_what_rode_on_a_cancelled_call_of_a_program_rides_on_its_next(at: House, root: Path) -> None:
+    agent = Switchboard(at.app, str(root)).agent("bot")
+    session_id = (await agent.ping()).answer.session_id
+    await at.app.service.nudge(session_id, "go on", "kim", "ctl")
+    await cut_off(at, partial(agent.ping, progress_snapshot=()))
+    told = await agent.call(Ping())
+    assert [word.text for word in told.instructions] == ["go on"]
+    assert (await agent.ping()).instructions == ()
 
 
-@in_house
 async def test_a_program_gets_its_answer_although_its_delivery_can_not_be_recorded(
     clock: Clock, root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -139,29 +132,27 @@ async def test_a_program_gets_its_answer_although_its_delivery_can_not_be_record
         assert (await asked()).answer.decision == "stop"
 
 
-@in_house
-async def test_an_answer_that_crossed_with_its_calls_cancellation_was_not_delivered(clock: Clock, root: Path) -> None:
-    async with house(root.parent, clock) as at:
-        connection = AgentConnection(at.app.system, at.app.config, at.app.presence, "shim", str(root), None)
+async def test_an_answer_that_crossed_with_its_calls_cancellation_was_not_delivered(at: House, root: Path) -> None:
+    connection = AgentConnection(at.app.system, at.app.config, at.app.presence, "shim", str(root), None)
 
-        async def call(tool: str, **given: Any) -> tuple[str, dict[str, Any]]:
-            opened = await connection.open_call(BY_NAME[tool], BY_NAME[tool].takes(**given), THREAD)
-            answered = content(await opened.run())
-            connection.close_call(opened)
-            return opened.name, answered
+    async def call(tool: str, **given: Any) -> tuple[str, dict[str, Any]]:
+        opened = await connection.open_call(BY_NAME[tool], BY_NAME[tool].takes(**given), THREAD)
+        answered = content(await opened.run())
+        connection.close_call(opened)
+        return opened.name, answered
 
-        asked = at.begin(partial(call, "transmit", prompt_text="well?"))
-        card = await at.people.card(away=False)
-        await at.decide(card.id, Decision.STOP)
-        name, _ = await asked()
-        connection.deliveries.asked(7, name)
-        _, receipt = connection.deliveries.answered(7) or ("", None)
-        assert receipt is not None
-        # The client cancels while the shim still has the answer, which it then writes to somebody who heeds it not.
-        connection.deliveries.withdrawn(7)
-        await connection.deliveries.delivered([receipt])
-        _, told = await call("ping")
-        assert [late["answer"] for late in told["late_verdicts"]] == [{"decision": "stop"}]
+    asked = at.begin(partial(call, "transmit", prompt_text="well?"))
+    card = await at.people.card(away=False)
+    await at.decide(card.id, Decision.STOP)
+    name, _ = await asked()
+    connection.deliveries.asked(7, name)
+    _, receipt = connection.deliveries.answered(7) or ("", None)
+    assert receipt is not None
+    # The client cancels while the shim still has the answer, which it then writes to somebody who heeds it not.
+    connection.deliveries.withdrawn(7)
+    await connection.deliveries.delivered([receipt])
+    _, told = await call("ping")
+    assert [late["answer"] for late in told["late_verdicts"]] == [{"decision": "stop"}]
 
 
 async def written(at: House, connection: AgentConnection) -> str:
@@ -181,19 +172,16 @@ async def written(at: House, connection: AgentConnection) -> str:
     return card.id
 
 
-@in_house
 async def test_that_an_answer_was_read_is_recorded_although_the_call_that_says_so_is_cut_off(
-    clock: Clock, root: Path
+    at: House, root: Path
 ) -> None:
-    async with house(root.parent, clock) as at:
-        connection = AgentConnection(at.app.system, at.app.config, at.app.presence, "http", str(root), None)
-        id = await written(at, connection)
-        await cut_off(at, connection.deliveries.read_all)
-        await at.later(0)
-        assert (await at.app.service.card(id)).state.value == "delivered"
+    connection = AgentConnection(at.app.system, at.app.config, at.app.presence, "http", str(root), None)
+    id = await written(at, connection)
+    await cut_off(at, connection.deliveries.read_all)
+    await at.later(0)
+    assert (await at.app.service.card(id)).state.value == "delivered"
 
 
-@in_house
 async def test_that_an_answer_was_read_is_recorded_later_where_it_can_not_be_now(
     clock: Clock, root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -210,61 +198,53 @@ async def test_that_an_answer_was_read_is_recorded_later_where_it_can_not_be_now
         assert (await at.app.service.card(id)).state.value == "delivered"
 
 
-@in_house
-async def test_who_comes_back_after_another_took_over_its_session_is_not_let_into_that(
-    clock: Clock, root: Path
-) -> None:
-    async with house(root.parent, clock) as at:
-        caller = Caller("client", None, None, no_roots, None)
-        connection = AgentConnection(at.app.system, at.app.config, at.app.presence, "first", str(root), None)
-        connection.opened()
-        left = (await connection.open_call(BY_NAME["ping"], None, caller)).session_id
-        connection.closed(for_good=True)
-        await at.later(1)
-        other = await at.arrive(root, "second")
-        assert await at.ask("registry", Adopt(other.agent, left)) == left
-        connection.opened()
-        assert (await connection.open_call(BY_NAME["ping"], None, caller)).session_id != left
+async def test_who_comes_back_after_another_took_over_its_session_is_not_let_into_that(at: House, root: Path) -> None:
+    caller = Caller("client", None, None, no_roots, None)
+    connection = AgentConnection(at.app.system, at.app.config, at.app.presence, "first", str(root), None)
+    connection.opened()
+    left = (await connection.open_call(BY_NAME["ping"], None, caller)).session_id
+    connection.closed(for_good=True)
+    await at.later(1)
+    other = await at.arrive(root, "second")
+    assert await at.ask("registry", Adopt(other.agent, left)) == left
+    connection.opened()
+    assert (await connection.open_call(BY_NAME["ping"], None, caller)).session_id != left
 
 
-@in_house
-async def test_a_session_that_rests_is_let_in_anew(clock: Clock, root: Path) -> None:
-    async with house(root.parent, clock) as at:
-        connection = AgentConnection(at.app.system, at.app.config, at.app.presence, "shim", str(root), None)
-        first = await connection.open_call(BY_NAME["ping"], None, THREAD)
-        await at.ask("sessions", StopChild(f"unit/{first.session_id}"))
-        second = await connection.open_call(BY_NAME["ping"], None, THREAD)
-        assert second.session_id == first.session_id
-        with trio.fail_after(1):
-            assert (await second.ask(Ping(call="again"))).answer.acknowledged
+async def test_a_session_that_rests_is_let_in_anew(at: House, root: Path) -> None:
+    connection = AgentConnection(at.app.system, at.app.config, at.app.presence, "shim", str(root), None)
+    first = await connection.open_call(BY_NAME["ping"], None, THREAD)
+    await at.ask("sessions", StopChild(f"unit/{first.session_id}"))
+    second = await connection.open_call(BY_NAME["ping"], None, THREAD)
+    assert second.session_id == first.session_id
+    with trio.fail_after(1):
+        assert (await second.ask(Ping(call="again"))).answer.acknowledged
 
 
-@in_house
 async def test_what_rode_on_an_answer_rides_again_where_its_call_was_cancelled_that_moment(
-    clock: Clock, root: Path
+    at: House, root: Path
 ) -> None:
-    async with house(root.parent, clock) as at:
-        connection = AgentConnection(at.app.system, at.app.config, at.app.presence, "shim", str(root), None)
-        session_id = (await connection.open_call(BY_NAME["ping"], None, THREAD)).session_id
-        await at.app.service.nudge(session_id, "go on", "kim", "ctl")
-        said = SimpleNamespace(client_params=None, client_capabilities=None)
-        ctx: Any = SimpleNamespace(
-            request=connection, meta={"threadId": "thread"}, session=said, protocol_version=None, request_id=1
-        )
-        said.client_params = SimpleNamespace(client_info=SimpleNamespace(name=THREAD.client_name))
-        cancelled = trio.CancelScope()
+    connection = AgentConnection(at.app.system, at.app.config, at.app.presence, "shim", str(root), None)
+    session_id = (await connection.open_call(BY_NAME["ping"], None, THREAD)).session_id
+    await at.app.service.nudge(session_id, "go on", "kim", "ctl")
+    said = SimpleNamespace(client_params=None, client_capabilities=None)
+    ctx: Any = SimpleNamespace(
+        request=connection, meta={"threadId": "thread"}, session=said, protocol_version=None, request_id=1
+    )
+    said.client_params = SimpleNamespace(client_info=SimpleNamespace(name=THREAD.client_name))
+    cancelled = trio.CancelScope()
 
-        went = Call.run
+    went = Call.run
 
-        async def run(call: Call) -> Answered[Any]:
-            answered = await went(call)
-            # Of a call that is cancelled the SDK lets no result leave, however far it got.
-            cancelled.cancel()
-            return answered
+    async def run(call: Call) -> Answered[Any]:
+        answered = await went(call)
+        # Of a call that is cancelled the SDK lets no result leave, however far it got.
+        cancelled.cancel()
+        return answered
 
-        params = types.CallToolRequestParams(name="ping", arguments={})
-        with cancelled, pytest.MonkeyPatch.context() as patch:
-            patch.setattr(Call, "run", run)
-            await mcp_server._call_tool(ctx, params, offered=dict(BY_NAME), measured=lambda _: None)
-        result = await mcp_server._call_tool(ctx, params, offered=dict(BY_NAME), measured=lambda _: None)
-        assert [word["text"] for word in (result.structured_content or {})["instructions"]] == ["go on"]
+    params = types.CallToolRequestParams(name="ping", arguments={})
+    with cancelled, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Call, "run", run)
+        await mcp_server._call_tool(ctx, params, offered=dict(BY_NAME), measured=lambda _: None)
+    result = await mcp_server._call_tool(ctx, params, offered=dict(BY_NAME), measured=lambda _: None)
+    assert [word["text"] for word in (result.structured_content or {})["instructions"]] == ["go on"]

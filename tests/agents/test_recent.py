@@ -20,7 +20,7 @@ from intercom.cli import main
 from intercom.model.config import Config, SlackSettings
 from intercom.model.errors import SlackError
 from intercom.sessions.messages import CHANNEL_ACTOR, History, Message, ReadRecent
-from tests.sessions.house import House, house, in_house
+from tests.sessions.house import House, house
 
 Clock = trio.testing.MockClock
 CONFIG = Config(slack=SlackSettings(channel_id="C0123"))
@@ -61,46 +61,42 @@ async def refusal(door: AgentConnection, uri: str) -> str:
     return refused.value.error.message
 
 
-@in_house
-async def test_the_channels_messages_are_read_as_json(clock: Clock, root: Path) -> None:
-    async with house(root.parent, clock, CONFIG) as at:
-        channel = Channel(History((Message("2.0", "U1", "do it"), Message("1.0", "U2", "ok", "0.5")), has_more=True))
-        at.app.system.adopt(channel, CHANNEL_ACTOR)
-        (found,) = (await mcp_server.read(door(at, root), CALLER, "slack://channel/C0123/recent")).contents
-        assert json.loads(found.text) == {  # type: ignore[union-attr]
-            "messages": [
-                {"ts": "2.0", "user": "U1", "text": "do it"},
-                {"ts": "1.0", "user": "U2", "text": "ok", "thread_ts": "0.5"},
-            ],
-            "has_more": True,
-        }
-        assert found.mime_type == "application/json"
-        for asked in (7, 0, -3, 10**6):
-            await mcp_server.read(door(at, root), CALLER, f"slack://channel/C0123/recent?limit={asked}")
-        assert channel.asked == [("C0123", limit) for limit in (20, 7, 1, 1, 100)]
+@pytest.mark.server(CONFIG)
+async def test_the_channels_messages_are_read_as_json(at: House, root: Path) -> None:
+    channel = Channel(History((Message("2.0", "U1", "do it"), Message("1.0", "U2", "ok", "0.5")), has_more=True))
+    at.app.system.adopt(channel, CHANNEL_ACTOR)
+    (found,) = (await mcp_server.read(door(at, root), CALLER, "slack://channel/C0123/recent")).contents
+    assert json.loads(found.text) == {  # type: ignore[union-attr]
+        "messages": [
+            {"ts": "2.0", "user": "U1", "text": "do it"},
+            {"ts": "1.0", "user": "U2", "text": "ok", "thread_ts": "0.5"},
+        ],
+        "has_more": True,
+    }
+    assert found.mime_type == "application/json"
+    for asked in (7, 0, -3, 10**6):
+        await mcp_server.read(door(at, root), CALLER, f"slack://channel/C0123/recent?limit={asked}")
+    assert channel.asked == [("C0123", limit) for limit in (20, 7, 1, 1, 100)]
 
 
-@in_house
-async def test_an_empty_channel_has_no_messages(clock: Clock, root: Path) -> None:
-    async with house(root.parent, clock, CONFIG) as at:
-        at.app.system.adopt(Channel(History((), has_more=False)), CHANNEL_ACTOR)
-        (found,) = (await mcp_server.read(door(at, root), CALLER, "slack://channel/C0123/recent")).contents
-        assert json.loads(found.text) == {"messages": [], "has_more": False}  # type: ignore[union-attr]
+@pytest.mark.server(CONFIG)
+async def test_an_empty_channel_has_no_messages(at: House, root: Path) -> None:
+    at.app.system.adopt(Channel(History((), has_more=False)), CHANNEL_ACTOR)
+    (found,) = (await mcp_server.read(door(at, root), CALLER, "slack://channel/C0123/recent")).contents
+    assert json.loads(found.text) == {"messages": [], "has_more": False}  # type: ignore[union-attr]
 
 
-@in_house
-async def test_only_the_sessions_own_channel_can_be_read(clock: Clock, root: Path) -> None:
-    async with house(root.parent, clock, CONFIG) as at:
-        channel = Channel(History((), has_more=False))
-        at.app.system.adopt(channel, CHANNEL_ACTOR)
-        own = door(at, root, "C0777")
-        assert "C0777" in await refusal(own, "slack://channel/C0123/recent")
-        assert channel.asked == []
-        await mcp_server.read(own, CALLER, "slack://channel/C0777/recent")
-        assert channel.asked == [("C0777", 20)]
+@pytest.mark.server(CONFIG)
+async def test_only_the_sessions_own_channel_can_be_read(at: House, root: Path) -> None:
+    channel = Channel(History((), has_more=False))
+    at.app.system.adopt(channel, CHANNEL_ACTOR)
+    own = door(at, root, "C0777")
+    assert "C0777" in await refusal(own, "slack://channel/C0123/recent")
+    assert channel.asked == []
+    await mcp_server.read(own, CALLER, "slack://channel/C0777/recent")
+    assert channel.asked == [("C0777", 20)]
 
 
-@in_house
 async def test_what_is_wrong_is_said_in_words(clock: Clock, root: Path) -> None:
     async with house(root.parent, clock) as at:
         assert "not set up" in await refusal(door(at, root), "slack://channel/C0123/recent")

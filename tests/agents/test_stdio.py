@@ -15,7 +15,7 @@ from intercom.agents.connection import AgentConnection
 from intercom.agents.transport import Lines
 from intercom.model.decision import Decision
 from tests.agents.in_process import ABOUT
-from tests.sessions.house import house, in_house
+from tests.sessions.house import House
 
 #: So many lists are more than a pipe holds.
 MANY = 20
@@ -28,31 +28,29 @@ def line(id: int | None, method: str, **params: Any) -> bytes:
     )
 
 
-@in_house
 async def test_a_verdict_that_could_not_leave_before_its_call_was_cancelled_is_told_by_the_next(
-    clock: trio.testing.MockClock, root: Path
+    at: House, root: Path
 ) -> None:
-    async with house(root.parent, clock) as at:
-        connection = AgentConnection(at.app.system, at.app.config, at.app.presence, "agent", str(root), None)
-        (stdin, to_server), (from_server, stdout) = os.pipe(), os.pipe()
-        at.nursery.start_soon(transport.serve, at.app.shim_deps.server, connection, stdin, stdout)
-        async with trio.lowlevel.FdStream(to_server) as says, trio.lowlevel.FdStream(from_server) as hears:
-            await says.send_all(line(1, "tools/call", name="transmit", arguments={"prompt_text": "well?"}))
-            card = await at.people.card(away=False)
-            for id in range(2, 2 + MANY):
-                await says.send_all(line(id, "tools/list"))
-            await trio.testing.wait_all_tasks_blocked()
-            await at.decide(card.id, Decision.STOP)
-            await says.send_all(line(None, "notifications/cancelled", requestId=1))
-            await trio.testing.wait_all_tasks_blocked()
-            lines = Lines(hears)
-            for _ in range(MANY):
-                await lines.next()
-            await says.send_all(line(0, "tools/call", name="ping", arguments={}))
-            # The cancelled call's answer may leave all the same, and is not heeded.
-            told: dict[str, Any] = {"id": 1}
-            while told["id"] == 1:
-                told = json.loads(await lines.next() or b"")
-            assert len(told["result"]["structuredContent"]["late_verdicts"]) == 1
-        os.close(stdin)
-        os.close(stdout)
+    connection = AgentConnection(at.app.system, at.app.config, at.app.presence, "agent", str(root), None)
+    (stdin, to_server), (from_server, stdout) = os.pipe(), os.pipe()
+    at.nursery.start_soon(transport.serve, at.app.shim_deps.server, connection, stdin, stdout)
+    async with trio.lowlevel.FdStream(to_server) as says, trio.lowlevel.FdStream(from_server) as hears:
+        await says.send_all(line(1, "tools/call", name="transmit", arguments={"prompt_text": "well?"}))
+        card = await at.people.card(away=False)
+        for id in range(2, 2 + MANY):
+            await says.send_all(line(id, "tools/list"))
+        await trio.testing.wait_all_tasks_blocked()
+        await at.decide(card.id, Decision.STOP)
+        await says.send_all(line(None, "notifications/cancelled", requestId=1))
+        await trio.testing.wait_all_tasks_blocked()
+        lines = Lines(hears)
+        for _ in range(MANY):
+            await lines.next()
+        await says.send_all(line(0, "tools/call", name="ping", arguments={}))
+        # The cancelled call's answer may leave all the same, and is not heeded.
+        told: dict[str, Any] = {"id": 1}
+        while told["id"] == 1:
+            told = json.loads(await lines.next() or b"")
+        assert len(told["result"]["structuredContent"]["late_verdicts"]) == 1
+    os.close(stdin)
+    os.close(stdout)

@@ -20,7 +20,7 @@ from intercom.model.card import CardKind
 from intercom.model.decision import Decision
 from intercom.sessions.messages import SHOW_SECONDS
 from tests.agents.in_process import ABOUT, spoken_to
-from tests.sessions.house import house, in_house
+from tests.sessions.house import house
 
 Clock = trio.testing.MockClock
 
@@ -45,7 +45,6 @@ def ids(span: ReadableSpan) -> tuple[Any, Any]:
     return attributes.get(call.SESSION_ID), attributes.get(call.REQUEST_ID)
 
 
-@in_house
 async def test_a_span_names_its_session_and_the_request_it_is_about(
     clock: Clock, root: Path, spans: InMemorySpanExporter
 ) -> None:
@@ -64,7 +63,6 @@ async def test_a_span_names_its_session_and_the_request_it_is_about(
     assert ids(applied) == (session_id, card.id)
 
 
-@in_house
 async def test_a_wait_that_is_cancelled_has_told_what_it_waited_for(
     clock: Clock, root: Path, spans: InMemorySpanExporter
 ) -> None:
@@ -79,7 +77,6 @@ async def test_a_wait_that_is_cancelled_has_told_what_it_waited_for(
     assert ids(span) == (card.session_id, card.id)
 
 
-@in_house
 async def test_what_an_agent_gives_for_an_id_is_cut(clock: Clock, root: Path, spans: InMemorySpanExporter) -> None:
     async with house(root.parent, clock) as at, spoken_to(at.app, "agent", str(root)) as agent:
         assert (await agent.call("check_diff", request_id="x" * 128))["status"] == "error"
@@ -87,7 +84,6 @@ async def test_what_an_agent_gives_for_an_id_is_cut(clock: Clock, root: Path, sp
     assert len(ids(span)[1]) == 100
 
 
-@in_house
 async def test_a_task_and_who_asks_after_it_are_about_the_same_request(
     clock: Clock, root: Path, spans: InMemorySpanExporter
 ) -> None:

@@ -18,10 +18,9 @@ from intercom.agents.hook_server import HookDeps, HookOrigin, StoppingParams
 from intercom.agents.http.request import Identity
 from intercom.agents.http.sessions import ConnectionFactory, HttpSessions
 from intercom.sessions.messages import Agent, TakeWords, Undeliver, key_of
-from tests.sessions.house import House, house
+from tests.sessions.house import House
 from tests.sessions.test_steering import steer
 
-Clock = trio.testing.MockClock
 #: Nobody's.
 FOREIGN = 1 << 22
 
@@ -55,90 +54,83 @@ async def cut_short(what: Callable[[], Awaitable[Any]], steps: int | None) -> An
     return None
 
 
-async def test_words_are_free_again_whenever_the_hook_that_asked_goes(clock: Clock, root: Path) -> None:
-    async with house(root.parent, clock) as at:
-        guest = await at.arrive(root)
-        await steer(at, guest, "one")
-        for steps in (*range(40), None):
-            visit = hook_server._HookConnection(hook_of(at), unheard)
-            given = StoppingParams("claude-code", call=f"stop/{steps}", session=guest.session_id)
-            result = await cut_short(partial(visit._stopping, given), steps)
-            assert steps is not None or "one" in result["words"]
-            visit.close()
-            await trio.testing.wait_all_tasks_blocked()
-            taken = await guest.ask(TakeWords("probe"))
-            assert [word.text for word in taken.instructions] == ["one"], f"after {steps} steps"
-            guest.tell(Undeliver(("probe",)))
-
-
-async def test_a_guest_is_gone_whenever_its_hook_goes(clock: Clock, root: Path) -> None:
-    async with house(root.parent, clock) as at:
-        for steps in (*range(0, 60, 3), None):
-            visit = hook_server._HookConnection(hook_of(at), unheard)
-            origin = HookOrigin("claude-code", f"c{steps}", str(root))
-            await cut_short(partial(hook_server.session_of, visit.hook, origin, visit.admitted), steps)
-            assert steps is not None or len(at.app.presence.connections) == 1
-            visit.close()
-            assert at.app.presence.connections == {}, f"after {steps} steps"
-
-
-async def test_a_hook_of_two_questions_leaves_nobody_behind(clock: Clock, root: Path) -> None:
-    async with house(root.parent, clock) as at:
+async def test_words_are_free_again_whenever_the_hook_that_asked_goes(at: House, root: Path) -> None:
+    guest = await at.arrive(root)
+    await steer(at, guest, "one")
+    for steps in (*range(40), None):
         visit = hook_server._HookConnection(hook_of(at), unheard)
-        for conversation in ("a", "b"):
-            await hook_server.session_of(visit.hook, HookOrigin("claude-code", conversation, str(root)), visit.admitted)
-        assert len(at.app.presence.connections) == 2
+        given = StoppingParams("claude-code", call=f"stop/{steps}", session=guest.session_id)
+        result = await cut_short(partial(visit._stopping, given), steps)
+        assert steps is not None or "one" in result["words"]
         visit.close()
-        assert at.app.presence.connections == {}
+        await trio.testing.wait_all_tasks_blocked()
+        taken = await guest.ask(TakeWords("probe"))
+        assert [word.text for word in taken.instructions] == ["one"], f"after {steps} steps"
+        guest.tell(Undeliver(("probe",)))
 
 
-async def test_a_client_that_another_started_has_no_part_in_its_session(clock: Clock, root: Path) -> None:
-    async with house(root.parent, clock) as at:
-        door = AgentConnection(at.app.system, at.app.config, at.app.presence, "k", str(root), None)
-        outer = hook_of(at, os.getpid(), door=door)
-        origin = HookOrigin("claude-code", "c", str(root))
-        door.client_name = "codex-mcp-client"
-        assert await hook_server.known_session(outer, origin, guess=False) is None
-        door.client_name = "claude-code"
-        session = await hook_server.known_session(outer, origin, guess=False)
-        assert session is not None
-        # As long as it has not said what it is, it is what started the hook.
-        door.client_name = None
-        assert await hook_server.known_session(outer, origin, guess=False) == session
+async def test_a_guest_is_gone_whenever_its_hook_goes(at: House, root: Path) -> None:
+    for steps in (*range(0, 60, 3), None):
+        visit = hook_server._HookConnection(hook_of(at), unheard)
+        origin = HookOrigin("claude-code", f"c{steps}", str(root))
+        await cut_short(partial(hook_server.session_of, visit.hook, origin, visit.admitted), steps)
+        assert steps is not None or len(at.app.presence.connections) == 1
+        visit.close()
+        assert at.app.presence.connections == {}, f"after {steps} steps"
 
 
-async def test_a_client_that_has_an_agents_environment_gets_none_of_its_words(clock: Clock, root: Path) -> None:
-    async with house(root.parent, clock) as at:
-        guest = await at.arrive(root)
-        id = guest.session_id
-        at.app.presence.here[key_of(id)] = Agent(key_of(id), "codex-mcp-client", str(root), None, id)
-        inner, own = (HookOrigin(client, "c", str(root), session=id) for client in ("claude-code", "codex"))
-        assert await hook_server.known_session(hook_of(at), inner, guess=False) is None
-        assert await hook_server.known_session(hook_of(at), own, guess=False) == id
-        # What it asks leave for is shown where people look for it.
-        assert await hook_server.known_session(hook_of(at), inner) == id
+async def test_a_hook_of_two_questions_leaves_nobody_behind(at: House, root: Path) -> None:
+    visit = hook_server._HookConnection(hook_of(at), unheard)
+    for conversation in ("a", "b"):
+        await hook_server.session_of(visit.hook, HookOrigin("claude-code", conversation, str(root)), visit.admitted)
+    assert len(at.app.presence.connections) == 2
+    visit.close()
+    assert at.app.presence.connections == {}
 
 
-async def test_a_guess_leads_to_no_other_conversation_and_no_words(clock: Clock, root: Path) -> None:
-    async with house(root.parent, clock) as at:
-        origin = HookOrigin("codex", "c2", str(root))
-        await at.arrive(root, f"codex-mcp-client:c1@{root}", "codex-mcp-client")
-        assert await hook_server.known_session(hook_of(at), origin) is None
-        plain = await at.arrive(root, "shim", "codex-mcp-client")
-        assert await hook_server.known_session(hook_of(at), origin) == plain.session_id
-        assert await hook_server.known_session(hook_of(at), origin, guess=False) is None
+async def test_a_client_that_another_started_has_no_part_in_its_session(at: House, root: Path) -> None:
+    door = AgentConnection(at.app.system, at.app.config, at.app.presence, "k", str(root), None)
+    outer = hook_of(at, os.getpid(), door=door)
+    origin = HookOrigin("claude-code", "c", str(root))
+    door.client_name = "codex-mcp-client"
+    assert await hook_server.known_session(outer, origin, guess=False) is None
+    door.client_name = "claude-code"
+    session = await hook_server.known_session(outer, origin, guess=False)
+    assert session is not None
+    # As long as it has not said what it is, it is what started the hook.
+    door.client_name = None
+    assert await hook_server.known_session(outer, origin, guess=False) == session
 
 
-async def test_a_hook_finds_the_agent_of_its_client_over_http(clock: Clock, root: Path) -> None:
-    async with house(root.parent, clock) as at:
-        outer = hook_of(at, os.getpid())
-        connections: Any = outer.connections
-        visits = HttpSessions(ConnectionFactory(at.app.system, at.app.config, at.app.presence, connections), unheard)
-        visit = visits.of(Identity(agent="a"))
-        visit.begun(frozenset({os.getppid()}))
-        # Where neither the agent nor its client says where it works, its hook does.
-        found = await hook_server.known_session(outer, HookOrigin("claude-code", "c", str(root)), guess=False)
-        assert found is not None
-        assert at.app.presence.here["http:a"].workspace == str(root)
-        visit.go()
-        assert await hook_server.known_session(outer, HookOrigin("claude-code", "c", str(root)), guess=False) is None
+async def test_a_client_that_has_an_agents_environment_gets_none_of_its_words(at: House, root: Path) -> None:
+    guest = await at.arrive(root)
+    id = guest.session_id
+    at.app.presence.here[key_of(id)] = Agent(key_of(id), "codex-mcp-client", str(root), None, id)
+    inner, own = (HookOrigin(client, "c", str(root), session=id) for client in ("claude-code", "codex"))
+    assert await hook_server.known_session(hook_of(at), inner, guess=False) is None
+    assert await hook_server.known_session(hook_of(at), own, guess=False) == id
+    # What it asks leave for is shown where people look for it.
+    assert await hook_server.known_session(hook_of(at), inner) == id
+
+
+async def test_a_guess_leads_to_no_other_conversation_and_no_words(at: House, root: Path) -> None:
+    origin = HookOrigin("codex", "c2", str(root))
+    await at.arrive(root, f"codex-mcp-client:c1@{root}", "codex-mcp-client")
+    assert await hook_server.known_session(hook_of(at), origin) is None
+    plain = await at.arrive(root, "shim", "codex-mcp-client")
+    assert await hook_server.known_session(hook_of(at), origin) == plain.session_id
+    assert await hook_server.known_session(hook_of(at), origin, guess=False) is None
+
+
+async def test_a_hook_finds_the_agent_of_its_client_over_http(at: House, root: Path) -> None:
+    outer = hook_of(at, os.getpid())
+    connections: Any = outer.connections
+    visits = HttpSessions(ConnectionFactory(at.app.system, at.app.config, at.app.presence, connections), unheard)
+    visit = visits.of(Identity(agent="a"))
+    visit.begun(frozenset({os.getppid()}))
+    # Where neither the agent nor its client says where it works, its hook does.
+    found = await hook_server.known_session(outer, HookOrigin("claude-code", "c", str(root)), guess=False)
+    assert found is not None
+    assert at.app.presence.here["http:a"].workspace == str(root)
+    visit.go()
+    assert await hook_server.known_session(outer, HookOrigin("claude-code", "c", str(root)), guess=False) is None

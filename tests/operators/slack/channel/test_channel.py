@@ -24,7 +24,6 @@ from intercom.store.outbox import Urgency
 from tests.operators.desk import START, card, session
 from tests.operators.slack.payloads import CHANNEL
 from tests.operators.slack.server import ELSEWHERE, channel_server
-from tests.support.trio_case import trio_test
 
 S1 = session("s-1", mode=SessionMode.HYBRID)
 
@@ -34,7 +33,7 @@ def decided(given: Card) -> Card:
     return attrs.evolve(given, state=CardState.APPROVED, decided=by)
 
 
-@trio_test(real_time=True)
+@pytest.mark.real_time
 async def test_a_list_of_open_cards_that_comes_late_opens_no_card_again(tmp_path: Path) -> None:
     waits = card("r-1")
     async with channel_server(tmp_path, S1, waits) as server:
@@ -55,7 +54,7 @@ async def test_a_list_of_open_cards_that_comes_late_opens_no_card_again(tmp_path
         assert "actions" not in [block["type"] for block in row.content["blocks"]]
 
 
-@trio_test(real_time=True)
+@pytest.mark.real_time
 async def test_it_looks_again_and_again_whatever_becomes_of_a_look(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -70,7 +69,7 @@ async def _nothing() -> None:
     return
 
 
-@trio_test(real_time=True)
+@pytest.mark.real_time
 async def test_a_session_stays_in_the_channel_of_its_thread_when_another_is_configured(tmp_path: Path) -> None:
     async with channel_server(tmp_path, S1) as server:
         put = partial(outbox.put, key="thread/s-1", content={"text": "top"}, at=START, urgency=Urgency.LOG)
@@ -81,7 +80,7 @@ async def test_a_session_stays_in_the_channel_of_its_thread_when_another_is_conf
         assert (await server.row(card_key("r-2"))).channel == CHANNEL
 
 
-@trio_test(real_time=True)
+@pytest.mark.real_time
 async def test_an_alert_that_called_everybody_when_it_was_posted_calls_nobody_again(tmp_path: Path) -> None:
     alert = card("a-1", CardKind.STALL, escalated=True)
     async with channel_server(tmp_path, S1) as server:
@@ -97,7 +96,7 @@ async def test_an_alert_that_called_everybody_when_it_was_posted_calls_nobody_ag
         await server.row("call/a-2")
 
 
-@trio_test(real_time=True)
+@pytest.mark.real_time
 async def test_of_the_states_that_a_card_goes_through_while_others_are_drawn_the_last_is(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -122,7 +121,6 @@ async def test_of_the_states_that_a_card_goes_through_while_others_are_drawn_the
     assert drawn == ["first", "again 99", "another 99", "as the service has it"]
 
 
-@trio_test
 async def test_a_channel_that_cannot_be_read_is_a_refusal(tmp_path: Path) -> None:
     async with channel_server(tmp_path) as server:
         server.slack.faults["conversations.history"] = [SlackRefused("conversations.history", "not_in_channel")]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from itertools import repeat
 from typing import Any
@@ -59,13 +59,8 @@ def now() -> datetime:
 
 
 def draw_sessions(on: Console, data: Any, at: datetime) -> None:
-    sessions = data["sessions"]
-    if not sessions:
-        on.print("no sessions: none of your agents is connected")
-        return
-    table = _table("session", "status", "mode", "workspace", "last tool", "active")
-    for entry in sessions:
-        table.add_row(
+    rows = [
+        (
             short(entry["session_id"]),
             _text(entry["status"], STATE_STYLE.get(entry["status"], "")),
             _text(entry["mode"]),
@@ -73,7 +68,10 @@ def draw_sessions(on: Console, data: Any, at: datetime) -> None:
             _text(entry["last_tool"] or "-"),
             age(entry["updated_at"], at),
         )
-    on.print(table, soft_wrap=not on.is_terminal)
+        for entry in data["sessions"]
+    ]
+    columns = ("session", "status", "mode", "workspace", "last tool", "active")
+    _table(on, columns, rows, "no sessions: none of your agents is connected")
 
 
 def draw_pending(on: Console, data: Any, at: datetime) -> None:
@@ -193,34 +191,25 @@ def draw_slack(on: Console, data: Any, at: datetime) -> None:
 
 
 def draw_words(on: Console, data: Any, at: datetime) -> None:
-    words = data["words"]
-    if not words:
-        on.print("nothing: no words or tasks for an agent")
-        return
-    table = _table("id", "kind", "status", "for", "from", "age", "")
-    for entry in words:
-        whose = short(entry["session_id"]) if entry["session_id"] else entry["workspace_root"]
-        since = entry["delivered_at"]
-        table.add_row(
+    rows = [
+        (
             short(entry["request_id"]),
             _text(entry["kind"]),
-            _text(entry["status"] + (f" {since[:19].replace('T', ' ')}" if since else "")),
-            _text(whose),
+            _text(f"{entry['status']} {_second(entry['delivered_at'])}".rstrip()),
+            _text(short(entry["session_id"]) if entry["session_id"] else entry["workspace_root"]),
             _text(entry["by"]),
             age(entry["created_at"], at),
             _text(one_line(entry["text"])),
         )
-    on.print(table, soft_wrap=not on.is_terminal)
+        for entry in data["words"]
+    ]
+    columns = ("id", "kind", "status", "for", "from", "age", "")
+    _table(on, columns, rows, "nothing: no words or tasks for an agent")
 
 
 def draw_checkpoints(on: Console, data: Any, at: datetime) -> None:
-    found = data["checkpoints"]
-    if not found:
-        on.print("no checkpoints yet: agent-intercom-ctl checkpoint takes one")
-        return
-    table = _table("checkpoint", "label", "session", "files", "kept", "bytes", "taken", "workspace")
-    for entry in found:
-        table.add_row(
+    rows = [
+        (
             short(entry["checkpoint_id"]),
             _text(one_line(entry["label"] or "-")),
             short(entry["session_id"]),
@@ -230,24 +219,24 @@ def draw_checkpoints(on: Console, data: Any, at: datetime) -> None:
             f"{age(entry['created_at'], at)} ago",
             _text(entry["workspace_root"]),
         )
-    on.print(table, soft_wrap=not on.is_terminal)
+        for entry in data["checkpoints"]
+    ]
+    columns = ("checkpoint", "label", "session", "files", "kept", "bytes", "taken", "workspace")
+    _table(on, columns, rows, "no checkpoints yet: agent-intercom-ctl checkpoint takes one")
 
 
 def draw_log(on: Console, data: Any, at: datetime) -> None:
-    entries = data["entries"]
-    if not entries:
-        on.print("the log is empty")
-        return
-    table = _table("when", "what", "who", "session", "")
-    for entry in entries:
-        table.add_row(
-            _text(str(entry.get("at") or "")[:19].replace("T", " ")),
+    rows = [
+        (
+            _text(_second(entry.get("at"))),
             _text(str(entry.get("kind") or "")),
             _text(str(entry.get("who") or "-")),
             short(str(entry.get("session_id") or "-")),
             _text(_summary(entry)),
         )
-    on.print(table, soft_wrap=not on.is_terminal)
+        for entry in data["entries"]
+    ]
+    _table(on, ("when", "what", "who", "session", ""), rows, "the log is empty")
 
 
 def _summary(entry: Any) -> str:
@@ -298,7 +287,7 @@ def _state_words(entry: Any) -> str:
     if not decided:
         return state
     verdict = PAST.get(decided["decision"], decided["decision"])
-    at = f"at {str(decided['at'])[:19].replace('T', ' ')}"
+    at = f"at {_second(decided['at'])}"
     if decided["channel"] == "timeout":
         return f"{state} {at}: nobody answered in time, so it was {verdict}"
     who = "the workspace's policy" if decided["channel"] == "policy" else f"{decided['by']} ({decided['channel']})"
@@ -377,12 +366,23 @@ def _branch(node: Any, at: datetime, make: Callable[[Text], Tree]) -> Tree:
     return branch
 
 
-def _table(*columns: str) -> Table:
+def _table(on: Console, columns: Iterable[str], rows: Sequence[Iterable[Text | str]], otherwise: str) -> None:
+    """Draw a table, or print a sentence if it has no rows."""
+    if not rows:
+        on.print(otherwise)
+        return
     table = Table(box=None, pad_edge=False, header_style="dim")
     for column in columns:
         # A column without a heading holds a text of any length: it is folded, and the others stay whole.
         table.add_column(column, no_wrap=bool(column), overflow="fold")
-    return table
+    for row in rows:
+        table.add_row(*row)
+    on.print(table, soft_wrap=not on.is_terminal)
+
+
+def _second(at: str | None) -> str:
+    """Return an instant to the second, for people; empty if there is none."""
+    return (at or "")[:19].replace("T", " ")
 
 
 def _text(text: str, style: str = "") -> Text:

@@ -395,11 +395,10 @@ async def _serve(stream: trio.abc.Stream, peer: Peer, deps: CtlDeps, place: Plac
         try:
             request = read_request(line)
             _check_token(request, deps)
-        except Unauthorized as refusal:
-            await _send(stream, failure(refusal), deps)
-            return
         except IntercomError as refusal:
             await _send(stream, failure(refusal), deps)
+            if isinstance(refusal, Unauthorized):
+                return
             continue
         if not deps.admission.authenticate(place):
             await _turn_away(stream)

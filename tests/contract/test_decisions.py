@@ -11,7 +11,7 @@ import attrs
 import pytest
 import trio
 
-from intercom.embedded_operator import EmbeddedOperator
+from intercom.embedding import EmbeddedOperator
 from intercom.model.card import Card, CardState
 from intercom.model.decision import Decision
 from intercom.model.errors import AlreadyDecided

@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any
 
 import mcp_types as types
-import pytest
 import trio
 from mcp import Client
 from mcp.client.stdio import StdioServerParameters
@@ -32,9 +31,6 @@ CTL = [sys.executable, "-m", "intercom.cli.ctl", "--json"]
 #: The person at the socket is a process of the test's, and so is the agents' client.
 TRUSTING = "[ctl]\ntrust_agent_processes = true\n"
 ERAS = ("auto", "legacy")
-
-
-live = pytest.mark.real_time
 
 
 class Home:

@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 import outcome
-import pytest
 import trio
 import trio.testing
 from attrs import define, evolve, field, frozen
@@ -43,7 +42,6 @@ from intercom.sessions.messages import (
 )
 from intercom.sessions.tools.check_clearance import CheckClearance
 from intercom.store.messages import Transact
-from tests.support.async_tests import bounded
 from tests.support.database import new_database
 
 R = TypeVar("R")
@@ -273,15 +271,3 @@ async def house(
         await ask(app.system.named("operators"), Subscribe("people", Channel.CTL))
         yield House(app, clock, people, nursery, shifted=shifted)
         nursery.cancel_scope.cancel()
-
-
-def in_house(test: Callable[..., Awaitable[None]]) -> Callable[..., Any]:
-    if "<locals>" in test.__qualname__:
-        clock = trio.testing.MockClock()
-        return lambda: trio.run(functools.partial(bounded(test), clock), clock=clock)
-    return test
-
-
-def with_agent(*given: Any, **named: Any) -> Any:
-    """The same as the mark `server`; without arguments nothing at all."""
-    return given[0] if given and callable(given[0]) else pytest.mark.server(*given, **named)

@@ -10,7 +10,6 @@ from typing import Any
 
 import httpx2
 import mcp_types as types
-import pytest
 import trio
 from attrs import field, frozen
 from mcp import Client
@@ -30,9 +29,6 @@ MODERN = "2026-07-28"
 LEGACY = "2025-11-25"
 INITIALIZE = {"protocolVersion": LEGACY, "capabilities": {}, "clientInfo": {"name": "claude-code", "version": "1"}}
 BOTH = "application/json, text/event-stream"
-
-
-served = pytest.mark.real_time
 
 
 @frozen

@@ -21,7 +21,6 @@ from intercom.store.client import Reader
 from tests.proxy import certificate
 from tests.slack import ALICE, serve, text_of
 from tests.slack import CHANNEL as IN_SLACK
-from tests.support.trio_case import trio_test
 
 CHANNEL = "C0123456789"
 TOKENS = SlackTokens("xapp-1-A0-1-abc", "xoxb-1-abc")
@@ -37,7 +36,7 @@ def an_app(root: Path, channel: str = CHANNEL, setup: SlackSetup | None = None) 
     ("variable", "value"),
     [("SSL_CERT_FILE", "/nowhere/certificates.pem"), ("HTTPS_PROXY", "gopher://127.0.0.1:1")],
 )
-@trio_test(real_time=True)
+@pytest.mark.real_time
 async def test_an_environment_that_no_client_can_be_made_in_keeps_no_server_from_starting(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, variable: str, value: str
 ) -> None:
@@ -49,7 +48,6 @@ async def test_an_environment_that_no_client_can_be_made_in_keeps_no_server_from
         assert standing.state is not ConnectionState.UP
 
 
-@trio_test
 async def test_a_call_says_what_is_wrong_with_the_certificates_until_they_are_put_right(tmp_path: Path) -> None:
     certificates = tmp_path / "certificates.pem"
     async with WebApi(TOKENS, base_url="http://127.0.0.1:9/api/", ca_file=certificates) as web:
@@ -71,7 +69,6 @@ class Falls(Actor):
         raise RuntimeError(f"asked to {message}")
 
 
-@trio_test
 async def test_parts_of_slack_that_fall_for_ever_take_nobody_else_along() -> None:
     kept: dict[str, int] = {}
 
@@ -86,7 +83,7 @@ async def test_parts_of_slack_that_fall_for_ever_take_nobody_else_along() -> Non
     assert kept == {"starts": 1}
 
 
-@trio_test(real_time=True)
+@pytest.mark.real_time
 async def test_a_server_that_stops_says_so_in_slack_and_one_that_comes_back_what_waits(tmp_path: Path) -> None:
     async with serve() as slack:
 
@@ -117,7 +114,7 @@ async def test_a_server_that_stops_says_so_in_slack_and_one_that_comes_back_what
             await slack.wait_for(lambda: says("server restarted"))
 
 
-@trio_test(real_time=True)
+@pytest.mark.real_time
 async def test_a_server_that_is_not_in_slack_stops_without_a_word(tmp_path: Path) -> None:
     app = an_app(tmp_path)
     async with app.system:

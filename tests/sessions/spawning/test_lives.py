@@ -22,7 +22,9 @@ from intercom.sessions.processes import monitor_client
 from intercom.sessions.processes.agent_process import RunAgain
 from intercom.sessions.processes.monitor_client import Family, Stream
 from intercom.sessions.tools.check_clearance import CheckClearance
-from tests.sessions.spawning.yard import Yard, real
+from tests.sessions.spawning.yard import Yard
+
+pytestmark = pytest.mark.real_time
 
 NOTE = """
 import json, os, sys
@@ -41,7 +43,6 @@ time.sleep(1000)
 )
 
 
-@real
 async def test_an_agent_that_does_its_work_ends_its_session_well(at: Yard) -> None:
     at.agent(NOTE + "print('all done')\n")
     async with at.serving() as house:
@@ -54,7 +55,6 @@ async def test_an_agent_that_does_its_work_ends_its_session_well(at: Yard) -> No
         assert (await house.app.service.children.output(session.id)).text == "all done\n"
 
 
-@real
 async def test_one_that_fails_leaves_its_session_interrupted_with_its_exit_code(at: Yard) -> None:
     at.agent("import sys; print('half', flush=True); sys.exit('no such thing')")
     async with at.serving() as house:
@@ -68,7 +68,6 @@ async def test_one_that_fails_leaves_its_session_interrupted_with_its_exit_code(
         )
 
 
-@real
 async def test_a_program_that_is_not_there_is_refused_before_anything_is_on_record(at: Yard) -> None:
     at.config = evolve(at.config, host_cli="no-such-program")
     async with at.serving() as house:
@@ -78,7 +77,6 @@ async def test_a_program_that_is_not_there_is_refused_before_anything_is_on_reco
         assert await house.app.service.children.everyone() == {}
 
 
-@real
 async def test_a_program_that_can_not_be_run_ends_its_session_and_says_why(at: Yard) -> None:
     broken = at.root / "broken"
     broken.write_text("#!/no/such/interpreter\n")
@@ -92,7 +90,6 @@ async def test_a_program_that_can_not_be_run_ends_its_session_and_says_why(at: Y
         assert (await house.session(session.id)).status is SessionStatus.TERMINATED
 
 
-@real
 async def test_clearing_ends_all_that_the_agent_ever_started(at: Yard, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(monitor_client, "GRACE_SECONDS", 0.5)
     at.agent(
@@ -123,7 +120,6 @@ time.sleep""",
                 os.kill(pid, 0)
 
 
-@real
 async def test_one_that_is_killed_from_outside_is_noticed_and_said_so(at: Yard) -> None:
     at.agent(STAYS)
     async with at.serving() as house:
@@ -147,7 +143,6 @@ HOSTILE = [
 ]
 
 
-@real
 async def test_no_shell_ever_sees_a_prompt(at: Yard) -> None:
     at.environ = {"API_KEY": "k", "SLACK_BOT_TOKEN": "xoxb-1"}
     at.agent(NOTE)
@@ -166,7 +161,6 @@ async def test_no_shell_ever_sees_a_prompt(at: Yard) -> None:
             assert sorted(each.name for each in at.workspace.iterdir()) == ["seen.json"]
 
 
-@real
 async def test_a_prompt_that_is_refused_leaves_nothing_behind(at: Yard) -> None:
     at.agent(NOTE)
     async with at.serving() as house:
@@ -178,7 +172,6 @@ async def test_a_prompt_that_is_refused_leaves_nothing_behind(at: Yard) -> None:
         assert [*at.workspace.iterdir()] == []
 
 
-@real
 async def test_one_that_fails_is_started_again_until_it_has_failed_too_often(at: Yard) -> None:
     at.agent("open('runs', 'a').write('x'); print('try', flush=True); raise SystemExit(2)")
     at.settings(restart=SpawnRestart.ON_FAILURE, max_restarts=2, restart_backoff_seconds=0.05)
@@ -193,7 +186,6 @@ async def test_one_that_fails_is_started_again_until_it_has_failed_too_often(at:
         assert (await house.session(session.id)).status is SessionStatus.INTERRUPTED
 
 
-@real
 async def test_one_that_is_due_to_be_started_again_while_its_session_is_paused_is_once_that_goes_on(at: Yard) -> None:
     at.agent("open('starts', 'a').write('1'); import sys; sys.exit(1)")
     at.settings(restart=SpawnRestart.ALWAYS, max_restarts=1, restart_backoff_seconds=60)
@@ -216,7 +208,6 @@ async def test_one_that_is_due_to_be_started_again_while_its_session_is_paused_i
         assert at.written("starts") == "11"
 
 
-@real
 async def test_one_that_waits_to_be_started_again_is_not_once_its_session_is_cleared(at: Yard) -> None:
     at.agent("open('runs', 'a').write('x'); raise SystemExit(2)")
     at.settings(restart=SpawnRestart.ALWAYS, restart_backoff_seconds=30)
@@ -232,7 +223,6 @@ async def test_one_that_waits_to_be_started_again_is_not_once_its_session_is_cle
         assert at.written("runs") == "x"
 
 
-@real
 async def test_no_more_are_started_than_may_run_at_once(at: Yard) -> None:
     at.agent(STAYS)
     at.config = evolve(at.config, max_concurrent_sessions=2)
@@ -252,7 +242,6 @@ async def test_no_more_are_started_than_may_run_at_once(at: Yard) -> None:
         await house.until(house.app.is_idle)
 
 
-@real
 async def test_its_requests_end_with_it_unless_it_is_started_again(at: Yard) -> None:
     at.agent("import os, time\nwhile not os.path.exists('go'): time.sleep(0.01)\nraise SystemExit(1)")
     for restart, state in ((SpawnRestart.NEVER, "interrupted"), (SpawnRestart.ON_FAILURE, "pending")):
@@ -270,7 +259,6 @@ async def test_its_requests_end_with_it_unless_it_is_started_again(at: Yard) -> 
             await house.app.service.end(session.id, "kim", "ctl", "enough")
 
 
-@real
 async def test_what_it_writes_is_bounded_private_and_read_as_it_comes(at: Yard) -> None:
     at.agent("import sys\nfor n in range(20000): print(n)\nprint('x' * 10, file=sys.stderr)")
     at.settings(output_limit_bytes=8192)
@@ -290,7 +278,6 @@ async def test_what_it_writes_is_bounded_private_and_read_as_it_comes(at: Yard) 
         assert (children.root / session.id).stat().st_mode & 0o777 == 0o700
 
 
-@real
 async def test_a_workspace_that_is_none_is_refused(at: Yard) -> None:
     at.agent(STAYS)
     async with at.serving() as house:
@@ -302,7 +289,6 @@ async def test_a_workspace_that_is_none_is_refused(at: Yard) -> None:
             await house.start(workspace=None)
 
 
-@real
 async def test_a_program_that_embeds_the_server_starts_reads_and_ends_one(at: Yard) -> None:
     at.agent(STAYS)
     at.config = evolve(at.config, default_workspace_root=at.workspace)

@@ -30,7 +30,6 @@ from tests.support.database import new_database
 
 R = TypeVar("R")
 SECONDS = 40
-real = pytest.mark.real_time
 
 
 @define

@@ -13,7 +13,7 @@ import trio
 from pykka.messages import ProxyCall, ProxyGetAttr, ProxySetAttr, _ActorStop
 from trio.lowlevel import current_task
 
-from actors._ref import Fired, Life, Name, Ref, Slot
+from actors._ref import Fired, Name, Phase, Ref, Slot
 from actors._reply import Reply
 from actors._system import System, current_system
 from actors._timers import Timer
@@ -140,7 +140,7 @@ class Actor(_Base):
             ref._call_soon(self.set_timer, key, seconds, message)
             return
         self.cancel_timer(key)
-        if ref._life >= Life.ENDING:
+        if ref._phase >= Phase.ENDING:
             return
 
         def due(timer: Timer) -> None:
@@ -274,7 +274,7 @@ class Actor(_Base):
             with scope:
                 try:
                     await self._invoke(self.on_start)
-                    ref._life = Life.RUNNING
+                    ref._phase = Phase.RUNNING
                     ref._started_at = self.system.clock()
                     ref._emit(ActorStarted, ref.label, ref.actor_class)
                     self.system.started(ref)
@@ -325,7 +325,7 @@ async def _finish(actor: Actor, ref: Ref[Any], reason: BaseException | None) -> 
 def _bury(actor: Actor, ref: Ref[Any], reason: BaseException | None) -> None:
     """Mark the incarnation as ended, and tell its monitors and the system."""
     ref._close(reason)
-    ref._life = Life.ENDED
+    ref._phase = Phase.ENDED
     if reason is None:
         ref._emit(ActorStopped, ref.label, ref._killed)
     # Other code may keep the ref for long; the actor must not stay in memory with it.
@@ -334,7 +334,7 @@ def _bury(actor: Actor, ref: Ref[Any], reason: BaseException | None) -> None:
         for watcher, target in ref._extras.monitors:
             if isinstance(watcher, Reply):
                 watcher._complete(True, None)
-            elif target is not None and watcher._life < Life.ENDING:
+            elif target is not None and watcher._phase < Phase.ENDING:
                 watcher._more().monitoring.pop((ref, target), None)
                 watcher._put(DownEvent(target, ref.label, ref, reason))
         for watched, target in ref._extras.monitoring:

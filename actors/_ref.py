@@ -29,7 +29,7 @@ _serial = itertools.count(1)
 LOOSE_SECONDS = 5.0
 
 
-class Life(enum.IntEnum):
+class Phase(enum.IntEnum):
     """The phase of an incarnation. Messages are accepted before `ENDING`."""
 
     NEW = 0
@@ -95,11 +95,11 @@ class Ref(pykka.ActorRef[Any], Generic[A]):
         "_home",
         "_killed",
         "_lane",
-        "_life",
         "_limit",
         "_mailbox",
         "_number",
         "_parked",
+        "_phase",
         "_scope",
         "_slot",
         "_started_at",
@@ -117,7 +117,7 @@ class Ref(pykka.ActorRef[Any], Generic[A]):
         self._number = next(_serial)
         self._system: Host | None = None
         self._home = get_ident()
-        self._life = Life.NEW
+        self._phase = Phase.NEW
         self._mailbox: deque[Any] = deque()
         self._limit = actor.mailbox_size
         self._lane: deque[Any] | None = None
@@ -155,7 +155,7 @@ class Ref(pykka.ActorRef[Any], Generic[A]):
 
     def is_alive(self) -> bool:
         """Whether the actor accepts messages. This may change before the caller acts on it."""
-        return self._life < Life.ENDING
+        return self._phase < Phase.ENDING
 
     def tell(self, message: Any) -> None:
         """Send a message without waiting. Callable from any thread; never blocks.
@@ -163,11 +163,11 @@ class Ref(pykka.ActorRef[Any], Generic[A]):
         Raises NotRunning if the actor has ended. A message to a full mailbox is dropped and reported as an event.
         """
         if get_ident() != self._home:
-            if self._life >= Life.ENDING:
+            if self._phase >= Phase.ENDING:
                 raise self._not_running()
             self._call_soon(self._accept, message)
             return
-        if self._life >= Life.ENDING:
+        if self._phase >= Phase.ENDING:
             raise self._not_running()
         mailbox = self._mailbox
         if len(mailbox) >= self._limit and not self._make_room(message):
@@ -233,7 +233,7 @@ class Ref(pykka.ActorRef[Any], Generic[A]):
 
     def _accept(self, item: Any) -> None:
         """Accept a message, or an ask (a Reply). If that is not possible, answer it or report a dead letter."""
-        if self._life >= Life.ENDING:
+        if self._phase >= Phase.ENDING:
             if type(item) is Reply:
                 item._complete(None, self._not_running())
             else:
@@ -250,7 +250,7 @@ class Ref(pykka.ActorRef[Any], Generic[A]):
 
     def _put_urgent(self, item: Any) -> None:
         """Add an item to the urgent queue, which is served before the mailbox."""
-        if self._life is Life.ENDED:
+        if self._phase is Phase.ENDED:
             return
         if self._lane is None:
             self._lane = deque()
@@ -307,20 +307,20 @@ class Ref(pykka.ActorRef[Any], Generic[A]):
     # Stop, crash and end
 
     def _stop_for(self, reply: Reply[bool]) -> None:
-        if self._life >= Life.ENDED:
+        if self._phase >= Phase.ENDED:
             reply._complete(False, None)
             return
         self._more().monitors[(reply, None)] = None
         self._request_stop()
 
     def _request_stop(self) -> None:
-        if self._life < Life.ENDING and not self._stop_asked:
+        if self._phase < Phase.ENDING and not self._stop_asked:
             self._stop_asked = True
             self._put_urgent(None)
 
     def _crash(self, reason: BaseException) -> None:
         """End the incarnation with an exception from outside its handlers, also during a message."""
-        if self._life < Life.ENDING:
+        if self._phase < Phase.ENDING:
             extras = self._more()
             extras.crash = extras.crash or reason
             if self._scope is not None:
@@ -334,9 +334,9 @@ class Ref(pykka.ActorRef[Any], Generic[A]):
 
     def _close(self, reason: BaseException | None) -> None:
         """Accept no more messages, release the name, and answer every pending request."""
-        if self._life >= Life.ENDING:
+        if self._phase >= Phase.ENDING:
             return
-        self._life = Life.ENDING
+        self._phase = Phase.ENDING
         assert self._system is not None
         self._system.unregister(self)
         current, self._current = self._current, None
@@ -361,7 +361,7 @@ class Ref(pykka.ActorRef[Any], Generic[A]):
     @property
     def _over(self) -> bool:
         """Whether the incarnation has ended."""
-        return self._life is Life.ENDED
+        return self._phase is Phase.ENDED
 
     @property
     def _stuck(self) -> bool:

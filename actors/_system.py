@@ -17,7 +17,7 @@ from typing import Any, ClassVar, Self, TypeVar, cast
 import attrs
 import trio
 
-from actors._ref import Life, Name, Ref, Slot
+from actors._ref import Name, Phase, Ref, Slot
 from actors._timers import Timers
 from actors.errors import NameTaken, NotRunning, StartFailed, SystemFailed
 from actors.events import Event, StepTooLong, StopOverran
@@ -278,12 +278,12 @@ class System:
         if name in self._names:
             raise NameTaken(f"the name {name!r} is taken; give the child another name")
         ref = cast("Ref[A]", actor.actor_ref)
-        if ref._life is not Life.NEW:
+        if ref._phase is not Phase.NEW:
             raise RuntimeError(f"actor {ref.label!r} was started before; make a new one for every start")
         ref._system = self
         ref._home = self._thread
         ref._slot = slot
-        ref._life = Life.STARTING
+        ref._phase = Phase.STARTING
         if name:
             ref.name = name
             self._names[name] = ref
@@ -350,7 +350,7 @@ class System:
     ) -> trio.CancelScope:
         """Run a background task of an incarnation; see `Actor.spawn`."""
         scope = trio.CancelScope()
-        if ref._life >= Life.ENDING:
+        if ref._phase >= Phase.ENDING:
             scope.cancel()
         background = ref._more().background
         background[scope] = None
@@ -420,7 +420,7 @@ def _info(ref: Ref[Any], id: str, restarts: int, last_crash: str | None) -> Info
         id,
         ref.label,
         ref.actor_class.__qualname__,
-        _STATES[ref._life],
+        _STATES[ref._phase],
         len(ref._mailbox),
         ref._handled,
         restarts,

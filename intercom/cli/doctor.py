@@ -33,7 +33,7 @@ from intercom.model.errors import IntercomError, WorkspaceRefused
 from intercom.model.policy import describe
 from intercom.operators.ctl.client import NoServer, Refusal, request
 from intercom.store import audit_chain
-from intercom.store.database import check, kept_copies
+from intercom.store.database import check, damaged_copies
 from intercom.workspace import files, policy_watcher
 
 #: Bytes that must be free in the state and runtime directories.
@@ -171,7 +171,7 @@ def _database(path: Path) -> Finding:
         text += f"; the next server brings it to schema {found.latest}, and keeps a copy"
     else:
         text += f"; {found.requests} waiting in {count(found.sessions, 'session')}"
-    if copies := kept_copies(path):
+    if copies := damaged_copies(path):
         kept = ", ".join(str(each) for each in copies[-3:])
         text += f"; {len(copies)} damaged, moved aside: {kept}"
         return Finding("database", State.WARN, text, "look at them, and remove what you do not need")

@@ -47,7 +47,7 @@ def _named(name: str, value: str) -> bool:
     return strength(name) is not Strength.NONE and _opaque(name, value)
 
 
-def _beside(name: str, value: str) -> bool:
+def _is_named_secret(name: str, value: str) -> bool:
     return (
         strength(name) is not Strength.NONE
         and is_value(value)
@@ -276,7 +276,7 @@ CONTEXTS: Final[tuple[Rule, ...]] = (
     ),
     # name: value and "name is value", in YAML, logs and prose.
     _context(PASSWORD, _STEMS, rf"{_NAME}[\"']?(?:{_S}:{_S}| is:? | to | -> ){_PLAIN}", _bare),
-    _context(PASSWORD, _STEMS, rf"{_NAME} {_PLAIN}", _beside),
+    _context(PASSWORD, _STEMS, rf"{_NAME} {_PLAIN}", _is_named_secret),
     _context(PASSWORD, "api mot", rf"(?P<name>\bapi[ -]key|mot de passe)(?: is|){_S}:?{_S}{_PLAIN}", _random),
     # Options: --password x, --token 'x', -Dpassword=x.
     _context(PASSWORD, _STEMS, rf"(?<![\w-])-{{1,2}}{_NAME_REST}[ =]{_S}(?:pass:)?[\"']?(?P<value>[^\s\"'`<>|;]{{4,4000}})", _named),

@@ -100,7 +100,7 @@ def _mask_below(lines: list[str], first: int, mark: str, ends: list[int]) -> Non
             # This line is not key material. Text between a key's lines must stay visible to the person who decides.
             lines[index] = _PART.sub("[masked]", line) if last is None else _without_key(line, last)
         elif line.strip("+- \t\r"):
-            lines[index] = f"{_kept(line, mark)}[masked]{line[last.end() :] if last else ''}"
+            lines[index] = f"{_diff_mark(line, mark)}[masked]{line[last.end() :] if last else ''}"
 
 
 def _without_key(line: str, last: re.Match[str]) -> str:
@@ -114,7 +114,7 @@ def _mask_above(lines: list[str], last: int, mark: str) -> None:
         line = lines[index]
         if len(line) < 16 or not _MATERIAL.match(line[:1_000]):
             return
-        lines[index] = f"{_kept(line, mark)}[masked]"
+        lines[index] = f"{_diff_mark(line, mark)}[masked]"
 
 
 def _mask_putty(lines: list[str], kinds: list[str]) -> None:
@@ -124,10 +124,10 @@ def _mask_putty(lines: list[str], kinds: list[str]) -> None:
             following = range(index + 1, min(len(lines), index + 1 + int(head["count"])))
             material = list(takewhile(lambda each: _BASE64_LINE.match(lines[each][:200]), following))
             for each in material:
-                lines[each] = f"{_kept(lines[each], head['mark'])}[masked]"
+                lines[each] = f"{_diff_mark(lines[each], head['mark'])}[masked]"
             if material:
                 kinds.append(KIND)
-                lines[material[0]] = f"{_kept(lines[material[0]], head['mark'])}[masked: {KIND}]"
+                lines[material[0]] = f"{_diff_mark(lines[material[0]], head['mark'])}[masked: {KIND}]"
         mac = _PUTTY_MAC.match(line)
         if mac is not None:
             kinds.append(KIND)
@@ -152,7 +152,7 @@ def _mask_wrapped(lines: list[str], kinds: list[str]) -> None:
         mark = _mark(line[: first.start()])
         lines[index] = f"{line[: first.start()]}[masked: {KIND}]"
         for each in range(index + 1, following):
-            lines[each] = f"{_kept(lines[each], mark)}[masked]"
+            lines[each] = f"{_diff_mark(lines[each], mark)}[masked]"
 
 
 def _mark(before: str) -> str:
@@ -161,7 +161,7 @@ def _mark(before: str) -> str:
     return match.group() if match else ""
 
 
-def _kept(line: str, mark: str) -> str:
+def _diff_mark(line: str, mark: str) -> str:
     """Return the part to keep of a key's line: its diff mark. The first character is a diff mark only if the key's
     first line has one, because a base64 line may start with a plus sign."""
     return line[:1] if mark[:1] in ("+", "-", " ") and line[:1] in ("+", "-", " ") else ""

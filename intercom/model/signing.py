@@ -57,7 +57,7 @@ _FILE = ("path", "kind", "before_hash", "after_hash", "old_path", "mode")
 _LESS = {"stall": _SHOWN_OF_ALERT, "policy": _SHOWN_OF_POLICY}
 
 #: The fields of a command that define its effect. The others serve its transport.
-MEANT = ("id", "session", "reason", "instruction", "mode", "decision", "text", "workspace", "label", "files")
+EFFECT_FIELDS = ("id", "session", "reason", "instruction", "mode", "decision", "text", "workspace", "label", "files")
 
 
 def card_subject(entry: Mapping[str, Any]) -> str:
@@ -76,8 +76,8 @@ def card_subject(entry: Mapping[str, Any]) -> str:
 
 def command_subject(command: str, fields: Mapping[str, Any]) -> str:
     """Return the hash of a command that does not answer a card: its name and the fields that define its effect."""
-    meant = {name: fields[name] for name in MEANT if fields.get(name) is not None}
-    return _digest(_ACT, {"command": command, **meant})
+    effect = {name: fields[name] for name in EFFECT_FIELDS if fields.get(name) is not None}
+    return _digest(_ACT, {"command": command, **effect})
 
 
 def statement(said: Mapping[str, Any]) -> bytes:

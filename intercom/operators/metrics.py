@@ -220,12 +220,12 @@ Metric = CounterMetricFamily | GaugeMetricFamily
 
 @frozen
 class Present:
-    """The state at one moment. `census` is None if the database could not be read, `chat` if no chat channel is set up.
+    """The state at one moment. `counts` is None if the database could not be read, `chat` if no chat channel is set up.
     `own` holds figures of other parts, by the metric's name (without the prefix) and its help text."""
 
     at: datetime
     tree: Tree
-    census: Counts | None
+    counts: Counts | None
     policies: int
     agents: int
     chat: Mapping[str, Any] | None = None
@@ -245,10 +245,10 @@ class Moment(Collector):
 def families(now: Present) -> Iterator[Metric]:
     """Yield all gauges of a moment."""
     yield from _actors(now.tree)
-    yield _gauge("store_up", "Whether the database could be read just now.", float(now.census is not None))
-    if now.census is not None:
-        yield from _waiting(now.census, now.policies, now.at)
-        yield from _standing(now.census)
+    yield _gauge("store_up", "Whether the database could be read just now.", float(now.counts is not None))
+    if now.counts is not None:
+        yield from _waiting(now.counts, now.policies, now.at)
+        yield from _standing(now.counts)
     yield _gauge("agents_connected", "Agents that are connected, or were a moment ago.", now.agents)
     yield from _channels(now)
     for (name, words), value in now.own.items():
@@ -279,20 +279,20 @@ def _all(info: Tree) -> Iterator[Tree]:
         yield from _all(child)
 
 
-def _waiting(census: Counts, policies: int, at: datetime) -> Iterator[Metric]:
-    counts = {(kind.value,): float(found.count) for kind, found in census.pending.items()}
-    counts[("policy",)] = float(policies)
-    yield _labelled("pending", "What waits for a person, by kind.", ("kind",), counts.items())
-    ages = {(kind.value,): _age(found.oldest, at) for kind, found in census.pending.items() if found.oldest is not None}
+def _waiting(counts: Counts, policies: int, at: datetime) -> Iterator[Metric]:
+    pending = {(kind.value,): float(found.count) for kind, found in counts.pending.items()}
+    pending[("policy",)] = float(policies)
+    yield _labelled("pending", "What waits for a person, by kind.", ("kind",), pending.items())
+    ages = {(kind.value,): _age(found.oldest, at) for kind, found in counts.pending.items() if found.oldest is not None}
     yield _labelled("pending_oldest_seconds", "How long the oldest of a kind has waited.", ("kind",), ages.items())
 
 
-def _standing(census: Counts) -> Iterator[Metric]:
-    words = {(kind.value,): float(found.count) for kind, found in census.queued.items()}
+def _standing(counts: Counts) -> Iterator[Metric]:
+    words = {(kind.value,): float(found.count) for kind, found in counts.queued.items()}
     yield _labelled("queued", "Words and tasks that no agent has been told yet.", ("kind",), words.items())
-    children = {(state.value,): float(number) for state, number in census.agents.items()}
+    children = {(state.value,): float(number) for state, number in counts.agents.items()}
     yield _labelled("children", "Agents that people started, by how each fares.", ("state",), children.items())
-    sessions = {(status.value,): float(number) for status, number in census.sessions.items()}
+    sessions = {(status.value,): float(number) for status, number in counts.sessions.items()}
     yield _labelled("sessions", "Sessions in the database, by status.", ("status",), sessions.items())
 
 
@@ -341,20 +341,20 @@ def _labelled(
 log = logging.getLogger(__name__)
 
 #: How long the counts of the database may take, in seconds; Prometheus gives up a scrape after ten.
-_CENSUS_SECONDS = 5.0
+_COUNT_SECONDS = 5.0
 
 
 @frozen
 class Sources:
     """The sources of the gauges.
 
-    `census` counts in the database. `policies` counts policy changes that wait for a person, `agents` the connected
+    `counts` counts in the database. `policies` counts policy changes that wait for a person, `agents` the connected
     agents. `chat` returns the status of the chat channel, None without one. `own` returns figures that other parts keep
     themselves.
     """
 
     tree: Callable[[], Tree]
-    census: Callable[[], Awaitable[Counts]]
+    counts: Callable[[], Awaitable[Counts]]
     policies: Callable[[], int]
     agents: Callable[[], int]
     chat: Callable[[], Awaitable[Mapping[str, Any] | None]]
@@ -392,7 +392,7 @@ async def present(sources: Sources) -> Present:
     return Present(
         at=sources.now(),
         tree=sources.tree(),
-        census=await _census(sources),
+        counts=await _counts(sources),
         policies=sources.policies(),
         agents=sources.agents(),
         chat=await sources.chat(),
@@ -400,10 +400,10 @@ async def present(sources: Sources) -> Present:
     )
 
 
-async def _census(sources: Sources) -> Counts | None:
+async def _counts(sources: Sources) -> Counts | None:
     try:
-        with trio.fail_after(_CENSUS_SECONDS):
-            return await sources.census()
+        with trio.fail_after(_COUNT_SECONDS):
+            return await sources.counts()
     except (IntercomError, trio.TooSlowError) as failed:
         log.warning("the database could not be counted: %s", failed or "it took too long")
         return None
@@ -422,7 +422,7 @@ def pages(
     health = Health(service.tree, service.context.store, life, service.system.clock)
     sources = Sources(
         tree=service.tree,
-        census=partial(service.reader.read, counts),
+        counts=partial(service.reader.read, counts),
         policies=lambda: len(service.board.cards()),
         agents=agents,
         chat=service.chat_standing,

@@ -387,7 +387,7 @@ class OperatorService:
         id = (
             await self.session_id(session)
             if session is not None
-            else await self._meant(verdict.id, lookups.only_waiting)
+            else await self._find_once(verdict.id, lookups.only_waiting)
         )
         given = evolve(verdict, decision=Decision.RESUME, text=instruction)
         return await self.ask_session(id, Resume(given))
@@ -593,9 +593,11 @@ class OperatorService:
         gets the session of the first time. Raises NotFound and Ambiguous."""
         if prefix is not None:
             return await self.session_id(prefix)
-        return await self._meant(act_id, lambda db: single([one.id for one in sessions.live(db) if fits(one)], what))
+        return await self._find_once(
+            act_id, lambda db: single([one.id for one in sessions.live(db) if fits(one)], what)
+        )
 
-    async def _meant(self, act_id: str | None, find: Callable[[Database], str]) -> str:
+    async def _find_once(self, act_id: str | None, find: Callable[[Database], str]) -> str:
         if act_id is None:
             return await self.reader.read(find)
         work = partial(lookups.by_act, act_id=act_id, find=find, at=self.context.now())

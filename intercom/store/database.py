@@ -77,7 +77,7 @@ def _primary(error: sqlite3.Error) -> int:
 BUSY_SECONDS = 5.0
 
 #: The suffixes of a database's log and index.
-BESIDE = ("-wal", "-shm")
+COMPANIONS = ("-wal", "-shm")
 
 
 @frozen
@@ -200,11 +200,11 @@ def _sound(file: Path, busy_seconds: float, aside: Path) -> Database:
         if not is_sound(db):
             raise _damage("the pages of the database do not hang together")
     except BaseException as error:
-        log = beside(file, "-wal")
+        log = companion(file, "-wal")
         if isinstance(error, sqlite3.Error) and damaged(error) and log.exists():
             # Closing the last connection deletes the log, which may hold what the file has lost.
-            shutil.copyfile(log, beside(aside, "-wal"))
-            beside(aside, "-wal").chmod(0o600)
+            shutil.copyfile(log, companion(aside, "-wal"))
+            companion(aside, "-wal").chmod(0o600)
         db.close()
         raise
     return db
@@ -274,9 +274,9 @@ def move_aside(file: Path) -> Path:
 def set_aside(file: Path, target: Path) -> Path:
     """Rename a database, its log and its index. Returns the new name. Raises OSError."""
     # Move the log first: if a crash left it here, SQLite could take it for that of the new database.
-    for suffix in (*BESIDE, ""):
-        if os.path.lexists(beside(file, suffix)):
-            beside(file, suffix).rename(beside(target, suffix))
+    for suffix in (*COMPANIONS, ""):
+        if os.path.lexists(companion(file, suffix)):
+            companion(file, suffix).rename(companion(target, suffix))
     return target
 
 
@@ -286,12 +286,12 @@ def free_name(file: Path, word: str, at: datetime) -> Path:
     number = 0
     while True:
         name = stem if number == 0 else f"{stem}-{number}"
-        if not any(file.with_name(name + suffix).exists() for suffix in ("", *BESIDE)):
+        if not any(file.with_name(name + suffix).exists() for suffix in ("", *COMPANIONS)):
             return file.with_name(name)
         number += 1
 
 
-def beside(file: Path, suffix: str) -> Path:
+def companion(file: Path, suffix: str) -> Path:
     """Return the path of a database's log or index; of the database itself for an empty suffix."""
     return file.with_name(file.name + suffix)
 
@@ -312,7 +312,7 @@ def _advice(error: OSError) -> str:
 
 # --- what other programs do to the files -----------------------------------------------------------------------------
 
-_LOG, _INDEX = BESIDE
+_LOG, _INDEX = COMPANIONS
 #: Free bytes below which a commit is expected to fail.
 _LEAST_FREE = 1024 * 1024
 #: The end of the name of a copy: its time, and a number if there are several of that second.
@@ -429,7 +429,7 @@ def rescue(db: Database, path: Path, at: datetime) -> Path | None:
                 raise sqlite3.DatabaseError("what the open connection holds does not hang together")
         _to_disk(draft)
         aside = None
-        if any(os.path.lexists(beside(path, suffix)) for suffix in ("", *BESIDE)):
+        if any(os.path.lexists(companion(path, suffix)) for suffix in ("", *COMPANIONS)):
             aside = free_name(path, "replaced", at)
             set_aside(path, aside)
         os.rename(draft, path)
@@ -488,13 +488,13 @@ def take_incident(path: Path) -> str | None:
         return None
 
 
-def kept_copies(path: Path) -> list[Path]:
+def damaged_copies(path: Path) -> list[Path]:
     """Return the databases that were moved aside from `path`, oldest first."""
     try:
         names = [each for word in ("damaged", "replaced") for each in path.parent.glob(f"{path.name}.{word}-*")]
     except OSError:
         return []
-    return sorted((each for each in names if not each.name.endswith(BESIDE)), key=_moved_at)
+    return sorted((each for each in names if not each.name.endswith(COMPANIONS)), key=_moved_at)
 
 
 def _moved_at(copy: Path) -> tuple[str, int]:

@@ -401,7 +401,7 @@ def placeholders(values: Sequence[object]) -> str:
     return ", ".join("?" * len(values))
 
 
-def given(**columns: object) -> dict[str, object]:
+def not_none(**columns: object) -> dict[str, object]:
     """Return the columns whose new value is not None; the others stay as they are."""
     return {name: value for name, value in columns.items() if value is not None}
 

@@ -465,7 +465,7 @@ class PolicyWatcher(Actor):
                 return self._state
             case PolicyDecided(decision):
                 loaded = await self._read()
-                await self._become(decided(await self._kept(loaded), decision, loaded, self._trusted))
+                await self._become(decided(await self._still_in_force(loaded), decision, loaded, self._trusted))
                 return self._state
             case FileTouched():
                 await self._refresh()
@@ -478,11 +478,11 @@ class PolicyWatcher(Actor):
     async def _refresh(self) -> None:
         before = self._loaded, self._trusted
         loaded = await self._read()
-        state = await self._kept(loaded)
+        state = await self._still_in_force(loaded)
         if (loaded, self._trusted) != before:
             await self._become(changed(state, loaded, self._trusted))
 
-    async def _kept(self, loaded: Loaded) -> PolicyState:
+    async def _still_in_force(self, loaded: Loaded) -> PolicyState:
         """Return the state to continue from. If changes are no longer trusted, only what was decided is in force."""
         trusted = self._trust_changes()
         state = self._state

@@ -153,7 +153,7 @@ async def test_what_stood_in_its_place_is_kept_too(tmp_path: Path, act: Act) -> 
         act(store.path)
         left = store.path.read_bytes()
         await store.inspect()
-        [kept] = database.kept_copies(store.path)
+        [kept] = database.damaged_copies(store.path)
         assert kept.read_bytes() == left
         assert str(kept) in store.told("error")[0]
 
@@ -200,7 +200,7 @@ async def test_what_was_spoilt_is_moved_aside_and_nothing_more_is_said_to_be_sav
         for _ in range(2):
             with pytest.raises(DatabaseError, match="the server ends"):
                 await store.write("lost")
-        [kept] = database.kept_copies(store.path)
+        [kept] = database.damaged_copies(store.path)
         assert kept.read_bytes() == left
         assert not store.path.exists()
     # The next server begins anew, and has something to tell.
@@ -345,4 +345,4 @@ def test_copies_are_listed_by_the_time_they_were_moved_aside(tmp_path: Path) -> 
     ]
     for name in (*names, f"{names[0]}-wal"):
         (tmp_path / name).touch()
-    assert [copy.name for copy in database.kept_copies(tmp_path / "intercom.db")] == names
+    assert [copy.name for copy in database.damaged_copies(tmp_path / "intercom.db")] == names

@@ -262,7 +262,7 @@ class Greeting:
         self._asked = 0
 
     @property
-    def given(self) -> bool:
+    def is_answered(self) -> bool:
         """Whether the client's `initialize` has been answered."""
         return self._initialize is not None
 
@@ -284,7 +284,7 @@ class Greeting:
     def again(self) -> list[bytes]:
         """Return the lines that restore this state in a new server."""
         lines: list[bytes] = []
-        if self.given:
+        if self.is_answered:
             lines.append(self._own("initialize", self._initialize))
             if self._initialized:
                 lines.append(encode({"jsonrpc": "2.0", "method": "notifications/initialized"}))
@@ -502,7 +502,7 @@ class Relay(Party):
             return [Note(f"dropped a request: id {key} is still in flight")]
         params = message.get("params")
         meta = params.get("_meta") if isinstance(params, dict) else None
-        if not self._greeting.given and isinstance(meta, dict) and VERSION_KEY in meta:
+        if not self._greeting.is_answered and isinstance(meta, dict) and VERSION_KEY in meta:
             self._modern = True
         if not self._up:
             alone = self._answer_alone(key, request_id, method, params)
@@ -543,7 +543,7 @@ class Relay(Party):
     def _answer_alone(self, key: str, request_id: str | int, method: str, params: Any) -> list[Effect]:
         if method == "initialize" and self._modern:
             return []
-        value = shipped_answer(self._results, method, params, greeted=self._greeting.given)
+        value = shipped_answer(self._results, method, params, greeted=self._greeting.is_answered)
         if value is None:
             return []
         self._greeting.learn(method, params)
@@ -609,7 +609,7 @@ class Relay(Party):
         self._progress.forget(done.token)
         if "error" not in message:
             self._greeting.learn(done.method, done.params)
-            self._modern = self._modern and not self._greeting.given
+            self._modern = self._modern and not self._greeting.is_answered
         return [ToClient(line + b"\n", self._receipts.pop(done.call, None) if done.call is not None else None)]
 
     def _server_progress(self, message: dict[str, Any]) -> list[Effect]:

@@ -51,19 +51,19 @@ class CtlRequest:
         return self.fields.get("session")
 
     @property
-    def meant(self) -> dict[str, str]:
+    def effect(self) -> dict[str, str]:
         """The fields that say what the request does; its signature covers them."""
-        return {name: part for name in signing.MEANT if (part := self.fields.get(name)) is not None}
+        return {name: part for name in signing.EFFECT_FIELDS if (part := self.fields.get(name)) is not None}
 
     @property
     def subject(self) -> str:
         """The hash of the command's effect, which its signature covers."""
-        return signing.command_subject(self.command, self.meant)
+        return signing.command_subject(self.command, self.effect)
 
     @property
     def signed(self) -> SignedCommand | None:
         """The signed request, stored together with its text; None without a signature."""
-        return None if self.signature is None else SignedCommand(self.signature, self.meant)
+        return None if self.signature is None else SignedCommand(self.signature, self.effect)
 
     def __repr__(self) -> str:
         """Omit the token, which must not reach a log."""

@@ -43,7 +43,7 @@ from intercom.store import audit, checkpoints, sessions
 from intercom.store.file_changes import restores
 from intercom.store.messages import Database
 from intercom.store.requests import DECIDED
-from intercom.store.rows import given
+from intercom.store.rows import not_none
 from intercom.workspace import transaction
 from intercom.workspace.transaction import Step
 
@@ -160,7 +160,7 @@ def outdate(db: Database, restore: Restore, anew: Restore, why: str, at: datetim
 def move(
     db: Database, restore: Restore, to: RestoreState, note: str | None, steps: str | None, at: datetime
 ) -> Restore:
-    if restores.advance(db, restore.id, restore.state, to, updated_at=at, **given(note=note, steps=steps)):
+    if restores.advance(db, restore.id, restore.state, to, updated_at=at, **not_none(note=note, steps=steps)):
         who = restore.decided.by if restore.decided is not None else "intercom"
         data = {"restore_id": restore.id, "state": to.value}
         if steps is not None:

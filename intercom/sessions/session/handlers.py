@@ -286,7 +286,7 @@ async def list_tasks(session: SessionActor, asked: ListTasks) -> tuple[TaskState
 async def await_task(session: SessionActor, asked: AwaitTask) -> Answered[Any] | None:
     task, request = await _find_task(session, asked.task_id)
     if task.cancelled_at is not None:
-        raise _given_up(task.id)
+        raise _task_cancelled(task.id)
     await ask_policy_again(session, request)
     return session.answered_or_waits(request, asked.call, asked.ticket, task.id)
 
@@ -299,7 +299,7 @@ async def cancel_task(session: SessionActor, asked: CancelTask) -> TaskState:
         raise InvalidState(f"task {task.id} is over ({state(task, request).status}); there is nothing to cancel")
     if request.id not in await session.transact(tasks.asked_after, session_id=session.id):
         session.deliveries.tasked.pop(request.id, None)
-    session.dismiss(request, task.id, _given_up(task.id))
+    session.dismiss(request, task.id, _task_cancelled(task.id))
     return state(task, request)
 
 
@@ -352,7 +352,7 @@ async def present(session: SessionActor) -> None:
         session.show(request)
 
 
-def _given_up(task_id: str) -> InvalidState:
+def _task_cancelled(task_id: str) -> InvalidState:
     return InvalidState(f"task {task_id} was cancelled by its client", code="task_cancelled")
 
 

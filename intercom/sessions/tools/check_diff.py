@@ -44,7 +44,7 @@ from intercom.store.file_changes import Entry, JournalState, journal
 from intercom.store.idempotency import Scope
 from intercom.store.messages import Database
 from intercom.store.requests import approvals
-from intercom.store.rows import given
+from intercom.store.rows import not_none
 from intercom.workspace import change_plan, proposal, transaction
 from intercom.workspace.preview import FileVersions, is_on_card, is_part_of_card, preview
 from intercom.workspace.transaction import Step
@@ -151,7 +151,7 @@ async def give_up(session: SessionActor, asked: Decide) -> Card:
     session.context.signatures.admit(asked.verdict, kinds.card_of_stuck(entry, request), session.now())
     async with session.context.locks.hold(entry.workspace_root):
         await _discard(entry)
-        await session.transact(_given_up, session=session, entry=entry, verdict=asked.verdict)
+        await session.transact(_record_abandoned, session=session, entry=entry, verdict=asked.verdict)
     card = evolve(kinds.card_of_stuck(entry, request), state=CardState.CLOSED)
     session.context.operators.tell(card)
     return card
@@ -411,7 +411,7 @@ def _voided(db: Database, session: SessionActor, request: ApprovalRequest, why: 
     return approvals.get(db, request.id) or request
 
 
-def _given_up(db: Database, session: SessionActor, entry: Entry, verdict: Verdict) -> None:
+def _record_abandoned(db: Database, session: SessionActor, entry: Entry, verdict: Verdict) -> None:
     _advance(db, entry, JournalState.ABANDONED, f"given up by {verdict.by}")
     if session.record_decision(db, verdict):
         session.record(
@@ -438,7 +438,7 @@ def _advance(db: Database, entry: Entry, to: JournalState, note: str | None = No
     if current is not None and current.state is to:
         # Moved already: the writer crashed between its commit and its answer.
         return
-    if current is None or not journal.advance(db, entry.request_id, current.state, to, **given(note=note)):
+    if current is None or not journal.advance(db, entry.request_id, current.state, to, **not_none(note=note)):
         raise InvalidState(f"the apply of request {entry.request_id} moved on by itself; call check_diff again")
 
 

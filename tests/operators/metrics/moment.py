@@ -45,7 +45,7 @@ CHAT = {
 }
 
 
-async def _census() -> Counts:
+async def _counts() -> Counts:
     return CENSUS
 
 
@@ -55,7 +55,7 @@ async def _chat() -> Mapping[str, Any] | None:
 
 SOURCES = Sources(
     tree=lambda: TREE,
-    census=_census,
+    counts=_counts,
     policies=lambda: 1,
     agents=lambda: 5,
     chat=_chat,

@@ -93,9 +93,9 @@ async def _hangs() -> Counts:
     raise AssertionError
 
 
-@pytest.mark.parametrize("census", [_refuses, _hangs])
-async def test_a_database_that_can_not_be_read_is_told_and_the_rest_stands(census: Any) -> None:
-    found = await scrape(attrs.evolve(SOURCES, census=census))
+@pytest.mark.parametrize("counts", [_refuses, _hangs])
+async def test_a_database_that_can_not_be_read_is_told_and_the_rest_stands(counts: Any) -> None:
+    found = await scrape(attrs.evolve(SOURCES, counts=counts))
     assert found[("intercom_store_up",)] == 0
     assert found[("intercom_agents_connected",)] == 5
     assert ("intercom_pending", "kind=approval") not in found

@@ -278,7 +278,7 @@ class _Acknowledgement:
         self._is_held = self._is_late = False
 
     @property
-    def given(self) -> bool:
+    def is_acknowledged(self) -> bool:
         return self._reply.done
 
     def hold(self) -> None:
@@ -299,12 +299,12 @@ class _Acknowledgement:
             self.give()
 
     def give(self, payload: Json | None = None) -> None:
-        if not self.given:
+        if not self.is_acknowledged:
             self._reply.set(payload)
 
     def refuse(self, why: Exception) -> None:
         """Fail, so that Slack delivers the command again."""
-        if not self.given:
+        if not self.is_acknowledged:
             self._reply.fail(why)
 
 
@@ -314,7 +314,7 @@ async def _carry_out(deps: CommandDeps, known: Table, command: Command, reply: R
         nursery.start_soon(ack.give_in_time)
         payload = await _answer(deps, known, command, ack)
         nursery.cancel_scope.cancel()
-    if not ack.given:
+    if not ack.is_acknowledged:
         ack.give(payload)
     elif payload is not None:
         await _tell(deps, command.response_url, payload)

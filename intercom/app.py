@@ -18,8 +18,8 @@ from attrs import asdict, define, field
 
 from actors import Actor, Backoff, ChildSpec, DynamicSupervisor, Event, Supervisor, System
 from intercom.agents import mcp_server
+from intercom.agents.agent_connection import AgentConnection
 from intercom.agents.client_processes import KnownProcesses
-from intercom.agents.connection import AgentConnection
 from intercom.agents.http.status import HttpStatus
 from intercom.agents.transport import Hello, ShimListener, ShimServerDeps
 from intercom.local import own_files
@@ -29,8 +29,8 @@ from intercom.model.card import Card, Notice
 from intercom.model.config import Config
 from intercom.model.metrics import Measured, Page, unmeasured
 from intercom.model.session import Session, SessionMode
+from intercom.operators.card_router import Operators
 from intercom.operators.ctl.listener import CtlListener
-from intercom.operators.router import Operators
 from intercom.sessions.checkpoints.archive import Archive
 from intercom.sessions.checkpoints.checkpointer import Checkpoints
 from intercom.sessions.checkpoints.succession import Successors
@@ -39,7 +39,7 @@ from intercom.sessions.housekeeping import AuditWatch, ClockWatch, DatabaseWatch
 from intercom.sessions.keyring import Keyring, SystemKeys
 from intercom.sessions.lookups import mode_of, open_cards
 from intercom.sessions.operator_service import OperatorService
-from intercom.sessions.policies import PolicyBoard
+from intercom.sessions.policies import PolicyRegistry
 from intercom.sessions.processes.agent_process import ProcessDeps
 from intercom.sessions.processes.spawner import AgentProcesses, Spawner
 from intercom.sessions.registry import Presence, SessionRegistry
@@ -53,7 +53,7 @@ from intercom.workspace.policy_watcher import watcher_name
 if TYPE_CHECKING:
     from intercom.operators.metrics import Metrics
     from intercom.operators.slack.setup import SlackSetup
-    from intercom.operators.slack.tree import Slack
+    from intercom.operators.slack.supervision import Slack
 
 log = logging.getLogger("intercom.store")
 
@@ -107,7 +107,7 @@ class App:
     contents: Contents = field(init=False)
     system: System = field(init=False)
     context: Context = field(init=False)
-    board: PolicyBoard = field(init=False)
+    policy_registry: PolicyRegistry = field(init=False)
     signatures: Signatures = field(init=False)
     service: OperatorService = field(init=False)
     shim_deps: ShimServerDeps = field(init=False)
@@ -132,18 +132,20 @@ class App:
         self.processes = KnownProcesses(store, self.now)
         if self.slack is not None:
             # Imported lazily: loading slack_sdk is slow.
-            from intercom.operators.slack.tree import Slack
+            from intercom.operators.slack.supervision import Slack
 
             self._slack = Slack(self.slack, self.config, self.system, self.now)
         self.signatures = Signatures(Keyring(self.places, self.config, self.system_keys, self.is_foreign))
-        self.board = PolicyBoard(self.system, store, operators, self.reader, self.now, self.config, self.signatures)
+        self.policy_registry = PolicyRegistry(
+            self.system, store, operators, self.reader, self.now, self.config, self.signatures
+        )
         self.context = Context(
             config=self.config,
             store=store,
             operators=operators,
             now=self.now,
             new_id=lambda: str(uuid.uuid4()),
-            policy=self.board.in_force,
+            policy=self.policy_registry.in_force,
             watcher=lambda root: self.system.named(watcher_name(Path(root))),
             present=self.presence.connected,
             chat=None if self._slack is None else self._slack.chat(),
@@ -152,7 +154,9 @@ class App:
         )
         slack_status = None if self._slack is None else self._slack.status
         children = AgentProcesses(self.system, self.context, self.reader, Path(self.places.state_dir) / "sessions")
-        self.service = OperatorService(self.system, self.context, self.reader, self.board, children, slack_status)
+        self.service = OperatorService(
+            self.system, self.context, self.reader, self.policy_registry, children, slack_status
+        )
         self.shim_deps = ShimServerDeps(
             config=self.config,
             presence=self.presence,
@@ -224,7 +228,7 @@ class App:
     def _registry(self) -> SessionRegistry:
         sessions, policies = self.system.named("sessions"), self.system.named("policies")
         return SessionRegistry(
-            self.context, self.presence, sessions, policies, self.board, self._mode, self.processes.in_session
+            self.context, self.presence, sessions, policies, self.policy_registry, self._mode, self.processes.in_session
         )
 
     def _database_watch(self) -> DatabaseWatch:
@@ -311,7 +315,10 @@ class App:
         return Operators(self._open_cards, self._mode_of, found=found)
 
     async def _open_cards(self) -> Sequence[Card]:
-        return (*await self.reader.read(partial(open_cards, away=self.context.unattended)), *self.board.cards())
+        return (
+            *await self.reader.read(partial(open_cards, away=self.context.unattended)),
+            *self.policy_registry.cards(),
+        )
 
     async def _mode_of(self, session_id: str) -> SessionMode | None:
         """Return a session's mode. Without chat, `remote` (set by a server with Slack) counts as `local`."""

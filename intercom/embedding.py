@@ -33,8 +33,8 @@ from attrs import evolve, field, frozen
 
 from actors import Actor, Info, ask
 from intercom._version import __version__
+from intercom.agents.agent_connection import AgentConnection, Caller
 from intercom.agents.call import Call
-from intercom.agents.connection import AgentConnection, Caller
 from intercom.agents.hook_server import PERMISSION_PROMPT
 from intercom.app import App
 from intercom.local import config_file, lock, processes
@@ -52,11 +52,11 @@ from intercom.operators.commands import handlers
 from intercom.operators.commands.handlers import handler_of
 from intercom.operators.messages import Channel, Subscribe
 from intercom.sessions.checkpoints.messages import CheckpointTaken
-from intercom.sessions.kinds import PermissionAnswer
 from intercom.sessions.messages import Answered, AskPermission, Opened, TakeWords, ToolRequest
 from intercom.sessions.operator_service import LISTED, OperatorService
 from intercom.sessions.processes.monitor_client import Stream
 from intercom.sessions.processes.spawner import LINES, Output
+from intercom.sessions.request_kinds import PermissionAnswer
 from intercom.sessions.tools import ping
 from intercom.sessions.tools.auto_check import AutoCheck, CheckAnswer, CheckContext, FileAccess
 from intercom.sessions.tools.broadcast import Broadcast

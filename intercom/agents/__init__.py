@@ -1,1 +1,1 @@
-"""The agents' side: the MCP tools, their server, and the shim in front of it."""
+"""The agents' side: the MCP server, its transports, and the shim in front of it. The tools are in `sessions/tools`."""

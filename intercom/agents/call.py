@@ -22,7 +22,6 @@ from opentelemetry.trace import get_current_span
 from actors import Busy, Down, Name, NotRunning, Request, ask
 from intercom.masking import Masker
 from intercom.model.errors import IntercomError, Paused
-from intercom.sessions.kinds import PAUSED, PermissionAnswer, to_json
 from intercom.sessions.messages import (
     Answered,
     AskPermission,
@@ -35,6 +34,7 @@ from intercom.sessions.messages import (
     Undeliver,
     Withdraw,
 )
+from intercom.sessions.request_kinds import PAUSED, PermissionAnswer, to_json
 from intercom.sessions.tools.tool import AfterDecision, Tool
 from intercom.store.client import StoreUnavailable
 

@@ -20,16 +20,15 @@ from attrs import define, evolve, field, frozen
 
 from actors import System, ask
 from intercom.agents import client_processes, schemas
+from intercom.agents.agent_connection import AgentConnection, Caller, read_receipt, receipt, record
 from intercom.agents.call import Call, refusal
-from intercom.agents.clients import CLIENTS, HOOKED, client, hooks_of, tools
-from intercom.agents.connection import AgentConnection, Caller, read_receipt, receipt, record
+from intercom.agents.clients import CLIENTS, HOOKED, client, client_tools, hooks_of
 from intercom.agents.hook_process import ASKED, PAUSED
 from intercom.model import limits
 from intercom.model.config import Config
 from intercom.model.errors import InvalidArguments, InvalidState, NotFound, Paused, WorkspaceRefused
 from intercom.model.field_docs import doc
 from intercom.model.request import Operation
-from intercom.sessions.kinds import PermissionAnswer, to_json
 from intercom.sessions.messages import (
     Activity,
     Admit,
@@ -44,6 +43,7 @@ from intercom.sessions.messages import (
     key_of,
 )
 from intercom.sessions.registry import Presence
+from intercom.sessions.request_kinds import PermissionAnswer, to_json
 from intercom.sessions.tools.tool import Hints, Tool
 from intercom.workspace import files
 
@@ -269,12 +269,12 @@ async def permission_prompt(call: Call) -> Answered[PermissionVerdict]:
     """Answer a call of this tool in Claude Code's format."""
     given: PermissionPrompt = call.given
     allowed = Answered(PermissionVerdict("allow", given.input))
-    found = tools.operation(given.tool_name, given.input)
+    found = client_tools.operation(given.tool_name, given.input)
     if found.kind == client.OWN:
         return allowed
     if found.kind == client.INNER:
         # The client has asked, so a person decides even about its inner tools.
-        found = tools.other(client.OTHER, given.tool_name, given.input)
+        found = client_tools.other(client.OTHER, given.tool_name, given.input)
     asked = AskPermission(call.name, "claude-code", operation_of(found), "claude-code/permission-prompt")
     answer = await call.permission(asked)
     if answer.request_id and answer.status not in ("allowed", "pending"):

@@ -41,8 +41,8 @@ from actors import Busy, Down, NotRunning, Request, ask
 from intercom._version import __version__
 from intercom.agents import call as agents_call
 from intercom.agents import schemas
+from intercom.agents.agent_connection import AgentConnection, Caller, PendingResponse
 from intercom.agents.call import Call, error_content, paused_content
-from intercom.agents.connection import AgentConnection, Caller, PendingResponse
 from intercom.agents.hook_server import PERMISSION_PROMPT, permission_prompt
 from intercom.agents.shim.relay import CALL_KEY
 from intercom.model import clock, limits
@@ -184,7 +184,7 @@ async def _run(ctx: Context, params: types.CallToolRequestParams, offered: Offer
         raise IntercomError(
             f"no tool is called {params.name[:80]!r}; there are: {', '.join(BY_NAME)}", code="unknown_tool"
         )
-    connection, response = _came_by(ctx)
+    connection, response = _connection_and_response(ctx)
     # An anonymous client cannot ask for a task later.
     form = None if connection.anonymous else wanted(ctx, params, tool)
     given = schemas.read(tool.takes, params.arguments)
@@ -195,7 +195,7 @@ async def _run(ctx: Context, params: types.CallToolRequestParams, offered: Offer
     return agents_call.result(answered)
 
 
-def _came_by(ctx: Context) -> tuple[AgentConnection, PendingResponse | None]:
+def _connection_and_response(ctx: Context) -> tuple[AgentConnection, PendingResponse | None]:
     """Return the connection of a request, and its pending response if the transport has them."""
     request = ctx.request
     assert request is not None, "every transport says whose a request is"
@@ -206,7 +206,7 @@ def _came_by(ctx: Context) -> tuple[AgentConnection, PendingResponse | None]:
 
 
 def _connection(ctx: Context) -> AgentConnection:
-    return _came_by(ctx)[0]
+    return _connection_and_response(ctx)[0]
 
 
 def _caller(ctx: Context) -> Caller:
@@ -380,7 +380,7 @@ def takes_tasks(ctx: Context) -> bool:
     return modern and capabilities is not None and EXTENSION in (capabilities.extensions or {})
 
 
-def spoken(ctx: Context, *forms: Form) -> Form:
+def require_form(ctx: Context, *forms: Form) -> Form:
     """Return the form of this client's task requests. Raises MCPError if it has none, or none of `forms`."""
     if ctx.protocol_version == REVISION:
         form = Form.CORE
@@ -505,7 +505,7 @@ def refused(ctx: Context, params: types.CallToolRequestParams, why: IntercomErro
 
 
 async def _get(ctx: Context, caller: Caller, params: _Named) -> dict[str, Any]:
-    form, connection = spoken(ctx, *Form), _connection(ctx)
+    form, connection = require_form(ctx, *Form), _connection(ctx)
     state = await _ask(connection, caller, FindTask(params.task_id))
     told = written(state, form)
     if form is Form.EXTENSION and state.status in (TaskStatus.COMPLETED, TaskStatus.FAILED):
@@ -515,14 +515,14 @@ async def _get(ctx: Context, caller: Caller, params: _Named) -> dict[str, Any]:
 
 
 async def _result(ctx: Context, caller: Caller, params: _Named) -> dict[str, Any]:
-    spoken(ctx, Form.CORE)
+    require_form(ctx, Form.CORE)
     connection = _connection(ctx)
     state = await _ask(connection, caller, FindTask(params.task_id))
     return {**_dumped(await _outcome(ctx, caller, state)), "_meta": {_RELATED: {"taskId": state.id}}}
 
 
 async def _cancel(ctx: Context, caller: Caller, params: _Named) -> dict[str, Any]:
-    form, connection = spoken(ctx, *Form), _connection(ctx)
+    form, connection = require_form(ctx, *Form), _connection(ctx)
     try:
         state = await _ask(connection, caller, CancelTask(caller.call_name or str(uuid.uuid4()), params.task_id))
     except IntercomError as late:
@@ -534,14 +534,14 @@ async def _cancel(ctx: Context, caller: Caller, params: _Named) -> dict[str, Any
 
 
 async def _update(ctx: Context, caller: Caller, params: _Answers) -> dict[str, Any]:
-    spoken(ctx, Form.EXTENSION)
+    require_form(ctx, Form.EXTENSION)
     # Our tasks ask no questions, so the answers are ignored.
     await _ask(_connection(ctx), caller, FindTask(params.task_id))
     return {}
 
 
 async def _list(ctx: Context, caller: Caller, params: types.PaginatedRequestParams) -> dict[str, Any]:
-    form = spoken(ctx, Form.CORE)
+    form = require_form(ctx, Form.CORE)
     found = await _ask(_connection(ctx), caller, ListTasks(PAGE + 1, params.cursor))
     told: dict[str, Any] = {"tasks": [written(state, form) for state in found[:PAGE]]}
     if len(found) > PAGE:
@@ -552,7 +552,7 @@ async def _list(ctx: Context, caller: Caller, params: types.PaginatedRequestPara
 async def _outcome(ctx: Context, caller: Caller, state: TaskState) -> types.CallToolResult:
     """Wait without limit for the result of the task's call; the client decides when to stop waiting."""
     try:
-        connection, response = _came_by(ctx)
+        connection, response = _connection_and_response(ctx)
         async with connection.answering(BY_NAME[state.tool], None, caller, ctx.request_id, response) as call:
             call.slice_seconds = None
             answered = await call.wait(state.request_id, state.id)

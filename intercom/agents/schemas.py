@@ -21,7 +21,7 @@ from jsonschema.exceptions import ValidationError
 
 from intercom.model import limits
 from intercom.model.errors import InvalidArguments
-from intercom.sessions.kinds import MESSAGE
+from intercom.sessions.request_kinds import MESSAGE
 
 Schema = dict[str, Any]
 

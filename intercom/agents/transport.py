@@ -32,8 +32,8 @@ from pydantic import ValidationError
 from actors import Actor, Busy, ChildSpec, Down, Name, NotRunning, Restart, StartChild, ask
 from intercom._version import __version__
 from intercom.agents import hook_server
+from intercom.agents.agent_connection import AgentConnection
 from intercom.agents.client_processes import KnownProcesses
-from intercom.agents.connection import AgentConnection
 from intercom.agents.hook_server import HookDeps
 from intercom.agents.shim.relay import CALL_KEY, NAMED, control
 from intercom.local import server_socket

@@ -245,7 +245,7 @@ def fields_of(options: argparse.Namespace) -> tuple[str, dict[str, Any]]:
     if options.session is not None:
         fields["session"] = options.session
     if options.command == "policy":
-        from intercom.cli.ctl_commands import policy_subject
+        from intercom.cli.ctl_multi_request import policy_subject
 
         fields |= policy_subject(fields.pop("id", None))
     return row.name, fields
@@ -314,15 +314,15 @@ def _carry_out(where: Places, options: argparse.Namespace) -> int:
         return watch_tree(where, as_json=options.json)
     command, fields = fields_of(options)
     if command == "logs":
-        from intercom.cli.ctl_commands import logs
+        from intercom.cli.ctl_multi_request import logs
 
         return logs(where, fields, follow=options.follow, as_json=options.json)
     if command == "restore":
-        from intercom.cli.ctl_commands import restore
+        from intercom.cli.ctl_multi_request import restore
 
         return restore(where, fields, yes=options.yes, as_json=options.json)
     if options.command == "policy":
-        from intercom.cli.ctl_commands import policy
+        from intercom.cli.ctl_multi_request import policy
 
         yes = options.act == "accept" and options.yes
         return policy(where, options.act, fields, yes=yes, as_json=options.json)

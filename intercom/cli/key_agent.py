@@ -8,7 +8,7 @@ decision, the database or a false server can put another card under the same id.
 It ends with the shell, after a while without use, on `key lock`, and if the shell becomes another program. No other
 process of the user can read its memory, as far as the system prevents that.
 
-It uses the standard library alone, because every decision waits for it. The other end is `intercom.cli.key_agent`.
+It uses the standard library alone, because every decision waits for it.
 Tickets exist on Linux only: elsewhere the system does not identify a socket's peer well enough, and the PIN is asked
 for each time.
 

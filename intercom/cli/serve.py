@@ -28,7 +28,7 @@ from attrs import evolve
 import actors
 from intercom._version import __version__, is_newer
 from intercom.agents import transport
-from intercom.agents.connection import AgentConnection
+from intercom.agents.agent_connection import AgentConnection
 from intercom.agents.transport import Hello, ShimConnection
 from intercom.app import App
 from intercom.cli.settings import Settings, judge, record_directories, settle

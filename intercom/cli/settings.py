@@ -180,7 +180,7 @@ def _slack(config: Config, where: Places) -> tuple[SlackSetup | None, str]:
 
     try:
         # Import the actors' modules too: importing them in the running loop would block it.
-        importlib.import_module("intercom.operators.slack.tree")
+        importlib.import_module("intercom.operators.slack.supervision")
         return setup.settle(config, os.environ, file=credentials.file_in(where.state_dir)), ""
     except SlackError as fault:
         return None, fault.message

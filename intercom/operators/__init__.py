@@ -1,1 +1,1 @@
-"""The operators' side: the router and its channels."""
+"""The operators' side: the card router and the channels. Decisions go to `sessions/operator_service`."""

@@ -423,7 +423,7 @@ def pages(
     sources = Sources(
         tree=service.tree,
         counts=partial(service.reader.read, counts),
-        policies=lambda: len(service.board.cards()),
+        policies=lambda: len(service.policy_registry.cards()),
         agents=agents,
         chat=service.chat_standing,
         now=service.context.now,

@@ -1,1 +1,1 @@
-"""One agent's session: its actor, its stall detector and its protocol."""
+"""Agents' sessions: their registry, actors and tools, and what people do with them (`operator_service`)."""

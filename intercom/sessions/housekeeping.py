@@ -21,7 +21,7 @@ from attrs import define, frozen
 from actors import Actor, Info, Name, NotRunning, Refused
 from intercom.model.card import Card, Notice
 from intercom.model.errors import DatabaseError, IntercomError
-from intercom.sessions import kinds
+from intercom.sessions import request_kinds
 from intercom.sessions.checkpoints.messages import SweepContents
 from intercom.sessions.context import Context
 from intercom.sessions.lookups import UNANSWERED, ask_session
@@ -150,7 +150,7 @@ def _lapse(db: Database, before: datetime, at: datetime) -> list[Card]:
         request = approvals.get(db, id)
         session = sessions.get(db, request.session_id) if request is not None else None
         if request is not None and session is not None:
-            shown.append(kinds.card_of(request, session.workspace_root))
+            shown.append(request_kinds.card_of(request, session.workspace_root))
     return shown
 
 

@@ -30,7 +30,7 @@ from intercom.model.card import Card, CardKind
 from intercom.model.errors import Ambiguous, IntercomError, NotFound
 from intercom.model.request import ApprovalRequest
 from intercom.model.session import Session, SessionMode, SessionStatus
-from intercom.sessions import kinds
+from intercom.sessions import request_kinds
 from intercom.sessions.checkpoints.restore import of_restore
 from intercom.sessions.messages import Wanted
 from intercom.store import idempotency, instructions, requests, sessions
@@ -147,14 +147,14 @@ def open_cards(db: Database, session_id: str | None = None, away: Container[str]
     waits for."""
     roots = {session.id: session.workspace_root for session in sessions.live(db)}
     shown = [
-        kinds.card_of(request, roots.get(request.session_id, ""), away=request.id in away)
+        request_kinds.card_of(request, roots.get(request.session_id, ""), away=request.id in away)
         for request in requests.pending(db, session_id)
     ]
     for id, root in roots.items():
         if session_id in (None, id) and (alert := stalls.active(db, id)) is not None:
-            shown.append(kinds.card_of_alert(alert, root))
+            shown.append(request_kinds.card_of_alert(alert, root))
     shown += [
-        kinds.card_of_stuck(entry, request)
+        request_kinds.card_of_stuck(entry, request)
         for entry in journal.open(db)
         if entry.state is JournalState.STUCK
         and session_id in (None, entry.session_id)
@@ -188,10 +188,10 @@ def named_card(db: Database, prefix: str, away: Container[str]) -> Card:
 def _card(db: Database, kind: CardKind, id: str, away: Container[str]) -> Card | None:
     if kind is CardKind.STALL:
         alert = stalls.get(db, id)
-        return None if alert is None else kinds.card_of_alert(alert, _root(db, alert.session_id))
+        return None if alert is None else request_kinds.card_of_alert(alert, _root(db, alert.session_id))
     if kind in (CardKind.STEER, CardKind.TASK):
         word = instructions.get(db, id)
-        return None if word is None else kinds.card_of_instruction(word, _root(db, word.session_id or ""))
+        return None if word is None else request_kinds.card_of_instruction(word, _root(db, word.session_id or ""))
     if kind is CardKind.APPLY:
         return next((card for card in open_cards(db) if card.id == id), None)
     if kind is CardKind.RESTORE:
@@ -201,7 +201,7 @@ def _card(db: Database, kind: CardKind, id: str, away: Container[str]) -> Card |
     if request is None:
         return None
     waits_alone = request.status.value == "pending" and request.id in away
-    return kinds.card_of(request, _root(db, request.session_id), away=waits_alone)
+    return request_kinds.card_of(request, _root(db, request.session_id), away=waits_alone)
 
 
 def _root(db: Database, session_id: str) -> str:
@@ -223,7 +223,7 @@ def _with_prefix(db: Database, prefix: str) -> tuple[tuple[CardKind, str], ...]:
     stuck = [
         (CardKind.APPLY, id)
         for entry in journal.open(db)
-        if (id := kinds.stuck_id(entry.request_id)).startswith(prefix)
+        if (id := request_kinds.stuck_id(entry.request_id)).startswith(prefix)
     ]
     alerts = [(CardKind.STALL, id) for id in stalls.with_prefix(db, prefix)]
     words = [(CardKind.STEER, id) for id in instructions.with_prefix(db, prefix)]

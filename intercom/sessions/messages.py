@@ -19,7 +19,7 @@ from intercom.model.field_docs import INTERNAL
 from intercom.model.process import Exit, Why
 from intercom.model.request import Operation, TaskState
 from intercom.model.session import Instruction, Kind, Session, SessionMode
-from intercom.sessions.kinds import DeliveredInstruction, LateVerdict, PermissionAnswer
+from intercom.sessions.request_kinds import DeliveredInstruction, LateVerdict, PermissionAnswer
 
 A = TypeVar("A")
 R = TypeVar("R")

@@ -30,12 +30,12 @@ from intercom.model.errors import (
 )
 from intercom.model.process import Origin
 from intercom.model.session import Instruction, Kind, Session, SessionMode, SessionStatus, id_of_act
-from intercom.sessions import kinds, lookups
+from intercom.sessions import lookups, request_kinds
 from intercom.sessions.checkpoints.messages import AnswerRestore, AskRestore, CheckpointTaken, TakeCheckpoint
 from intercom.sessions.context import Context
 from intercom.sessions.lookups import ShownCards, ask_session, only, single
 from intercom.sessions.messages import Decide, End, Pause, Resume, Steer, TakeBack, Unpause
-from intercom.sessions.policies import PolicyBoard, PolicyStatus
+from intercom.sessions.policies import PolicyRegistry, PolicyStatus
 from intercom.sessions.processes.spawner import AgentProcesses
 from intercom.sessions.session import steering
 from intercom.sessions.signatures import Signatures
@@ -120,7 +120,7 @@ class Steering:
         kept, home = await self._context.store.transact(
             partial(_leave, word=word, signed=signed, context=self._context)
         )
-        card = kinds.card_of_instruction(kept, home)
+        card = request_kinds.card_of_instruction(kept, home)
         self._context.operators.tell(card)
         if kept.is_open and kept.taken_at is None:
             steering.tell_of_task(self.service.system, kept, await self.service.sessions())
@@ -142,7 +142,7 @@ class Steering:
         kept, home = await self._context.store.transact(
             partial(_take_back, id=word.id, by=by, channel=channel, context=self._context)
         )
-        card = kinds.card_of_instruction(kept, home)
+        card = request_kinds.card_of_instruction(kept, home)
         self._context.operators.tell(card)
         return card
 
@@ -305,7 +305,7 @@ class OperatorService:
     system: System
     context: Context
     reader: Reader
-    board: PolicyBoard
+    policy_registry: PolicyRegistry
     children: AgentProcesses
     chat: Callable[[], Awaitable[Mapping[str, object]]] | None = None
     _shown: ShownCards = field(factory=ShownCards, init=False, repr=False)
@@ -330,12 +330,12 @@ class OperatorService:
         found = await self.reader.read(partial(lookups.open_cards, session_id=session_id, away=self.context.unattended))
         for card in found:
             self.seen(card)
-        proposed = () if session_id is not None else self.board.cards()
+        proposed = () if session_id is not None else self.policy_registry.cards()
         return tuple(sorted((*found, *proposed), key=lambda card: card.created_at))
 
     async def card(self, prefix: str) -> Card:
         """Return any current or past card, by a unique prefix of its id. Raises NotFound and Ambiguous."""
-        proposed = await self.board.find(prefix)
+        proposed = await self.policy_registry.find(prefix)
         if proposed is not None:
             return proposed
         card = await self.reader.read(partial(lookups.named_card, prefix=prefix, away=self.context.unattended))
@@ -374,9 +374,9 @@ class OperatorService:
             self.context.operators.tell(Notice(summary, "error", self.context.now()))
 
     async def _decide(self, prefix: str, verdict: Verdict) -> Card:
-        proposed = await self.board.find(prefix)
+        proposed = await self.policy_registry.find(prefix)
         if proposed is not None:
-            return self._count(await self.board.decide(proposed, verdict), verdict)
+            return self._count(await self.policy_registry.decide(proposed, verdict), verdict)
         id, kind, session_id = await self._whose(prefix)
         if kind is CardKind.RESTORE:
             return self._count(await self.checkpoints.answer(id, verdict), verdict)
@@ -437,18 +437,18 @@ class OperatorService:
     async def decide_policy(self, prefix_or_path: str | None, verdict: Verdict, shown: str | None = None) -> Card:
         """Accept or reject a policy, by its card's id or its workspace; without a name, the only one that waits.
         `shown` is the hash of the content that the person was shown."""
-        return self._count(await self.board.decide_named(prefix_or_path, verdict, shown), verdict)
+        return self._count(await self.policy_registry.decide_named(prefix_or_path, verdict, shown), verdict)
 
     async def policies(self) -> tuple[PolicyStatus, ...]:
         """Return the status of the policies of all known workspaces."""
-        return await self.board.all()
+        return await self.policy_registry.all()
 
     async def policy(self, prefix_or_path: str) -> PolicyStatus:
         """Return the status of one policy, by its card's id or its workspace."""
-        return await self.board.status(prefix_or_path)
+        return await self.policy_registry.status(prefix_or_path)
 
     def _count(self, card: Card, verdict: Verdict) -> Card:
-        told = kinds.answered(card, verdict, self.context.now())
+        told = request_kinds.answered(card, verdict, self.context.now())
         if told is not None:
             self.context.measured(told)
         return card

@@ -1,6 +1,6 @@
 """The policies of all workspaces: which is in force, which wait for a person, and what each would have let pass.
 
-The watchers read the files; the board keeps the state and tells people. It lives as long as the server, so a watcher
+The watchers read the files; the registry keeps the state and tells people. It lives as long as the server, so a watcher
 that crashed continues with the policy in force, not with the file's current content.
 """
 
@@ -165,7 +165,7 @@ class PolicyStatus:
 
 
 @define
-class PolicyBoard:
+class PolicyRegistry:
     """`states` holds the policy state of each workspace that a watcher has read."""
 
     system: System

@@ -40,7 +40,7 @@ from intercom.sessions.messages import (
     Wanted,
     key_of,
 )
-from intercom.sessions.policies import PolicyBoard
+from intercom.sessions.policies import PolicyRegistry
 from intercom.sessions.session.actor import POLICY_SECONDS
 from intercom.sessions.session.handlers import session_actor
 from intercom.sessions.session.stall import Rules, StallDetector
@@ -93,7 +93,7 @@ class RunningSessions:
     context: Context
     units: Name
     watchers: Name
-    board: PolicyBoard
+    policy_registry: PolicyRegistry
     _ids: set[str] = field(factory=set, init=False)
     _spared: set[str] = field(factory=set, init=False)
 
@@ -104,14 +104,14 @@ class RunningSessions:
         # The watchers first: a session may wait for its policy, and the `units` supervisor for that session.
         await self.system.next_incarnation(self.watchers, None)
         for root in workspace_roots:
-            await lookups.ensure(self.watchers, self.board.watcher(root))
+            await lookups.ensure(self.watchers, self.policy_registry.watcher(root))
         await self.system.next_incarnation(self.units, None)
 
     async def run(self, session: Session, *, is_new: bool = False) -> None:
         """Run a session's actors. The policy watcher first: the session's first proposal needs it. `is_new` as in
         `session_spec`."""
         if self.context.watcher(session.workspace_root).ref is None:
-            await lookups.ensure(self.watchers, self.board.watcher(session.workspace_root))
+            await lookups.ensure(self.watchers, self.policy_registry.watcher(session.workspace_root))
         name = self.system.named(f"session/{session.id}")
         if name.ref is None:
             await lookups.ensure(self.units, session_spec(session, self.context, name, is_new=is_new))
@@ -462,7 +462,7 @@ class SessionRegistry(Actor):
         presence: Presence,
         units: Name,
         watchers: Name,
-        board: PolicyBoard,
+        policy_registry: PolicyRegistry,
         default_mode: SessionMode,
         in_session: Callable[[str, frozenset[str]], object] = lambda _session_id, _connections: None,
     ) -> None:
@@ -471,7 +471,7 @@ class SessionRegistry(Actor):
         self._presence = presence
         self._units = units
         self._watchers = watchers
-        self._board = board
+        self._policy_registry = policy_registry
         self._default_mode = default_mode
         self._in_session = in_session
         self._brought_back = self._announced = False
@@ -483,7 +483,7 @@ class SessionRegistry(Actor):
         self._postponed: list[tuple[Adopt, Reply[str]]] = []
 
     def on_start(self) -> None:
-        self._running = RunningSessions(self.system, self._context, self._units, self._watchers, self._board)
+        self._running = RunningSessions(self.system, self._context, self._units, self._watchers, self._policy_registry)
         # Recovery asks sibling actors. One that is down is not restarted while its supervisor waits for this start.
         self.actor_ref.tell(BringBack())
 

@@ -25,9 +25,9 @@ from intercom.model.decision import Decided, Decision, Signature, SignedCommand,
 from intercom.model.errors import SignatureRefused
 from intercom.model.request import ApprovalRequest, ApprovalStatus, ContinuationPrompt, RiskLevel, Wait, WaitStatus
 from intercom.model.session import Instruction, Kind, id_of_act
-from intercom.sessions import kinds
+from intercom.sessions import request_kinds
 from intercom.sessions.keyring import Keyring, is_fresh
-from intercom.sessions.kinds import Asked
+from intercom.sessions.request_kinds import Asked
 from intercom.store import audit, instructions, sessions
 from intercom.store.messages import Database
 from intercom.store.requests import standby_instruction
@@ -186,7 +186,7 @@ class Signatures:
     ) -> SignedCommand | None:
         """Return the signed command to store with a new instruction; None if signatures are not required. The command
         itself was checked before. Raises SignatureRefused."""
-        if not self.required or word.channel == kinds.AUTOMATIC:
+        if not self.required or word.channel == request_kinds.AUTOMATIC:
             return None
         channel = _channel_of(word)
         if channel in signing.SIGNED_HERE:
@@ -201,7 +201,7 @@ class Signatures:
 
     def fault_of_words(self, db: Database, word: Instruction) -> str | None:
         """Return why a queued instruction is not delivered, as half a sentence; None if it is."""
-        if not self.required or word.channel == kinds.AUTOMATIC:
+        if not self.required or word.channel == request_kinds.AUTOMATIC:
             return None
         fault = self._fault_of_words(db, word)
         if fault is None and (word.id in self._uses or audit.instruction_end(db, word.id) is not None):
@@ -228,12 +228,12 @@ class Signatures:
         word, over = instructions.get(db, id), audit.instruction_end(db, id)
         if word is None or (over is not None and over < entry):
             return False
-        return word.channel == kinds.AUTOMATIC or self._fault_of_words(db, word) is None
+        return word.channel == request_kinds.AUTOMATIC or self._fault_of_words(db, word) is None
 
     def _as_said(self, word: Instruction) -> Instruction:
-        if word.channel == kinds.AUTOMATIC:
+        if word.channel == request_kinds.AUTOMATIC:
             return evolve(
-                word, kind=Kind.NUDGE, by=kinds.INTERCOM, text=self.keyring.config.stall.default_nudge_message
+                word, kind=Kind.NUDGE, by=request_kinds.INTERCOM, text=self.keyring.config.stall.default_nudge_message
             )
         return word
 
@@ -286,7 +286,7 @@ class Signatures:
         if decided.channel == "policy" and expected is Decision.APPROVE:
             # A policy's rule: the policy is asked again when the change is applied.
             return None if request.auto_rule is not None and request.tool is None else _MISSING
-        return self._fault(decided, kinds.card_of(request, root))
+        return self._fault(decided, request_kinds.card_of(request, root))
 
     def _fault_of_prompt(self, request: ContinuationPrompt, root: str) -> str | None:
         if request.status not in (WaitStatus.DECIDED, WaitStatus.EXPIRED):
@@ -304,7 +304,7 @@ class Signatures:
                 return _CONTRADICTION
             # The policy is asked again when the agent is told.
             return None if decided.text is None else "nobody's words are recorded as a person's"
-        return self._fault(decided, kinds.card_of(request, root))
+        return self._fault(decided, request_kinds.card_of(request, root))
 
     def _fault_of_wait(self, request: Wait, root: str) -> str | None:
         if request.status is not WaitStatus.DECIDED:
@@ -318,7 +318,7 @@ class Signatures:
             # Ended by queued instructions, which are delivered on their own.
             is_so = decided.decision == Decision.RESUME and request.id in self._ended_by_words
             return None if is_so else "no operator's words are recorded that would have ended it"
-        return self._fault(decided, kinds.card_of(request, root))
+        return self._fault(decided, request_kinds.card_of(request, root))
 
     # --- the one check of all signatures -----------------------------------------------------------------------------
 
@@ -435,11 +435,11 @@ _NO_WORDS = "the signature does not cover what the nudge says: nudge again, with
 
 def _channel_of(word: Instruction) -> str:
     """Return the channel on which a person gave this instruction, also for one given to an alert."""
-    return word.channel.removeprefix(kinds.ON_ALERT)
+    return word.channel.removeprefix(request_kinds.ON_ALERT)
 
 
 def _is_ended_by_words(wait: Wait) -> bool:
-    return wait.decided is not None and wait.decided.verdict_id == kinds.ended_by_words(wait.id)
+    return wait.decided is not None and wait.decided.verdict_id == request_kinds.ended_by_words(wait.id)
 
 
 def _risk(card: Card) -> RiskLevel:

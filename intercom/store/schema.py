@@ -1,6 +1,6 @@
 """The database's tables, and the migrations from one version of them to the next.
 
-`TABLES` is the schema of the first version. A change to it is a new `Migration` with the next number. Migrations
+`FIRST_TABLES` is the schema of the first version. A change to it is a new `Migration` with the next number. Migrations
 only go forward; each is applied once, and recorded in `schema_version`. docs/reference/database.md has each column.
 
 Times are text that sorts by time (`intercom.model.clock`), flags are 0 or 1, lists and objects are JSON text.
@@ -40,7 +40,7 @@ ENDS_OF_INSTRUCTIONS = (
     " 'task_taken_back', 'standby_ended')"
 )
 
-TABLES = (
+FIRST_TABLES = (
     # Agents' sessions. The columns up to `progress_snapshot` are the reference's, as in all its five tables (`session`,
     # `approval_request`, `checkpoint`, `continuation_prompt`, `stall_alert`).
     """
@@ -516,7 +516,7 @@ class Migration:
 #: In order, without gaps. The first creates the schema from nothing. Its number is that of the last schema before the
 #: first release, so that databases of that time remain readable.
 MIGRATIONS: tuple[Migration, ...] = (
-    Migration(22, "first", _run(TABLES)),
+    Migration(22, "first", _run(FIRST_TABLES)),
     Migration(23, "spawned agents, signed acts", _run(SPAWNED_AGENTS)),
 )
 

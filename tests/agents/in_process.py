@@ -12,7 +12,7 @@ import trio
 from mcp.shared.message import ServerMessageMetadata, SessionMessage
 
 from intercom.agents import transport
-from intercom.agents.connection import AgentConnection
+from intercom.agents.agent_connection import AgentConnection
 from intercom.agents.transport import MessageReader, MessageWriter
 from intercom.app import App
 

@@ -16,8 +16,8 @@ import trio.testing
 
 from actors import StopChild
 from intercom.agents import mcp_server
+from intercom.agents.agent_connection import AgentConnection, Caller
 from intercom.agents.call import Call, content
-from intercom.agents.connection import AgentConnection, Caller
 from intercom.embedding import Switchboard
 from intercom.model.decision import Decision
 from intercom.model.errors import DatabaseError

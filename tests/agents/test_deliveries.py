@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from intercom.agents.connection import Deliveries
+from intercom.agents.agent_connection import Deliveries
 from intercom.sessions.messages import Delivery, Undeliver
 
 

@@ -14,7 +14,7 @@ from mcp.shared.exceptions import MCPError
 
 from actors import Actor
 from intercom.agents import mcp_server
-from intercom.agents.connection import AgentConnection, Caller
+from intercom.agents.agent_connection import AgentConnection, Caller
 from intercom.agents.transport import Hello
 from intercom.cli import main
 from intercom.model.config import Config, SlackSettings

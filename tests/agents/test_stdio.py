@@ -11,7 +11,7 @@ import trio
 import trio.testing
 
 from intercom.agents import transport
-from intercom.agents.connection import AgentConnection
+from intercom.agents.agent_connection import AgentConnection
 from intercom.agents.transport import Lines
 from intercom.model.decision import Decision
 from tests.agents.in_process import ABOUT

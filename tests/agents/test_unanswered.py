@@ -15,8 +15,8 @@ from intercom.model.card import CardState
 from intercom.model.config import Config, McpSettings, OnTimeout, TimeoutSettings
 from intercom.model.request import PromptType
 from intercom.model.session import SessionMode
-from intercom.sessions.kinds import NOBODY_ANSWERED
 from intercom.sessions.messages import AwaitDecision
+from intercom.sessions.request_kinds import NOBODY_ANSWERED
 from intercom.sessions.tools.ping import Ping
 from intercom.sessions.tools.switch_freq import SwitchFreq
 from intercom.sessions.tools.table import BY_NAME

@@ -8,8 +8,8 @@ import pytest
 import trio.testing
 
 from actors.testing import inject
+from intercom.agents.agent_connection import AgentConnection, Caller
 from intercom.agents.call import Call
-from intercom.agents.connection import AgentConnection, Caller
 from intercom.model.config import Config
 from intercom.model.decision import Decision
 from intercom.sessions.messages import AwaitDecision, Deliver, Delivery

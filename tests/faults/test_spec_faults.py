@@ -78,7 +78,7 @@ async def test_the_older_policy_file_is_read_where_the_newer_is_absent(clock: Cl
     async with house(root.parent, clock) as at:
         await at.accept(root)
         guest = await at.arrive(root)
-        state = at.app.board.states[str(root)]
+        state = at.app.policy_registry.states[str(root)]
         assert state.fault is None
         assert (await guest.ask(check("write", "src/a.py"))).answer.auto_approved
 

@@ -13,7 +13,7 @@ import trio
 import trio.testing
 
 from intercom.agents import hook_server
-from intercom.agents.connection import AgentConnection
+from intercom.agents.agent_connection import AgentConnection
 from intercom.agents.hook_server import HookDeps, HookOrigin, StoppingParams
 from intercom.agents.http.request import Identity
 from intercom.agents.http.sessions import ConnectionFactory, HttpSessions

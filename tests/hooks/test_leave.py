@@ -12,15 +12,15 @@ import trio.testing
 from attrs import evolve
 
 from intercom.agents.call import Call
-from intercom.agents.clients import tools
+from intercom.agents.clients import client_tools
 from intercom.agents.hook_server import PERMISSION_PROMPT, operation_of
 from intercom.model.card import Card, CardKind, CardState
 from intercom.model.config import Config, PolicySettings, TimeoutSettings
 from intercom.model.decision import Decision
 from intercom.model.errors import InvalidState
 from intercom.model.request import FileTouch, Operation, OperationKind, Replacement, RiskLevel
-from intercom.sessions.kinds import PermissionAnswer
 from intercom.sessions.messages import AskPermission, Deliver, Delivery, Undeliver
+from intercom.sessions.request_kinds import PermissionAnswer
 from intercom.sessions.tools.check_diff import CheckDiff
 from intercom.sessions.tools.ping import Ping
 from tests.sessions.house import Guest, House, Pending, house
@@ -122,13 +122,15 @@ async def test_a_command_outside_of_its_sandbox_needs_a_person_whatever_the_poli
     clock: Clock, root: Path
 ) -> None:
     given = {"command": "make", "dangerouslyDisableSandbox": True}
-    free = operation_of(tools.operation("Bash", given, str(root)))
+    free = operation_of(client_tools.operation("Bash", given, str(root)))
     async with house(root.parent, clock) as at:
         (root / ".intercom").mkdir()
         (root / ".intercom" / "settings.json").write_text(POLICY % "{}")
         await at.accept(root)
         guest = await at.arrive(root)
-        sandboxed = operation_of(tools.operation("Bash", {**given, "dangerouslyDisableSandbox": False}, str(root)))
+        sandboxed = operation_of(
+            client_tools.operation("Bash", {**given, "dangerouslyDisableSandbox": False}, str(root))
+        )
         assert (await asking(at, guest, sandboxed)()).rule == "command:make"
         hook = asking(at, guest, free, call="h2")
         card = await waiting(at, title="Run outside of the sandbox: make")

@@ -19,10 +19,10 @@ from intercom.model.process import AgentProcess, AgentProcessState, Exit, Origin
 from intercom.model.request import ChangeKind, FileChange, RiskLevel
 from intercom.model.session import Instruction, Kind, Session, SessionMode, SessionStatus
 from intercom.sessions.checkpoints.restore import of_restore
-from intercom.sessions.kinds import card_of_instruction
 from intercom.sessions.policies import PolicyStatus
 from intercom.sessions.processes.monitor_client import Stream
 from intercom.sessions.processes.spawner import Output
+from intercom.sessions.request_kinds import card_of_instruction
 from intercom.sessions.signatures import without_keys
 from tests.operators.checkpoints import StandInCheckpoints
 

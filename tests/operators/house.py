@@ -17,8 +17,8 @@ from actors.events import Event
 from intercom.local.places import Places, places
 from intercom.model.card import Card
 from intercom.model.session import SessionMode
+from intercom.operators.card_router import Operators
 from intercom.operators.ctl.listener import CtlListener
-from intercom.operators.router import Operators
 from tests.operators.desk import StandInDesk
 
 

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from actors import Actor, ChildSpec, System, ask
 from intercom.model.card import Card, CardKind, CardState, Notice
 from intercom.model.session import SessionMode
+from intercom.operators.card_router import EARLY_SECONDS, NOTIFIED, Operators, recipients
 from intercom.operators.messages import Channel, Subscribe
-from intercom.operators.router import EARLY_SECONDS, NOTIFIED, Operators, recipients
 from tests.operators.desk import START, card
 
 LOCAL, REMOTE, HYBRID = SessionMode.LOCAL, SessionMode.REMOTE, SessionMode.HYBRID

@@ -8,7 +8,7 @@ import pytest
 import trio.testing
 from attrs import evolve
 
-from intercom.agents.connection import AgentConnection, Caller
+from intercom.agents.agent_connection import AgentConnection, Caller
 from intercom.agents.transport import Hello
 from intercom.cli import main
 from intercom.model.decision import Decision

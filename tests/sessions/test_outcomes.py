@@ -33,8 +33,15 @@ from intercom.model.session import (
     StallStatus,
     may_become,
 )
-from intercom.sessions import kinds
-from intercom.sessions.kinds import ClearanceAnswer, PermissionAnswer, PromptAnswer, StandbyAnswer, from_json, to_json
+from intercom.sessions import request_kinds
+from intercom.sessions.request_kinds import (
+    ClearanceAnswer,
+    PermissionAnswer,
+    PromptAnswer,
+    StandbyAnswer,
+    from_json,
+    to_json,
+)
 from intercom.sessions.tools.switch_freq import ModeAnswer
 
 AT = datetime(2026, 1, 1, tzinfo=UTC)
@@ -68,7 +75,7 @@ TABLE: list[tuple[Any, Any, CardState]] = [
     *(
         (evolve(APPROVAL, tool="Write", status=status), PermissionAnswer(told, "r", message=message), state)
         for status, told, message, state in (
-            (ApprovalStatus.APPROVED, "approved", kinds.MAY_BE_DONE_NOW, CardState.APPROVED),
+            (ApprovalStatus.APPROVED, "approved", request_kinds.MAY_BE_DONE_NOW, CardState.APPROVED),
             (ApprovalStatus.CONSUMED, "allowed", None, CardState.DELIVERED),
             (ApprovalStatus.REJECTED, "denied", None, CardState.REJECTED),
             (ApprovalStatus.EXPIRED, "timeout", None, CardState.EXPIRED),
@@ -90,7 +97,7 @@ TABLE: list[tuple[Any, Any, CardState]] = [
     ),
     (
         evolve(PROMPT, status=WaitStatus.EXPIRED, decision=PromptDecision.CONTINUE),
-        PromptAnswer("continue", message=kinds.NOBODY_ANSWERED["continue"], timed_out=True),
+        PromptAnswer("continue", message=request_kinds.NOBODY_ANSWERED["continue"], timed_out=True),
         CardState.EXPIRED,
     ),
     (evolve(PROMPT, status=WaitStatus.INTERRUPTED), InvalidState, CardState.INTERRUPTED),
@@ -107,17 +114,17 @@ TABLE: list[tuple[Any, Any, CardState]] = [
 
 @pytest.mark.parametrize(("row", "answer", "state"), TABLE)
 def test_what_is_told_and_shown_of_a_request(row: Any, answer: Any, state: CardState) -> None:
-    card = kinds.card_of(row, "/ws")
+    card = request_kinds.card_of(row, "/ws")
     assert (card.id, card.session_id, card.workspace_root, card.state) == ("r", "s", "/ws", state)
     if answer is InvalidState:
         with pytest.raises(InvalidState, match="ended with its session"):
-            kinds.answer(row)
+            request_kinds.answer(row)
         with pytest.raises(InvalidState):
-            kinds.late(row)
+            request_kinds.late(row)
         return
-    assert kinds.answer(row) == answer
+    assert request_kinds.answer(row) == answer
     if answer is not None:
-        late = kinds.late(row)
+        late = request_kinds.late(row)
         assert late.kind == ("permission" if isinstance(answer, PermissionAnswer) else card.kind.value)
         # What rides on another result is what the call itself would have been told.
         assert from_json(type(answer), late.answer) == answer
@@ -144,7 +151,7 @@ def test_how_a_stall_alert_is_shown(
     status: StallStatus, nudges: int, state: CardState, title: str, note: str | None
 ) -> None:
     alert = StallAlert("a", "s", AT, 307, status, AT, last_tool="ping", nudge_count=nudges)
-    card = kinds.card_of_alert(alert, "/ws")
+    card = request_kinds.card_of_alert(alert, "/ws")
     assert (card.state, card.title, card.note, card.detail) == (state, title, note, "last tool: ping")
 
 
@@ -187,7 +194,7 @@ def test_a_session_may_go_where_the_table_says_and_nowhere_else() -> None:
 
 @given(st.text(), st.integers(2, 100))
 def test_a_headline_is_one_short_line_of_the_text(text: str, width: int) -> None:
-    line = kinds.headline(text, width)
+    line = request_kinds.headline(text, width)
     assert len(line) <= width
     assert len(line.splitlines()) <= 1
     assert line.removesuffix("…") in text

@@ -183,7 +183,7 @@ async def test_what_a_person_took_out_stays_out_over_a_restart(clock: Clock, roo
         guest = await at.arrive(root)
         assert not await passes(guest, "src/a")
         assert await passes(guest)
-        card = next(card for card in at.app.board.cards())
+        card = next(card for card in at.app.policy_registry.cards())
         assert "its file has granted less since" in (card.body or "")
         await at.decide(card.id, Decision.ACCEPT)
         assert await passes(guest, "src/a")
@@ -211,7 +211,7 @@ async def test_what_was_rejected_is_not_asked_again_after_a_restart(clock: Clock
     async with house(root.parent, clock) as at:
         guest = await at.arrive(root)
         assert not await passes(guest)
-        assert at.app.board.cards() == ()
+        assert at.app.policy_registry.cards() == ()
         assert (await at.app.service.policy(str(root))).status == "rejected"
         # Nothing but a person who names it has it asked anew.
         await at.accept(root)
@@ -372,7 +372,7 @@ async def test_a_file_that_changes_again_and_again_does_not_flood_people(at: Hou
         assert not await passes(guest)
     shown = {card.id for card in at.people.cards if card.kind is CardKind.POLICY}
     assert len(shown) <= MOST_CLOSED
-    assert at.app.board.cards() == ()
+    assert at.app.policy_registry.cards() == ()
     await at.people.notice("changes again and again")
     # A person decides all the same, by the workspace's name.
     await at.accept(root)

@@ -15,7 +15,7 @@ from intercom.model.request import RiskLevel
 from intercom.operators.commands.entries import card_entry
 from intercom.operators.slack.draw.cards import card as slack_card
 from intercom.operators.slack.draw.cards import diff_file
-from intercom.sessions import kinds
+from intercom.sessions import request_kinds
 from intercom.sessions.tools.broadcast import Broadcast
 from intercom.sessions.tools.check_clearance import CheckClearance
 from intercom.store.messages import Transact
@@ -129,7 +129,7 @@ async def test_a_request_from_before_is_shown_as_the_agents_words(at: House, gue
     await at.ask("store", Transact(lambda db: db.execute("update approval_request set preview = null")))
     request = await at.ask("store", Transact(lambda db: approvals.get(db, card.id)))
     assert request is not None
-    old = kinds.card_of(request, str(root))
+    old = request_kinds.card_of(request, str(root))
     assert old.diff_from_agent
     for shown in channels(old)[2:5]:
         assert "the agent's own words, and no diff made from the files" in shown

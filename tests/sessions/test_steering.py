@@ -10,8 +10,8 @@ import pytest
 import trio.testing
 
 from actors.testing import inject
+from intercom.agents.agent_connection import AgentConnection
 from intercom.agents.call import Call
-from intercom.agents.connection import AgentConnection
 from intercom.model.card import Card, CardKind, CardState
 from intercom.model.config import Config, SteeringSettings
 from intercom.model.decision import Decision

@@ -17,8 +17,8 @@ from intercom.embedding import Switchboard
 from intercom.local.places import places
 from intercom.model.card import Notice
 from intercom.model.config import Config, DatabaseSettings
+from intercom.operators.card_router import subscribe
 from intercom.operators.messages import Channel
-from intercom.operators.router import subscribe
 from tests.agents.http.rig import until
 
 pytestmark = pytest.mark.real_time

@@ -1,7 +1,8 @@
 """The MCP clients that Intercom knows. One client is one module of this package, with its record as `CLIENT`.
 
 To add a client, write its module and add its name to `NAMES`, and to `HOOKED` if it has permission hooks. Everything
-else (init, doctor, the hooks, the documentation) reads the records.
+else (init, doctor, the hooks, the documentation) reads the records, but for one: add the directory of the client's
+configuration to `PROTECTED_NAMES` in `workspace/policy.py`.
 
 Standard library only. A module is imported when its client is looked up: the command line needs the names alone, and a
 hook needs its own client.

@@ -19,7 +19,7 @@ from attrs import define, field, frozen
 from mcp.server.streamable_http import EventCallback, EventMessage, EventStore
 
 from actors import System
-from intercom.agents.connection import AgentConnection, PendingResponse, Workspaces
+from intercom.agents.agent_connection import AgentConnection, PendingResponse, Workspaces
 from intercom.agents.http.request import Identity, too_many
 from intercom.model.config import Config
 from intercom.sessions import registry

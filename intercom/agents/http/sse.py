@@ -23,7 +23,7 @@ from mcp.shared.message import ServerMessageMetadata, SessionMessage
 from starlette.types import Message, Receive, Scope, Send
 
 from intercom.agents import transport
-from intercom.agents.connection import PendingResponse
+from intercom.agents.agent_connection import PendingResponse
 from intercom.agents.http import request
 from intercom.agents.http.request import Refusal, answer, read_body, too_many, unclear, wrong_method
 from intercom.agents.http.sessions import (

@@ -17,7 +17,7 @@ from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from intercom.agents.connection import PendingResponse
+from intercom.agents.agent_connection import PendingResponse
 from intercom.agents.http import request
 from intercom.agents.http.request import Body, Identity, Refusal, read_body, unclear, wrong_method
 from intercom.agents.http.sessions import (

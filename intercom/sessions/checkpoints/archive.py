@@ -29,10 +29,10 @@ from intercom.model.config import CheckpointSettings
 from intercom.model.errors import NotFound
 from intercom.model.request import ApprovalRequest, ContinuationPrompt
 from intercom.model.session import Session
-from intercom.sessions import kinds
+from intercom.sessions import request_kinds
 from intercom.sessions.checkpoints.messages import CheckpointTaken, TakeCheckpoint
 from intercom.sessions.context import Context
-from intercom.sessions.kinds import Asked
+from intercom.sessions.request_kinds import Asked
 from intercom.store import audit, checkpoints, requests, sessions
 from intercom.store.checkpoints import Contents, FileColumns, OpenContents
 from intercom.store.client import LARGE_TRANSACTION_SECONDS, Reader
@@ -108,10 +108,10 @@ def _written_request(request: Asked) -> dict[str, Any]:
                 "diff": request.diff_content,
             }
         case ContinuationPrompt():
-            kind, title = "prompt", kinds.headline(request.prompt_text)
+            kind, title = "prompt", request_kinds.headline(request.prompt_text)
             return {**common, "kind": kind, "title": title, "type": request.prompt_type.value}
         case _:
-            return {**common, "kind": "standby", "title": kinds.headline(request.message)}
+            return {**common, "kind": "standby", "title": request_kinds.headline(request.message)}
 
 
 async def take(archive: Archive, asked: TakeCheckpoint) -> CheckpointTaken:

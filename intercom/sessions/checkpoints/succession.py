@@ -27,8 +27,8 @@ from intercom.model.process import AgentProcessState
 from intercom.model.request import ApprovalRequest, ApprovalStatus, ContinuationPrompt, Wait, WaitStatus
 from intercom.model.session import Instruction, Session, SessionMode, SessionStatus
 from intercom.sessions.checkpoints.archive import Archive
-from intercom.sessions.kinds import Asked
 from intercom.sessions.messages import Expire, HandOver, OpenCards, Show, Wanted
+from intercom.sessions.request_kinds import Asked
 from intercom.sessions.session import lifecycle
 from intercom.sessions.session.actor import SessionActor
 from intercom.sessions.tools.check_clearance import proposal_key

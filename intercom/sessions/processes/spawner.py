@@ -21,7 +21,6 @@ from intercom.model.process import AgentProcess, AgentProcessState, Exit, Why
 from intercom.model.session import Session, SessionMode, SessionStatus
 from intercom.sessions import lookups
 from intercom.sessions.context import Context
-from intercom.sessions.kinds import headline
 from intercom.sessions.lookups import session_id as find_session
 from intercom.sessions.messages import AwaitStart, Start, key_of
 from intercom.sessions.processes import monitor_client
@@ -32,6 +31,7 @@ from intercom.sessions.processes.agent_process import (
     build_environment,
 )
 from intercom.sessions.processes.monitor_client import GRACE_SECONDS, START_SECONDS, Stream
+from intercom.sessions.request_kinds import headline
 from intercom.store import audit, sessions
 from intercom.store.client import TRANSACTION_SECONDS, Reader
 from intercom.store.messages import Database

@@ -3,9 +3,8 @@
 Its state is in the store. The rest (waiting calls, pending deliveries) is rebuilt or requested again after a restart.
 The handlers are in modules named after what they do; this module holds what they share.
 
-Each is recorded in the transaction of its effect, under its id, so that a repeated verdict has no second effect.
-
-Pings pass, and so do calls that wait for earlier requests: they go on waiting.
+A decision is recorded in the transaction of its effect, under its id, so that a repeated one has no second effect. A
+paused session still answers pings, and calls that wait for earlier requests go on waiting.
 """
 
 from __future__ import annotations
@@ -28,9 +27,8 @@ from intercom.model.policy import PolicyAnswer
 from intercom.model.request import ContinuationPrompt, Wait
 from intercom.model.session import Instruction, Session, SessionStatus
 from intercom.model.visible_text import visible
-from intercom.sessions import kinds
+from intercom.sessions import request_kinds
 from intercom.sessions.context import Context
-from intercom.sessions.kinds import Asked, LateVerdict, from_json, to_json
 from intercom.sessions.messages import (
     RETURN_SECONDS,
     SHOW_SECONDS,
@@ -51,6 +49,7 @@ from intercom.sessions.messages import (
     Watch,
     WriteTouch,
 )
+from intercom.sessions.request_kinds import Asked, LateVerdict, from_json, to_json
 from intercom.sessions.signatures import Signatures
 from intercom.store import audit, idempotency, instructions, requests, sessions
 from intercom.store.file_changes import restores
@@ -66,12 +65,12 @@ FETCH_SECONDS = 60.0
 @define
 class PendingDeliveries:
     """`verdicts` and `words` (instructions) that have not reached the agent, by request id and by their own id.
-    `riding` is what results carry now, by call. `tasked` are requests that tasks poll, and until when (in seconds since
-    the epoch) their decisions are reserved for them."""
+    `attached` is what results carry now, by call. `tasked` are requests that tasks poll, and until when (in seconds
+    since the epoch) their decisions are reserved for them."""
 
     verdicts: dict[str, LateVerdict] = field(factory=dict, init=False)
     words: dict[str, Instruction] = field(factory=dict, init=False)
-    riding: dict[str, Delivery] = field(factory=dict, init=False)
+    attached: dict[str, Delivery] = field(factory=dict, init=False)
     tasked: dict[str, float] = field(factory=dict, init=False)
 
     def free(
@@ -81,25 +80,25 @@ class PendingDeliveries:
         if not self.verdicts and not self.words:
             # The usual case: nothing is pending.
             return (), ()
-        riding = {id for delivery in self.riding.values() for id in (*delivery.requests, *delivery.instructions)}
+        attached = {id for delivery in self.attached.values() for id in (*delivery.requests, *delivery.instructions)}
         at = now().timestamp()
-        free = (id for id in self.verdicts if id != own and id not in riding and at >= self.tasked.get(id, -math.inf))
+        free = (id for id in self.verdicts if id != own and id not in attached and at >= self.tasked.get(id, -math.inf))
         late = tuple(self.verdicts[id] for id in free)
-        return late, tuple(word for id, word in self.words.items() if id not in riding)
+        return late, tuple(word for id, word in self.words.items() if id not in attached)
 
-    def ride(self, call: str, own: str | None, late: tuple[LateVerdict, ...], words: tuple[Instruction, ...]) -> None:
+    def attach(self, call: str, own: str | None, late: tuple[LateVerdict, ...], words: tuple[Instruction, ...]) -> None:
         """Attach these to this call's result, whose answer is the decision on `own`."""
         if own is None and not late and not words:
             return
         told = (own,) if own is not None else ()
         requests = (*told, *(verdict.request_id for verdict in late))
-        self.riding[call] = Delivery(call, requests, tuple(word.id for word in words))
+        self.attached[call] = Delivery(call, requests, tuple(word.id for word in words))
 
-    def unload(self, calls: Iterable[str]) -> None:
+    def detach(self, calls: Iterable[str]) -> None:
         """Detach everything from these results: they arrived, or were lost. What was not recorded as delivered is
         pending again."""
         for call in calls:
-            self.riding.pop(call, None)
+            self.attached.pop(call, None)
 
     def leave_to_task(self, request_id: str, now: datetime) -> None:
         """Reserve the decision on this request for its task for `FETCH_SECONDS`, if a task polls it."""
@@ -185,9 +184,9 @@ class SessionActor(Actor):
         self.row: Session
         self.waiters = Waiters()
         self.deliveries = PendingDeliveries()
-        self.let_pass: list[str] = []
+        self.auto_approved: list[str] = []
         #: The ids of questions that the current policy answers.
-        self.let_pass_now: set[str] = set()
+        self.auto_approved_now: set[str] = set()
         self.posts: dict[str, list[tuple[str, Reply[Any]]]] = {}
         self.held: list[Reply[None]] = []
         self.agent_here = False
@@ -217,7 +216,7 @@ class SessionActor(Actor):
             if self.is_for_policy(request) or self.refused(request) is not None:
                 # The agent is told of a policy's answer only after the policy was asked again.
                 continue
-            self.deliveries.verdicts[request.id] = kinds.late(request)
+            self.deliveries.verdicts[request.id] = request_kinds.late(request)
             self.deliveries.leave_to_task(request.id, self.now())
         for request in pending:
             self.watch_expiry(request)
@@ -260,7 +259,7 @@ class SessionActor(Actor):
         """Return the request of this session with this id. Raises NotFound also for one of another kind."""
         request = await self.find(request_id)
         if not isinstance(request, kind):
-            name = kinds.of(request).name
+            name = request_kinds.of(request).name
             raise NotFound(f"request {request_id} is a {name}; wait for it with its own tool", code="request_not_found")
         return request
 
@@ -281,15 +280,15 @@ class SessionActor(Actor):
         if is_new:
             self.follow(kept)
             if rule is not None:
-                self.deliveries.verdicts[kept.id] = kinds.late(kept)
-                self.note_let_pass(kinds.of(kept).title(kept), rule)
+                self.deliveries.verdicts[kept.id] = request_kinds.late(kept)
+                self.note_auto_approved(request_kinds.of(kept).title(kept), rule)
         return kept, is_new
 
     def follow(self, request: Asked) -> None:
         """Follow a request that was recorded just now. A pending one is shown as soon as its call waits for it, so that
         even the fastest answer finds the waiting call; if the call is lost on the way, after `SHOW_SECONDS`."""
         if self.is_settled(request):
-            self.context.measured(kinds.settled(request, self.now()))
+            self.context.measured(request_kinds.settled(request, self.now()))
             return
         self.watch_expiry(request)
         self.set_timer(Show(request.id), SHOW_SECONDS, Show(request.id))
@@ -298,7 +297,7 @@ class SessionActor(Actor):
         """Return why the recorded decision about a request does not count; None if it counts. A decision that does not
         count is closed, recorded, and reported on every channel, once."""
         fault = self.context.signatures.fault(request, self.row.workspace_root)
-        if fault is None and self.is_for_policy(request) and request.id not in self.let_pass_now:
+        if fault is None and self.is_for_policy(request) and request.id not in self.auto_approved_now:
             fault = "the policy does not let it pass"
         return None if fault is None else self.refuse(request, fault)
 
@@ -306,13 +305,13 @@ class SessionActor(Actor):
         """Return whether the policy answered this question and has to be asked again before the agent is told (see
         `tools.transmit.ask_policy_again`)."""
         is_prompt = isinstance(request, ContinuationPrompt)
-        return is_prompt and kinds.is_of_policy(request) and self.context.signatures.required
+        return is_prompt and request_kinds.is_of_policy(request) and self.context.signatures.required
 
     def refuse(self, request: Asked, fault: str) -> SignatureRefused:
         """Return the error for a recorded decision that does not count; record and report it the first time."""
         if request.id not in self._void:
             self._void.add(request.id)
-            card = kinds.card_of(request, self.row.workspace_root)
+            card = request_kinds.card_of(request, self.row.workspace_root)
             told = f"refused the recorded decision about {request.id} ({card.title}): {fault}"
             work = partial(_void, id=request.id, session_id=self.id, summary=told, at=self.now())
             self.context.store.transact_soon(work)
@@ -374,15 +373,15 @@ class SessionActor(Actor):
     def show(self, request: Asked, *, note: str | None = None) -> Card:
         """Show the request's card on every channel, and return it. Automatic decisions are recorded but not shown."""
         away = request.id in self.context.unattended and not self.is_settled(request)
-        card = kinds.card_of(request, self.row.workspace_root, away=away, note=note)
-        if not kinds.is_automatic(request):
+        card = request_kinds.card_of(request, self.row.workspace_root, away=away, note=note)
+        if not request_kinds.is_automatic(request):
             self.context.operators.tell(card)
         return card
 
     def show_words(self, word: Instruction) -> Card:
         """Show an instruction's card on every channel, and return it. The card of an alert shows its own nudges."""
-        card = kinds.card_of_instruction(word, self.row.workspace_root)
-        if not kinds.is_told_of_on_alert(word):
+        card = request_kinds.card_of_instruction(word, self.row.workspace_root)
+        if not request_kinds.is_told_of_on_alert(word):
             self.context.operators.tell(card)
         return card
 
@@ -403,18 +402,18 @@ class SessionActor(Actor):
         """Return the line as the chat shows it; None if no chat shows this session."""
         return None if self.context.chat is None else await self.context.chat.drawn(self.row, line)
 
-    def note_let_pass(self, what: str, rule: str) -> None:
+    def note_auto_approved(self, what: str, rule: str) -> None:
         """Note what the policy approved, for the next summary. The first such action starts the interval. Each approval
         is recorded at once: a crash may lose a summary, but no record."""
         policy = self.context.policy(self.row.workspace_root)
         if policy.log_auto_approved:
-            self.let_pass.append(f"{kinds.headline(what)} ({rule})")
-            if len(self.let_pass) == 1:
+            self.auto_approved.append(f"{request_kinds.headline(what)} ({rule})")
+            if len(self.auto_approved) == 1:
                 self.set_timer(Summarize(), policy.summary_interval_seconds, Summarize())
 
     def summarize(self) -> None:
         """Tell people what was approved since the interval began."""
-        passed, self.let_pass = self.let_pass, []
+        passed, self.auto_approved = self.auto_approved, []
         if passed:
             more = f"; and {len(passed) - _NAMED} more" if len(passed) > _NAMED else ""
             self.notify(f"the policy let pass: {'; '.join(passed[:_NAMED])}{more}")
@@ -482,8 +481,8 @@ class SessionActor(Actor):
         answer only."""
         self.turn_begins()
         late, words = ((), ()) if alone or self.row.is_paused else self.deliveries.free(self.now, own)
-        self.deliveries.ride(call, own, late, words)
-        return Answered(answer, late, tuple(kinds.told(word) for word in words))
+        self.deliveries.attach(call, own, late, words)
+        return Answered(answer, late, tuple(request_kinds.told(word) for word in words))
 
     async def recorded(self, call: str, kind: type[A]) -> A | None:
         """Return what this call was answered, if its answer is recorded: the call is repeated because its answer was
@@ -498,7 +497,7 @@ class SessionActor(Actor):
     def _answer(self, request: Asked) -> object | None:
         """Return the answer of a request; None while it is undecided, or while the session is paused. Raises
         SignatureRefused if the recorded decision does not count."""
-        answer = kinds.answer(self.trusted(request))
+        answer = request_kinds.answer(self.trusted(request))
         return None if self.row.is_paused else answer
 
     def opened(self, request: Asked, call: str) -> Opened[Any]:
@@ -519,11 +518,11 @@ class SessionActor(Actor):
     def wait(self, request: Asked, call: str, ticket: str, task: str | None = None, *, alone: bool = False) -> None:
         """Defer the reply to the current message until this request is decided. `alone` as in `answered`."""
         self.turn_over = False
-        came_back = self.waiters.add(request.id, Waiter(call, ticket, self.defer(), task, alone))
+        is_first = self.waiters.add(request.id, Waiter(call, ticket, self.defer(), task, alone))
         self.cancel_timer(Show(request.id))
         self.context.unattended.discard(request.id)
         self.brief_detector()
-        if came_back:
+        if is_first:
             self.show(request)
 
     def leave(self, request_id: str, call: str, ticket: str) -> bool:
@@ -553,13 +552,13 @@ class SessionActor(Actor):
     def settle(self, request: Asked, *, is_proven: bool = False) -> Card:
         """Handle the end of a request: answer the waiting calls, show the card, and keep the decision until it is
         delivered. In a paused session the calls go on waiting until `answer_waiting`. `is_proven` as there."""
-        self.context.measured(kinds.settled(request, self.now()))
+        self.context.measured(request_kinds.settled(request, self.now()))
         self.cancel_timer(Expire(request.id))
         self.cancel_timer(Show(request.id))
         self.context.unattended.discard(request.id)
         if self.row.is_paused and request.status.value != "interrupted":
             if request.delivered_at is None and self.refused(request) is None:
-                self.deliveries.verdicts[request.id] = kinds.late(request)
+                self.deliveries.verdicts[request.id] = request_kinds.late(request)
             return self.show(request)
         return self.answer_waiting(request, is_proven=is_proven)
 
@@ -570,7 +569,7 @@ class SessionActor(Actor):
         if entries:
             self.brief_detector()
         try:
-            verdict = kinds.late(request if is_proven else self.trusted(request))
+            verdict = request_kinds.late(request if is_proven else self.trusted(request))
         except (InvalidState, SignatureRefused) as ended:
             for waiter in entries:
                 waiter.reply.fail(ended)
@@ -578,7 +577,7 @@ class SessionActor(Actor):
         if request.delivered_at is None:
             self.deliveries.verdicts[request.id] = verdict
         self.deliveries.leave_to_task(request.id, self.now())
-        answer = kinds.answer(request)
+        answer = request_kinds.answer(request)
         for waiter in entries:
             if not waiter.reply.abandoned:
                 waiter.reply.set(self.answered(waiter.call, answer, own=request.id, alone=waiter.alone))
@@ -605,7 +604,7 @@ def _refuse_words(db: Database, session_id: str, signatures: Signatures, at: dat
         fault = signatures.fault_of_words(db, word)
         if fault is None or not instructions.close(db, (word.id,), at):
             continue
-        said = kinds.headline(visible(word.text))
+        said = request_kinds.headline(visible(word.text))
         summary = f"refused the words {word.id[:_ID_CHARS]} for an agent ({word.kind.value}: {said}): {fault}"
         data = {"instruction_id": word.id, "given_by": word.by, "channel": word.channel}
         audit.record(db, at, "security", session_id, "intercom", summary, data)
@@ -647,7 +646,7 @@ def put(
 ) -> R:
     """Record a new request, with its decision if it is decided at once, and return it. `data` is for the audit entry.
     Raises TooManyPending."""
-    kind = kinds.of(request)
+    kind = request_kinds.of(request)
     if decided is None:
         require_room(db, session)
     kind.table.insert(db, request)

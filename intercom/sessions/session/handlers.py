@@ -24,10 +24,9 @@ from intercom.model.request import (
     WaitStatus,
 )
 from intercom.model.session import Kind, Session, SessionStatus, StallAlert
-from intercom.sessions import kinds, messages
+from intercom.sessions import messages, request_kinds
 from intercom.sessions.checkpoints import succession
 from intercom.sessions.context import Context
-from intercom.sessions.kinds import Asked, headline
 from intercom.sessions.messages import (
     Answered,
     AwaitDecision,
@@ -48,6 +47,7 @@ from intercom.sessions.messages import (
     Unpause,
     WriteTouch,
 )
+from intercom.sessions.request_kinds import Asked, headline
 from intercom.sessions.session import lifecycle, permissions, stall, steering
 from intercom.sessions.session.actor import Handlers, SessionActor
 from intercom.sessions.tools import broadcast, check_diff
@@ -76,7 +76,7 @@ async def decide(session: SessionActor, asked: Decide) -> Card:
     """Apply an operator's verdict to a request. The first one wins; its repeat is answered like the first time."""
     if (too_long := limits.over("the text", asked.verdict.text, limits.TEXT)) is not None:
         raise InvalidArguments(too_long)
-    if kinds.is_stuck(asked.request_id):
+    if request_kinds.is_stuck(asked.request_id):
         return await check_diff.give_up(session, asked)
     won, found, is_proven = await session.transact(_decide, session=session, asked=asked)
     crash_points.reach("verdict.recorded")
@@ -172,15 +172,15 @@ def _decide(db: Database, session: SessionActor, asked: Decide) -> tuple[bool, A
     if isinstance(request, StallAlert):
         if verdict.decision is not Decision.NUDGE or verdict.command is None:
             # A nudge from ctl is a command, whose signature is checked with its message.
-            card = kinds.card_of_alert(request, session.row.workspace_root)
+            card = request_kinds.card_of_alert(request, session.row.workspace_root)
             session.context.signatures.admit(verdict, card, session.now())
         return idempotency.was_done(db, Scope.DECISION, verdict.id), request, False
-    kind = kinds.of(request)
+    kind = request_kinds.of(request)
     to = end_of(kind.card, verdict.decision)
     if verdict.decision is Decision.REFINE and not (verdict.text or "").strip():
         raise InvalidArguments("refine needs an instruction: say what the agent should do instead")
     if not session.is_settled(request):
-        card = kinds.card_of(request, session.row.workspace_root)
+        card = request_kinds.card_of(request, session.row.workspace_root)
         signature = session.context.signatures.admit(verdict, card, session.now())
     else:
         signature = verdict.signature
@@ -258,7 +258,7 @@ def _expire(db: Database, session: SessionActor, id: str, line: Notice | None, c
             assert session.context.chat is not None, "it was drawn for the chat"
             session.context.chat.put(db, session.id, line, content)
     else:
-        kinds.of(request).table.expire(db, id, now)
+        request_kinds.of(request).table.expire(db, id, now)
     session.record(db, "timeout", "expired", f"nobody answered in time: {id}", request_id=id)
     return requests.find(db, id)
 
@@ -400,7 +400,7 @@ async def _withdraw(session: SessionActor, left: messages.Withdraw) -> None:
 
 async def _leave(session: SessionActor, left: messages.Withdraw) -> None:
     # A decision on its way to this call has not arrived. Another result may carry it.
-    session.deliveries.unload((left.call,))
+    session.deliveries.detach((left.call,))
     if session.leave(left.request_id, left.call, left.ticket):
         request = await session.find(left.request_id)
         if not session.is_settled(request):
@@ -408,7 +408,7 @@ async def _leave(session: SessionActor, left: messages.Withdraw) -> None:
 
 
 async def _undeliver(session: SessionActor, lost: messages.Undeliver) -> None:
-    session.deliveries.unload(lost.calls)
+    session.deliveries.detach(lost.calls)
     await _words_are_free(session)
 
 

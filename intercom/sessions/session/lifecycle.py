@@ -13,7 +13,6 @@ from intercom.model import crash_points
 from intercom.model.errors import IntercomError, InvalidState
 from intercom.model.process import Why
 from intercom.model.session import Instruction, Session, SessionStatus, may_become
-from intercom.sessions.kinds import Asked, headline
 from intercom.sessions.messages import (
     AwaitUnpaused,
     Continue,
@@ -26,6 +25,7 @@ from intercom.sessions.messages import (
     Suspend,
     Unpause,
 )
+from intercom.sessions.request_kinds import Asked, headline
 from intercom.sessions.session import stall, steering
 from intercom.sessions.session.actor import SessionActor
 from intercom.sessions.tools.transmit import ask_policy_again

@@ -32,10 +32,10 @@ from intercom.model.request import (
     RiskLevel,
 )
 from intercom.model.session import SessionMode
-from intercom.sessions import kinds
-from intercom.sessions.kinds import PermissionAnswer, from_json
+from intercom.sessions import request_kinds
 from intercom.sessions.messages import Answered, AskPermission, Opened
 from intercom.sessions.policies import to_text
+from intercom.sessions.request_kinds import PermissionAnswer, from_json
 from intercom.sessions.session.actor import SessionActor, put
 from intercom.store import idempotency
 from intercom.store.idempotency import Scope
@@ -82,13 +82,13 @@ async def ask(session: SessionActor, asked: AskPermission) -> Opened[PermissionA
     if kept is None:
         if answer.rule is not None:
             session.context.measured(Settled(asked.call, CardKind.APPROVAL, "approve", "policy", 0.0))
-            session.note_let_pass(request.title, answer.rule)
+            session.note_auto_approved(request.title, answer.rule)
         return Opened("", Answered(answer))
     if answer.status == "allowed":
         session.context.signatures.note_use(kept.id, session.now())
         crash_points.reach("permission.used")
         session.deliveries.verdicts.pop(kept.id, None)
-        session.deliveries.unload((asked.call,))
+        session.deliveries.detach((asked.call,))
         session.show(kept)
         return Opened(kept.id, Answered(answer))
     if answer.status != "pending":
@@ -253,7 +253,7 @@ def _settle(
     if earlier.status is ApprovalStatus.APPROVED and approvals.consume(db, earlier.id, session.now()):
         return _use(db, session, asked, earlier.id, name)
     is_open = earlier.status is ApprovalStatus.PENDING
-    return PermissionAnswer("pending", earlier.id) if is_open else kinds.permission(earlier), earlier
+    return PermissionAnswer("pending", earlier.id) if is_open else request_kinds.permission(earlier), earlier
 
 
 def _is_genuine(session: SessionActor, request: ApprovalRequest) -> bool:

@@ -18,7 +18,7 @@ from intercom.model.card import Card, CardKind, end_of
 from intercom.model.decision import Decision, Verdict
 from intercom.model.errors import AlreadyDecided
 from intercom.model.session import Instruction, Kind, StallAlert, StallStatus
-from intercom.sessions import kinds
+from intercom.sessions import request_kinds
 from intercom.sessions.messages import (
     Activity,
     DetectorStarted,
@@ -149,7 +149,7 @@ _NOT_DELIVERED = "not delivered: no road leads to an idle agent"
 
 
 def show(session: SessionActor, alert: StallAlert, note: str | None = None) -> Card:
-    card = kinds.card_of_alert(alert, session.row.workspace_root, note=note)
+    card = request_kinds.card_of_alert(alert, session.row.workspace_root, note=note)
     session.context.operators.tell(card)
     return card
 
@@ -174,7 +174,9 @@ async def stalled(session: SessionActor, event: Stalled) -> None:
 
 async def nudge_due(session: SessionActor, _event: NudgeDue) -> None:
     """Send an automatic nudge with the default message."""
-    await _nudge(session, await _active(session), session.context.config.stall.default_nudge_message, kinds.INTERCOM)
+    await _nudge(
+        session, await _active(session), session.context.config.stall.default_nudge_message, request_kinds.INTERCOM
+    )
 
 
 async def escalated(session: SessionActor, event: Escalated) -> None:
@@ -224,7 +226,7 @@ async def _nudge(
     if alert is None:
         return None
     id = session.context.new_id() if verdict is None else verdict.id
-    channel = kinds.AUTOMATIC if verdict is None else f"{kinds.ON_ALERT}{verdict.channel}"
+    channel = request_kinds.AUTOMATIC if verdict is None else f"{request_kinds.ON_ALERT}{verdict.channel}"
     word = Instruction(id, Kind.NUDGE, text, by, channel, session.now(), session.id)
     moved = await session.transact(_queue_nudge, session=session, alert=alert, word=word, verdict=verdict)
     for queued in [each.id for each in session.deliveries.words.values() if _is_repeated_by(each, word)]:
@@ -237,7 +239,7 @@ def _is_repeated_by(earlier: Instruction, word: Instruction) -> bool:
     """Return whether the later nudge replaces this one. A person's own message stays, unless the later nudge repeats
     it."""
     is_same = earlier.kind is Kind.NUDGE and earlier.id != word.id
-    is_automatic = earlier.channel == kinds.AUTOMATIC and earlier.by == kinds.INTERCOM
+    is_automatic = earlier.channel == request_kinds.AUTOMATIC and earlier.by == request_kinds.INTERCOM
     return is_same and (is_automatic or earlier.text == word.text)
 
 

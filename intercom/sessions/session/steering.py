@@ -17,9 +17,8 @@ from intercom.model.decision import Decided, Decision, SignedCommand
 from intercom.model.errors import AlreadyDecided, InvalidArguments, InvalidState, NotFound, SteerQueueFull
 from intercom.model.request import Wait, WaitStatus
 from intercom.model.session import Instruction, Kind, Session, SessionStatus
-from intercom.sessions import kinds
+from intercom.sessions import request_kinds
 from intercom.sessions.context import Context
-from intercom.sessions.kinds import Asked
 from intercom.sessions.messages import (
     Answered,
     Delivery,
@@ -31,6 +30,7 @@ from intercom.sessions.messages import (
     Told,
     Written,
 )
+from intercom.sessions.request_kinds import Asked
 from intercom.sessions.session.actor import SessionActor
 from intercom.store import audit, instructions, requests, sessions
 from intercom.store.instructions import Load
@@ -44,7 +44,7 @@ async def record(session: SessionActor, deliveries: tuple[Delivery, ...]) -> Non
     told = [id for each in deliveries for id in each.requests if id in pending.verdicts]
     # Includes instructions that moved to another session since: they have reached the agent.
     words = [id for each in deliveries for id in each.instructions]
-    pending.unload(each.call for each in deliveries)
+    pending.detach(each.call for each in deliveries)
     if not told and not words:
         return
     done, heard = await session.transact(_mark, session=session, told=told, words=words)
@@ -58,7 +58,7 @@ async def record(session: SessionActor, deliveries: tuple[Delivery, ...]) -> Non
             session.system.named(f"session/{word.session_id}").tell(Told((word,)))
     for request in done:
         pending.verdicts.pop(request.id, None)
-        if (arrived := kinds.delivered(request)) is not None:
+        if (arrived := request_kinds.delivered(request)) is not None:
             session.context.measured(arrived)
         pending.tasked.pop(request.id, None)
         session.show(request)
@@ -72,7 +72,7 @@ def _mark(
         requests.mark_delivered(db, request_id, at)
     heard = instructions.mark_delivered(db, words, at)
     for word in heard:
-        summary = kinds.headline(word.text)
+        summary = request_kinds.headline(word.text)
         session.record(db, "agent", f"{word.kind.value}_delivered", summary, instruction_id=word.id, given_by=word.by)
     found = (requests.find(db, request_id) for request_id in told)
     return [request for request in found if request is not None], heard
@@ -99,8 +99,8 @@ async def steer(session: SessionActor, asked: Steer) -> Card:
 
 async def take_back(session: SessionActor, asked: TakeBack) -> Card:
     """Cancel a queued message. Raises NotFound, AlreadyDecided."""
-    riding = {id for delivery in session.deliveries.riding.values() for id in delivery.instructions}
-    if asked.id in riding:
+    attached = {id for delivery in session.deliveries.attached.values() for id in delivery.instructions}
+    if asked.id in attached:
         raise AlreadyDecided("these words are on their way to the agent; nothing was changed")
     word = await session.transact(_cancel, session, asked)
     session.deliveries.words.pop(word.id, None)
@@ -204,7 +204,7 @@ def take(db: Database, session: SessionActor, limit: int | None = None) -> tuple
 def end_wait(db: Database, session: SessionActor, wait: Wait, has_words: bool, by: str, channel: str) -> bool:
     """End this standby in the caller's transaction, if there is an instruction for the agent, or else the oldest task
     it may take. False if there is neither: then it waits."""
-    decided = Decided(kinds.ended_by_words(wait.id), Decision.RESUME.value, by, channel, session.now())
+    decided = Decided(request_kinds.ended_by_words(wait.id), Decision.RESUME.value, by, channel, session.now())
     if wait.decided is not None and wait.decided.verdict_id == decided.verdict_id:
         # Ended already: the writer crashed between its commit and its answer.
         return True
@@ -250,7 +250,7 @@ def cancel(db: Database, context: Context, word: Instruction, by: str, channel: 
         raise AlreadyDecided("the agent has these words already; nothing was changed")
     if word.closed_at is None:
         data = {"instruction_id": word.id, "channel": channel}
-        kind, summary = f"{word.kind.value}_taken_back", kinds.headline(word.text)
+        kind, summary = f"{word.kind.value}_taken_back", request_kinds.headline(word.text)
         audit.record(db, context.now(), kind, word.session_id, by, summary, data)
     return instructions.get(db, word.id) or word
 

@@ -78,7 +78,7 @@ async def handle(session: SessionActor, asked: AutoCheck) -> Answered[CheckAnswe
         rule = found.matched_rule or ""
         data = {"matched_rule": rule, "file_path": about.file_path}
         await session.transact(session.record, "policy", "auto_approved", asked.tool_name, **data)
-        session.note_let_pass(asked.tool_name, rule)
+        session.note_auto_approved(asked.tool_name, rule)
     session.touch("auto_check")
     return session.answered(asked.call, CheckAnswer(found.auto_approved, found.matched_rule))
 

@@ -17,8 +17,8 @@ from intercom.model.card import Notice
 from intercom.model.errors import IntercomError, InvalidArguments
 from intercom.model.field_docs import doc
 from intercom.sessions.context import notice_key
-from intercom.sessions.kinds import from_json
 from intercom.sessions.messages import Answered, Posted, ToolRequest
+from intercom.sessions.request_kinds import from_json
 from intercom.sessions.session.actor import SessionActor
 from intercom.sessions.tools.tool import Hints, Tool
 from intercom.store import audit, idempotency, outbox

@@ -20,9 +20,9 @@ from intercom.model.field_docs import doc
 from intercom.model.policy import PolicyAnswer
 from intercom.model.request import ApprovalRequest, ApprovalStatus, FileChange, ProposalForm, RiskLevel
 from intercom.model.session import SessionMode
-from intercom.sessions import kinds
-from intercom.sessions.kinds import ClearanceAnswer
+from intercom.sessions import request_kinds
 from intercom.sessions.messages import Opened, ToolRequest
+from intercom.sessions.request_kinds import ClearanceAnswer
 from intercom.sessions.session.actor import SessionActor
 from intercom.sessions.tools.tool import WAIT_AGAIN, Hints, Tool
 from intercom.store import requests
@@ -175,7 +175,9 @@ async def overwrite(session: SessionActor, approved: ApprovalRequest, call: str)
     request = evolve(request, proposal_hash=request.hash_of_record(session.row.workspace_root))
     decided = None
     if session.context.config.apply.agent_may_force and not session.context.signatures.required:
-        decided = Decided(f"force/{request.id}", "approve", "agent", kinds.FORCE, now, "[apply] agent_may_force")
+        decided = Decided(
+            f"force/{request.id}", "approve", "agent", request_kinds.FORCE, now, "[apply] agent_may_force"
+        )
     kept, is_new = await session.open(request, partial(approvals.reattachable, key=request.key), decided=decided)
     if is_new and decided is not None:
         session.notify(f"{file.path} had changed since the proposal; written all the same (force)", "warning")

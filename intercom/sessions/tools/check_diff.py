@@ -33,9 +33,9 @@ from intercom.model.errors import (
 )
 from intercom.model.field_docs import doc
 from intercom.model.request import ApprovalRequest, ApprovalStatus
-from intercom.sessions import kinds
-from intercom.sessions.kinds import MESSAGE, ClearanceAnswer
+from intercom.sessions import request_kinds
 from intercom.sessions.messages import Answered, Decide, Opened, ToolRequest
+from intercom.sessions.request_kinds import MESSAGE, ClearanceAnswer
 from intercom.sessions.session.actor import UNREADABLE, SessionActor
 from intercom.sessions.tools import check_clearance
 from intercom.sessions.tools.tool import Hints, Tool
@@ -143,16 +143,16 @@ async def give_up(session: SessionActor, asked: Decide) -> Card:
     """Give up an apply that stopped half-way, as a person decided: leave the files as they are and discard the rest.
     The same verdict again is answered like the first time. Raises AlreadyDecided if it is not stuck any more."""
     end_of(CardKind.APPLY, asked.verdict.decision)
-    request, entry, _ = await session.transact(_look, session, kinds.request_of(asked.request_id))
+    request, entry, _ = await session.transact(_look, session, request_kinds.request_of(asked.request_id))
     if entry is not None and await session.transact(idempotency.was_done, scope=Scope.DECISION, id=asked.verdict.id):
-        return evolve(kinds.card_of_stuck(entry, request), state=CardState.CLOSED)
+        return evolve(request_kinds.card_of_stuck(entry, request), state=CardState.CLOSED)
     if entry is None or entry.state is not JournalState.STUCK:
         raise AlreadyDecided(f"the apply of request {request.id} is not stuck any more; nothing was changed")
-    session.context.signatures.admit(asked.verdict, kinds.card_of_stuck(entry, request), session.now())
+    session.context.signatures.admit(asked.verdict, request_kinds.card_of_stuck(entry, request), session.now())
     async with session.context.locks.hold(entry.workspace_root):
         await _discard(entry)
         await session.transact(_record_abandoned, session=session, entry=entry, verdict=asked.verdict)
-    card = evolve(kinds.card_of_stuck(entry, request), state=CardState.CLOSED)
+    card = evolve(request_kinds.card_of_stuck(entry, request), state=CardState.CLOSED)
     session.context.operators.tell(card)
     return card
 
@@ -234,7 +234,7 @@ async def _check_decision(session: SessionActor, request: ApprovalRequest) -> No
     it. Voids the approval and raises InvalidState otherwise."""
     if request.decided is None or request.decided.decision != Decision.APPROVE:
         why = f"request {request.id} stands as approved, and no decision to approve it is on record"
-    elif request.decided.channel == kinds.FORCE:
+    elif request.decided.channel == request_kinds.FORCE:
         if session.context.config.apply.agent_may_force:
             return
         why = f"request {request.id} was forced by the agent, and [apply] agent_may_force does not allow that"
@@ -362,7 +362,7 @@ async def _retry_stuck(session: SessionActor, entry: Entry) -> Entry:
     """Mark a stuck apply as committed again, so that it continues. A person may have repaired the files."""
     await session.transact(_advance, entry=entry, to=JournalState.COMMITTED)
     request = await session.transact(_request, entry)
-    session.context.operators.tell(evolve(kinds.card_of_stuck(entry, request), state=CardState.CLOSED))
+    session.context.operators.tell(evolve(request_kinds.card_of_stuck(entry, request), state=CardState.CLOSED))
     return entry
 
 
@@ -383,7 +383,7 @@ def _steps(entry: Entry) -> tuple[Step, ...]:
 async def _stop(session: SessionActor, entry: Entry, why: str) -> None:
     """Record that an apply stopped half-way, and show it to people."""
     request = await session.transact(_stick, session, entry, why)
-    session.context.operators.tell(kinds.card_of_stuck(evolve(entry, note=why), request))
+    session.context.operators.tell(request_kinds.card_of_stuck(evolve(entry, note=why), request))
 
 
 def _plan(root: Path, request: ApprovalRequest) -> change_plan.Plan:

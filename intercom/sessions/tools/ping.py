@@ -9,8 +9,8 @@ from attrs import evolve, field, frozen
 from intercom.model import limits
 from intercom.model.field_docs import doc
 from intercom.model.session import ProgressItem, Session
-from intercom.sessions.kinds import MESSAGE
 from intercom.sessions.messages import Answered, ToolRequest
+from intercom.sessions.request_kinds import MESSAGE
 from intercom.sessions.session.actor import SessionActor
 from intercom.sessions.tools.tool import Hints, Tool
 from intercom.store import sessions

@@ -8,7 +8,7 @@ from intercom.model import clock, limits
 from intercom.model.checkpoint import CheckpointLine
 from intercom.model.field_docs import INTERNAL, doc
 from intercom.model.session import Instruction, Kind, ProgressItem
-from intercom.sessions import kinds
+from intercom.sessions import request_kinds
 from intercom.sessions.messages import Answered, ToolRequest
 from intercom.sessions.session import steering
 from intercom.sessions.session.actor import SessionActor
@@ -109,7 +109,7 @@ def with_tasks(answered: Answered[RebootAnswer]) -> Answered[RebootAnswer]:
 
 def _left(
     db: Database, session: SessionActor
-) -> tuple[tuple[kinds.Asked, ...], CheckpointLine | None, tuple[Instruction, ...]]:
+) -> tuple[tuple[request_kinds.Asked, ...], CheckpointLine | None, tuple[Instruction, ...]]:
     steering.take(db, session)
     return (requests.pending(db, session.id), _last_checkpoint(db, session.id), session.queued(db))
 
@@ -122,8 +122,8 @@ def _last_checkpoint(db: Database, session_id: str) -> CheckpointLine | None:
     return checkpoints.line(db, restore.checkpoint_id)
 
 
-def _pending(request: kinds.Asked) -> PendingRequest:
-    kind = kinds.of(request)
+def _pending(request: request_kinds.Asked) -> PendingRequest:
+    kind = request_kinds.of(request)
     return PendingRequest(request.id, kind.name, kind.title(request), clock.to_text(request.created_at))
 
 

@@ -12,9 +12,9 @@ from intercom.model import limits
 from intercom.model.field_docs import doc
 from intercom.model.request import Wait, WaitStatus
 from intercom.model.session import Instruction
-from intercom.sessions import kinds
-from intercom.sessions.kinds import StandbyAnswer
+from intercom.sessions import request_kinds
 from intercom.sessions.messages import Opened, ToolRequest
+from intercom.sessions.request_kinds import StandbyAnswer
 from intercom.sessions.session import steering
 from intercom.sessions.session.actor import SessionActor
 from intercom.sessions.tools.tool import WAIT_AGAIN, Hints, Tool
@@ -73,7 +73,7 @@ async def handle(session: SessionActor, asked: Standby) -> Opened[StandbyAnswer]
             _new(session, asked), partial(requests.by_call, session_id=session.id, call=asked.call)
         )
     if wait.status is WaitStatus.PENDING and not session.row.is_paused:
-        channel = kinds.INBOX if is_new else steering.CHANNEL
+        channel = request_kinds.INBOX if is_new else steering.CHANNEL
         wait, ended, queued = await session.transact(_look_in, session, wait, steering.has_words(session), channel)
         steering.took(session, queued)
         if ended:

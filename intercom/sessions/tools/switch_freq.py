@@ -7,8 +7,8 @@ from attrs import field, frozen
 from intercom.model.errors import InvalidState, SlackError
 from intercom.model.field_docs import INTERNAL, doc
 from intercom.model.session import Session, SessionMode
-from intercom.sessions.kinds import from_json
 from intercom.sessions.messages import Answered, ToolRequest
+from intercom.sessions.request_kinds import from_json
 from intercom.sessions.session.actor import SessionActor
 from intercom.sessions.tools.tool import Hints, Tool
 from intercom.store import idempotency, sessions

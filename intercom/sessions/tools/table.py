@@ -1,4 +1,8 @@
-"""The table of the nine tools."""
+"""The table of the nine tools.
+
+To add a tool, write its module and add it here, and its name to `OUR_TOOLS` in `agents/clients/client_tools.py` (hooks
+start without this package). `python -m tests.agents.test_snapshot` then writes what the shim answers by itself.
+"""
 
 from __future__ import annotations
 

@@ -16,9 +16,9 @@ from intercom.model.field_docs import doc
 from intercom.model.policy import PolicyAnswer
 from intercom.model.request import ContinuationPrompt, PromptType, WaitStatus
 from intercom.model.session import SessionMode
-from intercom.sessions import kinds
-from intercom.sessions.kinds import PromptAnswer
+from intercom.sessions import request_kinds
 from intercom.sessions.messages import Opened, ToolRequest
+from intercom.sessions.request_kinds import PromptAnswer
 from intercom.sessions.session.actor import UNREADABLE, SessionActor
 from intercom.sessions.tools.tool import WAIT_AGAIN, Hints, Tool
 from intercom.store import requests
@@ -101,7 +101,7 @@ def on_timeout(session: SessionActor, kind: PromptType) -> OnTimeout:
     return timeouts.prompt_by_type.get(kind, timeouts.prompt_on_timeout)
 
 
-async def ask_policy_again(session: SessionActor, request: kinds.Asked) -> None:
+async def ask_policy_again(session: SessionActor, request: request_kinds.Asked) -> None:
     """Ask the policy again about a question it answered, before the agent is told. With an operator key the recorded
     answer proves nothing; only the current policy counts. Raises IntercomError (unavailable) while the policy cannot be
     read."""
@@ -110,9 +110,9 @@ async def ask_policy_again(session: SessionActor, request: kinds.Asked) -> None:
     found = await _judged(session, request.prompt_type)
     if found == UNREADABLE:
         raise IntercomError(str(found.why), code="unavailable")
-    session.let_pass_now.discard(request.id)
+    session.auto_approved_now.discard(request.id)
     if found.matched_rule is not None:
-        session.let_pass_now.add(request.id)
+        session.auto_approved_now.add(request.id)
 
 
 def _prompt_deadline(session: SessionActor, kind: PromptType, now: datetime) -> datetime | None:

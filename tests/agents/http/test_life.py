@@ -13,7 +13,7 @@ from mcp.server import _streamable_http_modern as modern_transport
 from sse_starlette import EventSourceResponse
 
 from actors import Actor, System
-from intercom.agents.connection import PendingResponse
+from intercom.agents.agent_connection import PendingResponse
 from intercom.agents.http import listener, request, sessions, streamable
 from intercom.agents.http.request import Refusal
 from intercom.model.session import SessionStatus

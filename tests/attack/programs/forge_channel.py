@@ -10,7 +10,7 @@ from intercom.local.places import places
 from intercom.model.config import Config
 from intercom.model.decision import Decided, Decision, Verdict
 from intercom.model.request import ApprovalStatus
-from intercom.sessions import kinds
+from intercom.sessions import request_kinds
 from intercom.sessions.keyring import Keyring
 from intercom.sessions.signatures import Signatures
 from intercom.store import sessions
@@ -25,5 +25,5 @@ assert session is not None, "there is no such session"
 now = datetime.now(UTC)
 verdict = Verdict(f"forged-{request_id}", Decision.APPROVE, "U0123456789", channel, now)
 keyring = Keyring(places(), Config())
-signature = Signatures(keyring)._sign(verdict, kinds.card_of(request, session.workspace_root), now)
+signature = Signatures(keyring)._sign(verdict, request_kinds.card_of(request, session.workspace_root), now)
 print(approvals.decide(db, request.id, ApprovalStatus.APPROVED, Decided.of(verdict, now, signature)))

@@ -40,7 +40,7 @@ from intercom.operators.slack.draw.cards import processing as draw_processing
 from intercom.operators.slack.envelopes import Command, Person
 from intercom.operators.slack.interactions import Interactions
 from intercom.operators.slack.messages import OutboxHealth, OutboxStatus, Redraw, Wake
-from intercom.operators.slack.outbox import Sender
+from intercom.operators.slack.sender import Sender
 from intercom.operators.slack.socket_mode import SlackConnection
 from intercom.store import outbox, sessions
 from intercom.store.client import Reader, Store

@@ -32,9 +32,9 @@ from intercom.model.request import ApprovalRequest, ContinuationPrompt, Wait
 from intercom.operators.slack.channel import Drawing
 from intercom.operators.slack.setup import SlackSetup
 from intercom.operators.slack.web_api import SlackTokens
-from intercom.sessions import kinds
-from intercom.sessions.kinds import to_json
+from intercom.sessions import request_kinds
 from intercom.sessions.messages import Answered
+from intercom.sessions.request_kinds import to_json
 from intercom.store import outbox, requests
 from intercom.store.messages import Database
 from intercom.store.outbox import Row
@@ -437,13 +437,13 @@ def _everything(db: Database) -> tuple[dict[str, Row], list[_Asked]]:
             for each in db.query(f"select id from {table} where session_id = ?", [session["id"]]):
                 request = requests.find(db, each["id"])
                 assert request is not None
-                answer = kinds.answer(request)
-                card = kinds.card_of(request, session["workspace_root"])
+                answer = request_kinds.answer(request)
+                card = request_kinds.card_of(request, session["workspace_root"])
                 found.append(_Asked(_words(request), card, None if answer is None else to_json(answer)))
     return {key: row for key, row in rows.items() if row is not None}, found
 
 
-def _words(request: kinds.Asked) -> str:
+def _words(request: request_kinds.Asked) -> str:
     match request:
         case ApprovalRequest():
             return request.title

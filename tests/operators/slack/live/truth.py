@@ -10,7 +10,7 @@ from attrs import define, field
 from intercom.masking import Masker
 from intercom.model.card import Card, CardState
 from intercom.operators.slack.channel import Drawing
-from intercom.sessions import kinds
+from intercom.sessions import request_kinds
 from intercom.sessions.session import steering
 from intercom.store import audit, outbox, requests
 from intercom.store.client import Reader
@@ -76,7 +76,7 @@ def _everything(db: Database) -> tuple[dict[str, Row], Found]:
             for each in db.query(f"select id from {table} where session_id = ?", [session["id"]]):
                 request = requests.find(db, each["id"])
                 assert request is not None
-                found.cards.append(kinds.card_of(request, session["workspace_root"]))
+                found.cards.append(request_kinds.card_of(request, session["workspace_root"]))
     entries = audit.recent(db, 100_000)
     found.verdicts.update(entry.data["request_id"] for entry in entries if entry.kind == "decided")
     return {key: row for key in keys if (row := outbox.by_key(db, key)) is not None}, found

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from intercom.operators.slack.draw import blocks
-from intercom.operators.slack.outbox import CHARS, LINES, merged
+from intercom.operators.slack.sender import CHARS, LINES, merged
 from tests.operators.slack.server import text
 
 CONTEXT: dict[str, Any] = {"type": "context", "elements": [{"type": "mrkdwn", "text": "who"}]}

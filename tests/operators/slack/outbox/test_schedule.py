@@ -10,7 +10,7 @@ from attrs import evolve
 from hypothesis import given
 from hypothesis import strategies as st
 
-from intercom.operators.slack.outbox import CHARS, LINES, PATIENCE, Choice, choose
+from intercom.operators.slack.sender import CHARS, LINES, PATIENCE, Choice, choose
 from intercom.store.outbox import RowKind, RowState, Urgency, Waiting
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)

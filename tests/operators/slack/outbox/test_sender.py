@@ -12,7 +12,7 @@ import trio
 from actors import ask
 from actors.testing import start_probe
 from intercom.operators.slack.messages import OutboxHealth
-from intercom.operators.slack.outbox import PostWorker
+from intercom.operators.slack.sender import PostWorker
 from intercom.sessions.messages import Posted
 from intercom.store import outbox
 from intercom.store.client import Store, StoreUnavailable

@@ -20,7 +20,7 @@ from intercom.operators.slack.commands.runner import CommandRunner
 from intercom.operators.slack.decisions import ActionDeps, Authorization, People
 from intercom.operators.slack.interactions import Interactions
 from intercom.operators.slack.messages import Health, OutboxHealth, Wake
-from intercom.operators.slack.outbox import Sender
+from intercom.operators.slack.sender import Sender
 from intercom.operators.slack.setup import SlackSetup, web_api
 from intercom.operators.slack.socket_mode import Patience, SlackConnection
 from intercom.operators.slack.web_api import WebApi

@@ -1,4 +1,4 @@
-"""The board of policies: what is in force where, and what waits for an operator's word."""
+"""The registry of policies: what is in force where, and what waits for an operator's word."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ async def test_what_was_accepted_holds_from_the_first_call_on(at: House, root: P
     await accepted(at, root, WIDE)
     guest = await at.arrive(root)
     assert await passes(guest, "src/a")
-    assert at.app.board.cards() == ()
+    assert at.app.policy_registry.cards() == ()
 
 
 async def test_what_comes_to_grant_more_waits_for_an_operator(at: House, root: Path) -> None:
@@ -94,7 +94,7 @@ async def test_a_policy_is_rejected_by_its_workspace_where_no_agent_has_been(clo
         assert (await at.app.service.policy(str(root))).status == "rejected"
         guest = await at.arrive(root)
         assert not await passes(guest, "src/a")
-        assert not at.app.board.cards(), "it is not asked again"
+        assert not at.app.policy_registry.cards(), "it is not asked again"
 
 
 async def test_the_same_verdict_again_is_answered_as_the_first_time(at: House, root: Path) -> None:
@@ -133,7 +133,7 @@ async def test_what_comes_to_grant_less_holds_at_once(at: House, root: Path) -> 
     write(root, NARROW)
     assert not await passes(guest, "src/a")
     assert await passes(guest, "docs/a")
-    assert at.app.board.cards() == ()
+    assert at.app.policy_registry.cards() == ()
 
 
 async def test_what_was_refused_stays_out_and_is_not_asked_again(at: House, root: Path) -> None:
@@ -157,7 +157,7 @@ async def test_a_change_that_is_changed_again_closes_its_card(at: House, root: P
     assert not await passes(guest, "src/a")
     second = await at.people.card(lambda card: card.id != first.id, kind=CardKind.POLICY, state=CardState.PENDING)
     await at.people.card(id=first.id, state=CardState.CLOSED)
-    assert [card.id for card in at.app.board.cards()] == [second.id]
+    assert [card.id for card in at.app.policy_registry.cards()] == [second.id]
 
 
 async def test_what_was_taken_back_or_accepted_is_asked_again_when_it_comes_again(at: House, root: Path) -> None:
@@ -174,7 +174,7 @@ async def test_what_was_taken_back_or_accepted_is_asked_again_when_it_comes_agai
             assert await passes(guest, "src/a")
         write(root, NARROW)
         assert not await passes(guest, "src/a")
-        assert at.app.board.cards() == ()
+        assert at.app.policy_registry.cards() == ()
 
 
 async def test_workspaces_with_the_same_file_are_asked_for_each_on_its_own(clock: Clock, root: Path) -> None:
@@ -187,7 +187,7 @@ async def test_workspaces_with_the_same_file_are_asked_for_each_on_its_own(clock
         for each, guest in zip((root, other), guests, strict=True):
             write(each, WIDE)
             assert not await passes(guest, "src/a")
-        waiting = {card.workspace_root: card.id for card in at.app.board.cards()}
+        waiting = {card.workspace_root: card.id for card in at.app.policy_registry.cards()}
         assert set(waiting) == {str(root), str(other)}
         await at.decide(waiting[str(other)], Decision.ACCEPT)
         assert [await passes(guest, "src/a") for guest in guests] == [False, True]
@@ -205,13 +205,13 @@ async def test_who_accepts_what_has_changed_meanwhile_finds_its_card_closed(at: 
     await accepted(at, root, NARROW)
     guest, card = await held_back(at, root)
     watcher = at.app.system.named(watcher_name(root))
-    # The watcher hears of the change before it hears of the verdict, and the board after.
+    # The watcher hears of the change before it hears of the verdict, and the registry after.
     write(root, NARROW)
     watcher.tell(FileTouched())
     with pytest.raises((AlreadyDecided, NotFound)):
         await at.decide(card.id, Decision.ACCEPT)
     await at.people.card(id=card.id, state=CardState.CLOSED)
-    assert at.app.board.cards() == ()
+    assert at.app.policy_registry.cards() == ()
     assert not await passes(guest, "src/a")
 
 
@@ -229,7 +229,7 @@ async def test_a_server_that_restarts_under_an_agent_does_not_take_what_it_wrote
         guest = await at.arrive(root)
         assert not await passes(guest, "src/a")
         # It may have been found, and told of, before anybody had subscribed.
-        assert [card.workspace_root for card in at.app.board.cards()] == [str(root)]
+        assert [card.workspace_root for card in at.app.policy_registry.cards()] == [str(root)]
 
 
 @pytest.mark.server(Config(policy=PolicySettings(trust_changes=True)))

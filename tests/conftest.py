@@ -10,15 +10,18 @@ import shutil
 import signal
 import tempfile
 from collections.abc import AsyncIterator, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+import trio
 from hypothesis import HealthCheck, settings
 
 from intercom.local import places
-from tests.support.async_tests import anyio_backend, clock, pytest_pyfunc_call
+from tests.support.async_tests import SECONDS, anyio_backend, clock, pytest_pyfunc_call
 from tests.support.figures import PROPERTY
+from tests.support.task_tree import within
 
 if TYPE_CHECKING:
     from trio.testing import MockClock
@@ -70,14 +73,23 @@ async def at(root: Path, clock: MockClock, request: pytest.FixtureRequest) -> As
 
     mark = request.node.get_closest_marker("server")
     given, named = (mark.args, mark.kwargs) if mark else ((), {})
-    async with house(root.parent, clock, *given, **named) as made:
-        yield made
+    with ExitStack() as deadline:
+        # In real time, as the test's own: this clock stands still, so no limit of the server's passes by itself.
+        deadline.enter_context(within(SECONDS))
+        async with house(root.parent, clock, *given, **named) as made:
+            deadline.close()
+            # A server that gives up cancels the block it runs in. It must not cancel the runner that waits in it: the
+            # failure comes up when the block ends.
+            with trio.CancelScope(shield=True):
+                yield made
+            deadline.enter_context(within(SECONDS))
 
 
 @pytest.fixture
 async def guest(at: House, root: Path) -> Guest:
     """An agent at work in `root`."""
-    return await at.arrive(root)
+    with within(SECONDS):
+        return await at.arrive(root)
 
 
 @pytest.fixture(autouse=True, scope="session")

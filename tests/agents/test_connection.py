@@ -81,7 +81,7 @@ async def test_who_is_let_in_after_its_connection_has_ended_is_not_connected(
         connection.opened()
         # A hook is answered by way of the connection, and outlives it.
         asked = at.begin(partial(connection.session, THREAD))
-        await trio.to_thread.run_sync(looking.wait, STUCK)
+        assert await trio.to_thread.run_sync(looking.wait, STUCK)
         connection.closed()
         release.set()
         await asked()

@@ -4,9 +4,14 @@ from __future__ import annotations
 
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import AsyncMock, patch
 
 import pytest
+import trio
+from hypothesis import given
+from hypothesis import strategies as st
 
+from intercom.agents import agent_connection
 from intercom.agents.agent_connection import Deliveries
 from intercom.sessions.messages import Delivery, Undeliver
 
@@ -73,3 +78,28 @@ def test_a_cancellation_is_for_the_latest_call_of_its_id(deliveries: Deliveries,
         assert deliveries.answered(1)
     deliveries.withdrawn(1)
     assert sessions.told == [Undeliver(("another",))]
+
+
+@given(st.lists(st.tuples(st.sampled_from(["plain", "carries", "cancelled"]), st.booleans())))
+def test_nothing_is_kept_of_calls_that_are_over(fates: list[tuple[str, bool]]) -> None:
+    async def end_all(deliveries: Deliveries) -> None:
+        for id, (fate, is_late) in enumerate(fates):
+            name = f"call {id}"
+            deliveries.asked(id, name)
+            if fate == "cancelled" and not is_late:
+                deliveries.withdrawn(id)
+                deliveries.answered(id)
+                continue
+            if fate != "plain":
+                finish(deliveries, name)
+            _, receipt = deliveries.answered(id) or ("", None)
+            if fate == "cancelled":
+                deliveries.withdrawn(id)
+            if receipt is not None:
+                await deliveries.delivered([receipt])
+
+    system: Any = Sessions()
+    deliveries = Deliveries(system)
+    with patch.object(agent_connection, "record", AsyncMock()):
+        trio.run(end_all, deliveries)
+    assert deliveries == Deliveries(system)

@@ -51,6 +51,13 @@ def test_a_signature_covers_every_argument_of_the_command_that_it_is_for() -> No
     assert sent <= set(signing.EFFECT_FIELDS)
 
 
+def test_only_commands_that_change_nothing_are_open_to_everybody() -> None:
+    open_to_all = {name for name, row in COMMANDS.items() if row.access is Access.ANYONE}
+    lists = {"checkpoints", "keys", "list", "pending", "policy-list", "steering", "tasks"}
+    details = {"nudge-text", "policy-show", "restoring", "show", "slack", "task-workspace", "tree", "version"}
+    assert open_to_all == lists | details | {"log", "logs"}
+
+
 def test_every_command_about_a_card_says_which_decisions_it_makes() -> None:
     about_cards = [row for row in COMMANDS.values() if row.access is Access.SIGNED_CARD]
     made = {each for row in about_cards for word in (None, *ANSWERS) for each in decisions_of(row, word)}

@@ -75,7 +75,8 @@ def quick(test: Callable[..., Awaitable[None]]) -> Callable[..., Awaitable[None]
                     await test(*args, **kwargs)
                 driving.cancel_scope.cancel()
 
-    return pytest.mark.usefixtures("clock")(run)
+    # The test's own deadline comes after: it would also end what moves the time.
+    return pytest.mark.real_time(seconds=2 * STUCK)(pytest.mark.usefixtures("clock")(run))
 
 
 async def _drive(clock: trio.testing.MockClock, threads: Threads) -> None:

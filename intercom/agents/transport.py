@@ -207,6 +207,10 @@ def _written(message: types.JSONRPCMessage) -> bytes:
     return message.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n"
 
 
+#: How long a client without a shim may leave a line unread, in seconds; then the connection is closed.
+_WRITE_SECONDS = 60.0
+
+
 async def serve(server: Server[Any], connection: AgentConnection, stdin: int = 0, stdout: int = 1) -> None:
     """Serve one client over this process's own stdin and stdout, without a shim, until stdin ends. It takes over both
     descriptors; all other output goes to stderr meanwhile."""
@@ -217,8 +221,12 @@ async def serve(server: Server[Any], connection: AgentConnection, stdin: int = 0
     numbers = itertools.count(1)
 
     async def send(data: bytes) -> None:
+        # Shielded: after half a line the client could not read the next answer, which would count as delivered.
         async with sending:
-            await outgoing.send_all(data)
+            with trio.move_on_after(_WRITE_SECONDS, shield=True) as limit:
+                await outgoing.send_all(data)
+            if limit.cancelled_caught:
+                await trio.aclose_forcefully(outgoing)
 
     async def receive() -> SessionMessage | None:
         while (line := await lines.next()) is not None:

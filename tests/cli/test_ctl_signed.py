@@ -197,15 +197,18 @@ async def test_a_key_created_while_the_server_runs_counts_at_once(tmp_path: Path
         assert keys["keys"] == []
 
 
+async def press(screen: Terminal, key: str, question: str) -> None:
+    """Press a key of the card that has it, until the watch asks this. A card may come later than the watch, and only
+    the person selects; what is typed while another card comes is for the question before, and is dropped."""
+    while question not in (drawn := await screen.until("[q]uit ", question)):
+        screen.type(key[1] if key in drawn else "n")
+
+
 async def test_watch_asks_for_the_pin_after_its_key(tmp_path: Path) -> None:
     make_key(tmp_path)
     async with scene(tmp_path) as at:
         async with typing(at, "watch") as screen:
-            while "[a]pprove" not in await screen.until("[q]uit "):
-                # The card came later than the watch, and only the person selects.
-                screen.type("n")
-            screen.type("a")
-            await screen.until("PIN of key")
+            await press(screen, "[a]pprove", "PIN of key")
             screen.type(f"{PIN}\n")
             await screen.until(f"approved {at.id[:8]}")
             screen.type("q")
@@ -226,10 +229,7 @@ async def test_a_policy_is_accepted_with_a_pin(tmp_path: Path, words: tuple[str,
         assert shown["status"] == "waiting"
         async with typing(at, *(each.format(id=shown["request_id"], root=root) for each in words)) as screen:
             if words == ("watch",):
-                while "[a]ccept" not in await screen.until("[q]uit "):
-                    screen.type("n")
-                screen.type("a")
-                await screen.until("type y ")
+                await press(screen, "[a]ccept", "type y ")
                 screen.type("y")
             await screen.until("PIN of key")
             screen.type(f"{PIN}\n")
@@ -312,10 +312,7 @@ async def test_a_policy_is_accepted_with_the_pin_from_the_command_line_and_in_wa
             assert "accepted policy-" in await screen.rest()
         await policy.write_text('{"enabled": true, "file_patterns": {"write": ["docs/**", "src/**"]}}')
         async with typing(at, "watch") as screen:
-            while "[a]ccept" not in await screen.until("[q]uit "):
-                screen.type("n")
-            screen.type("a")
-            await screen.until("? type y ")
+            await press(screen, "[a]ccept", "? type y ")
             screen.type("y")
             await screen.until("PIN of key")
             screen.type(f"{PIN}\n")

@@ -101,6 +101,20 @@ async def test_who_waits_to_go_on_goes_on(at: House, guest: Guest) -> None:
     assert guest.session_id == (await guest.ask(Describe())).id
 
 
+async def test_an_unpause_that_is_sent_again_after_a_new_pause_lets_nothing_go_on(at: House, guest: Guest) -> None:
+    id = (await guest.propose()).request_id
+    await pause(at, guest)
+    await unpause(at, guest, "ctl/one")
+    await pause(at, guest)
+    waiting = await at.wait(guest, id)
+    await at.decide(id, Decision.APPROVE)
+    assert (await at.app.service.steering.unpause(guest.session_id, "kim", "ctl", "ctl/one")).is_paused
+    await at.later(60)
+    assert waiting.outcome is None
+    await unpause(at, guest, "ctl/two")
+    assert (await waiting()).answer.status == "approved"
+
+
 async def test_a_verdict_given_meanwhile_is_kept_until_the_session_goes_on(at: House, guest: Guest) -> None:
     id = (await guest.propose()).request_id
     waiting = await at.wait(guest, id)

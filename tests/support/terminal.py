@@ -20,14 +20,15 @@ class Terminal:
         self._descriptor = descriptor
         self._seen = ""
 
-    async def until(self, text: str) -> str:
-        """What was printed up to and with `text`, from where the last one ended."""
-        while text not in self._seen:
+    async def until(self, *texts: str) -> str:
+        """What was printed up to and with the first of these texts, from where the last one ended."""
+        while not (found := [text for text in texts if text in self._seen]):
             more = await self._read()
-            assert more, f"it ended without {text!r}; it printed {self._seen!r}"
+            assert more, f"it ended without {' or '.join(map(repr, texts))}; it printed {self._seen!r}"
             self._seen += more
-        before, _, self._seen = self._seen.partition(text)
-        return before + text
+        first = min(found, key=self._seen.index)
+        before, _, self._seen = self._seen.partition(first)
+        return before + first
 
     async def rest(self) -> str:
         """What is printed until nothing holds the terminal any more."""

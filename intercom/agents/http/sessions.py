@@ -7,6 +7,7 @@ same start. So each session has its own log here, and `SessionEvents`, the SDK's
 from __future__ import annotations
 
 import math
+import time
 import uuid
 from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Iterable, Iterator
@@ -32,6 +33,8 @@ MOST_BYTES = 2**20
 #: How many answered streams a log keeps. A client that lost its connection resumes soon or never: an answer that was
 #: not read comes with the agent's next call anyway.
 MOST_ANSWERED = 16
+#: How long the answer of an interrupted stream stays available for its client, in seconds.
+RESUME_SECONDS = 5.0
 ALL_BYTES = 64 * 2**20
 
 
@@ -80,8 +83,9 @@ class EventLog:
 
     memory: LogMemory
     on_answer: Callable[[str, str], object]
+    now: Callable[[], float] = time.monotonic
     _events: deque[Event] = field(factory=deque, init=False)
-    _answers: deque[tuple[int, str]] = field(factory=deque, init=False)
+    _answers: deque[tuple[float, int, str]] = field(factory=deque, init=False)
     _count: int = field(default=0, init=False)
     _size: int = field(default=0, init=False)
     _closed: bool = field(default=False, init=False)
@@ -114,10 +118,11 @@ class EventLog:
         return len(self._events)
 
     def _answered(self, number: int, stream: str) -> None:
-        """Note that this event ends its stream, and drop the stream that was answered longest ago."""
-        self._answers.append((number, stream))
-        if len(self._answers) > MOST_ANSWERED:
-            last, ended = self._answers.popleft()
+        """Note that this event ends its stream, and drop streams that were answered long ago."""
+        now = self.now()
+        self._answers.append((now, number, stream))
+        while len(self._answers) > MOST_ANSWERED and now - self._answers[0][0] > RESUME_SECONDS:
+            _, last, ended = self._answers.popleft()
             # A later event of the same name belongs to another request.
             self._events = deque(event for event in self._events if event.number > last or event.stream != ended)
             self._take(sum(event.size for event in self._events) - self._size)

@@ -22,6 +22,7 @@ from intercom.agents.http import request
 from intercom.agents.http.request import Body, Identity, Refusal, read_body, unclear, wrong_method
 from intercom.agents.http.sessions import (
     AWAY_SECONDS,
+    RESUME_SECONDS,
     ConnectionFactory,
     HttpSession,
     HttpSessions,
@@ -30,8 +31,6 @@ from intercom.agents.http.sessions import (
 )
 from intercom.agents.http.web_server import Connection
 
-#: How long the answer of an interrupted stream stays available for its client, in seconds.
-RESUME_SECONDS = 5.0
 #: The delay before a reconnect that clients are told, in milliseconds; it must be below RESUME_SECONDS.
 RETRY_MILLISECONDS = 500
 #: The most HTTP sessions in all.

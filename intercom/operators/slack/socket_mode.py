@@ -79,7 +79,7 @@ class Socket:
         self._parts: list[str] = []
         self._length = 0
         self._slack_pings = False
-        self._socketsly_at = self.heard_at
+        self._lively_at = self.heard_at
         self._ping_at = self.heard_at + limits.ping_every
 
     async def next(self) -> Json | None:
@@ -96,7 +96,7 @@ class Socket:
                             return message
                     case Ping():
                         self._slack_pings = True
-                        self._socketsly_at = trio.current_time()
+                        self._lively_at = trio.current_time()
                         if self._frames.state is FrameState.OPEN:
                             await self._write(event.response())
                     case CloseConnection():
@@ -117,7 +117,7 @@ class Socket:
 
     async def _receive(self) -> None:
         """Wait for bytes, or ping. Raises SocketLost."""
-        silent_at = (self._socketsly_at if self._slack_pings else self.heard_at) + self._limits.silence
+        silent_at = (self._lively_at if self._slack_pings else self.heard_at) + self._limits.silence
         with trio.CancelScope(deadline=min(self._ping_at, silent_at)):
             try:
                 data = await self._network.read(_READ)
@@ -136,7 +136,7 @@ class Socket:
         """Add a part of a message. Return the object once it is complete; None before, or if it is no JSON object."""
         self._length += len(event.data)
         if isinstance(event, TextMessage):
-            self._socketsly_at = trio.current_time()
+            self._lively_at = trio.current_time()
             if self._length <= self._limits.max_message:
                 self._parts.append(event.data)
         if not event.message_finished:

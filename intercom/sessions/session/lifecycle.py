@@ -61,6 +61,9 @@ async def lift(session: SessionActor, asked: Unpause) -> None:
     """Unpause like `unpause`, but leave a standby to the caller: queued messages do not end it."""
     session.row, is_new = await session.transact(_unpause, session=session, asked=asked)
     session.tell_process(Suspend() if session.row.is_paused else Continue())
+    if session.row.is_paused:
+        # This act was done before, and a person has paused the session since.
+        return
     await release(session)
     if is_new:
         session.notify(f"resumed by {asked.by}")

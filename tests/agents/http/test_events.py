@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import count
+
 import mcp_types as types
 import trio
 from mcp.server.streamable_http import EventMessage
@@ -45,8 +47,8 @@ def test_one_log_keeps_so_many_events() -> None:
 
 
 def test_a_log_keeps_the_streams_that_were_answered_last() -> None:
-    memory = LogMemory()
-    one = log(memory)
+    memory, times = LogMemory(), count(step=sessions.RESUME_SECONDS + 1)
+    one = EventLog(memory, lambda number, stream: None, now=lambda: next(times))
     one.add("open", None)
     for number in range(sessions.MOST_ANSWERED + 3):
         one.add(str(number), message(10))
@@ -62,6 +64,13 @@ def test_a_log_keeps_the_streams_that_were_answered_last() -> None:
     assert memory.taken == sum(event.size for event in one._events)
     assert one.after("2") is None
     assert one.after("1") == ("open", ())
+
+
+def test_answers_that_can_still_be_resumed_stay_however_many() -> None:
+    one = log(LogMemory())
+    for number in range(2 * sessions.MOST_ANSWERED):
+        one.add(str(number), types.JSONRPCResponse(jsonrpc="2.0", id=number, result={}))
+    assert len(one) == 2 * sessions.MOST_ANSWERED
 
 
 def test_what_is_kept_is_what_was_said() -> None:

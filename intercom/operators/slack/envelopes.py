@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import ClassVar
 
@@ -29,7 +30,7 @@ class Person:
 
 
 @frozen
-class Act:
+class Act(ABC):
     """An action of a person. `channel` is empty if a form did not carry it. `about` is what the log may tell of it."""
 
     NOUN: ClassVar[str]
@@ -40,8 +41,8 @@ class Act:
     channel: str
 
     @property
-    def about(self) -> dict[str, str]:
-        raise NotImplementedError
+    @abstractmethod
+    def about(self) -> dict[str, str]: ...
 
 
 @frozen

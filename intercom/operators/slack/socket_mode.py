@@ -45,6 +45,9 @@ log = logging.getLogger(__name__)
 
 _READ = 64 * 1024
 
+#: Seconds for the last read before a silent socket is judged: what came while this process stood still counts.
+_LAST_LOOK = 0.1
+
 
 @frozen
 class SocketLimits:
@@ -117,8 +120,9 @@ class Socket:
 
     async def _receive(self) -> None:
         """Wait for bytes, or ping. Raises SocketLost."""
+        began = trio.current_time()
         silent_at = (self._lively_at if self._slack_pings else self.heard_at) + self._limits.silence
-        with trio.CancelScope(deadline=min(self._ping_at, silent_at)):
+        with trio.CancelScope(deadline=max(min(self._ping_at, silent_at), began + _LAST_LOOK)):
             try:
                 data = await self._network.read(_READ)
             except httpcore2.NetworkError as exc:
@@ -126,7 +130,7 @@ class Socket:
             self.heard_at = trio.current_time()
             self._frames.receive_data(data or None)
             return
-        if trio.current_time() >= silent_at:
+        if began >= silent_at:
             raise self._losing(f"nothing was heard from slack for {self._limits.silence:g} s")
         self._ping_at = trio.current_time() + self._limits.ping_every
         if self._frames.state is FrameState.OPEN:
@@ -167,9 +171,10 @@ class Socket:
                 data = self._frames.send(event)
             except LocalProtocolError:
                 raise SocketLost("the socket is closed") from None
-            # After part of a frame, Slack cannot parse what follows. That also holds if this task is cancelled.
+            # After part of a frame, Slack cannot parse what follows, so a cancelled task still sends the rest. Nothing
+            # follows a goodbye.
             self._lost = f"slack took nothing for {self._limits.sending:g} s"
-            with trio.move_on_after(self._limits.sending):
+            with trio.move_on_after(self._limits.sending, shield=not isinstance(event, CloseConnection)):
                 try:
                     await self._network.write(data)
                 except httpcore2.NetworkError as exc:

@@ -11,15 +11,19 @@ from typing import Any
 import httpx2
 import pytest
 import trio
+import trio.testing
 from attrs import define, field
+from wsproto import ConnectionType
+from wsproto.connection import Connection as Frames
+from wsproto.events import Ping, Pong, TextMessage
 
 from actors import ChildSpec, System, ask
 from actors.testing import Probe, no_leaks
 from intercom.operators.slack.interactions import Once
 from intercom.operators.slack.messages import ConnectionState, Health, SlackStatus, SocketDown, SocketUp
-from intercom.operators.slack.socket_mode import Patience, SlackConnection, SocketLimits
+from intercom.operators.slack.socket_mode import Patience, SlackConnection, Socket, SocketLimits
 from intercom.operators.slack.web_api import SlackTokens, WebApi
-from tests.operators.slack.wire.slack_end import SlackEnd, answer, envelope, unreachable
+from tests.operators.slack.wire.slack_end import Link, MemoryStream, SlackEnd, answer, envelope, unreachable
 
 WARNING = {"type": "disconnect", "reason": "warning", "debug_info": {"host": "applink-1"}}
 REFRESH = {"type": "disconnect", "reason": "refresh_requested"}
@@ -289,6 +293,37 @@ async def test_a_socket_on_which_slack_stops_pinging_is_replaced_though_pings_ar
         silent = trio.current_time()
         new = await at.slack.link(2)
         assert new.opened_at - silent == pytest.approx(30.0, abs=0.1)
+
+
+@pytest.mark.parametrize("pings", [False, True])
+async def test_what_came_while_this_process_stood_still_is_read_before_the_socket_is_judged(
+    pings: bool, clock: trio.testing.MockClock
+) -> None:
+    ours, theirs = trio.testing.memory_stream_pair()
+    socket, slack = Socket(MemoryStream(ours), SocketLimits()), Link(theirs, 0.0)
+    if pings:
+        await slack.ping()
+    await slack.send(envelope("e1"))
+    assert await socket.next() is not None
+    await slack.send(envelope("e2"))
+    clock.jump(60)
+    assert await socket.next() == envelope("e2")
+
+
+async def test_a_task_that_is_cancelled_leaves_no_part_of_a_frame_on_the_socket() -> None:
+    ours, theirs = trio.testing.lockstep_stream_pair()
+    socket, slack = Socket(MemoryStream(ours), SocketLimits()), Frames(ConnectionType.SERVER)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(socket.next)
+        await theirs.send_all(slack.send(Ping(b"from applink")))
+        slack.receive_data(bytes(await theirs.receive_some(3)))
+        nursery.cancel_scope.cancel()
+        with trio.CancelScope(shield=True):
+            slack.receive_data(bytes(await theirs.receive_some()))
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(socket.send, envelope("e1"))
+        slack.receive_data(bytes(await theirs.receive_some()))
+    assert [type(event) for event in slack.events()] == [Pong, TextMessage]
 
 
 async def test_a_quiet_socket_whose_pings_are_answered_stays() -> None:

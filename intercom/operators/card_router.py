@@ -132,10 +132,10 @@ class Operators(Actor):
             while len(self._modes) > self._remembered:
                 self._modes.popitem(last=False)
         if mode != before:
-            self._show_anew(session_id, mode)
+            self._show_again(session_id, mode)
         return mode
 
-    def _show_anew(self, session_id: str, mode: SessionMode | None) -> None:
+    def _show_again(self, session_id: str, mode: SessionMode | None) -> None:
         for card in self._open.values():
             shown = self._shown.get(card.id)
             if card.session_id == session_id:

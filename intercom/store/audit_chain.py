@@ -168,7 +168,7 @@ def verify(db: sqlite3.Connection, anchors: Iterable[Anchor] = ()) -> Verificati
             found.add(entry["id"], "it was edited: its hash is not that of its columns")
         kept = wanted.pop(entry["id"], None)
         if kept is not None and kept.hash != entry["hash"]:
-            found.add(entry["id"], f"the log was written anew up to here: it had another hash on {kept.at}")
+            found.add(entry["id"], f"the log was rewritten up to here: it had another hash on {kept.at}")
         if entry["kind"] in DECIDED and (request := entry_data(entry).get("request_id")) is not None:
             said = "approve" if entry["kind"] == "auto_approved" else str(entry["summary"])
             behind.setdefault(str(request), []).append((entry["kind"], said, entry_data(entry).get("proposal_hash")))
@@ -254,7 +254,7 @@ def _check_next(found: Verification, before: dict[str, Any], entry: dict[str, An
         found.add(entry["id"], f"{gone} removed")
         return
     if entry["previous"] != before["hash"]:
-        found.add(entry["id"], f"it does not follow entry {before['id']}: one of them was put in, moved or made anew")
+        found.add(entry["id"], f"it does not follow entry {before['id']}: one of them was inserted, moved or rewritten")
 
 
 def _check_tail(found: Verification, db: sqlite3.Connection, left: dict[int, Anchor], purges: list[_Pruned]) -> None:

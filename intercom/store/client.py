@@ -194,5 +194,5 @@ class Reader:
         except OSError as error:
             raise DatabaseError(
                 f"the database {self._path} cannot be read ({(error.strerror or str(error)).lower()});"
-                " restart the server, which makes it anew"
+                " restart the server, which creates a new one"
             ) from error

@@ -200,7 +200,7 @@ def _shows(shown: bytes | None, token: bytes) -> bool:
     return hmac.compare_digest(given, token)
 
 
-# Each is made anew: an exception that is raised again keeps the frames of all times.
+# A new one each time: an exception object that is raised again collects traceback frames.
 _wrong_host = partial(
     Refusal,
     HTTPStatus.MISDIRECTED_REQUEST,

@@ -28,7 +28,7 @@ from intercom.agents.http.request import Refusal
 from intercom.model import crash_points
 
 _SPOKEN = (b"1.0", b"1.1")
-# Each is made anew: an exception that is raised again keeps the frames of all times.
+# A new one each time: an exception object that is raised again collects traceback frames.
 _other_version = partial(
     Refusal,
     HTTPStatus.HTTP_VERSION_NOT_SUPPORTED,

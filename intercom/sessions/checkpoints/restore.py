@@ -150,10 +150,10 @@ def commit(db: Database, restore: Restore, steps: str, at: datetime) -> Restore:
     return move(db, restore, RestoreState.COMMITTED, None, steps, at)
 
 
-def outdate(db: Database, restore: Restore, anew: Restore, why: str, at: datetime) -> Restore:
-    note = f"{why} since; asked again as {anew.id}"
+def outdate(db: Database, restore: Restore, replacement: Restore, why: str, at: datetime) -> Restore:
+    note = f"{why} since; asked again as {replacement.id}"
     restores.advance(db, restore.id, RestoreState.ACCEPTED, RestoreState.OUTDATED, updated_at=at, note=note)
-    restores.insert(db, anew)
+    restores.insert(db, replacement)
     return restores.known(db, restore.id)
 
 
@@ -311,9 +311,9 @@ async def carry_out(archive: Archive, successors: Successors, id: str) -> Restor
             continue
         match restore.state:
             case RestoreState.ACCEPTED:
-                anew = await _prepare(archive, restore)
-                if anew is not None:
-                    return anew
+                replacement = await _prepare(archive, restore)
+                if replacement is not None:
+                    return replacement
             case RestoreState.COMMITTED:
                 await successors.hand_over(restore)
             case RestoreState.HANDED_OVER:
@@ -379,7 +379,7 @@ async def _prepare(archive: Archive, restore: Restore) -> Restore | None:
             newest = await archive.read(partial(restores.latest_successor, session_id=restore.session_id))
             why = _why_outdated(restore, compared, newest)
             if why is not None:
-                return await _ask_anew(archive, restore, compared, newest, why)
+                return await _ask_again(archive, restore, compared, newest, why)
             await _refuse_for_nothing(archive, checkpoint, newest, restore.files, compared)
             # A checkpoint of the current state, so that the restore can be undone.
             columns = await trio.to_thread.run_sync(checkpoints.file_columns, compared.now)
@@ -407,9 +407,9 @@ def _why_outdated(restore: Restore, compared: Compared, newest: str) -> str | No
     return "what the card said has changed" if compared.summary != restore.divergence else None
 
 
-async def _ask_anew(archive: Archive, restore: Restore, compared: Compared, session_id: str, why: str) -> Restore:
+async def _ask_again(archive: Archive, restore: Restore, compared: Compared, session_id: str, why: str) -> Restore:
     now = archive.context.now()
-    anew = evolve(
+    replacement = evolve(
         restore,
         session_id=session_id,
         id=str(uuid.uuid5(uuid.NAMESPACE_OID, f"again/{restore.id}")),
@@ -424,10 +424,10 @@ async def _ask_anew(archive: Archive, restore: Restore, compared: Compared, sess
         note=f"{why} since you were asked before",
         expires_at=now + timedelta(seconds=archive.context.config.timeouts.approval_seconds),
     )
-    old = await archive.transact(partial(outdate, restore=restore, anew=anew, why=why, at=now))
+    old = await archive.transact(partial(outdate, restore=restore, replacement=replacement, why=why, at=now))
     archive.context.operators.tell(of_restore(old))
-    archive.context.operators.tell(of_restore(anew))
-    return anew
+    archive.context.operators.tell(of_restore(replacement))
+    return replacement
 
 
 def _plan(restore: Restore, compared: Compared) -> tuple[tuple[Step, ...], str]:

@@ -137,9 +137,9 @@ def _bring(db: Database, restore: Restore, id: str, timeouts: TimeoutSettings, a
             return None
         _move(db, request, restore)
         return id
-    anew = str(uuid.uuid5(uuid.NAMESPACE_OID, f"{restore.id}/{id}"))
-    _ask_anew(db, request, anew, restore, timeouts, at)
-    return anew
+    new_id = str(uuid.uuid5(uuid.NAMESPACE_OID, f"{restore.id}/{id}"))
+    _ask_again(db, request, new_id, restore, timeouts, at)
+    return new_id
 
 
 def _move(db: Database, request: Asked, restore: Restore) -> None:
@@ -164,7 +164,9 @@ def _in_session(request: ApprovalRequest, restore: Restore) -> ApprovalRequest:
     return evolve(moved, proposal_hash=moved.hash_of_record(restore.workspace_root))
 
 
-def _ask_anew(db: Database, request: Asked, id: str, restore: Restore, timeouts: TimeoutSettings, at: datetime) -> None:
+def _ask_again(
+    db: Database, request: Asked, id: str, restore: Restore, timeouts: TimeoutSettings, at: datetime
+) -> None:
     def until(seconds: float) -> datetime | None:
         return at + timedelta(seconds=seconds) if seconds > 0 else None
 

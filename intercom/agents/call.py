@@ -234,11 +234,9 @@ class Call:
         words = tuple(word for word in answered.instructions if word.id not in coming)
         if (late, words) != (answered.late_verdicts, answered.instructions):
             self.session.tell(Undeliver((self.name,)))
-        told = (request_id,) if request_id is not None else ()
-        if told or late or words:
-            requests = (*told, *(verdict.request_id for verdict in late))
-            self.delivery = Delivery(self.name, requests, tuple(word.id for word in words))
-        return self.tool.complete(evolve(answered, late_verdicts=late, instructions=words))
+        carried = evolve(answered, late_verdicts=late, instructions=words)
+        self.delivery = carried.delivery(self.name, request_id) or self.delivery
+        return self.tool.complete(carried)
 
     async def _give_up(self, request_id: str) -> Answered[Any]:
         """Stop waiting at the end of the poll interval: return the answer that explains how to continue."""

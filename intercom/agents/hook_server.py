@@ -402,11 +402,10 @@ class _HookConnection:
         except (InvalidState, Paused):
             # Ended or paused: the agent may stop.
             return {"words": None}
-        if not answered.late_verdicts and not answered.instructions:
+        told = answered.delivery(given.call)
+        if told is None:
             self.unsure.pop(given.call, None)
             return {"words": None}
-        requests = tuple(late.request_id for late in answered.late_verdicts)
-        told = Delivery(given.call, requests, tuple(word.id for word in answered.instructions))
         return {"words": stop_message(answered), "receipt": receipt(session_id, told)}
 
     async def _told(self, given: ToldParams) -> dict[str, Any]:

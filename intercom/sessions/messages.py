@@ -33,6 +33,13 @@ class Answered(Generic[A]):
     late_verdicts: tuple[LateVerdict, ...] = ()
     instructions: tuple[DeliveredInstruction, ...] = ()
 
+    def delivery(self, call: str, own: str | None = None) -> Delivery | None:
+        """Return what the result of this call carries; None if nothing. `own` is the request that it answers."""
+        told = (own,) if own is not None else ()
+        requests = (*told, *(verdict.request_id for verdict in self.late_verdicts))
+        instructions = tuple(word.id for word in self.instructions)
+        return Delivery(call, requests, instructions) if requests or instructions else None
+
 
 @frozen
 class Opened(Generic[A]):

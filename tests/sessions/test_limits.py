@@ -13,7 +13,7 @@ from intercom.model.config import Config, LimitSettings
 from intercom.model.decision import Decision
 from intercom.model.errors import InvalidArguments, TooManyPending
 from intercom.model.limits import TEXT
-from intercom.sessions.session.actor import SHARE
+from intercom.sessions.session.new_requests import SHARE
 from intercom.sessions.tools.standby import Standby
 from intercom.sessions.tools.transmit import Transmit
 from intercom.store import rows

@@ -9,20 +9,18 @@ paused session still answers pings, and calls that wait for earlier requests go 
 
 from __future__ import annotations
 
-import math
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from datetime import datetime
 from functools import partial
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import trio
-from attrs import define, evolve, field, frozen
+from attrs import evolve, frozen
 
 from actors import Actor, Busy, Down, Name, NotRunning, Refused, Reply, Request, ask
-from intercom.model import crash_points
-from intercom.model.card import Card, Notice, end_of
-from intercom.model.decision import Decided, Decision, Verdict
-from intercom.model.errors import IntercomError, InvalidState, NotFound, Paused, SignatureRefused, TooManyPending
+from intercom.model.card import Card, Notice
+from intercom.model.decision import Verdict
+from intercom.model.errors import IntercomError, InvalidState, NotFound, Paused, SignatureRefused
 from intercom.model.policy import PolicyAnswer
 from intercom.model.request import ContinuationPrompt, Wait
 from intercom.model.session import Instruction, Session, SessionStatus
@@ -36,7 +34,6 @@ from intercom.sessions.messages import (
     Answered,
     AskPermission,
     Continue,
-    Delivery,
     Expire,
     LookRound,
     Opened,
@@ -49,7 +46,8 @@ from intercom.sessions.messages import (
     Watch,
     WriteTouch,
 )
-from intercom.sessions.request_kinds import Asked, LateVerdict, from_json, to_json
+from intercom.sessions.request_kinds import Asked, from_json, to_json
+from intercom.sessions.session.delivery import PendingDeliveries
 from intercom.sessions.signatures import Signatures
 from intercom.store import audit, idempotency, instructions, requests, sessions
 from intercom.store.file_changes import restores
@@ -57,65 +55,6 @@ from intercom.store.idempotency import Scope
 from intercom.store.messages import Database, Touch
 from intercom.store.outbox import Content
 from intercom.store.requests import tasks
-
-#: How long a decision is reserved for the task that polls it, in seconds, before another result may carry it.
-FETCH_SECONDS = 60.0
-
-
-@define
-class PendingDeliveries:
-    """`verdicts` and `words` (instructions) that have not reached the agent, by request id and by their own id.
-    `attached` is what results carry now, by call. `tasked` are requests that tasks poll, and until when (in seconds
-    since the epoch) their decisions are reserved for them."""
-
-    verdicts: dict[str, LateVerdict] = field(factory=dict, init=False)
-    words: dict[str, Instruction] = field(factory=dict, init=False)
-    attached: dict[str, Delivery] = field(factory=dict, init=False)
-    tasked: dict[str, float] = field(factory=dict, init=False)
-
-    def free(
-        self, now: Callable[[], datetime], own: str | None = None
-    ) -> tuple[tuple[LateVerdict, ...], tuple[Instruction, ...]]:
-        """Return what no result carries: instructions, and decisions except that on `own` and reserved ones."""
-        if not self.verdicts and not self.words:
-            # The usual case: nothing is pending.
-            return (), ()
-        attached = {id for delivery in self.attached.values() for id in (*delivery.requests, *delivery.instructions)}
-        at = now().timestamp()
-        free = (id for id in self.verdicts if id != own and id not in attached and at >= self.tasked.get(id, -math.inf))
-        late = tuple(self.verdicts[id] for id in free)
-        return late, tuple(word for id, word in self.words.items() if id not in attached)
-
-    def attach(self, call: str, own: str | None, late: tuple[LateVerdict, ...], words: tuple[Instruction, ...]) -> None:
-        """Attach these to this call's result, whose answer is the decision on `own`."""
-        if own is None and not late and not words:
-            return
-        told = (own,) if own is not None else ()
-        requests = (*told, *(verdict.request_id for verdict in late))
-        self.attached[call] = Delivery(call, requests, tuple(word.id for word in words))
-
-    def detach(self, calls: Iterable[str]) -> None:
-        """Detach everything from these results: they arrived, or were lost. What was not recorded as delivered is
-        pending again."""
-        for call in calls:
-            self.attached.pop(call, None)
-
-    def leave_to_task(self, request_id: str, now: datetime) -> None:
-        """Reserve the decision on this request for its task for `FETCH_SECONDS`, if a task polls it."""
-        if request_id in self.tasked:
-            self.tasked[request_id] = now.timestamp() + FETCH_SECONDS
-
-    def clock_changed(self, now: datetime) -> None:
-        """Shorten the reservations to `FETCH_SECONDS` from now, because the clock may have been set back."""
-        latest = now.timestamp() + FETCH_SECONDS
-        for id, until in self.tasked.items():
-            if math.isfinite(until):
-                self.tasked[id] = min(until, latest)
-
-    def clear(self) -> None:
-        """Drop everything that is pending. What results carry already is not affected."""
-        self.verdicts.clear()
-        self.words.clear()
 
 
 @frozen
@@ -185,8 +124,6 @@ class SessionActor(Actor):
         self.waiters = Waiters()
         self.deliveries = PendingDeliveries()
         self.auto_approved: list[str] = []
-        #: The ids of questions that the current policy answers.
-        self.auto_approved_now: set[str] = set()
         self.posts: dict[str, list[tuple[str, Reply[Any]]]] = {}
         self.held: list[Reply[None]] = []
         self.agent_here = False
@@ -194,7 +131,6 @@ class SessionActor(Actor):
         #: The id of the session that follows this one, if a checkpoint of this one was restored.
         self.successor: str | None = None
         self._touched: Touch | None = None
-        self._void: set[str] = set()
         self._new = new
 
     # --- lifecycle ---------------------------------------------------------------------------------------------------
@@ -210,14 +146,12 @@ class SessionActor(Actor):
             raise NotFound(f"session {self.id} is not in the database")
         self.row = row
         self.agent_here = self.context.present(row.agent_key)
-        self.deliveries.words.update((word.id, word) for word in queued)
-        self.deliveries.tasked.update(dict.fromkeys(tasked, math.inf))
+        self.deliveries = self.deliveries.put(*queued).reserve(tasked)
         for request in late:
             if self.is_for_policy(request) or self.refused(request) is not None:
                 # The agent is told of a policy's answer only after the policy was asked again.
                 continue
-            self.deliveries.verdicts[request.id] = request_kinds.late(request)
-            self.deliveries.leave_to_task(request.id, self.now())
+            self.deliveries = self.deliveries.put(request_kinds.late(request)).leave_to_task(request.id, self.now())
         for request in pending:
             self.watch_expiry(request)
         if pending:
@@ -263,27 +197,6 @@ class SessionActor(Actor):
             raise NotFound(f"request {request_id} is a {name}; wait for it with its own tool", code="request_not_found")
         return request
 
-    async def open(
-        self,
-        request: R,
-        earlier: Callable[[Database], Asked | None],
-        *,
-        rule: str | None = None,
-        decided: Decided | None = None,
-    ) -> tuple[R, bool]:
-        """Record a request and let it be shown, or find the `earlier` one that it repeats. Returns what is recorded,
-        and whether it is this one. `decided` decides it at once, by the policy's `rule` if there is one. Raises
-        TooManyPending."""
-        kept, is_new = await self.transact(_keep, self, request, earlier, decided, rule)
-        # Recorded before it is shown: after a crash in between, the restart shows it.
-        crash_points.reach("request.recorded")
-        if is_new:
-            self.follow(kept)
-            if rule is not None:
-                self.deliveries.verdicts[kept.id] = request_kinds.late(kept)
-                self.note_auto_approved(request_kinds.of(kept).title(kept), rule)
-        return kept, is_new
-
     def follow(self, request: Asked) -> None:
         """Follow a request that was recorded just now. A pending one is shown as soon as its call waits for it, so that
         even the fastest answer finds the waiting call; if the call is lost on the way, after `SHOW_SECONDS`."""
@@ -297,7 +210,7 @@ class SessionActor(Actor):
         """Return why the recorded decision about a request does not count; None if it counts. A decision that does not
         count is closed, recorded, and reported on every channel, once."""
         fault = self.context.signatures.fault(request, self.row.workspace_root)
-        if fault is None and self.is_for_policy(request) and request.id not in self.auto_approved_now:
+        if fault is None and self.is_for_policy(request) and not self.deliveries.item(request.id).is_granted:
             fault = "the policy does not let it pass"
         return None if fault is None else self.refuse(request, fault)
 
@@ -309,8 +222,8 @@ class SessionActor(Actor):
 
     def refuse(self, request: Asked, fault: str) -> SignatureRefused:
         """Return the error for a recorded decision that does not count; record and report it the first time."""
-        if request.id not in self._void:
-            self._void.add(request.id)
+        if not self.deliveries.item(request.id).is_refused:
+            self.deliveries = self.deliveries.refuse(request.id)
             card = request_kinds.card_of(request, self.row.workspace_root)
             told = f"refused the recorded decision about {request.id} ({card.title}): {fault}"
             work = partial(_void, id=request.id, session_id=self.id, summary=told, at=self.now())
@@ -480,9 +393,10 @@ class SessionActor(Actor):
         about. `alone` leaves the deliveries to another call, whose client can carry them. A paused agent gets the
         answer only."""
         self.turn_begins()
-        late, words = ((), ()) if alone or self.row.is_paused else self.deliveries.free(self.now, own)
-        self.deliveries.attach(call, own, late, words)
-        return Answered(answer, late, tuple(request_kinds.told(word) for word in words))
+        late, words = ((), ()) if alone or self.row.is_paused else self.deliveries.pending(self.now(), own)
+        answered = Answered(answer, late, tuple(request_kinds.told(word) for word in words))
+        self.deliveries = self.deliveries.attach(answered.delivery(call, own))
+        return answered
 
     async def recorded(self, call: str, kind: type[A]) -> A | None:
         """Return what this call was answered, if its answer is recorded: the call is repeated because its answer was
@@ -536,7 +450,7 @@ class SessionActor(Actor):
 
     def leave_alone(self, request_id: str) -> None:
         """Mark the request as unattended, unless a task polls it and its agent is connected."""
-        if request_id not in self.deliveries.tasked or not self.agent_here:
+        if not (self.deliveries.is_reserved(request_id) and self.agent_here):
             self.context.unattended.add(request_id)
 
     def dismiss(self, request: Asked, task: str, why: IntercomError) -> None:
@@ -558,7 +472,7 @@ class SessionActor(Actor):
         self.context.unattended.discard(request.id)
         if self.row.is_paused and request.status.value != "interrupted":
             if request.delivered_at is None and self.refused(request) is None:
-                self.deliveries.verdicts[request.id] = request_kinds.late(request)
+                self.deliveries = self.deliveries.put(request_kinds.late(request))
             return self.show(request)
         return self.answer_waiting(request, is_proven=is_proven)
 
@@ -575,8 +489,8 @@ class SessionActor(Actor):
                 waiter.reply.fail(ended)
             return self.show(request)
         if request.delivered_at is None:
-            self.deliveries.verdicts[request.id] = verdict
-        self.deliveries.leave_to_task(request.id, self.now())
+            self.deliveries = self.deliveries.put(verdict)
+        self.deliveries = self.deliveries.leave_to_task(request.id, self.now())
         answer = request_kinds.answer(request)
         for waiter in entries:
             if not waiter.reply.abandoned:
@@ -619,47 +533,6 @@ def _find(db: Database, id: str, signatures: Signatures) -> Asked | None:
     return request
 
 
-def _keep(
-    db: Database,
-    session: SessionActor,
-    request: R,
-    earlier: Callable[[Database], Asked | None],
-    decided: Decided | None,
-    rule: str | None,
-) -> tuple[R, bool]:
-    found = earlier(db)
-    if not isinstance(found, type(request)):
-        return put(db, session, request, decided, rule), True
-    if isinstance(found, Wait):
-        session.context.signatures.note_ended(db, found)
-    # It may be this request's row, if the writer crashed between its commit and its answer.
-    return found, found.id == request.id
-
-
-def put(
-    db: Database,
-    session: SessionActor,
-    request: R,
-    decided: Decided | None = None,
-    rule: str | None = None,
-    **data: object,
-) -> R:
-    """Record a new request, with its decision if it is decided at once, and return it. `data` is for the audit entry.
-    Raises TooManyPending."""
-    kind = request_kinds.of(request)
-    if decided is None:
-        require_room(db, session)
-    kind.table.insert(db, request)
-    title, about = kind.title(request), {"request_id": request.id, **kind.audited(request), **data}
-    session.record(db, "agent", kind.asked, title, **about)
-    if decided is not None:
-        kind.table.decide(db, request.id, end_of(kind.card, Decision(decided.decision)), decided)
-        session.record(db, decided.by, "auto_approved", title, **about, matched_rule=rule or decided.text)
-    kept = kind.table.get(db, request.id)
-    assert isinstance(kept, type(request)), "just inserted"
-    return kept
-
-
 def _void(db: Database, id: str, session_id: str, summary: str, at: datetime) -> None:
     requests.annul(db, id, at)
     audit.record(
@@ -682,26 +555,3 @@ def _load(db: Database, session: SessionActor) -> Loaded:
         tasks.asked_after(db, session_id),
         None if followed is None else followed.successor_id,
     )
-
-
-#: How many requests one session may have pending although the total limit is reached, up to twice that limit. An agent
-#: with few requests is not blocked by one with many.
-SHARE = 5
-
-
-def require_room(db: Database, session: SessionActor) -> None:
-    """Raise TooManyPending if no further request may wait. Runs in the transaction that would record the request, so
-    that nothing of a refused one remains."""
-    limits = session.context.config.limits
-    own = requests.waiting(db, session.id)
-    if own >= limits.pending_per_session:
-        raise TooManyPending(
-            f"{own} requests of this session wait for a person already, which is the limit: wait for those, by their"
-            " request_id, and ask again when some are answered; nothing was recorded"
-        )
-    everybody = requests.waiting(db)
-    if everybody >= limits.pending_total and (own >= SHARE or everybody >= 2 * limits.pending_total):
-        raise TooManyPending(
-            f"{everybody} requests wait for people already, of all agents together, which is the limit: ask again"
-            " when some are answered; nothing was recorded"
-        )

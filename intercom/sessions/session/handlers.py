@@ -131,7 +131,7 @@ async def expire(session: SessionActor, due: Expire) -> None:
 
 async def clock_changed(session: SessionActor, _changed: ClockChanged) -> None:
     """Check the deadlines again: overdue requests end at once, and the other timers are set again."""
-    session.deliveries.clock_changed(session.now())
+    session.deliveries = session.deliveries.clock_changed(session.now())
     for request in await session.transact(requests.pending, session_id=session.id):
         session.watch_expiry(request)
 
@@ -298,7 +298,7 @@ async def cancel_task(session: SessionActor, asked: CancelTask) -> TaskState:
     if not done:
         raise InvalidState(f"task {task.id} is over ({state(task, request).status}); there is nothing to cancel")
     if request.id not in await session.transact(tasks.asked_after, session_id=session.id):
-        session.deliveries.tasked.pop(request.id, None)
+        session.deliveries = session.deliveries.reserve((request.id,), until=-math.inf)
     session.dismiss(request, task.id, _task_cancelled(task.id))
     return state(task, request)
 
@@ -330,9 +330,9 @@ def _shown(session: SessionActor, task: Task, request: Asked) -> TaskState:
 def leave_to_task(session: SessionActor, request: Asked) -> None:
     """Note that a task polls this request: its decision is reserved for the task, and its agent is not away."""
     if session.is_settled(request):
-        session.deliveries.leave_to_task(request.id, session.now())
+        session.deliveries = session.deliveries.leave_to_task(request.id, session.now())
         return
-    session.deliveries.tasked[request.id] = math.inf
+    session.deliveries = session.deliveries.reserve((request.id,))
     if request.id in session.context.unattended:
         session.context.unattended.discard(request.id)
         session.show(request)
@@ -340,9 +340,8 @@ def leave_to_task(session: SessionActor, request: Asked) -> None:
 
 async def present(session: SessionActor) -> None:
     """Update the cards of polled requests: the agent, and so its polling client, came or left."""
-    tasked, waiters = session.deliveries.tasked, session.waiters
-    for request_id in [id for id, until in tasked.items() if until == math.inf and id not in waiters]:
-        if (request_id in session.context.unattended) is not session.agent_here:
+    for request_id in session.deliveries.polled:
+        if request_id in session.waiters or (request_id in session.context.unattended) is not session.agent_here:
             continue
         request = await session.find(request_id)
         if session.is_settled(request):
@@ -400,7 +399,7 @@ async def _withdraw(session: SessionActor, left: messages.Withdraw) -> None:
 
 async def _leave(session: SessionActor, left: messages.Withdraw) -> None:
     # A decision on its way to this call has not arrived. Another result may carry it.
-    session.deliveries.detach((left.call,))
+    session.deliveries = session.deliveries.detach((left.call,))
     if session.leave(left.request_id, left.call, left.ticket):
         request = await session.find(left.request_id)
         if not session.is_settled(request):
@@ -408,7 +407,7 @@ async def _leave(session: SessionActor, left: messages.Withdraw) -> None:
 
 
 async def _undeliver(session: SessionActor, lost: messages.Undeliver) -> None:
-    session.deliveries.detach(lost.calls)
+    session.deliveries = session.deliveries.detach(lost.calls)
     await _words_are_free(session)
 
 

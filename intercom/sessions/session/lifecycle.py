@@ -152,7 +152,7 @@ async def wind_up(session: SessionActor, by: str, unheard: tuple[Instruction, ..
     """Close what is left of a session that has ended: `unheard` are the instructions that its agent never got."""
     # Calls whose answer the pause held back are answered now: the session does not continue.
     await release(session)
-    session.deliveries.clear()
+    session.deliveries = session.deliveries.clear()
     for word in unheard:
         session.show_words(word)
     session.brief_detector()
@@ -198,7 +198,7 @@ def _end(db: Database, session: SessionActor, asked: End) -> tuple[Session, tupl
         # A later notice that would redraw it may never come.
         if session.context.chat is not None:
             session.context.chat.redraw_root(db, row, now)
-    unheard = (instructions.get(db, id) for id in {*session.deliveries.words, *closed})
+    unheard = (instructions.get(db, id) for id in {*(word.id for word in session.deliveries.instructions), *closed})
     return row, requests.interrupted(db, session.id), tuple(word for word in unheard if word is not None)
 
 

@@ -36,7 +36,8 @@ from intercom.sessions import request_kinds
 from intercom.sessions.messages import Answered, AskPermission, Opened
 from intercom.sessions.policies import to_text
 from intercom.sessions.request_kinds import PermissionAnswer, from_json
-from intercom.sessions.session.actor import SessionActor, put
+from intercom.sessions.session.actor import SessionActor
+from intercom.sessions.session.new_requests import put
 from intercom.store import idempotency
 from intercom.store.idempotency import Scope
 from intercom.store.messages import Database
@@ -87,8 +88,7 @@ async def ask(session: SessionActor, asked: AskPermission) -> Opened[PermissionA
     if answer.status == "allowed":
         session.context.signatures.note_use(kept.id, session.now())
         crash_points.reach("permission.used")
-        session.deliveries.verdicts.pop(kept.id, None)
-        session.deliveries.detach((asked.call,))
+        session.deliveries = session.deliveries.drop((kept.id,)).detach((asked.call,))
         session.show(kept)
         return Opened(kept.id, Answered(answer))
     if answer.status != "pending":

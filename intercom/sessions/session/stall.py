@@ -229,9 +229,8 @@ async def _nudge(
     channel = request_kinds.AUTOMATIC if verdict is None else f"{request_kinds.ON_ALERT}{verdict.channel}"
     word = Instruction(id, Kind.NUDGE, text, by, channel, session.now(), session.id)
     moved = await session.transact(_queue_nudge, session=session, alert=alert, word=word, verdict=verdict)
-    for queued in [each.id for each in session.deliveries.words.values() if _is_repeated_by(each, word)]:
-        del session.deliveries.words[queued]
-    session.deliveries.words[word.id] = word
+    repeated = (each.id for each in session.deliveries.instructions if _is_repeated_by(each, word))
+    session.deliveries = session.deliveries.drop(repeated).put(word)
     return show(session, moved or alert, _road(session))
 
 

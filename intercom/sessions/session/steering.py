@@ -40,27 +40,23 @@ from intercom.store.requests import waits
 
 async def record(session: SessionActor, deliveries: tuple[Delivery, ...]) -> None:
     """Record that these results reached the agent, with everything attached to them. All is persisted on return."""
-    pending = session.deliveries
-    told = [id for each in deliveries for id in each.requests if id in pending.verdicts]
+    told = [id for each in deliveries for id in each.requests if session.deliveries.has(id)]
     # Includes instructions that moved to another session since: they have reached the agent.
     words = [id for each in deliveries for id in each.instructions]
-    pending.detach(each.call for each in deliveries)
+    session.deliveries = session.deliveries.detach(each.call for each in deliveries)
     if not told and not words:
         return
     done, heard = await session.transact(_mark, session=session, told=told, words=words)
     crash_points.reach("delivery.recorded")
-    for id in words:
-        pending.words.pop(id, None)
+    session.deliveries = session.deliveries.delivered((*words, *(request.id for request in done)))
     for word in heard:
         session.context.signatures.note_use(word.id, session.now())
         session.show_words(word)
         if word.session_id not in (None, session.id):
             session.system.named(f"session/{word.session_id}").tell(Told((word,)))
     for request in done:
-        pending.verdicts.pop(request.id, None)
         if (arrived := request_kinds.delivered(request)) is not None:
             session.context.measured(arrived)
-        pending.tasked.pop(request.id, None)
         session.show(request)
 
 
@@ -90,7 +86,7 @@ async def steer(session: SessionActor, asked: Steer) -> Card:
     word = await session.transact(queue, session.context, word, asked.signed)
     crash_points.reach("instruction.recorded")
     if word.is_open:
-        session.deliveries.words[word.id] = word
+        session.deliveries = session.deliveries.put(word)
     card = session.show_words(word)
     session.stall.tell(PersonNudged())
     await end_standby(session, asked.by, asked.channel)
@@ -99,11 +95,10 @@ async def steer(session: SessionActor, asked: Steer) -> Card:
 
 async def take_back(session: SessionActor, asked: TakeBack) -> Card:
     """Cancel a queued message. Raises NotFound, AlreadyDecided."""
-    attached = {id for delivery in session.deliveries.attached.values() for id in delivery.instructions}
-    if asked.id in attached:
+    if session.deliveries.item(asked.id).calls:
         raise AlreadyDecided("these words are on their way to the agent; nothing was changed")
     word = await session.transact(_cancel, session, asked)
-    session.deliveries.words.pop(word.id, None)
+    session.deliveries = session.deliveries.drop((word.id,))
     return session.show_words(word)
 
 
@@ -112,8 +107,7 @@ async def tasks_left(session: SessionActor, left: TasksLeft) -> None:
 
 
 def told(session: SessionActor, told: Told) -> None:
-    for word in told.words:
-        session.deliveries.words.pop(word.id, None)
+    session.deliveries = session.deliveries.drop(word.id for word in told.words)
 
 
 def take_words(session: SessionActor, asked: TakeWords) -> Answered[None]:
@@ -141,14 +135,14 @@ async def end_standby(session: SessionActor, by: str, channel: str) -> None:
 
 def has_words(session: SessionActor) -> bool:
     """Return whether there are instructions for the agent that no result carries."""
-    return bool(session.deliveries.free(session.now)[1])
+    return bool(session.deliveries.pending(session.now())[1])
 
 
 def took(session: SessionActor, queued: tuple[Instruction, ...]) -> None:
     """Note the instructions that are queued now; tasks that the agent has just taken are among them."""
     for word in queued:
-        if word.id not in session.deliveries.words:
-            session.deliveries.words[word.id] = word
+        if not session.deliveries.has(word.id):
+            session.deliveries = session.deliveries.put(word)
             session.show_words(word)
 
 
@@ -156,7 +150,8 @@ async def give_back(session: SessionActor) -> None:
     """Give back tasks: the agent is gone, or has another session. Workspace tasks that it took and was not told are
     free again. What moved to its other session belongs to that one."""
     freed, queued = await session.transact(_give_back, session=session)
-    session.deliveries.words = {word.id: word for word in queued}
+    earlier = (word.id for word in session.deliveries.instructions)
+    session.deliveries = session.deliveries.drop(earlier).put(*queued)
     for word in freed:
         session.show_words(word)
     await tell_of_tasks(session, freed)
@@ -302,6 +297,6 @@ def queue(
 
 def _give_back(db: Database, session: SessionActor) -> tuple[tuple[Instruction, ...], tuple[Instruction, ...]]:
     instructions.give_back(db, session.id)
-    now = (instructions.get(db, id) for id in session.deliveries.words)
+    now = (instructions.get(db, word.id) for word in session.deliveries.instructions)
     freed = tuple(word for word in now if word is not None and word.session_id is None)
     return freed, session.queued(db)

@@ -24,6 +24,7 @@ from intercom.sessions import request_kinds
 from intercom.sessions.messages import Opened, ToolRequest
 from intercom.sessions.request_kinds import ClearanceAnswer
 from intercom.sessions.session.actor import SessionActor
+from intercom.sessions.session.new_requests import open_request
 from intercom.sessions.tools.tool import WAIT_AGAIN, Hints, Tool
 from intercom.store import requests
 from intercom.store.requests import approvals
@@ -138,7 +139,7 @@ async def handle(session: SessionActor, asked: CheckClearance) -> Opened[Clearan
     )
     request = evolve(request, proposal_hash=request.hash_of_record(session.row.workspace_root))
     decided = None if rule is None else Decided(f"policy/{request.id}", "approve", "policy", "policy", now, rule)
-    kept, _ = await session.open(request, partial(approvals.reattachable, key=key), rule=rule, decided=decided)
+    kept, _ = await open_request(session, request, partial(approvals.reattachable, key=key), rule=rule, decided=decided)
     return session.opened(kept, asked.call)
 
 
@@ -178,7 +179,9 @@ async def overwrite(session: SessionActor, approved: ApprovalRequest, call: str)
         decided = Decided(
             f"force/{request.id}", "approve", "agent", request_kinds.FORCE, now, "[apply] agent_may_force"
         )
-    kept, is_new = await session.open(request, partial(approvals.reattachable, key=request.key), decided=decided)
+    kept, is_new = await open_request(
+        session, request, partial(approvals.reattachable, key=request.key), decided=decided
+    )
     if is_new and decided is not None:
         session.notify(f"{file.path} had changed since the proposal; written all the same (force)", "warning")
     return kept

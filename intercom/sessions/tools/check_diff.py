@@ -315,7 +315,7 @@ def _check_steps(session: SessionActor, request: ApprovalRequest, entry: Entry) 
 async def _void(session: SessionActor, request: ApprovalRequest, why: str) -> None:
     """Void an approval that may not be applied, and tell people."""
     found = await session.transact(_voided, session, request, why)
-    session.deliveries.verdicts.pop(request.id, None)
+    session.deliveries = session.deliveries.drop((request.id,))
     session.show(found, note=f"void, nothing was written: {why}")
     text = f"an approval was refused when it was to be applied ({request.title}): {why}"
     session.context.operators.tell(Notice(text, "error", session.now()))
@@ -347,10 +347,9 @@ async def _carry_through(
     for each in (done, *others):
         if each.status is ApprovalStatus.CONSUMED:
             session.context.signatures.note_use(each.id, session.now())
-    session.deliveries.verdicts.pop(done.id, None)
+    session.deliveries = session.deliveries.drop(each.id for each in (done, *others))
     session.show(done)
     for each in others:
-        session.deliveries.verdicts.pop(each.id, None)
         if each.status is ApprovalStatus.EXPIRED:
             session.settle(each)
         else:

@@ -17,6 +17,7 @@ from intercom.sessions.messages import Opened, ToolRequest
 from intercom.sessions.request_kinds import StandbyAnswer
 from intercom.sessions.session import steering
 from intercom.sessions.session.actor import SessionActor
+from intercom.sessions.session.new_requests import open_request
 from intercom.sessions.tools.tool import WAIT_AGAIN, Hints, Tool
 from intercom.store import requests
 from intercom.store.messages import Database
@@ -69,8 +70,8 @@ async def handle(session: SessionActor, asked: Standby) -> Opened[StandbyAnswer]
     if asked.request_id is not None:
         wait, is_new = await session.find_of(Wait, asked.request_id), False
     else:
-        wait, is_new = await session.open(
-            _new(session, asked), partial(requests.by_call, session_id=session.id, call=asked.call)
+        wait, is_new = await open_request(
+            session, _new(session, asked), partial(requests.by_call, session_id=session.id, call=asked.call)
         )
     if wait.status is WaitStatus.PENDING and not session.row.is_paused:
         channel = request_kinds.INBOX if is_new else steering.CHANNEL

@@ -20,6 +20,7 @@ from intercom.sessions import request_kinds
 from intercom.sessions.messages import Opened, ToolRequest
 from intercom.sessions.request_kinds import PromptAnswer
 from intercom.sessions.session.actor import UNREADABLE, SessionActor
+from intercom.sessions.session.new_requests import open_request
 from intercom.sessions.tools.tool import WAIT_AGAIN, Hints, Tool
 from intercom.store import requests
 from intercom.workspace.policy import Query
@@ -91,7 +92,7 @@ async def handle(session: SessionActor, asked: Transmit) -> Opened[PromptAnswer]
     if rule is not None:
         decided = Decided(f"policy/{prompt.id}", Decision.CONTINUE, "policy", "policy", now)
     earlier = partial(requests.by_call, session_id=session.id, call=asked.call)
-    kept, _ = await session.open(prompt, earlier, rule=rule, decided=decided)
+    kept, _ = await open_request(session, prompt, earlier, rule=rule, decided=decided)
     return await _opened(session, kept, asked.call)
 
 
@@ -110,9 +111,7 @@ async def ask_policy_again(session: SessionActor, request: request_kinds.Asked) 
     found = await _judged(session, request.prompt_type)
     if found == UNREADABLE:
         raise IntercomError(str(found.why), code="unavailable")
-    session.auto_approved_now.discard(request.id)
-    if found.matched_rule is not None:
-        session.auto_approved_now.add(request.id)
+    session.deliveries = session.deliveries.grant(request.id, found.matched_rule is not None)
 
 
 def _prompt_deadline(session: SessionActor, kind: PromptType, now: datetime) -> datetime | None:

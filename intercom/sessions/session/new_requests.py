@@ -1,0 +1,104 @@
+"""A new request of a session: it is recorded once, if there is room for it, and with its decision if it has one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
+
+from intercom.model import crash_points
+from intercom.model.card import end_of
+from intercom.model.decision import Decided, Decision
+from intercom.model.errors import TooManyPending
+from intercom.model.request import Wait
+from intercom.sessions import request_kinds
+from intercom.sessions.request_kinds import Asked
+from intercom.sessions.session.actor import SessionActor
+from intercom.store import requests
+from intercom.store.messages import Database
+
+R = TypeVar("R", bound=Asked)
+
+#: How many requests one session may have pending although the total limit is reached, up to twice that limit. An agent
+#: with few requests is not blocked by one with many.
+SHARE = 5
+
+
+async def open_request(
+    session: SessionActor,
+    request: R,
+    earlier: Callable[[Database], Asked | None],
+    *,
+    rule: str | None = None,
+    decided: Decided | None = None,
+) -> tuple[R, bool]:
+    """Record a request and let it be shown, or find the `earlier` one that it repeats. Returns what is recorded,
+    and whether it is this one. `decided` decides it at once, by the policy's `rule` if there is one. Raises
+    TooManyPending."""
+    kept, is_new = await session.transact(_keep, session, request, earlier, decided, rule)
+    # Recorded before it is shown: after a crash in between, the restart shows it.
+    crash_points.reach("request.recorded")
+    if is_new:
+        session.follow(kept)
+        if rule is not None:
+            session.deliveries = session.deliveries.put(request_kinds.late(kept))
+            session.note_auto_approved(request_kinds.of(kept).title(kept), rule)
+    return kept, is_new
+
+
+def _keep(
+    db: Database,
+    session: SessionActor,
+    request: R,
+    earlier: Callable[[Database], Asked | None],
+    decided: Decided | None,
+    rule: str | None,
+) -> tuple[R, bool]:
+    found = earlier(db)
+    if not isinstance(found, type(request)):
+        return put(db, session, request, decided, rule), True
+    if isinstance(found, Wait):
+        session.context.signatures.note_ended(db, found)
+    # It may be this request's row, if the writer crashed between its commit and its answer.
+    return found, found.id == request.id
+
+
+def put(
+    db: Database,
+    session: SessionActor,
+    request: R,
+    decided: Decided | None = None,
+    rule: str | None = None,
+    **data: object,
+) -> R:
+    """Record a new request, with its decision if it is decided at once, and return it. `data` is for the audit entry.
+    Raises TooManyPending."""
+    kind = request_kinds.of(request)
+    if decided is None:
+        _require_room(db, session)
+    kind.table.insert(db, request)
+    title, about = kind.title(request), {"request_id": request.id, **kind.audited(request), **data}
+    session.record(db, "agent", kind.asked, title, **about)
+    if decided is not None:
+        kind.table.decide(db, request.id, end_of(kind.card, Decision(decided.decision)), decided)
+        session.record(db, decided.by, "auto_approved", title, **about, matched_rule=rule or decided.text)
+    kept = kind.table.get(db, request.id)
+    assert isinstance(kept, type(request)), "just inserted"
+    return kept
+
+
+def _require_room(db: Database, session: SessionActor) -> None:
+    """Raise TooManyPending if no further request may wait. Runs in the transaction that would record the request, so
+    that nothing of a refused one remains."""
+    limits = session.context.config.limits
+    own = requests.waiting(db, session.id)
+    if own >= limits.pending_per_session:
+        raise TooManyPending(
+            f"{own} requests of this session wait for a person already, which is the limit: wait for those, by their"
+            " request_id, and ask again when some are answered; nothing was recorded"
+        )
+    everybody = requests.waiting(db)
+    if everybody >= limits.pending_total and (own >= SHARE or everybody >= 2 * limits.pending_total):
+        raise TooManyPending(
+            f"{everybody} requests wait for people already, of all agents together, which is the limit: ask again"
+            " when some are answered; nothing was recorded"
+        )

@@ -504,16 +504,18 @@ def repost(db: Database, id: int) -> bool:
     )
 
 
-def unthread(db: Database, id: int, error: str) -> None:
+def unthread(db: Database, id: int, error: str) -> bool:
     """Handle a row whose thread Slack does not know. The thread's first message is posted again. The row goes to the
-    channel itself if that message is not ours, is in another channel, or was posted again in vain."""
+    channel itself if that message is not ours, is in another channel, or was posted again in vain. Returns False if the
+    row has no thread."""
     row = by_id(db, id)
     if row is None or row.thread is None:
-        return
+        return False
     root = None if is_ts(row.thread) else by_key(db, row.thread)
     if root is None or root.channel != row.channel or row.attempts >= _THREADINGS or not repost(db, root.id):
         db.execute("update outbox set thread = null where id = ?", (id,))
     retry(db, id, None, error, uncertain=False)
+    return True
 
 
 def _contents(db: Database, row: Row) -> tuple[Content, ...]:

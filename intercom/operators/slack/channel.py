@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import uuid
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Callable
 from datetime import datetime
 from functools import partial
@@ -411,37 +411,56 @@ STALE_SECONDS = 60.0
 
 _CALL_SECONDS = 10.0
 
+#: How many are sent at once, and how many more wait; then the oldest is dropped.
+_AT_ONCE = 4
+_MOST_WAITING = 200
+
 
 class EphemeralSender(Actor):
     """Sends ephemeral messages; registered as `slack/ephemeral`. Told `SendEphemeral`. A message that cannot be sent
-    within a minute is dropped."""
+    within a minute, or that too many newer ones follow, is dropped."""
 
-    mailbox_size = 200
+    mailbox_size = _MOST_WAITING
     overflow = "drop_oldest"
 
     def __init__(self, web: Api) -> None:
         super().__init__()
         self._web = web
+        self._waiting: deque[tuple[float, SendEphemeral]] = deque()
+        self._sending = 0
 
     def on_receive(self, message: object) -> None:
-        if isinstance(message, SendEphemeral):
-            self.spawn(self._send, message)
+        if not isinstance(message, SendEphemeral):
+            return
+        self._waiting.append((trio.current_time() + STALE_SECONDS, message))
+        if len(self._waiting) > _MOST_WAITING:
+            self._waiting.popleft()
+            log.warning("%d messages to single people wait for slack; the oldest is dropped", _MOST_WAITING)
+        if self._sending < _AT_ONCE:
+            self._sending += 1
+            self.spawn(self._send_waiting)
+
+    async def _send_waiting(self) -> None:
+        while self._waiting:
+            stale_at, message = self._waiting.popleft()
+            with trio.CancelScope(deadline=stale_at):
+                await self._send(message)
+        self._sending -= 1
 
     async def _send(self, message: SendEphemeral) -> None:
-        with trio.move_on_after(STALE_SECONDS):
-            while True:
-                try:
-                    await self._web.call(
-                        "chat.postEphemeral",
-                        timeout=_CALL_SECONDS,
-                        channel=message.channel,
-                        user=message.person,
-                        text=message.text,
-                        thread_ts=message.thread,
-                    )
-                except RateLimited as limited:
-                    await trio.sleep(limited.retry_after)
-                    continue
-                except SlackApiError as fault:
-                    log.info("a person could not be told why nothing came of their act: %s", fault)
-                return
+        while True:
+            try:
+                await self._web.call(
+                    "chat.postEphemeral",
+                    timeout=_CALL_SECONDS,
+                    channel=message.channel,
+                    user=message.person,
+                    text=message.text,
+                    thread_ts=message.thread,
+                )
+            except RateLimited as limited:
+                await trio.sleep(limited.retry_after)
+                continue
+            except SlackApiError as fault:
+                log.info("a person could not be told why nothing came of their act: %s", fault)
+            return

@@ -57,7 +57,6 @@ REACH = 500
 #: After this many attempts a message that may be posted, but is not found, no longer blocks the ones behind it.
 PATIENCE = 8
 
-
 #: How many cards and alerts are examined to find a thread whose turn it is.
 FAIR_REACH = 5_000
 
@@ -226,8 +225,7 @@ async def post(store: Store, web: Api, begun: Begun) -> Sent:
     """Post a begun row, or find it, perhaps with an older version.
 
     Content that Slack rejects is posted as plain text. Raises StillOut if an earlier attempt may still be carried out
-    and is not found. Other failures raise another SlackApiError; with Unreachable, `maybe_done` says whether the row
-    may be posted now.
+    and is not found, else another SlackApiError; `maybe_done` of Unreachable says whether it may be posted now.
     """
     row = begun.row
     if row.kind is RowKind.FILE:
@@ -253,13 +251,11 @@ async def find(web: Api, row: Row, thread_ts: str | None) -> Sent | None:
         return None
     method = "conversations.history" if thread_ts is None else "conversations.replies"
     oldest = f"{(row.first_at - MARGIN).timestamp():.6f}"
-    call = partial(
-        web.call, method, channel=row.channel, ts=thread_ts, oldest=oldest, limit=PAGE, include_all_metadata=True
-    )
+    call = partial(web.call, method, channel=row.channel, ts=thread_ts, oldest=oldest, limit=PAGE)
     cursor = None
     for _ in range(PAGES):
         try:
-            answer = await call(cursor=cursor)
+            answer = await call(cursor=cursor, include_all_metadata=True)
         except SlackRefused as refused:
             if thread_ts is not None and refused.error in {"thread_not_found", "message_not_found"}:
                 return None
@@ -296,20 +292,19 @@ async def share(store: Store, web: Api, row: Row, thread_ts: str | None) -> str 
             raise
         # the upload no longer exists or is broken
         await store.transact(partial(keep, file_id=None))
-    file_id = await _uploaded(web, row, str(row.content["snippet_type"]) if row.content.get("snippet_type") else None)
+    file_id = await _uploaded(web, row, row.content.get("snippet_type") or None)
     await store.transact(partial(keep, file_id=file_id))
     return await _complete(web, row, file_id, thread_ts)
 
 
-async def _uploaded(web: Api, row: Row, snippet_type: str | None) -> str:
+async def _uploaded(web: Api, row: Row, snippet_type: object) -> str:
     filename = str(row.content["filename"])
     # Masked before the upload, because Slack needs the final length first. Slack rejects an empty file.
     text = str(row.content["text"]).encode("utf-8", "replace").decode() or "\n"
     data = (await masked(text)).encode()
+    ask = partial(web.call, "files.getUploadURLExternal", filename=filename, length=len(data))
     try:
-        place = await web.call(
-            "files.getUploadURLExternal", filename=filename, length=len(data), snippet_type=snippet_type
-        )
+        place = await ask(snippet_type=snippet_type)
     except SlackRefused as refused:
         if snippet_type is None or remedy(refused.error, updating=False) is not Remedy.REDRAW:
             raise
@@ -424,8 +419,12 @@ class ChannelWorker:
         if trio.current_time() < self._paced_until:
             await trio.sleep_until(began + PACE)
 
-    async def _failed(self, row: Row, error: SlackApiError, *, uncertain: bool) -> Remedy | None:
-        """Record a failure and wait as long as needed. Return the remedy if the caller has to apply it."""
+    @abstractmethod
+    async def _remedied(self, row: Row, found: Remedy, error: str) -> bool:
+        """Apply a remedy that only this kind of call has; return False if it is none, or changed nothing."""
+
+    async def _failed(self, row: Row, error: SlackApiError, *, uncertain: bool) -> None:
+        """Apply the remedy of a failure, or record it and wait as long as needed."""
         deps = self.deps
         if isinstance(error, Unreachable) and error.unanswered:
             now = trio.current_time()
@@ -443,21 +442,18 @@ class ChannelWorker:
                     self._note(sentence(error.error, row.channel))
                     await deps.store.transact(partial(note, not_before=None))
                     await self._wait(MENDING_PAUSE)
-                elif found is Remedy.LATER:
-                    log.warning("slack turned %s down for now: %s", row.key, error)
-                    self._note(sentence(error.error, row.channel))
-                    await deps.store.transact(partial(note, not_before=deps.now() + timedelta(seconds=MENDING_PAUSE)))
                 elif found is Remedy.REDRAW:
                     log.warning("slack does not take %s in any form: %s", row.key, error)
+                    deps.report(f"slack does not take {row.key} in any form ({error.error})")
                     await deps.store.transact(partial(outbox.refused, id=row.id, error=str(error), version=row.version))
-                else:
-                    return found
+                elif not await self._remedied(row, found, str(error)):
+                    self._note(sentence(error.error, row.channel))
+                    await deps.store.transact(partial(note, not_before=deps.now() + timedelta(seconds=MENDING_PAUSE)))
             case _:
                 pause = self._backoff()
                 self._note(f"{error}; it is tried again until it works")
                 await deps.store.transact(partial(note, not_before=self._put_off(row, error, pause)))
                 await self._wait(pause)
-        return None
 
     def _put_off(self, row: Row, error: SlackApiError, pause: float) -> datetime | None:
         """Return until when the row is skipped. If Slack fails on this row, others must get a turn."""
@@ -482,6 +478,8 @@ class ChannelWorker:
         return max(0.0, (self._unanswered or {}).get(id, 0.0) - trio.current_time())
 
     def _note(self, trouble: str) -> None:
+        if trouble != self.trouble:
+            log.warning("%s", trouble)
         self.trouble = trouble
         self.deps.report(trouble)
 
@@ -492,18 +490,15 @@ class PostWorker(ChannelWorker):
     async def _begun_before(self) -> dict[int, float]:
         posting = await self.deps.store.transact(partial(outbox.posting, channel=self.channel))
         now = self.deps.now()
+        ages = {id: 0.0 if asked is None else (now - asked).total_seconds() for id, asked in posting.items()}
         # The clock may have been set since.
-        return {
-            id: SETTLING if asked is None else min(SETTLING, max(0.0, SETTLING - (now - asked).total_seconds()))
-            for id, asked in posting.items()
-        }
+        return {id: min(SETTLING, max(0.0, SETTLING - age)) for id, age in ages.items()}
 
     async def _next(self) -> bool:
         deps = self.deps
         coming = frozenset(id for id in self._unanswered or () if self._unsettled(id) > 0)
-        begun = await deps.store.transact(
-            partial(begin_next, channel=self.channel, now=deps.now(), coming=coming, turns=self._turns)
-        )
+        begin = partial(begin_next, channel=self.channel, now=deps.now(), coming=coming, turns=self._turns)
+        begun = await deps.store.transact(begin)
         if begun is None:
             return False
         row = begun.row
@@ -514,21 +509,21 @@ class PostWorker(ChannelWorker):
         except StillOut as error:
             # Slack answers again: other rows must not wait, and this one is searched again soon.
             again = deps.now() + timedelta(seconds=min(LOOK_AGAIN, self._unsettled(row.id) + HAIR))
-            await deps.store.transact(
-                partial(outbox.retry, id=row.id, not_before=again, error=str(error), uncertain=True)
-            )
+            retry = partial(outbox.retry, id=row.id, not_before=again, error=str(error), uncertain=True)
+            await deps.store.transact(retry)
         except SlackApiError as error:
             maybe_done = isinstance(error, Unreachable) and error.maybe_done
-            if await self._failed(row, error, uncertain=begun.seek or maybe_done) is Remedy.RETHREAD:
-                await deps.store.transact(partial(outbox.unthread, id=row.id, error=str(error)))
+            await self._failed(row, error, uncertain=begun.seek or maybe_done)
         else:
             crash_points.reach("outbox.after_post")
-            done = await deps.store.transact(
-                partial(outbox.posted, id=row.id, ts=sent.ts, version=sent.version, at=deps.now())
-            )
-            deps.posted(done)
+            posted = partial(outbox.posted, id=row.id, ts=sent.ts, version=sent.version, at=deps.now())
+            deps.posted(await deps.store.transact(posted))
             await self._went_well(began)
         return True
+
+    async def _remedied(self, row: Row, found: Remedy, error: str) -> bool:
+        unthread = partial(outbox.unthread, id=row.id, error=error)
+        return found is Remedy.RETHREAD and await self.deps.store.transact(unthread)
 
 
 class UpdateWorker(ChannelWorker):
@@ -550,9 +545,7 @@ class UpdateWorker(ChannelWorker):
         try:
             await show(deps.web, "chat.update", row, content, ts=row.ts)
         except SlackApiError as error:
-            is_gone = await self._failed(row, error, uncertain=False) is Remedy.GONE
-            if is_gone and await deps.store.transact(partial(outbox.deleted, id=row.id, version=row.version)):
-                deps.look()
+            await self._failed(row, error, uncertain=False)
             return True
         await deps.store.transact(partial(outbox.shown, id=row.id, version=row.version, interim=row.interim))
         unsettled = self._unsettled(row.id)
@@ -561,6 +554,13 @@ class UpdateWorker(ChannelWorker):
             again = deps.now() + timedelta(seconds=unsettled + HAIR)
             await deps.store.transact(partial(outbox.show_again, id=row.id, version=row.version, not_before=again))
         await self._went_well(began)
+        return True
+
+    async def _remedied(self, row: Row, found: Remedy, error: str) -> bool:
+        if found is not Remedy.GONE:
+            return False
+        if await self.deps.store.transact(partial(outbox.deleted, id=row.id, version=row.version)):
+            self.deps.look()
         return True
 
 
@@ -592,9 +592,8 @@ class Sender(Actor):
         dice: random.Random | None = None,
     ) -> None:
         super().__init__()
-        self._deps = SenderDeps(
-            store, web, now, processing, dice or random.Random(), self._posted, self._look_soon, self._note
-        )
+        dice = dice or random.Random()
+        self._deps = SenderDeps(store, web, now, processing, dice, self._posted, self._look_soon, self._note)
         self._workers: dict[tuple[str, type[ChannelWorker]], ChannelWorker] = {}
         self._running: set[ChannelWorker] = set()
         self._woken: set[ChannelWorker] = set()
@@ -648,8 +647,7 @@ class Sender(Actor):
         if worker is None:
             worker = self._workers[channel, kind] = kind(self._deps, channel)
         if worker in self._running:
-            # It may have read the store before the new row was there.
-            self._woken.add(worker)
+            self._woken.add(worker)  # It may have read the store before the new row was there.
         else:
             self._running.add(worker)
             self.spawn(self._run, worker)

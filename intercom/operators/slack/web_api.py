@@ -571,6 +571,9 @@ _OF_THE_MESSAGE = frozenset({"cant_update_message", "edit_window_closed", "inval
 
 def remedy(error: str, *, updating: bool) -> Remedy:
     """Return the remedy if Slack answers a post, or an update, with `error`."""
+    if error == "restricted_action_thread_locked":
+        # Other threads of the channel take messages.
+        return Remedy.LATER
     if error in ADVICE:
         return Remedy.MEND
     if error in _OF_THE_CONTENT:

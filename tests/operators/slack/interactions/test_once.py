@@ -95,3 +95,16 @@ async def test_an_ephemeral_message_that_is_refused_does_not_keep_the_next() -> 
     await sent(web, SendEphemeral("C0X", "U0X", "one"), SendEphemeral("C0X", "U0Y", "two", "1.1"), seconds=1)
     told = {params["text"]: params.get("thread_ts") for params in web.made("chat.postEphemeral")}
     assert told == {"one": None, "two": "1.1"}
+
+
+async def test_of_too_many_ephemeral_messages_the_oldest_are_dropped(caplog: pytest.LogCaptureFixture) -> None:
+    web = FakeSlack()
+    web.slow["chat.postEphemeral"] = 5.0
+    async with System([ChildSpec("slack/ephemeral", lambda: EphemeralSender(web))]) as system:
+        for number in range(300):
+            system.named("slack/ephemeral").tell(SendEphemeral("C0X", "U0X", str(number)))
+            await trio.sleep(0.01)
+        await trio.sleep(50)
+    told = [int(params["text"]) for params in web.made("chat.postEphemeral")[:8]]
+    assert told[:6] == [0, 1, 2, 3, 100, 101]
+    assert "the oldest is dropped" in caplog.text

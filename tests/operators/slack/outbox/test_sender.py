@@ -13,6 +13,7 @@ from actors import ask
 from actors.testing import start_probe
 from intercom.operators.slack.messages import OutboxHealth
 from intercom.operators.slack.sender import PostWorker
+from intercom.operators.slack.web_api import Remedy, remedy
 from intercom.sessions.messages import Posted
 from intercom.store import outbox
 from intercom.store.client import Store, StoreUnavailable
@@ -173,6 +174,58 @@ async def test_a_word_that_nobody_knows_holds_up_no_other_row() -> None:
         wrong.clear()
         assert 50 < await server.settled() < 70
         assert server.slack.texts() == ["two", "one"]
+
+
+#: Rows that are posted and updated; a file is posted only.
+MESSAGES = ({}, {"open": True}, {"thread": "thread/s1"}, {"thread": "1700000000.000100"}, {"urgency": Urgency.LOG})
+FILE = {"kind": RowKind.FILE}
+#: A code of Slack's for each remedy, of a post and of an update.
+CODES = {
+    Remedy.MEND: "is_archived",
+    Remedy.REDRAW: "msg_too_long",
+    Remedy.RETHREAD: "thread_not_found",
+    Remedy.GONE: "cant_update_message",
+    Remedy.LATER: "new_word",
+}
+
+
+@pytest.mark.parametrize("code", [*CODES.values(), "message_not_found", "restricted_action_thread_locked"])
+@pytest.mark.parametrize(
+    ("options", "updates"), [*((each, updates) for each in MESSAGES for updates in (False, True)), (FILE, False)]
+)
+async def test_no_refusal_of_a_row_holds_up_the_next_or_is_tried_all_the_time(
+    options: dict[str, Any], updates: bool, code: str
+) -> None:
+    first = DIFF if "kind" in options else "one"
+    async with sender_server() as server:
+        await server.put("thread/s1", "root")
+        if updates:
+            await server.put("row/1", first, **options)
+        await server.settled()
+        before = len(server.slack.calls)
+        bad = {"chat.postMessage": "one", "chat.update": "changed", "files.completeUploadExternal": None}
+        server.slack.judge = lambda method, params: (
+            refusing(code) if method in bad and params.get("text") == bad[method] else None
+        )
+        await server.put("row/1", "changed" if updates else first, **options)
+        await server.put("card/2", "two")
+        await trio.sleep(600)
+        assert len(server.slack.calls) - before < 60
+        if code != CODES[Remedy.MEND]:
+            assert "two" in server.slack.texts()
+        health = await server.health()
+        left = sum(health.waiting.values()) + health.updates
+        assert bool(left) == bool(health.troubles)
+        if left or code == CODES[Remedy.REDRAW]:
+            assert code in str(health.last_error)
+        server.slack.judge = lambda method, params: None
+        await server.settled()
+        row = await server.row("row/1")
+        assert row.state is (RowState.REFUSED if code == CODES[Remedy.REDRAW] and not updates else RowState.POSTED)
+
+
+def test_every_remedy_has_a_code() -> None:
+    assert {remedy(code, updating=updating) for code in CODES.values() for updating in (False, True)} == set(Remedy)
 
 
 async def test_an_interim_line_is_shown_and_then_the_outcome() -> None:

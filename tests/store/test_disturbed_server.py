@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 import trio
 
-from actors import Actor, ChildSpec
+from actors import Actor, ChildSpec, DownEvent
 from intercom.app import App
 from intercom.cli.doctor import _database
 from intercom.embedding import Switchboard
 from intercom.local.places import places
 from intercom.model.card import Notice
 from intercom.model.config import Config, DatabaseSettings
-from intercom.operators.card_router import subscribe
+from intercom.operators.card_router import Subscribed, subscribe
 from intercom.operators.messages import Channel
 from tests.agents.http.rig import until
 
@@ -32,7 +32,8 @@ def app(root: Path) -> App:
 
 
 class Listener(Actor):
-    """A channel that keeps the notices it is told."""
+    """A channel that keeps the notices it is told. Like every channel it subscribes again when the router crashed:
+    the router reads the database, which is away for a moment here."""
 
     def __init__(self, told: list[str]) -> None:
         super().__init__()
@@ -42,11 +43,16 @@ class Listener(Actor):
         self.spawn(self._subscribe)
 
     async def _subscribe(self) -> None:
-        await subscribe(self.system, "operators", "listener", Channel.CTL)
+        self.actor_ref.tell(await subscribe(self.system, "operators", "listener", Channel.CTL))
 
     def on_receive(self, message: Any) -> None:
-        if isinstance(message, Notice):
-            self._told.append(message.text)
+        match message:
+            case Notice():
+                self._told.append(message.text)
+            case Subscribed():
+                self.monitor(message.router)
+            case DownEvent():
+                self.spawn(self._subscribe)
 
 
 class Heard(App):

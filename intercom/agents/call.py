@@ -22,6 +22,7 @@ from opentelemetry.trace import get_current_span
 from actors import Busy, Down, Name, NotRunning, Request, ask
 from intercom.masking import Masker
 from intercom.model.errors import IntercomError, Paused
+from intercom.model.json_types import JsonObject
 from intercom.sessions.messages import (
     Answered,
     AskPermission,
@@ -249,7 +250,7 @@ class Call:
         return self.finish(Answered(answer, attached.late_verdicts, attached.instructions))
 
 
-def content(answered: Answered[Any]) -> dict[str, Any]:
+def content(answered: Answered[Any]) -> JsonObject:
     """Return the JSON object of an answer and what is attached to it, as agents get it."""
     found = to_json(answered.answer) if answered.answer is not None else {}
     if answered.late_verdicts:
@@ -259,15 +260,15 @@ def content(answered: Answered[Any]) -> dict[str, Any]:
     return found
 
 
-def paused_content(tool: str, paused: Paused) -> dict[str, Any]:
+def paused_content(tool: str, paused: Paused) -> JsonObject:
     """Return the answer of a call in a paused session, for the end of its poll interval."""
     request_id = paused.details.get("request_id")
     how = "with the same arguments" if request_id is None else "with only this request_id"
-    content = {"status": "paused", "message": PAUSED.format(tool=tool, how=how)}
-    return content if request_id is None else content | {"request_id": request_id}
+    content: JsonObject = {"status": "paused", "message": PAUSED.format(tool=tool, how=how)}
+    return content if request_id is None else content | {"request_id": str(request_id)}
 
 
-def error_content(error: IntercomError) -> dict[str, Any]:
+def error_content(error: IntercomError) -> JsonObject:
     """Return the error shape that all tools share. A very long message is cut in the middle."""
     message = error.message
     if len(message) > LONGEST_ERROR:
@@ -279,7 +280,7 @@ def error_content(error: IntercomError) -> dict[str, Any]:
 log = logging.getLogger("intercom.agents")
 
 
-def answer(content: dict[str, Any], *, is_error: bool = False) -> types.CallToolResult:
+def answer(content: JsonObject, *, is_error: bool = False) -> types.CallToolResult:
     """Return a tool's result: as structured content, and as text for clients without support for it."""
     text = types.TextContent(type="text", text=json.dumps(content, ensure_ascii=False))
     return types.CallToolResult(content=[text], structured_content=content, is_error=is_error)

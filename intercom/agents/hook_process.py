@@ -13,7 +13,7 @@ import select
 import signal
 import time
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from intercom.agents.clients import CLIENTS, hooks_of, sender_of
 from intercom.agents.clients.client import (
@@ -36,6 +36,7 @@ from intercom.local.places import peek, places
 from intercom.local.shim_process import claim_standard_output, listen_for_signals
 from intercom.local.wire import MEBIBYTE, decode, encode
 from intercom.model.errors import IntercomError
+from intercom.model.json_types import JsonObject, part
 
 #: The notification that a person has been asked.
 ASKED = "intercom/asked"
@@ -60,7 +61,7 @@ class Answer(NamedTuple):
     """The outcome of a hook request: the server's `result`, or the `failure` if there is none. `request_id` names the
     request that a person was asked. `paused` says that nobody is asked because the agent is paused."""
 
-    result: dict[str, Any] | None = None
+    result: JsonObject | None = None
     failure: Failure | None = None
     request_id: str | None = None
     paused: bool = False
@@ -73,11 +74,11 @@ class HookRequest(Party):
     If the server dies, the next one is asked about the same request in the same session.
     """
 
-    def __init__(self, method: str, params: dict[str, Any]) -> None:
+    def __init__(self, method: str, params: JsonObject) -> None:
         self._id = 0
         self.ask(method, params)
 
-    def ask(self, method: str, params: dict[str, Any]) -> bytes:
+    def ask(self, method: str, params: JsonObject) -> bytes:
         """Replace the question. Returns its line, for a server that is already connected."""
         self._method, self._params = method, params
         self._id += 1
@@ -105,8 +106,8 @@ class HookRequest(Party):
             return []
         if not isinstance(message, dict):
             return []
-        params = message.get("params")
-        if message.get("method") == ASKED and isinstance(params, dict):
+        if message.get("method") == ASKED:
+            params = part(message, "params")
             request_id, session_id = params.get("request_id"), params.get("session_id")
             if isinstance(request_id, str) and isinstance(session_id, str):
                 self.answer = self.answer._replace(request_id=request_id, paused=False)
@@ -118,14 +119,12 @@ class HookRequest(Party):
             self._answered(message)
         return []
 
-    def _answered(self, response: dict[str, Any]) -> None:
-        result, error = response.get("result"), response.get("error")
+    def _answered(self, response: JsonObject) -> None:
+        result, error = response.get("result"), part(response, "error")
         if isinstance(result, dict):
             self._close(self.answer._replace(result=result))
             return
-        message = error.get("message") if isinstance(error, dict) else None
-        data = error.get("data") if isinstance(error, dict) else None
-        code = data.get("error_code") if isinstance(data, dict) else None
+        message, code = error.get("message"), part(error, "data").get("error_code")
         if not isinstance(message, str) or not isinstance(code, str):
             message, code = "the server does not know permission hooks: it is of another version", "version_mismatch"
         self._close(self.answer._replace(failure=Failure(code, message)))
@@ -324,7 +323,7 @@ class Hook:
                 server.confirm(result.get("receipt"))
         return printed
 
-    def _where(self, asked: Question | Stopping) -> dict[str, Any]:
+    def _where(self, asked: Question | Stopping) -> JsonObject:
         return {
             "client": self._client.name,
             "slot": f"{self._order.client}/{asked.event}",
@@ -341,7 +340,7 @@ class Hook:
         except IntercomError:
             return KINDS
         hooks = config.get("hooks", {})
-        wanted: Any = hooks.get("ask_for", list(ASK_FOR)) if isinstance(hooks, dict) else None
+        wanted = hooks.get("ask_for", list(ASK_FOR)) if isinstance(hooks, dict) else None
         if isinstance(wanted, list) and all(each in KINDS for each in wanted):
             return tuple(wanted)
         return KINDS

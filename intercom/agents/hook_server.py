@@ -28,6 +28,7 @@ from intercom.model import limits
 from intercom.model.config import Config
 from intercom.model.errors import InvalidArguments, InvalidState, NotFound, Paused, WorkspaceRefused
 from intercom.model.field_docs import doc
+from intercom.model.json_types import JsonObject, part
 from intercom.model.request import Operation
 from intercom.sessions.messages import (
     Activity,
@@ -287,7 +288,7 @@ async def permission_prompt(call: Call) -> Answered[PermissionVerdict]:
 _MOST_QUESTIONS = 4
 
 NextLine = Callable[[], Awaitable[bytes | None]]
-Send = Callable[[dict[str, Any]], Awaitable[None]]
+Send = Callable[[JsonObject], Awaitable[None]]
 
 
 @frozen
@@ -352,12 +353,12 @@ class _HookConnection:
             raise
         except Exception as failed:
             refused = refusal(failed, "a hook's question")
-            error = {"code": -32000, "message": refused.message, "data": {"error_code": refused.error_code}}
+            told: JsonObject = {"error_code": refused.error_code}
+            error: JsonObject = {"code": -32000, "message": refused.message, "data": told}
             await self.send({"jsonrpc": "2.0", "id": id, "error": error})
 
-    async def _result(self, request: dict[str, Any]) -> dict[str, Any]:
-        params = request.get("params")
-        params = params if isinstance(params, dict) else {}
+    async def _result(self, request: JsonObject) -> JsonObject:
+        params = part(request, "params")
         match request.get("method"):
             case "intercom/permission":
                 return await self._permission(schemas.read(PermissionParams, params))
@@ -368,7 +369,7 @@ class _HookConnection:
         known = "intercom/permission, intercom/stopping or intercom/told"
         raise InvalidArguments(f"a hook asks {known}; is it of another version?")
 
-    async def _permission(self, given: PermissionParams) -> dict[str, Any]:
+    async def _permission(self, given: PermissionParams) -> JsonObject:
         session_id = await session_of(self.hook, given, self.admitted)
         self.hook.system.named(f"stall/{session_id}").tell(Activity())
         session = self.hook.system.named(f"session/{session_id}")
@@ -390,7 +391,7 @@ class _HookConnection:
             self.unsure.pop(given.call, None)
         return to_json(result)
 
-    async def _stopping(self, given: StoppingParams) -> dict[str, Any]:
+    async def _stopping(self, given: StoppingParams) -> JsonObject:
         try:
             # Instructions are for one agent, so its session is never guessed.
             session_id = await known_session(self.hook, given, guess=False)
@@ -408,7 +409,7 @@ class _HookConnection:
             return {"words": None}
         return {"words": stop_message(answered), "receipt": receipt(session_id, told)}
 
-    async def _told(self, given: ToldParams) -> dict[str, Any]:
+    async def _told(self, given: ToldParams) -> JsonObject:
         """Record the delivery of a receipt that the hook has printed. An earlier server run may have issued the
         receipt."""
         session_id, delivery = read_receipt(given.receipt)
@@ -425,7 +426,7 @@ class _HookConnection:
             self.hook.system.named("registry").tell(AgentsGone((*self.admitted,)))
 
 
-def _read(line: bytes) -> dict[str, Any]:
+def _read(line: bytes) -> JsonObject:
     try:
         message = json.loads(line)
     except (ValueError, RecursionError):

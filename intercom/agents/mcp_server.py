@@ -25,7 +25,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from datetime import UTC, datetime
 from enum import Enum
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import parse_qs, urlsplit
 
 import mcp_types as types
@@ -48,6 +48,7 @@ from intercom.agents.shim.relay import CALL_KEY
 from intercom.model import clock, limits
 from intercom.model.config import Config
 from intercom.model.errors import IntercomError, NotFound, Paused
+from intercom.model.json_types import JsonObject
 from intercom.model.metrics import Measured, ToolCalled, unmeasured
 from intercom.model.request import TaskState, TaskStatus
 from intercom.sessions.context import channel_of
@@ -67,6 +68,7 @@ from intercom.sessions.tools.tool import Tool
 
 log = logging.getLogger("intercom.agents")
 
+R = TypeVar("R")
 Context = ServerRequestContext[Any, Any]
 Offered = dict[str, Tool]
 
@@ -153,33 +155,38 @@ async def _list_tools(
 async def _call_tool(
     ctx: Context, params: types.CallToolRequestParams, *, offered: Offered, measured: Measured
 ) -> types.CallToolResult:
+    """Carry out a tool call, and measure it. A failure is a result too, unless the call asks for a task."""
     began = time.monotonic()
     outcome = "cancelled"
+    tool = offered.get(params.name)
     try:
-        result = await _answer(ctx, params, offered)
+        try:
+            result = await _run(ctx, params, tool)
+        except Exception as failed:
+            if isinstance(failed, MCPError):
+                raise
+            result = _failure(ctx, params, failed)
         outcome = agents_call.outcome_of(result)
         return result
     except MCPError as refused:
         outcome = code_of(refused)
         raise
     finally:
-        tool = offered.get(params.name)
         measured(ToolCalled(None if tool is None else tool.name, outcome, time.monotonic() - began))
 
 
-async def _answer(ctx: Context, params: types.CallToolRequestParams, offered: Offered) -> types.CallToolResult:
-    try:
-        return await _run(ctx, params, offered)
-    except MCPError:
-        raise
-    except Exception as failed:
-        if isinstance(failed, Paused) and not asked_for(ctx, params):
-            return agents_call.answer(paused_content(params.name, failed))
-        return refused(ctx, params, agents_call.refusal(failed, f"the tool {params.name}"))
+def _failure(ctx: Context, params: types.CallToolRequestParams, failed: Exception) -> types.CallToolResult:
+    """Return the result of a failed tool call. Raises MCPError if a task was requested: the answer cannot be a result
+    then."""
+    refused = agents_call.refusal(failed, f"the tool {params.name}")
+    if asked_for(ctx, params):
+        raise error(refused)
+    if isinstance(failed, Paused):
+        return agents_call.answer(paused_content(params.name, failed))
+    return agents_call.failure(refused)
 
 
-async def _run(ctx: Context, params: types.CallToolRequestParams, offered: Offered) -> types.CallToolResult:
-    tool = offered.get(params.name)
+async def _run(ctx: Context, params: types.CallToolRequestParams, tool: Tool | None) -> types.CallToolResult:
     if tool is None:
         raise IntercomError(
             f"no tool is called {params.name[:80]!r}; there are: {', '.join(BY_NAME)}", code="unknown_tool"
@@ -210,7 +217,7 @@ def _connection(ctx: Context) -> AgentConnection:
 
 
 def _caller(ctx: Context) -> Caller:
-    meta: dict[str, Any] = dict(ctx.meta or {})
+    meta = ctx.meta or {}
     client = ctx.session.client_params
     thread = meta.get("threadId")
     # Over HTTP there is no shim that could have named the call.
@@ -330,7 +337,7 @@ def parse(uri: str) -> tuple[str, int]:
     return steps[1], _limit(asked.get("limit", [str(DEFAULT_LIMIT)])[-1])
 
 
-def _history(found: History) -> dict[str, Any]:
+def _history(found: History) -> JsonObject:
     """Return the history in the agents' format."""
     told = ("ts", "user", "text", "thread_ts")
     rows = [{name: getattr(each, name) for name in told if getattr(each, name) is not None} for each in found.messages]
@@ -353,7 +360,7 @@ def _not_found() -> MCPError:
 EXTENSION = "io.modelcontextprotocol/tasks"
 REVISION = "2025-11-25"
 #: The capability that a server of the core form declares.
-CAPABILITY: dict[str, Any] = {"list": {}, "cancel": {}, "requests": {"tools": {"call": {}}}}
+CAPABILITY: JsonObject = {"list": {}, "cancel": {}, "requests": {"tools": {"call": {}}}}
 
 _CANCELLED = -32800
 #: The poll intervals, in milliseconds: people often answer within a minute, so it is short at first.
@@ -399,7 +406,7 @@ def require_form(ctx: Context, *forms: Form) -> Form:
     return form
 
 
-def written(state: TaskState, form: Form) -> dict[str, Any]:
+def written(state: TaskState, form: Form) -> JsonObject:
     """Return a task in this form. It exists as long as its session, so it has no time to live."""
     told = {
         "taskId": state.id,
@@ -462,7 +469,7 @@ class _Answers(_Named):
 
 
 async def _answered(
-    answer: Callable[[Context, Caller, Any], Awaitable[dict[str, Any]]], ctx: Context, params: Any
+    answer: Callable[[Context, Caller, Any], Awaitable[JsonObject]], ctx: Context, params: Any
 ) -> HandlerResult:
     try:
         return await answer(ctx, _caller(ctx), params)
@@ -496,15 +503,7 @@ async def begin(form: Form, call: Call) -> types.CallToolResult:
     return types.CallToolResult(content=[], _meta={_CARRIED: begun, _AT_ONCE: _meanwhile(call.tool, opened.request_id)})
 
 
-def refused(ctx: Context, params: types.CallToolRequestParams, why: IntercomError) -> types.CallToolResult:
-    """Return the result of a failed tool call. Raises MCPError if a task was requested: the answer cannot be a result
-    then."""
-    if asked_for(ctx, params):
-        raise error(why)
-    return agents_call.failure(why)
-
-
-async def _get(ctx: Context, caller: Caller, params: _Named) -> dict[str, Any]:
+async def _get(ctx: Context, caller: Caller, params: _Named) -> JsonObject:
     form, connection = require_form(ctx, *Form), _connection(ctx)
     state = await _ask(connection, caller, FindTask(params.task_id))
     told = written(state, form)
@@ -514,14 +513,14 @@ async def _get(ctx: Context, caller: Caller, params: _Named) -> dict[str, Any]:
     return told
 
 
-async def _result(ctx: Context, caller: Caller, params: _Named) -> dict[str, Any]:
+async def _result(ctx: Context, caller: Caller, params: _Named) -> JsonObject:
     require_form(ctx, Form.CORE)
     connection = _connection(ctx)
     state = await _ask(connection, caller, FindTask(params.task_id))
     return {**_dumped(await _outcome(ctx, caller, state)), "_meta": {_RELATED: {"taskId": state.id}}}
 
 
-async def _cancel(ctx: Context, caller: Caller, params: _Named) -> dict[str, Any]:
+async def _cancel(ctx: Context, caller: Caller, params: _Named) -> JsonObject:
     form, connection = require_form(ctx, *Form), _connection(ctx)
     try:
         state = await _ask(connection, caller, CancelTask(caller.call_name or str(uuid.uuid4()), params.task_id))
@@ -533,17 +532,17 @@ async def _cancel(ctx: Context, caller: Caller, params: _Named) -> dict[str, Any
     return written(state, form) if form is Form.CORE else {}
 
 
-async def _update(ctx: Context, caller: Caller, params: _Answers) -> dict[str, Any]:
+async def _update(ctx: Context, caller: Caller, params: _Answers) -> JsonObject:
     require_form(ctx, Form.EXTENSION)
     # Our tasks ask no questions, so the answers are ignored.
     await _ask(_connection(ctx), caller, FindTask(params.task_id))
     return {}
 
 
-async def _list(ctx: Context, caller: Caller, params: types.PaginatedRequestParams) -> dict[str, Any]:
+async def _list(ctx: Context, caller: Caller, params: types.PaginatedRequestParams) -> JsonObject:
     form = require_form(ctx, Form.CORE)
     found = await _ask(_connection(ctx), caller, ListTasks(PAGE + 1, params.cursor))
-    told: dict[str, Any] = {"tasks": [written(state, form) for state in found[:PAGE]]}
+    told: JsonObject = {"tasks": [written(state, form) for state in found[:PAGE]]}
     if len(found) > PAGE:
         told["nextCursor"] = found[PAGE - 1].id
     return told
@@ -567,7 +566,7 @@ async def _outcome(ctx: Context, caller: Caller, state: TaskState) -> types.Call
     return agents_call.result(answered)
 
 
-async def _ask(connection: AgentConnection, caller: Caller, question: Request[Any]) -> Any:
+async def _ask(connection: AgentConnection, caller: Caller, question: Request[R]) -> R:
     if connection.anonymous:
         raise NotFound("a task can be asked after by an agent that is known again: name it in the URL", code=_UNKNOWN)
     session_id = await connection.session(caller)
@@ -599,5 +598,5 @@ def _meanwhile(tool: Tool, request_id: str) -> str:
     return "" if tool.pending is None else str(getattr(tool.pending(request_id), "message", ""))
 
 
-def _dumped(result: types.CallToolResult) -> dict[str, Any]:
+def _dumped(result: types.CallToolResult) -> JsonObject:
     return result.model_dump(by_alias=True, mode="json", exclude_none=True)

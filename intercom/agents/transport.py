@@ -41,6 +41,7 @@ from intercom.local.server_socket import Admission, Place, PlaceLimits, Renewal,
 from intercom.model import crash_points, limits
 from intercom.model.config import Config
 from intercom.model.errors import IntercomError
+from intercom.model.json_types import Json, JsonObject
 from intercom.sessions.registry import Presence
 from intercom.store.client import StoreUnavailable
 
@@ -83,13 +84,14 @@ def refuse_line(request_id: str | int | None, code: int, message: str) -> types.
 
 def _answer_line(line: bytes) -> types.JSONRPCError | None:
     try:
-        said: Any = json.loads(line)
+        said: Json = json.loads(line)
     except (ValueError, RecursionError):
         return refuse_line(None, types.PARSE_ERROR, "not a line of JSON that can be read: send one message a line")
-    is_request = isinstance(said, dict) and "method" in said
-    if is_request and "id" not in said:
-        return None
-    id = _id(said.get("id")) if is_request else None
+    id = None
+    if isinstance(said, dict) and "method" in said:
+        if "id" not in said:
+            return None
+        id = _id(said["id"])
     try:
         str(id).encode()
     except ValueError:
@@ -432,7 +434,7 @@ class ShimConnection(Actor):
         lines.longest = LONGEST_LINE
         # The shim's own claim is no evidence: the system says which process it is.
         peer = server_socket.peer(self._stream)
-        welcome = {"intercom": {"welcome": {"wire": WIRE, "version": __version__, "life": at.life}}}
+        welcome: JsonObject = {"intercom": {"welcome": {"wire": WIRE, "version": __version__, "life": at.life}}}
         if is_hook:
             await self._hook(lines, peer.pid, welcome)
             return
@@ -474,7 +476,7 @@ class ShimConnection(Actor):
             return None
         return hello
 
-    async def _hook(self, lines: Lines, pid: int, welcome: dict[str, Any]) -> None:
+    async def _hook(self, lines: Lines, pid: int, welcome: JsonObject) -> None:
         """Answer a client's permission hook. Its client counts as an agent's from here on, also after the hook has
         ended."""
         at = self._at
@@ -549,7 +551,7 @@ class ShimConnection(Actor):
     async def _refuse(self, code: str, message: str, *, retry: bool = False) -> None:
         await self._send({"intercom": {"refused": {"code": code, "message": message, "retry": retry}}})
 
-    async def _send(self, message: dict[str, Any]) -> None:
+    async def _send(self, message: JsonObject) -> None:
         await self._send_bytes(_line(message))
 
     async def _send_bytes(self, data: bytes) -> None:
@@ -569,5 +571,5 @@ class ShimConnection(Actor):
             self._sending.release()
 
 
-def _line(message: dict[str, Any]) -> bytes:
+def _line(message: JsonObject) -> bytes:
     return json.dumps(message).encode() + b"\n"

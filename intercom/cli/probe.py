@@ -22,15 +22,15 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
 
 import tomlkit
 from attrs import frozen
 
 from intercom.agents.clients import CLIENTS
 from intercom.agents.clients.client import PROBE_NAME as NAME
-from intercom.agents.clients.client import Client
+from intercom.agents.clients.client import Client, rows
 from intercom.local.wire import LineBuffer, encode
+from intercom.model.json_types import Json, JsonObject, part
 
 #: Seconds that a client has to start and to end, besides the call.
 _AROUND_SECONDS = 60.0
@@ -50,7 +50,7 @@ class ProbeFailed(Exception):
     """Raised if the client could not be probed; the message says why."""
 
 
-def run(client: Client, entry: Mapping[str, Any], seconds: float) -> Outcome:
+def run(client: Client, entry: Mapping[str, Json], seconds: float) -> Outcome:
     """Probe a client for at most `seconds`, with the time-out in `entry`, the user's own for Intercom.
 
     Raises ProbeFailed if the client cannot be run by a script, is not installed, or did not call the tool.
@@ -77,7 +77,7 @@ def run(client: Client, entry: Mapping[str, Any], seconds: float) -> Outcome:
         return Outcome(**json.loads(note.read_text()))
 
 
-def _entry(client: Client, server: list[str], entry: Mapping[str, Any]) -> dict[str, Any]:
+def _entry(client: Client, server: list[str], entry: Mapping[str, Json]) -> JsonObject:
     """Return the entry that `init` would write for the probe's server, with the time-out of the user's `entry`."""
     limit = client.entry.timeout
     found = client.entry.stdio(server)
@@ -110,9 +110,8 @@ def _run_client(command: list[str], environ: Mapping[str, str], work: Path, seco
         process.wait()
 
 
-Event = dict[str, Any]
 _SERVER = f"mcp__{NAME}"
-_USAGE = {"input_tokens": 1, "output_tokens": 1}
+_USAGE: JsonObject = {"input_tokens": 1, "output_tokens": 1}
 #: The longest request that is read, in bytes: agents send long instructions with the first message.
 _LONGEST = 64 * 2**20
 
@@ -148,7 +147,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     do_HEAD = do_GET  # noqa: N815 - named by the library
 
-    def _stream(self, events: list[Event]) -> None:
+    def _stream(self, events: list[JsonObject]) -> None:
         body = "".join(f"event: {event['type']}\ndata: {json.dumps(event)}\n\n" for event in events).encode()
         self.send_response(200)
         self.send_header("Content-Type", "text/event-stream")
@@ -161,20 +160,20 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_header("Content-Length", "0")
         self.end_headers()
 
-    def log_message(self, format: str, *args: Any) -> None:
+    def log_message(self, format: str, *args: object) -> None:
         """Log nothing."""
 
 
-def responses(request: dict[str, Any]) -> list[Event]:
+def responses(request: JsonObject) -> list[JsonObject]:
     """Return the next step, as Codex expects it."""
-    called = any(item.get("type") == "function_call_output" for item in request.get("input") or ())
-    offered = any(str(tool.get("name")).startswith(_SERVER) for tool in request.get("tools") or ())
-    item: dict[str, Any] = {"type": "message", "id": "m", "role": "assistant"}
+    called = any(item.get("type") == "function_call_output" for item in rows(request, "input"))
+    offered = any(str(tool.get("name")).startswith(_SERVER) for tool in rows(request, "tools"))
+    item: JsonObject = {"type": "message", "id": "m", "role": "assistant"}
     item["content"] = [{"type": "output_text", "text": "done", "annotations": []}]
     if offered and not called:
         item = {"type": "function_call", "id": "f", "call_id": "c", "name": TOOL, "namespace": _SERVER}
         item["arguments"] = "{}"
-    done = {"id": "r", "output": [item], "usage": {**_USAGE, "total_tokens": 2}}
+    done: JsonObject = {"id": "r", "output": [item], "usage": {**_USAGE, "total_tokens": 2}}
     return [
         {"type": "response.created", "response": {"id": "r"}},
         {"type": "response.output_item.done", "output_index": 0, "item": item},
@@ -182,19 +181,20 @@ def responses(request: dict[str, Any]) -> list[Event]:
     ]
 
 
-def messages(request: dict[str, Any]) -> list[Event]:
+def messages(request: JsonObject) -> list[JsonObject]:
     """Return the next step, as Claude Code and Copilot CLI expect it. The two name the tool differently."""
-    offered = [str(tool.get("name")) for tool in request.get("tools") or ()]
+    offered = [str(tool.get("name")) for tool in rows(request, "tools")]
     name = next((each for each in offered if each in (f"{_SERVER}__{TOOL}", f"{NAME}-{TOOL}")), None)
-    block: dict[str, Any] = {"type": "text", "text": ""}
-    delta: dict[str, Any] = {"type": "text_delta", "text": "done"}
+    block: JsonObject = {"type": "text", "text": ""}
+    delta: JsonObject = {"type": "text_delta", "text": "done"}
     if name is not None and '"tool_result"' not in json.dumps(request.get("messages")):
         block = {"type": "tool_use", "id": "toolu_1", "name": name, "input": {}}
         delta = {"type": "input_json_delta", "partial_json": "{}"}
     why = "end_turn" if block["type"] == "text" else "tool_use"
-    message: Event = {"id": "m", "type": "message", "role": "assistant", "model": request.get("model"), "content": []}
+    message: JsonObject = {"id": "m", "type": "message", "role": "assistant", "model": request.get("model")}
+    message |= {"content": [], "stop_reason": None, "stop_sequence": None, "usage": _USAGE}
     return [
-        {"type": "message_start", "message": {**message, "stop_reason": None, "stop_sequence": None, "usage": _USAGE}},
+        {"type": "message_start", "message": message},
         {"type": "content_block_start", "index": 0, "content_block": block},
         {"type": "content_block_delta", "index": 0, "delta": delta},
         {"type": "content_block_stop", "index": 0},
@@ -215,8 +215,8 @@ class Probe:
     def __init__(self, note: str, seconds: float) -> None:
         self._note = note
         self._seconds = seconds
-        self._call: Any = None
-        self._token: Any = None
+        self._call: Json = None
+        self._token: Json = None
         self._began = self._reported = 0.0
         self.over = False
 
@@ -229,7 +229,7 @@ class Probe:
         report = self._reported + PROGRESS_SECONDS if self._token is not None else self._began + self._seconds
         return max(0.0, min(report, self._began + self._seconds) - now)
 
-    def on_time(self) -> list[dict[str, Any]]:
+    def on_time(self) -> list[JsonObject]:
         """Return the messages that are due now."""
         now = time.monotonic()
         if self._call is None:
@@ -242,26 +242,26 @@ class Probe:
             return [self._progress(now)]
         return []
 
-    def heard(self, message: dict[str, Any]) -> list[dict[str, Any]]:
+    def heard(self, message: JsonObject) -> list[JsonObject]:
         """Return the answers to the client's message."""
-        method, id, params = message.get("method"), message.get("id"), message.get("params") or {}
+        method, id, params = message.get("method"), message.get("id"), part(message, "params")
         if method == "notifications/cancelled" and self._call is not None and params.get("requestId") == self._call:
             self._call = None
             self._end("cancelled")
         if id is None or method is None:
             return []
         if method == "initialize":
-            told: dict[str, Any] = {
+            told: JsonObject = {
                 "protocolVersion": params.get("protocolVersion"),
                 "capabilities": {"tools": {}},
                 "serverInfo": {"name": NAME, "version": "1"},
             }
             return [_result(id, told)]
         if method == "tools/list":
-            schema = {"type": "object", "properties": {}}
+            schema: JsonObject = {"type": "object", "properties": {}}
             return [_result(id, {"tools": [{"name": TOOL, "description": "Hold.", "inputSchema": schema}]})]
         if method == "tools/call" and self._call is None and not self.over:
-            self._call, self._token = id, (params.get("_meta") or {}).get("progressToken")
+            self._call, self._token = id, part(params, "_meta").get("progressToken")
             self._began = self._reported = time.monotonic()
             return [self._progress(self._began)] if self._token is not None else []
         if method == "ping":
@@ -273,7 +273,7 @@ class Probe:
         if self._call is not None:
             self._end("closed")
 
-    def _progress(self, now: float) -> dict[str, Any]:
+    def _progress(self, now: float) -> JsonObject:
         self._reported = now
         params = {"progressToken": self._token, "progress": now - self._began + 1, "message": "holding"}
         return {"jsonrpc": "2.0", "method": "notifications/progress", "params": params}
@@ -287,7 +287,7 @@ class Probe:
         os.replace(draft, self._note)
 
 
-def _result(id: Any, result: dict[str, Any]) -> dict[str, Any]:
+def _result(id: Json, result: JsonObject) -> JsonObject:
     return {"jsonrpc": "2.0", "id": id, "result": result}
 
 

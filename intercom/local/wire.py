@@ -12,10 +12,11 @@ import socket
 import stat
 import struct
 import sys
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from intercom.local.places import check_socket_path
 from intercom.model.errors import IpcError
+from intercom.model.json_types import Json
 
 MEBIBYTE = 1024 * 1024
 
@@ -143,10 +144,11 @@ def encode(value: object) -> bytes:
         raise ValueError("the value is nested too deeply") from None
 
 
-def decode(line: bytes) -> Any:
+def decode(line: bytes) -> Json:
     """Decode one line. Raises ValueError with a message for invalid JSON, which includes NaN and Infinity."""
     try:
-        return json.loads(line, parse_constant=_refuse)
+        value: Json = json.loads(line, parse_constant=_refuse)
+        return value
     except RecursionError:
         raise ValueError("the value is nested too deeply") from None
 

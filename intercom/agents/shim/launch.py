@@ -8,13 +8,14 @@ import os
 import socket
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from intercom.agents.shim.relay import Failure
 from intercom.local import daemon
 from intercom.local.places import Places, private_directory
 from intercom.local.shim_process import is_launcher
 from intercom.local.wire import decode
+from intercom.model.json_types import JsonObject
 
 if TYPE_CHECKING:
     import subprocess
@@ -198,7 +199,7 @@ def end(child: subprocess.Popen[bytes]) -> None:
         child.wait()
 
 
-def _said(line: bytes) -> dict[str, Any]:
+def _said(line: bytes) -> JsonObject:
     try:
         said = decode(line)
     except ValueError:

@@ -13,9 +13,10 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Collection, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple, TypeGuard
 
 from intercom.local.wire import decode, encode
+from intercom.model.json_types import Json, JsonObject, part
 
 #: The key of a call's name in `_meta`. The server uses it too.
 CALL_KEY = "intercom/call"
@@ -23,12 +24,13 @@ CALL_KEY = "intercom/call"
 NAMED = frozenset({"tools/call", "tasks/get", "tasks/result", "tasks/cancel"})
 
 
-def control(line: bytes) -> tuple[str, Any]:
+def control(line: bytes) -> tuple[str, Json]:
     """Return the kind of a control line, and its value; the kind is empty for any other line."""
     try:
-        ((kind, value),) = decode(line)["intercom"].items()
-        return str(kind), value
-    except (ValueError, KeyError, TypeError, AttributeError):
+        message = decode(line)
+        ((kind, value),) = part(message if isinstance(message, dict) else {}, "intercom").items()
+        return kind, value
+    except ValueError:
         return "", None
 
 
@@ -42,7 +44,7 @@ _FILE = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 LISTS = ("tools/list", "resources/list", "resources/templates/list")
 
 #: The results by protocol version and method.
-Results = dict[str, dict[str, Any]]
+Results = dict[str, dict[str, JsonObject]]
 
 
 def load_shipped(path: str = _FILE) -> Results:
@@ -56,7 +58,7 @@ def load_shipped(path: str = _FILE) -> Results:
     return {version: found[version] for version in (HANDSHAKE_VERSIONS[-1], MODERN_VERSION) if version in found}
 
 
-def shipped_answer(results: Results, method: str, params: object, *, greeted: bool) -> dict[str, Any] | None:
+def shipped_answer(results: Results, method: str, params: Json, *, greeted: bool) -> JsonObject | None:
     """Answer a request from `results`, or return None to leave it to the server. `greeted` says that the connection
     began with the handshake (`initialize`) of older protocol versions."""
     if params is None:
@@ -79,22 +81,22 @@ def shipped_answer(results: Results, method: str, params: object, *, greeted: bo
     return None
 
 
-def _initialize(results: Results, params: dict[str, Any]) -> dict[str, Any] | None:
-    shipped: dict[str, Any] | None = results.get(HANDSHAKE_VERSIONS[-1], {}).get("initialize")
+def _initialize(results: Results, params: JsonObject) -> JsonObject | None:
+    shipped = results.get(HANDSHAKE_VERSIONS[-1], {}).get("initialize")
     version = params.get("protocolVersion")
     if shipped is None or not isinstance(version, str) or not isinstance(params.get("capabilities"), dict):
         return None
     if not _names_a_program(params.get("clientInfo")):
         return None
     agreed = version if version in HANDSHAKE_VERSIONS else HANDSHAKE_VERSIONS[-1]
-    answer = {**shipped, "protocolVersion": agreed}
+    answer: JsonObject = {**shipped, "protocolVersion": agreed}
     if agreed != HANDSHAKE_VERSIONS[-1] and "capabilities" in shipped:
         # Only the newest handshake version has tasks.
-        answer["capabilities"] = {key: value for key, value in shipped["capabilities"].items() if key != "tasks"}
+        answer["capabilities"] = {key: value for key, value in part(shipped, "capabilities").items() if key != "tasks"}
     return answer
 
 
-def _modern(results: Results, method: str, params: dict[str, Any], meta: dict[str, Any]) -> dict[str, Any] | None:
+def _modern(results: Results, method: str, params: JsonObject, meta: JsonObject) -> JsonObject | None:
     if meta[VERSION_KEY] != MODERN_VERSION or not isinstance(meta.get(_CAPABILITIES_KEY), dict):
         return None
     if meta.get(_CLIENT_KEY) is not None and not _names_a_program(meta[_CLIENT_KEY]):
@@ -113,30 +115,30 @@ class ServerAsks:
     token is mapped to the same id."""
 
     def __init__(self) -> None:
-        self._life = 0
-        self._open: dict[str, Any] = {}
-        self._tokens: dict[str, Any] = {}
+        self._run = 0
+        self._open: dict[str, Json] = {}
+        self._tokens: dict[str, Json] = {}
 
     def new_server_run(self) -> list[str]:
         """Switch to another server run. Returns the open request ids of the earlier one."""
         left = list(self._open)
-        self._life += 1
+        self._run += 1
         self._open.clear()
         self._tokens.clear()
         return left
 
-    def outward(self, message: dict[str, Any]) -> dict[str, Any]:
+    def outward(self, message: JsonObject) -> JsonObject:
         """Convert a server's request to what the client sees."""
-        key = f"s{self._life}/{json.dumps(message['id'])}"
+        key = f"s{self._run}/{json.dumps(message['id'])}"
         self._open[key] = message["id"]
-        params: Any = message.get("params")
-        meta = params.get("_meta") if isinstance(params, dict) else None
-        if not isinstance(meta, dict) or "progressToken" not in meta:
+        params = part(message, "params")
+        meta = part(params, "_meta")
+        if "progressToken" not in meta:
             return {**message, "id": key}
         self._tokens[key] = meta["progressToken"]
         return {**message, "id": key, "params": {**params, "_meta": {**meta, "progressToken": key}}}
 
-    def inward(self, answer: dict[str, Any]) -> dict[str, Any] | None:
+    def inward(self, answer: JsonObject) -> JsonObject | None:
         """Convert a client's answer to what the server expects; None if no server waits for it."""
         key = answer.get("id")
         if not isinstance(key, str) or key not in self._open:
@@ -144,16 +146,16 @@ class ServerAsks:
         self._tokens.pop(key, None)
         return {**answer, "id": self._open.pop(key)}
 
-    def withdrawn(self, server_id: object) -> str | None:
+    def withdrawn(self, server_id: Json) -> str | None:
         """Remove a request that the server cancelled. Returns the id that the client got; None if it is not open."""
-        key = f"s{self._life}/{json.dumps(server_id)}"
+        key = f"s{self._run}/{json.dumps(server_id)}"
         if key not in self._open:
             return None
         del self._open[key]
         self._tokens.pop(key, None)
         return key
 
-    def progressed(self, params: dict[str, Any]) -> dict[str, Any] | None:
+    def progressed(self, params: JsonObject) -> JsonObject | None:
         """Convert a client's progress report to what the server expects; None to drop it."""
         token = params.get("progressToken")
         if not isinstance(token, str) or token not in self._tokens:
@@ -171,11 +173,11 @@ class Progress:
         self._last: dict[str, Number | None] = {}
         self._shift: dict[str, Number] = {}
 
-    def follow(self, token: object) -> None:
+    def follow(self, token: Json) -> None:
         """Start a request that has `token`, and forget an earlier use of that token."""
         self._last[json.dumps(token)] = None
 
-    def forget(self, token: object) -> None:
+    def forget(self, token: Json) -> None:
         """Drop an answered or cancelled request: its progress is stale."""
         self._last.pop(json.dumps(token), None)
         self._shift.pop(json.dumps(token), None)
@@ -184,7 +186,7 @@ class Progress:
         """Switch to another server run."""
         self._shift.clear()
 
-    def rise(self, token: object, value: object) -> Number | None:
+    def rise(self, token: Json, value: Json) -> Number | None:
         """Return the value to show for a value that the server reported; None to show nothing. The first value of a new
         server run is shown unchanged if it is higher than the last one shown. Otherwise it is raised to one more than
         that, and later values by the same amount."""
@@ -215,31 +217,31 @@ class Failure(NamedTuple):
     message: str
 
 
-def result(request_id: object, value: dict[str, Any]) -> bytes:
+def result(request_id: Json, value: JsonObject) -> bytes:
     """Return a request's result."""
     return encode({"jsonrpc": "2.0", "id": request_id, "result": value})
 
 
-def error(request_id: object, code: int, message: str, data: object = None) -> bytes:
+def error(request_id: Json, code: int, message: str, data: JsonObject | None = None) -> bytes:
     """Return a request's error; `request_id` is None if the request could not be read."""
-    body: dict[str, Any] = {"code": code, "message": message}
+    body: JsonObject = {"code": code, "message": message}
     if data is not None:
         body["data"] = data
     return encode({"jsonrpc": "2.0", "id": request_id, "error": body})
 
 
-def notification(method: str, params: dict[str, Any]) -> bytes:
+def notification(method: str, params: JsonObject) -> bytes:
     """Return a notification."""
     return encode({"jsonrpc": "2.0", "method": method, "params": params})
 
 
-def failed(request_id: object, method: str, failure: Failure, *, modern: bool) -> bytes:
+def failed(request_id: Json, method: str, failure: Failure, *, modern: bool) -> bytes:
     """Return the answer for a caller without a server, in the error shape of all tools. A tool call gets a result,
     which models read; other requests get a JSON-RPC error."""
     if method != "tools/call":
         return error(request_id, SERVER_ERROR, failure.message, {"error_code": failure.code})
     told = {"status": "error", "error_code": failure.code, "error_message": failure.message}
-    value: dict[str, Any] = {
+    value: JsonObject = {
         "content": [{"type": "text", "text": json.dumps(told)}],
         "structuredContent": told,
         "isError": True,
@@ -255,10 +257,10 @@ class Greeting:
     """Remembers `initialize`, `notifications/initialized`, the log level and the subscriptions."""
 
     def __init__(self) -> None:
-        self._initialize: Any = None
+        self._initialize: Json = None
         self._initialized = False
-        self._level: Any = None
-        self._subscribed: dict[str, Any] = {}
+        self._level: Json = None
+        self._subscribed: dict[str, JsonObject] = {}
         self._asked = 0
 
     @property
@@ -270,7 +272,7 @@ class Greeting:
         """Note that the client is ready."""
         self._initialized = True
 
-    def learn(self, method: str, params: Any) -> None:
+    def learn(self, method: str, params: Json) -> None:
         """Note a request that succeeded, if its effect must outlive the server."""
         if method == "initialize":
             self._initialize = params
@@ -292,7 +294,7 @@ class Greeting:
             lines.append(self._own("logging/setLevel", self._level))
         return lines + [self._own("resources/subscribe", params) for params in self._subscribed.values()]
 
-    def _own(self, method: str, params: Any) -> bytes:
+    def _own(self, method: str, params: Json) -> bytes:
         self._asked += 1
         return encode({"jsonrpc": "2.0", "id": f"{OWN}{self._asked}/{method}", "method": method, "params": params})
 
@@ -371,7 +373,7 @@ class InFlight(NamedTuple):
     line: bytes
     call: str | None
     token: str | int | None
-    params: Any
+    params: Json
 
 
 class Relay(Party):
@@ -477,7 +479,7 @@ class Relay(Party):
 
     # Helpers
 
-    def _client_message(self, message: Any) -> list[Effect]:
+    def _client_message(self, message: Json) -> list[Effect]:
         if isinstance(message, list):
             text = "batches are not supported: send each message on a line of its own"
             return [ToClient(error(None, INVALID_REQUEST, text))]
@@ -492,7 +494,7 @@ class Relay(Party):
                 return [ToServer(encode(answer))] if answer is not None and self._up else []
         return [ToClient(error(None, INVALID_REQUEST, "not a JSON-RPC message"))]
 
-    def _request(self, method: str, message: dict[str, Any]) -> list[Effect]:
+    def _request(self, method: str, message: JsonObject) -> list[Effect]:
         request_id = message["id"]
         if not _is_id(request_id):
             text = "a request's id must be a string or a whole number"
@@ -501,8 +503,8 @@ class Relay(Party):
         if key in self.in_flight:
             return [Note(f"dropped a request: id {key} is still in flight")]
         params = message.get("params")
-        meta = params.get("_meta") if isinstance(params, dict) else None
-        if not self._greeting.is_answered and isinstance(meta, dict) and VERSION_KEY in meta:
+        meta = part(part(message, "params"), "_meta")
+        if not self._greeting.is_answered and VERSION_KEY in meta:
             self._modern = True
         if not self._up:
             alone = self._answer_alone(key, request_id, method, params)
@@ -514,14 +516,14 @@ class Relay(Party):
             busy = Failure("busy", "too many requests are in flight: wait for some of them")
             return [ToClient(failed(request_id, method, busy, modern=self._modern))]
         call = self._name(method, message, key) if method in NAMED else None
-        token = meta.get("progressToken") if isinstance(meta, dict) else None
         line = encode(message)
         if len(line) > _LARGE and sum(len(each.line) for each in self.in_flight.values()) + len(line) > _ROOM:
             busy = Failure("busy", "the requests in flight are too large together: wait for some of them")
             return [ToClient(failed(request_id, method, busy, modern=self._modern))]
+        token = meta.get("progressToken")
         if not _is_id(token):
             token = None
-        elif token is not None:
+        else:
             self._progress.follow(token)
         self.in_flight[key] = InFlight(request_id, method, line, call, token, params)
         if self._up:
@@ -531,16 +533,15 @@ class Relay(Party):
             return [Retry()]
         return []
 
-    def _name(self, method: str, message: dict[str, Any], key: str) -> str:
+    def _name(self, method: str, message: JsonObject, key: str) -> str:
         self._named += 1
         name = f"{self._shim}/{self._named}/{key}/{method}"
         params = message.get("params")
         if isinstance(params, dict):
-            meta = params.get("_meta")
-            message["params"] = {**params, "_meta": {**(meta if isinstance(meta, dict) else {}), CALL_KEY: name}}
+            message["params"] = {**params, "_meta": {**part(params, "_meta"), CALL_KEY: name}}
         return name
 
-    def _answer_alone(self, key: str, request_id: str | int, method: str, params: Any) -> list[Effect]:
+    def _answer_alone(self, key: str, request_id: str | int, method: str, params: Json) -> list[Effect]:
         if method == "initialize" and self._modern:
             return []
         value = shipped_answer(self._results, method, params, greeted=self._greeting.is_answered)
@@ -552,23 +553,23 @@ class Relay(Party):
             self._progress.forget(waiting.token)
         return [ToClient(result(request_id, value))]
 
-    def _notification(self, method: str, message: dict[str, Any]) -> list[Effect]:
-        params = message.get("params")
+    def _notification(self, method: str, message: JsonObject) -> list[Effect]:
+        params = part(message, "params")
         if method == "notifications/initialized":
             self._greeting.initialized()
-        elif method == "notifications/cancelled" and isinstance(params, dict):
+        elif method == "notifications/cancelled":
             cancelled = self.in_flight.pop(json.dumps(params.get("requestId")), None)
             if cancelled is not None:
                 self._progress.forget(cancelled.token)
         elif method == "notifications/progress":
-            mapped = self._asks.progressed(params) if isinstance(params, dict) else None
+            mapped = self._asks.progressed(params)
             if mapped is None:
                 return []
             message["params"] = mapped
         # Without a server nothing is lost: the next one gets the handshake and requests the rest itself.
         return [ToServer(encode(message))] if self._up else []
 
-    def _control(self, word: object) -> list[Effect]:
+    def _control(self, word: Json) -> list[Effect]:
         if not isinstance(word, dict):
             return [Note("the server sent a control line without words")]
         if "handover" in word:
@@ -585,7 +586,7 @@ class Relay(Party):
                 self.undelivered.pop(str(written), None)
         return []
 
-    def _server_message(self, message: dict[str, Any], line: bytes) -> list[Effect]:
+    def _server_message(self, message: JsonObject, line: bytes) -> list[Effect]:
         if "intercom" in message:
             return self._control(message["intercom"])
         method = message.get("method")
@@ -599,7 +600,7 @@ class Relay(Party):
             return self._withdraw(message)
         return [ToClient(line + b"\n")]
 
-    def _answer(self, message: dict[str, Any], line: bytes) -> list[Effect]:
+    def _answer(self, message: JsonObject, line: bytes) -> list[Effect]:
         request_id = message.get("id")
         done = self.in_flight.pop(json.dumps(request_id), None)
         if done is None:
@@ -612,10 +613,8 @@ class Relay(Party):
             self._modern = self._modern and not self._greeting.is_answered
         return [ToClient(line + b"\n", self._receipts.pop(done.call, None) if done.call is not None else None)]
 
-    def _server_progress(self, message: dict[str, Any]) -> list[Effect]:
-        params: Any = message.get("params")
-        if not isinstance(params, dict):
-            return []
+    def _server_progress(self, message: JsonObject) -> list[Effect]:
+        params = part(message, "params")
         shown = self._progress.rise(params.get("progressToken"), params.get("progress"))
         if shown is None:
             return []
@@ -625,21 +624,21 @@ class Relay(Party):
             del params["total"]
         return [ToClient(encode({**message, "params": params}))]
 
-    def _withdraw(self, message: dict[str, Any]) -> list[Effect]:
-        params: Any = message.get("params")
-        key = self._asks.withdrawn(params.get("requestId")) if isinstance(params, dict) else None
+    def _withdraw(self, message: JsonObject) -> list[Effect]:
+        params = part(message, "params")
+        key = self._asks.withdrawn(params.get("requestId"))
         return [] if key is None else [ToClient(encode({**message, "params": {**params, "requestId": key}}))]
 
 
-def _strip(message: dict[str, Any]) -> None:
+def _strip(message: JsonObject) -> None:
     """Remove our own keys from a client's `_meta`: only the shim may set them."""
-    params: Any = message.get("params")
-    meta = params.get("_meta") if isinstance(params, dict) else None
-    if isinstance(meta, dict) and any(key.startswith(OWN) for key in meta):
+    params = part(message, "params")
+    meta = part(params, "_meta")
+    if any(key.startswith(OWN) for key in meta):
         message["params"] = {**params, "_meta": {k: v for k, v in meta.items() if not k.startswith(OWN)}}
 
 
-def _is_id(value: object) -> bool:
+def _is_id(value: Json) -> TypeGuard[str | int]:
     return isinstance(value, str | int) and not isinstance(value, bool)
 
 

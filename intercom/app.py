@@ -37,7 +37,7 @@ from intercom.sessions.checkpoints.succession import Successors
 from intercom.sessions.context import Context
 from intercom.sessions.housekeeping import AuditWatch, ClockWatch, DatabaseWatch, Housekeeper, Noticed, boot_time
 from intercom.sessions.keyring import Keyring, SystemKeys
-from intercom.sessions.lookups import mode_of, open_cards
+from intercom.sessions.lookups import mode_of, open_cards, with_away
 from intercom.sessions.operator_service import OperatorService
 from intercom.sessions.policies import PolicyRegistry
 from intercom.sessions.processes.agent_process import ProcessDeps
@@ -316,7 +316,7 @@ class App:
 
     async def _open_cards(self) -> Sequence[Card]:
         return (
-            *await self.reader.read(partial(open_cards, away=self.context.unattended)),
+            *await with_away(self.system, await self.reader.read(open_cards)),
             *self.policy_registry.cards(),
         )
 

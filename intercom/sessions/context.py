@@ -184,8 +184,8 @@ def _inode(directory: Path) -> _Inode | None:
 class Context:
     """`now` is wall time. `policy` returns the policy in force for a workspace root (deny-all if none is known),
     `watcher` the actor that evaluates it. `present` says whether the agent of a key is connected. `chat` is None if no
-    chat is set up. `measured` receives metrics. `unattended` are pending requests that no call waits for, as their
-    cards say. `signatures` says which decisions count. Files are changed under `locks`."""
+    chat is set up. `measured` receives metrics. `signatures` says which decisions count. Files are changed under
+    `locks`."""
 
     config: Config
     store: Store
@@ -199,4 +199,3 @@ class Context:
     measured: Measured = unmeasured
     signatures: Signatures = field(factory=without_keys)
     locks: WorkspaceLocks = field(factory=WorkspaceLocks)
-    unattended: set[str] = field(factory=set)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Container
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from functools import partial
 from typing import TypeVar
 
 import outcome
 import trio
-from attrs import define, field
+from attrs import define, evolve, field
 
 from actors import (
     AlreadyStarted,
@@ -26,13 +26,13 @@ from actors import (
     UnknownChild,
     ask,
 )
-from intercom.model.card import Card, CardKind
+from intercom.model.card import Card, CardKind, CardState
 from intercom.model.errors import Ambiguous, IntercomError, NotFound
 from intercom.model.request import ApprovalRequest
 from intercom.model.session import Session, SessionMode, SessionStatus
 from intercom.sessions import request_kinds
 from intercom.sessions.checkpoints.restore import of_restore
-from intercom.sessions.messages import Wanted
+from intercom.sessions.messages import Unattended, Wanted
 from intercom.store import idempotency, instructions, requests, sessions
 from intercom.store.client import Reader, StoreUnavailable
 from intercom.store.file_changes import JournalState, journal, restores
@@ -142,12 +142,12 @@ def only_waiting(db: Database) -> str:
     return single(sorted({wait.session_id for wait in waits.pending(db)} | paused), "waiting session")
 
 
-def open_cards(db: Database, session_id: str | None = None, away: Container[str] = ()) -> tuple[Card, ...]:
-    """Return the cards of everything that waits, oldest first, from the store. `away` are the requests that no call
-    waits for."""
+def open_cards(db: Database, session_id: str | None = None) -> tuple[Card, ...]:
+    """Return the cards of everything that waits, oldest first, from the store. They do not say whether a call waits:
+    that is added by `with_away`."""
     roots = {session.id: session.workspace_root for session in sessions.live(db)}
     shown = [
-        request_kinds.card_of(request, roots.get(request.session_id, ""), away=request.id in away)
+        request_kinds.card_of(request, roots.get(request.session_id, ""))
         for request in requests.pending(db, session_id)
     ]
     for id, root in roots.items():
@@ -164,6 +164,27 @@ def open_cards(db: Database, session_id: str | None = None, away: Container[str]
     return tuple(sorted(shown, key=lambda card: card.created_at))
 
 
+#: How long a busy session is asked which of its requests no call waits for, in seconds.
+_AWAY_SECONDS = 0.5
+
+
+async def with_away(system: System, cards: Sequence[Card]) -> tuple[Card, ...]:
+    """Return these cards with `away`, which only their sessions know. Cards of a session that does not answer now stay
+    as they are: it has just been restarted, and shows them again if no call comes back."""
+    away: set[str] = set()
+
+    async def ask_one(session_id: str) -> None:
+        try:
+            away.update(await ask(system.named(f"session/{session_id}"), Unattended(), timeout=_AWAY_SECONDS))
+        except UNANSWERED:
+            return
+
+    async with trio.open_nursery() as nursery:
+        for session_id in {card.session_id for card in cards if card.state is CardState.PENDING}:
+            nursery.start_soon(ask_one, session_id)
+    return tuple(evolve(card, away=True) if card.id in away else card for card in cards)
+
+
 async def mode_of(reader: Reader, session_id: str) -> SessionMode | None:
     """Return the mode of a session; None if there is no such session."""
     session = await reader.read(partial(sessions.get, id=session_id))
@@ -176,16 +197,16 @@ def _named(db: Database, prefix: str) -> tuple[CardKind, str]:
     return only(exact or list(found), prefix, "request")
 
 
-def named_card(db: Database, prefix: str, away: Container[str]) -> Card:
-    """Return any current or past card. `away` as in `open_cards`. Raises NotFound and Ambiguous."""
+def named_card(db: Database, prefix: str) -> Card:
+    """Return any current or past card, without `away`, as in `open_cards`. Raises NotFound and Ambiguous."""
     kind, id = _named(db, prefix)
-    card = _card(db, kind, id, away)
+    card = _card(db, kind, id)
     if card is None:
         raise NotFound(f"{id} is gone", code="request_not_found")
     return card
 
 
-def _card(db: Database, kind: CardKind, id: str, away: Container[str]) -> Card | None:
+def _card(db: Database, kind: CardKind, id: str) -> Card | None:
     if kind is CardKind.STALL:
         alert = stalls.get(db, id)
         return None if alert is None else request_kinds.card_of_alert(alert, _root(db, alert.session_id))
@@ -198,10 +219,7 @@ def _card(db: Database, kind: CardKind, id: str, away: Container[str]) -> Card |
         restore = restores.get(db, id)
         return None if restore is None else of_restore(restore)
     request = requests.find(db, id)
-    if request is None:
-        return None
-    waits_alone = request.status.value == "pending" and request.id in away
-    return request_kinds.card_of(request, _root(db, request.session_id), away=waits_alone)
+    return None if request is None else request_kinds.card_of(request, _root(db, request.session_id))
 
 
 def _root(db: Database, session_id: str) -> str:

@@ -210,6 +210,11 @@ class OpenCards(Request[tuple[Card, ...]]):
     """Show all open cards of this session again on every channel. The answer is these cards."""
 
 
+@frozen
+class Unattended(Request[frozenset[str]]):
+    """Answers the ids of this session's pending requests that no call waits for."""
+
+
 # --- asked by agent process actors -----------------------------------------------------------------------------------
 
 

@@ -327,7 +327,8 @@ class OperatorService:
         NotFound and Ambiguous."""
         if session_id is not None:
             session_id = await self.session_id(session_id)
-        found = await self.reader.read(partial(lookups.open_cards, session_id=session_id, away=self.context.unattended))
+        read = await self.reader.read(partial(lookups.open_cards, session_id=session_id))
+        found = await lookups.with_away(self.system, read)
         for card in found:
             self.seen(card)
         proposed = () if session_id is not None else self.policy_registry.cards()
@@ -338,7 +339,8 @@ class OperatorService:
         proposed = await self.policy_registry.find(prefix)
         if proposed is not None:
             return proposed
-        card = await self.reader.read(partial(lookups.named_card, prefix=prefix, away=self.context.unattended))
+        found = await self.reader.read(partial(lookups.named_card, prefix=prefix))
+        (card,) = await lookups.with_away(self.system, (found,))
         self.seen(card)
         return card
 

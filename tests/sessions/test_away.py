@@ -14,7 +14,8 @@ from intercom.model.config import Config, StallSettings
 from intercom.model.decision import Decision
 from intercom.model.errors import Ambiguous, NotFound
 from intercom.model.session import StallAlert, StallStatus
-from intercom.sessions.messages import RETURN_SECONDS, SHOW_SECONDS
+from intercom.operators.messages import Channel, Subscribe
+from intercom.sessions.messages import RETURN_SECONDS, SHOW_SECONDS, Unattended
 from intercom.store.messages import Transact
 from intercom.store.sessions import stalls
 from tests.sessions.house import Guest, House, house
@@ -45,7 +46,7 @@ async def test_a_card_says_whether_a_call_waits(at: House, guest: Guest) -> None
     assert shown(at, id) == [True, False]
     await at.decide(id, Decision.APPROVE)
     assert not (await at.app.service.card(id)).away
-    assert at.app.context.unattended == set()
+    assert await guest.ask(Unattended()) == frozenset()
 
 
 async def test_after_a_restart_cards_say_whose_agents_have_not_come_back(clock: Clock, root: Path) -> None:
@@ -78,6 +79,16 @@ async def test_after_a_sessions_fall_a_call_that_was_given_up_meanwhile_is_misse
     await at.later(RETURN_SECONDS)
     assert await away(at, id)
     assert shown(at, id)[-1] is True
+
+
+@pytest.mark.server(CALM)
+async def test_a_router_that_was_restarted_says_whether_a_call_waits(at: House, guest: Guest) -> None:
+    id = (await guest.propose()).request_id
+    await at.later(SHOW_SECONDS)
+    inject(at.app.system, "operators", RuntimeError("a fault was asked for"), "now")
+    async with at.restarting():
+        cards = await at.ask("operators", Subscribe("people", Channel.CTL))
+    assert [(card.id, card.away) for card in cards] == [(id, True)]
 
 
 # --- whom a nudge is for ----------------------------------------------------------------------------------------------

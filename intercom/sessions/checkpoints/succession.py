@@ -255,8 +255,7 @@ class Successors:
             # An operator has ended it already.
             return
         context = self.archive.context
-        for card in await self._ask(made.id, OpenCards()):
-            context.unattended.add(card.id)
+        await self._ask(made.id, OpenCards())
         how = await self._begin(restore, made)
         told = f"session restored from checkpoint {restore.label or restore.checkpoint_id}: {how}"
         context.operators.tell(Notice(told, "success", context.now(), made.id))
@@ -321,7 +320,6 @@ async def hand_over(session: SessionActor, asked: HandOver) -> Session:
                 waiter.reply.fail(InvalidState(session.why_ended(), request_id=id))
         session.cancel_timer(Expire(id))
         session.cancel_timer(Show(id))
-        session.context.unattended.add(id)
     for request in done.ended:
         if request.id in session.waiters:
             session.settle(request)

@@ -124,6 +124,8 @@ class SessionActor(Actor):
         self.waiters = Waiters()
         self.deliveries = PendingDeliveries()
         self.auto_approved: list[str] = []
+        #: Pending requests that no call waits for, as their cards say.
+        self.unattended: set[str] = set()
         self.posts: dict[str, list[tuple[str, Reply[Any]]]] = {}
         self.held: list[Reply[None]] = []
         self.agent_here = False
@@ -152,6 +154,9 @@ class SessionActor(Actor):
                 # The agent is told of a policy's answer only after the policy was asked again.
                 continue
             self.deliveries = self.deliveries.put(request_kinds.late(request)).leave_to_task(request.id, self.now())
+        if row.agent_key is None:
+            # No agent has had this session, so no call comes back to it.
+            self.unattended.update(request.id for request in pending)
         for request in pending:
             self.watch_expiry(request)
         if pending:
@@ -285,7 +290,7 @@ class SessionActor(Actor):
 
     def show(self, request: Asked, *, note: str | None = None) -> Card:
         """Show the request's card on every channel, and return it. Automatic decisions are recorded but not shown."""
-        away = request.id in self.context.unattended and not self.is_settled(request)
+        away = request.id in self.unattended and not self.is_settled(request)
         card = request_kinds.card_of(request, self.row.workspace_root, away=away, note=note)
         if not request_kinds.is_automatic(request):
             self.context.operators.tell(card)
@@ -434,7 +439,7 @@ class SessionActor(Actor):
         self.turn_over = False
         is_first = self.waiters.add(request.id, Waiter(call, ticket, self.defer(), task, alone))
         self.cancel_timer(Show(request.id))
-        self.context.unattended.discard(request.id)
+        self.unattended.discard(request.id)
         self.brief_detector()
         if is_first:
             self.show(request)
@@ -451,7 +456,7 @@ class SessionActor(Actor):
     def leave_alone(self, request_id: str) -> None:
         """Mark the request as unattended, unless a task polls it and its agent is connected."""
         if not (self.deliveries.is_reserved(request_id) and self.agent_here):
-            self.context.unattended.add(request_id)
+            self.unattended.add(request_id)
 
     def dismiss(self, request: Asked, task: str, why: IntercomError) -> None:
         """Fail the calls that wait for a cancelled task, and show the request again."""
@@ -469,7 +474,7 @@ class SessionActor(Actor):
         self.context.measured(request_kinds.settled(request, self.now()))
         self.cancel_timer(Expire(request.id))
         self.cancel_timer(Show(request.id))
-        self.context.unattended.discard(request.id)
+        self.unattended.discard(request.id)
         if self.row.is_paused and request.status.value != "interrupted":
             if request.delivered_at is None and self.refused(request) is None:
                 self.deliveries = self.deliveries.put(request_kinds.late(request))

@@ -333,20 +333,20 @@ def leave_to_task(session: SessionActor, request: Asked) -> None:
         session.deliveries = session.deliveries.leave_to_task(request.id, session.now())
         return
     session.deliveries = session.deliveries.reserve((request.id,))
-    if request.id in session.context.unattended:
-        session.context.unattended.discard(request.id)
+    if request.id in session.unattended:
+        session.unattended.discard(request.id)
         session.show(request)
 
 
 async def present(session: SessionActor) -> None:
     """Update the cards of polled requests: the agent, and so its polling client, came or left."""
     for request_id in session.deliveries.polled:
-        if request_id in session.waiters or (request_id in session.context.unattended) is not session.agent_here:
+        if request_id in session.waiters or (request_id in session.unattended) is not session.agent_here:
             continue
         request = await session.find(request_id)
         if session.is_settled(request):
             continue
-        session.context.unattended.discard(request_id)
+        session.unattended.discard(request_id)
         session.leave_alone(request_id)
         session.show(request)
 
@@ -452,7 +452,7 @@ async def _show(session: SessionActor, due: Show) -> None:
 async def _look_round(session: SessionActor, _due: LookRound) -> None:
     """After a restart, mark the requests that no call waits for again as unattended, and show them so."""
     for request in await session.transact(requests.pending, session_id=session.id):
-        if request.id not in session.waiters and request.id not in session.context.unattended:
+        if request.id not in session.waiters and request.id not in session.unattended:
             session.leave_alone(request.id)
             session.show(request)
 
@@ -477,6 +477,7 @@ HANDLERS: Handlers = {
     messages.HandOver: succession.hand_over,
     messages.Describe: lambda session, _asked: session.row,
     messages.OpenCards: open_cards,
+    messages.Unattended: lambda session, _asked: frozenset(session.unattended),
     messages.AwaitUnpaused: lifecycle.await_unpaused,
     messages.TakeWords: steering.take_words,
     messages.Pause: lifecycle.pause,

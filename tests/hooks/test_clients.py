@@ -74,7 +74,7 @@ def test_no_clients_module_is_missing_in_the_table() -> None:
 def test_own_tools_are_all_the_tools_there_are() -> None:
     assert (
         set(BY_NAME) | {tool.legacy_name for tool in TOOLS if tool.legacy_name} | {"permission_prompt"}
-        == client_tools.OUR_TOOLS
+        == client_tools.own_tools()
     )
 
 

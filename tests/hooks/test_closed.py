@@ -253,7 +253,7 @@ def test_a_fault_of_the_hooks_own_is_a_refusal(client: str, monkeypatch: pytest.
 
 
 def test_own_tools_need_no_server() -> None:
-    for name in client_tools.OUR_TOOLS:
+    for name in client_tools.own_tools():
         data = {"hook_event_name": "PreToolUse", "tool_name": f"mcp__agent-intercom__{name}", "tool_input": {}}
         assert allows(answer("claude-code", json.dumps(data).encode()))
 

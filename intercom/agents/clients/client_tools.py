@@ -9,8 +9,10 @@ parsed, and a person sees all of it.
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable
+from functools import cache
 
 from intercom.agents.clients.client import (
     COMMAND,
@@ -113,9 +115,10 @@ def _is_plain(path: str) -> bool:
     return path != "" and path == path.strip() and path.isprintable()
 
 
-#: The names of our server's tools.
-OUR_TOOLS = frozenset({
-    "check_clearance", "check_diff", "auto_check", "transmit", "broadcast", "reboot", "switch_freq", "standby", "ping",
+#: What the shim answers by itself. It lists our server's tools, so their names need no second list here.
+_HANDSHAKE = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "handshake.json")
+#: The names that it does not list: the older ones, and the tool that Claude Code asks for permissions.
+_UNLISTED = frozenset({
     "permission_prompt",
     "ask_approval", "accept_diff", "check_auto_approve", "forward_prompt", "remote_log", "recover_state",
     "set_operational_mode", "wait_for_instruction", "heartbeat",
@@ -199,7 +202,15 @@ def _operation(tool: str, given: Json, cwd: str | None) -> Operation:
 
 def _is_own(tool: str) -> bool:
     """Whether a tool is one of Intercom's: asking for permission to ask would never end."""
-    return any(tool.startswith(each) and tool.removeprefix(each) in OUR_TOOLS for each in _OUR_PREFIXES)
+    return any(tool.startswith(each) and tool.removeprefix(each) in own_tools() for each in _OUR_PREFIXES)
+
+
+@cache
+def own_tools() -> frozenset[str]:
+    """Return the names of our server's tools."""
+    with open(_HANDSHAKE, "rb") as file:
+        shipped = json.load(file)
+    return _UNLISTED.union(tool["name"] for results in shipped.values() for tool in results["tools/list"]["tools"])
 
 
 def command(tool: str, given: Json, cwd: str | None = None) -> Operation:

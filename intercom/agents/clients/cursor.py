@@ -133,7 +133,7 @@ def _is_ours(data: Json, tool: str) -> bool:
         except ValueError:
             return False
         server = os.path.basename(words[0]) if words else ""
-    return server == SERVER_NAME and tool in client_tools.OUR_TOOLS
+    return server == SERVER_NAME and tool in client_tools.own_tools()
 
 
 CLIENT = Client(

@@ -1,7 +1,7 @@
 """The table of the nine tools.
 
-To add a tool, write its module and add it here, and its name to `OUR_TOOLS` in `agents/clients/client_tools.py` (hooks
-start without this package). `python -m tests.agents.test_snapshot` then writes what the shim answers by itself.
+To add a tool, write its module and add it here. Then `python -m tests.agents.test_snapshot` writes `handshake.json`:
+what the shim answers by itself, and where hooks find the names of the tools.
 """
 
 from __future__ import annotations

@@ -46,7 +46,7 @@ from intercom.sessions.registry import Presence, SessionRegistry
 from intercom.sessions.signatures import Signatures
 from intercom.store.checkpoints import Contents
 from intercom.store.client import Reader, Store
-from intercom.store.database import Fault, Opened, take_incident, transaction
+from intercom.store.database import Fault, OpenedDatabase, take_incident, transaction
 from intercom.store.writer import Writer
 from intercom.workspace.policy_watcher import watcher_name
 
@@ -329,7 +329,7 @@ class App:
         """Queue a warning for the operators, before the server runs."""
         self._found.append(Notice(text, "warning", self.now()))
 
-    def _opened(self, opened: Opened) -> None:
+    def _opened(self, opened: OpenedDatabase) -> None:
         """Process what the store found when it opened. Runs in the store's thread, before anything else starts."""
         self.processes.load(opened.db)
         for text in self.signatures.keyring.load(opened.db, self.now()):

@@ -424,7 +424,7 @@ class TakeBack(Request[Card]):
 
 
 @frozen
-class Told:
+class DeliveredElsewhere:
     """These instructions reached the agent by a result of another session. They had moved to this session meanwhile."""
 
     words: tuple[Instruction, ...]

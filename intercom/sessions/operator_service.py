@@ -280,7 +280,7 @@ _REMEMBERED = 1000
 
 
 @define
-class Told:
+class RecentRefusals:
     """Recently reported refusals, so that a process that retries again and again does not flood every channel."""
 
     _at: OrderedDict[str, datetime] = field(factory=OrderedDict)
@@ -309,7 +309,7 @@ class OperatorService:
     children: AgentProcesses
     chat: Callable[[], Awaitable[Mapping[str, object]]] | None = None
     _shown: ShownCards = field(factory=ShownCards, init=False, repr=False)
-    _told: Told = field(factory=lambda: Told(), init=False, repr=False)
+    _told: RecentRefusals = field(factory=lambda: RecentRefusals(), init=False, repr=False)
 
     @property
     def checkpoints(self) -> CheckpointCalls:

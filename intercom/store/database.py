@@ -81,7 +81,7 @@ COMPANIONS = ("-wal", "-shm")
 
 
 @frozen
-class Opened:
+class OpenedDatabase:
     """An open database, the new path of a damaged file, and the path of the backup made before a migration."""
 
     db: Database
@@ -95,7 +95,7 @@ def open_database(
     busy_seconds: float = BUSY_SECONDS,
     now: Callable[[], datetime] = lambda: datetime.now(UTC),
     migrations: Sequence[Migration] = MIGRATIONS,
-) -> Opened:
+) -> OpenedDatabase:
     """Open the database for writing, creating or upgrading it as needed.
 
     Missing directories get mode 0700 and the file 0600; a wider file mode is narrowed. The connection uses WAL mode,
@@ -129,7 +129,7 @@ def open_database(
         if (refused := refusal(error, file)) is None:
             raise
         raise refused from error
-    return Opened(db, moved, backed_up)
+    return OpenedDatabase(db, moved, backed_up)
 
 
 def connect(path: Path, *, busy_seconds: float = BUSY_SECONDS, any_thread: bool = False) -> Database:

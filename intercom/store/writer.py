@@ -29,7 +29,7 @@ from intercom.store.database import (
     Disturbance,
     Fault,
     Files,
-    Opened,
+    OpenedDatabase,
     free_name,
     open_database,
 )
@@ -81,7 +81,7 @@ class Writer(ThreadActor):
         self,
         path: str | os.PathLike[str],
         *,
-        on_opened: Callable[[Opened], None] | None = None,
+        on_opened: Callable[[OpenedDatabase], None] | None = None,
         busy_seconds: float = BUSY_SECONDS,
         measured: Measured = unmeasured,
         on_fault: Callable[[Fault], object] = lambda _fault: None,

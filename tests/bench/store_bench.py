@@ -15,7 +15,7 @@ import trio
 
 from actors import ChildSpec, Name, System, ask
 from intercom.store import audit, sessions
-from intercom.store.database import Database, Opened
+from intercom.store.database import Database, OpenedDatabase
 from intercom.store.messages import Transact
 from intercom.store.requests import approvals
 from intercom.store.writer import Writer
@@ -32,7 +32,7 @@ class Commits:
     def __init__(self) -> None:
         self.number = 0
 
-    def watch(self, opened: Opened) -> None:
+    def watch(self, opened: OpenedDatabase) -> None:
         opened.db.conn.set_trace_callback(self.see)
 
     def see(self, statement: str) -> None:

@@ -17,7 +17,7 @@ from actors import ChildSpec, Down, Refused, System, ask
 from intercom.model import crash_points
 from intercom.model.errors import DatabaseError, IntercomError, InvalidArguments, NotFound
 from intercom.store import audit, sessions
-from intercom.store.database import Database, Opened, connect, open_database
+from intercom.store.database import Database, OpenedDatabase, connect, open_database
 from intercom.store.messages import Touch, Transact
 from intercom.store.requests import approvals
 from intercom.store.writer import Writer
@@ -63,7 +63,7 @@ class Statements:
     def __init__(self) -> None:
         self.seen: list[str] = []
 
-    def watch(self, opened: Opened) -> None:
+    def watch(self, opened: OpenedDatabase) -> None:
         opened.db.conn.set_trace_callback(self.seen.append)
 
     def count(self, word: str) -> int:
@@ -210,7 +210,7 @@ async def test_what_sqlite_can_not_hold_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.real_time
 async def test_a_full_disk_refuses_the_group_and_the_writer_lives(tmp_path: Path) -> None:
-    def nearly_full(opened: Opened) -> None:
+    def nearly_full(opened: OpenedDatabase) -> None:
         pages = opened.db.execute("pragma page_count").fetchone()[0]
         opened.db.execute(f"pragma max_page_count = {pages + 2}")
 
@@ -240,7 +240,7 @@ async def test_a_database_locked_by_another_program_refuses_until_it_is_free(tmp
 
 @pytest.mark.real_time
 async def test_a_database_that_became_read_only_refuses(tmp_path: Path) -> None:
-    def read_only(opened: Opened) -> None:
+    def read_only(opened: OpenedDatabase) -> None:
         opened.db.execute("pragma query_only = on")
 
     async with system(prepared(tmp_path), on_opened=read_only) as running:
@@ -250,7 +250,7 @@ async def test_a_database_that_became_read_only_refuses(tmp_path: Path) -> None:
 
 @pytest.mark.real_time
 async def test_a_writer_that_meets_damage_says_so_and_opens_the_file_anew(tmp_path: Path) -> None:
-    opened: list[Opened] = []
+    opened: list[OpenedDatabase] = []
 
     def damage(db: Database) -> None:
         error = sqlite3.DatabaseError("database disk image is malformed")

@@ -12,9 +12,9 @@ from intercom.agents.clients.client import (
     PROBE_NAME,
     TOKEN_VARIABLE,
     WORKSPACE_HEADER,
-    Asked,
     Client,
     Entry,
+    HookEvent,
     Hooks,
     Json,
     Location,
@@ -60,7 +60,7 @@ class ClaudeCodeHooks(Hooks):
     def entry(self, command: str, seconds: int, *, asks: bool) -> Json:
         return {"hooks": [{"type": "command", "command": command, "timeout": seconds}]}
 
-    def read(self, data: Json, event: str | None) -> Asked:
+    def read(self, data: Json, event: str | None) -> HookEvent:
         event = event_of(data, event, (PRE, PERMISSION, *self.stops), "hook_event_name") or PRE
         conversation, cwd = text(data, "session_id") or "", text(data, "cwd")
         if event in self.stops:

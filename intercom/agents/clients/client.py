@@ -85,7 +85,7 @@ class Other(NamedTuple):
     event: str
 
 
-Asked = Question | Stopping | Other
+HookEvent = Question | Stopping | Other
 
 
 class Unreadable(Exception):
@@ -189,7 +189,7 @@ class Hooks(ABC):
         return False
 
     @abstractmethod
-    def read(self, data: Json, event: str | None) -> Asked:
+    def read(self, data: Json, event: str | None) -> HookEvent:
         """Return the request in a payload. `event` is the one that the hook was set up for. Raises Unreadable for a
         payload that this client does not send."""
 

@@ -14,9 +14,9 @@ from intercom.agents.clients.client import (
     PROBE_NAME,
     TOKEN_VARIABLE,
     WORKSPACE_HEADER,
-    Asked,
     Client,
     Entry,
+    HookEvent,
     Hooks,
     Json,
     Location,
@@ -65,7 +65,7 @@ class CopilotHooks(Hooks):
     def sent(self, data: Json) -> bool:
         return "toolName" in data or ("timestamp" in data and "permission_mode" not in data)
 
-    def read(self, data: Json, event: str | None) -> Asked:
+    def read(self, data: Json, event: str | None) -> HookEvent:
         # Payloads in its own spelling do not name the event: the hook's command line does.
         known = (*_PRE, *_PERMISSION, *self.stops)
         event = event_of(data, event, known, "hook_event_name", "hookEventName") or _PRE[0]

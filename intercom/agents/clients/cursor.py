@@ -17,9 +17,9 @@ from intercom.agents.clients.client import (
     READ,
     SERVER_NAME,
     TOKEN_VARIABLE,
-    Asked,
     Client,
     Entry,
+    HookEvent,
     Hooks,
     Json,
     Location,
@@ -71,7 +71,7 @@ class CursorHooks(Hooks):
     def sent(self, data: Json) -> bool:
         return "cursor_version" in data
 
-    def read(self, data: Json, event: str | None) -> Asked:
+    def read(self, data: Json, event: str | None) -> HookEvent:
         event = event_of(data, event, (_TOOL, _SHELL, _MCP, _READ, _STOP, *_ALIASES), "hook_event_name") or _TOOL
         event = _ALIASES.get(event, event)
         roots = tuple(texts(data, "workspace_roots"))

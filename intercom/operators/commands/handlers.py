@@ -164,14 +164,14 @@ def _stripped(text: str | None) -> str | None:
 
 
 @frozen
-class Answered:
+class DecidedCard:
     """A card after the decision that was made."""
 
     card: Card
     decision: Decision
 
 
-def _answered_entry(answered: Answered) -> dict[str, Any]:
+def _decided_entry(answered: DecidedCard) -> dict[str, Any]:
     done = answered.decision
     return {
         "request_id": answered.card.id,
@@ -192,18 +192,20 @@ async def show(service: OperatorService, caller: Caller, id: str) -> Card:
     return await service.card(id)
 
 
-@handles("approve", _answered_entry)
-async def approve(service: OperatorService, caller: Caller, id: str, text: str | None = None) -> Answered:
+@handles("approve", _decided_entry)
+async def approve(service: OperatorService, caller: Caller, id: str, text: str | None = None) -> DecidedCard:
     return await _decide(service, id, caller.verdict(Decision.APPROVE, text))
 
 
-@handles("reject", _answered_entry)
-async def reject(service: OperatorService, caller: Caller, id: str, reason: str | None = None) -> Answered:
+@handles("reject", _decided_entry)
+async def reject(service: OperatorService, caller: Caller, id: str, reason: str | None = None) -> DecidedCard:
     return await _decide(service, id, caller.verdict(Decision.REJECT, reason or caller.default_reason))
 
 
-@handles("answer", _answered_entry)
-async def answer(service: OperatorService, caller: Caller, id: str, decision: str, text: str | None = None) -> Answered:
+@handles("answer", _decided_entry)
+async def answer(
+    service: OperatorService, caller: Caller, id: str, decision: str, text: str | None = None
+) -> DecidedCard:
     text = _stripped(text)
     if decision == "refine" and text is None:
         raise InvalidArguments("refine needs the text that the agent should follow")
@@ -211,7 +213,7 @@ async def answer(service: OperatorService, caller: Caller, id: str, decision: st
     return await _decide(service, id, caller.verdict(Decision(decision_about(kind.value, decision)), text))
 
 
-async def _decide(service: OperatorService, prefix: str, verdict: Verdict) -> Answered:
+async def _decide(service: OperatorService, prefix: str, verdict: Verdict) -> DecidedCard:
     id, kind = await service.identify(prefix)
     if verdict.decision not in CHOICES[kind]:
         raise InvalidState(
@@ -223,7 +225,7 @@ async def _decide(service: OperatorService, prefix: str, verdict: Verdict) -> An
     won = after.decided
     if won is not None and won.verdict_id == verdict.id and won.decision != verdict.decision.value:
         raise AlreadyDecided(f"this verdict id stands for another act ({won.decision}); give each act its own")
-    return Answered(after, verdict.decision)
+    return DecidedCard(after, verdict.decision)
 
 
 def _how_to_answer(kind: CardKind, request_id: str) -> str:

@@ -218,7 +218,7 @@ class MonitorStarted:
 
 
 @frozen
-class Told:
+class MonitorAnswer:
     """The monitor's answer to what it was told to run; or why there is none."""
 
     run: int
@@ -293,7 +293,7 @@ class AgentProcessActor(Actor):
                 return await monitor_client.reach(self._family().members, signal.SIGCONT)
             case MonitorStarted():
                 await self._monitor_started(message)
-            case Told():
+            case MonitorAnswer():
                 await self._told(message)
             case Said():
                 await self._said()
@@ -351,7 +351,7 @@ class AgentProcessActor(Actor):
                 self._begin_winding_up()
         return True
 
-    async def _hear_of(self, row: AgentProcess, monitor: Process) -> Told:
+    async def _hear_of(self, row: AgentProcess, monitor: Process) -> MonitorAnswer:
         """Read the report of an earlier server's monitor. It is None if the monitor was not told what to run."""
         with trio.move_on_after(_REPORT_SECONDS):
             while (  # noqa: ASYNC110 - a file tells nobody when it changes
@@ -362,7 +362,7 @@ class AgentProcessActor(Actor):
         if status is None:
             # Nothing was run, or its monitor hangs. The run starts again, so nothing of it may remain.
             await _end_processes(Family(row.session_id, monitor, None))
-        return Told(row.run, status)
+        return MonitorAnswer(row.run, status)
 
     # --- starting
 
@@ -395,7 +395,7 @@ class AgentProcessActor(Actor):
         self._at.note(self.row)
         self._begin(self._tell_monitor(self.row, self._session, monitor))
 
-    async def _tell_monitor(self, row: AgentProcess, session: Session, monitor: IdleMonitor) -> Told:
+    async def _tell_monitor(self, row: AgentProcess, session: Session, monitor: IdleMonitor) -> MonitorAnswer:
         """Tell the monitor to start the agent with its prompt. If instructions wait for an agent that ran before, the
         prompt wakes it instead. Closes the connection to the monitor."""
         config = self._at.context.config
@@ -409,13 +409,13 @@ class AgentProcessActor(Actor):
             status = await monitor.run(command, variables, session.workspace_root)
         except (OSError, ValueError, IntercomError) as failed:
             await monitor.dismiss()
-            return Told(row.run, None, _describe(failed))
+            return MonitorAnswer(row.run, None, _describe(failed))
         finally:
             await monitor.close()
         crash_points.reach("child.told")
-        return Told(row.run, status)
+        return MonitorAnswer(row.run, status)
 
-    async def _told(self, news: Told) -> None:
+    async def _told(self, news: MonitorAnswer) -> None:
         if news.run != self.row.run:
             return
         status = news.status

@@ -485,7 +485,7 @@ HANDLERS: Handlers = {
     messages.Steer: steering.steer,
     messages.TakeBack: steering.take_back,
     messages.TasksLeft: steering.tasks_left,
-    messages.Told: steering.told,
+    messages.DeliveredElsewhere: steering.delivered_elsewhere,
     messages.DetectorStarted: lambda session, _started: session.brief_detector(),
     messages.Stalled: stall.stalled,
     messages.NudgeDue: stall.nudge_due,

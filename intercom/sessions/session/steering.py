@@ -21,13 +21,13 @@ from intercom.sessions import request_kinds
 from intercom.sessions.context import Context
 from intercom.sessions.messages import (
     Answered,
+    DeliveredElsewhere,
     Delivery,
     PersonNudged,
     Steer,
     TakeBack,
     TakeWords,
     TasksLeft,
-    Told,
     Written,
 )
 from intercom.sessions.request_kinds import Asked
@@ -53,7 +53,7 @@ async def record(session: SessionActor, deliveries: tuple[Delivery, ...]) -> Non
         session.context.signatures.note_use(word.id, session.now())
         session.show_words(word)
         if word.session_id not in (None, session.id):
-            session.system.named(f"session/{word.session_id}").tell(Told((word,)))
+            session.system.named(f"session/{word.session_id}").tell(DeliveredElsewhere((word,)))
     for request in done:
         if (arrived := request_kinds.delivered(request)) is not None:
             session.context.measured(arrived)
@@ -106,7 +106,7 @@ async def tasks_left(session: SessionActor, left: TasksLeft) -> None:
     await end_standby(session, left.by, left.channel)
 
 
-def told(session: SessionActor, told: Told) -> None:
+def delivered_elsewhere(session: SessionActor, told: DeliveredElsewhere) -> None:
     session.deliveries = session.deliveries.drop(word.id for word in told.words)
 
 

@@ -44,7 +44,7 @@ from intercom.operators.slack.sender import Sender
 from intercom.operators.slack.socket_mode import SlackConnection
 from intercom.store import outbox, sessions
 from intercom.store.client import Reader, Store
-from intercom.store.database import Database, Opened
+from intercom.store.database import Database, OpenedDatabase
 from intercom.store.messages import Transact
 from intercom.store.outbox import Content, Row, Urgency
 from intercom.store.writer import Writer
@@ -314,7 +314,7 @@ def plain_processing(content: Content, line: str) -> Content:
     return {"text": line, "blocks": []}
 
 
-def _quick(opened: Opened) -> None:
+def _quick(opened: OpenedDatabase) -> None:
     # Nobody pulls the plug of these tests.
     opened.db.execute("pragma synchronous = off")
 

@@ -30,7 +30,7 @@ from intercom.sessions.messages import (
     key_of,
 )
 from intercom.sessions.processes import monitor_client, spawner
-from intercom.sessions.processes.agent_process import AgentProcessActor, Told
+from intercom.sessions.processes.agent_process import AgentProcessActor, MonitorAnswer
 from intercom.sessions.processes.monitor import segment_name
 from intercom.store import sessions
 from intercom.store.messages import Database, Transact
@@ -136,7 +136,7 @@ async def test_one_that_is_paused_while_it_is_started_starts_and_is_held_then(at
         name = house.app.system.named(f"child/{session.id}")
         told: list[object] = []
 
-        async def tell_monitor(*given: Any) -> Told:
+        async def tell_monitor(*given: Any) -> MonitorAnswer:
             # The session is paused just now.
             await house.app.service.steering.pause(session.id, "kim", "ctl")
             told.append(await ask(name, Suspend()))

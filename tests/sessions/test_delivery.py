@@ -64,7 +64,7 @@ def test_a_result_does_not_carry_the_decision_that_it_is() -> None:
 
 
 def test_nothing_stays_of_what_is_over() -> None:
-    over = TASK.put(D, W).attach(ONE).grant("d", True).delivered("dw").grant("d", False)
+    over = TASK.put(D, W).attach(ONE).grant("d", True).delivered("dw")
     assert over == PendingDeliveries()
     assert TASK.polled == ("d",)
     assert PendingDeliveries().refuse("d").delivered("d").item("d").is_refused

@@ -28,8 +28,8 @@ class Item:
     `calls` carry it now. `reserved_until` is set if a task polls the request: before that time (in seconds since the
     epoch, infinite while the request is undecided) no other result may carry the decision.
 
-    `is_granted` says that the current policy gives this answer. `is_refused` says that the decision does not count, and
-    that people were told so.
+    `is_granted` says that the current policy gives this answer: the policy is asked again before the agent is told.
+    `is_refused` says that the decision does not count, and that people were told so.
     """
 
     id: str
@@ -113,8 +113,7 @@ class PendingDeliveries:
 
     def delivered(self, ids: Iterable[str]) -> PendingDeliveries:
         """Note that it is recorded that the agent has these."""
-        done = (self.item(id) for id in ids)
-        return self._with(Item(item.id, is_granted=item.is_granted, is_refused=item.is_refused) for item in done)
+        return self._with(Item(id, is_refused=self.item(id).is_refused) for id in ids)
 
     def reserve(self, request_ids: Iterable[str], until: float = math.inf) -> PendingDeliveries:
         """Reserve the decisions about these requests for the tasks that poll them; until minus infinity: for none."""
@@ -144,8 +143,13 @@ class PendingDeliveries:
         return self._with((evolve(self.item(request_id), is_refused=True),))
 
     def _with(self, changed: Iterable[Item]) -> PendingDeliveries:
-        items = {**self.items, **{item.id: item for item in changed}}
-        return PendingDeliveries({id: item for id, item in items.items() if item != Item(id)})
+        items = dict(self.items)
+        for item in changed:
+            if item == Item(item.id):
+                items.pop(item.id, None)
+            else:
+                items[item.id] = item
+        return PendingDeliveries(items)
 
 
 def _id(content: LateVerdict | Instruction) -> str:

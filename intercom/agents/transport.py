@@ -458,8 +458,7 @@ class ShimConnection(Actor):
 
     async def _hello(self, lines: Lines) -> Hello | None:
         """Return the hello of a shim that may go on. Any other one is refused."""
-        kind, said = control(await lines.next() or b"")
-        hello = Hello.read(said) if kind == "hello" else None
+        hello = Hello.read(control(await lines.next() or b"").get("hello"))
         if hello is None:
             await self._refuse("version_mismatch", f"this server speaks wire {WIRE}; use the shim of its own version")
             return None
@@ -496,10 +495,10 @@ class ShimConnection(Actor):
         async def receive() -> SessionMessage | None:
             while (line := await lines.next()) is not None:
                 if line.startswith(b'{"intercom"'):
-                    kind, told = control(line)
-                    if kind == "delivered" and isinstance(told, list):
-                        self.spawn(self._delivered, agent, [text for text in told if isinstance(text, str)])
-                    self._said_goodbye = self._said_goodbye or kind == "bye"
+                    told = control(line)
+                    if isinstance(receipts := told.get("delivered"), list):
+                        self.spawn(self._delivered, agent, [text for text in receipts if isinstance(text, str)])
+                    self._said_goodbye = self._said_goodbye or "bye" in told
                     continue
                 message = await _message(line, self._send_bytes)
                 if message is None:

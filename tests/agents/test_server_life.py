@@ -211,6 +211,11 @@ async def test_a_newer_shim_makes_the_server_step_down_and_the_older_call_goes_o
         assert (await asked())["status"] == "approved"
 
 
+async def test_what_a_newer_shim_adds_to_its_greeting_is_ignored(house: Home) -> None:
+    with house.serving():
+        assert "welcome" in (await greet(house, around={"trace": "0af7"}, color="blue"))["intercom"]
+
+
 async def test_an_older_shim_is_served_and_one_that_speaks_otherwise_is_told(house: Home) -> None:
     with house.serving() as server:
         assert "welcome" in (await greet(house, version="0.0.1"))["intercom"]
@@ -221,8 +226,8 @@ async def test_an_older_shim_is_served_and_one_that_speaks_otherwise_is_told(hou
         assert server.poll() is None
 
 
-async def greet(house: Home, **changed: Any) -> dict[str, Any]:
-    """Say hello as a shim would; what the server answers."""
+async def greet(house: Home, around: dict[str, Any] | None = None, **changed: Any) -> dict[str, Any]:
+    """Say hello as a shim would, with other kinds `around` it; what the server answers."""
     hello = {
         "wire": WIRE,
         "version": "0.1.0",
@@ -237,7 +242,7 @@ async def greet(house: Home, **changed: Any) -> dict[str, Any]:
         "delivered": [],
     } | changed
     async with await trio.open_unix_socket(house.places.mcp_socket) as stream:
-        await stream.send_all(json.dumps({"intercom": {"hello": hello}}).encode() + b"\n")
+        await stream.send_all(json.dumps({"intercom": {"hello": hello} | (around or {})}).encode() + b"\n")
         said = b""
         while b"\n" not in said:
             data = await stream.receive_some()

@@ -37,6 +37,7 @@ from intercom.local.places import DEFAULT_IPC_NAME, Places, ipc_name_in, peek, p
 from intercom.local.shim_process import claim_standard_output, listen_for_signals
 from intercom.local.wire import MEBIBYTE, LineBuffer, LineTooLong, connect, encode
 from intercom.model.errors import IntercomError
+from intercom.model.json_types import JsonObject
 
 if TYPE_CHECKING:
     import subprocess
@@ -416,26 +417,26 @@ class Link:
                 if self._greeted:
                     self._perform(self._relay.server_line(line))
                 else:
-                    self._on_welcome(*control(line))
+                    self._on_welcome(control(line))
         except LineTooLong:
             self._say("the server sent a line that is too long")
             self.leave()
 
-    def _on_welcome(self, kind: str, told: object) -> None:
-        value = told if isinstance(told, dict) else {}
-        if kind == "welcome" and value.get("wire") == WIRE:
+    def _on_welcome(self, told: JsonObject) -> None:
+        welcome, refused = told.get("welcome"), told.get("refused")
+        if isinstance(welcome, dict) and welcome.get("wire") == WIRE:
             self._greeted = True
             self._up_since = self._unheard_since = time.monotonic()
             self._failures, self._retry_at, self.due = 0, None, float("inf")
             self._perform(self._relay.server_up())
-        elif kind == "refused":
-            failure = Failure(str(value.get("code", "mcp")), str(value.get("message", "refused")))
+        elif isinstance(refused, dict):
+            failure = Failure(str(refused.get("code", "mcp")), str(refused.get("message", "refused")))
             self._disconnect()
-            if value.get("retry") is True:
+            if refused.get("retry") is True:
                 self._again()
             else:
                 self._fail(failure)
-        elif kind == "handover":
+        elif "handover" in told:
             self.leave()
         else:
             text = f"this shim ({__version__}) and the running server do not understand each other: stop the server"

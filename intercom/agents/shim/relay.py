@@ -24,14 +24,14 @@ CALL_KEY = "intercom/call"
 NAMED = frozenset({"tools/call", "tasks/get", "tasks/result", "tasks/cancel"})
 
 
-def control(line: bytes) -> tuple[str, Json]:
-    """Return the kind of a control line, and its value; the kind is empty for any other line."""
+def control(line: bytes) -> JsonObject:
+    """Return what a control line says, by kind; nothing for any other line. Ignore unknown kinds: the other end may be
+    newer."""
     try:
         message = decode(line)
-        ((kind, value),) = part(message if isinstance(message, dict) else {}, "intercom").items()
-        return kind, value
     except ValueError:
-        return "", None
+        return {}
+    return part(message if isinstance(message, dict) else {}, "intercom")
 
 
 HANDSHAKE_VERSIONS = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")

@@ -162,9 +162,11 @@ def _text(name: str, value: object) -> str | None:
 def _signature(value: object) -> Signature | None:
     if value is None:
         return None
-    if not isinstance(value, dict) or set(value) != _SIGNED:
+    if not isinstance(value, dict) or not set(value) >= _SIGNED:
         raise InvalidArguments("signature must be an object with the fields of a signed decision")
-    for name, part in value.items():
+    # What else a newer ctl sends is not of what this server verifies.
+    known = {name: value[name] for name in _SIGNED}
+    for name, part in known.items():
         if _text(f"signature.{name}", part) is None and name not in ("risk", "text"):
             raise InvalidArguments(f"signature.{name} is missing")
-    return Signature(**value)
+    return Signature(**known)

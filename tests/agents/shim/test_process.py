@@ -8,6 +8,7 @@ import os
 import signal
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 import trio
@@ -16,7 +17,7 @@ from intercom._version import __version__
 from intercom.local import shim_process
 from intercom.local.lock import acquire
 from intercom.local.places import places, private_directory
-from tests.agents.shim.by_hand import by_hand, shim
+from tests.agents.shim.by_hand import WELCOME, by_hand, shim
 from tests.agents.shim.stage import conducted, stage
 
 
@@ -119,6 +120,20 @@ async def test_a_refusal_that_may_be_retried_is_not_told_to_the_caller() -> None
             one, _ = await server.accept(welcome=False)
             await one.say({"intercom": {"refused": {"code": "busy", "message": "m", "retry": True}}})
             two, _ = await server.accept()
+            assert (await two.hear())["id"] == 1
+
+
+@pytest.mark.real_time
+async def test_what_a_newer_server_adds_to_its_control_lines_is_ignored() -> None:
+    newer: dict[str, Any] = {"trace": "0af7"}
+    with stage() as here:
+        async with by_hand(here) as server, shim(here) as client:
+            await client.call(1)
+            for said in ({"refused": {"code": "busy", "message": "m", "retry": True}}, {"handover": {}}):
+                one, _ = await server.accept(welcome=False)
+                await one.say({"intercom": {**newer, **said}})
+            two, _ = await server.accept(welcome=False)
+            await two.say({"intercom": {**newer, "welcome": {**newer, **WELCOME["intercom"]["welcome"]}}})
             assert (await two.hear())["id"] == 1
 
 

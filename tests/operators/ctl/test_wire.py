@@ -8,11 +8,12 @@ from pathlib import PurePosixPath
 from typing import Any
 
 import pytest
-from attrs import frozen
+from attrs import fields, frozen
 from hypothesis import given
 from hypothesis import strategies as st
 
 from intercom.model.card import ANSWERED, CardKind, CardState
+from intercom.model.decision import Signature
 from intercom.model.errors import ERROR_CODES, IntercomError, NotFound
 from intercom.operators.commands.entries import card_entries, card_entry, plain
 from intercom.operators.ctl.wire import MAX_REQUEST, CtlRequest, event, failure, read_request, success
@@ -40,6 +41,14 @@ def test_any_line_is_a_request_or_a_refusal(line: bytes) -> None:
         assert not reply["error"].endswith(".")
     else:
         assert request.command
+
+
+def test_what_a_newer_ctl_adds_is_ignored() -> None:
+    signature = {each.name: "x" for each in fields(Signature)}
+    request = {"command": "approve", "id": "r-1", "signature": signature}
+    newer = {**request, "color": "blue", "signature": {**signature, "color": "blue"}}
+    read, as_before = (read_request(json.dumps(each).encode()) for each in (newer, request))
+    assert (read.fields, read.signature) == (as_before.fields, Signature(**signature))
 
 
 @pytest.mark.parametrize(

@@ -24,8 +24,8 @@ _SHORTEST_TOKEN = 32
 
 
 def read_own(path: Path, *, private: bool = False) -> bytes:
-    """Read a file, not a link, that only its owner (this user or root) can write, or with `private` also read. Raises
-    FileNotFoundError and ConfigError."""
+    """Read a file, not a link, that only its owner (this user or root) can write; with `private`, that only this user
+    can write and read. Raises FileNotFoundError and ConfigError."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
     except FileNotFoundError:
@@ -36,7 +36,8 @@ def read_own(path: Path, *, private: bool = False) -> bytes:
         ) from None
     with os.fdopen(descriptor, "rb") as file:
         found = os.fstat(descriptor)
-        if not stat.S_ISREG(found.st_mode) or found.st_uid not in (0, os.geteuid()):
+        owners = {os.geteuid()} if private else {0, os.geteuid()}
+        if not stat.S_ISREG(found.st_mode) or found.st_uid not in owners:
             raise ConfigError(f"{path} must be a file of yours: remove it")
         if found.st_mode & (0o077 if private else 0o022):
             raise ConfigError(f"{path} is open to other users: run chmod go-rwx on it")

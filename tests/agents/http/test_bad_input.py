@@ -21,7 +21,7 @@ from intercom.agents.http.request import Refusal
 from intercom.local import own_files
 from intercom.local.places import places
 from intercom.model.config import Config
-from intercom.model.errors import IpcError
+from intercom.model.errors import ConfigError, IpcError
 from tests.agents.http.rig import INITIALIZE, call, head, modern, place, rpc, until
 from tests.agents.http.test_cancelled import classic_client
 
@@ -295,6 +295,18 @@ def test_the_token_is_made_once_and_belongs_to_its_user_alone(root: Path) -> Non
     file.symlink_to(root / "elsewhere")
     with pytest.raises(IpcError):
         own_files.http_token(where)
+
+
+def test_a_secret_of_root_is_not_the_users(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "http.token"
+    file.write_text("t" * 64)
+    file.chmod(0o600)
+    of_root = os.stat_result((stat.S_IFREG | 0o600, 1, 1, 1, 0, 0, 64, 0, 0, 0))
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    monkeypatch.setattr(os, "fstat", lambda _: of_root)
+    assert own_files.read_own(file) == b"t" * 64
+    with pytest.raises(ConfigError, match="a file of yours"):
+        own_files.read_own(file, private=True)
 
 
 @pytest.mark.real_time

@@ -129,7 +129,7 @@ _DENY = ("reject", "deny", "decline")
 
 #: Every button; those of one kind of card are shown in this order.
 BUTTONS: Final = (
-    Button("approve_accept", _APPROVAL, Decision.APPROVE, "✅", "Accept", _PRIMARY, says=_YES),
+    Button("approve_accept", _APPROVAL, Decision.APPROVE, "✅", "Approve", _PRIMARY, says=_YES),
     Button(
         "approve_reject", _APPROVAL, Decision.REJECT, "❌", "Reject", _DANGER, _REJECT,
         says=_NO, opens=_DENY, hint="why",

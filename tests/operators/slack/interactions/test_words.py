@@ -122,6 +122,13 @@ def test_anything_else_decides_nothing(kind: CardKind, text: str) -> None:
 
 
 kinds = st.sampled_from(ANSWERED)
+
+
+def test_a_button_is_called_after_its_decision_as_on_every_other_surface() -> None:
+    for button in BUTTONS:
+        assert button.label.lower().partition(" with ")[0] == button.decision.value
+
+
 SENTENCES = [one for button in BUTTONS for one in button.says]
 GRANTS = {Decision.APPROVE, Decision.ACCEPT, Decision.CONTINUE}
 

@@ -19,8 +19,13 @@ from rich.text import Text
 from rich.tree import Tree
 
 from intercom.cli.ctl_text import clean, one_line, short
-from intercom.model.decision import PAST
+from intercom.model import signing
+from intercom.model.card import AGENTS, Card, CardKind, CardState
+from intercom.model.decision import PAST, Signature
+from intercom.model.json_types import JsonObject
 from intercom.model.process import describe
+from intercom.model.request import FileChange
+from intercom.operators.commands.entries import read_card
 from intercom.operators.commands.table import COMMANDS, HOW_TO_ANSWER
 
 PROGRAM = "agent-intercom-ctl"
@@ -34,10 +39,8 @@ _HEADERS = ("diff ", "--- ", "+++ ", "rename ", "new ")
 _HUNK = re.compile(r"@@ -\d+(?:,(\d+))? \+\d+(?:,(\d+))? @@")
 #: The most remarks on a diff that `pending` draws; `show` draws all.
 PENDING_REMARKS = 6
-#: The kinds of card whose description an agent wrote.
-AGENTS = ("approval", "prompt", "standby", "stall")
 #: The statuses that only repeat the decision. A later status is not an act of the person who decided.
-VERDICT = ("approved", "rejected", "answered")
+VERDICT = (CardState.APPROVED, CardState.REJECTED, CardState.ANSWERED)
 LEVEL_STYLE = {"success": "green", "warning": "yellow", "error": "red"}
 
 
@@ -81,63 +84,65 @@ def draw_pending(on: Console, data: Any, at: datetime) -> None:
     for index, entry in enumerate(data):
         if index:
             on.print()
-        draw_card(on, entry, at, lines=PENDING_LINES)
+        print_card(on, read_card(entry), at, lines=PENDING_LINES)
 
 
-def draw_card(on: Console, entry: Any, at: datetime, lines: int | None = None, *, hints: bool = True) -> None:
+def draw_card(on: Console, data: Any, at: datetime) -> None:
+    print_card(on, read_card(data), at)
+
+
+def print_card(on: Console, card: Card, at: datetime, lines: int | None = None, *, hints: bool = True) -> None:
     """Draw one card: badge and title, origin, text, diff (at most `lines` lines), and the commands that answer it."""
-    for line in card_lines(entry, at, lines):
+    for line in card_lines(card, at, lines):
         # Prose wraps at words on a terminal. A line of a patch stays one line, so that it can be copied.
         on.print(line, soft_wrap=bool(line.no_wrap) or not on.is_terminal)
-    for hint in answers(entry) if hints else ():
+    for hint in answers(card) if hints else ():
         on.print(_text(f"  {hint}", "cyan"), soft_wrap=True)
 
 
-def is_whole(entry: Any, lines: int | None) -> bool:
-    """Tell whether `draw_card` with this limit shows all of a card."""
-    if entry.get("diff_omitted"):
+def is_whole(card: Card, lines: int | None) -> bool:
+    """Tell whether `print_card` with this limit shows all of a card."""
+    if card.diff_omitted:
         return False
     if lines is None:
         return True
-    count = (entry.get("diff") or "").removesuffix("\n").count("\n") + 1
-    return count <= lines and len(entry.get("remarks") or ()) <= PENDING_REMARKS
+    count = (card.diff or "").removesuffix("\n").count("\n") + 1
+    return count <= lines and len(card.remarks) <= PENDING_REMARKS
 
 
-def card_lines(entry: Any, at: datetime, lines: int | None = None) -> Iterable[Text]:
+def card_lines(card: Card, at: datetime, lines: int | None = None) -> Iterable[Text]:
     """Yield the lines of a card, top to bottom."""
     head = Text()
-    risk = entry.get("risk_level")
-    if risk:
-        head.append(f" {one_line(risk).upper()} ", RISK_STYLE.get(risk, "reverse")).append(" ")
-    if entry["kind"] == "approval":
+    if card.risk:
+        head.append(f" {card.risk.upper()} ", RISK_STYLE.get(card.risk, "reverse")).append(" ")
+    if card.kind is CardKind.APPROVAL:
         head.append("Agent asks: ")
-    head.append(one_line(entry["title"]), "bold")
+    head.append(one_line(card.title), "bold")
     yield head
-    facts = [entry["kind"], entry["request_id"] if lines is None else short(entry["request_id"])]
-    facts.append(f"{age(entry['created_at'], at)} ago")
-    if entry.get("expires_at") and entry["status"] == "pending":
-        facts.append(f"expires in {age(at.isoformat(), _instant(entry['expires_at']))}")
-    facts += [f"session {short(entry['session_id'])}", entry["workspace_root"]]
+    facts = [card.kind, card.id if lines is None else short(card.id), f"{_passed(card.created_at, at)} ago"]
+    if card.expires_at and card.state is CardState.PENDING:
+        facts.append(f"expires in {_passed(at, card.expires_at)}")
+    facts += [f"session {short(card.session_id)}", card.workspace_root]
     yield _text(" · ".join(one_line(fact) for fact in facts), "dim")
-    if entry["status"] != "pending":
-        yield _state(entry)
-        if source := _source((entry.get("decided") or {}).get("origin")):
+    if card.state is not CardState.PENDING:
+        yield _text(one_line(_state_words(card)), STATE_STYLE.get(card.state, ""))
+        if card.decided and card.decided.origin and (source := card.decided.origin.describe()):
             yield _text(one_line(f"from {source}"), "dim")
-        if signed := _signed((entry.get("decided") or {}).get("signature")):
-            yield _text(one_line(signed), "dim")
-    if entry.get("away"):
+        if card.decided and card.decided.signature:
+            yield _text(one_line(_signed(card.decided.signature)), "dim")
+    if card.away:
         yield _text("the agent does not wait any more; your answer reaches it when it comes back", "yellow")
-    if entry.get("description"):
-        yield from _agents(entry["description"]) if entry["kind"] in AGENTS else (_text(entry["description"]),)
+    if card.body:
+        yield from _agents(card.body) if card.kind in AGENTS else (_text(card.body),)
     # A proposal's detail is its path, which the list of files shows with more facts.
-    if entry.get("detail") and entry["detail"] not in [change["path"] for change in entry.get("files") or ()]:
-        yield _text(entry["detail"])
-    if entry.get("note"):
-        yield _text(entry["note"], "italic")
-    for change in entry.get("files") or ():
+    if card.detail and card.detail not in [change.path for change in card.files]:
+        yield _text(card.detail)
+    if card.note:
+        yield _text(card.note, "italic")
+    for change in card.files:
         yield _change(change)
-    yield from _remarks(entry, None if lines is None else PENDING_REMARKS)
-    yield from _diff(entry, lines)
+    yield from _remarks(card, None if lines is None else PENDING_REMARKS)
+    yield from _diff(card, lines)
 
 
 def _agents(words: str) -> Iterable[Text]:
@@ -152,14 +157,14 @@ def _agents(words: str) -> Iterable[Text]:
         yield Text("│ ", "dim").append(line, "not dim")
 
 
-def answers(entry: Any) -> list[str]:
+def answers(card: Card) -> list[str]:
     """List the commands that answer an open card. A stuck apply has none: its note says what to do."""
-    commands = HOW_TO_ANSWER.get(entry["kind"], ()) if entry["status"] == "pending" else ()
-    return [f"{PROGRAM} {each.format(id=short(entry['request_id']))}" for each in commands]
+    commands = HOW_TO_ANSWER.get(card.kind, ()) if card.state is CardState.PENDING else ()
+    return [f"{PROGRAM} {each.format(id=short(card.id))}" for each in commands]
 
 
-def draw_notice(on: Console, entry: Any) -> None:
-    text = _text(entry["text"], LEVEL_STYLE.get(entry.get("level"), ""))
+def print_notice(on: Console, entry: JsonObject) -> None:
+    text = _text(str(entry["text"]), LEVEL_STYLE.get(str(entry.get("level")), ""))
     on.print(Text("• ").append_text(text), soft_wrap=True)
 
 
@@ -245,15 +250,12 @@ def _summary(entry: Any) -> str:
     return f"{entry.get('summary') or ''}{f' (from {source})' if source else ''}"
 
 
-def _signed(signature: Any) -> str:
-    """Say which key signed a decision, and how; empty if it was not signed."""
-    if not isinstance(signature, dict):
-        return ""
-    key, method = signature.get("key_id"), signature.get("method")
-    how = {"pin": "with its PIN", "ticket": "by the terminal that had it unlocked"}.get(str(method), "")
-    if method == "channel":
-        return f"signed by the server for its channel, key {key}"
-    return f"signed with key {key}, {how}"
+def _signed(signature: Signature) -> str:
+    """Say which key signed a decision, and how."""
+    if signature.method == signing.CHANNEL:
+        return f"signed by the server for its channel, key {signature.key_id}"
+    how = {signing.PIN: "with its PIN", signing.TICKET: "by the terminal that had it unlocked"}
+    return f"signed with key {signature.key_id}, {how.get(signature.method, '')}"
 
 
 def _source(origin: Any) -> str:
@@ -265,7 +267,11 @@ def _source(origin: Any) -> str:
 
 def age(since: str, until: datetime) -> str:
     """Return the time since an instant, in its two largest units."""
-    seconds = max(0, int((until - _instant(since)).total_seconds()))
+    return _passed(datetime.fromisoformat(since), until)
+
+
+def _passed(since: datetime, until: datetime) -> str:
+    seconds = max(0, int((until - since).total_seconds()))
     for size, unit, smaller, below in ((86400, "d", 3600, "h"), (3600, "h", 60, "min"), (60, "min", 1, "s")):
         if seconds >= size:
             rest = seconds % size // smaller
@@ -273,44 +279,35 @@ def age(since: str, until: datetime) -> str:
     return f"{seconds} s"
 
 
-def _instant(text: str) -> datetime:
-    return datetime.fromisoformat(text)
-
-
-def _state(entry: Any) -> Text:
-    return _text(one_line(_state_words(entry)), STATE_STYLE.get(entry["status"], ""))
-
-
-def _state_words(entry: Any) -> str:
+def _state_words(card: Card) -> str:
     """Say who made which decision, and the status since then: a person approves a change, then the agent applies it."""
-    state, decided = str(entry["status"]), entry.get("decided")
-    if not decided:
+    state, decided = card.state.value, card.decided
+    if decided is None:
         return state
-    verdict = PAST.get(decided["decision"], decided["decision"])
-    at = f"at {_second(decided['at'])}"
-    if decided["channel"] == "timeout":
+    verdict = PAST.get(decided.decision, decided.decision)
+    at = f"at {decided.at:%Y-%m-%d %H:%M:%S}"
+    if decided.channel == "timeout":
         return f"{state} {at}: nobody answered in time, so it was {verdict}"
-    who = "the workspace's policy" if decided["channel"] == "policy" else f"{decided['by']} ({decided['channel']})"
-    since = "" if state in VERDICT else f", {state}"
-    return f"{verdict} by {who} {at}{since}" + (f": {decided['text']}" if decided.get("text") else "")
+    who = "the workspace's policy" if decided.channel == "policy" else f"{decided.by} ({decided.channel})"
+    since = "" if card.state in VERDICT else f", {state}"
+    return f"{verdict} by {who} {at}{since}" + (f": {decided.text}" if decided.text else "")
 
 
-def _change(change: Any) -> Text:
-    name = change["path"] if not change.get("old_path") else f"{change['old_path']} -> {change['path']}"
-    line = Text("  ").append(f"{change['kind']:<7}").append(one_line(name), "bold")
-    return line.append(f"  +{change.get('added', 0)}", "green").append(f" -{change.get('removed', 0)}", "red")
+def _change(change: FileChange) -> Text:
+    name = f"{change.old_path} -> {change.path}" if change.old_path else change.path
+    line = Text("  ").append(f"{change.kind:<7}").append(one_line(name), "bold")
+    return line.append(f"  +{change.added}", "green").append(f" -{change.removed}", "red")
 
 
-def _diff(entry: Any, limit: int | None) -> Iterable[Text]:
-    if entry.get("diff_omitted"):
-        yield _text(f"  (the diff is long: {PROGRAM} show {short(entry['request_id'])})", "dim")
+def _diff(card: Card, limit: int | None) -> Iterable[Text]:
+    if card.diff_omitted:
+        yield _text(f"  (the diff is long: {PROGRAM} show {short(card.id)})", "dim")
         return
-    diff = entry.get("diff")
-    if not diff:
+    if not card.diff:
         return
     # Split at line feeds only: other line ends of Python are text here, and shown as codes.
-    lines = diff.removesuffix("\n").split("\n")
-    if entry.get("diff_from_agent", True):
+    lines = card.diff.removesuffix("\n").split("\n")
+    if card.diff_from_agent:
         # A list with '-' in an agent's text must not look like removed lines.
         yield _text("the agent's own words, and no diff made from the files:", "yellow")
         styles: Iterable[str] = repeat("")
@@ -319,18 +316,17 @@ def _diff(entry: Any, limit: int | None) -> Iterable[Text]:
     for line, style in zip(lines[:limit], styles, strict=False):
         yield Text(clean(line), style, no_wrap=True)
     if limit is not None and len(lines) > limit:
-        yield _text(f"  ({limit} of {len(lines)} lines; all: {PROGRAM} show {short(entry['request_id'])})", "dim")
+        yield _text(f"  ({limit} of {len(lines)} lines; all: {PROGRAM} show {short(card.id)})", "dim")
 
 
-def _remarks(entry: Any, limit: int | None) -> Iterable[Text]:
+def _remarks(card: Card, limit: int | None) -> Iterable[Text]:
     """Yield the remarks about what the diff does not show, or shows badly."""
-    remarks = entry.get("remarks") or ()
-    for remark in remarks[:limit]:
-        about = f"{remark['path']}: " if remark.get("path") else ""
-        yield _text(one_line(f"  ! {about}{remark['text']}"), "yellow")
-    if limit is not None and len(remarks) > limit:
-        rest = len(remarks) - limit
-        yield _text(f"  ! and {rest} more: {PROGRAM} show {short(entry['request_id'])}", "yellow")
+    for remark in card.remarks[:limit]:
+        about = f"{remark.path}: " if remark.path else ""
+        yield _text(one_line(f"  ! {about}{remark.text}"), "yellow")
+    if limit is not None and len(card.remarks) > limit:
+        rest = len(card.remarks) - limit
+        yield _text(f"  ! and {rest} more: {PROGRAM} show {short(card.id)}", "yellow")
 
 
 def diff_styles(lines: Iterable[str]) -> Iterator[str]:

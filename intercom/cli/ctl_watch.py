@@ -19,8 +19,9 @@ import time
 import tty
 from collections.abc import Callable, Generator, Iterator
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
+from attrs import evolve
 from rich.cells import cell_len
 from rich.console import Console
 
@@ -28,9 +29,11 @@ from intercom.cli import ctl_draw
 from intercom.cli.ctl_sign import NO_KEY, send
 from intercom.cli.ctl_text import clean, count, one_line, short
 from intercom.local.places import Places
+from intercom.model.card import Card, CardState
 from intercom.model.errors import IntercomError
+from intercom.operators.commands.entries import card_entry, read_card
 from intercom.operators.commands.table import COMMANDS
-from intercom.operators.ctl.client import NoServer, Refusal, Watch, request
+from intercom.operators.ctl.client import Event, NoServer, Refusal, Watch, request
 
 #: For each kind of card: the key, its action, and whether it asks for a text ("must", "may" or empty).
 KEYS: dict[str, tuple[tuple[str, str, str], ...]] = {
@@ -64,7 +67,7 @@ class Act(NamedTuple):
     """The action that a key asks for: a word of `KEYS` or `ALWAYS`, its card, and whether a text is needed first."""
 
     word: str
-    card: dict[str, Any] | None
+    card: Card | None
     wants: str = ""
 
 
@@ -72,13 +75,13 @@ class Board:
     """The open cards (oldest first), the selected card, and how much of each card was on the screen."""
 
     def __init__(self) -> None:
-        self._open: dict[str, dict[str, Any]] = {}
+        self._open: dict[str, Card] = {}
         self._selected: str | None = None
         #: By card id and content: how many lines of the diff were on the screen.
-        self._seen: dict[tuple[str, str], int] = {}
+        self._seen: dict[tuple[object, ...], int] = {}
 
     @property
-    def selected(self) -> dict[str, Any] | None:
+    def selected(self) -> Card | None:
         """The card that the keys apply to; None until the person selects one, and again after it closes."""
         return self._open.get(self._selected or "")
 
@@ -86,16 +89,15 @@ class Board:
     def waiting(self) -> int:
         return len(self._open)
 
-    def take(self, card: dict[str, Any]) -> bool:
+    def take(self, card: Card) -> bool:
         """Add or update a card. Returns True if the selected card closed, or if its content changed."""
-        id = card["request_id"]
-        before = self._open.get(id)
-        if card["status"] == "pending":
-            self._open[id] = card
-            return id == self._selected and before is not None and _content(before) != _content(card)
-        self._open.pop(id, None)
-        self._seen = {key: lines for key, lines in self._seen.items() if key[0] != id}
-        if id != self._selected:
+        before = self._open.get(card.id)
+        if card.state is CardState.PENDING:
+            self._open[card.id] = card
+            return card.id == self._selected and before is not None and _content(before) != _content(card)
+        self._open.pop(card.id, None)
+        self._seen = {key: lines for key, lines in self._seen.items() if key[0] != card.id}
+        if card.id != self._selected:
             return False
         self._selected = None
         return True
@@ -117,15 +119,15 @@ class Board:
         self._selected = names[at % len(names)]
         return True
 
-    def saw(self, card: dict[str, Any], lines: int) -> None:
+    def saw(self, card: Card, lines: int) -> None:
         """Record that the first `lines` lines of this card's diff were on the screen."""
-        key = (card["request_id"], _content(card))
+        key = _content(card)
         self._seen[key] = max(lines, self._seen.get(key, 0))
 
-    def not_seen(self, card: dict[str, Any]) -> str:
+    def not_seen(self, card: Card) -> str:
         """Say which part of a card's diff was not on the screen; empty if all of it was."""
-        seen = self._seen.get((card["request_id"], _content(card)), 0)
-        if card.get("diff_omitted"):
+        seen = self._seen.get(_content(card), 0)
+        if card.diff_omitted:
             return "" if seen else "diff not seen"
         total = line_count(card)
         return f"{total - seen} of {total} lines not seen" if seen < total else ""
@@ -136,7 +138,7 @@ class Board:
             if key == known:
                 return Act(word, self.selected)
         card = self.selected
-        for known, word, wants in KEYS.get(card["kind"], ()) if card else ():
+        for known, word, wants in KEYS.get(card.kind, ()) if card else ():
             if key == known:
                 return Act(word, card, wants)
         return None
@@ -147,7 +149,7 @@ class Board:
         if card is None or act.word not in GRANTS:
             return None
         doubts = [doubt for doubt in (self.not_seen(card), _not_shown(card)) if doubt]
-        if card["kind"] not in WEIGHTY_KINDS and card.get("risk_level") not in WEIGHTY_RISKS and not doubts:
+        if card.kind not in WEIGHTY_KINDS and card.risk not in WEIGHTY_RISKS and not doubts:
             return None
         return f"{act.word} {named(card, *doubts)}? type y "
 
@@ -158,56 +160,54 @@ class Board:
             if not self._open:
                 return "nothing waits; [q]uit "
             return f"{self.waiting} waiting, none selected; [n]ext [q]uit "
-        words = [(key, word) for key, word, _ in KEYS.get(card["kind"], ())]
+        words = [(key, word) for key, word, _ in KEYS.get(card.kind, ())]
         words += [pair for pair in ALWAYS if pair[0] != "n" or self.waiting > 1]
         waiting = f"{self.waiting} waiting; " if self.waiting > 1 else ""
         keys = " ".join(_marked(key, word) for key, word in words)
-        return f"{card['kind']} {named(card, *_files(card), self.not_seen(card))}\n{waiting}{keys} "
+        return f"{card.kind} {named(card, *_files(card), self.not_seen(card))}\n{waiting}{keys} "
 
 
-def named(card: dict[str, Any], *facts: str) -> str:
+def named(card: Card, *facts: str) -> str:
     """Name a card in a question: the start of its id, its title, its risk, and further facts."""
-    title = one_line(str(card.get("title") or ""))
+    title = one_line(card.title)
     shown = title if len(title) <= TITLE else f"{title[: TITLE - 3]}..."
-    known = ", ".join(fact for fact in (card.get("risk_level") or "", *facts) if fact)
-    return f"{short(card['request_id'])} '{shown}'" + (f" ({known})" if known else "")
+    known = ", ".join(fact for fact in (card.risk or "", *facts) if fact)
+    return f"{short(card.id)} '{shown}'" + (f" ({known})" if known else "")
 
 
-def line_count(card: dict[str, Any]) -> int:
+def line_count(card: Card) -> int:
     """Count the lines of a card's diff."""
-    diff = card.get("diff")
-    return str(diff).removesuffix("\n").count("\n") + 1 if diff else 0
+    return card.diff.removesuffix("\n").count("\n") + 1 if card.diff else 0
 
 
-def request_of(act: Act, text: str | None) -> tuple[str, dict[str, Any]]:
+def request_of(act: Act, text: str | None) -> tuple[str, dict[str, str]]:
     """Return the verb and fields of the request for an action. `text` is what the person wrote."""
-    fields = {"id": (act.card or {}).get("request_id"), "reason" if act.word == "reject" else "text": text}
+    fields = {"id": act.card and act.card.id, "reason" if act.word == "reject" else "text": text}
     verb = "nudge" if act.word == "nudge" else _DECIDED_WITH.get(act.word, "answer")
     if verb == "answer":
         fields["decision"] = act.word
     return verb, {name: value for name, value in fields.items() if value}
 
 
-def _files(card: dict[str, Any]) -> tuple[str, ...]:
-    paths = [one_line(str(change["path"])) for change in card.get("files") or ()]
+def _files(card: Card) -> tuple[str, ...]:
+    paths = [one_line(change.path) for change in card.files]
     if len(paths) > 2:
         return (paths[0], f"and {len(paths) - 1} more files")
     return tuple(paths)
 
 
-def _not_shown(card: dict[str, Any]) -> str:
+def _not_shown(card: Card) -> str:
     """Say what a card's diff does not show; empty if it shows everything."""
-    if card.get("diff") and card.get("diff_from_agent"):
+    if card.diff and card.diff_from_agent:
         return "the diff is the agent's own text"
-    remarks = card.get("remarks")
-    return f"{count(len(remarks), 'remark')} on the diff" if remarks else ""
+    return f"{count(len(card.remarks), 'remark')} on the diff" if card.remarks else ""
 
 
-def _content(card: dict[str, Any]) -> str:
-    """Return what a card asks for, to tell changed content from a changed status. The diff is left out: it follows from
-    the files' hashes, and a listing may omit it."""
-    asked = ("kind", "title", "description", "detail", "risk_level", "files", "session_id", "proposal_hash")
-    return repr([card.get(name) for name in asked])
+def _content(card: Card) -> tuple[object, ...]:
+    """Return a card's id and what it asks for, to tell changed content from a changed status. The diff is left out: it
+    follows from the files' hashes, and a listing may omit it."""
+    asked = (card.kind, card.title, card.body, card.detail, card.risk, card.files)
+    return (card.id, *asked, card.session_id, card.proposal_hash)
 
 
 def _marked(key: str, word: str) -> str:
@@ -217,9 +217,6 @@ def _marked(key: str, word: str) -> str:
 
 #: What a read of a key returns at the end of input.
 _END = ("", "\x04")
-
-#: The fields of a closed card that are not shown again.
-_ENDED: dict[str, Any] = {"diff": None, "diff_omitted": False, "description": None, "detail": None, "files": ()}
 
 
 class Keys:
@@ -276,28 +273,30 @@ class Keys:
         self._say(then)
         return line
 
-    def _show(self, events: list[dict[str, Any]]) -> bool:
+    def _show(self, events: list[Event]) -> bool:
         """Show the events. Returns True if the server ended the watch."""
         self._prompted.wipe()
         is_other_question = False
         for event in events:
-            data = event["data"]
-            if event["event"] != "card":
-                ctl_draw.draw_notice(self._console, data)
-                if event["event"] == "dropped":
+            if event.name != "card":
+                ctl_draw.print_notice(self._console, event.data)
+                if event.name == "dropped":
                     return True
                 continue
-            is_new = not self._board.is_open(data["request_id"])
-            changed = self._board.take(data)
+            card = read_card(event.data)
+            is_new = not self._board.is_open(card.id)
+            changed = self._board.take(card)
             is_other_question |= changed
-            if data["status"] != "pending":
-                draw = partial(ctl_draw.draw_card, self._console, at=ctl_draw.now(), lines=ctl_draw.PENDING_LINES)
-                self._news.show(self._console, data, partial(draw, {**data, **_ENDED}))
+            if card.state is not CardState.PENDING:
+                # What it asked was shown while it was open.
+                rest = evolve(card, diff=None, diff_omitted=False, body=None, detail=None, files=())
+                draw = partial(ctl_draw.print_card, self._console, rest, ctl_draw.now(), ctl_draw.PENDING_LINES)
+                self._news.show(self._console, card, draw)
             elif changed:
                 self._console.print(clean("the selected card has changed:"))
                 self._selected()
             elif is_new:
-                self._console.print(one_line(f"+ {data['kind']} {named(data)}"), soft_wrap=True)
+                self._console.print(one_line(f"+ {card.kind} {named(card)}"), soft_wrap=True)
         if is_other_question:
             _discard_typed()
         self._prompt()
@@ -307,7 +306,7 @@ class Keys:
         card = self._board.selected
         if card is not None:
             self._console.print()
-            ctl_draw.draw_card(self._console, card, ctl_draw.now(), ctl_draw.PENDING_LINES, hints=False)
+            ctl_draw.print_card(self._console, card, ctl_draw.now(), ctl_draw.PENDING_LINES, hints=False)
             self._board.saw(card, min(line_count(card), ctl_draw.PENDING_LINES))
 
     def _pressed(self) -> bool:
@@ -336,8 +335,8 @@ class Keys:
     def _view(self, act: Act) -> None:
         assert act.card is not None, "there is nothing to view where none is selected"
         with self._told():
-            whole = request(self._where, "show", {"id": act.card["request_id"]})
-            ctl_draw.draw_card(self._console, whole, ctl_draw.now(), hints=False)
+            whole = read_card(request(self._where, "show", {"id": act.card.id}))
+            ctl_draw.print_card(self._console, whole, ctl_draw.now(), hints=False)
             self._board.take(whole)
             self._board.saw(whole, max(1, line_count(whole)))
 
@@ -357,7 +356,7 @@ class Keys:
             return
         verb, fields = request_of(act, text)
         with self._told():
-            done = send(self._where, verb, fields, card=act.card)
+            done = send(self._where, verb, fields, card=card_entry(act.card))
             note = f": {done['note']}" if done.get("note") else ""
             self._say(f"{done['status']} {name}{note}")
 
@@ -477,7 +476,7 @@ GONE = "the server went away; waiting for it"
 def watch(where: Places, *, as_json: bool = False) -> int:
     """Watch until the person quits or interrupts. If no server runs, wait for one. Raises Refusal."""
     if as_json:
-        return _follow(where, lambda event: print(json.dumps(event), flush=True))
+        return _follow(where, lambda event: print(json.dumps({"event": event.name, "data": event.data}), flush=True))
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         return _follow(where, _Printer().show)
     from intercom.cli import key_agent
@@ -516,16 +515,16 @@ def watch_tree(where: Places, *, as_json: bool = False, every: float = 1.0) -> i
         time.sleep(every)
 
 
-def _follow(where: Places, show: Callable[[dict[str, Any]], None]) -> int:
+def _follow(where: Places, show: Callable[[Event], None]) -> int:
     with contextlib.closing(_events(where)) as events:
         for event in events:
             show(event)
-            if event["event"] == "dropped":
+            if event.name == "dropped":
                 return 1
     return 0
 
 
-def _events(where: Places) -> Generator[dict[str, Any]]:
+def _events(where: Places) -> Generator[Event]:
     """Yield events without end, across restarts of the server."""
     line = first(where)
     if line is None:
@@ -537,7 +536,7 @@ def _events(where: Places) -> Generator[dict[str, Any]]:
         _say(GONE)
 
 
-def _read(line: Watch) -> Generator[dict[str, Any]]:
+def _read(line: Watch) -> Generator[Event]:
     with contextlib.suppress(EOFError):
         while True:
             yield from line.read()
@@ -582,21 +581,20 @@ class News:
     SIZE = 1000
 
     def __init__(self) -> None:
-        self._last: dict[str, dict[str, Any]] = {}
+        self._last: dict[str, Card] = {}
 
-    def show(self, on: Console, card: dict[str, Any], draw: Callable[[], object]) -> None:
+    def show(self, on: Console, card: Card, draw: Callable[[], object]) -> None:
         """Print what is new about a card; `draw` draws all of it."""
-        id = card["request_id"]
-        before = self._last.pop(id, None)
-        self._last[id] = card
+        before = self._last.pop(card.id, None)
+        self._last[card.id] = card
         if len(self._last) > self.SIZE:
             del self._last[next(iter(self._last))]
-        if before is None or "pending" in (before["status"], card["status"]):
+        if before is None or CardState.PENDING in (before.state, card.state):
             if before != card:
                 draw()
-        elif (before["status"], before.get("note")) != (card["status"], card.get("note")):
-            note = f", {card['note']}" if card.get("note") else ""
-            on.print(one_line(f"{card['kind']} {named(card)}: {card['status']}{note}"), soft_wrap=True)
+        elif (before.state, before.note) != (card.state, card.note):
+            note = f", {card.note}" if card.note else ""
+            on.print(one_line(f"{card.kind} {named(card)}: {card.state}{note}"), soft_wrap=True)
 
 
 class _Printer:
@@ -605,14 +603,15 @@ class _Printer:
     def __init__(self) -> None:
         self._news = News()
 
-    def show(self, event: dict[str, Any]) -> None:
-        on, data = ctl_draw.console(), event["data"]
-        if event["event"] == "card":
-            self._news.show(on, data, partial(self._draw, on, data))
+    def show(self, event: Event) -> None:
+        on = ctl_draw.console()
+        if event.name == "card":
+            card = read_card(event.data)
+            self._news.show(on, card, partial(self._draw, on, card))
         else:
-            ctl_draw.draw_notice(on, data)
+            ctl_draw.print_notice(on, event.data)
         sys.stdout.flush()
 
-    def _draw(self, on: Console, card: dict[str, Any]) -> None:
-        ctl_draw.show("show", card, on)
+    def _draw(self, on: Console, card: Card) -> None:
+        ctl_draw.print_card(on, card, ctl_draw.now())
         on.print()

@@ -39,7 +39,9 @@ from intercom.cli import ctl_draw
 from intercom.cli.ctl_text import clean, short
 from intercom.local import lock, own_files
 from intercom.local.places import Places, places
+from intercom.model.card import Card
 from intercom.model.errors import ConfigError, IntercomError, IpcError
+from intercom.operators.commands.entries import read_card
 from intercom.operators.ctl.client import NoServer, Refusal, request
 
 if TYPE_CHECKING:
@@ -85,10 +87,10 @@ class Page:
         self._console.print(Text(" " * _INDENT).append(clean(what), "dim"), soft_wrap=True)
         self._console.print(Text(" " * _INDENT * 2).append(clean(command), "bold"), soft_wrap=True)
 
-    def card(self, entry: Any, *, whole: bool = False) -> None:
+    def card(self, card: Card, *, whole: bool = False) -> None:
         """Print a request's card as `agent-intercom-ctl pending` does, or as `show` does if `whole`."""
         self.gap()
-        for line in ctl_draw.card_lines(entry, ctl_draw.now(), None if whole else ctl_draw.PENDING_LINES):
+        for line in ctl_draw.card_lines(card, ctl_draw.now(), None if whole else ctl_draw.PENDING_LINES):
             self._put(line)
         self.gap()
 
@@ -156,13 +158,13 @@ class _Demo:
         self.page.say("Everything here is temporary, and apart from any Intercom of yours.", "dim")
         self._arrives()
         self.page.step("It asks to add a file")
-        entry = self._card()
-        self.page.say(f"Elsewhere you would type: agent-intercom-ctl approve {short(entry['request_id'])}", "dim")
-        self._decide(entry)
+        card = self._card()
+        self.page.say(f"Elsewhere you would type: agent-intercom-ctl approve {short(card.id)}", "dim")
+        self._decide(card)
         self.page.step("It asks again, and the server is killed while you think")
-        entry = self._card()
-        self._kill(entry)
-        self._decide(entry, killed=True)
+        card = self._card()
+        self._kill(card)
+        self._decide(card, killed=True)
         self.agent.hear("finished")
         self._record()
         self._what_is_left()
@@ -176,15 +178,15 @@ class _Demo:
         self.page.say(f"No server ran yet, so one was started in the background: process {server}.")
         self.page.say(f"The agent was offered {len(told['tools'])} tools, {told['seconds']:.1f} s after its start.")
 
-    def _card(self) -> Any:
+    def _card(self) -> Card:
         """Wait for the agent's request, and show it."""
         self.agent.hear("asks")
-        entry = until(lambda: next(iter(self._pending()), None), "no request came")
+        card = until(lambda: next(iter(self._pending()), None), "no request came")
         self.page.say("Its call waits for you. Nothing is written before you say so.")
-        self.page.card(entry)
-        return entry
+        self.page.card(card)
+        return card
 
-    def _kill(self, entry: Any) -> None:
+    def _kill(self, card: Card) -> None:
         before = self.at.server()
         if before is None:
             raise DemoFailed("the server is gone")
@@ -192,29 +194,28 @@ class _Demo:
         os.kill(before, signal.SIGKILL)
         self.page.say(f"kill -9 {before}: the server is gone, in the middle of the agent's call.", "red")
         after = self.at.server_other_than(before)
-        self._same(entry)
+        self._same(card)
         seconds = time.monotonic() - began
         self.page.say(f"process {after}: the agent's side started it again, within {seconds:.1f} s.", "green")
         self.page.say("The request is still there, and the agent's call still waits. It noticed nothing.")
         self.page.gap()
 
-    def _same(self, entry: Any) -> None:
+    def _same(self, card: Card) -> None:
         def still_open() -> bool | None:
-            return [each["request_id"] for each in self._pending()] == [entry["request_id"]] or None
+            return [each.id for each in self._pending()] == [card.id] or None
 
         until(still_open, "the request did not come back")
 
-    def _pending(self) -> list[Any]:
+    def _pending(self) -> list[Card]:
         """Return the pending requests; none if no server listens yet."""
         try:
-            return list(request(self.at.where, "pending", {}))
+            return [read_card(each) for each in request(self.at.where, "pending", {})]
         except NoServer:
             return []
 
-    def _decide(self, entry: Any, *, killed: bool = False) -> None:
-        id = entry["request_id"]
+    def _decide(self, card: Card, *, killed: bool = False) -> None:
         try:
-            self._answer(entry)
+            self._answer(card)
         except Refusal as refusal:
             # The request expired before the answer; the agent is told so, and continues.
             self.page.say(f"{refusal}.", "yellow")
@@ -232,21 +233,20 @@ class _Demo:
             return
         self.agent.hear("applied")
         file = self.at.workspace / FILE
-        whole = request(self.at.where, "show", {"id": id})
+        whole = request(self.at.where, "show", {"id": card.id})
         self.page.say(f"It had the server apply the change: {file.stat().st_size} bytes, sha256 {_hash(file)}.")
         self.page.say(f"The request is {whole['status']}.")
 
-    def _answer(self, entry: Any) -> None:
-        id = entry["request_id"]
-        if self._approves(entry):
-            request(self.at.where, "approve", {"id": id})
+    def _answer(self, card: Card) -> None:
+        if self._approves(card):
+            request(self.at.where, "approve", {"id": card.id})
             self.page.say("Approved." if not self.alone else "Approved, as nobody was to be asked.", "green")
             return
         reason = self.page.ask("why not? (the agent is told; may be empty)")
-        request(self.at.where, "reject", {"id": id, **({"reason": reason} if reason else {})})
+        request(self.at.where, "reject", {"id": card.id, **({"reason": reason} if reason else {})})
         self.page.say("Rejected.", "red")
 
-    def _approves(self, entry: Any) -> bool:
+    def _approves(self, card: Card) -> bool:
         while not self.alone:
             try:
                 word = self.page.ask("approve? [y]es, [n]o, [d]etails:").lower()
@@ -259,7 +259,7 @@ class _Demo:
             if word in ("n", "no"):
                 return False
             if word in ("d", "details"):
-                self.page.card(request(self.at.where, "show", {"id": entry["request_id"]}), whole=True)
+                self.page.card(read_card(request(self.at.where, "show", {"id": card.id})), whole=True)
             else:
                 self.page.say("y approves, n rejects, d shows the request whole, ^C ends the demo.", "dim")
         return True

@@ -8,7 +8,7 @@ from __future__ import annotations
 from datetime import datetime
 from enum import StrEnum
 
-from attrs import asdict, field, frozen
+from attrs import asdict, evolve, field, frozen
 from attrs.converters import optional
 
 from intercom.model import signing
@@ -100,6 +100,7 @@ class Card:
     `away` means that no call waits for the answer any more. `note` is one more line, such as the rule of an automatic
     approval. `escalated` means that the nudges of an alert did not help. `proposal_hash` identifies the change to
     approve. `diff` is made by us from the files' bytes, unless `diff_from_agent` says that it is the agent's own text.
+    `diff_omitted` says that a listing left the diff out.
     `remarks` say what it cannot show. `masked` holds lines, by number from 0, which replace those of the diff outside
     this machine.
     """
@@ -125,6 +126,11 @@ class Card:
     diff_from_agent: bool = False
     remarks: tuple[Remark, ...] = ()
     masked: tuple[tuple[int, str], ...] = ()
+    diff_omitted: bool = False
+
+    def without_diff(self) -> Card:
+        """Return the card as a listing carries it that has no room for the diff."""
+        return self if self.diff is None else evolve(self, diff=None, diff_omitted=True)
 
 
 def subject(card: Card) -> str:

@@ -79,9 +79,8 @@ def verdict(agent: Peer, name: str, pause: float) -> float:
 def card(watch: Watch, title: str) -> str:
     while True:
         for event in watch.read():
-            if event["event"] == "card" and event["data"]["title"] == title:
-                id: str = event["data"]["request_id"]
-                return id
+            if event.name == "card" and event.data["title"] == title:
+                return str(event.data["request_id"])
 
 
 if __name__ == "__main__":

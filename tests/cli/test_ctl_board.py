@@ -9,12 +9,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from intercom.cli.ctl_watch import KEYS, Board, request_of
-from intercom.model.card import ANSWERED, CHOICES, CardKind
+from intercom.model.card import ANSWERED, CHOICES, Card, CardKind, CardState
+from intercom.model.request import ChangeKind, FileChange, Remark, RiskLevel
 from intercom.operators.commands.table import COMMANDS
+from tests.operators import desk
 
 
-def card(name: str, kind: str = "approval", status: str = "pending", **more: Any) -> dict[str, Any]:
-    return {"request_id": name, "kind": kind, "status": status, **more}
+def card(name: str, kind: str = "approval", state: str = "pending", **more: Any) -> Card:
+    fields = {"title": "", "state": CardState(state), "risk": None, "files": (), "diff": None, **more}
+    return desk.card(name, CardKind(kind), **fields)
+
+
+def change(path: str, after: str = "") -> FileChange:
+    return FileChange(path, ChangeKind.WRITE, "before", after)
 
 
 def test_nothing_is_selected_until_the_person_selects() -> None:
@@ -32,7 +39,7 @@ def test_a_card_that_comes_leaves_the_selection() -> None:
     board.take(card("a"))
     board.next()
     assert board.take(card("b")) is False
-    assert board.take(card("b", status="expired")) is False
+    assert board.take(card("b", state="expired")) is False
     assert board.selected == card("a")
 
 
@@ -41,7 +48,7 @@ def test_when_the_selected_card_closes_nothing_is_selected() -> None:
     board.take(card("a"))
     board.take(card("b"))
     board.next()
-    assert board.take(card("a", status="approved")) is True
+    assert board.take(card("a", state="approved")) is True
     assert board.selected is None
     assert board.key("a") is None
     board.next()
@@ -56,7 +63,7 @@ def test_a_selected_card_that_says_something_else_is_another_question_and_was_no
     assert board.take(card("a", diff="+1\n", away=True)) is False
     assert board.not_seen(card("a", diff="+1\n")) == ""
     assert board.take(card("a", diff="+1\n", proposal_hash="other")) is True
-    other = card("a", diff="+2\n", files=[{"path": "x", "after": "other"}])
+    other = card("a", diff="+2\n", files=(change("x", "other"),))
     assert board.take(other) is True
     assert board.not_seen(other) == "1 of 1 lines not seen"
 
@@ -68,7 +75,7 @@ def test_next_goes_round() -> None:
     assert board.next() is True
     assert board.next() is False
     board.take(card("b"))
-    assert [board.next() and board.selected and board.selected["request_id"] for _ in range(3)] == ["b", "a", "b"]
+    assert [board.next() and board.selected and board.selected.id for _ in range(3)] == ["b", "a", "b"]
 
 
 LONG = "".join(f"+{number}\n" for number in range(755))
@@ -77,45 +84,45 @@ LONG = "".join(f"+{number}\n" for number in range(755))
 @pytest.mark.parametrize(
     ("kind", "key", "more", "seen", "question"),
     [
-        ("approval", "a", {"risk_level": "low", "diff": "+1\n"}, 1, None),
-        ("approval", "a", {"risk_level": "high", "diff": "+1\n"}, 1, "approve x 'do it' (high)? type y "),
+        ("approval", "a", {"risk": RiskLevel.LOW, "diff": "+1\n"}, 1, None),
+        ("approval", "a", {"risk": RiskLevel.HIGH, "diff": "+1\n"}, 1, "approve x 'do it' (high)? type y "),
         (
             "approval",
             "a",
-            {"risk_level": "critical", "diff": LONG},
+            {"risk": RiskLevel.CRITICAL, "diff": LONG},
             60,
             "approve x 'do it' (critical, 695 of 755 lines not seen)? type y ",
         ),
         (
             "approval",
             "a",
-            {"risk_level": "low", "diff": LONG},
+            {"risk": RiskLevel.LOW, "diff": LONG},
             60,
             "approve x 'do it' (low, 695 of 755 lines not seen)? type y ",
         ),
-        ("approval", "a", {"risk_level": "low", "diff": LONG}, 755, None),
+        ("approval", "a", {"risk": RiskLevel.LOW, "diff": LONG}, 755, None),
         (
             "approval",
             "a",
-            {"risk_level": "low", "diff": None, "diff_omitted": True},
+            {"risk": RiskLevel.LOW, "diff": None, "diff_omitted": True},
             0,
             "approve x 'do it' (low, diff not seen)? type y ",
         ),
         (
             "approval",
             "a",
-            {"risk_level": "low", "diff": "+1\n", "remarks": [{"path": None, "text": "binary"}]},
+            {"risk": RiskLevel.LOW, "diff": "+1\n", "remarks": (Remark(None, "binary"),)},
             1,
             "approve x 'do it' (low, 1 remark on the diff)? type y ",
         ),
         (
             "approval",
             "a",
-            {"risk_level": "low", "diff": "+1\n", "diff_from_agent": True},
+            {"risk": RiskLevel.LOW, "diff": "+1\n", "diff_from_agent": True},
             1,
             "approve x 'do it' (low, the diff is the agent's own text)? type y ",
         ),
-        ("approval", "r", {"risk_level": "critical", "diff": LONG}, 0, None),
+        ("approval", "r", {"risk": RiskLevel.CRITICAL, "diff": LONG}, 0, None),
         ("policy", "a", {}, 0, "accept x 'do it'? type y "),
         ("restore", "p", {}, 0, "proceed x 'do it'? type y "),
         ("restore", "c", {}, 0, None),
@@ -184,7 +191,7 @@ def test_a_key_means_nothing_where_nothing_waits() -> None:
 def test_the_prompt_names_the_selected_card_and_its_keys() -> None:
     board = Board()
     assert board.prompt() == "nothing waits; [q]uit "
-    board.take(card("a", title="add\na file", risk_level="low", files=[{"path": "x.py"}], diff="+1\n"))
+    board.take(card("a", title="add\na file", risk=RiskLevel.LOW, files=(change("x.py"),), diff="+1\n"))
     assert board.prompt() == "1 waiting, none selected; [n]ext [q]uit "
     board.next()
     assert board.prompt() == (
@@ -196,7 +203,7 @@ def test_the_prompt_names_the_selected_card_and_its_keys() -> None:
 
 
 def test_many_files_are_counted_and_a_long_title_is_cut() -> None:
-    files = [{"path": f"{number}.py"} for number in range(4)]
+    files = tuple(change(f"{number}.py") for number in range(4))
     board = Board()
     board.take(card("a", title="t" * 100, files=files))
     board.next()
@@ -211,15 +218,15 @@ def test_the_selection_moves_by_the_person_alone(acts: list[tuple[str, str] | No
     for act in acts:
         if act is None:
             board.next()
-            selected = (board.selected or {}).get("request_id")
+            selected = getattr(board.selected, "id", None)
             assert selected in (waiting or {None})
             continue
-        name, status = act
-        board.take(card(name, status=status))
-        if status == "pending":
+        name, state = act
+        board.take(card(name, state=state))
+        if state == "pending":
             waiting[name] = None
         else:
             waiting.pop(name, None)
             selected = None if name == selected else selected
         assert board.waiting == len(waiting)
-        assert (board.selected or {}).get("request_id") == selected
+        assert getattr(board.selected, "id", None) == selected

@@ -202,7 +202,7 @@ def test_pending_cuts_a_long_diff_and_show_does_not() -> None:
 
 
 def test_a_diff_left_out_is_said_to_be() -> None:
-    assert "the diff is long: agent-intercom-ctl show a" in drawn("pending", [card_entry(card("a"), diff=False)])
+    assert "the diff is long: agent-intercom-ctl show a" in drawn("pending", [card_entry(card("a").without_diff())])
 
 
 def test_lines_are_not_broken() -> None:

@@ -10,14 +10,16 @@ from pathlib import PurePath
 from typing import Any, TypeVar
 
 import attrs
+import cattrs
 
 from intercom.model.card import CHOICES, Card, CardState, Notice
 from intercom.model.checkpoint import CheckpointLine, Restore
-from intercom.model.clock import to_text
+from intercom.model.clock import from_text, to_text
+from intercom.model.errors import IpcError
+from intercom.model.json_types import Json, JsonObject
 from intercom.model.process import AgentProcess
 from intercom.model.session import Instruction, Session
 
-Json = dict[str, Any]
 T = TypeVar("T")
 
 #: How many characters of diffs one listing carries; further diffs are omitted and marked as such.
@@ -26,7 +28,7 @@ LISTED_DIFFS = 4 * 1024 * 1024
 _MAX_DEPTH = 32
 
 
-def form(kind: type[T], *names: str, **more: str) -> Callable[[T], Json]:
+def form(kind: type[T], *names: str, **more: str) -> Callable[[T], JsonObject]:
     """Return the JSON form of values of a class: these attributes of it, and `more`. `name=attribute` gives an
     attribute another name. Raises TypeError for an attribute that the class does not have."""
     attributes = {name.partition("=")[0]: name.rpartition("=")[2] for name in names}
@@ -50,7 +52,7 @@ _card = form(
     Card,
     *("request_id=id", "kind", "status=state", "title", "session_id", "workspace_root", "created_at", "expires_at"),
     *("description=body", "detail", "risk_level=risk", "files", "diff_from_agent", "remarks", "decided", "away"),
-    *("note", "proposal_hash"),
+    *("note", "proposal_hash", "diff", "diff_omitted"),
 )
 _queued = form(Card, "request_id=id", "workspace_root", "status=state", "note")
 _instruction = form(
@@ -65,40 +67,54 @@ _restore = form(
 )
 
 
-def process_entry(process: AgentProcess) -> Json:
+def process_entry(process: AgentProcess) -> JsonObject:
     """Return the state of an agent process, for `list`."""
     pid = None if process.process is None else process.process.pid
     return {**_process(process), "pid": pid, "exit": None if process.exit is None else str(process.exit)}
 
 
-def card_entry(card: Card, *, diff: bool = True) -> Json:
+#: The attributes of a card that have another name in an entry.
+_CARD_NAMES = {"id": "request_id", "state": "status", "body": "description", "risk": "risk_level"}
+_CONVERTER = cattrs.Converter(detailed_validation=False)
+_CONVERTER.register_structure_hook(datetime, lambda text, _: from_text(text))
+
+
+def read_card(entry: Mapping[str, Json]) -> Card:
+    """Return the card of an entry. A diff that does not say whose text it is counts as the agent's own. Raises IpcError
+    if the entry holds no card of this version."""
+    try:
+        named = {attribute: entry[name] for attribute, name in _CARD_NAMES.items()}
+        return _CONVERTER.structure({"diff_from_agent": True, **entry, **named}, Card)
+    except (KeyError, ValueError, TypeError, AttributeError):
+        raise IpcError("the answer is not of this protocol: check that ctl and server are of one version") from None
+
+
+def card_entry(card: Card) -> JsonObject:
     """Return the entry of a card in `pending`, `show` and `watch`."""
     return {
         **_card(card),
         "file_path": card.files[0].path if card.files else None,
-        "diff": card.diff if diff else None,
-        "diff_omitted": card.diff is not None and not diff,
         "choices": [choice.value for choice in CHOICES[card.kind]] if card.state is CardState.PENDING else [],
     }
 
 
-def card_entries(cards: Iterable[Card], budget: int = LISTED_DIFFS) -> list[Json]:
+def card_entries(cards: Iterable[Card], budget: int = LISTED_DIFFS) -> list[JsonObject]:
     """Return entries in the given order; diffs are included while they fit `budget` characters together."""
     entries = []
     for card in cards:
         size = len(card.diff or "")
         fits = size <= budget
-        entries.append(card_entry(card, diff=fits))
+        entries.append(card_entry(card if fits else card.without_diff()))
         budget -= size if fits else 0
     return entries
 
 
-def queued_entry(card: Card) -> Json:
+def queued_entry(card: Card) -> JsonObject:
     """Return the form of a message or a task that was queued."""
     return {**_queued(card), "session_id": card.session_id or None}
 
 
-def instruction_entries(found: Sequence[Instruction]) -> Json:
+def instruction_entries(found: Sequence[Instruction]) -> JsonObject:
     """Return the answer of `steering` and `tasks`."""
 
     def status(word: Instruction) -> str:
@@ -107,7 +123,7 @@ def instruction_entries(found: Sequence[Instruction]) -> Json:
     return {"words": [{**_instruction(each), "status": status(each)} for each in found]}
 
 
-def restore_entry(restore: Restore) -> Json:
+def restore_entry(restore: Restore) -> JsonObject:
     """Return the form of a restore. `successor_id` is the session that follows, set from `handed_over` on."""
     found = restore.divergence
     return {
@@ -120,12 +136,12 @@ def restore_entry(restore: Restore) -> Json:
     }
 
 
-def under(name: str) -> Callable[[Any], Json]:
+def under(name: str) -> Callable[[Any], JsonObject]:
     """Return the form of an answer that is one value under this name."""
     return lambda value: {name: plain(value)}
 
 
-def plain(value: Any, depth: int = 0) -> Any:
+def plain(value: Any, depth: int = 0) -> Json:
     """Turn a value of attrs classes, enums, instants and containers into what JSON can hold. A value without a JSON
     form becomes its text. A value nested too deep becomes three dots."""
     if isinstance(value, float) and not math.isfinite(value):

@@ -12,11 +12,12 @@ import os
 import socket
 import sys
 import time
-from typing import Any
+from typing import Any, NamedTuple
 
 from intercom.local.places import Places, peek
 from intercom.local.wire import connect
 from intercom.model.errors import ConfigError, IpcError
+from intercom.model.json_types import JsonObject, part
 from intercom.operators.commands.table import COMMANDS
 
 #: How long a request is repeated after its answer was lost, in seconds.
@@ -40,16 +41,23 @@ class NoServer(Exception):
     """No server listens at the socket."""
 
 
+class Event(NamedTuple):
+    """One event of a watch: "card" or "notice" with its entry, or "dropped" with a notice as the last one."""
+
+    name: str
+    data: JsonObject
+
+
 class Refusal(Exception):
     """The server refused the request; holds its sentence, code and details."""
 
-    def __init__(self, reply: dict[str, Any]) -> None:
+    def __init__(self, reply: JsonObject) -> None:
         super().__init__(str(reply.get("error", "the server gave no reason")))
         self.code = str(reply.get("error_code", "ipc"))
         self.details = reply.get("details")
 
 
-def request(places: Places, command: str, fields: dict[str, Any], *, patience: float = PATIENCE) -> Any:
+def request(places: Places, command: str, fields: JsonObject, *, patience: float = PATIENCE) -> Any:
     """Send `command` to the server and return the data of its answer.
 
     A broken or refused connection is retried for `patience` seconds. An act keeps its `verdict_id` meanwhile; one is
@@ -127,11 +135,10 @@ class Watch:
         """Whether events are buffered, which `fileno` does not signal."""
         return self._line.buffered
 
-    def read(self) -> list[dict[str, Any]]:
-        """Return the events that arrived, `{"event": ..., "data": ...}` each; maybe none. Waits for bytes. Raises
-        EOFError at the end."""
+    def read(self) -> list[Event]:
+        """Return the events that arrived; maybe none. Waits for bytes. Raises EOFError at the end."""
         try:
-            return self._line.receive_some()
+            return [Event(str(line.get("event")), part(line, "data")) for line in self._line.receive_some()]
         except OSError as error:
             raise EOFError(str(error)) from None
 
@@ -161,7 +168,7 @@ class _Line:
     def fileno(self) -> int:
         return self._socket.fileno()
 
-    def send(self, command: str, fields: dict[str, Any]) -> None:
+    def send(self, command: str, fields: JsonObject) -> None:
         line = {"command": command, **fields, "auth_token": self.token}
         try:
             self._socket.sendall(json.dumps(line).encode("ascii") + b"\n")
@@ -169,7 +176,7 @@ class _Line:
             # The server may have answered before it closed the connection, so the answer is still read.
             return
 
-    def receive(self) -> dict[str, Any]:
+    def receive(self) -> JsonObject:
         """Return the next line. Raises EOFError at the end, TimeoutError, or IpcError if the line is no JSON object."""
         while not self.buffered:
             self._fill()
@@ -177,7 +184,7 @@ class _Line:
         self._parts = [rest]
         return _object(line)
 
-    def receive_some(self) -> list[dict[str, Any]]:
+    def receive_some(self) -> list[JsonObject]:
         """Return the whole lines that are buffered; if there are none, wait for bytes once. Raises as `receive`."""
         if not self.buffered:
             self._fill()
@@ -198,7 +205,7 @@ class _Line:
         self._parts.append(chunk)
 
 
-def _object(line: bytes) -> dict[str, Any]:
+def _object(line: bytes) -> JsonObject:
     try:
         value = json.loads(line)
     except ValueError:
@@ -214,7 +221,7 @@ def _retry_after(refusal: Refusal) -> float:
     return float(after) if isinstance(after, int | float) and 0 < after <= PATIENCE else 0.0
 
 
-def _data(reply: dict[str, Any]) -> Any:
+def _data(reply: JsonObject) -> Any:
     if reply.get("ok") is True:
         return reply.get("data")
     raise Refusal(reply)
@@ -265,4 +272,4 @@ def _no_server(error: BaseException) -> Exception:
     return NoServer(str(error))
 
 
-__all__ = ["NoServer", "Refusal", "Watch", "request"]
+__all__ = ["Event", "NoServer", "Refusal", "Watch", "request"]

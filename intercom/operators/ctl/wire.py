@@ -120,7 +120,7 @@ def line_of(shown: Card | Notice) -> bytes:
     """Return the watch line of a card or notice."""
     if isinstance(shown, Notice):
         return event("notice", notice_entry(shown))
-    return event("card", card_entry(shown, diff=len(shown.diff or "") <= WATCHED_DIFF))
+    return event("card", card_entry(shown if len(shown.diff or "") <= WATCHED_DIFF else shown.without_diff()))
 
 
 def _line(value: dict[str, Any]) -> bytes:

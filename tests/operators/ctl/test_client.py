@@ -198,7 +198,7 @@ async def test_a_watch_ends_with_its_server(tmp_path: Path) -> None:
         await trio.testing.wait_all_tasks_blocked(0.01)
         watch = await trio.to_thread.run_sync(Watch, house.places)
         events = await trio.to_thread.run_sync(watch.read)
-        assert [event["data"]["request_id"] for event in events] == ["a"]
+        assert [event.data["request_id"] for event in events] == ["a"]
     with watch, pytest.raises(EOFError):
         watch.read()
 

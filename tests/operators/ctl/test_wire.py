@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 
 from intercom.model.card import ANSWERED, CardKind, CardState
 from intercom.model.decision import Signature
-from intercom.model.errors import ERROR_CODES, IntercomError, NotFound
-from intercom.operators.commands.entries import card_entries, card_entry, plain
+from intercom.model.errors import ERROR_CODES, IntercomError, IpcError, NotFound
+from intercom.model.json_types import JsonObject
+from intercom.operators.commands.entries import card_entries, card_entry, plain, read_card
 from intercom.operators.ctl.wire import MAX_REQUEST, CtlRequest, event, failure, read_request, success
 from tests.operators.desk import card
 
@@ -133,6 +134,12 @@ def test_an_entry_of_pending_has_the_names_of_the_reference() -> None:
     assert entry["file_path"] == "src/app.py"
     assert entry["files"][0]["kind"] == "write"
     assert json.loads(json.dumps(entry)) == entry
+
+
+@pytest.mark.parametrize("entry", [{**card_entry(card("a")), "kind": "of a newer server"}, {}])
+def test_an_entry_that_is_no_card_of_this_version_is_refused(entry: JsonObject) -> None:
+    with pytest.raises(IpcError, match="one version"):
+        read_card(entry)
 
 
 def test_a_listing_carries_diffs_up_to_its_budget_and_says_what_it_left_out() -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -223,6 +225,15 @@ async def approved_and_edited(at: Home, agent: Any, root: Path) -> str:
     return id
 
 
+async def is_delivered(at: Home, id: str) -> None:
+    """Wait until the server knows that the agent has the answer. A rejected request that is asked again before is
+    answered once more, and nobody is shown a new card."""
+    with closing(sqlite3.connect(f"file:{at.places.database}?mode=ro", uri=True)) as db:
+        asked = "select delivered_at from approval_request where id = ?"
+        while db.execute(asked, (id,)).fetchone() == (None,):  # noqa: ASYNC110 - it tells nobody
+            await trio.sleep(0.01)
+
+
 @pytest.mark.real_time
 async def test_the_call_waits_for_the_decision_and_then_writes(served: Home) -> None:
     root = served.workspace()
@@ -237,6 +248,7 @@ async def test_the_call_waits_for_the_decision_and_then_writes(served: Home) -> 
                 answer = await applying()
             assert answer["status"] == status
             assert "late_verdicts" not in answer
+            await is_delivered(served, card["request_id"])
         assert (root / "a.txt").read_text() == "the agent's\n"
 
 

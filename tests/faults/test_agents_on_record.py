@@ -105,12 +105,12 @@ async def test_a_helper_beside_the_client_is_of_the_same_editor(house: Home) -> 
 
 
 async def test_a_killed_server_makes_no_agent_an_operator() -> None:
-    """The shell kills the server and approves as soon as another listens, ten times."""
+    """The shell kills the server and approves as soon as another listens, four times."""
     with home("") as house:
         root = house.workspace()
         async with hosted(house, root) as agent:
             card = await asks_of_started(house, agent, root)
-            for _ in range(10):
+            for _ in range(4):
                 pid = house.server()
                 tried = await agent.shell(f"kill -9 {pid}; {CTL} approve {card['request_id']}")
                 said = json.loads(tried["out"])

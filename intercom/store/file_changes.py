@@ -72,9 +72,9 @@ class Journal(Table[Entry]):
     def begin(self, db: Database, entry: Entry) -> bool:
         """Insert an apply, or replace an abandoned one. Returns False and changes nothing if its request has another
         entry."""
-        replaced = ", ".join(f"{name} = excluded.{name}" for name in (*self.columns.names, "updated_at"))
+        replaced = ", ".join(f"{name} = excluded.{name}" for name in self.columns.names)
         conflict = f"(request_id) do update set {replaced} where apply_journal.state = 'abandoned'"
-        return self.insert(db, entry, conflict=conflict, updated_at=entry.at)
+        return self.insert(db, entry, conflict=conflict)
 
     def open(self, db: Database) -> tuple[Entry, ...]:
         """Return the unfinished entries (staging, committed or stuck), oldest first."""

@@ -22,33 +22,30 @@ from intercom.store.rows import JsonObject
 
 
 class Scope(Enum):
-    """What is recorded of an act: the value of the column `tool`, and what is put around the act's id.
-
-    One id may be in several scopes: a reply in Slack is recorded with its meaning, and then with its decision.
+    """What is recorded of an act. The value is the first part of the row's name, so that no id of one scope is one of
+    another: agents choose the names of their calls.
     """
 
-    #: The answer of a tool's call. Its row names the tool.
-    CALL = ("call", "{}")
+    #: The answer of a tool's call, by session and name. Its row names the tool.
+    CALL = "call"
+    #: A person's change of who is notified.
+    MODE = "mode"
     #: What a person's reply in a Slack thread means.
-    REPLY = ("slack.reply", "{}")
+    REPLY = "slack.reply"
     #: A slash command that is about to run; its answer; the process that it runs.
-    COMMAND = ("slack_command", "{}")
-    COMMAND_ANSWER = ("slack_command", "{}#answer")
-    COMMAND_PROCESS = ("slack_command", "{}#process")
+    COMMAND = "slack_command"
+    COMMAND_ANSWER = "slack_command.answer"
+    COMMAND_PROCESS = "slack_command.process"
     #: A decision whose effect is not a change of a request's row.
-    DECISION = ("verdict", "{}/given")
+    DECISION = "verdict"
     #: The end of a pause.
-    UNPAUSE = ("unpause", "{}/unpause")
+    UNPAUSE = "unpause"
     #: The session that a command without a name was about.
-    SESSION = ("session", "{}/session")
+    SESSION = "session"
     #: A command whose signature counts once: its answer, or its refusal.
-    SIGNED = ("signed", "{}/signed")
+    SIGNED = "signed"
     #: News of an agent that people started, by session and run.
-    PROCESS = ("process", "spawned/{}")
-
-    def __init__(self, tool: str, form: str) -> None:
-        self.tool = tool
-        self.form = form
+    PROCESS = "process"
 
 
 def record(
@@ -64,9 +61,9 @@ def record(
     """Record an act with its answer. Returns False and keeps the first answer if it is recorded. `tool` is the tool of
     a call."""
     row = {
-        "name": scope.form.format(id),
+        "name": f"{scope.value}/{id}",
         "session_id": session_id,
-        "tool": tool or scope.tool,
+        "tool": tool or scope.value,
         "answer": rows.json_text(answer),
         "created_at": clock.to_text(at),
     }
@@ -81,7 +78,7 @@ def first_answer(db: Database, scope: Scope, id: str, given: JsonObject, at: dat
 
 def answer(db: Database, scope: Scope, id: str) -> JsonObject | None:
     """Return the answer of an act, or None if it is not recorded."""
-    found = rows.column(db, "select answer from answered_call where name = ?", (scope.form.format(id),))
+    found = rows.column(db, "select answer from answered_call where name = ?", (f"{scope.value}/{id}",))
     kept: JsonObject | None = json.loads(found[0]) if found else None
     return kept
 
@@ -142,10 +139,9 @@ def unfinished(db: Database) -> tuple[Unfinished, ...]:
     """Return the commands that were begun but not finished, oldest first."""
     found = rows.column(
         db,
-        "select name from answered_call as begun"
-        " where begun.tool = 'slack_command' and begun.name not like '%#answer' and begun.name not like '%#process'"
-        " and not exists (select 1 from answered_call as done where done.name = begun.name || '#answer')"
-        " order by begun.created_at, begun.rowid",
+        "select substr(name, 15) as act_id from answered_call where name glob 'slack_command/*' and not exists"
+        " (select 1 from answered_call as done where done.name = 'slack_command.answer/' || act_id)"
+        " order by created_at, rowid",
     )
     return tuple(_unfinished(db, act_id) for act_id in found)
 

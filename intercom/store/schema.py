@@ -496,6 +496,31 @@ SPAWNED_AGENTS = (
 )
 
 
+#: The name of an answer begins with its scope (`idempotency.Scope`): agents choose the names of their calls.
+SCOPES = (
+    """
+    update answered_call set name = case tool
+        when 'process' then 'process/' || substr(name, 9)
+        when 'verdict' then 'verdict/' || substr(name, 1, length(name) - 6)
+        when 'unpause' then 'unpause/' || substr(name, 1, length(name) - 8)
+        when 'session' then 'session/' || substr(name, 1, length(name) - 8)
+        when 'signed' then 'signed/' || substr(name, 1, length(name) - 7)
+        when 'slack.reply' then 'slack.reply/' || name
+        when 'slack_command' then case
+            when name like '%#answer' then 'slack_command.answer/' || substr(name, 1, length(name) - 7)
+            when name like '%#process' then 'slack_command.process/' || substr(name, 1, length(name) - 8)
+            else 'slack_command/' || name
+        end
+        else case
+            when tool = 'switch_freq' and name like 'service/%' then 'mode/' || substr(name, 9)
+            else 'call/' || coalesce(session_id, '') || '/' || name
+        end
+    end
+    """,
+    "alter table apply_journal drop column updated_at",
+)
+
+
 def _run(statements: Sequence[str]) -> Callable[[Database], None]:
     def apply(db: Database) -> None:
         for statement in statements:
@@ -518,6 +543,7 @@ class Migration:
 MIGRATIONS: tuple[Migration, ...] = (
     Migration(22, "first", _run(FIRST_TABLES)),
     Migration(23, "spawned agents, signed acts", _run(SPAWNED_AGENTS)),
+    Migration(24, "scopes of answers", _run(SCOPES)),
 )
 
 FIRST = MIGRATIONS[0].number

@@ -307,11 +307,10 @@ async def test_a_journal_that_was_written_by_hand_is_not_carried_through(clock: 
             )
         path = ".git/hooks/pre-commit" if how == "other steps" else "docs/new"
         (root / path).with_name(".intercom-planted-0.tmp").write_text(HOOK)
-        then = to_text(at.now())
         await sql(
             at,
-            "insert into apply_journal values (?, ?, ?, 'committed', ?, null, null, ?, ?)",
-            *(id, guest.session_id, str(root), step_by_hand(path), then, then),
+            "insert into apply_journal values (?, ?, ?, 'committed', ?, null, null, ?)",
+            *(id, guest.session_id, str(root), step_by_hand(path), to_text(at.now())),
         )
     before = found(root)
     async with house(root.parent, clock) as at:

@@ -59,7 +59,7 @@ async def begin(at: House, guest: Guest, call: str = "one", **given: Any) -> Pen
     asked = at.begin(partial(guest.ask, Broadcast(given.pop("message", "built"), **given, call=call)))
     await at.later(0)
     # A busy machine may take longer to look at the policy, in a thread.
-    while await row(at, notice_key(call)) is None and asked.outcome is None:
+    while await row(at, notice_key(f"{guest.session_id}/{call}")) is None and asked.outcome is None:
         await at.later(0)
     return asked
 
@@ -72,7 +72,7 @@ async def post(at: House, guest: Guest, call: str, ts: str, *, tell: bool = True
     """What the sender does once the chat has taken the message."""
 
     def posted(db: Database) -> None:
-        row = outbox.by_key(db, notice_key(call))
+        row = outbox.by_key(db, notice_key(f"{guest.session_id}/{call}"))
         assert row is not None
         assert outbox.begin_post(db, row.id, at.now()) is not None
         outbox.posted(db, row.id, ts, row.version, at.now())
@@ -87,7 +87,7 @@ async def post(at: House, guest: Guest, call: str, ts: str, *, tell: bool = True
     await at.ask("store", Transact(root_posted))
     await at.ask("store", Transact(posted))
     if tell:
-        guest.tell(Posted(notice_key(call), ts))
+        guest.tell(Posted(notice_key(f"{guest.session_id}/{call}"), ts))
 
 
 async def test_a_broadcast_answers_with_the_ts_of_its_message(clock: Clock, root: Path) -> None:
@@ -101,7 +101,7 @@ async def test_a_broadcast_answers_with_the_ts_of_its_message(clock: Clock, root
         assert (await guest.ask(Ping())).answer.acknowledged
         await post(at, guest, "one", "1700000000.000100")
         assert (await asked()).answer == BroadcastAnswer(posted=True, ts="1700000000.000100")
-        line, top = await row(at, notice_key("one")), await row(at, thread_key(guest.session_id))
+        line, top = await row(at, notice_key(f"{guest.session_id}/one")), await row(at, thread_key(guest.session_id))
         assert line is not None
         assert top is not None
         assert top.open, "it is redrawn when the session changes"
@@ -126,7 +126,7 @@ async def test_a_broadcast_that_is_not_posted_in_time_is_said_to_be_queued(clock
         assert again.answer == BroadcastAnswer(posted=True, ts="1700000000.000100")
         await guest.settled()
         assert len([notice for notice in at.people.notices if notice.text == "built"]) == 1
-        line = await row(at, notice_key("one"))
+        line = await row(at, notice_key(f"{guest.session_id}/one"))
         assert line is not None
         assert line.urgency is Urgency.LOG
 
@@ -137,7 +137,7 @@ async def test_a_broadcast_that_the_chat_does_not_take_waits_no_more(clock: Cloc
         asked = await begin(at, guest)
         await at.later(POST_SECONDS)
         assert (await asked()).answer == QUEUED
-        top, line = await row(at, thread_key(guest.session_id)), await row(at, notice_key("one"))
+        top, line = await row(at, thread_key(guest.session_id)), await row(at, notice_key(f"{guest.session_id}/one"))
         assert top is not None
         assert line is not None
 
@@ -181,12 +181,12 @@ async def test_a_broadcast_goes_to_the_thread_that_it_names(clock: Clock, root: 
     async with house(root.parent, clock, CONFIG, chat=Wall().chat()) as at:
         guest = await arrive(at, root)
         await begin(at, guest, thread_ts="1700000000.000100")
-        line = await row(at, notice_key("one"))
+        line = await row(at, notice_key(f"{guest.session_id}/one"))
         assert line is not None
         assert line.thread == "1700000000.000100"
         with pytest.raises(InvalidArguments, match="thread_ts"):
             await guest.ask(Broadcast("built", thread_ts="card/x", call="two"))
-        assert await row(at, notice_key("two")) is None
+        assert await row(at, notice_key(f"{guest.session_id}/two")) is None
 
 
 async def test_a_session_keeps_to_the_channel_of_its_thread(clock: Clock, root: Path) -> None:
@@ -197,7 +197,7 @@ async def test_a_session_keeps_to_the_channel_of_its_thread(clock: Clock, root: 
     async with house(root.parent, clock, CONFIG, chat=moved) as at:
         guest = await at.arrive(root)
         await begin(at, guest, "two")
-        line = await row(at, notice_key("two"))
+        line = await row(at, notice_key(f"{guest.session_id}/two"))
         assert line is not None
         assert line.channel == "C11"
 
@@ -206,7 +206,7 @@ async def test_a_session_keeps_to_the_channel_of_its_thread(clock: Clock, root: 
 async def test_a_line_of_a_session_that_is_not_shown_in_the_chat_waits_for_nothing(at: House, guest: Guest) -> None:
     await guest.ask(SwitchFreq(SessionMode.LOCAL, by="kim", channel="ctl", from_agent=False))
     assert (await guest.ask(Broadcast("built", call="one"))).answer == BroadcastAnswer(posted=False)
-    assert await row(at, notice_key("one")) is None
+    assert await row(at, notice_key(f"{guest.session_id}/one")) is None
     assert (await at.people.notice("built")).key is None
 
 

@@ -476,7 +476,7 @@ async def test_an_answer_put_into_the_database_lets_no_operation_pass(clock: Clo
                     "insert into answered_call (name, session_id, tool, answer, created_at)"
                     " values (?, ?, 'Bash', ?, ?)",
                     (
-                        f"{call}{suffix}#{found[:32]}",
+                        f"call/{guest.session_id}/{call}{suffix}#{found[:32]}",
                         guest.session_id,
                         json.dumps(answer),
                         "2026-01-01T00:00:01.000000+00:00",

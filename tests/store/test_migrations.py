@@ -81,7 +81,7 @@ def test_a_value_the_model_does_not_know_is_kept_out(table: str, column: str, wr
         cases_for_rest = {
             "wait": "insert into wait (id, session_id, message, status, created_at)"
             " values ('w', 's1', '', 'pending', '')",
-            "apply_journal": "insert into apply_journal values ('r1', 's1', '', 'staging', '[]', null, null, '', '')",
+            "apply_journal": "insert into apply_journal values ('r1', 's1', '', 'staging', '[]', null, null, '')",
         }
         if table in cases_for_rest:
             db.execute(cases_for_rest[table])
@@ -129,6 +129,10 @@ FIRST_ROWS = (
     "insert into child values"
     " ('s1', 'running', :at, 'ada', 'docs', 2, 1, 71, 10.5, 72, 11.5, :at, null, null, 3, 9, 1, 1, 'no')",
     "insert into answered_call values ('child/s1/2', 's1', 'process', '{}', :at), ('child/x', null, 'ping', '{}', :at)",
+    "insert into answered_call select column1, 's1', column2, '{}', :at from (values ('s/9', 'check_diff'),"
+    " ('service/s/9', 'switch_freq'), ('ctl/1/signed', 'signed'), ('1/given', 'verdict'), ('2/unpause', 'unpause'),"
+    " ('3/session', 'session'), ('slack/4', 'slack.reply'), ('slack/5', 'slack_command'),"
+    " ('slack/5#answer', 'slack_command'), ('slack/5#process', 'slack_command'))",
     "insert into signed_command values ('act-0001', :at)",
 )
 
@@ -149,8 +153,20 @@ def test_a_database_of_the_first_version_keeps_its_rows(tmp_path: Path) -> None:
     found = agent_processes.get(db, "s1")
     assert found is not None
     assert (found.monitor, found.process) == (Process(71, 10.5), Process(72, 11.5))
-    assert idempotency.was_done(db, Scope.PROCESS, "s1/2")
-    assert idempotency.was_done(db, Scope.CALL, "child/x")
+    acts = {
+        Scope.CALL: "s1/s/9",
+        Scope.MODE: "s/9",
+        Scope.SIGNED: "ctl/1",
+        Scope.DECISION: "1",
+        Scope.UNPAUSE: "2",
+        Scope.SESSION: "3",
+        Scope.REPLY: "slack/4",
+        Scope.COMMAND: "slack/5",
+        Scope.COMMAND_ANSWER: "slack/5",
+        Scope.COMMAND_PROCESS: "slack/5",
+        Scope.PROCESS: "s1/2",
+    }
+    assert {scope: idempotency.was_done(db, scope, acts[scope]) for scope in Scope} == dict.fromkeys(Scope, True)
     used = idempotency.answer(db, Scope.SIGNED, "ctl/act-0001")
     assert used is not None
     assert "used before" in used["error"]

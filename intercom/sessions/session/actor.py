@@ -55,6 +55,7 @@ from intercom.store.idempotency import Scope
 from intercom.store.messages import Database, Touch
 from intercom.store.outbox import Content
 from intercom.store.requests import tasks
+from intercom.store.rows import JsonObject
 
 
 @frozen
@@ -406,12 +407,17 @@ class SessionActor(Actor):
     async def recorded(self, call: str, kind: type[A]) -> A | None:
         """Return what this call was answered, if its answer is recorded: the call is repeated because its answer was
         lost, and gets the same one."""
-        recorded = await self.transact(idempotency.answer, scope=Scope.CALL, id=call)
+        recorded = await self.transact(self.recorded_answer, call)
         return None if recorded is None else from_json(kind, recorded)
+
+    def recorded_answer(self, db: Database, call: str) -> JsonObject | None:
+        """Return the recorded answer of this session's call, or None. Other sessions may use the same name."""
+        return idempotency.answer(db, Scope.CALL, f"{self.id}/{call}")
 
     def record_answer(self, db: Database, call: str, tool: str, answer: object) -> bool:
         """Record this answer under the call's name, in the transaction of its effect. False if one was before."""
-        return idempotency.record(db, Scope.CALL, call, to_json(answer), self.now(), session_id=self.id, tool=tool)
+        name = f"{self.id}/{call}"
+        return idempotency.record(db, Scope.CALL, name, to_json(answer), self.now(), session_id=self.id, tool=tool)
 
     def _answer(self, request: Asked) -> object | None:
         """Return the answer of a request; None while it is undecided, or while the session is paused. Raises

@@ -38,8 +38,6 @@ from intercom.sessions.policies import to_text
 from intercom.sessions.request_kinds import PermissionAnswer, from_json
 from intercom.sessions.session.actor import SessionActor
 from intercom.sessions.session.new_requests import put
-from intercom.store import idempotency
-from intercom.store.idempotency import Scope
 from intercom.store.messages import Database
 from intercom.store.requests import approvals
 from intercom.workspace.operation import OperationPreview, is_inside, preview_operation, risk_of, within
@@ -216,7 +214,7 @@ def _settle(
 ) -> tuple[PermissionAnswer | _Untrusted, ApprovalRequest | None]:
     """Decide the hook's answer in one transaction. Returns it with the request that it is about, if any."""
     name = _named(asked, request)
-    told = idempotency.answer(db, Scope.CALL, name)
+    told = session.recorded_answer(db, name)
     if told is not None:
         return _told_again(db, session, from_json(PermissionAnswer, told), request.key, rule)
     if rule is not None:

@@ -21,8 +21,7 @@ from intercom.sessions.messages import Answered, Posted, ToolRequest
 from intercom.sessions.request_kinds import from_json
 from intercom.sessions.session.actor import SessionActor
 from intercom.sessions.tools.tool import Hints, Tool
-from intercom.store import audit, idempotency, outbox
-from intercom.store.idempotency import Scope
+from intercom.store import audit, outbox
 from intercom.store.messages import Database
 from intercom.store.outbox import Content, RowState
 
@@ -75,8 +74,8 @@ class PostOverdue:
 
 async def handle(session: SessionActor, asked: Broadcast) -> Answered[BroadcastAnswer] | None:
     """Tell the line once per call. The session handles other messages while it is posted."""
-    key = notice_key(asked.call)
-    answer = await session.transact(_found, call=asked.call, key=key)
+    key = notice_key(f"{session.id}/{asked.call}")
+    answer = await session.transact(_found, session, asked.call, key)
     if answer is None:
         line = Notice(asked.message, asked.level, session.now(), session.id, asked.thread_ts, key)
         if line.thread is not None and session.is_in_chat and _TS.fullmatch(line.thread) is None:
@@ -115,9 +114,9 @@ def _answer(session: SessionActor, key: str, answer: BroadcastAnswer) -> None:
             reply.set(session.answered(call, answer))
 
 
-def _found(db: Database, call: str, key: str) -> BroadcastAnswer | None:
+def _found(db: Database, session: SessionActor, call: str, key: str) -> BroadcastAnswer | None:
     """Return the call's answer with the row's current status; None for a new call."""
-    recorded = idempotency.answer(db, Scope.CALL, call)
+    recorded = session.recorded_answer(db, call)
     if recorded is None:
         return None
     answer = from_json(BroadcastAnswer, recorded)

@@ -8,12 +8,13 @@ from intercom.model.errors import InvalidState, SlackError
 from intercom.model.field_docs import INTERNAL, doc
 from intercom.model.session import Session, SessionMode
 from intercom.sessions.messages import Answered, ToolRequest
-from intercom.sessions.request_kinds import from_json
+from intercom.sessions.request_kinds import from_json, to_json
 from intercom.sessions.session.actor import SessionActor
 from intercom.sessions.tools.tool import Hints, Tool
 from intercom.store import idempotency, sessions
 from intercom.store.idempotency import Scope
 from intercom.store.messages import Database
+from intercom.store.rows import JsonObject
 
 DESCRIPTION = """\
 Change who is notified of your requests: remote (chat), local (terminal and web), hybrid (both). Use it when the \
@@ -45,9 +46,9 @@ class ModeAnswer:
 
 async def handle(session: SessionActor, asked: SwitchFreq) -> Answered[ModeAnswer]:
     """Raises SlackError for `remote` if no Slack is set up: nobody would be notified. Raises InvalidState."""
-    recorded = await session.recorded(asked.call, ModeAnswer)
+    recorded = await session.transact(_recorded, session, asked)
     if recorded is not None:
-        return Answered(recorded)
+        return Answered(from_json(ModeAnswer, recorded))
     session.require_open()
     if asked.mode is SessionMode.REMOTE and session.context.chat is None:
         raise SlackError(
@@ -60,7 +61,7 @@ async def handle(session: SessionActor, asked: SwitchFreq) -> Answered[ModeAnswe
 
 
 def _switch(db: Database, session: SessionActor, asked: SwitchFreq) -> tuple[Session, ModeAnswer]:
-    done = idempotency.answer(db, Scope.CALL, asked.call)
+    done = _recorded(db, session, asked)
     previous = None if done is not None else sessions.set_mode(db, session.id, asked.mode, session.now())
     row = sessions.get(db, session.id)
     assert row is not None, "the session's row outlives its actor"
@@ -70,8 +71,17 @@ def _switch(db: Database, session: SessionActor, asked: SwitchFreq) -> tuple[Ses
         raise InvalidState("the session has ended; its mode cannot be changed")
     answer = ModeAnswer(previous.value, asked.mode.value)
     session.record(db, asked.by, "mode", f"{previous.value} to {asked.mode.value}", channel=asked.channel)
-    session.record_answer(db, asked.call, "switch_freq", answer)
+    if asked.from_agent:
+        session.record_answer(db, asked.call, "switch_freq", answer)
+    else:
+        idempotency.record(db, Scope.MODE, asked.call, to_json(answer), session.now(), session_id=session.id)
     return row, answer
+
+
+def _recorded(db: Database, session: SessionActor, asked: SwitchFreq) -> JsonObject | None:
+    if asked.from_agent:
+        return session.recorded_answer(db, asked.call)
+    return idempotency.answer(db, Scope.MODE, asked.call)
 
 
 TOOL = Tool(

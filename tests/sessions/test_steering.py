@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import sqlite3
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -45,6 +47,7 @@ from intercom.sessions.tools.reboot import Reboot
 from intercom.sessions.tools.standby import Standby
 from intercom.sessions.tools.table import BY_NAME
 from tests.sessions.house import Guest, House, Pending, house, partial_ask
+from tests.support.crash_points import calling
 
 Clock = trio.testing.MockClock
 
@@ -210,7 +213,17 @@ async def test_words_end_a_standby_and_ride_on_its_result(at: House, guest: Gues
 
 async def test_an_agent_that_has_words_to_heed_does_not_stand_by(at: House, guest: Guest) -> None:
     await steer(at, guest, "one")
-    opened = await guest.ask(Standby("idle", call="c1"))
+    recorded = []
+
+    def hook(place: str) -> None:
+        if place == "request.recorded":
+            with contextlib.closing(sqlite3.connect(at.app.database)) as db:
+                recorded.extend(db.execute("select status from wait").fetchall())
+
+    # A crash leaves no standby that waits although there are words.
+    with calling(hook):
+        opened = await guest.ask(Standby("idle", call="c1"))
+    assert recorded == [("decided",)]
     assert opened.answered is not None
     assert opened.answered.answer.status == "resumed"
     assert [word.text for word in opened.answered.instructions] == ["one"]

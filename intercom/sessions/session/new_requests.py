@@ -34,7 +34,7 @@ async def open_request(
     """Record a request and let it be shown, or find the `earlier` one that it repeats. Returns what is recorded,
     and whether it is this one. `decided` decides it at once, by the policy's `rule` if there is one. Raises
     TooManyPending."""
-    kept, is_new = await session.transact(_keep, session, request, earlier, decided, rule)
+    kept, is_new = await session.transact(keep, session, request, earlier, decided, rule)
     # Recorded before it is shown: after a crash in between, the restart shows it.
     crash_points.reach("request.recorded")
     if is_new:
@@ -45,14 +45,15 @@ async def open_request(
     return kept, is_new
 
 
-def _keep(
+def keep(
     db: Database,
     session: SessionActor,
     request: R,
     earlier: Callable[[Database], Asked | None],
-    decided: Decided | None,
-    rule: str | None,
+    decided: Decided | None = None,
+    rule: str | None = None,
 ) -> tuple[R, bool]:
+    """Do as `open_request` in the caller's transaction, without showing anything."""
     found = earlier(db)
     if not isinstance(found, type(request)):
         return put(db, session, request, decided, rule), True

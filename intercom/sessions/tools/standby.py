@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from attrs import field, frozen
 
-from intercom.model import limits
+from intercom.model import crash_points, limits
 from intercom.model.field_docs import doc
 from intercom.model.request import Wait, WaitStatus
 from intercom.model.session import Instruction
@@ -17,7 +17,7 @@ from intercom.sessions.messages import Opened, ToolRequest
 from intercom.sessions.request_kinds import StandbyAnswer
 from intercom.sessions.session import steering
 from intercom.sessions.session.actor import SessionActor
-from intercom.sessions.session.new_requests import open_request
+from intercom.sessions.session.new_requests import keep
 from intercom.sessions.tools.tool import WAIT_AGAIN, Hints, Tool
 from intercom.store import requests
 from intercom.store.messages import Database
@@ -67,18 +67,17 @@ async def handle(session: SessionActor, asked: Standby) -> Opened[StandbyAnswer]
     session.require_open()
     session.touch("standby")
     await session.refuse_words()
-    if asked.request_id is not None:
-        wait, is_new = await session.find_of(Wait, asked.request_id), False
-    else:
-        wait, is_new = await open_request(
-            session, _new(session, asked), partial(requests.by_call, session_id=session.id, call=asked.call)
-        )
-    if wait.status is WaitStatus.PENDING and not session.row.is_paused:
-        channel = request_kinds.INBOX if is_new else steering.CHANNEL
-        wait, ended, queued = await session.transact(_look_in, session, wait, steering.has_words(session), channel)
-        steering.took(session, queued)
-        if ended:
-            session.settle(wait)
+    found = None if asked.request_id is None else await session.find_of(Wait, asked.request_id)
+    work = partial(
+        _stand_by, session=session, wait=found or _new(session, asked), is_new=found is None, call=asked.call
+    )
+    wait, is_new, ended, queued = await session.transact(work, has_words=steering.has_words(session))
+    crash_points.reach("request.recorded")
+    steering.took(session, queued)
+    if ended:
+        session.settle(wait)
+    elif is_new:
+        session.follow(wait)
     return session.opened(wait, asked.call)
 
 
@@ -96,12 +95,20 @@ def _new(session: SessionActor, asked: Standby) -> Wait:
     )
 
 
-def _look_in(
-    db: Database, session: SessionActor, wait: Wait, has_words: bool, channel: str
-) -> tuple[Wait, bool, tuple[Instruction, ...]]:
-    """End the standby if instructions or a task wait. Returns it, whether it ended, and the queued instructions."""
-    ended = steering.end_wait(db, session, waits.get(db, wait.id) or wait, has_words, "intercom", channel)
-    return waits.get(db, wait.id) or wait, ended, session.queued(db)
+def _stand_by(
+    db: Database, session: SessionActor, wait: Wait, is_new: bool, call: str, has_words: bool
+) -> tuple[Wait, bool, bool, tuple[Instruction, ...]]:
+    """Record a new standby once per call, and end it if instructions or a task wait. Returns it, whether it is new,
+    whether it ended, and the queued instructions."""
+    if is_new:
+        wait, is_new = keep(db, session, wait, partial(requests.by_call, session_id=session.id, call=call))
+    found = waits.get(db, wait.id) or wait
+    # A new one that has ended is this one, if the writer crashed between its commit and its answer.
+    if session.row.is_paused or not (is_new or wait.status is WaitStatus.PENDING):
+        return found, is_new, False, ()
+    channel = request_kinds.INBOX if is_new else steering.CHANNEL
+    ended = steering.end_wait(db, session, found, has_words, "intercom", channel)
+    return waits.get(db, wait.id) or wait, is_new, ended, session.queued(db)
 
 
 TOOL = Tool(

@@ -346,6 +346,37 @@ async def test_a_change_that_was_applied_is_not_applied_again(clock: Clock, root
         assert not (root / "new.txt").exists()
 
 
+@pytest.mark.parametrize(
+    ("statement", "said"),
+    [
+        ("update approval_request set session_id = 'other'", "may be half written"),
+        ("delete from approval_request", "may be half written"),
+        ("update apply_journal set steps = 'no json'", "cannot be read"),
+    ],
+    ids=["moved", "deleted", "unreadable"],
+)
+async def test_an_apply_that_sql_spoiled_is_told_of_once_and_its_session_goes_on(
+    clock: Clock, root: Path, statement: str, said: str
+) -> None:
+    """Failed before: the session could not start any more."""
+    async with house(root.parent, clock) as at:
+        guest = await at.arrive(root)
+        id = (await guest.propose("new.txt")).request_id
+        await at.decide(id, Decision.APPROVE)
+        await guest.ask(CheckDiff(id))
+        sql(at, UNUSE, id)
+    (root / "new.txt").unlink()
+    between_runs(root, "update apply_journal set state = 'committed'")
+    between_runs(root, statement)
+    for is_told in (True, False):
+        async with house(root.parent, clock) as at:
+            guest = await at.arrive(root)
+            await guest.settled()
+            told = [each.text for each in at.people.notices] + [card.body or "" for card in at.people.cards]
+            assert any(said in text for text in told) == is_told
+            assert not (root / "new.txt").exists()
+
+
 @pytest.mark.parametrize("has_key", [False, True])
 def test_what_was_used_is_kept_in_mind_only_where_there_are_keys(tmp_path: Path, has_key: bool) -> None:
     """A server without one must not grow with every change that it applies."""

@@ -165,7 +165,11 @@ async def recover(session: SessionActor) -> None:
             if entry.state is JournalState.STAGING:
                 await _abandon(session, entry, "the server stopped before the change was committed")
             elif entry.state is JournalState.COMMITTED:
-                request, _, used = await session.transact(_look, session, entry.request_id)
+                try:
+                    request, _, used = await session.transact(_look, session, entry.request_id)
+                except NotFound as gone:
+                    await _close_orphan(session, entry, gone.message)
+                    continue
                 refused = session.refused(request) if used is None else session.refuse(request, used)
                 if refused is not None:
                     await _stop(session, entry, refused.message)
@@ -372,11 +376,27 @@ async def _abandon(session: SessionActor, entry: Entry, why: str) -> None:
 
 async def _discard(entry: Entry) -> None:
     """Discard the files that are staged and not in place."""
-    await trio.to_thread.run_sync(transaction.discard, Path(entry.workspace_root), _steps(entry))
+    try:
+        steps = _steps(entry)
+    except RecordMismatch:
+        # Nothing says what was staged.
+        return
+    await trio.to_thread.run_sync(transaction.discard, Path(entry.workspace_root), steps)
 
 
 def _steps(entry: Entry) -> tuple[Step, ...]:
-    return transaction.from_text(entry.steps, entry.request_id)
+    try:
+        return transaction.from_text(entry.steps, entry.request_id)
+    except (ValueError, LookupError, TypeError, AttributeError):
+        raise RecordMismatch("the steps in the journal cannot be read, so they are not what was approved") from None
+
+
+async def _close_orphan(session: SessionActor, entry: Entry, why: str) -> None:
+    """Give up an apply whose request was moved or deleted with SQL, and tell people: its files may be half written."""
+    await _discard(entry)
+    text = f"an apply was given up, and its files in {entry.workspace_root} may be half written: {why}"
+    await session.transact(_record_orphan, session, entry, text)
+    session.notify(text, "error")
 
 
 async def _stop(session: SessionActor, entry: Entry, why: str) -> None:
@@ -422,6 +442,12 @@ def _record_abandoned(db: Database, session: SessionActor, entry: Entry, verdict
             channel=verdict.channel,
             origin=verdict.origin_data,
         )
+
+
+def _record_orphan(db: Database, session: SessionActor, entry: Entry, why: str) -> None:
+    if journal.advance(db, entry.request_id, JournalState.COMMITTED, JournalState.STUCK, note=why):
+        journal.advance(db, entry.request_id, JournalState.STUCK, JournalState.ABANDONED)
+        session.record(db, "intercom", "security", why, request_id=entry.request_id)
 
 
 def _begin(db: Database, entry: Entry) -> bool:

@@ -277,6 +277,8 @@ R = TypeVar("R")
 #: How long a repeated refusal is not reported again, and how many refusals are remembered.
 _AGAIN = timedelta(minutes=1)
 _REMEMBERED = 1000
+#: The codes of errors that are not the final answer of a command.
+_PASSING = frozenset({"busy", "unavailable"})
 
 
 @define
@@ -400,7 +402,7 @@ class OperatorService:
         """Change who is notified of a session's cards; default: the only session. Returns the old and the new mode. A
         repeated `act_id` is answered as the first time, and changes nothing."""
         id = await self.named_session(session, _is_open, "session", act_id)
-        call = f"service/{act_id or self.context.new_id()}"
+        call = act_id or self.context.new_id()
         asked = SwitchFreq(mode, by=by, channel=channel, from_agent=False, call=call)
         answered = await self.ask_session(id, asked)
         return SessionMode(answered.answer.previous_mode), SessionMode(answered.answer.current_mode)
@@ -514,8 +516,9 @@ class OperatorService:
         """Carry out a command whose signature counts once, and return the data of its answer.
 
         Sent again, it is answered as the first time, also if that was a refusal, and nothing is done: a process that
-        saw the signature must not use it later. Between the effect and this record the server may crash, so the effect
-        has to be safe to repeat under `act_id` too. Without operator keys the work is just done.
+        saw the signature must not use it later. A passing failure is no answer. Between the effect and this record the
+        server may crash, so the effect has to be safe to repeat under `act_id` too. Without operator keys the work is
+        just done.
         """
         if act_id is None or not self.signatures.required:
             return await work()
@@ -526,6 +529,8 @@ class OperatorService:
             except STORE_FAULTS:
                 raise
             except IntercomError as refused:
+                if refused.error_code in _PASSING:
+                    raise
                 details = json.loads(json.dumps(refused.details, default=str))
                 told = {"error": refused.message, "code": refused.error_code, "details": details}
             kept = partial(idempotency.first_answer, scope=Scope.SIGNED, id=act_id, given=told, at=self.context.now())

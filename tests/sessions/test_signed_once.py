@@ -10,11 +10,14 @@ import pytest
 import trio
 import trio.testing
 
+from intercom.model.config import Config, SteeringSettings
 from intercom.model.decision import SignedCommand
 from intercom.model.errors import IntercomError, SignatureRefused
 from intercom.model.session import Session, SessionMode
 from intercom.operators.ctl.connection import carry_out
 from intercom.operators.ctl.wire import CtlRequest
+from intercom.sessions.messages import Describe
+from intercom.sessions.tools.switch_freq import SwitchFreq
 from tests.sessions.house import Guest, House
 from tests.sessions.test_signed_decisions import keyed, sql
 from tests.sessions.test_steering import heard, kinds
@@ -129,6 +132,55 @@ async def test_of_two_at_once_one_acts_and_both_are_answered(clock: Clock, root:
             nursery.start_soon(one)
         assert told[0] == told[1]
         assert (await kinds(at)).count(COMMANDS[command]) == before + 1
+
+
+async def test_a_message_that_was_refused_is_not_queued_when_there_is_room(clock: Clock, root: Path) -> None:
+    key, config = Key(), Config(steering=SteeringSettings(max_queued=1))
+    async with keyed(root, clock, key, config) as at:
+        guest = await at.arrive(root)
+        session = guest.session_id
+        await send(at, key.command("steer", at.now(), "act-0001", session=session, text="one"))
+        second = key.command("steer", at.now(), "act-0002", session=session, text="two")
+        for expected in ["one"], []:
+            with pytest.raises(IntercomError) as refused:
+                await send(at, second)
+            assert refused.value.error_code == "steer_queue_full"
+            assert await heard(guest) == expected
+
+
+@pytest.mark.parametrize("passing", ["busy", "unavailable"])
+async def test_a_passing_failure_is_not_the_answer_of_an_act(clock: Clock, root: Path, passing: str) -> None:
+    left = [IntercomError("try again", code=passing)]
+
+    async def work() -> dict[str, Any]:
+        if left:
+            raise left.pop()
+        return {"done": True}
+
+    async with keyed(root, clock, Key()) as at:
+        with pytest.raises(IntercomError, match="try again"):
+            await at.app.service.once("ctl/act-0001", work)
+        assert await at.app.service.once("ctl/act-0001", work) == {"done": True}
+
+
+async def test_the_name_of_an_agents_call_is_no_name_of_an_act(clock: Clock, root: Path) -> None:
+    """Otherwise the agent's answer was the person's, and the person's command did nothing."""
+    key = Key()
+    async with keyed(root, clock, key) as at:
+        guest = await at.arrive(root)
+        fields = await prepared(at, guest, "mode", key)
+        for name in ("ctl/act-0001", "service/ctl/act-0001", "mode/ctl/act-0001", "ctl/act-0001/signed"):
+            await guest.ask(SwitchFreq(SessionMode.LOCAL, call=name))
+        await send(at, key.command("mode", at.now(), **fields))
+        assert (await state(at)).mode is SessionMode.HYBRID
+
+
+async def test_a_call_is_not_answered_as_one_of_another_session(at: House, root: Path) -> None:
+    one, other = await at.arrive(root, "one"), await at.arrive(root, "other")
+    for guest, mode in ((one, SessionMode.LOCAL), (other, SessionMode.HYBRID)):
+        answered = await guest.ask(SwitchFreq(mode, call="c1"))
+        assert answered.answer.current_mode == mode
+        assert (await guest.ask(Describe())).mode is mode
 
 
 async def test_without_a_key_an_act_changes_the_mode_once_too(at: House, root: Path) -> None:

@@ -61,13 +61,11 @@ class Access(Enum):
     OPERATOR = "operator"
     #: A person, who signs what the card shows that the command answers.
     SIGNED_CARD = "signed card"
-    #: A person, who signs the fields of the command.
+    #: A person, who signs the fields of the command. Sent again, it is answered as before, and does nothing.
     SIGNED = "signed"
-    #: The same, and the signature counts once: sent again, the command is answered as before, and does nothing.
-    SIGNED_ONCE = "signed once"
 
 
-ANYONE, OPERATOR, SIGNED_CARD, SIGNED, SIGNED_ONCE = Access
+ANYONE, OPERATOR, SIGNED_CARD, SIGNED = Access
 
 
 class Argument(NamedTuple):
@@ -198,14 +196,14 @@ _ROWS = (
     ),
     _row(
         "mode",
-        SIGNED_ONCE,
+        SIGNED,
         "choose who is notified of a session's requests",
         Argument("mode", "mode", "remote: Slack, local: this machine, hybrid: both", choices=_MODES),
         _BY_OPTION,
     ),
     _row(
         "nudge",
-        SIGNED_ONCE,
+        SIGNED,
         "remind an agent that has gone quiet",
         _ID._replace(help="the id of its alert or of its session"),
         Argument("[TEXT...]", "text", "what it is told (default: the configured message)"),
@@ -221,7 +219,7 @@ _ROWS = (
     ),
     _row(
         "unpause",
-        SIGNED_ONCE,
+        SIGNED,
         "let a paused agent continue",
         _session("which one; default: the only paused one"),
     ),
@@ -268,7 +266,7 @@ _ROWS = (
     ),
     _row(
         "take-back",
-        SIGNED_ONCE,
+        SIGNED,
         "cancel a message or a task before an agent gets it",
         _ID._replace(missing="an id; see steering and tasks"),
     ),

@@ -459,7 +459,7 @@ async def carry_out(service: OperatorService, request: CtlRequest, user: str, or
     """
     handler = handler_of(request.command)
     row, verdict_id = handler.row, request.verdict_id
-    if row.access in (Access.SIGNED, Access.SIGNED_ONCE):
+    if row.access is Access.SIGNED:
         service.admit_command(row.name, verdict_id, request.subject, request.signature)
     if request.session is not None and not row.takes_session:
         await service.session_id(request.session)
@@ -477,7 +477,7 @@ async def carry_out(service: OperatorService, request: CtlRequest, user: str, or
     async def work() -> Any:
         return handler.entry(await handler(service, caller, **handler.read(request.fields)))
 
-    return await (service.once(caller.act, work) if row.access is Access.SIGNED_ONCE else work())
+    return await (service.once(caller.act, work) if row.access is Access.SIGNED else work())
 
 
 def is_proven(service: OperatorService, request: CtlRequest) -> bool:

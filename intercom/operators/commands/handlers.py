@@ -22,6 +22,7 @@ from intercom.model.card import CHOICES, Card, CardKind
 from intercom.model.checkpoint import CheckpointLine, Files, Restore
 from intercom.model.decision import PAST, Decision, Signature, SignedCommand, Verdict
 from intercom.model.errors import AlreadyDecided, InvalidArguments, InvalidState, SignatureRefused
+from intercom.model.json_types import Json, JsonObject
 from intercom.model.process import AgentProcess, Origin
 from intercom.model.session import Instruction, Session, SessionMode
 from intercom.operators.commands.entries import (
@@ -91,7 +92,7 @@ class CommandHandler(Generic[P, R]):
     """A command with its work. `needed` names the arguments without a default."""
 
     row: OperatorCommand
-    entry: Callable[[R], Any]
+    entry: Callable[[R], Json]
     work: Callable[Concatenate[OperatorService, Caller, P], Awaitable[R]]
     needed: frozenset[str]
 
@@ -130,7 +131,7 @@ def _none_of(argument: Argument) -> InvalidArguments:
 
 
 def handles(
-    name: str, entry: Callable[[R], Any]
+    name: str, entry: Callable[[R], Json]
 ) -> Callable[[Callable[Concatenate[OperatorService, Caller, P], Awaitable[R]]], CommandHandler[P, R]]:
     """Tie a function to the row of this name. Raises TypeError if it takes other arguments than the row has."""
     row = COMMANDS[name]
@@ -171,7 +172,7 @@ class DecidedCard:
     decision: Decision
 
 
-def _decided_entry(answered: DecidedCard) -> dict[str, Any]:
+def _decided_entry(answered: DecidedCard) -> JsonObject:
     done = answered.decision
     return {
         "request_id": answered.card.id,
@@ -260,10 +261,9 @@ class Listed:
     processes: Mapping[str, AgentProcess]
 
 
-def _listed_entry(listed: Listed) -> dict[str, Any]:
-    found = [(each, listed.processes.get(each.id)) for each in listed.sessions]
-    entries = [{**session_entry(each), "process": process and process_entry(process)} for each, process in found]
-    return {"sessions": entries}
+def _listed_entry(listed: Listed) -> JsonObject:
+    started = {id: process_entry(process) for id, process in listed.processes.items()}
+    return {"sessions": [{**session_entry(each), "process": started.get(each.id)} for each in listed.sessions]}
 
 
 @handles("list", _listed_entry)
@@ -324,7 +324,7 @@ async def clear(service: OperatorService, caller: Caller, session: str) -> Sessi
     return await service.end(session, caller.name, caller.channel.value, _WHY[caller.channel])
 
 
-def _output_entry(found: Output) -> dict[str, Any]:
+def _output_entry(found: Output) -> JsonObject:
     return {**_PIECE_OF_OUTPUT(found), "exit": None if found.exit is None else str(found.exit)}
 
 
@@ -361,7 +361,7 @@ async def unpause(service: OperatorService, caller: Caller, session: str | None 
     return await service.steering.unpause(session, caller.name, caller.channel.value, caller.act)
 
 
-def _nudged_entry(nudged: Card | Session) -> dict[str, Any]:
+def _nudged_entry(nudged: Card | Session) -> JsonObject:
     if isinstance(nudged, Session):
         return {"session_id": nudged.id, "status": "nudged"}
     return {"request_id": nudged.id, "session_id": nudged.session_id, "status": "nudged", "note": nudged.note}
@@ -424,7 +424,7 @@ async def tasks(
     return await service.steering.tasks(session, everything=everything, limit=limit)
 
 
-def _taken_back_entry(card: Card) -> dict[str, Any]:
+def _taken_back_entry(card: Card) -> JsonObject:
     return {"request_id": card.id, "session_id": card.session_id or None, "status": "taken back"}
 
 
@@ -440,7 +440,7 @@ async def take_back(service: OperatorService, caller: Caller, id: str) -> Card:
 SHORTEST_ID = 4
 
 
-def _taken_entry(taken: CheckpointTaken) -> dict[str, Any]:
+def _taken_entry(taken: CheckpointTaken) -> JsonObject:
     left_out = [plain(each) for each in taken.left_out]
     return {"status": "taken", **checkpoint_entry(taken.checkpoint), "left_out": left_out}
 
@@ -457,7 +457,7 @@ async def checkpoint(
     return await service.checkpoints.take(session, label, caller.name, caller.channel.value, caller.act)
 
 
-def _checkpoint_entries(found: Sequence[CheckpointLine]) -> dict[str, Any]:
+def _checkpoint_entries(found: Sequence[CheckpointLine]) -> JsonObject:
     return {"checkpoints": [checkpoint_entry(each) for each in found]}
 
 
@@ -524,7 +524,7 @@ async def policy_reject(
 # --- the server itself ------------------------------------------------------------------------------------------------
 
 
-def _tree_entry(tree: Info) -> dict[str, Any]:
+def _tree_entry(tree: Info) -> JsonObject:
     return {"tree": plain(tree), "tasks": trio.lowlevel.current_statistics().tasks_living}
 
 
@@ -572,7 +572,7 @@ class KeyAdded:
     is_new: bool
 
 
-def _added_entry(added: KeyAdded) -> dict[str, Any]:
+def _added_entry(added: KeyAdded) -> JsonObject:
     return {"key_id": added.key.id, "status": "enrolled" if added.is_new else "enrolled before"}
 
 

@@ -16,7 +16,8 @@ from intercom.model import signing
 from intercom.model.card import Card, Notice
 from intercom.model.decision import Signature, SignedCommand
 from intercom.model.errors import IntercomError, InvalidArguments, IpcError
-from intercom.operators.commands.entries import card_entry, notice_entry
+from intercom.model.json_types import Json, JsonObject
+from intercom.operators.commands.entries import card_entry, notice_entry, plain
 from intercom.operators.commands.table import FIELDS, Kind
 
 #: The longest request line in bytes, without its newline.
@@ -98,20 +99,20 @@ def read_request(line: bytes) -> CtlRequest:
     )
 
 
-def success(data: Any) -> bytes:
+def success(data: Json) -> bytes:
     """Return the reply line for a request that was carried out."""
     return _line({"ok": True, "data": data})
 
 
 def failure(error: IntercomError) -> bytes:
     """Return the reply line for a refused request: the sentence, its code, and details for programs."""
-    reply: dict[str, Any] = {"ok": False, "error": error.message, "error_code": error.error_code}
+    reply: JsonObject = {"ok": False, "error": error.message, "error_code": error.error_code}
     if error.details:
-        reply["details"] = error.details
+        reply["details"] = plain(error.details)
     return _line(reply)
 
 
-def event(name: str, data: Any) -> bytes:
+def event(name: str, data: Json) -> bytes:
     """Return one line of a watch."""
     return _line({"event": name, "data": data})
 
@@ -123,7 +124,7 @@ def line_of(shown: Card | Notice) -> bytes:
     return event("card", card_entry(shown if len(shown.diff or "") <= WATCHED_DIFF else shown.without_diff()))
 
 
-def _line(value: dict[str, Any]) -> bytes:
+def _line(value: JsonObject) -> bytes:
     return json.dumps(value, separators=(",", ":"), default=str).encode("ascii") + b"\n"
 
 

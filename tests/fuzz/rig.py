@@ -16,7 +16,7 @@ from typing import Any
 from tests.agents.live import COMMAND, TRUSTING, Home, home
 
 #: How long anything may take to be answered, in seconds; a busy machine included.
-PATIENCE = 10.0
+PATIENCE = 30.0
 
 #: These clients' calls do not wait for a person: "pending" is an answer too.
 CONFIG = TRUSTING + '\n[clients."fuzz"]\nslice_seconds = 0.005\n'
@@ -261,6 +261,6 @@ def sound(on: Rig) -> None:
     assert on.home.server() == on.server, f"the server is another one now: {on.logged()[-4000:]}"
     began = time.monotonic()
     assert on.first.does("ping")["acknowledged"] is True
-    assert time.monotonic() - began < PATIENCE / 4
+    assert time.monotonic() - began < 2.5
     fallen = [line for line in on.logged().splitlines() if "Traceback" in line or " ERROR " in line]
     assert not fallen, on.logged()[-6000:]

@@ -53,7 +53,7 @@ async def test_silence_is_nudged_then_escalated(at: House, guest: Guest) -> None
     assert alert.state is CardState.PENDING
     await at.later(120)
     await at.later(120)
-    await at.people.card(id=alert.id, note="goes with the agent's next call")
+    await at.people.card(id=alert.id, note='"go on": goes with the agent\'s next call')
     await at.later(120)
     escalated = await at.people.card(lambda card: card.title == "Still quiet after 2 nudges", id=alert.id)
     assert escalated.state is CardState.PENDING
@@ -118,6 +118,16 @@ async def test_the_same_nudge_given_again_nudges_once(at: House, guest: Guest) -
     await at.people.card(lambda card: card.state is CardState.CLOSED, id=alert.id)
     await at.decide(alert.id, Decision.NUDGE, "listen", "act-2")
     assert (await guest.ask(Ping())).instructions == ()
+
+
+@pytest.mark.server(CONFIG)
+@pytest.mark.parametrize(("given", "told"), [(None, "go on"), ("look", "look")])
+async def test_a_nudged_card_says_what_the_agent_is_told(at: House, guest: Guest, given: str | None, told: str) -> None:
+    await at.later(300)
+    alert = await at.people.card(kind=CardKind.STALL)
+    nudged = await at.decide(alert.id, Decision.NUDGE, given, "act-1")
+    assert (nudged.note or "").startswith(f'"{told}": ')
+    assert [word.text for word in (await guest.ask(Ping())).instructions] == [told]
 
 
 @pytest.mark.parametrize("way", ["alert", "session", "steer"])

@@ -231,7 +231,8 @@ async def _nudge(
     moved = await session.transact(_queue_nudge, session=session, alert=alert, word=word, verdict=verdict)
     repeated = (each.id for each in session.deliveries.instructions if _is_repeated_by(each, word))
     session.deliveries = session.deliveries.drop(repeated).put(word)
-    return show(session, moved or alert, _road(session))
+    # A nudge without a message of its own says what is configured: people see what the agent is told.
+    return show(session, moved or alert, f'"{request_kinds.headline(text)}": {_road(session)}')
 
 
 def _is_repeated_by(earlier: Instruction, word: Instruction) -> bool:

@@ -115,7 +115,7 @@ class OperatorCommand(NamedTuple):
     """One row. `access` says who may send it.
 
     With `for_agent` the command has a message for an agent; what was signed is stored with it, and checked again before
-    delivery. With `sent_once` ctl does not repeat it after a lost answer. With `is_typed` false only programs send it.
+    delivery. With `is_typed` false only programs send it.
     `decision` is the decision about a card that it always makes. `draws` names the function of `intercom.cli.ctl_draw`
     that draws its answer, without `draw_`; if it is empty, ctl prints one line.
     """
@@ -125,7 +125,6 @@ class OperatorCommand(NamedTuple):
     help: str
     arguments: tuple[Argument, ...] = ()
     for_agent: bool = False
-    sent_once: bool = False
     is_typed: bool = True
     decision: str = ""
     draws: str = ""
@@ -208,7 +207,6 @@ _ROWS = (
         _ID._replace(help="the id of its alert or of its session"),
         Argument("[TEXT...]", "text", "what it is told (default: the configured message)"),
         for_agent=True,
-        sent_once=True,
     ),
     _row("nudge-text", ANYONE, "show what a nudge without a text says", is_typed=False),
     _row(

@@ -83,14 +83,11 @@ def request(places: Places, command: str, fields: JsonObject, *, patience: float
                     asked, deadline = True, time.monotonic() + patience
                 return _data(line.receive())
         except (NoServer, OSError, EOFError) as lost:
-            if asked and row.sent_once:
-                raise _unsure(command) from None
             if (not asked and not there) or time.monotonic() >= deadline:
                 raise _no_server(lost) from None
         except Refusal as refusal:
             if refusal.code == "busy" and time.monotonic() < deadline:
-                # Nothing was done, so even a request that must not run twice is retried. The pause is random, so
-                # clients do not retry in step.
+                # The pause is random, so clients do not retry in step.
                 time.sleep(pause * (0.5 + os.urandom(1)[0] / 510))
                 pause = min(longest, pause * 2)
                 continue
@@ -259,11 +256,6 @@ def _is_served(places: Places) -> bool:
     finally:
         os.close(lock)
     return False
-
-
-def _unsure(command: str) -> Refusal:
-    sentence = f"the server went away before it answered {command}; log says whether it was carried out"
-    return Refusal({"error": sentence, "error_code": "unavailable"})
 
 
 def _no_server(error: BaseException) -> Exception:

@@ -123,10 +123,13 @@ async def scripted(
     return data, server.seen
 
 
-async def test_a_server_that_dies_before_it_answers_is_asked_again_for_the_same_act(tmp_path: Path) -> None:
-    done = success({"status": "approved"})
-    data, seen = await scripted(tmp_path, "approve", {"id": "a"}, None, done[:7], done)
-    assert data == {"status": "approved"}
+@pytest.mark.parametrize("command", ["approve", "nudge"])
+async def test_a_server_that_dies_before_it_answers_is_asked_again_for_the_same_act(
+    tmp_path: Path, command: str
+) -> None:
+    done = success({"status": "done"})
+    data, seen = await scripted(tmp_path, command, {"id": "a"}, None, done[:7], done)
+    assert data == {"status": "done"}
     assert len(seen) == 3
     assert len({each.verdict_id for each in seen}) == 1
     assert seen[0].verdict_id
@@ -154,15 +157,6 @@ async def test_a_token_of_the_server_before_is_no_refusal(tmp_path: Path) -> Non
     async with trio.open_nursery() as nursery:
         await nursery.start(stale)
         assert await in_thread(server.where, "list", {}) == 1
-
-
-async def test_a_nudge_is_sent_once_because_two_would_be_two(tmp_path: Path) -> None:
-    server = Scripted(places(environ=environ(tmp_path)))
-    async with trio.open_nursery() as nursery:
-        await nursery.start(server.run, None)
-        with pytest.raises(Refusal, match="log says whether"):
-            await in_thread(server.where, "nudge", {"id": "a"})
-    assert len(server.seen) == 1
 
 
 NO_PLACE = failure(IpcError("too many connections", code="busy"))

@@ -27,7 +27,7 @@ from tests.support.task_tree import within
 if TYPE_CHECKING:
     from trio.testing import MockClock
 
-    from tests.sessions.house import Guest, House
+    from tests.support.virtual_server import AgentClient, VirtualServer
 
 settings.register_profile("steady", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("explore", max_examples=1000, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -67,17 +67,17 @@ def root(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-async def at(root: Path, clock: MockClock, request: pytest.FixtureRequest) -> AsyncIterator[House]:
+async def server(root: Path, clock: MockClock, request: pytest.FixtureRequest) -> AsyncIterator[VirtualServer]:
     """The whole server in this process; the mark `server` holds what else `house` is given."""
     # Not every test needs a server, and to load one takes a while.
-    from tests.sessions.house import house
+    from tests.support.virtual_server import virtual_server
 
     mark = request.node.get_closest_marker("server")
     given, named = (mark.args, mark.kwargs) if mark else ((), {})
     with ExitStack() as deadline:
         # In real time, as the test's own: this clock stands still, so no limit of the server's passes by itself.
         deadline.enter_context(within(SECONDS))
-        async with house(root.parent, clock, *given, **named) as made:
+        async with virtual_server(root.parent, clock, *given, **named) as made:
             deadline.close()
             # A server that gives up cancels the block it runs in. It must not cancel the runner that waits in it: the
             # failure comes up when the block ends.
@@ -87,10 +87,10 @@ async def at(root: Path, clock: MockClock, request: pytest.FixtureRequest) -> As
 
 
 @pytest.fixture
-async def guest(at: House, root: Path) -> Guest:
+async def agent(server: VirtualServer, root: Path) -> AgentClient:
     """An agent at work in `root`."""
     with within(SECONDS):
-        return await at.arrive(root)
+        return await server.arrive(root)
 
 
 @pytest.fixture(autouse=True, scope="session")

@@ -29,7 +29,7 @@ from intercom.sessions.tools.table import BY_NAME
 from intercom.sessions.tools.transmit import Transmit
 from intercom.store.messages import Transact
 from intercom.workspace import files
-from tests.sessions.house import STUCK, House, house
+from tests.support.virtual_server import STUCK, VirtualServer, virtual_server
 
 Clock = trio.testing.MockClock
 
@@ -42,11 +42,11 @@ async def no_roots() -> list[str]:
 THREAD = Caller("codex", "thread", None, no_roots, None)
 
 
-async def cut_off(at: House, what: Callable[[], Awaitable[Any]]) -> None:
+async def cut_off(server: VirtualServer, what: Callable[[], Awaitable[Any]]) -> None:
     """Begin something, and cancel it while it waits for the store."""
     release = threading.Event()
-    held = at.begin(partial(at.ask, "store", Transact(lambda db: release.wait(STUCK))))
-    begun = at.begin(what)
+    held = server.begin(partial(server.ask, "store", Transact(lambda db: release.wait(STUCK))))
+    begun = server.begin(what)
     await trio.testing.wait_all_tasks_blocked()
     begun.scope.cancel()
     await trio.testing.wait_all_tasks_blocked()
@@ -55,14 +55,16 @@ async def cut_off(at: House, what: Callable[[], Awaitable[Any]]) -> None:
     await held()
 
 
-async def test_a_connection_that_ends_takes_along_an_agent_that_was_on_its_way_in(at: House, root: Path) -> None:
-    await at.arrive(root)
-    connection = AgentConnection(at.app.system, at.app.config, at.app.presence, "shim", str(root), None)
-    await cut_off(at, partial(connection.open_call, BY_NAME["ping"], None, THREAD))
+async def test_a_connection_that_ends_takes_along_an_agent_that_was_on_its_way_in(
+    server: VirtualServer, root: Path
+) -> None:
+    await server.arrive(root)
+    connection = AgentConnection(server.app.system, server.app.config, server.app.presence, "shim", str(root), None)
+    await cut_off(server, partial(connection.open_call, BY_NAME["ping"], None, THREAD))
     connection.closed()
-    await at.later(GRACE_SECONDS)
-    assert at.app.presence.here.keys() == {"agent"}
-    assert at.app.presence.connections.keys() == {"agent"}
+    await server.later(GRACE_SECONDS)
+    assert server.app.presence.here.keys() == {"agent"}
+    assert server.app.presence.connections.keys() == {"agent"}
 
 
 async def test_who_is_let_in_after_its_connection_has_ended_is_not_connected(
@@ -76,42 +78,42 @@ async def test_who_is_let_in_after_its_connection_has_ended_is_not_connected(
         return str(root)
 
     monkeypatch.setattr(files, "choose_workspace", slow)
-    async with house(root.parent, clock) as at:
-        connection = AgentConnection(at.app.system, at.app.config, at.app.presence, "shim", str(root), None)
+    async with virtual_server(root.parent, clock) as server:
+        connection = AgentConnection(server.app.system, server.app.config, server.app.presence, "shim", str(root), None)
         connection.opened()
         # A hook is answered by way of the connection, and outlives it.
-        asked = at.begin(partial(connection.session, THREAD))
+        asked = server.begin(partial(connection.session, THREAD))
         assert await trio.to_thread.run_sync(looking.wait, STUCK)
         connection.closed()
         release.set()
         await asked()
-        await at.later(GRACE_SECONDS)
-        assert (at.app.presence.here, at.app.presence.connections) == ({}, {})
+        await server.later(GRACE_SECONDS)
+        assert (server.app.presence.here, server.app.presence.connections) == ({}, {})
 
 
 async def test_a_conversation_that_goes_on_in_another_workspace_is_another_session(clock: Clock, root: Path) -> None:
     other = root.parent / "other"
     other.mkdir()
-    async with house(root.parent, clock) as at:
+    async with virtual_server(root.parent, clock) as server:
         connections = [
-            AgentConnection(at.app.system, at.app.config, at.app.presence, f"shim{n}", str(each), None)
+            AgentConnection(server.app.system, server.app.config, server.app.presence, f"shim{n}", str(each), None)
             for n, each in enumerate((root, other))
         ]
         calls = [await connection.open_call(BY_NAME["ping"], None, THREAD) for connection in connections]
-        stand = {session.id: session.workspace_root for session in await at.app.service.sessions()}
+        stand = {session.id: session.workspace_root for session in await server.app.service.sessions()}
         assert [stand[call.session_id] for call in calls] == [str(root), str(other)]
         # And in the same one it is the same, by whichever connection.
-        back = await AgentConnection(at.app.system, at.app.config, at.app.presence, "shim", str(root), None).open_call(
-            BY_NAME["ping"], None, THREAD
-        )
+        back = await AgentConnection(
+            server.app.system, server.app.config, server.app.presence, "shim", str(root), None
+        ).open_call(BY_NAME["ping"], None, THREAD)
         assert back.session_id == calls[0].session_id
 
 
-async def test_what_rode_on_a_cancelled_call_of_a_program_rides_on_its_next(at: House, root: Path) -> None:
-    agent = Switchboard(at.app, str(root)).agent("bot")
+async def test_what_rode_on_a_cancelled_call_of_a_program_rides_on_its_next(server: VirtualServer, root: Path) -> None:
+    agent = Switchboard(server.app, str(root)).agent("bot")
     session_id = (await agent.ping()).answer.session_id
-    await at.app.service.nudge(session_id, "go on", "kim", "ctl")
-    await cut_off(at, partial(agent.ping, progress_snapshot=()))
+    await server.app.service.nudge(session_id, "go on", "kim", "ctl")
+    await cut_off(server, partial(agent.ping, progress_snapshot=()))
     told = await agent.call(Ping())
     assert [word.text for word in told.instructions] == ["go on"]
     assert (await agent.ping()).instructions == ()
@@ -123,17 +125,19 @@ async def test_a_program_gets_its_answer_although_its_delivery_can_not_be_record
     def full(*_given: Any, **_named: Any) -> None:
         raise DatabaseError("the disk is full")
 
-    async with house(root.parent, clock) as at:
-        agent = Switchboard(at.app, str(root)).agent("bot")
-        asked = at.begin(partial(agent.transmit, "well?"))
-        card = await at.people.card(away=False)
+    async with virtual_server(root.parent, clock) as server:
+        agent = Switchboard(server.app, str(root)).agent("bot")
+        asked = server.begin(partial(agent.transmit, "well?"))
+        card = await server.operator.card(away=False)
         monkeypatch.setattr(steering, "_mark", full)
-        await at.decide(card.id, Decision.STOP)
+        await server.decide(card.id, Decision.STOP)
         assert (await asked()).answer.decision == "stop"
 
 
-async def test_an_answer_that_crossed_with_its_calls_cancellation_was_not_delivered(at: House, root: Path) -> None:
-    connection = AgentConnection(at.app.system, at.app.config, at.app.presence, "shim", str(root), None)
+async def test_an_answer_that_crossed_with_its_calls_cancellation_was_not_delivered(
+    server: VirtualServer, root: Path
+) -> None:
+    connection = AgentConnection(server.app.system, server.app.config, server.app.presence, "shim", str(root), None)
 
     async def call(tool: str, **given: Any) -> tuple[str, dict[str, Any]]:
         opened = await connection.open_call(BY_NAME[tool], BY_NAME[tool].takes(**given), THREAD)
@@ -141,9 +145,9 @@ async def test_an_answer_that_crossed_with_its_calls_cancellation_was_not_delive
         connection.close_call(opened)
         return opened.name, answered
 
-    asked = at.begin(partial(call, "transmit", prompt_text="well?"))
-    card = await at.people.card(away=False)
-    await at.decide(card.id, Decision.STOP)
+    asked = server.begin(partial(call, "transmit", prompt_text="well?"))
+    card = await server.operator.card(away=False)
+    await server.decide(card.id, Decision.STOP)
     name, _ = await asked()
     connection.deliveries.asked(7, name)
     _, receipt = connection.deliveries.answered(7) or ("", None)
@@ -155,7 +159,7 @@ async def test_an_answer_that_crossed_with_its_calls_cancellation_was_not_delive
     assert [late["answer"] for late in told["late_verdicts"]] == [{"decision": "stop"}]
 
 
-async def written(at: House, connection: AgentConnection) -> str:
+async def written(server: VirtualServer, connection: AgentConnection) -> str:
     """A verdict that was written to a client without a shim; the card's id."""
     caller = Caller("client", None, None, no_roots, None)
 
@@ -165,21 +169,21 @@ async def written(at: House, connection: AgentConnection) -> str:
         connection.close_call(opened)
         return opened.name
 
-    asked = at.begin(call)
-    card = await at.people.card(away=False)
-    await at.decide(card.id, Decision.STOP)
+    asked = server.begin(call)
+    card = await server.operator.card(away=False)
+    await server.decide(card.id, Decision.STOP)
     connection.deliveries.written(await asked())
     return card.id
 
 
 async def test_that_an_answer_was_read_is_recorded_although_the_call_that_says_so_is_cut_off(
-    at: House, root: Path
+    server: VirtualServer, root: Path
 ) -> None:
-    connection = AgentConnection(at.app.system, at.app.config, at.app.presence, "http", str(root), None)
-    id = await written(at, connection)
-    await cut_off(at, connection.deliveries.read_all)
-    await at.later(0)
-    assert (await at.app.service.card(id)).state.value == "delivered"
+    connection = AgentConnection(server.app.system, server.app.config, server.app.presence, "http", str(root), None)
+    id = await written(server, connection)
+    await cut_off(server, connection.deliveries.read_all)
+    await server.later(0)
+    assert (await server.app.service.card(id)).state.value == "delivered"
 
 
 async def test_that_an_answer_was_read_is_recorded_later_where_it_can_not_be_now(
@@ -188,33 +192,35 @@ async def test_that_an_answer_was_read_is_recorded_later_where_it_can_not_be_now
     def full(*_given: Any, **_named: Any) -> None:
         raise DatabaseError("the disk is full")
 
-    async with house(root.parent, clock) as at:
-        connection = AgentConnection(at.app.system, at.app.config, at.app.presence, "http", str(root), None)
-        id = await written(at, connection)
+    async with virtual_server(root.parent, clock) as server:
+        connection = AgentConnection(server.app.system, server.app.config, server.app.presence, "http", str(root), None)
+        id = await written(server, connection)
         with monkeypatch.context() as patched:
             patched.setattr(steering, "_mark", full)
             await connection.deliveries.read_all()
         await connection.deliveries.read_all()
-        assert (await at.app.service.card(id)).state.value == "delivered"
+        assert (await server.app.service.card(id)).state.value == "delivered"
 
 
-async def test_who_comes_back_after_another_took_over_its_session_is_not_let_into_that(at: House, root: Path) -> None:
+async def test_who_comes_back_after_another_took_over_its_session_is_not_let_into_that(
+    server: VirtualServer, root: Path
+) -> None:
     caller = Caller("client", None, None, no_roots, None)
-    connection = AgentConnection(at.app.system, at.app.config, at.app.presence, "first", str(root), None)
+    connection = AgentConnection(server.app.system, server.app.config, server.app.presence, "first", str(root), None)
     connection.opened()
     left = (await connection.open_call(BY_NAME["ping"], None, caller)).session_id
     connection.closed(for_good=True)
-    await at.later(1)
-    other = await at.arrive(root, "second")
-    assert await at.ask("registry", Adopt(other.agent, left)) == left
+    await server.later(1)
+    other = await server.arrive(root, "second")
+    assert await server.ask("registry", Adopt(other.identity, left)) == left
     connection.opened()
     assert (await connection.open_call(BY_NAME["ping"], None, caller)).session_id != left
 
 
-async def test_a_session_that_rests_is_let_in_anew(at: House, root: Path) -> None:
-    connection = AgentConnection(at.app.system, at.app.config, at.app.presence, "shim", str(root), None)
+async def test_a_session_that_rests_is_let_in_anew(server: VirtualServer, root: Path) -> None:
+    connection = AgentConnection(server.app.system, server.app.config, server.app.presence, "shim", str(root), None)
     first = await connection.open_call(BY_NAME["ping"], None, THREAD)
-    await at.ask("sessions", StopChild(f"unit/{first.session_id}"))
+    await server.ask("sessions", StopChild(f"unit/{first.session_id}"))
     second = await connection.open_call(BY_NAME["ping"], None, THREAD)
     assert second.session_id == first.session_id
     with trio.fail_after(1):
@@ -222,11 +228,11 @@ async def test_a_session_that_rests_is_let_in_anew(at: House, root: Path) -> Non
 
 
 async def test_what_rode_on_an_answer_rides_again_where_its_call_was_cancelled_that_moment(
-    at: House, root: Path
+    server: VirtualServer, root: Path
 ) -> None:
-    connection = AgentConnection(at.app.system, at.app.config, at.app.presence, "shim", str(root), None)
+    connection = AgentConnection(server.app.system, server.app.config, server.app.presence, "shim", str(root), None)
     session_id = (await connection.open_call(BY_NAME["ping"], None, THREAD)).session_id
-    await at.app.service.nudge(session_id, "go on", "kim", "ctl")
+    await server.app.service.nudge(session_id, "go on", "kim", "ctl")
     said = SimpleNamespace(client_params=None, client_capabilities=None)
     ctx: Any = SimpleNamespace(
         request=connection, meta={"threadId": "thread"}, session=said, protocol_version=None, request_id=1

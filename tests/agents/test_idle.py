@@ -11,7 +11,7 @@ from intercom.cli import serve
 from intercom.model.errors import DatabaseError
 
 
-class House:
+class IdleApp:
     """Who is there, at which second: (from, to) while somebody is connected, and while something waits."""
 
     def __init__(self, connected: tuple[float, float], pending: tuple[float, float]) -> None:
@@ -48,36 +48,36 @@ NEVER = (0.0, 0.0)
 async def test_it_leaves_when_nobody_has_been_there_and_nothing_has_waited_for_a_while(
     connected: tuple[float, float], pending: tuple[float, float], leaves: float
 ) -> None:
-    house: Any = House(connected, pending)
-    await serve._until_idle(house)
-    assert house.left == pytest.approx(leaves, abs=10)
+    app: Any = IdleApp(connected, pending)
+    await serve._until_idle(app)
+    assert app.left == pytest.approx(leaves, abs=10)
 
 
 async def test_it_stays_while_it_can_not_be_read_what_waits() -> None:
-    house: Any = House(NEVER, NEVER)
-    pending = house.pending
+    app: Any = IdleApp(NEVER, NEVER)
+    pending = app.pending
 
     async def unreadable() -> tuple[int, ...]:
         if trio.current_time() < 1000:
             raise DatabaseError("the disk cannot be read")
         return await pending()
 
-    house.pending = unreadable
-    await serve._until_idle(house)
-    assert house.left == pytest.approx(1300, abs=10)
+    app.pending = unreadable
+    await serve._until_idle(app)
+    assert app.left == pytest.approx(1300, abs=10)
 
 
 async def test_in_slack_it_stays_for_whoever_wants_something_of_it_there() -> None:
-    house: Any = House(NEVER, NEVER)
-    house.slack = object()
+    app: Any = IdleApp(NEVER, NEVER)
+    app.slack = object()
     with trio.move_on_after(50 * serve.IDLE_SECONDS):
-        await serve._until_idle(house)
-    assert house.left is None
+        await serve._until_idle(app)
+    assert app.left is None
 
 
 async def test_with_http_on_it_stays_for_clients_that_can_not_start_one() -> None:
-    house: Any = House(NEVER, NEVER)
-    house.http = object()
+    app: Any = IdleApp(NEVER, NEVER)
+    app.http = object()
     with trio.move_on_after(50 * serve.IDLE_SECONDS):
-        await serve._until_idle(house)
-    assert house.left is None
+        await serve._until_idle(app)
+    assert app.left is None

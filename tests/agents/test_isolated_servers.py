@@ -35,8 +35,8 @@ from intercom.model.config import (
     with_operators_settings,
 )
 from intercom.model.request import RiskLevel
-from tests.agents.live import TRUSTING, Home, call, home
 from tests.faults.hosted import ctl, hosted
+from tests.support.server_process import TRUSTING, Home, call, user_home
 
 pytestmark = pytest.mark.real_time
 
@@ -64,8 +64,8 @@ HOSTILE = {
 
 
 @pytest.fixture
-def house() -> Iterator[Home]:
-    with home("") as made:
+def home() -> Iterator[Home]:
+    with user_home("") as made:
         yield made
 
 
@@ -74,19 +74,19 @@ def environ_of(pid: int) -> dict[str, str]:
     return dict(pair.decode().split("=", 1) for pair in pairs if pair)
 
 
-async def test_a_server_that_a_relay_starts_takes_nothing_of_the_clients_environment(house: Home) -> None:
-    planted = house.root / "planted"
+async def test_a_server_that_a_relay_starts_takes_nothing_of_the_clients_environment(home: Home) -> None:
+    planted = home.root / "planted"
     (planted / "intercom").mkdir(parents=True)
-    (planted / "sitecustomize.py").write_text(f"open({str(house.root / 'ran')!r}, 'a').write('sitecustomize')")
-    (planted / "intercom" / "__init__.py").write_text(f"open({str(house.root / 'ran')!r}, 'a').write('package')")
-    user_site = house.root / ".local" / "lib" / f"python3.{sys.version_info.minor}" / "site-packages"
+    (planted / "sitecustomize.py").write_text(f"open({str(home.root / 'ran')!r}, 'a').write('sitecustomize')")
+    (planted / "intercom" / "__init__.py").write_text(f"open({str(home.root / 'ran')!r}, 'a').write('package')")
+    user_site = home.root / ".local" / "lib" / f"python3.{sys.version_info.minor}" / "site-packages"
     user_site.mkdir(parents=True)
-    (user_site / "usercustomize.py").write_text(f"open({str(house.root / 'ran')!r}, 'a').write('usercustomize')")
+    (user_site / "usercustomize.py").write_text(f"open({str(home.root / 'ran')!r}, 'a').write('usercustomize')")
     hostile = {name: value for name, value in HOSTILE.items() if name.isupper() and name != "INTERCOM_FAULT"}
     # The relay itself runs as its client says; -P keeps these from it, as an installed program has it.
-    async with house.agent(house.workspace(), **hostile) as agent:
+    async with home.agent(home.workspace(), **hostile) as agent:
         assert (await call(agent, "ping"))["acknowledged"]
-        pid = house.server()
+        pid = home.server()
         assert pid is not None
         environ = environ_of(pid)
         # The C library has cut its own variable at the colons.
@@ -100,37 +100,37 @@ async def test_a_server_that_a_relay_starts_takes_nothing_of_the_clients_environ
         words = (await trio.Path(f"/proc/{pid}/cmdline").read_bytes()).split(b"\0")
         assert b"-I" in words or b"-E" in words
         assert os.readlink(f"/proc/{pid}/cwd") == "/"
-    assert not (house.root / "ran").exists()
+    assert not (home.root / "ran").exists()
 
 
-async def test_planted_modules_do_not_run_in_the_server(house: Home) -> None:
+async def test_planted_modules_do_not_run_in_the_server(home: Home) -> None:
     """Named by PYTHONPATH, which the relay's own interpreter heeds; the server's does not."""
-    planted = house.root / "planted"
+    planted = home.root / "planted"
     planted.mkdir()
-    ran = house.root / "ran"
+    ran = home.root / "ran"
     (planted / "sitecustomize.py").write_text(f"import os; open({str(ran)!r}, 'a').write(f'{{os.getpid()}}\\n')")
-    async with house.agent(house.workspace(), PYTHONPATH=str(planted)) as agent:
+    async with home.agent(home.workspace(), PYTHONPATH=str(planted)) as agent:
         assert (await call(agent, "ping"))["acknowledged"]
         pids = [int(line) for line in ran.read_text().split()]
         assert pids, "it runs in the relay, so it is a plant that works"
-        assert house.server() not in pids
+        assert home.server() not in pids
 
 
 @pytest.mark.parametrize("how", [(), ("--in-process",)])
-async def test_a_clients_config_makes_no_agent_trusted(house: Home, how: tuple[str, ...]) -> None:
-    root = house.workspace()
+async def test_a_clients_config_makes_no_agent_trusted(home: Home, how: tuple[str, ...]) -> None:
+    root = home.workspace()
     evil = root / "evil.toml"
     evil.write_text("[ctl]\ntrust_agent_processes = true\n[slack]\nchannel_id = 'C0123456789'\n")
-    async with hosted(house, root, arguments=("--config", str(evil), *how)) as agent:
+    async with hosted(home, root, arguments=("--config", str(evil), *how)) as agent:
         await agent.ask("check_clearance", title="t", diff="x\n", file_path="x.txt")
         found: list[dict[str, str]] = []
         while not found:
-            code, said = await ctl(house, "pending")
+            code, said = await ctl(home, "pending")
             found = said if code == 0 else []
         id = found[0]["request_id"]
         tried = await agent.shell(f"{sys.executable} -m intercom.cli.ctl --json approve {id}")
         assert json.loads(tried["out"])["error_code"] == "unauthorized", tried
-        code, shown = await ctl(house, "show", id)
+        code, shown = await ctl(home, "show", id)
         assert (code, shown["status"]) == (0, "pending")
 
 
@@ -145,43 +145,43 @@ async def test_a_clients_config_makes_no_agent_trusted(house: Home, how: tuple[s
     ],
 )
 async def test_a_directory_that_the_client_names_makes_no_agent_trusted(
-    house: Home, named: str, how: tuple[str, ...]
+    home: Home, named: str, how: tuple[str, ...]
 ) -> None:
-    root, evil = house.workspace(), house.root / "evil"
+    root, evil = home.workspace(), home.root / "evil"
     config = evil / ".config" / "agent-intercom" / "config.toml"
     config.parent.mkdir(parents=True)
     config.write_text(TRUSTING)
     if "XDG_CONFIG_HOME" not in named:
         # Even the user's own settings count only for the user's own server.
-        house.configure(TRUSTING)
+        home.configure(TRUSTING)
     given = named.format(evil=evil).split()
     stand_in = {name: value for name, _, value in (each.partition("=") for each in given)}
     try:
-        async with hosted(house, root, "env", *given, arguments=how) as agent:
+        async with hosted(home, root, "env", *given, arguments=how) as agent:
             await agent.ask("check_clearance", title="t", diff="x\n", file_path="x.txt")
             found: list[dict[str, str]] = []
             while not found:
-                code, said = await ctl(house, "pending")
+                code, said = await ctl(home, "pending")
                 found = said if code == 0 else []
             tried = await agent.shell(f"{sys.executable} -m intercom.cli.ctl --json approve {found[0]['request_id']}")
             assert json.loads(tried["out"])["error_code"] == "unauthorized", tried
             if not how:
-                _, log = await ctl(house, "log")
+                _, log = await ctl(home, "log")
                 told = [entry["summary"] for entry in log["entries"] if entry["kind"] == "security"]
                 assert any("is not known to be yours" in each and "about ctl" in each for each in told), told
     finally:
-        holder = lock.holder(Path(places(environ={**house.environ, **stand_in}).database))
+        holder = lock.holder(Path(places(environ={**home.environ, **stand_in}).database))
         if holder is not None and holder.pid:
             os.kill(holder.pid, signal.SIGKILL)
 
 
-async def test_directories_that_the_user_has_used_count(house: Home) -> None:
-    root = house.workspace()
-    house.configure(TRUSTING)
-    async with hosted(house, root) as agent:
+async def test_directories_that_the_user_has_used_count(home: Home) -> None:
+    root = home.workspace()
+    home.configure(TRUSTING)
+    async with hosted(home, root) as agent:
         await agent.call("ping")
         asked = await agent.ask("check_clearance", title="t", diff="x\n", file_path="x.txt")
-        async with house.person(root) as person:
+        async with home.person(root) as person:
             card = await person.card(status="pending")
         tried = await agent.shell(f"{sys.executable} -m intercom.cli.ctl --json approve {card['request_id']}")
         assert tried["code"] == 0, tried
@@ -280,21 +280,21 @@ def test_a_user_without_a_configuration_has_the_defaults(me: Path, tmp_path: Pat
     assert settings.left_out == ("ctl",)
 
 
-async def test_people_are_told_which_settings_were_not_taken(house: Home) -> None:
-    root = house.workspace()
-    named = house.root / "named.toml"
+async def test_people_are_told_which_settings_were_not_taken(home: Home) -> None:
+    root = home.workspace()
+    named = home.root / "named.toml"
     named.write_text("[ctl]\ntrust_agent_processes = true\n")
-    async with house.agent(root, "--config", str(named)) as agent:
+    async with home.agent(root, "--config", str(named)) as agent:
         assert (await call(agent, "ping"))["acknowledged"]
-        _, log = await ctl(house, "log")
+        _, log = await ctl(home, "log")
         [told] = [entry["summary"] for entry in log["entries"] if entry["kind"] == "security"]
         assert "takes nothing from its configuration about ctl" in told
         assert f"agent-intercom serve --config {named}" in told
 
 
-async def test_a_private_server_takes_nothing_of_the_clients_environment(house: Home) -> None:
+async def test_a_private_server_takes_nothing_of_the_clients_environment(home: Home) -> None:
     """It is a child of the relay, in whose sandbox no other could live."""
-    out = house.root / "environ"
+    out = home.root / "environ"
     dump = f"import os, sys; open({str(out)!r}, 'w').write(repr((dict(os.environ), os.getcwd())))"
     kept = dict(os.environ)
     os.environ.update({name: value for name, value in HOSTILE.items() if not name.startswith("LD_")})

@@ -19,7 +19,7 @@ from intercom.local.places import places
 from intercom.local.server_socket import Admission, PlaceLimits
 from intercom.model.config import Config, DatabaseSettings
 from tests.agents.http.rig import until
-from tests.operators.house import Peer
+from tests.operators.ctl_server import Peer
 
 pytestmark = pytest.mark.real_time
 

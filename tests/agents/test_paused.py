@@ -11,7 +11,7 @@ import pytest
 import trio
 
 from intercom.operators.ctl.client import request
-from tests.agents.live import ERAS, TRUSTING, Home, Later, begin, call, home
+from tests.support.server_process import ERAS, TRUSTING, Home, Later, begin, call, user_home
 
 pytestmark = pytest.mark.real_time
 
@@ -32,15 +32,15 @@ CALLS: dict[str, dict[str, Any]] = {
 
 
 @pytest.fixture(scope="module")
-def house() -> Iterator[Home]:
-    with home(TRUSTING + f"[clients.{HASTY}]\nslice_seconds = 0.2\n") as made, made.serving():
+def home() -> Iterator[Home]:
+    with user_home(TRUSTING + f"[clients.{HASTY}]\nslice_seconds = 0.2\n") as made, made.serving():
         yield made
 
 
 @both_eras
-async def test_every_tool_of_a_paused_session_answers_paused_and_does_nothing(house: Home, mode: str) -> None:
-    root = house.workspace()
-    async with house.agent(root, mode=mode, name=HASTY) as agent, house.person(root) as person:
+async def test_every_tool_of_a_paused_session_answers_paused_and_does_nothing(home: Home, mode: str) -> None:
+    root = home.workspace()
+    async with home.agent(root, mode=mode, name=HASTY) as agent, home.person(root) as person:
         session = (await call(agent, "ping"))["session_id"]
         id = (await call(agent, "check_clearance", **CHANGE))["request_id"]
         await person.do("pause", id=session)
@@ -60,8 +60,8 @@ async def test_every_tool_of_a_paused_session_answers_paused_and_does_nothing(ho
 
 
 @both_eras
-async def test_calls_wait_out_a_pause_with_progress_and_then_do_what_they_were_to(house: Home, mode: str) -> None:
-    root = house.workspace()
+async def test_calls_wait_out_a_pause_with_progress_and_then_do_what_they_were_to(home: Home, mode: str) -> None:
+    root = home.workspace()
     told: list[tuple[float, str | None]] = []
     heard = trio.Event()
 
@@ -69,7 +69,7 @@ async def test_calls_wait_out_a_pause_with_progress_and_then_do_what_they_were_t
         told.append((progress, message))
         heard.set()
 
-    async with house.agent(root, mode=mode) as agent, house.person(root) as person, trio.open_nursery() as nursery:
+    async with home.agent(root, mode=mode) as agent, home.person(root) as person, trio.open_nursery() as nursery:
         session = (await call(agent, "ping"))["session_id"]
         await person.do("pause", id=session)
         asked = begin(nursery, agent, "check_clearance", {"progress_callback": on_progress}, **CHANGE)
@@ -88,11 +88,11 @@ async def test_calls_wait_out_a_pause_with_progress_and_then_do_what_they_were_t
 
 
 @both_eras
-async def test_words_and_tasks_reach_a_real_agent_once(house: Home, mode: str) -> None:
-    root = house.workspace()
-    async with house.person() as person:
+async def test_words_and_tasks_reach_a_real_agent_once(home: Home, mode: str) -> None:
+    root = home.workspace()
+    async with home.person() as person:
         await person.do("task", text="write the tests", workspace=str(root))
-        async with house.agent(root, mode=mode) as agent, trio.open_nursery() as nursery:
+        async with home.agent(root, mode=mode) as agent, trio.open_nursery() as nursery:
             started = await call(agent, "reboot")
             (task,) = started["tasks"]
             assert (started["status"], task["text"], "instructions" in started) == ("clean", "write the tests", False)
@@ -113,18 +113,18 @@ async def test_words_and_tasks_reach_a_real_agent_once(house: Home, mode: str) -
 
 
 async def test_a_pause_and_what_was_said_meanwhile_outlive_a_server_that_is_killed() -> None:
-    with home() as house:
-        root = house.workspace()
-        async with house.agent(root) as agent, trio.open_nursery() as nursery:
+    with user_home() as home:
+        root = home.workspace()
+        async with home.agent(root) as agent, trio.open_nursery() as nursery:
             session = (await call(agent, "ping"))["session_id"]
-            async with house.person(root) as person:
+            async with home.person(root) as person:
                 await person.do("pause", id=session)
                 await person.do("steer", id=session, text="mind the gap")
             asked = begin(nursery, agent, "check_clearance", **CHANGE)
-            house.kill()
+            home.kill()
             # The shim starts another server and asks again.
             assert (await call(agent, "ping"))["status"] == "paused"
-            async with house.person(root) as person:
+            async with home.person(root) as person:
                 [entry] = (await person.do("list"))["sessions"]
                 assert (entry["status"], await person.do("pending")) == ("paused", [])
                 assert not asked.done
@@ -151,16 +151,16 @@ FAULTS = (
 
 @pytest.mark.parametrize("points", FAULTS, ids=lambda points: points[0])
 async def test_killed_wherever_it_matters_nothing_is_lost_or_told_twice(points: tuple[str, ...]) -> None:
-    with home() as house:
-        root = house.workspace()
-        faults = house.root / "faults"
+    with user_home() as home:
+        root = home.workspace()
+        faults = home.root / "faults"
         faults.write_text("".join(f"kill:{point}:1\n" for point in points))
 
         async def do(verb: str, **fields: Any) -> Any:
             """What a person types: asked again under the same name while servers fall."""
-            return await trio.to_thread.run_sync(partial(request, house.places, verb, fields, patience=30))
+            return await trio.to_thread.run_sync(partial(request, home.places, verb, fields, patience=30))
 
-        async with house.agent(root, INTERCOM_FAULT=f"queue:{faults}") as agent:
+        async with home.agent(root, INTERCOM_FAULT=f"queue:{faults}") as agent:
             heard: list[str] = []
 
             async def ping() -> dict[str, Any]:

@@ -15,19 +15,19 @@ from intercom.model.errors import Paused
 from intercom.model.request import Operation, OperationKind, TaskStatus
 from intercom.sessions.messages import Answered, AskPermission, AwaitTask, FindTask, OpenTask
 from intercom.sessions.tools.transmit import Transmit
-from tests.sessions.house import Guest, House, partial_ask
+from tests.support.virtual_server import AgentClient, VirtualServer, partial_ask
 
 
-async def pause(at: House, guest: Guest) -> None:
-    await at.app.service.steering.pause(guest.session_id, "kim", "ctl")
+async def pause(server: VirtualServer, agent: AgentClient) -> None:
+    await server.app.service.steering.pause(agent.session_id, "kim", "ctl")
 
 
-async def unpause(at: House, guest: Guest) -> None:
-    await at.app.service.steering.unpause(guest.session_id, "kim", "ctl")
+async def unpause(server: VirtualServer, agent: AgentClient) -> None:
+    await server.app.service.steering.unpause(agent.session_id, "kim", "ctl")
 
 
-async def test_a_hook_asks_nobody_while_the_session_is_paused_and_then_does(at: House, root: Path) -> None:
-    guest = await at.arrive(root)
+async def test_a_hook_asks_nobody_while_the_session_is_paused_and_then_does(server: VirtualServer, root: Path) -> None:
+    agent = await server.arrive(root)
     operation = Operation(OperationKind.COMMAND, "Bash", "Bash: make", "make", cwd=str(root))
     asked = AskPermission("hook/1", "claude-code", operation, "claude-code/PreToolUse")
     told: list[str | None] = []
@@ -35,40 +35,42 @@ async def test_a_hook_asks_nobody_while_the_session_is_paused_and_then_does(at: 
     async def tell(request_id: str | None) -> None:
         told.append(request_id)
 
-    session = at.app.system.named(f"session/{guest.session_id}")
-    call = partial(Call, "hook/1", PERMISSION_PROMPT, guest.session_id, session, told=tell)
-    await pause(at, guest)
-    waiting = at.begin(partial(call(5.0).permission, asked))
-    await at.later(5)
+    session = server.app.system.named(f"session/{agent.session_id}")
+    call = partial(Call, "hook/1", PERMISSION_PROMPT, agent.session_id, session, told=tell)
+    await pause(server, agent)
+    waiting = server.begin(partial(call(5.0).permission, asked))
+    await server.later(5)
     with pytest.raises(Paused):
         await waiting()
-    waiting = at.begin(partial(call(None).permission, asked))
-    await at.later(3600)
-    assert (await at.app.service.pending(), waiting.outcome, told) == ((), None, [None, None])
-    await unpause(at, guest)
-    card = await at.people.card(kind=CardKind.APPROVAL)
+    waiting = server.begin(partial(call(None).permission, asked))
+    await server.later(3600)
+    assert (await server.app.service.pending(), waiting.outcome, told) == ((), None, [None, None])
+    await unpause(server, agent)
+    card = await server.operator.card(kind=CardKind.APPROVAL)
     assert told[2:] == [card.id]
     # A pause that comes while it waits holds the answer back.
-    await pause(at, guest)
-    await at.decide(card.id, Decision.APPROVE)
-    await at.later(1)
+    await pause(server, agent)
+    await server.decide(card.id, Decision.APPROVE)
+    await server.later(1)
     assert waiting.outcome is None
-    await unpause(at, guest)
+    await unpause(server, agent)
     assert (await waiting()).status == "allowed"
 
 
-async def test_a_task_is_at_work_for_its_client_until_it_may_be_told_the_verdict(at: House, root: Path) -> None:
-    guest = await at.arrive(root)
-    id = (await guest.ask(Transmit("well?", call="c-1"))).request_id
-    task = await guest.ask(OpenTask("c-1", "transmit", id))
-    await pause(at, guest)
-    await at.decide(id, Decision.STOP)
-    assert (await guest.ask(FindTask(task.id))).status is TaskStatus.WORKING
-    waiting = at.begin(partial_ask(guest, AwaitTask("c-2", task.id)))
-    await at.later(1)
+async def test_a_task_is_at_work_for_its_client_until_it_may_be_told_the_verdict(
+    server: VirtualServer, root: Path
+) -> None:
+    agent = await server.arrive(root)
+    id = (await agent.ask(Transmit("well?", call="c-1"))).request_id
+    task = await agent.ask(OpenTask("c-1", "transmit", id))
+    await pause(server, agent)
+    await server.decide(id, Decision.STOP)
+    assert (await agent.ask(FindTask(task.id))).status is TaskStatus.WORKING
+    waiting = server.begin(partial_ask(agent, AwaitTask("c-2", task.id)))
+    await server.later(1)
     assert waiting.outcome is None
-    await unpause(at, guest)
+    await unpause(server, agent)
     answered = await waiting()
     assert isinstance(answered, Answered)
     assert answered.answer.decision == "stop"
-    assert (await guest.ask(FindTask(task.id))).status is TaskStatus.COMPLETED
+    assert (await agent.ask(FindTask(task.id))).status is TaskStatus.COMPLETED

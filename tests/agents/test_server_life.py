@@ -16,7 +16,7 @@ import trio
 
 from intercom.agents.shim.link import WIRE
 from intercom.operators.ctl.client import request
-from tests.agents.live import COMMAND, ERAS, TRUSTING, Home, begin, call, home
+from tests.support.server_process import COMMAND, ERAS, TRUSTING, Home, begin, call, user_home
 
 pytestmark = pytest.mark.real_time
 
@@ -25,43 +25,43 @@ CHANGE: dict[str, Any] = {"title": "Add a", "diff": "a\n", "file_path": "a.txt"}
 
 
 @pytest.fixture
-def house() -> Iterator[Home]:
-    with home(TRUSTING) as made:
+def home() -> Iterator[Home]:
+    with user_home(TRUSTING) as made:
         yield made
 
 
-async def pending(house: Home, root: Path) -> str:
+async def pending(home: Home, root: Path) -> str:
     """Wait until the card of this workspace can be seen at whatever server is there; its id."""
-    async with house.person(root) as person:
+    async with home.person(root) as person:
         return str((await person.card(status="pending", away=False))["request_id"])
 
 
-async def decide(house: Home, root: Path, id: str) -> None:
-    async with house.person(root) as person:
+async def decide(home: Home, root: Path, id: str) -> None:
+    async with home.person(root) as person:
         await person.do("approve", id=id)
 
 
 @both_eras
-async def test_a_shim_starts_the_server_and_leaves_it_running(house: Home, mode: str) -> None:
-    assert house.server() is None
-    root = house.workspace()
-    async with house.agent(root, mode=mode) as agent:
+async def test_a_shim_starts_the_server_and_leaves_it_running(home: Home, mode: str) -> None:
+    assert home.server() is None
+    root = home.workspace()
+    async with home.agent(root, mode=mode) as agent:
         assert (await call(agent, "ping"))["acknowledged"]
-    pid = house.server()
+    pid = home.server()
     assert pid is not None
-    async with house.agent(root, mode=mode) as agent:
+    async with home.agent(root, mode=mode) as agent:
         assert (await call(agent, "ping"))["acknowledged"]
-    assert house.server() == pid
+    assert home.server() == pid
 
 
-async def test_shims_that_start_at_once_have_one_server(house: Home) -> None:
-    roots = [house.workspace() for _ in range(4)]
+async def test_shims_that_start_at_once_have_one_server(home: Home) -> None:
+    roots = [home.workspace() for _ in range(4)]
     seen: list[int | None] = []
 
     async def use(root: Path, mode: str) -> None:
-        async with house.agent(root, mode=mode) as agent:
+        async with home.agent(root, mode=mode) as agent:
             assert (await call(agent, "ping"))["acknowledged"]
-            seen.append(house.server())
+            seen.append(home.server())
 
     async with trio.open_nursery() as nursery:
         for n, root in enumerate(roots):
@@ -72,21 +72,21 @@ async def test_shims_that_start_at_once_have_one_server(house: Home) -> None:
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM], ids=["killed", "stopped"])
 @both_eras
-async def test_a_call_outlives_its_server(house: Home, mode: str, how: signal.Signals) -> None:
-    root = house.workspace()
-    async with house.agent(root, mode=mode) as agent, trio.open_nursery() as nursery:
+async def test_a_call_outlives_its_server(home: Home, mode: str, how: signal.Signals) -> None:
+    root = home.workspace()
+    async with home.agent(root, mode=mode) as agent, trio.open_nursery() as nursery:
         await call(agent, "ping")
         asked = begin(nursery, agent, "check_clearance", **CHANGE)
-        id = await pending(house, root)
-        first = house.server()
+        id = await pending(home, root)
+        first = home.server()
         assert first is not None
         os.kill(first, how)
         await gone(first)
         # The shim starts another by itself; the same call waits there under the same request.
         assert (await call(agent, "ping"))["acknowledged"]
-        assert house.server() not in (None, first)
-        assert await pending(house, root) == id
-        await decide(house, root, id)
+        assert home.server() not in (None, first)
+        assert await pending(home, root) == id
+        await decide(home, root, id)
         assert await asked() == {"status": "approved", "request_id": id}
         assert (await call(agent, "check_diff", request_id=id))["status"] == "applied"
 
@@ -103,130 +103,130 @@ async def gone(pid: int) -> None:
         os.close(process)
 
 
-async def test_a_verdict_given_between_two_lives_of_the_agent_is_not_lost(house: Home) -> None:
-    root = house.workspace()
-    async with house.agent(root) as agent, trio.open_nursery() as nursery:
+async def test_a_verdict_given_between_two_lives_of_the_agent_is_not_lost(home: Home) -> None:
+    root = home.workspace()
+    async with home.agent(root) as agent, trio.open_nursery() as nursery:
         await call(agent, "ping")
         asked = begin(nursery, agent, "check_clearance", **CHANGE)
-        id = await pending(house, root)
-        house.kill()
+        id = await pending(home, root)
+        home.kill()
         await call(agent, "ping")
-        await decide(house, root, id)
-        house.kill()
+        await decide(home, root, id)
+        home.kill()
         assert await asked() == {"status": "approved", "request_id": id}
 
 
-async def test_stopping_says_what_becomes_of_what_waits(house: Home) -> None:
-    assert "no server is running" in house.command("stop").stdout
-    async with house.agent(house.workspace()) as agent:
+async def test_stopping_says_what_becomes_of_what_waits(home: Home) -> None:
+    assert "no server is running" in home.command("stop").stdout
+    async with home.agent(home.workspace()) as agent:
         await call(agent, "ping")
-        stopped = await trio.to_thread.run_sync(house.command, "stop")
+        stopped = await trio.to_thread.run_sync(home.command, "stop")
         assert stopped.returncode == 0
         assert "what waits is kept" in stopped.stdout
 
 
 @both_eras
-async def test_a_shim_with_another_configuration_is_told_what_differs(house: Home, mode: str) -> None:
-    root, other = house.workspace(), house.root / "other.toml"
+async def test_a_shim_with_another_configuration_is_told_what_differs(home: Home, mode: str) -> None:
+    root, other = home.workspace(), home.root / "other.toml"
     other.write_text(TRUSTING)
-    with house.serving():
-        async with house.agent(root, "--config", str(other), mode=mode) as agent:
+    with home.serving():
+        async with home.agent(root, "--config", str(other), mode=mode) as agent:
             said = await call(agent, "ping")
             assert said["error_code"] == "config_mismatch"
             assert str(other) in said["error_message"]
-            assert house.places.config_file in said["error_message"]
+            assert home.places.config_file in said["error_message"]
             assert "agent-intercom stop" in said["error_message"]
         # The configuration that the server runs with is no other.
-        async with house.agent(root, "--config", house.places.config_file, mode=mode) as agent:
+        async with home.agent(root, "--config", home.places.config_file, mode=mode) as agent:
             assert (await call(agent, "ping"))["acknowledged"]
-        house.configure("retention_days = 7\n" + TRUSTING)
-        async with house.agent(root, "--config", house.places.config_file, mode=mode) as agent:
+        home.configure("retention_days = 7\n" + TRUSTING)
+        async with home.agent(root, "--config", home.places.config_file, mode=mode) as agent:
             said = await call(agent, "ping")
             assert said["error_code"] == "config_mismatch"
             assert "retention_days" in said["error_message"]
 
 
 @both_eras
-async def test_an_invalid_configuration_is_told_through_the_calls(house: Home, mode: str) -> None:
-    house.configure("[timeouts]\napproval_secnods = 3\n")
-    async with house.agent(house.workspace(), mode=mode) as agent:
+async def test_an_invalid_configuration_is_told_through_the_calls(home: Home, mode: str) -> None:
+    home.configure("[timeouts]\napproval_secnods = 3\n")
+    async with home.agent(home.workspace(), mode=mode) as agent:
         # The list is there all the same: a client that gets none forgets the server.
         assert len((await agent.list_tools()).tools) == 9
         said = await call(agent, "ping")
         assert said["error_code"] == "config"
         assert "approval_secnods" in said["error_message"]
         assert "approval_seconds" in said["error_message"]
-    assert house.server() is None
+    assert home.server() is None
 
 
 @both_eras
-async def test_a_server_in_the_clients_own_process_does_the_whole_job(house: Home, mode: str) -> None:
-    root = house.workspace()
-    async with house.agent(root, "--in-process", mode=mode) as agent, trio.open_nursery() as nursery:
+async def test_a_server_in_the_clients_own_process_does_the_whole_job(home: Home, mode: str) -> None:
+    root = home.workspace()
+    async with home.agent(root, "--in-process", mode=mode) as agent, trio.open_nursery() as nursery:
         await call(agent, "ping")
-        pid = house.server()
+        pid = home.server()
         assert pid is not None
         assert "--in-process" in await trio.Path(f"/proc/{pid}/cmdline").read_text()
         asked = begin(nursery, agent, "check_clearance", **CHANGE)
-        id = await pending(house, root)
-        await decide(house, root, id)
+        id = await pending(home, root)
+        await decide(home, root, id)
         assert (await asked())["status"] == "approved"
         assert (await call(agent, "check_diff", request_id=id))["status"] == "applied"
     await gone(pid)
 
 
-async def test_a_server_in_a_clients_own_process_is_refused_beside_another(house: Home) -> None:
-    with house.serving():
-        done = await trio.to_thread.run_sync(house.command, "--in-process")
+async def test_a_server_in_a_clients_own_process_is_refused_beside_another(home: Home) -> None:
+    with home.serving():
+        done = await trio.to_thread.run_sync(home.command, "--in-process")
     assert done.returncode == 1
     assert done.stdout == ""
-    assert str(house.places.database) in done.stderr
+    assert str(home.places.database) in done.stderr
     assert "Traceback" not in done.stderr
 
 
-async def test_standard_output_of_a_shim_carries_nothing_but_messages(house: Home) -> None:
+async def test_standard_output_of_a_shim_carries_nothing_but_messages(home: Home) -> None:
     line = {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {}}
     done = await trio.run_process(
-        [*COMMAND, "--workspace", str(house.workspace())],
+        [*COMMAND, "--workspace", str(home.workspace())],
         stdin=b"nonsense\n" + json.dumps(line).encode() + b"\n",
-        env=house.environ,
+        env=home.environ,
         capture_stdout=True,
         capture_stderr=True,
     )
     assert all(json.loads(each)["jsonrpc"] == "2.0" for each in done.stdout.splitlines())
 
 
-async def test_a_newer_shim_makes_the_server_step_down_and_the_older_call_goes_on(house: Home) -> None:
-    root = house.workspace()
-    async with house.agent(root) as agent, trio.open_nursery() as nursery:
+async def test_a_newer_shim_makes_the_server_step_down_and_the_older_call_goes_on(home: Home) -> None:
+    root = home.workspace()
+    async with home.agent(root) as agent, trio.open_nursery() as nursery:
         await call(agent, "ping")
         asked = begin(nursery, agent, "check_clearance", **CHANGE)
-        id = await pending(house, root)
-        first = house.server()
+        id = await pending(home, root)
+        first = home.server()
         assert first is not None
-        assert (await greet(house, version="99.0"))["intercom"] == {"handover": {}}
+        assert (await greet(home, version="99.0"))["intercom"] == {"handover": {}}
         await gone(first)
         assert (await call(agent, "ping"))["acknowledged"]
-        await decide(house, root, id)
+        await decide(home, root, id)
         assert (await asked())["status"] == "approved"
 
 
-async def test_what_a_newer_shim_adds_to_its_greeting_is_ignored(house: Home) -> None:
-    with house.serving():
-        assert "welcome" in (await greet(house, around={"trace": "0af7"}, color="blue"))["intercom"]
+async def test_what_a_newer_shim_adds_to_its_greeting_is_ignored(home: Home) -> None:
+    with home.serving():
+        assert "welcome" in (await greet(home, around={"trace": "0af7"}, color="blue"))["intercom"]
 
 
-async def test_an_older_shim_is_served_and_one_that_speaks_otherwise_is_told(house: Home) -> None:
-    with house.serving() as server:
-        assert "welcome" in (await greet(house, version="0.0.1"))["intercom"]
-        refused = (await greet(house, wire=WIRE + 1))["intercom"]["refused"]
+async def test_an_older_shim_is_served_and_one_that_speaks_otherwise_is_told(home: Home) -> None:
+    with home.serving() as server:
+        assert "welcome" in (await greet(home, version="0.0.1"))["intercom"]
+        refused = (await greet(home, wire=WIRE + 1))["intercom"]["refused"]
         assert refused["code"] == "version_mismatch"
-        refused = (await greet(house, token="guessed"))["intercom"]["refused"]
+        refused = (await greet(home, token="guessed"))["intercom"]["refused"]
         assert refused["code"] == "unauthorized"
         assert server.poll() is None
 
 
-async def greet(house: Home, around: dict[str, Any] | None = None, **changed: Any) -> dict[str, Any]:
+async def greet(home: Home, around: dict[str, Any] | None = None, **changed: Any) -> dict[str, Any]:
     """Say hello as a shim would, with other kinds `around` it; what the server answers."""
     hello = {
         "wire": WIRE,
@@ -234,14 +234,14 @@ async def greet(house: Home, around: dict[str, Any] | None = None, **changed: An
         "shim": "f" * 32,
         "pid": os.getpid(),
         "client_pid": os.getppid(),
-        "cwd": str(house.root),
+        "cwd": str(home.root),
         "workspace": None,
         "config": None,
         "config_digest": None,
-        "token": (await trio.Path(house.places.token_file).read_text()).strip(),
+        "token": (await trio.Path(home.places.token_file).read_text()).strip(),
         "delivered": [],
     } | changed
-    async with await trio.open_unix_socket(house.places.mcp_socket) as stream:
+    async with await trio.open_unix_socket(home.places.mcp_socket) as stream:
         await stream.send_all(json.dumps({"intercom": {"hello": hello} | (around or {})}).encode() + b"\n")
         said = b""
         while b"\n" not in said:
@@ -252,31 +252,31 @@ async def greet(house: Home, around: dict[str, Any] | None = None, **changed: An
     return answer
 
 
-async def test_who_speaks_nonsense_at_the_shims_socket_harms_nobody(house: Home) -> None:
-    root = house.workspace()
-    with house.serving() as server:
-        async with house.agent(root) as agent:
+async def test_who_speaks_nonsense_at_the_shims_socket_harms_nobody(home: Home) -> None:
+    root = home.workspace()
+    with home.serving() as server:
+        async with home.agent(root) as agent:
             await call(agent, "ping")
             for nonsense in (b"\n", b"{}\n", b"\x00" * 5000, b'{"intercom": {"hello": 5}}\n', b"[" * 100_000 + b"\n"):
                 with socket.socket(socket.AF_UNIX) as peer:
-                    peer.connect(house.places.mcp_socket)
+                    peer.connect(home.places.mcp_socket)
                     peer.sendall(nonsense)
                 assert (await call(agent, "ping"))["acknowledged"]
         assert server.poll() is None
 
 
-async def test_a_runtime_directory_that_was_cleaned_away_is_there_again_for_agents_and_people(house: Home) -> None:
-    root = house.workspace()
-    async with house.agent(root) as agent, trio.open_nursery() as nursery:
+async def test_a_runtime_directory_that_was_cleaned_away_is_there_again_for_agents_and_people(home: Home) -> None:
+    root = home.workspace()
+    async with home.agent(root) as agent, trio.open_nursery() as nursery:
         await call(agent, "ping")
-        server = house.server()
-        shutil.rmtree(house.places.runtime_dir)
+        server = home.server()
+        shutil.rmtree(home.places.runtime_dir)
         # Connections go on; people and new agents find the same server again.
         asked = begin(nursery, agent, "check_clearance", **CHANGE)
-        assert await trio.to_thread.run_sync(request, house.places, "list", {})
-        id = await pending(house, root)
-        await decide(house, root, id)
+        assert await trio.to_thread.run_sync(request, home.places, "list", {})
+        id = await pending(home, root)
+        await decide(home, root, id)
         assert (await asked())["status"] == "approved"
-        async with house.agent(root) as other:
+        async with home.agent(root) as other:
             assert (await call(other, "ping"))["acknowledged"]
-        assert house.server() == server
+        assert home.server() == server

@@ -15,7 +15,7 @@ from intercom.agents.agent_connection import AgentConnection
 from intercom.agents.transport import Lines
 from intercom.model.decision import Decision
 from tests.agents.in_process import ABOUT
-from tests.sessions.house import House
+from tests.support.virtual_server import VirtualServer
 
 #: So many lists are more than a pipe holds.
 MANY = 20
@@ -29,18 +29,18 @@ def line(id: int | None, method: str, **params: Any) -> bytes:
 
 
 async def test_a_verdict_that_could_not_leave_before_its_call_was_cancelled_is_told_by_the_next(
-    at: House, root: Path
+    server: VirtualServer, root: Path
 ) -> None:
-    connection = AgentConnection(at.app.system, at.app.config, at.app.presence, "agent", str(root), None)
+    connection = AgentConnection(server.app.system, server.app.config, server.app.presence, "agent", str(root), None)
     (stdin, to_server), (from_server, stdout) = os.pipe(), os.pipe()
-    at.nursery.start_soon(transport.serve, at.app.shim_deps.server, connection, stdin, stdout)
+    server.nursery.start_soon(transport.serve, server.app.shim_deps.server, connection, stdin, stdout)
     async with trio.lowlevel.FdStream(to_server) as says, trio.lowlevel.FdStream(from_server) as hears:
         await says.send_all(line(1, "tools/call", name="transmit", arguments={"prompt_text": "well?"}))
-        card = await at.people.card(away=False)
+        card = await server.operator.card(away=False)
         for id in range(2, 2 + MANY):
             await says.send_all(line(id, "tools/list"))
         await trio.testing.wait_all_tasks_blocked()
-        await at.decide(card.id, Decision.STOP)
+        await server.decide(card.id, Decision.STOP)
         await says.send_all(line(None, "notifications/cancelled", requestId=1))
         await trio.testing.wait_all_tasks_blocked()
         lines = Lines(hears)

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 import trio
 
-from tests.agents.live import TRUSTING, Home, Person, home
 from tests.agents.shim.by_hand import Hand
+from tests.support.server_process import TRUSTING, Home, Person, user_home
 
 pytestmark = pytest.mark.real_time
 
@@ -84,11 +84,11 @@ def said(result: dict[str, Any]) -> dict[str, Any]:
 
 @asynccontextmanager
 async def wire(
-    house: Home, version: str = "2025-11-25", *, extension: bool = True
+    home: Home, version: str = "2025-11-25", *, extension: bool = True
 ) -> AsyncIterator[tuple[Wire, Person]]:
     """A client of this revision with a shim and a workspace of its own, and a person who sees its cards."""
-    root = house.workspace()
-    start = house.parameters("--workspace", str(root))
+    root = home.workspace()
+    start = home.parameters("--workspace", str(root))
     process = await trio.lowlevel.open_process(
         [start.command, *start.args], stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=start.env, cwd=root
     )
@@ -98,7 +98,7 @@ async def wire(
         "io.modelcontextprotocol/clientInfo": {"name": "hasty", "version": "1"},
     }
     client = Wire(Hand(process.stdin, process.stdout), meta if version == MODERN else None)
-    async with house.person(root) as person, trio.open_nursery() as nursery:
+    async with home.person(root) as person, trio.open_nursery() as nursery:
         nursery.start_soon(client.follow)
         try:
             if version != MODERN:
@@ -115,14 +115,14 @@ async def wire(
 
 
 @pytest.fixture(scope="module")
-def house() -> Iterator[Home]:
+def home() -> Iterator[Home]:
     # The client's patience has no say in how long a task lasts.
-    with home(TRUSTING + "[clients.hasty]\nslice_seconds = 0.2\n") as made, made.serving():
+    with user_home(TRUSTING + "[clients.hasty]\nslice_seconds = 0.2\n") as made, made.serving():
         yield made
 
 
-async def test_a_task_of_the_core_form_ends_with_the_result_of_its_call(house: Home) -> None:
-    async with wire(house) as (client, person):
+async def test_a_task_of_the_core_form_ends_with_the_result_of_its_call(home: Home) -> None:
+    async with wire(home) as (client, person):
         begun = await client.call("check_clearance", CHANGE, task={"ttl": 60000})
         task = begun["task"]
         assert (task["status"], task["ttl"]) == ("working", None)
@@ -143,8 +143,8 @@ async def test_a_task_of_the_core_form_ends_with_the_result_of_its_call(house: H
         assert not any(card["away"] for card in person.cards), "its client asks after it: the agent is not away"
 
 
-async def test_a_task_of_the_extension_carries_its_result(house: Home) -> None:
-    async with wire(house, MODERN) as (client, person):
+async def test_a_task_of_the_extension_carries_its_result(home: Home) -> None:
+    async with wire(home, MODERN) as (client, person):
         task = await client.call("transmit", {"prompt_text": "Well?"})
         assert (task["resultType"], task["status"], task["ttlMs"]) == ("task", "working", None)
         card = await person.card(kind="prompt")
@@ -163,13 +163,13 @@ async def test_a_task_of_the_extension_carries_its_result(house: Home) -> None:
         }
 
 
-async def test_a_client_that_speaks_of_no_tasks_is_answered_without(house: Home) -> None:
-    async with wire(house, MODERN, extension=False) as (client, _person):
+async def test_a_client_that_speaks_of_no_tasks_is_answered_without(home: Home) -> None:
+    async with wire(home, MODERN, extension=False) as (client, _person):
         assert (await client.tell("check_clearance", **CHANGE))["status"] == "pending"
         with pytest.raises(Refused) as refused:
             await client.ask("tasks/get", taskId="any")
         assert refused.value.code == -32021
-    async with wire(house, "2025-06-18") as (client, _person):
+    async with wire(home, "2025-06-18") as (client, _person):
         plain = await client.call("check_clearance", CHANGE, task={})
         assert said(plain)["status"] == "pending"
         with pytest.raises(Refused) as refused:
@@ -177,8 +177,8 @@ async def test_a_client_that_speaks_of_no_tasks_is_answered_without(house: Home)
         assert refused.value.code == -32601
 
 
-async def test_a_cancelled_task_stays_so_and_its_verdict_rides_on_another_result(house: Home) -> None:
-    async with wire(house) as (client, person):
+async def test_a_cancelled_task_stays_so_and_its_verdict_rides_on_another_result(home: Home) -> None:
+    async with wire(home) as (client, person):
         id = (await client.call("check_clearance", CHANGE, task={}))["task"]["taskId"]
         card = await person.card(kind="approval")
         waiting = await client.send("tasks/result", taskId=id)
@@ -196,8 +196,8 @@ async def test_a_cancelled_task_stays_so_and_its_verdict_rides_on_another_result
         assert late["request_id"] == card["request_id"]
 
 
-async def test_what_can_be_no_task_is_refused_in_json_rpc(house: Home) -> None:
-    async with wire(house) as (client, _person):
+async def test_what_can_be_no_task_is_refused_in_json_rpc(home: Home) -> None:
+    async with wire(home) as (client, _person):
         for wrong, code in (
             (("tools/call", {"name": "ping", "arguments": {}, "task": {}}), -32601),
             (("tools/call", {"name": "check_clearance", "arguments": {"title": 1}, "task": {}}), -32602),
@@ -213,8 +213,8 @@ async def test_what_can_be_no_task_is_refused_in_json_rpc(house: Home) -> None:
             assert refused.value.code == code, wrong
 
 
-async def test_nobody_sees_anothers_tasks(house: Home) -> None:
-    async with wire(house) as (one, _person), wire(house) as (other, _another):
+async def test_nobody_sees_anothers_tasks(home: Home) -> None:
+    async with wire(home) as (one, _person), wire(home) as (other, _another):
         id = (await one.call("standby", {}, task={}))["task"]["taskId"]
         for method in ("tasks/get", "tasks/result", "tasks/cancel"):
             with pytest.raises(Refused) as refused:
@@ -225,15 +225,15 @@ async def test_nobody_sees_anothers_tasks(house: Home) -> None:
 
 @pytest.mark.parametrize("version", ["2025-11-25", MODERN])
 async def test_a_task_survives_its_server(version: str) -> None:
-    with home(TRUSTING) as house, house.serving():
-        async with wire(house, version) as (client, person):
+    with user_home(TRUSTING) as home, home.serving():
+        async with wire(home, version) as (client, person):
             begun = await client.call("check_clearance", CHANGE, **({} if version == MODERN else {"task": {}}))
             id = (begun if version == MODERN else begun["task"])["taskId"]
             card = await person.card(kind="approval")
-            house.kill()
+            home.kill()
             assert (await client.ask("tasks/get", taskId=id))["status"] == "working"
             await person.do("approve", id=card["request_id"])
-            house.kill()
+            home.kill()
             if version == MODERN:
                 told = (await client.ask("tasks/get", taskId=id))["result"]
             else:
@@ -244,8 +244,8 @@ async def test_a_task_survives_its_server(version: str) -> None:
 
 @pytest.mark.parametrize("point", ["request.recorded:1", "answer.left:2", "answer.left:3"])
 async def test_a_kill_where_a_task_could_get_lost_is_not_noticed(point: str) -> None:
-    with home(TRUSTING) as house, house.serving(INTERCOM_FAULT=f"kill:{point}") as server:
-        async with wire(house) as (client, person):
+    with user_home(TRUSTING) as home, home.serving(INTERCOM_FAULT=f"kill:{point}") as server:
+        async with wire(home) as (client, person):
             begun = await client.call("check_clearance", CHANGE, task={})
             (listed,) = (await client.ask("tasks/list"))["tasks"]
             assert listed["taskId"] == begun["task"]["taskId"]

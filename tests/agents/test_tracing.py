@@ -20,7 +20,7 @@ from intercom.model.card import CardKind
 from intercom.model.decision import Decision
 from intercom.sessions.messages import SHOW_SECONDS
 from tests.agents.in_process import ABOUT, spoken_to
-from tests.sessions.house import house
+from tests.support.virtual_server import virtual_server
 
 Clock = trio.testing.MockClock
 
@@ -48,11 +48,11 @@ def ids(span: ReadableSpan) -> tuple[Any, Any]:
 async def test_a_span_names_its_session_and_the_request_it_is_about(
     clock: Clock, root: Path, spans: InMemorySpanExporter
 ) -> None:
-    async with house(root.parent, clock) as at, spoken_to(at.app, "agent", str(root)) as agent:
+    async with virtual_server(root.parent, clock) as server, spoken_to(server.app, "agent", str(root)) as agent:
         session_id = (await agent.call("ping"))["session_id"]
-        asked = at.begin(partial(agent.call, "check_clearance", title="a", diff="a\n", file_path="a.txt"))
-        card = await at.people.card(kind=CardKind.APPROVAL, away=False)
-        await at.decide(card.id, Decision.APPROVE)
+        asked = server.begin(partial(agent.call, "check_clearance", title="a", diff="a\n", file_path="a.txt"))
+        card = await server.operator.card(kind=CardKind.APPROVAL, away=False)
+        await server.decide(card.id, Decision.APPROVE)
         await asked()
         await agent.call("check_diff", request_id=card.id)
     (ping,) = of(spans, "tools/call ping")
@@ -66,11 +66,11 @@ async def test_a_span_names_its_session_and_the_request_it_is_about(
 async def test_a_wait_that_is_cancelled_has_told_what_it_waited_for(
     clock: Clock, root: Path, spans: InMemorySpanExporter
 ) -> None:
-    async with house(root.parent, clock) as at, spoken_to(at.app, "agent", str(root)) as agent:
-        asked = at.begin(partial(agent.call, "transmit", prompt_text="go on?"))
-        card = await at.people.card(kind=CardKind.PROMPT, away=False)
+    async with virtual_server(root.parent, clock) as server, spoken_to(server.app, "agent", str(root)) as agent:
+        asked = server.begin(partial(agent.call, "transmit", prompt_text="go on?"))
+        card = await server.operator.card(kind=CardKind.PROMPT, away=False)
         asked.scope.cancel()
-        await at.people.card(kind=CardKind.PROMPT, away=True)
+        await server.operator.card(kind=CardKind.PROMPT, away=True)
         while not of(spans, "tools/call transmit"):
             await trio.testing.wait_all_tasks_blocked()
     (span,) = of(spans, "tools/call transmit")
@@ -78,7 +78,7 @@ async def test_a_wait_that_is_cancelled_has_told_what_it_waited_for(
 
 
 async def test_what_an_agent_gives_for_an_id_is_cut(clock: Clock, root: Path, spans: InMemorySpanExporter) -> None:
-    async with house(root.parent, clock) as at, spoken_to(at.app, "agent", str(root)) as agent:
+    async with virtual_server(root.parent, clock) as server, spoken_to(server.app, "agent", str(root)) as agent:
         assert (await agent.call("check_diff", request_id="x" * 128))["status"] == "error"
     (span,) = of(spans, "tools/call check_diff")
     assert len(ids(span)[1]) == 100
@@ -88,11 +88,11 @@ async def test_a_task_and_who_asks_after_it_are_about_the_same_request(
     clock: Clock, root: Path, spans: InMemorySpanExporter
 ) -> None:
     takes = {**ABOUT, "io.modelcontextprotocol/clientCapabilities": {"extensions": {EXTENSION: {}}}}
-    async with house(root.parent, clock) as at, spoken_to(at.app, "agent", str(root)) as agent:
+    async with virtual_server(root.parent, clock) as server, spoken_to(server.app, "agent", str(root)) as agent:
         arguments = {"prompt_text": "go on?"}
         begun = await agent.ask("tools/call", name="transmit", arguments=arguments, _meta=takes)
-        await at.later(SHOW_SECONDS)
-        card = await at.people.card(kind=CardKind.PROMPT)
+        await server.later(SHOW_SECONDS)
+        card = await server.operator.card(kind=CardKind.PROMPT)
         await agent.ask("tasks/get", taskId=begun["result"]["taskId"], _meta=takes)
     for name in ("tools/call transmit", "tasks/get"):
         (span,) = of(spans, name)

@@ -25,10 +25,10 @@ from intercom.store import outbox
 from intercom.store.messages import Transact
 from tests.agents.http.rig import call as call_http
 from tests.agents.http.rig import place
-from tests.agents.live import TRUSTING, call, home
 from tests.agents.test_tasks import MODERN, said, wire
-from tests.sessions.house import House, house, partial_ask
 from tests.sessions.test_broadcasts import CONFIG, Wall
+from tests.support.server_process import TRUSTING, call, user_home
+from tests.support.virtual_server import VirtualServer, partial_ask, virtual_server
 
 Clock = trio.testing.MockClock
 
@@ -54,7 +54,7 @@ def test_the_words_say_that_nobody_answered_and_nobody_consented() -> None:
 @pytest.mark.real_time
 async def test_over_stdio_a_default_does_not_look_like_a_persons_answer(mode: str) -> None:
     """It was `{"decision": "continue"}`, to the letter what a person's yes is."""
-    with home(TRUSTING + "[mcp]\nlegacy_tool_names = true\n" + BY_TYPE) as at, at.serving():
+    with user_home(TRUSTING + "[mcp]\nlegacy_tool_names = true\n" + BY_TYPE) as at, at.serving():
         root = at.workspace()
         async with at.agent(root, mode=mode) as agent, at.person(root) as person:
             answer = await call(agent, "transmit", prompt_text="Delete it?")
@@ -80,7 +80,7 @@ async def test_over_http_and_sse_it_does_not_either(tmp_path: Path, door: str) -
 
 @pytest.mark.real_time
 async def test_a_task_does_not_either() -> None:
-    with home(TRUSTING + "[clients.hasty]\nslice_seconds = 0.05\n" + BY_TYPE) as at, at.serving():
+    with user_home(TRUSTING + "[clients.hasty]\nslice_seconds = 0.05\n" + BY_TYPE) as at, at.serving():
         async with wire(at, MODERN) as (client, person):
             task = await client.call("transmit", {"prompt_text": "Well?"})
             await person.card(status="expired")
@@ -90,18 +90,18 @@ async def test_a_task_does_not_either() -> None:
 
 async def test_embedded_and_late_and_at_the_end_of_a_turn_it_does_not_either(clock: Clock, root: Path) -> None:
     config = Config(timeouts=TimeoutSettings(prompt_seconds=60))
-    async with house(root.parent, clock, config) as at:
-        agent = Switchboard(at.app, str(root)).agent("bot")
-        waiting = at.begin(partial(agent.transmit, "Go on?"))
-        await at.people.card(body="Go on?")
-        await at.later(61)
+    async with virtual_server(root.parent, clock, config) as server:
+        bot = Switchboard(server.app, str(root)).agent("bot")
+        waiting = server.begin(partial(bot.transmit, "Go on?"))
+        await server.operator.card(body="Go on?")
+        await server.later(61)
         answer = (await waiting()).answer
         assert (answer.decision, answer.timed_out) == ("continue", True)
         assert "nobody consented" in (answer.message or "")
-        guest = await at.arrive(root, "other")
-        await guest.ask(Transmit("And now?"))
-        await at.later(61)
-        (late,) = (await guest.ask(Ping())).late_verdicts
+        agent = await server.arrive(root, "other")
+        await agent.ask(Transmit("And now?"))
+        await server.later(61)
+        (late,) = (await agent.ask(Ping())).late_verdicts
         assert late.answer == CONTINUE
 
 
@@ -110,13 +110,13 @@ async def test_people_are_told_of_each_default_once_and_of_no_answer_of_theirs(
     clock: Clock, root: Path, choice: OnTimeout
 ) -> None:
     config = Config(timeouts=TimeoutSettings(prompt_seconds=60, prompt_on_timeout=choice))
-    async with house(root.parent, clock, config) as at:
-        guest = await at.arrive(root)
+    async with virtual_server(root.parent, clock, config) as server:
+        agent = await server.arrive(root)
         for kind in PromptType:
-            await guest.ask(Transmit(f"{kind.value}?", kind))
-        await at.later(61)
-        await at.later(86400)
-        told = [notice.text for notice in at.people.notices if "nobody answered" in notice.text]
+            await agent.ask(Transmit(f"{kind.value}?", kind))
+        await server.later(61)
+        await server.later(86400)
+        told = [notice.text for notice in server.operator.notices if "nobody answered" in notice.text]
         held = [PromptType.ERROR_RECOVERY, PromptType.RESOURCE_WARNING]
         wanted = [kind for kind in PromptType if kind not in held and choice is not OnTimeout.HOLD]
         assert len(told) == len(wanted)
@@ -127,37 +127,37 @@ async def test_people_are_told_of_each_default_once_and_of_no_answer_of_theirs(
 async def test_in_the_chat_it_is_a_new_message_that_a_crash_neither_loses_nor_repeats(clock: Clock, root: Path) -> None:
     config = CONFIG.__class__(slack=CONFIG.slack, timeouts=TimeoutSettings(prompt_seconds=60))
     wall = Wall()
-    async with house(root.parent, clock, config, chat=wall.chat()) as at:
-        guest = await at.arrive(root)
-        await guest.ask(SwitchFreq(SessionMode.HYBRID, by="kim", channel="ctl", from_agent=False))
-        id = (await guest.ask(Transmit("Go on?"))).request_id
-        await at.later(30)
+    async with virtual_server(root.parent, clock, config, chat=wall.chat()) as server:
+        agent = await server.arrive(root)
+        await agent.ask(SwitchFreq(SessionMode.HYBRID, by="kim", channel="ctl", from_agent=False))
+        id = (await agent.ask(Transmit("Go on?"))).request_id
+        await server.later(30)
     # The server is gone while the time runs out.
     clock.jump(60)
-    async with house(root.parent, clock, config, chat=wall.chat()) as at:
-        at.back("agent")
-        await at.people.card(id=id, state=CardState.EXPIRED)
-        row = await at.ask("store", Transact(partial(outbox.by_key, key=f"unanswered/{id}")))
+    async with virtual_server(root.parent, clock, config, chat=wall.chat()) as server:
+        server.back("agent")
+        await server.operator.card(id=id, state=CardState.EXPIRED)
+        row = await server.ask("store", Transact(partial(outbox.by_key, key=f"unanswered/{id}")))
         assert row is not None
         text = 'nobody answered "Go on?" in time: the agent is told to continue, and that nobody consented'
         assert row.content == {"text": f"warning: {text}"}
-        assert row.thread == f"thread/{guest.session_id}"
-        assert (await at.people.notice("nobody answered")).key == row.key
+        assert row.thread == f"thread/{agent.session_id}"
+        assert (await server.operator.notice("nobody answered")).key == row.key
 
 
 async def test_a_question_that_was_asked_before_the_setting_became_hold_is_held(clock: Clock, root: Path) -> None:
-    async with house(root.parent, clock, Config(timeouts=TimeoutSettings(prompt_seconds=60))) as at:
-        guest = await at.arrive(root)
-        id = (await guest.ask(Transmit("Go on?"))).request_id
+    async with virtual_server(root.parent, clock, Config(timeouts=TimeoutSettings(prompt_seconds=60))) as server:
+        agent = await server.arrive(root)
+        id = (await agent.ask(Transmit("Go on?"))).request_id
     held = Config(timeouts=TimeoutSettings(prompt_seconds=60, prompt_on_timeout=OnTimeout.HOLD))
-    async with house(root.parent, clock, held) as at:
-        guest = await at.arrive(root)
-        waiting = at.begin(partial_ask(guest, AwaitDecision(guest.call(), id)))
-        await at.later(120)
-        await guest.settled()
+    async with virtual_server(root.parent, clock, held) as server:
+        agent = await server.arrive(root)
+        waiting = server.begin(partial_ask(agent, AwaitDecision(agent.call(), id)))
+        await server.later(120)
+        await agent.settled()
         assert waiting.outcome is None
-        assert (await _card(at, id)).state is CardState.PENDING
+        assert (await _card(server, id)).state is CardState.PENDING
 
 
-async def _card(at: House, id: str) -> Any:
-    return await at.app.service.card(id)
+async def _card(server: VirtualServer, id: str) -> Any:
+    return await server.app.service.card(id)

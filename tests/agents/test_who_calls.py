@@ -11,7 +11,7 @@ import mcp_types as types
 import pytest
 import trio
 
-from tests.agents.live import ERAS, TRUSTING, Home, Person, begin, call, content, home
+from tests.support.server_process import ERAS, TRUSTING, Home, Person, begin, call, content, user_home
 
 pytestmark = pytest.mark.real_time
 
@@ -19,95 +19,95 @@ both_eras = pytest.mark.parametrize("mode", ERAS)
 
 
 @pytest.fixture(scope="module")
-def house() -> Iterator[Home]:
-    with home(TRUSTING) as made, made.serving():
+def home() -> Iterator[Home]:
+    with user_home(TRUSTING) as made, made.serving():
         yield made
 
 
-def project(house: Home, marker: str = ".git") -> Path:
-    root = house.workspace()
+def project(home: Home, marker: str = ".git") -> Path:
+    root = home.workspace()
     (root / marker).mkdir()
     (root / "deep/down").mkdir(parents=True)
     return root
 
 
-async def workspace_of(house: Home, agent: Any, **options: Any) -> str:
+async def workspace_of(home: Home, agent: Any, **options: Any) -> str:
     said = content(await agent.call_tool("ping", {}, **options))
-    async with house.person() as person:
+    async with home.person() as person:
         listed = (await person.do("list"))["sessions"]
     (root,) = [entry["workspace_root"] for entry in listed if entry["session_id"] == said["session_id"]]
     return str(root)
 
 
 @both_eras
-async def test_the_workspace_is_the_one_named_on_the_command_line(house: Home, mode: str) -> None:
-    root, elsewhere = house.workspace(), project(house)
-    async with house.agent(root, mode=mode, cwd=elsewhere) as agent:
-        assert await workspace_of(house, agent) == str(root)
+async def test_the_workspace_is_the_one_named_on_the_command_line(home: Home, mode: str) -> None:
+    root, elsewhere = home.workspace(), project(home)
+    async with home.agent(root, mode=mode, cwd=elsewhere) as agent:
+        assert await workspace_of(home, agent) == str(root)
 
 
 @both_eras
-async def test_else_it_is_the_project_the_shim_stands_in(house: Home, mode: str) -> None:
-    root = project(house)
-    async with house.agent(None, mode=mode, cwd=root / "deep/down") as agent:
-        assert await workspace_of(house, agent) == str(root)
+async def test_else_it_is_the_project_the_shim_stands_in(home: Home, mode: str) -> None:
+    root = project(home)
+    async with home.agent(None, mode=mode, cwd=root / "deep/down") as agent:
+        assert await workspace_of(home, agent) == str(root)
 
 
-async def test_a_client_that_has_roots_says_where_it_works(house: Home) -> None:
-    root, elsewhere = house.workspace(), project(house)
+async def test_a_client_that_has_roots_says_where_it_works(home: Home) -> None:
+    root, elsewhere = home.workspace(), project(home)
 
     async def roots(_context: object) -> types.ListRootsResult:
         return types.ListRootsResult(roots=[types.Root(uri="file:///nowhere/at/all"), types.Root(uri=root.as_uri())])
 
-    async with house.agent(None, mode="legacy", cwd=elsewhere, list_roots_callback=roots) as agent:
-        assert await workspace_of(house, agent) == str(root)
+    async with home.agent(None, mode="legacy", cwd=elsewhere, list_roots_callback=roots) as agent:
+        assert await workspace_of(home, agent) == str(root)
 
 
-async def test_a_client_whose_roots_fail_still_gets_a_workspace(house: Home) -> None:
-    root = project(house)
+async def test_a_client_whose_roots_fail_still_gets_a_workspace(home: Home) -> None:
+    root = project(home)
 
     async def roots(_context: object) -> types.ErrorData:
         return types.ErrorData(code=-32603, message="no idea")
 
-    async with house.agent(None, mode="legacy", cwd=root, list_roots_callback=roots) as agent:
-        assert await workspace_of(house, agent) == str(root)
+    async with home.agent(None, mode="legacy", cwd=root, list_roots_callback=roots) as agent:
+        assert await workspace_of(home, agent) == str(root)
 
 
 @both_eras
 @pytest.mark.parametrize("place", ["/", "home", "nowhere"])
-async def test_what_is_no_workspace_is_refused_and_said_so(house: Home, mode: str, place: str) -> None:
-    named = {"/": Path("/"), "home": house.root, "nowhere": house.root / "nowhere"}[place]
-    async with house.agent(named, mode=mode) as agent:
+async def test_what_is_no_workspace_is_refused_and_said_so(home: Home, mode: str, place: str) -> None:
+    named = {"/": Path("/"), "home": home.root, "nowhere": home.root / "nowhere"}[place]
+    async with home.agent(named, mode=mode) as agent:
         said = await call(agent, "ping")
         assert said["error_code"] == "workspace_refused"
 
 
 @both_eras
-async def test_an_agent_that_stands_nowhere_is_told_what_to_do(house: Home, mode: str) -> None:
-    async with house.agent(None, mode=mode, cwd=house.workspace()) as agent:
+async def test_an_agent_that_stands_nowhere_is_told_what_to_do(home: Home, mode: str) -> None:
+    async with home.agent(None, mode=mode, cwd=home.workspace()) as agent:
         said = await call(agent, "check_clearance", title="t", diff="x", file_path="a")
         assert said["error_code"] == "workspace_refused"
         assert "--workspace" in said["error_message"]
 
 
 @both_eras
-async def test_conversations_that_one_client_names_are_sessions_of_their_own(house: Home, mode: str) -> None:
-    root = house.workspace()
-    async with house.agent(root, mode=mode, name="codex-mcp-client") as agent:
+async def test_conversations_that_one_client_names_are_sessions_of_their_own(home: Home, mode: str) -> None:
+    root = home.workspace()
+    async with home.agent(root, mode=mode, name="codex-mcp-client") as agent:
         first = content(await agent.call_tool("ping", {}, meta={"threadId": "t-1"}))["session_id"]
         second = content(await agent.call_tool("ping", {}, meta={"threadId": "t-2"}))["session_id"]
         unnamed = content(await agent.call_tool("ping", {}))["session_id"]
         assert len({first, second, unnamed}) == 3
         assert content(await agent.call_tool("ping", {}, meta={"threadId": "t-1"}))["session_id"] == first
     # The name is the conversation's, whichever shim it comes through.
-    async with house.agent(root, mode=mode, name="codex-mcp-client") as agent:
+    async with home.agent(root, mode=mode, name="codex-mcp-client") as agent:
         assert content(await agent.call_tool("ping", {}, meta={"threadId": "t-1"}))["session_id"] == first
 
 
 @both_eras
-async def test_a_session_can_not_be_reached_by_another_agent(house: Home, mode: str) -> None:
-    root = house.workspace()
-    async with house.agent(root, mode=mode) as one, house.agent(root, mode=mode) as other, house.person(root) as person:
+async def test_a_session_can_not_be_reached_by_another_agent(home: Home, mode: str) -> None:
+    root = home.workspace()
+    async with home.agent(root, mode=mode) as one, home.agent(root, mode=mode) as other, home.person(root) as person:
         async with trio.open_nursery() as nursery:
             asked = begin(nursery, one, "check_clearance", title="t", diff="x\n", file_path="x.txt")
             id = (await person.card(away=False))["request_id"]
@@ -127,21 +127,21 @@ async def until_interrupted(person: Person) -> None:
 
 @both_eras
 async def test_reboot_takes_up_what_an_agent_that_is_gone_left(mode: str) -> None:
-    with home(TRUSTING) as house, house.serving():
-        root, elsewhere = house.workspace(), house.workspace()
-        async with house.person(root) as person:
-            async with house.agent(root, mode=mode) as agent, trio.open_nursery() as nursery:
+    with user_home(TRUSTING) as home, home.serving():
+        root, elsewhere = home.workspace(), home.workspace()
+        async with home.person(root) as person:
+            async with home.agent(root, mode=mode) as agent, trio.open_nursery() as nursery:
                 asked = begin(nursery, agent, "check_clearance", title="Left", diff="x\n", file_path="x.txt")
                 card = await person.card(away=False)
                 asked.scope.cancel()
             # Its shim is gone, and the server has waited long enough for it to come back.
             await person.card(away=True)
             await until_interrupted(person)
-            async with house.agent(elsewhere, mode=mode) as stranger:
+            async with home.agent(elsewhere, mode=mode) as stranger:
                 assert await call(stranger, "reboot") == {"status": "clean"}
-            async with house.agent(root, mode=mode, name="another-client") as stranger:
+            async with home.agent(root, mode=mode, name="another-client") as stranger:
                 assert await call(stranger, "reboot") == {"status": "clean"}
-            async with house.agent(root, mode=mode) as agent, trio.open_nursery() as nursery:
+            async with home.agent(root, mode=mode) as agent, trio.open_nursery() as nursery:
                 found = await call(agent, "reboot")
                 assert (found["status"], found["session_id"]) == ("recovered", card["session_id"])
                 (left,) = found["pending_requests"]
@@ -154,9 +154,9 @@ async def test_reboot_takes_up_what_an_agent_that_is_gone_left(mode: str) -> Non
 
 
 @both_eras
-async def test_a_session_with_a_live_agent_can_not_be_taken_over(house: Home, mode: str) -> None:
-    root = house.workspace()
-    async with house.agent(root, mode=mode) as one, house.agent(root, mode=mode) as other:
+async def test_a_session_with_a_live_agent_can_not_be_taken_over(home: Home, mode: str) -> None:
+    root = home.workspace()
+    async with home.agent(root, mode=mode) as one, home.agent(root, mode=mode) as other:
         mine = (await call(one, "ping"))["session_id"]
         assert (await call(other, "reboot", session_id=mine))["error_code"] == "invalid_state"
         assert await call(other, "reboot") == {"status": "clean"}
@@ -165,14 +165,14 @@ async def test_a_session_with_a_live_agent_can_not_be_taken_over(house: Home, mo
 
 @both_eras
 async def test_a_named_conversation_that_rests_while_the_server_restarts_keeps_its_session(mode: str) -> None:
-    with home(TRUSTING) as house:
-        root = house.workspace()
-        codex = partial(house.agent, root, mode=mode, name="codex-mcp-client")
+    with user_home(TRUSTING) as home:
+        root = home.workspace()
+        codex = partial(home.agent, root, mode=mode, name="codex-mcp-client")
         async with codex() as resting, codex() as other:
             ping = partial(resting.call_tool, "ping", {"progress_snapshot": [{"label": "a", "status": "done"}]})
             mine = content(await ping(meta={"threadId": "t-1"}))["session_id"]
             await call(other, "ping")
-            house.kill()
+            home.kill()
             # Nobody takes over what has a live agent, be it one that has said nothing since.
             assert await call(other, "reboot") == {"status": "clean"}
             assert content(await ping(meta={"threadId": "t-1"}))["session_id"] == mine

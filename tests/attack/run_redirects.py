@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.agents.live import Home, begin, call, home
 from tests.attack.redirects import REDIRECTS, TEXT, Redirect, prepare
+from tests.support.server_process import Home, begin, call, user_home
 
 
 @pytest.fixture(scope="module")
-def house() -> Iterator[Home]:
-    with home() as made, made.serving():
+def home() -> Iterator[Home]:
+    with user_home() as made, made.serving():
         yield made
 
 
@@ -38,14 +38,14 @@ def snapshot(*trees: Path) -> dict[Path, object]:
 
 @pytest.mark.parametrize("redirect", REDIRECTS, ids=lambda each: each.name)
 @pytest.mark.real_time
-async def test_only_the_recorded_path_may_change(house: Home, redirect: Redirect) -> None:
+async def test_only_the_recorded_path_may_change(home: Home, redirect: Redirect) -> None:
     import trio
 
-    root = house.workspace()
+    root = home.workspace()
     outside = root.with_name(root.name + ".outside")
     outside.mkdir()
     prepare(root, outside)
-    async with house.agent(root) as agent, house.person(root) as person, trio.open_nursery() as nursery:
+    async with home.agent(root) as agent, home.person(root) as person, trio.open_nursery() as nursery:
         asked = begin(
             nursery, agent, "check_clearance", title="t", diff=redirect.diff, file_path=redirect.path, risk_level="low"
         )

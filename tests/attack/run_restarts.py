@@ -6,31 +6,31 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.agents.live import Home, home
 from tests.attack.scene import run_in_shell, spare_directory
 from tests.faults.hosted import hosted
+from tests.support.server_process import Home, user_home
 
 KILLS = 10
 ANSWERS = 40
 
 
 @pytest.fixture(scope="module")
-def house() -> Iterator[Home]:
-    with home("") as made, made.serving():
+def home() -> Iterator[Home]:
+    with user_home("") as made, made.serving():
         yield made
 
 
 @pytest.mark.parametrize("options", ["", "--session"], ids=["from the shell", "from POSIX sessions of their own"])
 @pytest.mark.real_time
-async def test_no_instant_of_a_start_lets_an_agent_decide(house: Home, options: str) -> None:
-    root = house.workspace()
+async def test_no_instant_of_a_start_lets_an_agent_decide(home: Home, options: str) -> None:
+    root = home.workspace()
     with spare_directory() as spare:
-        async with hosted(house, root) as agent:
+        async with hosted(home, root) as agent:
             asked = await agent.ask("check_clearance", title="t", diff="x\n", file_path="x.txt")
-            async with house.person(root) as person:
+            async with home.person(root) as person:
                 card = await person.card(status="pending")
             command = f"{{python}} {{programs}}/approve_during_start.py {{database}} {{id}} {KILLS} {ANSWERS} {options}"
-            said = await run_in_shell(agent, house, command, spare=spare, id=card["request_id"])
+            said = await run_in_shell(agent, home, command, spare=spare, id=card["request_id"])
             answer = await agent.call("check_diff", request_id=card["request_id"])
     assert answer["status"] != "applied", said
     assert not (root / "x.txt").exists(), asked

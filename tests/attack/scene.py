@@ -14,8 +14,8 @@ from pathlib import Path
 import psutil
 
 from intercom.local import operator_keys
-from tests.agents.live import Home, home
 from tests.faults.hosted import Hosted, ctl
+from tests.support.server_process import Home, user_home
 from tests.support.terminal import on_terminal
 
 PIN = "correct horse"
@@ -34,7 +34,7 @@ _BROKEN = re.compile(
 @contextmanager
 def served_home(*, with_key: bool) -> Iterator[Home]:
     """A user's home whose server runs, with an operator key or without."""
-    with home("") as made:
+    with user_home("") as made:
         if with_key:
             operator_keys.create(made.places, PIN, "kim", "2026-11-23T08:00:00.000000+00:00")
         with made.serving():

@@ -23,8 +23,8 @@ from intercom.sessions.tools.check_diff import CheckDiff
 from intercom.store import rows
 from intercom.store.messages import Transact
 from intercom.workspace.files import digest
-from tests.sessions.house import Guest, House, house
 from tests.support.keys import Key
+from tests.support.virtual_server import AgentClient, VirtualServer, virtual_server
 
 Clock = trio.testing.MockClock
 
@@ -56,15 +56,15 @@ def found(root: Path) -> dict[str, str]:
     }
 
 
-async def approved(at: House, guest: Guest, path: str, diff: str) -> str:
-    id = (await guest.propose(path, diff)).request_id
-    await at.decide(id, Decision.APPROVE)
+async def approved(server: VirtualServer, agent: AgentClient, path: str, diff: str) -> str:
+    id = (await agent.propose(path, diff)).request_id
+    await server.decide(id, Decision.APPROVE)
     return id
 
 
-async def sql(at: House, text: str, *values: object) -> None:
+async def sql(server: VirtualServer, text: str, *values: object) -> None:
     """Change the database behind the server's back."""
-    assert await at.ask("store", Transact(lambda db: rows.affected(db, text, values))), "it hit nothing"
+    assert await server.ask("store", Transact(lambda db: rows.affected(db, text, values))), "it hit nothing"
 
 
 def becomes(path: Path, target: str) -> None:
@@ -90,19 +90,19 @@ def becomes(path: Path, target: str) -> None:
     ids=["new file", "new by patch", "whole file", "patch", "delete", "rename", "new directory"],
 )
 async def test_a_directory_that_became_a_link_after_approval_is_not_followed(
-    at: House, root: Path, path: str, diff: str
+    server: VirtualServer, root: Path, path: str, diff: str
 ) -> None:
-    guest = await at.arrive(root)
-    id = await approved(at, guest, path, diff)
+    agent = await server.arrive(root)
+    id = await approved(server, agent, path, diff)
     becomes(root / "docs", ".git/hooks")
     before = found(root)
     with pytest.raises(PathViolation, match="docs is a symbolic link"):
-        await guest.ask(CheckDiff(id))
+        await agent.ask(CheckDiff(id))
     assert found(root) == before
     # Put right, it goes on: nothing was lost.
     (root / "docs").unlink()
     (root / "aside").rename(root / "docs")
-    assert (await guest.ask(CheckDiff(id))).answered.answer.status == "applied"
+    assert (await agent.ask(CheckDiff(id))).answered.answer.status == "applied"
 
 
 @pytest.mark.parametrize("force", [False, True])
@@ -116,29 +116,29 @@ async def test_what_a_policy_let_pass_is_not_written_through_a_link(
     (root / ".intercom/settings.json").write_text(POLICY)
     (root / "docs/note").write_text("a note\n")
     (root / "docs/settings.json").write_text("{}\n")
-    async with house(root.parent, clock) as at:
-        await at.accept(root)
-        guest = await at.arrive(root)
-        opened = await guest.propose(path, "mine\n")
+    async with virtual_server(root.parent, clock) as server:
+        await server.accept(root)
+        agent = await server.arrive(root)
+        opened = await agent.propose(path, "mine\n")
         assert opened.answered is not None, "the policy lets it pass"
         becomes(root / link, target)
         before = found(root)
         with pytest.raises(IntercomError):
-            await guest.ask(CheckDiff(opened.request_id, force))
+            await agent.ask(CheckDiff(opened.request_id, force))
         assert found(root) == before
 
 
 async def test_a_link_that_was_there_is_resolved_when_it_is_proposed_and_never_again(clock: Clock, root: Path) -> None:
     (root / "d").symlink_to("docs")
-    async with house(root.parent, clock) as at:
-        guest = await at.arrive(root)
-        id = (await guest.propose("d/new", "mine\n")).request_id
-        card = await at.people.card(id=id) if at.people.cards else await at.app.service.card(id)
+    async with virtual_server(root.parent, clock) as server:
+        agent = await server.arrive(root)
+        id = (await agent.propose("d/new", "mine\n")).request_id
+        card = await server.operator.card(id=id) if server.operator.cards else await server.app.service.card(id)
         assert ([file.path for file in card.files], card.detail) == (["docs/new"], "docs/new")
-        await at.decide(id, Decision.APPROVE)
+        await server.decide(id, Decision.APPROVE)
         (root / "d").unlink()
         (root / "d").symlink_to(".git/hooks")
-        await guest.ask(CheckDiff(id))
+        await agent.ask(CheckDiff(id))
         assert (root / "docs/new").read_text() == "mine\n"
         assert not (root / ".git/hooks/new").exists()
 
@@ -146,10 +146,10 @@ async def test_a_link_that_was_there_is_resolved_when_it_is_proposed_and_never_a
 async def test_a_policy_judges_the_place_and_not_the_name(clock: Clock, root: Path) -> None:
     (root / ".intercom/settings.json").write_text(POLICY)
     (root / "d").symlink_to(".intercom")
-    async with house(root.parent, clock) as at:
-        await at.accept(root)
-        guest = await at.arrive(root)
-        assert (await guest.propose("d/new", "mine\n")).answered is None, "a person is asked"
+    async with virtual_server(root.parent, clock) as server:
+        await server.accept(root)
+        agent = await server.arrive(root)
+        assert (await agent.propose("d/new", "mine\n")).answered is None, "a person is asked"
 
 
 def fifo(path: Path) -> None:
@@ -175,14 +175,14 @@ def directory(path: Path) -> None:
 @pytest.mark.parametrize("swap", [fifo, hard_link, link, directory])
 @pytest.mark.parametrize(("path", "diff"), [("docs/text", "new\n"), ("docs/text", EDIT), ("docs/text", DELETE)])
 async def test_a_target_that_was_swapped_for_something_else_is_left_as_it_is(
-    at: House, root: Path, swap: Callable[[Path], None], path: str, diff: str
+    server: VirtualServer, root: Path, swap: Callable[[Path], None], path: str, diff: str
 ) -> None:
-    guest = await at.arrive(root)
-    id = await approved(at, guest, path, diff)
+    agent = await server.arrive(root)
+    id = await approved(server, agent, path, diff)
     swap(root / path)
     before = (root / path).lstat()
     with pytest.raises(IntercomError):
-        await guest.ask(CheckDiff(id))
+        await agent.ask(CheckDiff(id))
     after = (root / path).lstat()
     assert (after.st_ino, after.st_mode, after.st_mtime_ns) == (before.st_ino, before.st_mode, before.st_mtime_ns)
     assert (root / "CLAUDE.md").read_text() == "Be careful.\n"
@@ -190,10 +190,10 @@ async def test_a_target_that_was_swapped_for_something_else_is_left_as_it_is(
 
 async def test_a_file_with_a_second_name_changes_under_the_approved_name_alone(clock: Clock, root: Path) -> None:
     os.link(root / "CLAUDE.md", root / "docs/twin")
-    async with house(root.parent, clock) as at:
-        guest = await at.arrive(root)
-        id = await approved(at, guest, "docs/twin", "mine\n")
-        await guest.ask(CheckDiff(id))
+    async with virtual_server(root.parent, clock) as server:
+        agent = await server.arrive(root)
+        id = await approved(server, agent, "docs/twin", "mine\n")
+        await agent.ask(CheckDiff(id))
         assert (root / "docs/twin").read_text() == "mine\n"
         assert (root / "CLAUDE.md").read_text() == "Be careful.\n"
 
@@ -215,16 +215,16 @@ def swap_back(root: Path) -> None:
 @pytest.mark.parametrize("how", ["a link", "another directory"])
 async def test_a_workspace_that_was_swapped_for_another_is_not_written_to(clock: Clock, root: Path, how: str) -> None:
     other = root.parent / "other"
-    async with house(root.parent, clock) as at:
-        guest = await at.arrive(root)
-        id = await approved(at, guest, "docs/new", "mine\n")
+    async with virtual_server(root.parent, clock) as server:
+        agent = await server.arrive(root)
+        id = await approved(server, agent, "docs/new", "mine\n")
         swap_workspace(root, other, how)
         with pytest.raises(IntercomError, match="the workspace"):
-            await guest.ask(CheckDiff(id))
+            await agent.ask(CheckDiff(id))
         assert found(root) == {}
         # The right one again.
         swap_back(root)
-        await guest.ask(CheckDiff(id))
+        await agent.ask(CheckDiff(id))
         assert (root / "docs/new").read_text() == "mine\n"
 
 
@@ -250,20 +250,22 @@ _CHANGES: dict[str, tuple[str, tuple[Any, ...]]] = {
 
 
 @pytest.mark.parametrize("change", _CHANGES)
-async def test_a_proposal_that_was_changed_in_the_database_is_not_written(at: House, root: Path, change: str) -> None:
-    guest = await at.arrive(root)
-    id = await approved(at, guest, "docs/new", "shown\n")
+async def test_a_proposal_that_was_changed_in_the_database_is_not_written(
+    server: VirtualServer, root: Path, change: str
+) -> None:
+    agent = await server.arrive(root)
+    id = await approved(server, agent, "docs/new", "shown\n")
     text, values = _CHANGES[change]
-    await sql(at, text, *values)
+    await sql(server, text, *values)
     before = found(root)
     with pytest.raises(IntercomError) as refused:
-        await guest.ask(CheckDiff(id))
+        await agent.ask(CheckDiff(id))
     assert refused.value.error_code == "record_mismatch"
     assert found(root) == before
-    told = await at.people.notice("was changed after it was decided")
+    told = await server.operator.notice("was changed after it was decided")
     assert (told.session_id, told.level) == (None, "error")
     # It is void: the same proposal is a new request.
-    assert (await guest.propose("docs/new", "shown\n")).request_id != id
+    assert (await agent.propose("docs/new", "shown\n")).request_id != id
 
 
 def step_by_hand(path: str) -> str:
@@ -285,22 +287,22 @@ def step_by_hand(path: str) -> str:
 async def test_a_journal_that_was_written_by_hand_is_not_carried_through(clock: Clock, root: Path, how: str) -> None:
     """A committed apply is carried through after a restart: but only if it is the one that was approved."""
     key = Key()
-    async with house(root.parent, clock) as at:
+    async with virtual_server(root.parent, clock) as server:
         if how == "not signed":
-            operator_keys.add_public(at.app.places, key.public)
-            await at.app.service.add_key(key.public, *key.for_key("add", key.public, at.now()))
-        guest = await at.arrive(root)
-        id = (await guest.propose("docs/new", HOOK)).request_id
+            operator_keys.add_public(server.app.places, key.public)
+            await server.app.service.add_key(key.public, *key.for_key("add", key.public, server.now()))
+        agent = await server.arrive(root)
+        id = (await agent.propose("docs/new", HOOK)).request_id
         if how == "another card":
             text = "diff --git a/docs/new b/docs/new\n--- /dev/null\n+++ b/docs/new\n@@ -0,0 +1 @@\n+harmless\n"
-            await sql(at, "update approval_request set preview = ? where id = ?", text, id)
+            await sql(server, "update approval_request set preview = ? where id = ?", text, id)
         if how == "no card":
-            await sql(at, "update approval_request set preview = null where id = ?", id)
+            await sql(server, "update approval_request set preview = null where id = ?", id)
         if how in ("other steps", "another card", "no card"):
-            await at.decide(id, Decision.APPROVE)
+            await server.decide(id, Decision.APPROVE)
         elif how != "not decided":
             await sql(
-                at,
+                server,
                 "update approval_request set status = 'approved', verdict = 'approve', verdict_id = 'v',"
                 " decided_by = 'kim', decided_via = ?, decided_at = created_at where id = ?",
                 *("policy" if how == "by the policy" else "ctl", id),
@@ -308,16 +310,20 @@ async def test_a_journal_that_was_written_by_hand_is_not_carried_through(clock: 
         path = ".git/hooks/pre-commit" if how == "other steps" else "docs/new"
         (root / path).with_name(".intercom-planted-0.tmp").write_text(HOOK)
         await sql(
-            at,
+            server,
             "insert into apply_journal values (?, ?, ?, 'committed', ?, null, null, ?)",
-            *(id, guest.session_id, str(root), step_by_hand(path), to_text(at.now())),
+            *(id, agent.session_id, str(root), step_by_hand(path), to_text(server.now())),
         )
     before = found(root)
-    async with house(root.parent, clock) as at:
-        guest = await at.arrive(root)
-        await guest.settled()
+    async with virtual_server(root.parent, clock) as server:
+        agent = await server.arrive(root)
+        await agent.settled()
         assert found(root) == before
-        card = await at.people.card(id=f"apply-{id}") if at.people.cards else await at.app.service.card(f"apply-{id}")
+        card = (
+            await server.operator.card(id=f"apply-{id}")
+            if server.operator.cards
+            else await server.app.service.card(f"apply-{id}")
+        )
         said = card.body or ""
         assert "not what was approved" in said or "does not count" in said or "the policy does not let it pass" in said
 
@@ -325,46 +331,48 @@ async def test_a_journal_that_was_written_by_hand_is_not_carried_through(clock: 
 # --- the policy ------------------------------------------------------------------------------------------------------
 
 
-async def test_an_approval_of_the_policys_that_was_made_by_hand_decides_nothing(at: House, root: Path) -> None:
-    guest = await at.arrive(root)
-    id = (await guest.propose("docs/new", "mine\n")).request_id
+async def test_an_approval_of_the_policys_that_was_made_by_hand_decides_nothing(
+    server: VirtualServer, root: Path
+) -> None:
+    agent = await server.arrive(root)
+    id = (await agent.propose("docs/new", "mine\n")).request_id
     await sql(
-        at,
+        server,
         "update approval_request set status = 'approved', auto_rule = 'file_pattern:write:docs/**',"
         " verdict = 'approve', verdict_id = 'v', decided_by = 'policy', decided_via = 'policy',"
         " decided_at = created_at where id = ?",
         id,
     )
     with pytest.raises(InvalidState, match="the policy does not let it pass"):
-        await guest.ask(CheckDiff(id))
+        await agent.ask(CheckDiff(id))
     assert not (root / "docs/new").exists()
 
 
-async def test_an_approval_without_a_decision_decides_nothing(at: House, root: Path) -> None:
-    guest = await at.arrive(root)
-    id = (await guest.propose("docs/new", "mine\n")).request_id
-    await sql(at, "update approval_request set status = 'approved' where id = ?", id)
+async def test_an_approval_without_a_decision_decides_nothing(server: VirtualServer, root: Path) -> None:
+    agent = await server.arrive(root)
+    id = (await agent.propose("docs/new", "mine\n")).request_id
+    await sql(server, "update approval_request set status = 'approved' where id = ?", id)
     with pytest.raises(InvalidState, match="no decision"):
-        await guest.ask(CheckDiff(id))
+        await agent.ask(CheckDiff(id))
     assert not (root / "docs/new").exists()
 
 
 async def test_what_a_policy_let_pass_and_lets_pass_no_more_is_not_written(clock: Clock, root: Path) -> None:
     (root / ".intercom/settings.json").write_text(POLICY)
-    async with house(root.parent, clock) as at:
-        await at.accept(root)
-        guest = await at.arrive(root)
-        opened = await guest.propose("docs/new", "mine\n")
+    async with virtual_server(root.parent, clock) as server:
+        await server.accept(root)
+        agent = await server.arrive(root)
+        opened = await agent.propose("docs/new", "mine\n")
         assert opened.answered is not None
         (root / ".intercom/settings.json").write_text('{"enabled": false}\n')
         with pytest.raises(InvalidState, match="the policy does not let it pass") as refused:
-            await guest.ask(CheckDiff(opened.request_id))
+            await agent.ask(CheckDiff(opened.request_id))
         assert refused.value.error_code == "not_approved"
         assert not (root / "docs/new").exists()
         # Asked again it is a question to a person, and not the approval that is void.
-        again = await guest.propose("docs/new", "mine\n")
+        again = await agent.propose("docs/new", "mine\n")
         assert (again.answered, again.request_id != opened.request_id) == (None, True)
-        card = await at.app.service.card(again.request_id)
+        card = await server.app.service.card(again.request_id)
         assert card.state is CardState.PENDING
 
 
@@ -376,18 +384,18 @@ async def test_leave_that_was_given_for_one_command_cannot_be_moved_to_another(c
         command = Operation(OperationKind.COMMAND, "Bash", text, text, text=text)
         return AskPermission(f"call {text}", "client", command, "slot")
 
-    async with house(root.parent, clock) as at:
-        guest = await at.arrive(root)
-        harmless = (await guest.ask(asked("ls"))).request_id
-        harmful = (await guest.ask(asked("rm -rf docs"))).request_id
-        await at.decide(harmless, Decision.APPROVE)
-        await at.decide(harmful, Decision.REJECT)
+    async with virtual_server(root.parent, clock) as server:
+        agent = await server.arrive(root)
+        harmless = (await agent.ask(asked("ls"))).request_id
+        harmful = (await agent.ask(asked("rm -rf docs"))).request_id
+        await server.decide(harmless, Decision.APPROVE)
+        await server.decide(harmful, Decision.REJECT)
         await sql(
-            at,
+            server,
             "update approval_request set key = (select key from approval_request where id = ?) where id = ?",
             *(harmful, harmless),
         )
-        await sql(at, "update approval_request set delivered_at = created_at where id = ?", harmful)
-        opened = await guest.ask(asked("rm -rf docs"))
+        await sql(server, "update approval_request set delivered_at = created_at where id = ?", harmful)
+        opened = await agent.ask(asked("rm -rf docs"))
         assert opened.answered is None, "a person is asked anew"
         assert opened.request_id not in (harmless, harmful)

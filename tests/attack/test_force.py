@@ -23,9 +23,9 @@ from intercom.sessions.tools.check_diff import CheckDiff
 from intercom.store import rows
 from intercom.store.messages import Transact
 from intercom.store.requests import approvals
-from tests.agents.live import TRUSTING, Home, begin, call, home
-from tests.sessions.house import Guest, House, house
 from tests.support.keys import Key
+from tests.support.server_process import TRUSTING, Home, begin, call, user_home
+from tests.support.virtual_server import AgentClient, VirtualServer, virtual_server
 
 Clock = trio.testing.MockClock
 MINE = "the person's own work\n"
@@ -42,169 +42,173 @@ def root(tmp_path: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def served() -> Iterator[Home]:
-    with home(TRUSTING + "[clients.hasty]\nslice_seconds = 0.2\n") as made, made.serving():
+    with user_home(TRUSTING + "[clients.hasty]\nslice_seconds = 0.2\n") as made, made.serving():
         yield made
 
 
-async def diverged(at: House, root: Path, diff: str = "the agent's\n") -> tuple[Guest, str]:
+async def diverged(server: VirtualServer, root: Path, diff: str = "the agent's\n") -> tuple[AgentClient, str]:
     """An agent with an approved change of a file that a person has changed since."""
-    guest = await at.arrive(root)
-    id = (await guest.propose("a.txt", diff)).request_id
-    await at.decide(id, Decision.APPROVE)
+    agent = await server.arrive(root)
+    id = (await agent.propose("a.txt", diff)).request_id
+    await server.decide(id, Decision.APPROVE)
     (root / "a.txt").write_text(MINE)
-    return guest, id
+    return agent, id
 
 
-async def forced(guest: Guest, id: str, call: str | None = None) -> str:
+async def forced(agent: AgentClient, id: str, call: str | None = None) -> str:
     """The request that asks whether to write over the changed file."""
-    opened = await guest.ask(CheckDiff(id, force=True, call=call or guest.call()))
+    opened = await agent.ask(CheckDiff(id, force=True, call=call or agent.call()))
     assert opened.answered is None
     assert opened.request_id != id
     return opened.request_id
 
 
-async def test_force_on_a_changed_file_is_a_new_card_that_shows_both(at: House, root: Path) -> None:
-    guest, id = await diverged(at, root)
-    over = await forced(guest, id)
+async def test_force_on_a_changed_file_is_a_new_card_that_shows_both(server: VirtualServer, root: Path) -> None:
+    agent, id = await diverged(server, root)
+    over = await forced(agent, id)
     assert (root / "a.txt").read_text() == MINE
-    waiting = await at.wait(guest, over)
-    card = await at.people.card(id=over)
+    waiting = await server.wait(agent, over)
+    card = await server.operator.card(id=over)
     assert card.title == "Write over a changed file: change a.txt"
     assert "-the person's own work\n+the agent's\n" in (card.diff or ""), "what would become of it now"
     assert "| -old\n| +the agent's" in (card.diff or ""), "what was approved"
     assert card.remarks[0].text.startswith("has changed since this was approved by kim")
-    assert card.proposal_hash not in (None, (await at.app.service.card(id)).proposal_hash)
-    await at.decide(over, Decision.APPROVE)
+    assert card.proposal_hash not in (None, (await server.app.service.card(id)).proposal_hash)
+    await server.decide(over, Decision.APPROVE)
     assert (await waiting()).answer.status == "approved"
-    await guest.ask(CheckDiff(over))
+    await agent.ask(CheckDiff(over))
     assert (root / "a.txt").read_text() == "the agent's\n"
     # Both are spent: the first one cannot be applied to a file that is put back.
     (root / "a.txt").write_text("old\n")
     for each in (id, over):
         with pytest.raises(AlreadyConsumed):
-            await guest.ask(CheckDiff(each, force=True))
+            await agent.ask(CheckDiff(each, force=True))
 
 
-async def test_a_person_who_says_no_keeps_the_file(at: House, root: Path) -> None:
-    guest, id = await diverged(at, root)
-    over = await forced(guest, id)
-    await at.decide(over, Decision.REJECT, "mine")
-    answer = (await guest.ask(AwaitDecision(guest.call(), over))).answer
+async def test_a_person_who_says_no_keeps_the_file(server: VirtualServer, root: Path) -> None:
+    agent, id = await diverged(server, root)
+    over = await forced(agent, id)
+    await server.decide(over, Decision.REJECT, "mine")
+    answer = (await agent.ask(AwaitDecision(agent.call(), over))).answer
     assert (answer.status, answer.reason) == ("rejected", "mine")
     with pytest.raises(InvalidState, match="rejected"):
-        await guest.ask(CheckDiff(over, force=True))
+        await agent.ask(CheckDiff(over, force=True))
     assert (root / "a.txt").read_text() == MINE
 
 
-async def test_force_asked_again_is_the_same_card_and_on_a_newer_edit_another(at: House, root: Path) -> None:
-    guest, id = await diverged(at, root)
-    over = await forced(guest, id)
-    assert await forced(guest, id) == over
-    assert await guest.ask(CheckDiff(over)) == Opened(over), "it goes on waiting"
-    await at.decide(over, Decision.APPROVE)
+async def test_force_asked_again_is_the_same_card_and_on_a_newer_edit_another(
+    server: VirtualServer, root: Path
+) -> None:
+    agent, id = await diverged(server, root)
+    over = await forced(agent, id)
+    assert await forced(agent, id) == over
+    assert await agent.ask(CheckDiff(over)) == Opened(over), "it goes on waiting"
+    await server.decide(over, Decision.APPROVE)
     (root / "a.txt").write_text("and more of it\n")
     with pytest.raises(PatchConflict, match=r"a\.txt changed since"):
-        await guest.ask(CheckDiff(over))
-    newer = await forced(guest, over)
+        await agent.ask(CheckDiff(over))
+    newer = await forced(agent, over)
     assert newer not in (id, over)
-    assert (await at.app.service.card(newer)).title == "Write over a changed file: change a.txt"
-    await at.decide(newer, Decision.APPROVE)
-    await guest.ask(CheckDiff(newer))
+    assert (await server.app.service.card(newer)).title == "Write over a changed file: change a.txt"
+    await server.decide(newer, Decision.APPROVE)
+    await agent.ask(CheckDiff(newer))
     for each in (id, over, newer):
-        row = await at.app.reader.read(lambda db, each=each: approvals.get(db, each))
+        row = await server.app.reader.read(lambda db, each=each: approvals.get(db, each))
         assert row is not None
         assert row.status is ApprovalStatus.CONSUMED
 
 
-async def test_a_question_that_is_needed_no_more_is_closed(at: House, root: Path) -> None:
-    guest, id = await diverged(at, root)
-    over = await forced(guest, id)
-    waiting = await at.wait(guest, over)
+async def test_a_question_that_is_needed_no_more_is_closed(server: VirtualServer, root: Path) -> None:
+    agent, id = await diverged(server, root)
+    over = await forced(agent, id)
+    waiting = await server.wait(agent, over)
     (root / "a.txt").write_text("old\n")
-    await guest.ask(CheckDiff(id))
+    await agent.ask(CheckDiff(id))
     assert (await waiting()).answer.status == "timeout"
-    await at.people.card(id=over, state=CardState.EXPIRED)
+    await server.operator.card(id=over, state=CardState.EXPIRED)
 
 
 async def test_a_policy_does_not_answer_for_the_person(clock: Clock, root: Path) -> None:
     (root / ".intercom").mkdir()
     (root / ".intercom/settings.json").write_text('{"enabled": true, "file_patterns": {"write": ["*.txt"]}}')
-    async with house(root.parent, clock) as at:
-        await at.accept(root)
-        guest = await at.arrive(root)
-        opened = await guest.propose("a.txt", "the agent's\n")
+    async with virtual_server(root.parent, clock) as server:
+        await server.accept(root)
+        agent = await server.arrive(root)
+        opened = await agent.propose("a.txt", "the agent's\n")
         assert opened.answered is not None
         (root / "a.txt").write_text(MINE)
-        over = await forced(guest, opened.request_id)
-        assert (await at.app.service.card(over)).state is CardState.PENDING
+        over = await forced(agent, opened.request_id)
+        assert (await server.app.service.card(over)).state is CardState.PENDING
         assert (root / "a.txt").read_text() == MINE
 
 
-async def test_a_patch_can_not_be_forced(at: House, root: Path) -> None:
-    guest, id = await diverged(at, root, "--- a/a.txt\n+++ b/a.txt\n@@ -1 +1 @@\n-old\n+new\n")
+async def test_a_patch_can_not_be_forced(server: VirtualServer, root: Path) -> None:
+    agent, id = await diverged(server, root, "--- a/a.txt\n+++ b/a.txt\n@@ -1 +1 @@\n-old\n+new\n")
     with pytest.raises(PatchConflict):
-        await guest.ask(CheckDiff(id, force=True))
+        await agent.ask(CheckDiff(id, force=True))
     assert (root / "a.txt").read_text() == MINE
 
 
-async def test_force_on_a_file_that_has_not_changed_asks_nobody(at: House, root: Path) -> None:
-    guest = await at.arrive(root)
-    id = (await guest.propose("a.txt", "new\n")).request_id
-    await at.decide(id, Decision.APPROVE)
-    assert (await guest.ask(CheckDiff(id, force=True))).answered.answer.status == "applied"
+async def test_force_on_a_file_that_has_not_changed_asks_nobody(server: VirtualServer, root: Path) -> None:
+    agent = await server.arrive(root)
+    id = (await agent.propose("a.txt", "new\n")).request_id
+    await server.decide(id, Decision.APPROVE)
+    assert (await agent.ask(CheckDiff(id, force=True))).answered.answer.status == "applied"
 
 
 @pytest.mark.server(Config(apply=ApplySettings(agent_may_force=True)))
-async def test_the_servers_configuration_may_leave_it_to_the_agent(at: House, root: Path) -> None:
-    guest, id = await diverged(at, root)
-    assert (await guest.ask(CheckDiff(id, force=True, call="c"))).answered.answer.status == "applied"
+async def test_the_servers_configuration_may_leave_it_to_the_agent(server: VirtualServer, root: Path) -> None:
+    agent, id = await diverged(server, root)
+    assert (await agent.ask(CheckDiff(id, force=True, call="c"))).answered.answer.status == "applied"
     assert (root / "a.txt").read_text() == "the agent's\n"
-    assert "force" in (await at.people.notice("had changed")).text
-    again = await guest.ask(CheckDiff(id, force=True, call="c"))
+    assert "force" in (await server.operator.notice("had changed")).text
+    again = await agent.ask(CheckDiff(id, force=True, call="c"))
     assert again.answered.answer.status == "applied", "the same call again"
-    assert not [card for card in at.people.cards if card.id != id]
+    assert not [card for card in server.operator.cards if card.id != id]
 
 
-async def test_a_force_that_was_put_into_the_database_decides_nothing(at: House, root: Path) -> None:
-    guest, id = await diverged(at, root)
-    over = await forced(guest, id)
+async def test_a_force_that_was_put_into_the_database_decides_nothing(server: VirtualServer, root: Path) -> None:
+    agent, id = await diverged(server, root)
+    over = await forced(agent, id)
     text = (
         "update approval_request set status = 'approved', verdict = 'approve', verdict_id = 'v',"
         " decided_by = 'agent', decided_via = 'force', decided_at = created_at where id = ?"
     )
-    assert await at.ask("store", Transact(lambda db: rows.changed(db, text, (over,))))
+    assert await server.ask("store", Transact(lambda db: rows.changed(db, text, (over,))))
     with pytest.raises(InvalidState, match="agent_may_force does not allow"):
-        await guest.ask(CheckDiff(over))
+        await agent.ask(CheckDiff(over))
     assert (root / "a.txt").read_text() == MINE
 
 
 @pytest.mark.parametrize("again", ["the question itself", "the first request, by force"])
 async def test_with_a_key_an_approval_that_sql_gave_writes_over_nothing(clock: Clock, root: Path, again: str) -> None:
     key = Key()
-    async with house(root.parent, clock, Config(apply=ApplySettings(agent_may_force=True))) as at:
-        operator_keys.add_public(at.app.places, key.public)
-        await at.app.service.add_key(key.public, *key.for_key("add", key.public, at.now()))
-        guest = await at.arrive(root)
-        id = (await guest.propose("a.txt", "the agent's\n")).request_id
-        await at.app.service.decide(id, key.verdict(await at.app.service.card(id), Decision.APPROVE, at.now()))
+    async with virtual_server(root.parent, clock, Config(apply=ApplySettings(agent_may_force=True))) as server:
+        operator_keys.add_public(server.app.places, key.public)
+        await server.app.service.add_key(key.public, *key.for_key("add", key.public, server.now()))
+        agent = await server.arrive(root)
+        id = (await agent.propose("a.txt", "the agent's\n")).request_id
+        await server.app.service.decide(
+            id, key.verdict(await server.app.service.card(id), Decision.APPROVE, server.now())
+        )
         (root / "a.txt").write_text(MINE)
-        over = await forced(guest, id)
+        over = await forced(agent, id)
         text = (
             "update approval_request set status = 'approved', verdict = 'approve', verdict_id = 'v',"
             " decided_by = 'kim', decided_via = 'ctl', decided_at = created_at where id = ?"
         )
-        assert await at.ask("store", Transact(lambda db: rows.changed(db, text, (over,))))
+        assert await server.ask("store", Transact(lambda db: rows.changed(db, text, (over,))))
         with pytest.raises(SignatureRefused):
-            await guest.ask(CheckDiff(*((over, False) if again == "the question itself" else (id, True))))
+            await agent.ask(CheckDiff(*((over, False) if again == "the question itself" else (id, True))))
         assert (root / "a.txt").read_text() == MINE
 
 
 @pytest.mark.server(Config(timeouts=TimeoutSettings(approval_seconds=60)))
-async def test_the_question_expires_like_any_other(at: House, root: Path) -> None:
-    guest, id = await diverged(at, root)
-    over = await forced(guest, id)
-    waiting = await at.wait(guest, over)
-    await at.later(61)
+async def test_the_question_expires_like_any_other(server: VirtualServer, root: Path) -> None:
+    agent, id = await diverged(server, root)
+    over = await forced(agent, id)
+    waiting = await server.wait(agent, over)
+    await server.later(61)
     assert (await waiting()).answer.status == "timeout"
     assert (root / "a.txt").read_text() == MINE
 
@@ -277,7 +281,7 @@ async def test_a_client_that_waits_no_longer_goes_on_with_the_id(served: Home) -
 @pytest.mark.parametrize("decided", ["before", "after"], ids=["decided while it was down", "decided after"])
 @pytest.mark.real_time
 async def test_a_call_that_waits_writes_once_though_its_server_dies(decided: str) -> None:
-    with home(TRUSTING) as at:
+    with user_home(TRUSTING) as at:
         root = at.workspace()
         async with at.agent(root) as agent, trio.open_nursery() as nursery:
             id = await approved_and_edited(at, agent, root)
@@ -311,14 +315,14 @@ async def test_a_call_that_waits_writes_once_though_its_server_dies(decided: str
     ],
 )
 async def test_a_card_over_a_changed_file_that_was_edited_writes_nothing(
-    at: House, root: Path, column: str, value: str
+    server: VirtualServer, root: Path, column: str, value: str
 ) -> None:
     """Failed before for the lines that Slack shows: those below the diff were not looked at, and could name any."""
-    guest, id = await diverged(at, root)
-    over = await forced(guest, id)
+    agent, id = await diverged(server, root)
+    over = await forced(agent, id)
     edit = f"update approval_request set {column} = ? where id = ?"
-    assert await at.ask("store", Transact(lambda db: rows.affected(db, edit, (value, over))))
-    await at.decide(over, Decision.APPROVE)
+    assert await server.ask("store", Transact(lambda db: rows.affected(db, edit, (value, over))))
+    await server.decide(over, Decision.APPROVE)
     with pytest.raises(RecordMismatch, match="were shown"):
-        await guest.ask(CheckDiff(over))
+        await agent.ask(CheckDiff(over))
     assert (root / "a.txt").read_text() == MINE

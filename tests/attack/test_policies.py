@@ -24,8 +24,8 @@ from intercom.model.card import Card, CardKind
 from intercom.model.decision import Decision
 from intercom.model.errors import IntercomError, SignatureRefused
 from intercom.sessions.tools.auto_check import AutoCheck, CheckContext
-from tests.sessions.house import House, house
 from tests.support.keys import Key
+from tests.support.virtual_server import VirtualServer, virtual_server
 
 Clock = trio.testing.MockClock
 
@@ -40,7 +40,7 @@ WANTED = "src/a.py"
 class Stage:
     """A workspace whose policy NARROW a person has accepted, and the server's directory around it."""
 
-    at: House
+    server: VirtualServer
     home: Path
     root: Path
     key: Key | None
@@ -53,11 +53,11 @@ class Stage:
 
     async def passes(self, root: Path | None = None, path: str = WANTED) -> bool:
         """Whether an agent in this workspace may write the file without a person."""
-        guest = await self.at.arrive(root or self.root, f"agent of {root or self.root}")
+        agent = await self.at.arrive(root or self.root, f"agent of {root or self.root}")
         try:
-            checked = (await guest.ask(AutoCheck("write", CheckContext(path)))).answer.auto_approved
+            checked = (await agent.ask(AutoCheck("write", CheckContext(path)))).answer.auto_approved
             # Another each time, also after a restart: the same change, or call, asked again is the same request.
-            proposed = (await guest.propose(path, f"{uuid.uuid4()}\n", call=uuid.uuid4().hex)).answered
+            proposed = (await agent.propose(path, f"{uuid.uuid4()}\n", call=uuid.uuid4().hex)).answered
         except IntercomError:
             return False
         assert checked is (proposed is not None and proposed.answer.status == "approved")
@@ -103,11 +103,11 @@ async def staged(home: Path, clock: Clock, key: Key | None) -> AsyncIterator[Sta
     root = home / "ws"
     is_new = not root.exists()
     (root / "docs").mkdir(parents=True, exist_ok=True)
-    async with house(home, clock) as at:
-        if key is not None and not at.app.signatures.required:
-            operator_keys.add_public(at.app.places, key.public)
-            await at.app.service.add_key(key.public, *key.for_key("add", key.public, at.now()))
-        stage = Stage(at, home, root, key)
+    async with virtual_server(home, clock) as server:
+        if key is not None and not server.app.signatures.required:
+            operator_keys.add_public(server.app.places, key.public)
+            await server.app.service.add_key(key.public, *key.for_key("add", key.public, server.now()))
+        stage = Stage(server, home, root, key)
         if is_new:
             stage.write(NARROW)
             await stage.decide(Decision.ACCEPT)

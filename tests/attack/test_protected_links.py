@@ -17,7 +17,7 @@ from intercom.sessions.tools.auto_check import AutoCheck, CheckContext, FileAcce
 from intercom.sessions.tools.check_diff import CheckDiff
 from intercom.workspace import policy
 from intercom.workspace.policy import Query, evaluate, is_protected
-from tests.sessions.house import House, house
+from tests.support.virtual_server import VirtualServer, virtual_server
 
 Clock = trio.testing.MockClock
 POLICY = '{"enabled": true, "file_patterns": {"write": ["docs/**", "src/**"], "read": ["docs/**"]}}\n'
@@ -61,25 +61,27 @@ def root(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("leads", LEADS)
-async def test_a_person_is_asked_about_what_a_protected_link_leads_to(at: House, root: Path, leads: str) -> None:
-    await at.accept(root)
-    guest = await at.arrive(root)
-    assert (await guest.propose("docs/x/file", "new\n")).answered is not None, "the policy grants it as it is"
+async def test_a_person_is_asked_about_what_a_protected_link_leads_to(
+    server: VirtualServer, root: Path, leads: str
+) -> None:
+    await server.accept(root)
+    agent = await server.arrive(root)
+    assert (await agent.propose("docs/x/file", "new\n")).answered is not None, "the policy grants it as it is"
     LEADS[leads](root)
-    assert (await guest.propose("docs/x/file", "newer\n")).answered is None
-    assert (await guest.propose("src/other", "new\n")).answered is not None, "what nothing leads to is granted"
-    answer = await guest.ask(AutoCheck("edit", CheckContext("docs/x/file", operation=FileAccess.READ)))
+    assert (await agent.propose("docs/x/file", "newer\n")).answered is None
+    assert (await agent.propose("src/other", "new\n")).answered is not None, "what nothing leads to is granted"
+    answer = await agent.ask(AutoCheck("edit", CheckContext("docs/x/file", operation=FileAccess.READ)))
     assert not answer.answer.auto_approved
 
 
-async def test_what_was_granted_before_a_link_led_there_is_not_applied(at: House, root: Path) -> None:
-    await at.accept(root)
-    guest = await at.arrive(root)
-    opened = await guest.propose("docs/x/file", "new\n")
+async def test_what_was_granted_before_a_link_led_there_is_not_applied(server: VirtualServer, root: Path) -> None:
+    await server.accept(root)
+    agent = await server.arrive(root)
+    opened = await agent.propose("docs/x/file", "new\n")
     assert opened.answered is not None
     LEADS["a hook"](root)
     with pytest.raises(InvalidState, match=r"docs/x/file is what \.git/hooks/pre-commit leads to"):
-        await guest.ask(CheckDiff(opened.request_id))
+        await agent.ask(CheckDiff(opened.request_id))
     assert (root / "docs/x/file").read_text() == "old\n"
 
 
@@ -90,16 +92,16 @@ async def test_a_client_that_writes_in_place_is_not_let_into_a_file_with_a_secon
         touch = FileTouch(path, content="new\n")
         return AskPermission(path, "client", Operation(OperationKind.WRITE, "Write", path, path, touches=(touch,)), "s")
 
-    async with house(root.parent, clock) as at:
-        await at.accept(root)
-        guest = await at.arrive(root)
-        assert (await guest.ask(write("docs/x/file"))).answered is not None
+    async with virtual_server(root.parent, clock) as server:
+        await server.accept(root)
+        agent = await server.arrive(root)
+        assert (await agent.ask(write("docs/x/file"))).answered is not None
         os.link(root / ".intercom/settings.json", root / "docs/twin")
-        assert (await guest.ask(write("docs/twin"))).answered is None
+        assert (await agent.ask(write("docs/twin"))).answered is None
         # An apply makes a new file of it, and leaves the other name alone.
-        opened = await guest.propose("docs/twin", "{}\n")
+        opened = await agent.propose("docs/twin", "{}\n")
         assert opened.answered is not None
-        await guest.ask(CheckDiff(opened.request_id))
+        await agent.ask(CheckDiff(opened.request_id))
         assert (root / ".intercom/settings.json").read_text() == POLICY
 
 
@@ -137,16 +139,16 @@ def test_what_only_looks_like_a_short_name_is_not(path: str) -> None:
     assert not is_protected(path)
 
 
-async def test_no_repository_comes_to_be_or_changes_that_is_not_called_one(at: House, root: Path) -> None:
+async def test_no_repository_comes_to_be_or_changes_that_is_not_called_one(server: VirtualServer, root: Path) -> None:
     """Failed before: `git status` in docs/x, which policies grant, ran what docs/x/config named."""
-    await at.accept(root)
-    guest = await at.arrive(root)
-    assert (await guest.propose("docs/x/config", "[core]\n")).answered is not None, "a config alone is none"
-    assert (await guest.propose("docs/x/HEAD", "ref: refs/heads/main\n")).answered is None
+    await server.accept(root)
+    agent = await server.arrive(root)
+    assert (await agent.propose("docs/x/config", "[core]\n")).answered is not None, "a config alone is none"
+    assert (await agent.propose("docs/x/HEAD", "ref: refs/heads/main\n")).answered is None
     (root / "docs/x/HEAD").write_text("ref: refs/heads/main\n")
-    assert (await guest.propose("docs/x/config", "[core]\nfsmonitor = ./y\n")).answered is None
-    assert (await guest.propose("docs/x/hooks/pre-commit", "./y\n")).answered is None
-    assert (await guest.propose("docs/y/config", "x\n")).answered is not None
+    assert (await agent.propose("docs/x/config", "[core]\nfsmonitor = ./y\n")).answered is None
+    assert (await agent.propose("docs/x/hooks/pre-commit", "./y\n")).answered is None
+    assert (await agent.propose("docs/y/config", "x\n")).answered is not None
 
 
 def test_a_command_names_no_head_unless_it_is_one_of_git() -> None:

@@ -23,7 +23,6 @@ from attrs import define, field, frozen
 
 from intercom.local import lock, own_files
 from intercom.local.places import Places, places
-from tests.agents.live import FAULTY
 from tests.chaos.operator_desk import Operators
 from tests.chaos.service_manager import ServiceManager
 from tests.chaos.slack_people import SlackPeople
@@ -31,6 +30,7 @@ from tests.chaos.starter import Starter
 from tests.chaos.witness import Witness
 from tests.operators.slack.live.truth import Found
 from tests.slack import CHANNEL
+from tests.support.server_process import FAULTY
 
 AGENT = Path(__file__).with_name("agent.py")
 ROOT = Path(__file__).resolve().parents[2]

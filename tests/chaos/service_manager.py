@@ -13,7 +13,7 @@ from attrs import define, field
 
 from intercom.local.daemon import server_environment
 from intercom.local.places import Places, private_directory
-from tests.agents.live import FAULTY
+from tests.support.server_process import FAULTY
 
 SERVE = [*FAULTY, "serve"]
 

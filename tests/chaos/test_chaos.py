@@ -20,14 +20,14 @@ SEED = os.environ.get("INTERCOM_CHAOS_SEED", "1")
 
 def run(plan: Plan) -> Report:
     """Run a plan to its end and judge it."""
-    with rig(plan) as house:
-        house.start()
-        house.strike_all()
-        house.kill_servers()
-        house.kill_shims()
-        house.finish()
-        assert house.struck() == list(plan.faults), "every fault came true, in order"
-        return judge(house)
+    with rig(plan) as home:
+        home.start()
+        home.strike_all()
+        home.kill_servers()
+        home.kill_shims()
+        home.finish()
+        assert home.struck() == list(plan.faults), "every fault came true, in order"
+        return judge(home)
 
 
 def test_whatever_falls_nothing_is_lost_and_nothing_done_twice(record_property: Record) -> None:

@@ -19,14 +19,14 @@ from hypothesis import strategies as st
 from intercom.cli.ctl import TYPED, fields_of, hoist, parser
 from intercom.model.card import CardKind
 from intercom.operators.commands.table import COMMANDS
-from tests.operators.desk import StandInDesk, card, session
-from tests.operators.house import House, environ, open_house
+from tests.operators.ctl_server import CtlServer, ctl_server, environ
+from tests.operators.stand_in_service import StandInService, card, session
 
 pytestmark = pytest.mark.real_time
 
 
-async def ctl(house: House, *words: str) -> subprocess.CompletedProcess[bytes]:
-    return await run(house.environ, *words)
+async def ctl(server: CtlServer, *words: str) -> subprocess.CompletedProcess[bytes]:
+    return await run(server.environ, *words)
 
 
 async def run(env: dict[str, str], *words: str) -> subprocess.CompletedProcess[bytes]:
@@ -38,8 +38,8 @@ async def run(env: dict[str, str], *words: str) -> subprocess.CompletedProcess[b
     return done
 
 
-def desk() -> StandInDesk:
-    return StandInDesk(
+def desk() -> StandInService:
+    return StandInService(
         card("abc-1"),
         card("abd-2"),
         card("pro-1", CardKind.PROMPT),
@@ -89,10 +89,10 @@ LINES = [
 
 @pytest.mark.parametrize(("line", "code"), LINES)
 async def test_json_is_one_value_and_nothing_else_wherever_it_stands(tmp_path: Path, line: str, code: int) -> None:
-    async with open_house(tmp_path, desk()) as house:
+    async with ctl_server(tmp_path, desk()) as server:
         for words in (["--json", *line.split()], [*line.split(), "--json"]):
-            house.service.cards = desk().cards
-            done = await ctl(house, *words)
+            server.service.cards = desk().cards
+            done = await ctl(server, *words)
             assert done.returncode == code
             assert done.stderr == b""
             assert done.stdout.count(b"\n") == 1
@@ -105,8 +105,8 @@ async def test_json_is_one_value_and_nothing_else_wherever_it_stands(tmp_path: P
 
 @pytest.mark.parametrize(("line", "code"), LINES)
 async def test_people_get_words_and_errors_go_to_stderr(tmp_path: Path, line: str, code: int) -> None:
-    async with open_house(tmp_path, desk()) as house:
-        done = await ctl(house, *line.split())
+    async with ctl_server(tmp_path, desk()) as server:
+        done = await ctl(server, *line.split())
         assert done.returncode == code
         assert bool(done.stdout) is (code == 0)
         assert bool(done.stderr) is (code != 0)
@@ -116,18 +116,18 @@ async def test_people_get_words_and_errors_go_to_stderr(tmp_path: Path, line: st
 
 
 async def test_pending_as_json_is_a_list_with_the_names_of_the_reference(tmp_path: Path) -> None:
-    async with open_house(tmp_path, desk()) as house:
-        entries = json.loads((await ctl(house, "pending", "--json")).stdout)
+    async with ctl_server(tmp_path, desk()) as server:
+        entries = json.loads((await ctl(server, "pending", "--json")).stdout)
         assert [entry["request_id"] for entry in entries] == ["abc-1", "abd-2", "pro-1", "ala-1", "pol-1"]
         assert {"request_id", "kind", "title", "session_id", "created_at"} <= entries[0].keys()
-        listed = json.loads((await ctl(house, "list", "--json")).stdout)
+        listed = json.loads((await ctl(server, "list", "--json")).stdout)
         names = {"session_id", "status", "mode", "workspace_root", "last_tool", "updated_at"}
         assert names <= listed["sessions"][0].keys()
 
 
 async def test_an_ambiguous_resume_lists_the_sessions(tmp_path: Path) -> None:
-    async with open_house(tmp_path, StandInDesk(sessions=[session("s-1"), session("s-2")])) as house:
-        done = await ctl(house, "resume", "--json")
+    async with ctl_server(tmp_path, StandInService(sessions=[session("s-1"), session("s-2")])) as server:
+        done = await ctl(server, "resume", "--json")
         assert done.returncode == 1
         value = json.loads(done.stdout)
         assert value["error_code"] == "ambiguous"
@@ -161,9 +161,9 @@ async def test_a_broken_config_is_a_matter_of_usage(tmp_path: Path) -> None:
 
 async def test_a_reader_that_has_enough_is_no_error(tmp_path: Path) -> None:
     cards = [card(f"c-{number}", diff="+x\n" * 50) for number in range(300)]
-    async with open_house(tmp_path, StandInDesk(*cards)) as house:
+    async with ctl_server(tmp_path, StandInService(*cards)) as server:
         line = f"{sys.executable} -m intercom.cli.ctl pending | head -n 1"
-        done = await trio.run_process(line, shell=True, env=house.environ, capture_stdout=True, capture_stderr=True)
+        done = await trio.run_process(line, shell=True, env=server.environ, capture_stdout=True, capture_stderr=True)
         assert done.stderr == b""
         assert done.stdout
 
@@ -176,8 +176,8 @@ async def test_help_needs_no_server_and_names_every_command(tmp_path: Path) -> N
 
 
 async def test_a_terminal_that_knows_ascii_only_is_no_error(tmp_path: Path) -> None:
-    async with open_house(tmp_path, StandInDesk(card("a", title="grün"))) as house:
-        env = {**house.environ, "PYTHONIOENCODING": "ascii"}
+    async with ctl_server(tmp_path, StandInService(card("a", title="grün"))) as server:
+        env = {**server.environ, "PYTHONIOENCODING": "ascii"}
         for words in (["pending"], ["show", "grün"], ["nudge", "a", "grün"]):
             done = await run(env, *words)
             assert done.stdout.isascii()
@@ -287,7 +287,7 @@ async def test_a_session_named_for_a_command_that_heeds_none_is_refused(tmp_path
 
 
 async def test_a_session_that_is_not_there_is_refused_and_not_said_to_wait_for_nothing(tmp_path: Path) -> None:
-    async with open_house(tmp_path, StandInDesk(card("a"))) as house:
+    async with ctl_server(tmp_path, StandInService(card("a"))) as server:
         for words in (
             ("pending",),
             ("task", "x"),
@@ -297,29 +297,29 @@ async def test_a_session_that_is_not_there_is_refused_and_not_said_to_wait_for_n
             ("steer", "x", "y"),
             ("mode", "local"),
         ):
-            done = await run(house.environ, "--session", "nope", *words)
+            done = await run(server.environ, "--session", "nope", *words)
             assert done.returncode == 1, words
             assert done.stderr
-        assert house.service.acts == []
+        assert server.service.acts == []
 
 
 async def test_logs_prints_what_was_written_and_nothing_that_acts_on_the_terminal(tmp_path: Path) -> None:
-    async with open_house(tmp_path, StandInDesk(card("a"))) as house:
-        house.service.children.text = "\x1b[2Jgone\nand on\n"
-        done = await run(house.environ, "logs", "s-1")
+    async with ctl_server(tmp_path, StandInService(card("a"))) as server:
+        server.service.children.text = "\x1b[2Jgone\nand on\n"
+        done = await run(server.environ, "logs", "s-1")
         assert done.stdout == b"\\x1b[2Jgone\nand on\n"
-        followed = await run(house.environ, "logs", "-f", "s-1")
+        followed = await run(server.environ, "logs", "-f", "s-1")
         assert (followed.stdout, followed.stderr) == (done.stdout, b"[ended: exit code 0]\n")
-        assert (await run(house.environ, "logs", "nothing")).returncode == 1
+        assert (await run(server.environ, "logs", "nothing")).returncode == 1
 
 
 async def test_what_was_said_to_agents_can_be_read(tmp_path: Path) -> None:
-    async with open_house(tmp_path, StandInDesk(card("a"))) as house:
-        assert (await run(house.environ, "pause")).stdout == b"paused s-1\n"
-        assert (await run(house.environ, "unpause", "s-1")).stdout == b"active s-1\n"
-        said = await run(house.environ, "steer", "s-1", "mind", "\x1b[2J")
+    async with ctl_server(tmp_path, StandInService(card("a"))) as server:
+        assert (await run(server.environ, "pause")).stdout == b"paused s-1\n"
+        assert (await run(server.environ, "unpause", "s-1")).stdout == b"active s-1\n"
+        said = await run(server.environ, "steer", "s-1", "mind", "\x1b[2J")
         assert said.stdout == b"queued w-1: goes with the agent's next result\n"
-        listed = (await run(house.environ, "steering")).stdout.decode()
+        listed = (await run(server.environ, "steering")).stdout.decode()
         assert "mind \\x1b[2J" in listed
         assert "queued" in listed
-        assert b"no words or tasks" in (await run(house.environ, "tasks")).stdout
+        assert b"no words or tasks" in (await run(server.environ, "tasks")).stdout

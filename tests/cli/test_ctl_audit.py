@@ -30,9 +30,9 @@ from intercom.model.decision import Decision
 from intercom.store import audit, audit_chain
 from intercom.store.database import open_database
 from intercom.store.messages import Transact
-from tests.agents.live import CTL, TRUSTING, Home, begin, call, home
 from tests.sessions.test_signed_decisions import keyed, sql
 from tests.support.keys import Key
+from tests.support.server_process import CTL, TRUSTING, Home, begin, call, user_home
 
 
 def ctl(home: Home, *arguments: str) -> tuple[int, Any]:
@@ -58,13 +58,13 @@ def change(home: Home, *statements: str) -> None:
 
 @pytest.mark.real_time
 async def test_the_log_is_verified_and_exported_with_a_server_and_without() -> None:
-    with home(TRUSTING) as house:
-        assert ctl(house, "audit", "verify")[0] == 1
-        workspace = house.workspace()
-        with house.serving():
+    with user_home(TRUSTING) as home:
+        assert ctl(home, "audit", "verify")[0] == 1
+        workspace = home.workspace()
+        with home.serving():
             async with (
-                house.agent(workspace) as agent,
-                house.person(workspace) as person,
+                home.agent(workspace) as agent,
+                home.person(workspace) as person,
                 trio.open_nursery() as nursery,
             ):
                 asked = begin(nursery, agent, "check_clearance", title="Count", diff="one\n", file_path="new.txt")
@@ -72,17 +72,17 @@ async def test_the_log_is_verified_and_exported_with_a_server_and_without() -> N
                 await person.do("approve", id=card["request_id"])
                 answer = await asked()
                 assert (await call(agent, "check_diff", request_id=answer["request_id"]))["status"] == "applied"
-            code, found = ctl(house, "audit", "verify")
+            code, found = ctl(home, "audit", "verify")
             assert (code, found["ok"], found["faults"], found["decisions"]) == (0, True, [], 1)
-        code, stopped = ctl(house, "audit", "verify")
+        code, stopped = ctl(home, "audit", "verify")
         assert (code, stopped["ok"]) == (0, True)
         assert stopped["anchors"] >= 1
-        assert os.stat(house.places.audit_anchor_file).st_mode & 0o777 == 0o600
+        assert os.stat(home.places.audit_anchor_file).st_mode & 0o777 == 0o600
         assert stopped["head"]["sequence"] >= found["head"]["sequence"]
-        assert "each follows the one before" in words(house, "audit", "verify")
+        assert "each follows the one before" in words(home, "audit", "verify")
 
-        lines = words(house, "audit", "export")
-        export = house.root / "export.jsonl"
+        lines = words(home, "audit", "export")
+        export = home.root / "export.jsonl"
         export.write_text(lines)
         kinds = [json.loads(line).get("kind") for line in lines.splitlines()]
         assert {"clearance_asked", "decided", "applied"} <= set(kinds)
@@ -91,17 +91,17 @@ async def test_the_log_is_verified_and_exported_with_a_server_and_without() -> N
         assert data["channel"] == "ctl"
         assert data["origin"]["pid"] > 0
         assert len(data["proposal_hash"]) == 64
-        assert ctl(house, "audit", "verify", str(export))[0] == 0
+        assert ctl(home, "audit", "verify", str(export))[0] == 0
         export.write_text(lines.replace('"kind": "decided"', '"kind": "refused"'))
-        assert ctl(house, "audit", "verify", str(export))[0] == 1
+        assert ctl(home, "audit", "verify", str(export))[0] == 1
 
-        change(house, "update audit set who = 'nobody' where kind = 'decided'")
-        code, found = ctl(house, "audit", "verify")
+        change(home, "update audit set who = 'nobody' where kind = 'decided'")
+        code, found = ctl(home, "audit", "verify")
         assert (code, found["ok"], found["faults"][0]["entry"]) == (1, False, decided["id"])
-        assert f"entry {decided['id']}: it was edited" in words(house, "audit", "verify")
-        assert f"entry {decided['id']}: it was edited" in house.command("doctor").stdout
-        change(house, f"update audit set who = {decided['who']!r} where kind = 'decided'")
-        assert ctl(house, "audit", "verify")[0] == 0
+        assert f"entry {decided['id']}: it was edited" in words(home, "audit", "verify")
+        assert f"entry {decided['id']}: it was edited" in home.command("doctor").stdout
+        change(home, f"update audit set who = {decided['who']!r} where kind = 'decided'")
+        assert ctl(home, "audit", "verify")[0] == 0
 
 
 def test_with_an_operator_key_an_approval_needs_a_genuine_signature(tmp_path: Path) -> None:
@@ -177,31 +177,31 @@ async def test_a_channels_signature_is_verified_and_none_is_needed_once_no_key_i
     key, root = Key(), tmp_path / "ws"
     root.mkdir()
     config = Config(decisions=DecisionsSettings(embed=HighestRisk.LOW))
-    async with keyed(root, clock, key, config) as at:
-        guest = await at.arrive(root)
+    async with keyed(root, clock, key, config) as server:
+        agent = await server.arrive(root)
 
         async def propose(name: str) -> str:
-            return str((await guest.propose(name)).request_id)
+            return str((await agent.propose(name)).request_id)
 
         genuine = await propose("a.txt")
-        await at.app.service.decide(genuine, evolve(at.verdict(Decision.APPROVE), channel="embed"))
-        stored = (await at.app.service.card(genuine)).decided
+        await server.app.service.decide(genuine, evolve(server.verdict(Decision.APPROVE), channel="embed"))
+        stored = (await server.app.service.card(genuine)).decided
         assert stored is not None
         forged = {}
         for name, channel in (("b.txt", "embed"), ("c.txt", "ctl")):
             id = await propose(name)
             said = {**asdict(stored.signature), "request_id": id, "decision_id": "x"}
-            sql(at, APPROVED, channel, json.dumps(said), id)
-            await at.ask("store", Transact(partial(decided, id=id, at=at.now())))
+            sql(server, APPROVED, channel, json.dumps(said), id)
+            await server.ask("store", Transact(partial(decided, id=id, at=server.now())))
             forged[channel] = id
-        await at.later(1)
-        at_text, by, signature = key.for_key("revoke", key.public, at.now())
-        await at.app.service.revoke_key(key.public.id, at_text, by, signature)
-        await at.later(1)
-        await at.decide(await propose("d.txt"), Decision.APPROVE)
-        found = audit_chain.examine(at.app.database, tmp_path / "audit.anchor")
+        await server.later(1)
+        at_text, by, signature = key.for_key("revoke", key.public, server.now())
+        await server.app.service.revoke_key(key.public.id, at_text, by, signature)
+        await server.later(1)
+        await server.decide(await propose("d.txt"), Decision.APPROVE)
+        found = audit_chain.examine(server.app.database, tmp_path / "audit.anchor")
         found.faults.clear()
-        ctl_audit._check_signatures(found, at.app.database, at.app.places)
+        ctl_audit._check_signatures(found, server.app.database, server.app.places)
         assert [fault.text for fault in found.faults] == [
             f"the signature of request {forged['embed']} is not genuine",
             f"the signature of request {forged['ctl']} is not of ctl, where it was approved",
@@ -215,20 +215,26 @@ def decided(db: Database, id: str, at: datetime) -> None:
 async def test_a_revocation_that_no_key_signed_ends_nothing(clock: MockClock, tmp_path: Path) -> None:
     key, root = Key(), tmp_path / "ws"
     root.mkdir()
-    async with keyed(root, clock, key) as at:
-        guest = await at.arrive(root)
-        id = (await guest.propose()).request_id
+    async with keyed(root, clock, key) as server:
+        agent = await server.arrive(root)
+        id = (await agent.propose()).request_id
         data = {"key_id": key.public.id, "public": key.public.public, "by": key.public.id, "at": "x", "signature": "00"}
         record = partial(
-            audit.record, at=at.now(), kind="operator_key_revoked", session_id=None, who="kim", summary="", data=data
+            audit.record,
+            at=server.now(),
+            kind="operator_key_revoked",
+            session_id=None,
+            who="kim",
+            summary="",
+            data=data,
         )
-        await at.ask("store", Transact(record))
-        await at.later(1)
-        sql(at, APPROVED, "ctl", None, id)
-        await at.ask("store", Transact(partial(decided, id=id, at=at.now())))
-        found = audit_chain.examine(at.app.database, tmp_path / "audit.anchor")
+        await server.ask("store", Transact(record))
+        await server.later(1)
+        sql(server, APPROVED, "ctl", None, id)
+        await server.ask("store", Transact(partial(decided, id=id, at=server.now())))
+        found = audit_chain.examine(server.app.database, tmp_path / "audit.anchor")
         found.faults.clear()
-        ctl_audit._check_signatures(found, at.app.database, at.app.places)
+        ctl_audit._check_signatures(found, server.app.database, server.app.places)
         assert [fault.text for fault in found.faults] == [
             f"operator key {key.public.id} is marked as revoked without a signature",
             f"request {id} was approved on ctl without a signature, though there was a key",
@@ -237,15 +243,15 @@ async def test_a_revocation_that_no_key_signed_ends_nothing(clock: MockClock, tm
 
 @pytest.mark.real_time
 async def test_a_log_that_was_cut_is_told_on_stderr_when_the_server_starts() -> None:
-    with home(TRUSTING) as house:
-        with house.serving():
-            async with house.agent(house.workspace()) as agent:
+    with user_home(TRUSTING) as home:
+        with home.serving():
+            async with home.agent(home.workspace()) as agent:
                 await call(agent, "broadcast", message="hello")
-        change(house, "delete from audit where id > 1")
-        with house.serving():
-            async with house.agent(house.workspace()) as agent:
+        change(home, "delete from audit where id > 1")
+        with home.serving():
+            async with home.agent(home.workspace()) as agent:
                 await call(agent, "broadcast", message="hello again")
-        assert "the audit log was changed while nobody was looking" in (house.root / "server.log").read_text()
-        code, found = ctl(house, "audit", "verify")
+        assert "the audit log was changed while nobody was looking" in (home.root / "server.log").read_text()
+        code, found = ctl(home, "audit", "verify")
         assert code == 1
         assert found["faults"]

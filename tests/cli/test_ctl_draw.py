@@ -18,7 +18,7 @@ from intercom.model.decision import PAST, Decided, Decision
 from intercom.model.process import Origin
 from intercom.model.request import ChangeKind, FileChange, Remark
 from intercom.operators.commands.entries import card_entry, plain, session_entry
-from tests.operators.desk import START, StandInDesk, card, session
+from tests.operators.stand_in_service import START, StandInService, card, session
 
 LATER = START + timedelta(minutes=3)
 
@@ -174,7 +174,7 @@ def test_no_word_of_an_agent_reaches_the_terminal_as_a_command() -> None:
         drawn("show", shown),
         drawn("list", {"sessions": [session_entry(session("s", workspace_root=nasty, last_tool=nasty))]}),
         drawn("log", {"entries": [{"at": nasty, "kind": nasty, "who": nasty, "session_id": nasty, "summary": nasty}]}),
-        drawn("tree", {"tree": plain(StandInDesk().tree()) | {"name": nasty, "last_crash": nasty}}),
+        drawn("tree", {"tree": plain(StandInService().tree()) | {"name": nasty, "last_crash": nasty}}),
     ]
     for text in rows:
         assert not set(text) & set("\x1b\x07\r\u202e")
@@ -259,7 +259,7 @@ def test_list_is_a_table() -> None:
 
 
 def test_the_tree_shows_state_mailbox_restarts_and_last_crash() -> None:
-    assert drawn("tree", {"tree": plain(StandInDesk().tree())}).splitlines() == [
+    assert drawn("tree", {"tree": plain(StandInService().tree())}).splitlines() == [
         "root  Supervisor  running  up 3 min  mailbox 0  handled 0",
         "└── store  Writer  running  up 3 min  mailbox 1  handled 7  restarts 2  last crash: OSError: disk full",
     ]

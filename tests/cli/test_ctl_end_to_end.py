@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 import trio
 
-from tests.agents.live import COMMAND
-from tests.operators.house import environ
+from tests.operators.ctl_server import environ
 from tests.support.person_shell import the_person
+from tests.support.server_process import COMMAND
 
 CTL = [sys.executable, "-m", "intercom.cli.ctl", "--json"]
 

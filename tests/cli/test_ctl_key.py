@@ -13,7 +13,7 @@ from intercom.local import operator_keys, own_files
 from intercom.local import places as where_things_live
 from intercom.local.places import Places, places
 from intercom.model.config import HighestRisk
-from tests.operators.house import environ
+from tests.operators.ctl_server import environ
 from tests.support.terminal import on_terminal
 
 pytestmark = pytest.mark.real_time

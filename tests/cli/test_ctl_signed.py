@@ -18,10 +18,10 @@ import trio
 from attrs import frozen
 
 from intercom.local.places import places
-from tests.agents.live import COMMAND
 from tests.cli.test_ctl_end_to_end import DIFF, json_lines, running
-from tests.operators.house import environ
+from tests.operators.ctl_server import environ
 from tests.support.keys import make_key_file
+from tests.support.server_process import COMMAND
 from tests.support.terminal import Terminal, on_terminal
 
 pytestmark = pytest.mark.real_time

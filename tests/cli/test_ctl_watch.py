@@ -19,8 +19,8 @@ import trio.testing
 
 from intercom.model.card import CardKind, CardState, Notice
 from intercom.model.request import RiskLevel
-from tests.operators.desk import START, StandInDesk, card
-from tests.operators.house import House, environ, open_house
+from tests.operators.ctl_server import CtlServer, ctl_server, environ
+from tests.operators.stand_in_service import START, StandInService, card
 
 pytestmark = pytest.mark.real_time
 
@@ -48,10 +48,10 @@ class Terminal:
 
 
 @contextlib.asynccontextmanager
-async def terminal(at: House | Path, *words: str) -> AsyncIterator[Terminal]:
+async def terminal(server: CtlServer | Path, *words: str) -> AsyncIterator[Terminal]:
     """ctl on a terminal, for this server or the one that may come to be at this directory."""
     ours, theirs = pty.openpty()
-    env = {**(environ(at) if isinstance(at, Path) else at.environ), "TERM": "xterm", "COLUMNS": "200"}
+    env = {**(environ(server) if isinstance(server, Path) else server.environ), "TERM": "xterm", "COLUMNS": "200"}
     try:
         process = await trio.lowlevel.open_process(
             [*COMMAND, *words], stdin=theirs, stdout=theirs, stderr=theirs, env=env
@@ -77,9 +77,9 @@ async def lines(process: trio.Process) -> AsyncIterator[str]:
 
 
 @contextlib.asynccontextmanager
-async def piped(house: House, *words: str) -> AsyncIterator[AsyncIterator[str]]:
+async def piped(server: CtlServer, *words: str) -> AsyncIterator[AsyncIterator[str]]:
     process = await trio.lowlevel.open_process(
-        [*COMMAND, *words], stdout=subprocess.PIPE, stdin=subprocess.DEVNULL, env=house.environ
+        [*COMMAND, *words], stdout=subprocess.PIPE, stdin=subprocess.DEVNULL, env=server.environ
     )
     try:
         async with contextlib.aclosing(lines(process)) as found:  # type: ignore[type-var]
@@ -89,39 +89,39 @@ async def piped(house: House, *words: str) -> AsyncIterator[AsyncIterator[str]]:
         await process.wait()
 
 
-async def ready(house: House) -> None:
+async def ready(server: CtlServer) -> None:
     """Until the listener has been told of the open cards."""
     await trio.testing.wait_all_tasks_blocked(0.01)
 
 
 async def test_watch_as_json_is_a_line_an_event(tmp_path: Path) -> None:
-    async with open_house(tmp_path, StandInDesk(card("old"))) as house:
-        await ready(house)
-        async with piped(house, "watch", "--json") as found:
+    async with ctl_server(tmp_path, StandInService(card("old"))) as server:
+        await ready(server)
+        async with piped(server, "watch", "--json") as found:
             first = json.loads(await anext(found))
             assert (first["event"], first["data"]["request_id"]) == ("card", "old")
-            house.tell(Notice("hello", "info", START))
+            server.tell(Notice("hello", "info", START))
             assert json.loads(await anext(found))["data"]["text"] == "hello"
 
 
 async def test_watch_in_a_pipe_prints_cards(tmp_path: Path) -> None:
-    async with open_house(tmp_path, StandInDesk(card("old"))) as house:
-        await ready(house)
-        async with piped(house, "watch") as found:
+    async with ctl_server(tmp_path, StandInService(card("old"))) as server:
+        await ready(server)
+        async with piped(server, "watch") as found:
             assert await anext(found) == " HIGH  Agent asks: approval old"
             while await anext(found) != "  agent-intercom-ctl approve old":
                 pass
 
 
 async def test_watch_outlives_its_server(tmp_path: Path) -> None:
-    desk = StandInDesk(card("old"))
+    desk = StandInService(card("old"))
     async with contextlib.AsyncExitStack() as stack:
-        async with open_house(tmp_path, desk) as house:
-            await ready(house)
-            found = await stack.enter_async_context(piped(house, "watch", "--json"))
+        async with ctl_server(tmp_path, desk) as server:
+            await ready(server)
+            found = await stack.enter_async_context(piped(server, "watch", "--json"))
             assert json.loads(await anext(found))["data"]["request_id"] == "old"
         desk.cards["new"] = card("new")
-        async with open_house(tmp_path, desk) as house:
+        async with ctl_server(tmp_path, desk) as server:
             seen: set[str] = set()
             while "new" not in seen:
                 seen.add(json.loads(await anext(found))["data"]["request_id"])
@@ -138,9 +138,9 @@ async def select(screen: Terminal, name: str) -> None:
 
 
 async def test_a_key_approves_the_selected_card(tmp_path: Path) -> None:
-    async with open_house(tmp_path, StandInDesk(card("one", **LOW))) as house:
-        await ready(house)
-        async with terminal(house, "watch") as screen:
+    async with ctl_server(tmp_path, StandInService(card("one", **LOW))) as server:
+        await ready(server)
+        async with terminal(server, "watch") as screen:
             await screen.until("+ approval one 'approval one' (low)")
             await screen.until("1 waiting, none selected; [n]ext [q]uit")
             screen.type("n")
@@ -149,8 +149,8 @@ async def test_a_key_approves_the_selected_card(tmp_path: Path) -> None:
             assert "approval one 'approval one' (low, src/app.py)" in drawn
             screen.type("a")
             await screen.until("approved one 'approval one' (low)")
-            assert house.service.acts == [("decide", "one", "approve", None, house.service.acts[0][4], "ctl")]
-            house.tell(house.service.cards["one"])
+            assert server.service.acts == [("decide", "one", "approve", None, server.service.acts[0][4], "ctl")]
+            server.tell(server.service.cards["one"])
             await screen.until("nothing waits; [q]uit")
             screen.type("q")
             assert await screen.process.wait() == 0
@@ -158,9 +158,9 @@ async def test_a_key_approves_the_selected_card(tmp_path: Path) -> None:
 
 async def test_keys_typed_together_do_not_decide_a_card_that_was_not_on_the_screen(tmp_path: Path) -> None:
     """`n` and `a` in one go approved the other card."""
-    async with open_house(tmp_path, StandInDesk(card("one", **LOW), card("two", **LOW))) as house:
-        await ready(house)
-        async with terminal(house, "watch") as screen:
+    async with ctl_server(tmp_path, StandInService(card("one", **LOW), card("two", **LOW))) as server:
+        await ready(server)
+        async with terminal(server, "watch") as screen:
             await screen.until("2 waiting")
             screen.type("nana")
             await screen.until("[a]pprove")
@@ -168,16 +168,16 @@ async def test_keys_typed_together_do_not_decide_a_card_that_was_not_on_the_scre
             await screen.until("approval two 'approval two'")
             screen.type("q")
             assert await screen.process.wait() == 0
-            assert house.service.acts == []
+            assert server.service.acts == []
 
 
 @pytest.mark.parametrize("answer", ["n", "a", "\r", "\x04"])
 async def test_a_critical_card_that_was_not_seen_whole_asks_by_name(tmp_path: Path, answer: str) -> None:
     """A critical change, 60 of 755 lines seen, was approved with one key."""
     long = card("one", diff="".join(f"+{number}\n" for number in range(755)), risk=RiskLevel.CRITICAL)
-    async with open_house(tmp_path, StandInDesk(long)) as house:
-        await ready(house)
-        async with terminal(house, "watch") as screen:
+    async with ctl_server(tmp_path, StandInService(long)) as server:
+        await ready(server)
+        async with terminal(server, "watch") as screen:
             await screen.until("none selected")
             await select(screen, "one")
             screen.type("ay")
@@ -185,7 +185,7 @@ async def test_a_critical_card_that_was_not_seen_whole_asks_by_name(tmp_path: Pa
             screen.type(answer)
             await screen.until("approve left undone: one 'approval one' (critical)")
             await screen.until("[q]uit")
-            assert house.service.acts == []
+            assert server.service.acts == []
             screen.type("v")
             await screen.until("+754")
             await screen.until("[q]uit")
@@ -196,29 +196,29 @@ async def test_a_critical_card_that_was_not_seen_whole_asks_by_name(tmp_path: Pa
 
 
 async def test_a_card_that_comes_or_goes_changes_no_keys_meaning(tmp_path: Path) -> None:
-    async with open_house(tmp_path, StandInDesk(card("one", **LOW), card("two", **LOW))) as house:
-        await ready(house)
-        async with terminal(house, "watch") as screen:
+    async with ctl_server(tmp_path, StandInService(card("one", **LOW), card("two", **LOW))) as server:
+        await ready(server)
+        async with terminal(server, "watch") as screen:
             await screen.until("2 waiting")
             await select(screen, "one")
-            house.tell(card("three", **LOW))
+            server.tell(card("three", **LOW))
             await screen.until("3 waiting; [a]pprove")
-            house.tell(card("one", state=CardState.EXPIRED))
+            server.tell(card("one", state=CardState.EXPIRED))
             await screen.until("2 waiting, none selected; [n]ext [q]uit")
             screen.type("a")
             screen.type("v")
             screen.type("q")
             assert await screen.process.wait() == 0
-            assert house.service.acts == []
+            assert server.service.acts == []
 
 
 async def test_a_selected_card_that_changes_is_shown_again(tmp_path: Path) -> None:
-    async with open_house(tmp_path, StandInDesk(card("one", **LOW))) as house:
-        await ready(house)
-        async with terminal(house, "watch") as screen:
+    async with ctl_server(tmp_path, StandInService(card("one", **LOW))) as server:
+        await ready(server)
+        async with terminal(server, "watch") as screen:
             await screen.until("none selected")
             await select(screen, "one")
-            house.tell(card("one", risk=RiskLevel.CRITICAL, title="another"))
+            server.tell(card("one", risk=RiskLevel.CRITICAL, title="another"))
             await screen.until("the selected card has changed:")
             await screen.until("approval one 'another' (critical, src/app.py)")
 
@@ -227,18 +227,18 @@ async def test_a_selected_card_that_changes_is_shown_again(tmp_path: Path) -> No
 @pytest.mark.parametrize("states", ["rejected rejected", "approved delivered applied"])
 async def test_a_card_that_has_ended_is_drawn_once(tmp_path: Path, on_terminal: bool, states: str) -> None:
     """What becomes of it later is told on a line, and nothing if nothing is new."""
-    async with open_house(tmp_path, StandInDesk(card("one"))) as house, contextlib.AsyncExitStack() as stack:
-        await ready(house)
+    async with ctl_server(tmp_path, StandInService(card("one"))) as server, contextlib.AsyncExitStack() as stack:
+        await ready(server)
         if on_terminal:
-            screen = await stack.enter_async_context(terminal(house, "watch"))
+            screen = await stack.enter_async_context(terminal(server, "watch"))
             await screen.until("none selected")
         else:
-            found = await stack.enter_async_context(piped(house, "watch"))
+            found = await stack.enter_async_context(piped(server, "watch"))
             while "approve one" not in await anext(found):
                 pass
         for state in states.split():
-            house.tell(card("one", state=CardState(state)))
-        house.tell(Notice("the end", "info", START))
+            server.tell(card("one", state=CardState(state)))
+        server.tell(Notice("the end", "info", START))
         if on_terminal:
             seen = await screen.until("the end")
         else:
@@ -250,16 +250,16 @@ async def test_a_card_that_has_ended_is_drawn_once(tmp_path: Path, on_terminal: 
 
 
 async def test_a_key_asks_for_the_words_it_needs(tmp_path: Path) -> None:
-    async with open_house(tmp_path, StandInDesk(card("one"), card("two", CardKind.PROMPT))) as house:
-        await ready(house)
-        async with terminal(house, "watch") as screen:
+    async with ctl_server(tmp_path, StandInService(card("one"), card("two", CardKind.PROMPT))) as server:
+        await ready(server)
+        async with terminal(server, "watch") as screen:
             await screen.until("2 waiting")
             await select(screen, "one")
             screen.type("rthis was typed before the question\n")
             await screen.until("reject one 'approval one' (high), with what words (may be empty)? ")
             screen.type("too broad\n")
             await screen.until("rejected one")
-            house.tell(house.service.cards["one"])
+            server.tell(server.service.cards["one"])
             await screen.until("1 waiting, none selected")
             screen.type("n")
             await screen.until("[c]ontinue re[f]ine")
@@ -272,7 +272,7 @@ async def test_a_key_asks_for_the_words_it_needs(tmp_path: Path) -> None:
             await screen.until("with what words? ")
             screen.type("do less\n")
             await screen.until("refined two")
-            assert [act[1:4] for act in house.service.acts] == [
+            assert [act[1:4] for act in server.service.acts] == [
                 ("one", "reject", "too broad"),
                 ("two", "refine", "do less"),
             ]
@@ -280,9 +280,9 @@ async def test_a_key_asks_for_the_words_it_needs(tmp_path: Path) -> None:
 
 async def test_keys_view_and_go_on_and_a_refusal_is_shown(tmp_path: Path) -> None:
     long = card("one", diff="".join(f"+{number}\n" for number in range(100)))
-    async with open_house(tmp_path, StandInDesk(long, card("two", **LOW))) as house:
-        await ready(house)
-        async with terminal(house, "watch") as screen:
+    async with ctl_server(tmp_path, StandInService(long, card("two", **LOW))) as server:
+        await ready(server)
+        async with terminal(server, "watch") as screen:
             await screen.until("2 waiting")
             screen.type("n")
             await screen.until("60 of 100 lines")
@@ -293,14 +293,14 @@ async def test_keys_view_and_go_on_and_a_refusal_is_shown(tmp_path: Path) -> Non
             await screen.until("(high, src/app.py)")
             await screen.until("[q]uit")
             await select(screen, "two")
-            del house.service.cards["two"]
+            del server.service.cards["two"]
             screen.type("a")
             await screen.until("no request or alert begins with two")
-            house.tell(Notice("a \x1b[2Jnotice", "warning", START))
+            server.tell(Notice("a \x1b[2Jnotice", "warning", START))
             await screen.until("a \\x1b[2Jnotice")
-            house.tell(card("three"))
+            server.tell(card("three"))
             await screen.until("+ approval three 'approval three' (high)")
-            house.tell(card("two", state=CardState.EXPIRED))
+            server.tell(card("two", state=CardState.EXPIRED))
             await screen.until("expired")
 
 
@@ -308,7 +308,7 @@ async def test_keys_view_and_go_on_and_a_refusal_is_shown(tmp_path: Path) -> Non
 async def test_the_terminal_is_left_as_it_was(tmp_path: Path, way: str) -> None:
     import termios
 
-    async with open_house(tmp_path) as house, terminal(house, "watch") as screen:
+    async with ctl_server(tmp_path) as server, terminal(server, "watch") as screen:
         before = termios.tcgetattr(screen._descriptor)
         await screen.until("nothing waits")
         assert termios.tcgetattr(screen._descriptor) != before
@@ -320,7 +320,7 @@ async def test_the_terminal_is_left_as_it_was(tmp_path: Path, way: str) -> None:
 async def test_an_interrupt_ends_it_quietly_and_leaves_the_terminal_as_it_was(tmp_path: Path) -> None:
     import termios
 
-    async with open_house(tmp_path) as house, terminal(house, "watch") as screen:
+    async with ctl_server(tmp_path) as server, terminal(server, "watch") as screen:
         before = termios.tcgetattr(screen._descriptor)
         await screen.until("nothing waits")
         screen.process.send_signal(signal.SIGINT)
@@ -330,14 +330,14 @@ async def test_an_interrupt_ends_it_quietly_and_leaves_the_terminal_as_it_was(tm
 
 
 async def test_the_server_may_go_and_come_back_under_a_person(tmp_path: Path) -> None:
-    desk = StandInDesk(card("one", **LOW))
+    desk = StandInService(card("one", **LOW))
     async with contextlib.AsyncExitStack() as stack:
-        async with open_house(tmp_path, desk) as house:
-            await ready(house)
-            screen = await stack.enter_async_context(terminal(house, "watch"))
+        async with ctl_server(tmp_path, desk) as server:
+            await ready(server)
+            screen = await stack.enter_async_context(terminal(server, "watch"))
             await screen.until("[q]uit")
         await screen.until("the server went away; waiting for it")
-        async with open_house(tmp_path, desk) as house:
+        async with ctl_server(tmp_path, desk) as server:
             await screen.until("the server is back")
             await screen.until("1 waiting, none selected")
             await select(screen, "one")
@@ -350,7 +350,7 @@ async def test_a_person_may_watch_before_there_is_a_server(tmp_path: Path) -> No
         await screen.until("no server runs yet; waiting for one")
         await screen.until("[q]uit")
         screen.type("a")
-        async with open_house(tmp_path, StandInDesk(card("one", **LOW))):
+        async with ctl_server(tmp_path, StandInService(card("one", **LOW))):
             await screen.until("a server is here")
             await screen.until("1 waiting, none selected")
             await select(screen, "one")
@@ -382,7 +382,7 @@ async def test_in_a_pipe_a_server_is_waited_for_too(tmp_path: Path, words: tuple
     assert process.stderr is not None
     try:
         assert await process.stderr.receive_some() == b"agent-intercom-ctl: no server runs yet; waiting for one\n"
-        async with open_house(tmp_path, StandInDesk(card("one"))):
+        async with ctl_server(tmp_path, StandInService(card("one"))):
             first = json.loads(await anext(lines(process)))
         assert {"event", "tree"} & set(first)
         assert await process.stderr.receive_some() == b"agent-intercom-ctl: the server went away; waiting for it\n"
@@ -392,11 +392,11 @@ async def test_in_a_pipe_a_server_is_waited_for_too(tmp_path: Path, words: tuple
 
 
 async def test_the_tree_may_be_watched(tmp_path: Path) -> None:
-    async with open_house(tmp_path) as house:
-        async with terminal(house, "tree", "--watch") as screen:
+    async with ctl_server(tmp_path) as server:
+        async with terminal(server, "tree", "--watch") as screen:
             for _ in range(2):
                 await screen.until("\x1b[H\x1b[J")
                 await screen.until("disk full")
-        async with piped(house, "--json", "tree", "--watch") as found:
+        async with piped(server, "--json", "tree", "--watch") as found:
             trees: list[Any] = [json.loads(await anext(found)) for _ in range(2)]
             assert trees[0]["tree"]["name"] == "root"

@@ -15,7 +15,7 @@ from intercom.cli import doctor_checks
 from intercom.cli.doctor_checks import Finding, State
 from intercom.local.places import Places, places
 from intercom.model.config import Config
-from tests.agents.live import home
+from tests.support.server_process import user_home
 
 
 @pytest.fixture
@@ -58,16 +58,16 @@ def test_a_token_that_others_may_read_is_a_fault(where: Places) -> None:
 
 
 def test_a_server_that_serves_it_is_told_and_one_that_does_not_is_a_fault() -> None:
-    with home("http_port = 0\n") as house, house.serving():
+    with user_home("http_port = 0\n") as home, home.serving():
         until = time.monotonic() + 20
-        while not os.path.exists(house.places.http_address_file):
+        while not os.path.exists(home.places.http_address_file):
             assert time.monotonic() < until, "it says nowhere where it serves agents"
             time.sleep(0.01)
-        found, token = look(Config(http_port=0), house.places)
+        found, token = look(Config(http_port=0), home.places)
         assert (found.state, "agents are served at" in found.text) == (State.OK, True)
         assert token.state is State.OK
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             port = free.getsockname()[1]
-        found, _ = look(Config(http_port=port), house.places)
+        found, _ = look(Config(http_port=port), home.places)
         assert (found.state, "nothing listens" in found.text) == (State.FAULT, True)

@@ -18,8 +18,8 @@ from intercom.cli import doctor_checks
 from intercom.cli.doctor_checks import State
 from intercom.cli.init_clients import HooksFile, path_of, put_into, snippet
 from intercom.cli.init_files import Unmergeable
-from tests.agents.live import COMMAND
 from tests.cli.test_init import backups, entry_file, home, hooks_file, init_with
+from tests.support.server_process import COMMAND
 from tests.support.terminal import on_terminal
 
 START = ("/opt/bin/agent-intercom",)

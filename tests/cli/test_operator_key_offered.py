@@ -12,9 +12,9 @@ from intercom.cli import doctor_checks
 from intercom.cli.doctor_checks import State
 from intercom.local import operator_keys
 from intercom.local.places import Places, places
-from tests.agents.live import COMMAND
 from tests.cli.test_ctl_signed import CTL, PIN, ctl, make_key, scene
-from tests.operators.house import environ
+from tests.operators.ctl_server import environ
+from tests.support.server_process import COMMAND
 from tests.support.terminal import on_terminal
 
 pytestmark = pytest.mark.real_time

@@ -11,27 +11,25 @@ from pathlib import Path
 
 import trio
 
-from tests.agents.live import Home, Person
 from tests.clients.ctl import ctl
 from tests.clients.model import Call, Model, Say, Step
 from tests.clients.over_http import open_door
 from tests.clients.wires import told
+from tests.support.server_process import Home, Person
 
 CHANGE = {"title": "Greet", "diff": "hello\n", "file_path": "greeting.txt"}
 
 
-def project(house: Home) -> Path:
+def project(home: Home) -> Path:
     """A workspace as the shim finds it by itself, where the entry names none and the client tells no roots."""
-    root = house.workspace()
+    root = home.workspace()
     (root / ".git").mkdir()
     return root
 
 
-async def connect(house: Home, client: str, *words: str) -> None:
+async def connect(home: Home, client: str, *words: str) -> None:
     """Let `agent-intercom init` write the client's files, with its hooks."""
-    done = await trio.to_thread.run_sync(
-        lambda: house.command("init", "--write", "--hooks", "--client", client, *words)
-    )
+    done = await trio.to_thread.run_sync(lambda: home.command("init", "--write", "--hooks", "--client", client, *words))
     assert done.returncode == 0, done.stderr
 
 
@@ -45,18 +43,18 @@ def set_timeout(file: Path, milliseconds: int | None) -> None:
 
 @asynccontextmanager
 async def at_work(
-    house: Home, root: Path, model: Model, command: Sequence[str], environ: Mapping[str, str]
+    home: Home, root: Path, model: Model, command: Sequence[str], environ: Mapping[str, str]
 ) -> AsyncIterator[tuple[trio.Process, Person]]:
     """The program running in `root` with this on top of the house's environment, and a person. What it said is in
     `said(house)`, and printed where the test fails."""
-    with _log(house).open("wb") as log, house.serving():
-        async with house.person(root) as person:
+    with _log(home).open("wb") as log, home.serving():
+        async with home.person(root) as person:
             process = await trio.lowlevel.open_process(
                 list(command),
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                env=house.environ | environ | {"PWD": str(root)},
+                env=home.environ | environ | {"PWD": str(root)},
                 cwd=root,
             )
             try:
@@ -65,22 +63,22 @@ async def at_work(
                 process.kill()
                 with trio.CancelScope(shield=True):
                     await process.wait()
-                sys.stdout.write(f"{said(house)}\n{sorted(model.tools)}\n{model.answers}\n{len(model.requests)}\n")
+                sys.stdout.write(f"{said(home)}\n{sorted(model.tools)}\n{model.answers}\n{len(model.requests)}\n")
 
 
-def said(house: Home) -> str:
+def said(home: Home) -> str:
     """What the program wrote."""
-    return _log(house).read_text()
+    return _log(home).read_text()
 
 
-def _log(house: Home) -> Path:
-    return house.root / "agent.log"
+def _log(home: Home) -> Path:
+    return home.root / "agent.log"
 
 
-def by_way(house: Home, over: str) -> tuple[tuple[str, ...], dict[str, str]]:
+def by_way(home: Home, over: str) -> tuple[tuple[str, ...], dict[str, str]]:
     """What init and the program's environment need for the way "stdio" or "http"."""
     if over == "http":
-        return ("--http",), {"INTERCOM_HTTP_TOKEN": open_door(house).token}
+        return ("--http",), {"INTERCOM_HTTP_TOKEN": open_door(home).token}
     return (), {}
 
 
@@ -110,25 +108,25 @@ async def greet_late(decided: trio.Event) -> AsyncGenerator[Step, str]:
     yield Say("late, but greeted")
 
 
-async def approve(house: Home, person: Person, called: str) -> None:
+async def approve(home: Home, person: Person, called: str) -> None:
     """Approve what is asked by a client that calls itself so: by this name the ladder knows it."""
     card = await person.card(kind="approval")
-    assert [each["client_name"] for each in (await ctl(house, "list"))["sessions"]] == [called]
-    await ctl(house, "approve", card["request_id"])
+    assert [each["client_name"] for each in (await ctl(home, "list"))["sessions"]] == [called]
+    await ctl(home, "approve", card["request_id"])
 
 
-async def kill_and_reject(house: Home, person: Person) -> None:
+async def kill_and_reject(home: Home, person: Person) -> None:
     """Let the server die while the call waits, and the next one be told no."""
     card = await person.card(kind="approval")
-    house.kill()
-    await ctl(house, "reject", card["request_id"], "--reason", "not today")
+    home.kill()
+    await ctl(home, "reject", card["request_id"], "--reason", "not today")
 
 
-async def approve_late(house: Home, person: Person, decided: trio.Event) -> None:
+async def approve_late(home: Home, person: Person, decided: trio.Event) -> None:
     """Approve what is asked once the client has given the call up, so that nobody waits for the answer."""
     card = await person.card(kind="approval")
     await person.card(request_id=card["request_id"], away=True)
-    await ctl(house, "approve", card["request_id"])
+    await ctl(home, "approve", card["request_id"])
     decided.set()
 
 

@@ -9,19 +9,19 @@ from typing import Any
 from attrs import frozen
 
 from intercom.local import own_files
-from tests.agents.live import TRUSTING, Home
+from tests.support.server_process import TRUSTING, Home
 
 
 @frozen
 class Door:
     """Where it listens, whenever it runs."""
 
-    house: Home
+    home: Home
     port: int
 
     @property
     def token(self) -> str:
-        return own_files.http_token(self.house.places)
+        return own_files.http_token(self.home.places)
 
     def address(self, root: Path, path: str = "/mcp") -> dict[str, Any]:
         """What the client of an agent in this workspace is told: the URL, and what it says in each request's head."""
@@ -29,10 +29,10 @@ class Door:
         return {"url": f"http://127.0.0.1:{self.port}{path}?agent=client-of-{root.name}", "headers": told}
 
 
-def open_door(house: Home) -> Door:
+def open_door(home: Home) -> Door:
     """Have this user's server listen for agents over HTTP, on a port that is free now."""
     with socket.socket() as one:
         one.bind(("127.0.0.1", 0))
         port = int(one.getsockname()[1])
-    house.configure(f"http_port = {port}\n{TRUSTING}")
-    return Door(house, port)
+    home.configure(f"http_port = {port}\n{TRUSTING}")
+    return Door(home, port)

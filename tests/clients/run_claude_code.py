@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 import trio
 
-from tests.agents.live import TRUSTING, Home, Person, home
 from tests.clients import npm
 from tests.clients.at_work import (
     approve,
@@ -27,13 +26,14 @@ from tests.clients.at_work import (
     told_why,
 )
 from tests.clients.model import Model, Script, serving
+from tests.support.server_process import TRUSTING, Home, Person, user_home
 
 pytestmark = pytest.mark.real_time
 
 
 @pytest.fixture
-def house() -> Iterator[Home]:
-    with home(TRUSTING) as made:
+def home() -> Iterator[Home]:
+    with user_home(TRUSTING) as made:
         made.environ |= {
             "ANTHROPIC_API_KEY": "none",
             "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
@@ -45,7 +45,7 @@ def house() -> Iterator[Home]:
 
 @asynccontextmanager
 async def claude(
-    house: Home,
+    home: Home,
     root: Path,
     script: Script,
     *init: str,
@@ -55,7 +55,7 @@ async def claude(
 ) -> AsyncIterator[tuple[Model, trio.Process, Person]]:
     """Claude Code at work in `root`, connected by `agent-intercom init`; and a person. `timeout` (milliseconds) stands
     in for what init allows a call, and `wait` (seconds) for what its hooks allow a person."""
-    await connect(house, "claude-code", "--workspace", str(root), *init)
+    await connect(home, "claude-code", "--workspace", str(root), *init)
     set_timeout(root / ".mcp.json", timeout)
     if wait is not None:
         file = root / ".claude/settings.local.json"
@@ -67,32 +67,32 @@ async def claude(
     ]
     async with serving(script) as (model, url):
         there = environ | {"ANTHROPIC_BASE_URL": url}
-        async with at_work(house, root, model, command, there) as (process, person):
+        async with at_work(home, root, model, command, there) as (process, person):
             yield model, process, person
 
 
 @pytest.mark.parametrize("over", ["stdio", "http"])
-async def test_claude_code_asks_waits_and_writes_what_was_approved(house: Home, over: str) -> None:
-    root = project(house)
-    way, environ = by_way(house, over)
-    async with claude(house, root, greet(), *way, **environ) as (model, process, person):
-        await approve(house, person, "claude-code")
-        assert await process.wait() == 0, said(house)
+async def test_claude_code_asks_waits_and_writes_what_was_approved(home: Home, over: str) -> None:
+    root = project(home)
+    way, environ = by_way(home, over)
+    async with claude(home, root, greet(), *way, **environ) as (model, process, person):
+        await approve(home, person, "claude-code")
+        assert await process.wait() == 0, said(home)
     assert is_greeted(root, model, 1)
-    assert "the world is greeted" in said(house)
+    assert "the world is greeted" in said(home)
 
 
-async def test_a_server_killed_while_it_waits_is_invisible_to_it(house: Home) -> None:
-    async with claude(house, project(house), told_why()) as (_model, process, person):
-        await kill_and_reject(house, person)
-        assert await process.wait() == 0, said(house)
-    assert "not today" in said(house)
+async def test_a_server_killed_while_it_waits_is_invisible_to_it(home: Home) -> None:
+    async with claude(home, project(home), told_why()) as (_model, process, person):
+        await kill_and_reject(home, person)
+        assert await process.wait() == 0, said(home)
+    assert "not today" in said(home)
 
 
-async def test_a_verdict_after_it_has_cut_the_call_reaches_it_with_the_next_tools_result(house: Home) -> None:
-    root = project(house)
+async def test_a_verdict_after_it_has_cut_the_call_reaches_it_with_the_next_tools_result(home: Home) -> None:
+    root = project(home)
     decided = trio.Event()
-    async with claude(house, root, greet_late(decided), timeout=2000) as (model, process, person):
-        await approve_late(house, person, decided)
-        assert await process.wait() == 0, said(house)
+    async with claude(home, root, greet_late(decided), timeout=2000) as (model, process, person):
+        await approve_late(home, person, decided)
+        assert await process.wait() == 0, said(home)
     assert is_greeted(root, model, 2)

@@ -13,7 +13,6 @@ from pathlib import Path
 import pytest
 import trio
 
-from tests.agents.live import TRUSTING, Home, Person, home
 from tests.clients import npm
 from tests.clients.at_work import (
     approve,
@@ -30,6 +29,7 @@ from tests.clients.at_work import (
     told_why,
 )
 from tests.clients.model import Model, Script, serving
+from tests.support.server_process import TRUSTING, Home, Person, user_home
 
 pytestmark = pytest.mark.real_time
 
@@ -48,8 +48,8 @@ stream_max_retries = 0
 
 
 @pytest.fixture
-def house() -> Iterator[Home]:
-    with home(TRUSTING) as made:
+def home() -> Iterator[Home]:
+    with user_home(TRUSTING) as made:
         made.environ["CODEX_HOME"] = str(made.root / "codex")
         made.environ["STAND_IN_KEY"] = "none"
         yield made
@@ -57,7 +57,7 @@ def house() -> Iterator[Home]:
 
 @asynccontextmanager
 async def codex(
-    house: Home,
+    home: Home,
     root: Path,
     script: Script,
     *init: str,
@@ -67,51 +67,51 @@ async def codex(
 ) -> AsyncIterator[tuple[Model, trio.Process, Person]]:
     """Codex at work in `root`, connected by `agent-intercom init`, with `timeout` for its tools and these further
     `flags`; and a person."""
-    await connect(house, "codex", *init)
+    await connect(home, "codex", *init)
     command = [npm.program("codex"), "exec", "--skip-git-repo-check", *flags, "greet the world"]
     async with serving(script) as (model, url):
-        config = Path(house.environ["CODEX_HOME"]) / "config.toml"
+        config = Path(home.environ["CODEX_HOME"]) / "config.toml"
         entry = config.read_text()
         config.write_text(PROVIDER.format(url=url) + entry.replace("tool_timeout_sec = 86400", timeout))
         assert tomllib.loads(config.read_text())["mcp_servers"]["agent-intercom"]["required"] is True
-        async with at_work(house, root, model, command, environ) as (process, person):
+        async with at_work(home, root, model, command, environ) as (process, person):
             yield model, process, person
 
 
 @pytest.mark.parametrize("over", ["stdio", "http"])
-async def test_codex_asks_waits_and_writes_what_was_approved(house: Home, over: str) -> None:
-    root = project(house)
-    way, environ = by_way(house, over)
-    async with codex(house, root, greet(), *way, **environ) as (model, process, person):
-        await approve(house, person, "codex-mcp-client")
-        assert await process.wait() == 0, said(house)
+async def test_codex_asks_waits_and_writes_what_was_approved(home: Home, over: str) -> None:
+    root = project(home)
+    way, environ = by_way(home, over)
+    async with codex(home, root, greet(), *way, **environ) as (model, process, person):
+        await approve(home, person, "codex-mcp-client")
+        assert await process.wait() == 0, said(home)
     assert is_greeted(root, model, 1)
-    assert "the world is greeted" in said(house)
+    assert "the world is greeted" in said(home)
 
 
-async def test_a_verdict_after_codex_has_cut_the_call_reaches_it_with_the_next_tools_result(house: Home) -> None:
-    root = project(house)
+async def test_a_verdict_after_codex_has_cut_the_call_reaches_it_with_the_next_tools_result(home: Home) -> None:
+    root = project(home)
     decided = trio.Event()
-    async with codex(house, root, greet_late(decided), timeout="tool_timeout_sec = 2") as (model, process, person):
-        await approve_late(house, person, decided)
-        assert await process.wait() == 0, said(house)
+    async with codex(home, root, greet_late(decided), timeout="tool_timeout_sec = 2") as (model, process, person):
+        await approve_late(home, person, decided)
+        assert await process.wait() == 0, said(home)
     assert "timed out" in model.answers[0]
     assert is_greeted(root, model, 2)
 
 
-async def test_a_server_killed_while_codex_waits_is_invisible_to_it(house: Home) -> None:
-    async with codex(house, project(house), told_why()) as (_model, process, person):
-        await kill_and_reject(house, person)
-        assert await process.wait() == 0, said(house)
-    assert "not today" in said(house)
+async def test_a_server_killed_while_codex_waits_is_invisible_to_it(home: Home) -> None:
+    async with codex(home, project(home), told_why()) as (_model, process, person):
+        await kill_and_reject(home, person)
+        assert await process.wait() == 0, said(home)
+    assert "not today" in said(home)
 
 
-def test_doctor_proves_how_long_codex_lets_a_call_wait(house: Home) -> None:
-    assert house.command("init", "--write", "--client", "codex").returncode == 0
-    config = Path(house.environ["CODEX_HOME"]) / "config.toml"
+def test_doctor_proves_how_long_codex_lets_a_call_wait(home: Home) -> None:
+    assert home.command("init", "--write", "--client", "codex").returncode == 0
+    config = Path(home.environ["CODEX_HOME"]) / "config.toml"
     config.write_text(config.read_text().replace("tool_timeout_sec = 86400", "tool_timeout_sec = 3"))
-    path = f"{Path(npm.program('codex')).parent}{os.pathsep}{house.environ['PATH']}"
+    path = f"{Path(npm.program('codex')).parent}{os.pathsep}{home.environ['PATH']}"
     words = ("doctor", "--json", "--client", "codex", "--probe", "30")
-    done = house.command(*words, environ=house.environ | {"PATH": path})
+    done = home.command(*words, environ=home.environ | {"PATH": path})
     found = {finding["subject"]: finding["text"] for finding in json.loads(done.stdout)["findings"]}
     assert re.match(r"after 3\.\d s with reports the client ended it by cancelling", found["probe"]), found

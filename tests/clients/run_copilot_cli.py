@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 import trio
 
-from tests.agents.live import TRUSTING, Home, Person, home
 from tests.clients import npm
 from tests.clients.at_work import (
     approve,
@@ -25,13 +24,14 @@ from tests.clients.at_work import (
     set_timeout,
 )
 from tests.clients.model import Model, Script, serving
+from tests.support.server_process import TRUSTING, Home, Person, user_home
 
 pytestmark = pytest.mark.real_time
 
 
 @pytest.fixture
-def house() -> Iterator[Home]:
-    with home(TRUSTING) as made:
+def home() -> Iterator[Home]:
+    with user_home(TRUSTING) as made:
         made.environ |= {
             "COPILOT_HOME": str(made.root / "copilot"),
             "COPILOT_OFFLINE": "true",
@@ -45,33 +45,33 @@ def house() -> Iterator[Home]:
 
 @asynccontextmanager
 async def copilot(
-    house: Home, root: Path, script: Script, *init: str, timeout: int | None = None, **environ: str
+    home: Home, root: Path, script: Script, *init: str, timeout: int | None = None, **environ: str
 ) -> AsyncIterator[tuple[Model, trio.Process, Person]]:
     """Copilot CLI at work in `root`, connected by `agent-intercom init`; and a person. `timeout` (milliseconds) stands
     in for what init allows a call."""
-    await connect(house, "copilot-cli", *init)
-    set_timeout(Path(house.environ["COPILOT_HOME"]) / "mcp-config.json", timeout)
+    await connect(home, "copilot-cli", *init)
+    set_timeout(Path(home.environ["COPILOT_HOME"]) / "mcp-config.json", timeout)
     command = [npm.program("copilot"), "-p", "greet the world", "--allow-tool", "agent-intercom"]
     async with serving(script, prefix="agent-intercom-") as (model, url):
         there = environ | {"COPILOT_PROVIDER_BASE_URL": url}
-        async with at_work(house, root, model, command, there) as (process, person):
+        async with at_work(home, root, model, command, there) as (process, person):
             yield model, process, person
 
 
 @pytest.mark.parametrize("over", ["stdio", "http"])
-async def test_copilot_asks_waits_and_writes_what_was_approved(house: Home, over: str) -> None:
-    root = project(house)
-    way, environ = by_way(house, over)
-    async with copilot(house, root, greet(), *way, **environ) as (model, process, person):
-        await approve(house, person, "copilot-cli")
-        assert await process.wait() == 0, said(house)
+async def test_copilot_asks_waits_and_writes_what_was_approved(home: Home, over: str) -> None:
+    root = project(home)
+    way, environ = by_way(home, over)
+    async with copilot(home, root, greet(), *way, **environ) as (model, process, person):
+        await approve(home, person, "copilot-cli")
+        assert await process.wait() == 0, said(home)
     assert is_greeted(root, model, 1)
 
 
-async def test_a_verdict_after_it_has_cut_the_call_reaches_it_with_the_next_tools_result(house: Home) -> None:
-    root = project(house)
+async def test_a_verdict_after_it_has_cut_the_call_reaches_it_with_the_next_tools_result(home: Home) -> None:
+    root = project(home)
     decided = trio.Event()
-    async with copilot(house, root, greet_late(decided), timeout=2000) as (model, process, person):
-        await approve_late(house, person, decided)
-        assert await process.wait() == 0, said(house)
+    async with copilot(home, root, greet_late(decided), timeout=2000) as (model, process, person):
+        await approve_late(home, person, decided)
+        assert await process.wait() == 0, said(home)
     assert is_greeted(root, model, 2)

@@ -8,24 +8,24 @@ from pathlib import Path
 import pytest
 import trio
 
-from tests.agents.live import Home
 from tests.clients import run_claude_code, run_codex
 from tests.clients.at_work import project, said
 from tests.clients.ctl import ctl
 from tests.clients.model import Say, Step, Use
-from tests.clients.run_claude_code import house
+from tests.clients.run_claude_code import home
+from tests.support.server_process import Home
 
 pytestmark = pytest.mark.real_time
 
-__all__ = ["house"]
+__all__ = ["home"]
 
 
 def writes(root: Path) -> Use:
     return Use("Write", {"file_path": str(root / "greeting.txt"), "content": "hello\n"})
 
 
-async def test_claude_code_writes_only_what_was_allowed(house: Home) -> None:
-    root = project(house)
+async def test_claude_code_writes_only_what_was_allowed(home: Home) -> None:
+    root = project(home)
 
     async def script() -> AsyncGenerator[Step, str]:
         refused = yield Use("Bash", {"command": "touch refused.txt", "description": "Touch"})
@@ -33,21 +33,21 @@ async def test_claude_code_writes_only_what_was_allowed(house: Home) -> None:
         yield writes(root)
         yield Say("done")
 
-    async with run_claude_code.claude(house, root, script()) as (model, process, person):
+    async with run_claude_code.claude(home, root, script()) as (model, process, person):
         card = await person.card(title="Run: touch refused.txt")
         assert card["description"].startswith("touch refused.txt")
-        await ctl(house, "reject", card["request_id"], "--reason", "not like this")
+        await ctl(home, "reject", card["request_id"], "--reason", "not like this")
         card = await person.card(title="Change greeting.txt")
         assert card["diff"].endswith("+hello\n")
         assert not (root / "greeting.txt").exists()
-        await ctl(house, "approve", card["request_id"])
-        assert await process.wait() == 0, said(house)
+        await ctl(home, "approve", card["request_id"])
+        assert await process.wait() == 0, said(home)
     assert (root / "greeting.txt").read_text() == "hello\n", model.answers
     assert not (root / "refused.txt").exists()
 
 
-async def test_claude_code_does_not_stop_before_it_has_heard_what_people_have_for_it(house: Home) -> None:
-    root = project(house)
+async def test_claude_code_does_not_stop_before_it_has_heard_what_people_have_for_it(home: Home) -> None:
+    root = project(home)
 
     async def script() -> AsyncGenerator[Step, str]:
         # Asked, and answered by nobody in time; the yes comes when the turn is about to end.
@@ -59,18 +59,18 @@ async def test_claude_code_does_not_stop_before_it_has_heard_what_people_have_fo
         yield Say("done")
 
     decided = trio.Event()
-    async with run_claude_code.claude(house, root, script(), wait=3) as (model, process, person):
+    async with run_claude_code.claude(home, root, script(), wait=3) as (model, process, person):
         card = await person.card(title="Run: touch a.txt")
         await person.card(request_id=card["request_id"], away=True)
-        await ctl(house, "approve", card["request_id"])
+        await ctl(home, "approve", card["request_id"])
         decided.set()
-        assert await process.wait() == 0, said(house)
+        assert await process.wait() == 0, said(home)
     assert (root / "a.txt").exists(), model.answers
 
 
-async def test_codex_runs_only_what_was_allowed(house: Home) -> None:
-    house.environ |= {"CODEX_HOME": str(house.root / "codex"), "STAND_IN_KEY": "none"}
-    root = project(house)
+async def test_codex_runs_only_what_was_allowed(home: Home) -> None:
+    home.environ |= {"CODEX_HOME": str(home.root / "codex"), "STAND_IN_KEY": "none"}
+    root = project(home)
 
     async def script() -> AsyncGenerator[Step, str]:
         refused = yield Use("exec_command", {"cmd": "touch refused.txt"})
@@ -80,11 +80,11 @@ async def test_codex_runs_only_what_was_allowed(house: Home) -> None:
 
     # Where nobody has opened Codex to trust its hooks, it would run none of them.
     flags = ("--dangerously-bypass-hook-trust", "--sandbox", "workspace-write")
-    async with run_codex.codex(house, root, script(), flags=flags) as (model, process, person):
+    async with run_codex.codex(home, root, script(), flags=flags) as (model, process, person):
         card = await person.card(title="Run: touch refused.txt")
-        await ctl(house, "reject", card["request_id"], "--reason", "not like this")
+        await ctl(home, "reject", card["request_id"], "--reason", "not like this")
         card = await person.card(title="Run: touch allowed.txt")
-        await ctl(house, "approve", card["request_id"])
-        assert await process.wait() == 0, said(house)
+        await ctl(home, "approve", card["request_id"])
+        assert await process.wait() == 0, said(home)
     assert (root / "allowed.txt").exists(), model.answers
     assert not (root / "refused.txt").exists()

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 import trio
 
-from tests.agents.live import TRUSTING, Home, home
 from tests.clients import npm
 from tests.clients.ctl import ctl
 from tests.clients.over_http import open_door
+from tests.support.server_process import TRUSTING, Home, user_home
 
 Inspect = Callable[..., Any]
 
@@ -22,26 +22,26 @@ Inspect = Callable[..., Any]
 @pytest.fixture(params=["stdio", "http"])
 def inspect(request: pytest.FixtureRequest) -> Iterator[tuple[Home, Inspect]]:
     """Run the inspector once at a server that runs; what it prints, as JSON."""
-    with home(TRUSTING) as house:
-        root = house.workspace()
+    with user_home(TRUSTING) as home:
+        root = home.workspace()
         if request.param == "http":
-            told = open_door(house).address(root)
+            told = open_door(home).address(root)
             heads = [word for name, value in told["headers"].items() for word in ("--header", f"{name}: {value}")]
             target = ["--transport", "http", "--server-url", told["url"], *heads]
         else:
-            start = house.parameters("--workspace", str(root))
+            start = home.parameters("--workspace", str(root))
             given = [word for name, value in (start.env or {}).items() for word in ("-e", f"{name}={value}")]
             target = [*given, start.command, *start.args]
-        with house.serving():
-            yield house, partial(_run, target if request.param == "http" else ["--", *target], house)
+        with home.serving():
+            yield home, partial(_run, target if request.param == "http" else ["--", *target], home)
 
 
-def _run(target: list[str], house: Home, *words: str) -> Any:
+def _run(target: list[str], home: Home, *words: str) -> Any:
     # Its own options stand before the server's command line, whose options are not its own.
     command = [npm.program("node"), npm.program("mcp-inspector"), "--cli", *words]
     front, behind = (target, []) if target[0] != "--" else ([], target[1:])
     done = subprocess.run(
-        [*command, *front, *behind], env=house.environ, capture_output=True, text=True, timeout=60, check=False
+        [*command, *front, *behind], env=home.environ, capture_output=True, text=True, timeout=60, check=False
     )
     assert done.returncode == 0, done.stdout + done.stderr
     return json.loads(done.stdout)
@@ -67,8 +67,8 @@ def test_it_calls_a_tool(inspect: tuple[Home, Inspect]) -> None:
 
 @pytest.mark.real_time
 async def test_it_waits_for_a_person(inspect: tuple[Home, Inspect]) -> None:
-    house, run = inspect
-    async with house.person() as person, trio.open_nursery() as nursery:
+    home, run = inspect
+    async with home.person() as person, trio.open_nursery() as nursery:
         answers: list[Any] = []
 
         async def ask() -> None:
@@ -77,5 +77,5 @@ async def test_it_waits_for_a_person(inspect: tuple[Home, Inspect]) -> None:
 
         nursery.start_soon(ask)
         card = await person.card(kind="prompt")
-        await ctl(house, "answer", card["request_id"], "refine", "smaller", "steps")
+        await ctl(home, "answer", card["request_id"], "refine", "smaller", "steps")
     assert "smaller steps" in json.dumps(answers)

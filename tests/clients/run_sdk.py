@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from tests.agents.live import TRUSTING, Home, Person, home
 from tests.clients.ctl import ctl
 from tests.clients.driver import Driver, Refused, content, driver
 from tests.clients.over_http import open_door
+from tests.support.server_process import TRUSTING, Home, Person, user_home
 
 pytestmark = pytest.mark.real_time
 
@@ -24,37 +24,37 @@ everyway = pytest.mark.parametrize("over", ["stdio", "http"])
 
 
 @pytest.fixture
-def house() -> Iterator[Home]:
-    with home(TRUSTING) as made:
+def home() -> Iterator[Home]:
+    with user_home(TRUSTING) as made:
         yield made
 
 
 @asynccontextmanager
-async def connected(house: Home, script: str, root: Path, over: str = "stdio") -> AsyncIterator[tuple[Driver, Person]]:
+async def connected(home: Home, script: str, root: Path, over: str = "stdio") -> AsyncIterator[tuple[Driver, Person]]:
     """A client: over stdio it launches its shim, which starts the server; over HTTP that runs already. And a person."""
-    start = house.parameters("--workspace", str(root))
+    start = home.parameters("--workspace", str(root))
     launch: dict[str, Any] = {"command": start.command, "args": start.args, "env": start.env, "cwd": str(start.cwd)}
     async with driver(script) as client:
-        with nullcontext() if over == "stdio" else serving_http(house, root) as found:
+        with nullcontext() if over == "stdio" else serving_http(home, root) as found:
             await client.do("connect", over=over, **(found or launch))
             await client.call("reboot")
-            async with house.person(root) as person:
+            async with home.person(root) as person:
                 yield client, person
 
 
 @contextmanager
-def serving_http(house: Home, root: Path) -> Iterator[dict[str, Any]]:
+def serving_http(home: Home, root: Path) -> Iterator[dict[str, Any]]:
     """A server that serves HTTP, and its address."""
-    door = open_door(house)
-    with house.serving():
+    door = open_door(home)
+    with home.serving():
         yield door.address(root)
 
 
 @both
 @everyway
-async def test_every_tool_answers(house: Home, script: str, over: str) -> None:
-    root = house.workspace()
-    async with connected(house, script, root, over) as (client, person):
+async def test_every_tool_answers(home: Home, script: str, over: str) -> None:
+    root = home.workspace()
+    async with connected(home, script, root, over) as (client, person):
         tools = {tool["name"]: tool for tool in await client.do("tools")}
         assert len(tools) == 9
         assert (await client.call("auto_check", tool_name="ls"))["auto_approved"] is False
@@ -64,7 +64,7 @@ async def test_every_tool_answers(house: Home, script: str, over: str) -> None:
 
         asked = await client.begin("call", tool="check_clearance", arguments=CHANGE)
         card = await person.card(kind="approval")
-        await ctl(house, "approve", card["request_id"])
+        await ctl(home, "approve", card["request_id"])
         approved = content(await asked())
         assert approved == {"status": "approved", "request_id": card["request_id"]}
         applied = await client.call("check_diff", request_id=card["request_id"])
@@ -86,9 +86,9 @@ async def test_every_tool_answers(house: Home, script: str, over: str) -> None:
 
 @both
 @everyway
-async def test_a_waiting_call_reports_progress(house: Home, script: str, over: str) -> None:
-    root = house.workspace()
-    async with connected(house, script, root, over) as (client, person):
+async def test_a_waiting_call_reports_progress(home: Home, script: str, over: str) -> None:
+    root = home.workspace()
+    async with connected(home, script, root, over) as (client, person):
         asked = await client.begin("call", tool="check_clearance", arguments=CHANGE, progress=True)
         reported = await asked.event("progress")
         assert reported["progress"]["message"].startswith("waiting for an operator")
@@ -100,10 +100,10 @@ async def test_a_waiting_call_reports_progress(house: Home, script: str, over: s
 @both
 @everyway
 async def test_a_call_that_the_client_gave_up_is_taken_up_again_by_its_request_id(
-    house: Home, script: str, over: str
+    home: Home, script: str, over: str
 ) -> None:
-    root = house.workspace()
-    async with connected(house, script, root, over) as (client, person):
+    root = home.workspace()
+    async with connected(home, script, root, over) as (client, person):
         with pytest.raises(Refused, match=r"[Tt]imed out"):
             await client.do("call", tool="check_clearance", arguments=CHANGE, timeout=700)
         card = await person.card(kind="approval", away=True)
@@ -117,10 +117,10 @@ async def test_a_call_that_the_client_gave_up_is_taken_up_again_by_its_request_i
 @both
 @everyway
 async def test_a_cancelled_call_stays_decidable_and_its_verdict_rides_on_the_next_result(
-    house: Home, script: str, over: str
+    home: Home, script: str, over: str
 ) -> None:
-    root = house.workspace()
-    async with connected(house, script, root, over) as (client, person):
+    root = home.workspace()
+    async with connected(home, script, root, over) as (client, person):
         asked = await client.begin("call", tool="check_clearance", arguments=CHANGE)
         card = await person.card(kind="approval")
         await client.abort(asked)
@@ -134,38 +134,38 @@ async def test_a_cancelled_call_stays_decidable_and_its_verdict_rides_on_the_nex
 
 
 @both
-async def test_a_server_killed_in_the_middle_of_an_approval_is_invisible(house: Home, script: str) -> None:
-    root = house.workspace()
-    async with connected(house, script, root) as (client, person):
+async def test_a_server_killed_in_the_middle_of_an_approval_is_invisible(home: Home, script: str) -> None:
+    root = home.workspace()
+    async with connected(home, script, root) as (client, person):
         asked = await client.begin("call", tool="check_clearance", arguments=CHANGE, progress=True)
         card = await person.card(kind="approval")
-        house.kill()
-        await ctl(house, "approve", card["request_id"])
+        home.kill()
+        await ctl(home, "approve", card["request_id"])
         assert content(await asked()) == {"status": "approved", "request_id": card["request_id"]}
         assert (await client.call("check_diff", request_id=card["request_id"]))["status"] == "applied"
 
 
 @both
 @everyway
-async def test_a_task_is_asked_after_until_it_is_decided(house: Home, script: str, over: str) -> None:
-    root = house.workspace()
-    async with connected(house, script, root, over) as (client, person):
+async def test_a_task_is_asked_after_until_it_is_decided(home: Home, script: str, over: str) -> None:
+    root = home.workspace()
+    async with connected(home, script, root, over) as (client, person):
         asked = await client.begin("task", tool="check_clearance", arguments=CHANGE)
         card = await person.card(kind="approval")
         await asked.event("taskCreated" if script == DRIVERS[0] else "heard")
         assert card["away"] is False
         if over == "stdio":
-            house.kill()
+            home.kill()
         await client.call("ping")
-        await ctl(house, "approve", card["request_id"])
+        await ctl(home, "approve", card["request_id"])
         told = content(await asked())
         assert told == {"status": "approved", "request_id": card["request_id"]}
         assert "late_verdicts" not in await client.call("ping")
 
 
-async def test_the_older_form_of_tasks_whole(house: Home) -> None:
-    root = house.workspace()
-    async with connected(house, DRIVERS[0], root) as (client, person):
+async def test_the_older_form_of_tasks_whole(home: Home) -> None:
+    root = home.workspace()
+    async with connected(home, DRIVERS[0], root) as (client, person):
         ids = []
         for title in ("one", "two"):
             stream = await client.begin("task", tool="transmit", arguments={"prompt_text": title})
@@ -189,21 +189,21 @@ async def test_the_older_form_of_tasks_whole(house: Home) -> None:
 
 
 @both
-async def test_over_http_an_agent_finds_its_request_again_by_its_key_after_a_kill(house: Home, script: str) -> None:
-    root = house.workspace()
-    door = open_door(house)
+async def test_over_http_an_agent_finds_its_request_again_by_its_key_after_a_kill(home: Home, script: str) -> None:
+    root = home.workspace()
+    door = open_door(home)
     async with driver(script) as client:
-        with house.serving():
+        with home.serving():
             await client.do("connect", over="http", **door.address(root))
-            async with house.person(root) as person:
+            async with home.person(root) as person:
                 # The older client asks in vain for the rest of the stream, until its own time is up.
                 asked = await client.begin("call", tool="check_clearance", arguments=CHANGE, timeout=4000)
                 card = await person.card(kind="approval")
-                house.kill()
+                home.kill()
                 with pytest.raises(Refused):
                     await asked()
-        with house.serving():
-            await ctl(house, "approve", card["request_id"])
+        with home.serving():
+            await ctl(home, "approve", card["request_id"])
             # A new life: the older era initializes anew, and the URL says who it is.
             await client.do("connect", over="http", **door.address(root))
             told = await client.call("check_clearance", request_id=card["request_id"])
@@ -211,14 +211,14 @@ async def test_over_http_an_agent_finds_its_request_again_by_its_key_after_a_kil
             assert (await client.call("check_diff", request_id=card["request_id"]))["status"] == "applied"
 
 
-async def test_the_older_transport_over_http(house: Home) -> None:
-    root = house.workspace()
-    door = open_door(house)
+async def test_the_older_transport_over_http(home: Home) -> None:
+    root = home.workspace()
+    door = open_door(home)
     async with driver(DRIVERS[0]) as client:
-        with house.serving():
+        with home.serving():
             await client.do("connect", over="sse", **door.address(root, "/sse"))
-            async with house.person(root) as person:
+            async with home.person(root) as person:
                 asked = await client.begin("call", tool="check_clearance", arguments=CHANGE)
                 card = await person.card(kind="approval")
-                await ctl(house, "approve", card["request_id"])
+                await ctl(home, "approve", card["request_id"])
                 assert content(await asked())["status"] == "approved"

@@ -13,7 +13,7 @@ import sys
 import time
 from pathlib import Path
 
-from tests.agents.live import TRUSTING, home
+from tests.support.server_process import TRUSTING, user_home
 
 #: What applies to any server with tools and resources.
 SCENARIOS = (
@@ -35,11 +35,11 @@ def main() -> int:
         return 2
     programs = install(Path(where))
     failed = 0
-    with home("") as house:
-        root = house.workspace()
-        house.configure(f'http_port = 0\nhttp_token_required = false\ndefault_workspace_root = "{root}"\n{TRUSTING}')
-        with house.serving():
-            url = address(Path(house.places.http_address_file))
+    with user_home("") as home:
+        root = home.workspace()
+        home.configure(f'http_port = 0\nhttp_token_required = false\ndefault_workspace_root = "{root}"\n{TRUSTING}')
+        with home.serving():
+            url = address(Path(home.places.http_address_file))
             for scenario in SCENARIOS:
                 failed += not passes(programs, url, scenario)
     print(f"{len(SCENARIOS) - failed} of {len(SCENARIOS)} scenarios pass")

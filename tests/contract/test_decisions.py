@@ -19,7 +19,7 @@ from intercom.operators.slack.buttons import BY_KIND
 from intercom.sessions.tools.check_clearance import CheckClearance
 from intercom.sessions.tools.standby import Standby
 from intercom.sessions.tools.transmit import Transmit
-from tests.operators.house import Peer
+from tests.operators.ctl_server import Peer
 from tests.operators.slack.live.embedded import Room, quick, room
 from tests.slack import ALICE, BOB, buttons
 

@@ -8,8 +8,8 @@ from typing import Any
 import jsonschema
 import pytest
 
-from tests.agents.live import TRUSTING, Home, call, home
 from tests.contract.transports import CONFIG, TRANSPORTS, Transport, desk
+from tests.support.server_process import TRUSTING, Home, call, user_home
 
 pytestmark = pytest.mark.real_time
 over_each = pytest.mark.parametrize("transport", TRANSPORTS, ids=str)
@@ -17,7 +17,7 @@ over_each = pytest.mark.parametrize("transport", TRANSPORTS, ids=str)
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[Home]:
-    with home(CONFIG) as made, made.serving():
+    with user_home(CONFIG) as made, made.serving():
         yield made
 
 
@@ -258,8 +258,8 @@ async def test_the_channels_messages_are_listed_and_need_slack(server: Home, tra
 
 
 async def test_the_older_names_work_where_the_configuration_says_so() -> None:
-    with home(TRUSTING + "[mcp]\nlegacy_tool_names = true\n") as house, house.serving():
-        async with house.agent(house.workspace()) as agent:
+    with user_home(TRUSTING + "[mcp]\nlegacy_tool_names = true\n") as home, home.serving():
+        async with home.agent(home.workspace()) as agent:
             names = [tool.name for tool in (await agent.list_tools()).tools]
             assert len(names) == 18
             assert "ask_approval" in names

@@ -15,7 +15,7 @@ from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
 
 from intercom.local import own_files
-from tests.agents.live import ERAS, TRUSTING, Home, Later, Person, begin, call
+from tests.support.server_process import ERAS, TRUSTING, Home, Later, Person, begin, call
 
 #: What the server of these tests is told.
 CONFIG = f"http_port = 0\n{TRUSTING}"

@@ -1,4 +1,4 @@
-"""A server of its own for each module: `house` trusts nothing, `served` trusts agents' processes."""
+"""A server of its own for each module: `home` trusts nothing, `served` trusts agents' processes."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.agents.live import TRUSTING, Home, home
+from tests.support.server_process import TRUSTING, Home, user_home
 
 
 @pytest.fixture(scope="module")
-def house() -> Iterator[Home]:
+def home() -> Iterator[Home]:
     # The configuration of everybody who writes none.
-    with home("") as made, made.serving():
+    with user_home("") as made, made.serving():
         yield made
 
 
 @pytest.fixture(scope="module")
 def served() -> Iterator[Home]:
-    with home(TRUSTING) as made, made.serving():
+    with user_home(TRUSTING) as made, made.serving():
         yield made

@@ -17,8 +17,8 @@ from typing import Any
 
 import trio
 
-from tests.agents.live import COMMAND, Home
 from tests.support.person_shell import the_person
+from tests.support.server_process import COMMAND, Home
 
 
 class Hosted:

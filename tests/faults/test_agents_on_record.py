@@ -18,9 +18,9 @@ from intercom.agents.shim import launch
 from intercom.agents.shim.launch import Options
 from intercom.local import own_files
 from intercom.local.processes import examine
-from tests.agents.live import Home, home
 from tests.faults.hosted import Hosted, ctl, hosted
 from tests.support.person_shell import the_person
+from tests.support.server_process import Home, user_home
 from tests.support.terminal import on_terminal
 
 pytestmark = pytest.mark.real_time
@@ -60,86 +60,86 @@ relay.wait()
 }
 
 
-async def asks(house: Home, agent: Hosted, root: Path) -> dict[str, Any]:
+async def asks(home: Home, agent: Hosted, root: Path) -> dict[str, Any]:
     """Have an agent ask for a change; its card."""
     await agent.ask("check_clearance", title="t", diff="x\n", file_path="x.txt")
-    async with house.person(root) as person:
+    async with home.person(root) as person:
         return await person.card(status="pending", away=False)
 
 
-async def is_refused(house: Home, tried: dict[str, Any], card: dict[str, Any]) -> None:
+async def is_refused(home: Home, tried: dict[str, Any], card: dict[str, Any]) -> None:
     """As an agent's: it has a terminal, which its host was started in."""
     said = json.loads(tried["out"])
     assert said["error_code"] == "unauthorized", tried
     assert "an agent's own processes may not answer for it" in said["error"]
-    _, shown = await ctl(house, "show", card["request_id"])
+    _, shown = await ctl(home, "show", card["request_id"])
     assert (shown["status"], shown["decided"]) == ("pending", None)
 
 
 @pytest.mark.parametrize("wrapper", WRAPPERS)
-async def test_whatever_starts_the_relay_the_agents_shell_approves_nothing(house: Home, wrapper: str) -> None:
-    root = house.workspace()
-    here = house.root / f"scripts-{root.name}"
+async def test_whatever_starts_the_relay_the_agents_shell_approves_nothing(home: Home, wrapper: str) -> None:
+    root = home.workspace()
+    here = home.root / f"scripts-{root.name}"
     here.mkdir()
     for name, text in SCRIPTS.items():
         (here / name).write_text(text)
     words = [word.format(here=here) if "{here}" in word else word for word in WRAPPERS[wrapper]]
-    async with hosted(house, root, *words) as agent:
-        card = await asks(house, agent, root)
-        await is_refused(house, await agent.shell(f"{CTL} approve {card['request_id']}"), card)
-        code, done = await ctl(house, "approve", card["request_id"])
+    async with hosted(home, root, *words) as agent:
+        card = await asks(home, agent, root)
+        await is_refused(home, await agent.shell(f"{CTL} approve {card['request_id']}"), card)
+        code, done = await ctl(home, "approve", card["request_id"])
         assert (code, done["status"]) == (0, "approved"), done
 
 
-async def test_a_helper_beside_the_client_is_of_the_same_editor(house: Home) -> None:
+async def test_a_helper_beside_the_client_is_of_the_same_editor(home: Home) -> None:
     """An editor's other helpers have no relay: they descend from the editor, as the client does."""
-    root = house.workspace()
-    here = house.root / f"scripts-{root.name}"
+    root = home.workspace()
+    here = home.root / f"scripts-{root.name}"
     here.mkdir()
     # The client is a child of the editor, and so is the helper whose shell approves.
     (here / "client.py").write_text(SCRIPTS["proxy.py"])
-    async with hosted(house, root, sys.executable, str(here / "client.py")) as editor:
-        card = await asks(house, editor, root)
+    async with hosted(home, root, sys.executable, str(here / "client.py")) as editor:
+        card = await asks(home, editor, root)
         helper = f'{sys.executable} -c \'import subprocess; subprocess.run(["sh", "-c", "{CTL} approve {{id}}"])\''
-        await is_refused(house, await editor.shell(helper.replace("{id}", card["request_id"])), card)
+        await is_refused(home, await editor.shell(helper.replace("{id}", card["request_id"])), card)
 
 
 async def test_a_killed_server_makes_no_agent_an_operator() -> None:
     """The shell kills the server and approves as soon as another listens, four times."""
-    with home("") as house:
-        root = house.workspace()
-        async with hosted(house, root) as agent:
-            card = await asks_of_started(house, agent, root)
+    with user_home("") as home:
+        root = home.workspace()
+        async with hosted(home, root) as agent:
+            card = await asks_of_started(home, agent, root)
             for _ in range(4):
-                pid = house.server()
+                pid = home.server()
                 tried = await agent.shell(f"kill -9 {pid}; {CTL} approve {card['request_id']}")
                 said = json.loads(tried["out"])
                 assert said["error_code"] in ("unauthorized", "ipc"), tried
                 assert said["error_code"] == "ipc" or "an agent's own processes" in said["error"]
                 with trio.fail_after(30):
                     # A server that is just taking its lock is known by 0.
-                    while house.server() in (pid, None, 0):  # noqa: ASYNC110 - it tells nobody
+                    while home.server() in (pid, None, 0):  # noqa: ASYNC110 - it tells nobody
                         await trio.sleep(0.02)
-            _, shown = await ctl(house, "show", card["request_id"])
+            _, shown = await ctl(home, "show", card["request_id"])
             assert (shown["status"], shown["decided"]) == ("pending", None)
 
 
-async def asks_of_started(house: Home, agent: Hosted, root: Path) -> dict[str, Any]:
+async def asks_of_started(home: Home, agent: Hosted, root: Path) -> dict[str, Any]:
     """The same where the agent's relay has started the server, which may only just be there."""
     await agent.ask("check_clearance", title="t", diff="x\n", file_path="x.txt")
     while True:
-        code, found = await ctl(house, "pending")
+        code, found = await ctl(home, "pending")
         if code == 0 and found:
             card: dict[str, Any] = found[0]
             return card
 
 
-async def test_agents_are_on_record_before_their_first_call_is_answered(house: Home) -> None:
-    root = house.workspace()
-    async with hosted(house, root) as agent:
+async def test_agents_are_on_record_before_their_first_call_is_answered(home: Home) -> None:
+    root = home.workspace()
+    async with hosted(home, root) as agent:
         assert (await agent.call("ping"))["acknowledged"]
         key = examine(agent.process.pid).key
-        with sqlite3.connect(f"file:{house.places.database}?mode=ro", uri=True) as db:
+        with sqlite3.connect(f"file:{home.places.database}?mode=ro", uri=True) as db:
             found = db.execute(
                 "select role from agent_process where pid = ? and started = ? and boot = ?",
                 (key.pid, key.started, key.boot),
@@ -150,8 +150,8 @@ async def test_agents_are_on_record_before_their_first_call_is_answered(house: H
             assert not db.execute("select 1 from agent_process where pid = ?", (beyond.pid,)).fetchall()
 
 
-async def test_a_person_beside_the_agent_decides_after_a_restart_too(house: Home) -> None:
-    with home("") as apart:
+async def test_a_person_beside_the_agent_decides_after_a_restart_too(home: Home) -> None:
+    with user_home("") as apart:
         root = apart.workspace()
         async with hosted(apart, root) as agent:
             card = await asks_of_started(apart, agent, root)
@@ -164,19 +164,19 @@ async def test_a_person_beside_the_agent_decides_after_a_restart_too(house: Home
             assert any(f"from {the_person().device}" in summary for summary in told), told
 
 
-async def test_a_flood_of_refusals_is_told_of_once(house: Home) -> None:
-    root = house.workspace()
-    async with hosted(house, root) as agent:
-        card = await asks(house, agent, root)
-        async with house.person(root) as person:
-            script = house.root / "flood.py"
+async def test_a_flood_of_refusals_is_told_of_once(home: Home) -> None:
+    root = home.workspace()
+    async with hosted(home, root) as agent:
+        card = await asks(home, agent, root)
+        async with home.person(root) as person:
+            script = home.root / "flood.py"
             script.write_text(FLOOD)
             tried = await agent.shell(f"{sys.executable} {script} {card['request_id']} 2000")
             assert tried["out"].split() == ["2000"], tried
             await person.notice(lambda notice: f"refused approve of {card['request_id']}" in notice["text"])
             told = [each for each in person.notices if "refused approve" in each["text"]]
             assert len(told) == 1
-        _, log = await ctl(house, "log")
+        _, log = await ctl(home, "log")
         about = [entry for entry in log["entries"] if card["request_id"] in entry["summary"]]
         assert [entry["kind"] for entry in about].count("security") == 1
 
@@ -185,7 +185,7 @@ async def test_a_flood_of_refusals_is_told_of_once(house: Home) -> None:
 async def test_an_agent_over_http_has_its_shell_refused(how: str) -> None:
     """Its connection's process is found, and all above it up to its terminal's leader; its other children are its. So
     they are if a child that has left for a POSIX session of its own speaks over the connection."""
-    with home("") as apart:
+    with user_home("") as apart:
         root = apart.workspace()
         apart.configure(f'http_port = 0\ndefault_workspace_root = "{root}"\n')
         with apart.serving():
@@ -237,13 +237,13 @@ os._exit(0)
 """
 
 
-async def test_the_shell_of_a_client_whose_hook_has_asked_is_refused(house: Home) -> None:
+async def test_the_shell_of_a_client_whose_hook_has_asked_is_refused(home: Home) -> None:
     """No relay has ever connected: the client has only its permission hook."""
-    root = house.workspace()
+    root = home.workspace()
     (root / ".git").mkdir()
-    (house.root / "hooked.py").write_text(HOOKED_CLIENT)
-    command = [sys.executable, str(house.root / "hooked.py"), str(root)]
-    async with on_terminal(["sh", "-c", '"$0" "$@"; true', *command], house.environ) as window:
+    (home.root / "hooked.py").write_text(HOOKED_CLIENT)
+    command = [sys.executable, str(home.root / "hooked.py"), str(root)]
+    async with on_terminal(["sh", "-c", '"$0" "$@"; true', *command], home.environ) as window:
         said = json.loads((await window.until("}\r\n")).strip())
         assert said["error_code"] == "unauthorized", said
         assert "an agent's own processes may not answer for it" in said["error"]
@@ -273,7 +273,7 @@ hook.kill()
 
 async def test_a_relay_that_starts_the_server_is_on_record_before_ctl_listens(monkeypatch: pytest.MonkeyPatch) -> None:
     """It has not said a word yet, nor does it ever: this process is the relay."""
-    with home("") as apart:
+    with user_home("") as apart:
         for name, value in apart.environ.items():
             monkeypatch.setenv(name, value)
         lock = launch.claim(apart.places)
@@ -306,24 +306,24 @@ print(refused)
 """
 
 
-async def test_a_connection_that_an_operator_opened_is_of_no_use_to_an_agent(house: Home) -> None:
+async def test_a_connection_that_an_operator_opened_is_of_no_use_to_an_agent(home: Home) -> None:
     """A descriptor can be handed on, as ssh and agents of keys do it; who writes counts as well as who opened."""
-    root = house.workspace()
-    async with hosted(house, root) as agent:
-        card = await asks(house, agent, root)
-        (house.root / "give.py").write_text(GIVE)
-        (house.root / "take.py").write_text(TAKE)
-        meeting = house.root / f"meeting-{root.name}"
+    root = home.workspace()
+    async with hosted(home, root) as agent:
+        card = await asks(home, agent, root)
+        (home.root / "give.py").write_text(GIVE)
+        (home.root / "take.py").write_text(TAKE)
+        meeting = home.root / f"meeting-{root.name}"
         async with trio.open_nursery() as nursery:
-            give = [sys.executable, str(house.root / "give.py"), str(meeting)]
-            nursery.start_soon(the_person().run_async, give, house.environ)
+            give = [sys.executable, str(home.root / "give.py"), str(meeting)]
+            nursery.start_soon(the_person().run_async, give, home.environ)
             while not meeting.exists():  # noqa: ASYNC110 - it tells nobody
                 await trio.sleep(0.02)
-            tried = await agent.shell(f"{sys.executable} {house.root / 'take.py'} {meeting} {card['request_id']}")
+            tried = await agent.shell(f"{sys.executable} {home.root / 'take.py'} {meeting} {card['request_id']}")
         said = json.loads(tried["out"])
         assert said["error_code"] == "unauthorized"
         assert "is used by another" in said["error"]
-        _, shown = await ctl(house, "show", card["request_id"])
+        _, shown = await ctl(home, "show", card["request_id"])
         assert (shown["status"], shown["decided"]) == ("pending", None)
 
 

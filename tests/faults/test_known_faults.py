@@ -21,9 +21,9 @@ from intercom.sessions.messages import Activity, Decide
 from intercom.sessions.tools.ping import Ping
 from intercom.sessions.tools.switch_freq import SwitchFreq
 from intercom.store.requests import approvals
-from tests.agents.live import TRUSTING, Home, begin, call, home
 from tests.faults.hosted import ctl, hosted
-from tests.sessions.house import SILENT_CHAT, House, People, house
+from tests.support.server_process import TRUSTING, Home, begin, call, user_home
+from tests.support.virtual_server import SILENT_CHAT, Operator, VirtualServer, virtual_server
 
 Clock = trio.testing.MockClock
 CHANGE: dict[str, Any] = {"title": "Add a", "diff": "a\n", "file_path": "a.txt"}
@@ -34,7 +34,7 @@ CHANGE: dict[str, Any] = {"title": "Add a", "diff": "a\n", "file_path": "a.txt"}
 
 @pytest.mark.real_time
 async def test_local_mode_can_approve_and_ctl_finds_socket_and_token_by_itself() -> None:
-    with home("") as at:
+    with user_home("") as at:
         root = at.workspace()
         async with hosted(at, root) as agent:
             # Nothing was configured and nothing started by hand: the shim starts the server.
@@ -64,62 +64,62 @@ async def test_a_request_without_the_token_is_refused(served: Home) -> None:
 
 
 @pytest.mark.server(chat=SILENT_CHAT)
-async def test_the_mode_decides_who_is_notified_and_never_who_may_answer(at: House, root: Path) -> None:
-    chat = People()
-    at.app.system.adopt(chat, "chat")
-    await at.ask("operators", Subscribe("chat", Channel.SLACK))
-    guest = await at.arrive(root)
+async def test_the_mode_decides_who_is_notified_and_never_who_may_answer(server: VirtualServer, root: Path) -> None:
+    chat = Operator()
+    server.app.system.adopt(chat, "chat")
+    await server.ask("operators", Subscribe("chat", Channel.SLACK))
+    agent = await server.arrive(root)
     for mode, told, untold in (
-        (SessionMode.LOCAL, [at.people], [chat]),
-        (SessionMode.REMOTE, [chat], [at.people]),
-        (SessionMode.HYBRID, [chat, at.people], []),
+        (SessionMode.LOCAL, [server.operator], [chat]),
+        (SessionMode.REMOTE, [chat], [server.operator]),
+        (SessionMode.HYBRID, [chat, server.operator], []),
     ):
-        await at.app.service.switch_mode(guest.session_id, mode, "kim", "ctl")
-        id = (await guest.propose(diff=f"{mode}\n")).request_id
-        await at.wait(guest, id)
+        await server.app.service.switch_mode(agent.session_id, mode, "kim", "ctl")
+        id = (await agent.propose(diff=f"{mode}\n")).request_id
+        await server.wait(agent, id)
         for channel in told:
             await channel.card(id=id)
         assert not [card for channel in untold for card in channel.cards if card.id == id]
         # Whoever was not notified may answer all the same.
-        assert (await at.decide(id, Decision.APPROVE)).state is CardState.APPROVED
+        assert (await server.decide(id, Decision.APPROVE)).state is CardState.APPROVED
 
 
-async def test_without_slack_mode_remote_is_refused_as_nobody_would_be_told(at: House, root: Path) -> None:
-    guest = await at.arrive(root)
+async def test_without_slack_mode_remote_is_refused_as_nobody_would_be_told(server: VirtualServer, root: Path) -> None:
+    agent = await server.arrive(root)
     with pytest.raises(SlackError, match="slack is not set up") as refused:
-        await at.app.service.switch_mode(guest.session_id, SessionMode.REMOTE, "kim", "ctl")
+        await server.app.service.switch_mode(agent.session_id, SessionMode.REMOTE, "kim", "ctl")
     assert refused.value.error_code == "slack"
     with pytest.raises(SlackError):
-        await guest.ask(SwitchFreq(SessionMode.REMOTE, by="agent", channel="mcp", from_agent=False))
-    before, _ = await at.app.service.switch_mode(guest.session_id, SessionMode.HYBRID, "kim", "ctl")
+        await agent.ask(SwitchFreq(SessionMode.REMOTE, by="agent", channel="mcp", from_agent=False))
+    before, _ = await server.app.service.switch_mode(agent.session_id, SessionMode.HYBRID, "kim", "ctl")
     assert before is SessionMode.LOCAL, "nothing has changed"
 
 
 async def test_a_session_left_in_mode_remote_is_told_of_here_once_slack_is_gone(clock: Clock, root: Path) -> None:
-    async with house(root.parent, clock, chat=SILENT_CHAT) as at:
-        guest = await at.arrive(root)
-        await at.app.service.switch_mode(guest.session_id, SessionMode.REMOTE, "kim", "ctl")
-        id = (await guest.propose()).request_id
-        assert not at.people.cards
-    async with house(root.parent, clock) as at:
-        assert [card.id for card in await at.ask("operators", Subscribe("people", Channel.CTL))] == [id]
+    async with virtual_server(root.parent, clock, chat=SILENT_CHAT) as server:
+        agent = await server.arrive(root)
+        await server.app.service.switch_mode(agent.session_id, SessionMode.REMOTE, "kim", "ctl")
+        id = (await agent.propose()).request_id
+        assert not server.operator.cards
+    async with virtual_server(root.parent, clock) as server:
+        assert [card.id for card in await server.ask("operators", Subscribe("operator", Channel.CTL))] == [id]
 
 
 # --- a fast tap is lost ---------------------------------------------------------------------------
 
 
-async def test_a_tap_at_the_instant_the_card_appears_finds_its_waiter(at: House, root: Path) -> None:
-    guest = await at.arrive(root)
+async def test_a_tap_at_the_instant_the_card_appears_finds_its_waiter(server: VirtualServer, root: Path) -> None:
+    agent = await server.arrive(root)
 
     def tap(card: Card) -> None:
         if card.state is CardState.PENDING:
-            session = at.app.system.named(f"session/{card.session_id}")
-            session.tell(Decide(card.id, at.verdict(Decision.APPROVE, id="tap")))
+            session = server.app.system.named(f"session/{card.session_id}")
+            session.tell(Decide(card.id, server.verdict(Decision.APPROVE, id="tap")))
 
-    at.people.on_card = tap
+    server.operator.on_card = tap
     for n in range(20):
-        opened = await guest.propose(path=f"{n}.txt")
-        waiting = await at.wait(guest, opened.request_id)
+        opened = await agent.propose(path=f"{n}.txt")
+        waiting = await server.wait(agent, opened.request_id)
         assert (await waiting()).answer.status == "approved"
 
 
@@ -128,7 +128,7 @@ async def test_a_tap_at_the_instant_the_card_appears_finds_its_waiter(at: House,
 
 @pytest.mark.real_time
 async def test_a_call_that_waits_survives_the_death_of_its_server() -> None:
-    with home(TRUSTING) as at:
+    with user_home(TRUSTING) as at:
         root = at.workspace()
         async with at.agent(root) as agent, trio.open_nursery() as nursery:
             await call(agent, "ping")
@@ -144,13 +144,13 @@ async def test_a_call_that_waits_survives_the_death_of_its_server() -> None:
 
 
 async def test_a_verdict_survives_the_death_of_the_server_that_took_it(clock: Clock, root: Path) -> None:
-    async with house(root.parent, clock) as at:
-        guest = await at.arrive(root)
-        id = (await guest.propose()).request_id
-        await at.decide(id, Decision.REJECT, "no")
-    async with house(root.parent, clock) as at:
-        guest = await at.arrive(root)
-        answered = await guest.ask(Ping())
+    async with virtual_server(root.parent, clock) as server:
+        agent = await server.arrive(root)
+        id = (await agent.propose()).request_id
+        await server.decide(id, Decision.REJECT, "no")
+    async with virtual_server(root.parent, clock) as server:
+        agent = await server.arrive(root)
+        answered = await agent.ask(Ping())
         (late,) = answered.late_verdicts
         assert (late.request_id, late.answer["status"], late.answer["reason"]) == (id, "rejected", "no")
 
@@ -159,14 +159,14 @@ async def test_a_verdict_survives_the_death_of_the_server_that_took_it(clock: Cl
 
 
 @pytest.mark.server(Config(timeouts=TimeoutSettings(approval_seconds=60)))
-async def test_a_late_tap_on_an_expired_request_changes_nothing_and_says_so(at: House, root: Path) -> None:
-    guest = await at.arrive(root)
-    id = (await guest.propose()).request_id
-    await at.later(60)
-    await at.people.card(id=id, state=CardState.EXPIRED)
+async def test_a_late_tap_on_an_expired_request_changes_nothing_and_says_so(server: VirtualServer, root: Path) -> None:
+    agent = await server.arrive(root)
+    id = (await agent.propose()).request_id
+    await server.later(60)
+    await server.operator.card(id=id, state=CardState.EXPIRED)
     with pytest.raises(AlreadyDecided, match="no longer open: it is expired; nothing was changed"):
-        await at.decide(id, Decision.APPROVE)
-    row = await at.app.reader.read(lambda db: approvals.get(db, id))
+        await server.decide(id, Decision.APPROVE)
+    row = await server.app.reader.read(lambda db: approvals.get(db, id))
     assert row is not None
     assert (row.status, row.decided) == (ApprovalStatus.EXPIRED, None)
 
@@ -180,7 +180,7 @@ async def test_a_late_tap_on_an_expired_request_changes_nothing_and_says_so(at: 
 )
 @pytest.mark.real_time
 async def test_a_change_is_applied_once_though_the_server_dies_while_it_is_applied(point: str) -> None:
-    with home(TRUSTING) as at:
+    with user_home(TRUSTING) as at:
         root, faults = at.workspace(), at.root / "faults"
         (root / "a.txt").write_text("old\n")
         diff = "--- a/a.txt\n+++ b/a.txt\n@@ -1 +1,2 @@\n old\n+more\n--- /dev/null\n+++ b/b.txt\n@@ -0,0 +1 @@\n+new\n"
@@ -314,37 +314,37 @@ QUICK = Config(stall=StallSettings(inactivity_threshold_seconds=300, escalation_
 
 
 @pytest.mark.server(QUICK)
-async def test_waiting_for_a_person_is_no_stall(at: House, root: Path) -> None:
-    guest = await at.arrive(root)
-    id = (await guest.propose()).request_id
-    waiting = await at.wait(guest, id)
+async def test_waiting_for_a_person_is_no_stall(server: VirtualServer, root: Path) -> None:
+    agent = await server.arrive(root)
+    id = (await agent.propose()).request_id
+    waiting = await server.wait(agent, id)
     for _ in range(10):
-        await at.later(300)
-    await at.decide(id, Decision.APPROVE)
+        await server.later(300)
+    await server.decide(id, Decision.APPROVE)
     await waiting()
-    assert [card for card in at.people.cards if card.kind is CardKind.STALL] == []
+    assert [card for card in server.operator.cards if card.kind is CardKind.STALL] == []
     # From the answer on, silence counts again.
-    await at.later(299)
-    assert [card for card in at.people.cards if card.kind is CardKind.STALL] == []
-    await at.later(1)
-    await at.people.card(kind=CardKind.STALL)
+    await server.later(299)
+    assert [card for card in server.operator.cards if card.kind is CardKind.STALL] == []
+    await server.later(1)
+    await server.operator.card(kind=CardKind.STALL)
 
 
 # --- nudges are never delivered -------------------------------------------------------------------
 
 
 @pytest.mark.server(QUICK)
-async def test_a_nudge_rides_on_the_next_result_of_any_tool(at: House, root: Path) -> None:
-    guest = await at.arrive(root)
-    await guest.settled()
-    await at.later(300)
-    alert = await at.people.card(kind=CardKind.STALL)
+async def test_a_nudge_rides_on_the_next_result_of_any_tool(server: VirtualServer, root: Path) -> None:
+    agent = await server.arrive(root)
+    await agent.settled()
+    await server.later(300)
+    alert = await server.operator.card(kind=CardKind.STALL)
     assert alert.title == "Quiet for 5 min"
-    await at.decide(alert.id, Decision.NUDGE, "are you there?")
-    at.app.system.named(f"stall/{guest.session_id}").tell(Activity())
-    (word,) = (await guest.ask(Ping())).instructions
+    await server.decide(alert.id, Decision.NUDGE, "are you there?")
+    server.app.system.named(f"stall/{agent.session_id}").tell(Activity())
+    (word,) = (await agent.ask(Ping())).instructions
     assert (word.kind, word.text) == ("nudge", "are you there?")
-    closed = await at.people.card(lambda card: card.state is CardState.CLOSED, id=alert.id)
+    closed = await server.operator.card(lambda card: card.state is CardState.CLOSED, id=alert.id)
     assert closed.note == "the agent is back"
 
 
@@ -369,10 +369,10 @@ async def test_a_patch_of_a_file_with_crlf_keeps_its_line_ends(served: Home) -> 
 
 
 async def test_a_shutdown_leaves_requests_pending_and_says_what_agents_can_do(clock: Clock, root: Path) -> None:
-    async with house(root.parent, clock) as at:
-        guest = await at.arrive(root)
-        id = (await guest.propose()).request_id
-    async with house(root.parent, clock) as at:
-        (card,) = await at.app.service.pending()
+    async with virtual_server(root.parent, clock) as server:
+        agent = await server.arrive(root)
+        id = (await agent.propose()).request_id
+    async with virtual_server(root.parent, clock) as server:
+        (card,) = await server.app.service.pending()
         assert (card.id, card.state) == (id, CardState.PENDING)
-        assert (await at.decide(id, Decision.APPROVE)).state is CardState.APPROVED
+        assert (await server.decide(id, Decision.APPROVE)).state is CardState.APPROVED

@@ -29,8 +29,8 @@ from intercom.sessions.tools.reboot import Reboot
 from intercom.sessions.tools.standby import Standby
 from intercom.sessions.tools.switch_freq import SwitchFreq
 from intercom.sessions.tools.transmit import Transmit
-from tests.agents.live import Home, call, home
-from tests.sessions.house import SILENT_CHAT, House, house, partial_ask
+from tests.support.server_process import Home, call, user_home
+from tests.support.virtual_server import SILENT_CHAT, VirtualServer, partial_ask, virtual_server
 
 Clock = trio.testing.MockClock
 
@@ -50,12 +50,12 @@ def check(tool: str, path: str | None = None, **more: Any) -> AutoCheck:
 
 async def test_policy_files_understand_the_older_and_the_newer_names_of_tools(clock: Clock, root: Path) -> None:
     allow(root, tools=["remote_log", "ping"])
-    async with house(root.parent, clock) as at:
-        await at.accept(root)
-        guest = await at.arrive(root)
+    async with virtual_server(root.parent, clock) as server:
+        await server.accept(root)
+        agent = await server.arrive(root)
         for tool in ("broadcast", "remote_log", "ping", "heartbeat"):
-            assert (await guest.ask(check(tool))).answer.auto_approved, tool
-        assert not (await guest.ask(check("transmit"))).answer.auto_approved
+            assert (await agent.ask(check(tool))).answer.auto_approved, tool
+        assert not (await agent.ask(check("transmit"))).answer.auto_approved
 
 
 @pytest.mark.real_time
@@ -75,33 +75,33 @@ async def test_the_older_policy_file_is_read_where_the_newer_is_absent(clock: Cl
     (root / ".monocoque").mkdir()
     older = {"autoApprove": {"enabled": True, "filePatterns": {"write": ["src/**"], "read": []}}}
     (root / ".monocoque/settings.json").write_text(json.dumps(older))
-    async with house(root.parent, clock) as at:
-        await at.accept(root)
-        guest = await at.arrive(root)
-        state = at.app.policy_registry.states[str(root)]
+    async with virtual_server(root.parent, clock) as server:
+        await server.accept(root)
+        agent = await server.arrive(root)
+        state = server.app.policy_registry.states[str(root)]
         assert state.fault is None
-        assert (await guest.ask(check("write", "src/a.py"))).answer.auto_approved
+        assert (await agent.ask(check("write", "src/a.py"))).answer.auto_approved
 
 
 async def test_a_fault_in_the_policy_denies_all_and_people_are_told_the_line(clock: Clock, root: Path) -> None:
     (root / ".intercom").mkdir()
     (root / ".intercom/settings.json").write_text('{\n  "enabled": true,\n  "tools": ["ping"],\n  "comands": []\n}')
-    async with house(root.parent, clock) as at:
-        guest = await at.arrive(root)
-        assert not (await guest.ask(check("ping"))).answer.auto_approved
-        told = await at.people.notice("nothing is auto-approved")
+    async with virtual_server(root.parent, clock) as server:
+        agent = await server.arrive(root)
+        assert not (await agent.ask(check("ping"))).answer.auto_approved
+        told = await server.operator.notice("nothing is auto-approved")
         assert ".intercom/settings.json, line 4" in told.text
         assert "comands" in told.text
 
 
 async def test_read_patterns_let_nobody_write(clock: Clock, root: Path) -> None:
     allow(root, file_patterns={"read": ["**/*"], "write": []})
-    async with house(root.parent, clock) as at:
-        await at.accept(root)
-        guest = await at.arrive(root)
-        assert (await guest.ask(check("read", "a.txt", operation=FileAccess.READ))).answer.auto_approved
-        assert not (await guest.ask(check("read", "a.txt"))).answer.auto_approved
-        assert (await guest.propose()).answered is None
+    async with virtual_server(root.parent, clock) as server:
+        await server.accept(root)
+        agent = await server.arrive(root)
+        assert (await agent.ask(check("read", "a.txt", operation=FileAccess.READ))).answer.auto_approved
+        assert not (await agent.ask(check("read", "a.txt"))).answer.auto_approved
+        assert (await agent.propose()).answered is None
 
 
 @pytest.mark.parametrize(
@@ -124,12 +124,12 @@ async def test_commands_match_as_words_and_never_with_operators(
     clock: Clock, root: Path, command: str, passes: bool
 ) -> None:
     allow(root, commands=["cargo test *", "cargo.test"])
-    async with house(root.parent, clock) as at:
-        await at.accept(root)
-        guest = await at.arrive(root)
-        assert (await guest.ask(check(command))).answer.auto_approved is passes
+    async with virtual_server(root.parent, clock) as server:
+        await server.accept(root)
+        agent = await server.arrive(root)
+        assert (await agent.ask(check(command))).answer.auto_approved is passes
         tool, _, args = command.partition(" ")
-        assert (await guest.ask(check(tool, args=args))).answer.auto_approved is passes
+        assert (await agent.ask(check(tool, args=args))).answer.auto_approved is passes
 
 
 TWO = "--- a/a.txt\n+++ b/a.txt\n@@ -1 +1 @@\n-one\n+eins\n--- a/src/b.txt\n+++ b/src/b.txt\n@@ -1 +1 @@\n-two\n+zwei\n"
@@ -140,26 +140,26 @@ async def test_a_clearance_asks_the_policy_about_every_file_of_its_diff(clock: C
     (root / "a.txt").write_text("one\n")
     (root / "src/b.txt").write_text("two\n")
     allow(root, file_patterns={"write": ["src/**"]})
-    async with house(root.parent, clock) as at:
-        await at.accept(root)
-        guest = await at.arrive(root)
-        opened = await guest.propose("src/b.txt", "new\n")
+    async with virtual_server(root.parent, clock) as server:
+        await server.accept(root)
+        agent = await server.arrive(root)
+        opened = await agent.propose("src/b.txt", "new\n")
         assert opened.answered is not None
         assert opened.answered.answer.auto_approved == "file_pattern:write:src/**"
         # One of its files is outside the rule, whichever one file_path names.
-        assert (await guest.propose("src/b.txt", TWO)).answered is None
+        assert (await agent.propose("src/b.txt", TWO)).answered is None
         # Risk beyond the policy's goes to a person, too.
-        assert (await guest.propose("src/c.txt", risk=RiskLevel.HIGH)).answered is None
+        assert (await agent.propose("src/c.txt", risk=RiskLevel.HIGH)).answered is None
 
 
 async def test_a_diff_whose_headers_name_another_file_is_refused(clock: Clock, root: Path) -> None:
     (root / "a.txt").write_text("one\n")
     allow(root, file_patterns={"write": ["harmless.txt"]})
-    async with house(root.parent, clock) as at:
-        await at.accept(root)
-        guest = await at.arrive(root)
+    async with virtual_server(root.parent, clock) as server:
+        await server.accept(root)
+        agent = await server.arrive(root)
         with pytest.raises(Exception, match=r"harmless\.txt"):
-            await guest.propose("harmless.txt", "--- a/a.txt\n+++ b/a.txt\n@@ -1 +1 @@\n-one\n+eins\n")
+            await agent.propose("harmless.txt", "--- a/a.txt\n+++ b/a.txt\n@@ -1 +1 @@\n-one\n+eins\n")
 
 
 @pytest.mark.parametrize(("listed", "passes"), [({}, False), ({"build": "make all"}, True)])
@@ -169,12 +169,12 @@ async def test_the_allowlist_gates_only_where_the_configuration_says_so(
     allow(root, commands=["make *"])
     gated = Config(policy=PolicySettings(require_allowlist=True), commands=listed)
     for config, expected in ((Config(commands=listed), True), (gated, passes)):
-        async with house(root.parent, clock, config, chat=SILENT_CHAT) as at:
+        async with virtual_server(root.parent, clock, config, chat=SILENT_CHAT) as server:
             with contextlib.suppress(NotFound):
                 # Where it was accepted in the turn before.
-                await at.accept(root)
-            guest = await at.arrive(root, key=f"{expected}{config.policy}")
-            assert (await guest.ask(check("make all"))).answer.auto_approved is expected
+                await server.accept(root)
+            agent = await server.arrive(root, key=f"{expected}{config.policy}")
+            assert (await agent.ask(check("make all"))).answer.auto_approved is expected
 
 
 @pytest.mark.parametrize(
@@ -191,11 +191,11 @@ async def test_the_server_caps_the_risk_of_every_workspace_and_critical_always_a
 ) -> None:
     threshold = RiskLevel.HIGH if risk is RiskLevel.CRITICAL else risk
     allow(root, file_patterns={"write": ["**/*"]}, risk_level_threshold=threshold)
-    async with house(root.parent, clock, Config(policy=PolicySettings(max_risk_level=cap))) as at:
-        await at.accept(root)
-        guest = await at.arrive(root)
-        assert ((await guest.propose(risk=risk)).answered is not None) is passes
-        assert (await guest.ask(check("write", "a", risk_level=risk))).answer.auto_approved is passes
+    async with virtual_server(root.parent, clock, Config(policy=PolicySettings(max_risk_level=cap))) as server:
+        await server.accept(root)
+        agent = await server.arrive(root)
+        assert ((await agent.propose(risk=risk)).answered is not None) is passes
+        assert (await agent.ask(check("write", "a", risk_level=risk))).answer.auto_approved is passes
 
 
 @pytest.mark.parametrize("mode", SessionMode)
@@ -205,15 +205,15 @@ async def test_the_policy_applies_in_every_mode_unless_remote_mode_asks_always(
     allow(root, file_patterns={"write": ["**/*"]}, tools=["transmit"])
     for config in (Config(), Config(policy=PolicySettings(remote_mode_asks_always=True))):
         expected = not (config.policy.remote_mode_asks_always and mode is SessionMode.REMOTE)
-        async with house(root.parent, clock, config, chat=SILENT_CHAT) as at:
+        async with virtual_server(root.parent, clock, config, chat=SILENT_CHAT) as server:
             with contextlib.suppress(NotFound):
                 # Where it was accepted in the turn before.
-                await at.accept(root)
-            guest = await at.arrive(root, key=f"{expected}{config.policy}")
-            await guest.ask(SwitchFreq(mode, by="agent", channel="mcp", from_agent=False))
-            assert ((await guest.propose(diff=str(config))).answered is not None) is expected
-            assert ((await guest.ask(Transmit("go on?"))).answered is not None) is expected
-            assert (await guest.ask(check("write", "a.txt"))).answer.auto_approved is expected
+                await server.accept(root)
+            agent = await server.arrive(root, key=f"{expected}{config.policy}")
+            await agent.ask(SwitchFreq(mode, by="agent", channel="mcp", from_agent=False))
+            assert ((await agent.propose(diff=str(config))).answered is not None) is expected
+            assert ((await agent.ask(Transmit("go on?"))).answered is not None) is expected
+            assert (await agent.ask(check("write", "a.txt"))).answer.auto_approved is expected
 
 
 @pytest.mark.parametrize("logged", [True, False])
@@ -227,38 +227,40 @@ async def test_what_the_policy_lets_pass_is_always_on_record_and_told_in_batches
         log_auto_approved=logged,
         summary_interval_seconds=300,
     )
-    async with house(root.parent, clock) as at:
-        await at.accept(root)
-        guest = await at.arrive(root)
-        opened = await guest.propose()
-        await guest.ask(CheckDiff(opened.request_id))
-        await guest.ask(check("make"))
-        assert [e.kind for e in await at.app.service.audit(20) if e.kind == "auto_approved"] == ["auto_approved"] * 2
-        await at.later(299)
-        await guest.settled()
-        assert not [notice for notice in at.people.notices if "let pass" in notice.text]
-        await at.later(1)
+    async with virtual_server(root.parent, clock) as server:
+        await server.accept(root)
+        agent = await server.arrive(root)
+        opened = await agent.propose()
+        await agent.ask(CheckDiff(opened.request_id))
+        await agent.ask(check("make"))
+        assert [e.kind for e in await server.app.service.audit(20) if e.kind == "auto_approved"] == [
+            "auto_approved"
+        ] * 2
+        await server.later(299)
+        await agent.settled()
+        assert not [notice for notice in server.operator.notices if "let pass" in notice.text]
+        await server.later(1)
         if logged:
-            told = await at.people.notice("the policy let pass")
+            told = await server.operator.notice("the policy let pass")
             assert told.text == "the policy let pass: change a.txt (file_pattern:write:**/*); make (command:make)"
-        await guest.settled()
-        assert len([notice for notice in at.people.notices if "let pass" in notice.text]) == logged
-        assert [card for card in at.people.cards if card.kind is CardKind.APPROVAL] == []
+        await agent.settled()
+        assert len([notice for notice in server.operator.notices if "let pass" in notice.text]) == logged
+        assert [card for card in server.operator.cards if card.kind is CardKind.APPROVAL] == []
 
 
 async def test_a_policy_that_lists_transmit_continues_at_once_except_after_errors(clock: Clock, root: Path) -> None:
     allow(root, tools=["transmit"])
-    async with house(root.parent, clock) as at:
-        await at.accept(root)
-        guest = await at.arrive(root)
+    async with virtual_server(root.parent, clock) as server:
+        await server.accept(root)
+        agent = await server.arrive(root)
         for kind in PromptType:
-            opened = await guest.ask(Transmit("go on?", kind))
+            opened = await agent.ask(Transmit("go on?", kind))
             if kind is PromptType.ERROR_RECOVERY:
                 assert opened.answered is None
             else:
                 assert opened.answered is not None
                 assert opened.answered.answer.decision == "continue"
-        assert sum(entry.kind == "auto_approved" for entry in await at.app.service.audit(50)) == 3
+        assert sum(entry.kind == "auto_approved" for entry in await server.app.service.audit(50)) == 3
 
 
 # --- waiting ------------------------------------------------------------------------------------------------------
@@ -269,27 +271,27 @@ async def test_an_unanswered_question_goes_on_stops_or_holds_as_its_type_says(
     clock: Clock, root: Path, choice: OnTimeout
 ) -> None:
     config = Config(timeouts=TimeoutSettings(prompt_seconds=60, prompt_on_timeout=choice))
-    async with house(root.parent, clock, config) as at:
-        guest = await at.arrive(root)
+    async with virtual_server(root.parent, clock, config) as server:
+        agent = await server.arrive(root)
         for kind in PromptType:
             held = choice is OnTimeout.HOLD or kind in (PromptType.ERROR_RECOVERY, PromptType.RESOURCE_WARNING)
-            id = (await guest.ask(Transmit("well?", kind))).request_id
-            waiting = at.begin(partial_ask(guest, AwaitDecision(guest.call(), id)))
-            await at.later(59)
-            await guest.settled()
+            id = (await agent.ask(Transmit("well?", kind))).request_id
+            waiting = server.begin(partial_ask(agent, AwaitDecision(agent.call(), id)))
+            await server.later(59)
+            await agent.settled()
             assert waiting.outcome is None
-            await at.later(1)
-            await guest.settled()
+            await server.later(1)
+            await agent.settled()
             if not held:
                 assert (await waiting()).answer.decision == choice.value
-                shown = await at.people.card(id=id, state=CardState.EXPIRED)
+                shown = await server.operator.card(id=id, state=CardState.EXPIRED)
                 assert shown.decided is not None
                 assert shown.decided.by == "timeout"
                 continue
-            await at.later(86400 * 30)
-            await guest.settled()
+            await server.later(86400 * 30)
+            await agent.settled()
             assert waiting.outcome is None
-            await at.decide(id, Decision.STOP)
+            await server.decide(id, Decision.STOP)
             assert (await waiting()).answer.decision == "stop"
 
 
@@ -297,94 +299,96 @@ async def test_several_requests_of_a_session_wait_and_one_stall_alert(clock: Clo
     config = Config(
         stall=StallSettings(inactivity_threshold_seconds=60, escalation_threshold_seconds=10, max_retries=1)
     )
-    async with house(root.parent, clock, config) as at:
-        guest = await at.arrive(root)
-        ids = [(await guest.propose(f"{n}.txt")).request_id for n in range(3)]
-        ids.append((await guest.ask(Transmit("and?"))).request_id)
-        assert {card.id for card in await at.app.service.pending()} == set(ids)
+    async with virtual_server(root.parent, clock, config) as server:
+        agent = await server.arrive(root)
+        ids = [(await agent.propose(f"{n}.txt")).request_id for n in range(3)]
+        ids.append((await agent.ask(Transmit("and?"))).request_id)
+        assert {card.id for card in await server.app.service.pending()} == set(ids)
         for _ in range(20):
-            await at.later(60)
-            await guest.settled()
-        alerts = {card.id for card in await at.app.service.pending() if card.kind is CardKind.STALL}
+            await server.later(60)
+            await agent.settled()
+        alerts = {card.id for card in await server.app.service.pending() if card.kind is CardKind.STALL}
         assert len(alerts) == 1
 
 
 # --- sessions -----------------------------------------------------------------------------------------------------
 
 
-async def test_the_active_session_is_always_the_callers_own(at: House, root: Path) -> None:
-    one, other = await at.arrive(root, "one"), await at.arrive(root, "other")
+async def test_the_active_session_is_always_the_callers_own(server: VirtualServer, root: Path) -> None:
+    one, other = await server.arrive(root, "one"), await server.arrive(root, "other")
     assert (await one.ask(Ping(call="b1"))).answer.session_id == one.session_id
     assert (await other.ask(Ping(call="b2"))).answer.session_id == other.session_id
 
 
-async def test_mode_and_resume_without_a_session_refuse_and_list_when_it_is_ambiguous(at: House, root: Path) -> None:
-    desk = at.app.service
+async def test_mode_and_resume_without_a_session_refuse_and_list_when_it_is_ambiguous(
+    server: VirtualServer, root: Path
+) -> None:
+    desk = server.app.service
     with pytest.raises(NotFound):
         await desk.switch_mode(None, SessionMode.HYBRID, "kim", "ctl")
-    one = await at.arrive(root, "one")
+    one = await server.arrive(root, "one")
     assert await desk.switch_mode(None, SessionMode.HYBRID, "kim", "ctl") == (SessionMode.LOCAL, SessionMode.HYBRID)
-    other = await at.arrive(root, "other")
+    other = await server.arrive(root, "other")
     with pytest.raises(Ambiguous) as refused:
         await desk.switch_mode(None, SessionMode.REMOTE, "kim", "ctl")
     assert one.session_id in refused.value.message
     assert other.session_id in refused.value.message
-    for guest in (one, other):
-        await guest.ask(Standby("idle"))
+    for agent in (one, other):
+        await agent.ask(Standby("idle"))
     with pytest.raises(Ambiguous, match="--session"):
-        await desk.resume(None, "go", at.verdict(Decision.RESUME))
+        await desk.resume(None, "go", server.verdict(Decision.RESUME))
 
 
-async def test_resume_answers_the_standby_of_the_only_agent_that_waits(at: House, root: Path) -> None:
-    guest = await at.arrive(root, "one")
-    await at.arrive(root, "other")
-    id = (await guest.ask(Standby("idle"))).request_id
-    session = await at.app.service.resume(None, "now the docs", at.verdict(Decision.RESUME))
-    assert session.id == guest.session_id
-    (late,) = (await guest.ask(Ping())).late_verdicts
+async def test_resume_answers_the_standby_of_the_only_agent_that_waits(server: VirtualServer, root: Path) -> None:
+    agent = await server.arrive(root, "one")
+    await server.arrive(root, "other")
+    id = (await agent.ask(Standby("idle"))).request_id
+    session = await server.app.service.resume(None, "now the docs", server.verdict(Decision.RESUME))
+    assert session.id == agent.session_id
+    (late,) = (await agent.ask(Ping())).late_verdicts
     assert (late.request_id, late.answer) == (id, {"status": "resumed", "instruction": "now the docs"})
 
 
-async def leave(at: House, key: str) -> None:
+async def leave(server: VirtualServer, key: str) -> None:
     """The agent's connection goes, and does not come back."""
-    at.gone(key)
-    await at.later(GRACE_SECONDS)
+    server.gone(key)
+    await server.later(GRACE_SECONDS)
 
 
 async def test_reboot_adopts_only_what_its_like_left_in_this_workspace(clock: Clock, root: Path) -> None:
     elsewhere = root.parent / "elsewhere"
     elsewhere.mkdir()
-    async with house(root.parent, clock) as at:
-        gone = await at.arrive(root, "gone")
+    async with virtual_server(root.parent, clock) as server:
+        gone = await server.arrive(root, "gone")
         id = (await gone.propose()).request_id
-        newcomer = (await at.arrive(root, "new")).agent
+        newcomer = (await server.arrive(root, "new")).agent
         # While it lives it keeps its session.
-        assert await at.ask("registry", Adopt(newcomer)) != gone.session_id
+        assert await server.ask("registry", Adopt(newcomer)) != gone.session_id
         with pytest.raises(InvalidState, match="live agent"):
-            await at.ask("registry", Adopt(newcomer, gone.session_id))
-        await leave(at, "gone")
-        assert await at.ask("registry", Adopt(Agent("a", "another", str(root)))) != gone.session_id
-        assert await at.ask("registry", Adopt(Agent("b", "client", str(elsewhere)))) != gone.session_id
+            await server.ask("registry", Adopt(newcomer, gone.session_id))
+        await leave(server, "gone")
+        assert await server.ask("registry", Adopt(Agent("a", "another", str(root)))) != gone.session_id
+        assert await server.ask("registry", Adopt(Agent("b", "client", str(elsewhere)))) != gone.session_id
         with pytest.raises(NotFound):
-            await at.ask("registry", Adopt(Agent("b", "client", str(elsewhere)), gone.session_id))
-        assert await at.ask("registry", Adopt(newcomer)) == gone.session_id
+            await server.ask("registry", Adopt(Agent("b", "client", str(elsewhere)), gone.session_id))
+        assert await server.ask("registry", Adopt(newcomer)) == gone.session_id
         # The old id is good: for waiting, deciding and applying.
         recalled = (await gone.ask(Reboot(adopted=True))).answer
         assert [left.request_id for left in recalled.pending_requests] == [id]
-        await at.decide(id, Decision.APPROVE)
+        await server.decide(id, Decision.APPROVE)
         assert (await gone.ask(CheckDiff(id))).answered.answer.status == "applied"
 
 
 @pytest.mark.server(Config(max_concurrent_sessions=1))
 async def test_agents_that_connect_by_themselves_are_not_counted_and_belong_to_every_operator(
-    at: House, root: Path
+    server: VirtualServer, root: Path
 ) -> None:
-    guests = [await at.arrive(root, f"agent {n}") for n in range(5)]
-    assert {session.owner_user_id for session in await at.app.service.sessions()} == {""}
-    for n, guest in enumerate(guests):
-        id = (await guest.propose(f"{n}.txt")).request_id
-        verdict = at.verdict(Decision.APPROVE)
-        decided = (await at.app.service.decide(id, verdict)).decided
+    agents = [await server.arrive(root, f"agent {n}") for n in range(5)]
+    assert {session.owner_user_id for session in await server.app.service.sessions()} == {""}
+    for n, agent in enumerate(agents):
+        id = (await agent.propose(f"{n}.txt")).request_id
+        verdict = server.verdict(Decision.APPROVE)
+        decided = (await server.app.service.decide(id, verdict)).decided
         assert decided is not None
 
 
@@ -395,12 +399,12 @@ def test_sessions_that_never_started_or_never_came_back_can_be_cleared_away() ->
     assert SESSION_TRANSITIONS[SessionStatus.TERMINATED] == frozenset()
 
 
-async def test_a_broadcast_says_whether_a_chat_has_it(at: House, root: Path) -> None:
-    guest = await at.arrive(root)
-    answer = (await guest.ask(Broadcast("built", "success"))).answer
+async def test_a_broadcast_says_whether_a_chat_has_it(server: VirtualServer, root: Path) -> None:
+    agent = await server.arrive(root)
+    answer = (await agent.ask(Broadcast("built", "success"))).answer
     assert answer.posted is False
     assert answer.ts is None
-    assert (await at.people.notice("built")).level == "success"
+    assert (await server.operator.notice("built")).level == "success"
 
 
 # --- files --------------------------------------------------------------------------------------------------------
@@ -410,29 +414,29 @@ async def test_a_diff_of_several_files_is_applied_whole_or_not_at_all(clock: Clo
     (root / "src").mkdir()
     (root / "a.txt").write_text("one\n")
     (root / "src/b.txt").write_text("two\n")
-    async with house(root.parent, clock) as at:
-        guest = await at.arrive(root)
-        id = (await guest.propose("a.txt", TWO)).request_id
-        await at.decide(id, Decision.APPROVE)
+    async with virtual_server(root.parent, clock) as server:
+        agent = await server.arrive(root)
+        id = (await agent.propose("a.txt", TWO)).request_id
+        await server.decide(id, Decision.APPROVE)
         (root / "src/b.txt").write_text("changed meanwhile\n")
         with pytest.raises(PatchConflict, match=r"src/b\.txt"):
-            await guest.ask(CheckDiff(id))
+            await agent.ask(CheckDiff(id))
         with pytest.raises(PatchConflict):
-            await guest.ask(CheckDiff(id, force=True))
+            await agent.ask(CheckDiff(id, force=True))
         assert (root / "a.txt").read_text() == "one\n"
         assert sorted(os.listdir(root)) == ["a.txt", "src"]
         (root / "src/b.txt").write_text("two\n")
-        assert (await guest.ask(CheckDiff(id))).answered.answer.status == "applied"
+        assert (await agent.ask(CheckDiff(id))).answered.answer.status == "applied"
         assert ((root / "a.txt").read_text(), (root / "src/b.txt").read_text()) == ("eins\n", "zwei\n")
 
 
 async def test_hunks_that_do_not_fit_are_named(clock: Clock, root: Path) -> None:
     (root / "a.txt").write_text("".join(f"{n}\n" for n in range(40)))
     diff = "--- a/a.txt\n+++ b/a.txt\n@@ -1,2 +1,2 @@\n 0\n-1\n+eins\n@@ -30,2 +30,2 @@\n 29\n-nonsense\n+x\n"
-    async with house(root.parent, clock) as at:
-        guest = await at.arrive(root)
+    async with virtual_server(root.parent, clock) as server:
+        agent = await server.arrive(root)
         with pytest.raises(PatchConflict, match=r"(?s)a\.txt.*hunk 2"):
-            await guest.propose("a.txt", diff)
+            await agent.propose("a.txt", diff)
 
 
 @pytest.mark.parametrize("path", ["/etc/hosts", "../out.txt", "link/new.txt", "a/../../x", "link/deep/er/new.txt"])
@@ -442,19 +446,19 @@ async def test_no_path_leads_outside_the_workspace_absolute_or_through_a_link(
     outside = root.parent / "outside"
     outside.mkdir()
     (root / "link").symlink_to(outside)
-    async with house(root.parent, clock) as at:
-        guest = await at.arrive(root)
+    async with virtual_server(root.parent, clock) as server:
+        agent = await server.arrive(root)
         with pytest.raises(PathViolation):
-            await guest.propose(path)
+            await agent.propose(path)
         with pytest.raises(PathViolation):
-            await guest.ask(check("read", path, operation=FileAccess.READ))
+            await agent.ask(check("read", path, operation=FileAccess.READ))
     assert list(outside.iterdir()) == []
 
 
-async def test_an_absolute_path_has_no_fast_way_even_into_the_workspace(at: House, root: Path) -> None:
-    guest = await at.arrive(root)
+async def test_an_absolute_path_has_no_fast_way_even_into_the_workspace(server: VirtualServer, root: Path) -> None:
+    agent = await server.arrive(root)
     with pytest.raises(PathViolation, match="name it relative to the workspace"):
-        await guest.propose(str(root / "a.txt"))
+        await agent.propose(str(root / "a.txt"))
 
 
 # --- the server ---------------------------------------------------------------------------------------------------
@@ -470,30 +474,30 @@ async def test_nothing_listens_on_the_network_unless_a_port_is_set(served: Home)
 
 @pytest.mark.real_time
 async def test_nothing_needs_to_be_configured_in_local_mode() -> None:
-    with home("") as at:
+    with user_home("") as at:
         async with at.agent(at.workspace()) as agent:
             assert (await call(agent, "ping"))["acknowledged"]
 
 
 @pytest.mark.real_time
 async def test_an_unknown_setting_is_refused_with_the_nearest_known_one() -> None:
-    with home("[stall]\ninactivity_threshold = 3\n") as at:
+    with user_home("[stall]\ninactivity_threshold = 3\n") as at:
         done = await trio.to_thread.run_sync(at.command, "serve")
     assert done.returncode == 2
     assert "inactivity_threshold_seconds" in done.stderr
     assert "Traceback" not in done.stderr
 
 
-async def test_an_approval_that_nobody_applies_lapses_after_a_day(at: House, root: Path) -> None:
-    guest = await at.arrive(root)
-    id = (await guest.propose()).request_id
-    await at.decide(id, Decision.APPROVE)
-    await at.later(86400 - 60)
-    await at.later(30)
-    assert (await at.app.service.card(id)).state is CardState.APPROVED
+async def test_an_approval_that_nobody_applies_lapses_after_a_day(server: VirtualServer, root: Path) -> None:
+    agent = await server.arrive(root)
+    id = (await agent.propose()).request_id
+    await server.decide(id, Decision.APPROVE)
+    await server.later(86400 - 60)
+    await server.later(30)
+    assert (await server.app.service.card(id)).state is CardState.APPROVED
     for _ in range(3):
-        await at.later(60)
-    shown = await at.people.card(id=id, state=CardState.EXPIRED)
+        await server.later(60)
+    shown = await server.operator.card(id=id, state=CardState.EXPIRED)
     assert "not applied in time" in (shown.note or "")
     with pytest.raises(InvalidState, match="expired, not approved"):
-        await guest.ask(CheckDiff(id))
+        await agent.ask(CheckDiff(id))

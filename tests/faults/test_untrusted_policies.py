@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from intercom.cli.init import STARTER
-from tests.agents.live import Home, home
 from tests.faults.hosted import Hosted, ctl, hosted
 from tests.support.person_shell import the_person
+from tests.support.server_process import Home, user_home
 
 pytestmark = pytest.mark.real_time
 
@@ -27,48 +27,48 @@ def write(root: Path, directory: str = ".intercom", policy: dict[str, Any] | Non
     return file
 
 
-async def is_asked(agent: Hosted, house: Home, root: Path) -> None:
+async def is_asked(agent: Hosted, home: Home, root: Path) -> None:
     """Whatever the agent wants to do, a person is asked."""
     checked = await agent.call("auto_check", tool_name="write", context={"file_path": "docs/a.md"})
     assert checked["auto_approved"] is False
     checked = await agent.call("auto_check", tool_name="ls")
     assert checked["auto_approved"] is False
     asked = await agent.ask("check_clearance", title="t", diff="x\n", file_path="docs/a.md")
-    async with house.person(root) as person:
+    async with home.person(root) as person:
         card = await person.card(kind="approval", status="pending", away=False)
-    code, _ = await ctl(house, "reject", card["request_id"])
+    code, _ = await ctl(home, "reject", card["request_id"])
     assert code == 0
     assert (await agent.answer(asked))["status"] == "rejected"
     assert not (root / "docs").exists()
 
 
 @pytest.mark.parametrize("directory", [".intercom", ".monocoque"])
-async def test_a_policy_that_came_with_a_clone_grants_nothing_and_is_a_card(house: Home, directory: str) -> None:
-    root = house.workspace()
+async def test_a_policy_that_came_with_a_clone_grants_nothing_and_is_a_card(home: Home, directory: str) -> None:
+    root = home.workspace()
     write(root, directory)
-    async with hosted(house, root) as agent:
-        await is_asked(agent, house, root)
-        code, shown = await ctl(house, "policy", "show", str(root))
+    async with hosted(home, root) as agent:
+        await is_asked(agent, home, root)
+        code, shown = await ctl(home, "policy", "show", str(root))
         assert (code, shown["status"], shown["grants"]) == (0, "waiting", "nothing")
 
 
-async def test_a_policy_in_a_directory_that_the_agent_chose_grants_nothing(house: Home) -> None:
-    outer = house.workspace()
+async def test_a_policy_in_a_directory_that_the_agent_chose_grants_nothing(home: Home) -> None:
+    outer = home.workspace()
     write(outer, policy={"enabled": True, "file_patterns": {"write": ["notes/**"]}})
-    code, _ = await ctl(house, "policy", "accept", str(outer))
+    code, _ = await ctl(home, "policy", "accept", str(outer))
     assert code == 0
     inner = outer / "sub"
     write(inner)
-    async with hosted(house, inner) as agent:
-        await is_asked(agent, house, inner)
+    async with hosted(home, inner) as agent:
+        await is_asked(agent, home, inner)
 
 
-async def test_no_word_of_an_agents_own_process_accepts_a_policy(house: Home) -> None:
-    root = house.workspace()
+async def test_no_word_of_an_agents_own_process_accepts_a_policy(home: Home) -> None:
+    root = home.workspace()
     write(root)
-    async with hosted(house, root) as agent:
+    async with hosted(home, root) as agent:
         assert (await agent.call("ping"))["acknowledged"]
-        async with house.person(root) as person:
+        async with home.person(root) as person:
             card = await person.card(kind="policy", status="pending")
         program = f"{sys.executable} -m intercom.cli"
         for command in (
@@ -82,24 +82,24 @@ async def test_no_word_of_an_agents_own_process_accepts_a_policy(house: Home) ->
             tried = await agent.shell(command)
             assert tried["code"] == 1, (command, tried)
             assert "Traceback" not in tried["err"]
-        await is_asked(agent, house, root)
-        code, shown = await ctl(house, "policy", "show", str(root))
+        await is_asked(agent, home, root)
+        code, shown = await ctl(home, "policy", "show", str(root))
         assert (code, shown["status"], shown["accepted_sha256"]) == (0, "waiting", None)
 
 
 async def test_a_person_accepts_a_policy_and_it_holds_after_the_server_was_killed() -> None:
     docs = {"enabled": True, "file_patterns": {"write": ["docs/**"]}}
-    with home("") as house, house.serving():
-        root = house.workspace()
+    with user_home("") as home, home.serving():
+        root = home.workspace()
         file = write(root, policy=docs)
-        code, done = await ctl(house, "policy", "accept", str(root))
+        code, done = await ctl(home, "policy", "accept", str(root))
         assert (code, done["status"]) == (0, "accepted")
-        async with hosted(house, root) as agent:
+        async with hosted(home, root) as agent:
             passed = await agent.call("check_clearance", title="t", diff="x\n", file_path="docs/a.md")
             assert passed["auto_approved"] == "file_pattern:write:docs/**"
-            _, log = await ctl(house, "log")
+            _, log = await ctl(home, "log")
             assert {"policy_accept", "policy_in_force"} <= {entry["kind"] for entry in log["entries"]}
-            house.kill()
+            home.kill()
             # The relay starts another. Swapped meanwhile: what was accepted is the content and not the file.
             file.write_text(json.dumps({**docs, "commands": ["ls"], "file_patterns": {"write": ["docs/**", "**"]}}))
             assert not (await agent.call("auto_check", tool_name="write", context={"file_path": "a"}))["auto_approved"]
@@ -108,22 +108,22 @@ async def test_a_person_accepts_a_policy_and_it_holds_after_the_server_was_kille
             assert kept == {"auto_approved": True, "matched_rule": "file_pattern:write:docs/**"}
 
 
-def test_init_gives_a_project_a_policy_and_a_person_accepts_it(house: Home) -> None:
-    root = house.workspace()
+def test_init_gives_a_project_a_policy_and_a_person_accepts_it(home: Home) -> None:
+    root = home.workspace()
     command = [*MAIN, "init", "--write", "--policy", "--workspace", str(root)]
-    shown = the_person().run([*MAIN, "init", "--policy", "--workspace", str(root)], house.environ)
+    shown = the_person().run([*MAIN, "init", "--policy", "--workspace", str(root)], home.environ)
     assert "would be written" in shown.stdout
     assert not (root / ".intercom").exists()
-    done = the_person().run(command, house.environ)
+    done = the_person().run(command, home.environ)
     assert done.returncode == 0, done
     assert (root / ".intercom/settings.json").read_text() == STARTER
     assert "accepted policy-" in done.stdout
-    again = the_person().run(command, house.environ)
+    again = the_person().run(command, home.environ)
     assert (again.returncode, "needs no acceptance" in again.stdout) == (0, True), again
 
 
 def test_init_writes_a_policy_without_a_server_and_says_how_to_accept_it() -> None:
-    with home("") as made:
+    with user_home("") as made:
         root = made.workspace()
         done = the_person().run([*MAIN, "init", "--write", "--policy", "--workspace", str(root)], made.environ)
         assert done.returncode == 0, done

@@ -25,7 +25,7 @@ _LONGEST = 4000
 
 
 def shows_no_insides(said: Any) -> None:
-    """An answer tells of what was wrong, never of how the house is built."""
+    """An answer tells of what was wrong, never how the program is built."""
     text = said if isinstance(said, str) else json.dumps(said, ensure_ascii=False)
     found = _INSIDES.search(text)
     assert found is None, f"{found.group()!r} in {text[:2000]}"

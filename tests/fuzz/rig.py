@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from tests.agents.live import COMMAND, TRUSTING, Home, home
+from tests.support.server_process import COMMAND, TRUSTING, Home, user_home
 
 #: How long anything may take to be answered, in seconds; a busy machine included.
 PATIENCE = 30.0
@@ -247,7 +247,7 @@ class Rig:
 def rig(config: str = CONFIG, era: str = HANDSHAKE, *arguments: str) -> Iterator[Rig]:
     """A rig of its own; `era` and `arguments` are the first agent's. On the way out, what must hold after anything: one
     server, the first one, well and sound."""
-    with home(config) as where:
+    with user_home(config) as where:
         made = Rig(where, era, *arguments)
         try:
             yield made

@@ -11,11 +11,11 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from tests.agents.live import COMMAND
 from tests.fuzz.harm import is_fair_result
 from tests.fuzz.rig import HANDSHAKE, Agent, Rig, sound
 from tests.fuzz.test_tools import ANSWERS
 from tests.fuzz.values import examples, garbage, texts
+from tests.support.server_process import COMMAND
 
 
 @pytest.fixture(scope="module")

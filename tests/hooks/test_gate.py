@@ -18,8 +18,8 @@ from intercom.agents.hook_server import HookDeps, HookOrigin, StoppingParams
 from intercom.agents.http.request import Identity
 from intercom.agents.http.sessions import ConnectionFactory, HttpSessions
 from intercom.sessions.messages import Agent, TakeWords, Undeliver, key_of
-from tests.sessions.house import House
 from tests.sessions.test_steering import steer
+from tests.support.virtual_server import VirtualServer
 
 #: Nobody's.
 FOREIGN = 1 << 22
@@ -32,10 +32,10 @@ def root(tmp_path: Path) -> Path:
     return made
 
 
-def hook_of(at: House, pid: int = FOREIGN, **doors: AgentConnection) -> HookDeps:
+def hook_of(server: VirtualServer, pid: int = FOREIGN, **doors: AgentConnection) -> HookDeps:
     """A hook that our parent's child of this number was; each door is our parent's."""
     known = {name: (door, frozenset({os.getppid()})) for name, door in doors.items()}
-    return HookDeps(at.app.system, at.app.config, at.app.presence, known, "hook/1", pid)
+    return HookDeps(server.app.system, server.app.config, server.app.presence, known, "hook/1", pid)
 
 
 async def unheard(_message: dict[str, Any]) -> None:
@@ -54,43 +54,43 @@ async def cut_short(what: Callable[[], Awaitable[Any]], steps: int | None) -> An
     return None
 
 
-async def test_words_are_free_again_whenever_the_hook_that_asked_goes(at: House, root: Path) -> None:
-    guest = await at.arrive(root)
-    await steer(at, guest, "one")
+async def test_words_are_free_again_whenever_the_hook_that_asked_goes(server: VirtualServer, root: Path) -> None:
+    agent = await server.arrive(root)
+    await steer(server, agent, "one")
     for steps in (*range(40), None):
-        visit = hook_server._HookConnection(hook_of(at), unheard)
-        given = StoppingParams("claude-code", call=f"stop/{steps}", session=guest.session_id)
+        visit = hook_server._HookConnection(hook_of(server), unheard)
+        given = StoppingParams("claude-code", call=f"stop/{steps}", session=agent.session_id)
         result = await cut_short(partial(visit._stopping, given), steps)
         assert steps is not None or "one" in result["words"]
         visit.close()
         await trio.testing.wait_all_tasks_blocked()
-        taken = await guest.ask(TakeWords("probe"))
+        taken = await agent.ask(TakeWords("probe"))
         assert [word.text for word in taken.instructions] == ["one"], f"after {steps} steps"
-        guest.tell(Undeliver(("probe",)))
+        agent.tell(Undeliver(("probe",)))
 
 
-async def test_a_guest_is_gone_whenever_its_hook_goes(at: House, root: Path) -> None:
+async def test_a_guest_is_gone_whenever_its_hook_goes(server: VirtualServer, root: Path) -> None:
     for steps in (*range(0, 60, 3), None):
-        visit = hook_server._HookConnection(hook_of(at), unheard)
+        visit = hook_server._HookConnection(hook_of(server), unheard)
         origin = HookOrigin("claude-code", f"c{steps}", str(root))
         await cut_short(partial(hook_server.session_of, visit.hook, origin, visit.admitted), steps)
-        assert steps is not None or len(at.app.presence.connections) == 1
+        assert steps is not None or len(server.app.presence.connections) == 1
         visit.close()
-        assert at.app.presence.connections == {}, f"after {steps} steps"
+        assert server.app.presence.connections == {}, f"after {steps} steps"
 
 
-async def test_a_hook_of_two_questions_leaves_nobody_behind(at: House, root: Path) -> None:
-    visit = hook_server._HookConnection(hook_of(at), unheard)
+async def test_a_hook_of_two_questions_leaves_nobody_behind(server: VirtualServer, root: Path) -> None:
+    visit = hook_server._HookConnection(hook_of(server), unheard)
     for conversation in ("a", "b"):
         await hook_server.session_of(visit.hook, HookOrigin("claude-code", conversation, str(root)), visit.admitted)
-    assert len(at.app.presence.connections) == 2
+    assert len(server.app.presence.connections) == 2
     visit.close()
-    assert at.app.presence.connections == {}
+    assert server.app.presence.connections == {}
 
 
-async def test_a_client_that_another_started_has_no_part_in_its_session(at: House, root: Path) -> None:
-    door = AgentConnection(at.app.system, at.app.config, at.app.presence, "k", str(root), None)
-    outer = hook_of(at, os.getpid(), door=door)
+async def test_a_client_that_another_started_has_no_part_in_its_session(server: VirtualServer, root: Path) -> None:
+    door = AgentConnection(server.app.system, server.app.config, server.app.presence, "k", str(root), None)
+    outer = hook_of(server, os.getpid(), door=door)
     origin = HookOrigin("claude-code", "c", str(root))
     door.client_name = "codex-mcp-client"
     assert await hook_server.known_session(outer, origin, guess=False) is None
@@ -102,35 +102,39 @@ async def test_a_client_that_another_started_has_no_part_in_its_session(at: Hous
     assert await hook_server.known_session(outer, origin, guess=False) == session
 
 
-async def test_a_client_that_has_an_agents_environment_gets_none_of_its_words(at: House, root: Path) -> None:
-    guest = await at.arrive(root)
-    id = guest.session_id
-    at.app.presence.here[key_of(id)] = Agent(key_of(id), "codex-mcp-client", str(root), None, id)
+async def test_a_client_that_has_an_agents_environment_gets_none_of_its_words(
+    server: VirtualServer, root: Path
+) -> None:
+    agent = await server.arrive(root)
+    id = agent.session_id
+    server.app.presence.here[key_of(id)] = Agent(key_of(id), "codex-mcp-client", str(root), None, id)
     inner, own = (HookOrigin(client, "c", str(root), session=id) for client in ("claude-code", "codex"))
-    assert await hook_server.known_session(hook_of(at), inner, guess=False) is None
-    assert await hook_server.known_session(hook_of(at), own, guess=False) == id
+    assert await hook_server.known_session(hook_of(server), inner, guess=False) is None
+    assert await hook_server.known_session(hook_of(server), own, guess=False) == id
     # What it asks leave for is shown where people look for it.
-    assert await hook_server.known_session(hook_of(at), inner) == id
+    assert await hook_server.known_session(hook_of(server), inner) == id
 
 
-async def test_a_guess_leads_to_no_other_conversation_and_no_words(at: House, root: Path) -> None:
+async def test_a_guess_leads_to_no_other_conversation_and_no_words(server: VirtualServer, root: Path) -> None:
     origin = HookOrigin("codex", "c2", str(root))
-    await at.arrive(root, f"codex-mcp-client:c1@{root}", "codex-mcp-client")
-    assert await hook_server.known_session(hook_of(at), origin) is None
-    plain = await at.arrive(root, "shim", "codex-mcp-client")
-    assert await hook_server.known_session(hook_of(at), origin) == plain.session_id
-    assert await hook_server.known_session(hook_of(at), origin, guess=False) is None
+    await server.arrive(root, f"codex-mcp-client:c1@{root}", "codex-mcp-client")
+    assert await hook_server.known_session(hook_of(server), origin) is None
+    plain = await server.arrive(root, "shim", "codex-mcp-client")
+    assert await hook_server.known_session(hook_of(server), origin) == plain.session_id
+    assert await hook_server.known_session(hook_of(server), origin, guess=False) is None
 
 
-async def test_a_hook_finds_the_agent_of_its_client_over_http(at: House, root: Path) -> None:
-    outer = hook_of(at, os.getpid())
+async def test_a_hook_finds_the_agent_of_its_client_over_http(server: VirtualServer, root: Path) -> None:
+    outer = hook_of(server, os.getpid())
     connections: Any = outer.connections
-    visits = HttpSessions(ConnectionFactory(at.app.system, at.app.config, at.app.presence, connections), unheard)
+    visits = HttpSessions(
+        ConnectionFactory(server.app.system, server.app.config, server.app.presence, connections), unheard
+    )
     visit = visits.of(Identity(agent="a"))
     visit.begun(frozenset({os.getppid()}))
     # Where neither the agent nor its client says where it works, its hook does.
     found = await hook_server.known_session(outer, HookOrigin("claude-code", "c", str(root)), guess=False)
     assert found is not None
-    assert at.app.presence.here["http:a"].workspace == str(root)
+    assert server.app.presence.here["http:a"].workspace == str(root)
     visit.go()
     assert await hook_server.known_session(outer, HookOrigin("claude-code", "c", str(root)), guess=False) is None

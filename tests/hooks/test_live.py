@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 import trio
 
-from tests.agents.live import COMMAND, CTL, Home, call, home
 from tests.support.crash_points import HOOK_NAMES
+from tests.support.server_process import COMMAND, CTL, Home, call, user_home
 
 pytestmark = pytest.mark.real_time
 
@@ -53,12 +53,12 @@ class Hook:
 
 
 @asynccontextmanager
-async def hook(house: Home, given: bytes, *arguments: str, client: str = "claude-code") -> AsyncIterator[Hook]:
+async def hook(home: Home, given: bytes, *arguments: str, client: str = "claude-code") -> AsyncIterator[Hook]:
     """A hook that runs while this is entered, and ends within it."""
     async with trio.open_nursery() as nursery:
         process = await trio.lowlevel.open_process(
             [*COMMAND, "hook", client, *arguments],
-            env=house.environ,
+            env=home.environ,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -90,12 +90,12 @@ async def hook(house: Home, given: bytes, *arguments: str, client: str = "claude
 
 
 async def test_a_command_waits_for_a_person_and_runs_once() -> None:
-    with home() as house, house.serving():
-        workspace = house.workspace()
+    with user_home() as home, home.serving():
+        workspace = home.workspace()
         (workspace / ".git").mkdir()
-        async with house.person() as person:
+        async with home.person() as person:
             given = event("Bash", {"command": "npm publish", "description": "Publish it"}, workspace)
-            async with hook(house, given) as asked:
+            async with hook(home, given) as asked:
                 card = await person.card(title="Run: npm publish")
                 assert card["description"] == "npm publish\nwhy: Publish it"
                 assert (card["kind"], card["risk_level"], card["workspace_root"]) == ("approval", "low", str(workspace))
@@ -103,7 +103,7 @@ async def test_a_command_waits_for_a_person_and_runs_once() -> None:
             assert (asked.code, asked.decision()[0]) == (0, "allow")
             await person.card(request_id=card["request_id"], status="delivered")
             given = event("Bash", {"command": "npm publish"}, workspace, tool_use_id="toolu_2")
-            async with hook(house, given) as again:
+            async with hook(home, given) as again:
                 other = await person.card(lambda each: each["request_id"] != card["request_id"], status="pending")
                 await person.do("reject", id=other["request_id"], reason="once is enough")
             assert (again.code, again.decision()[0]) == (0, "deny")
@@ -111,7 +111,7 @@ async def test_a_command_waits_for_a_person_and_runs_once() -> None:
             # A change to a file is shown as a diff.
             (workspace / "a.py").write_text("one\ntwo\nthree\n")
             edit = {"file_path": str(workspace / "a.py"), "old_string": "two", "new_string": "2"}
-            async with hook(house, event("Edit", edit, workspace)) as asked:
+            async with hook(home, event("Edit", edit, workspace)) as asked:
                 card = await person.card(title="Change a.py")
                 assert card["diff"].startswith(
                     "diff --git a/a.py b/a.py\n--- a/a.py\n+++ b/a.py\n@@ -1,3 +1,3 @@\n one\n-two\n+2\n three\n"
@@ -120,26 +120,26 @@ async def test_a_command_waits_for_a_person_and_runs_once() -> None:
                 await person.do("approve", id=card["request_id"])
             assert asked.decision()[0] == "allow"
             # A hook that is ended from outside denies.
-            async with hook(house, event("Bash", {"command": "make"}, workspace)) as asked:
+            async with hook(home, event("Bash", {"command": "make"}, workspace)) as asked:
                 await person.card(title="Run: make")
                 asked.process.send_signal(signal.SIGTERM)
             assert (asked.code, asked.decision()[0]) == (0, "deny")
 
 
 async def test_the_policy_comes_first_and_what_it_allows_is_on_record() -> None:
-    with home() as house:
-        workspace = house.workspace()
+    with user_home() as home:
+        workspace = home.workspace()
         (workspace / ".git").mkdir()
         (workspace / ".intercom").mkdir()
         (workspace / ".intercom" / "settings.json").write_text(ALLOW_STATUS)
-        with house.serving():
-            async with house.person() as person:
+        with home.serving():
+            async with home.person() as person:
                 await person.do("policy-accept", workspace=str(workspace))
-                async with hook(house, event("Bash", {"command": "git status"}, workspace)) as asked:
+                async with hook(home, event("Bash", {"command": "git status"}, workspace)) as asked:
                     pass
                 assert (asked.code, asked.decision()) == (0, ("allow", "allowed by the policy: command:git status"))
                 given = {"file_path": str(workspace / "docs/new.md"), "content": "hello\n"}
-                async with hook(house, event("Write", given, workspace)) as asked:
+                async with hook(home, event("Write", given, workspace)) as asked:
                     pass
                 assert asked.decision()[0] == "allow"
                 kinds = [entry["kind"] for entry in (await person.do("log"))["entries"]]
@@ -149,11 +149,11 @@ async def test_the_policy_comes_first_and_what_it_allows_is_on_record() -> None:
 
 async def test_a_hook_asks_in_the_session_of_its_own_agent() -> None:
     """The same client started the shim and the hook: here, the test's own process."""
-    with home() as house, house.serving():
-        workspace = house.workspace()
-        async with house.agent(workspace) as agent, house.person() as person:
+    with user_home() as home, home.serving():
+        workspace = home.workspace()
+        async with home.agent(workspace) as agent, home.person() as person:
             session = (await call(agent, "ping"))["session_id"]
-            async with hook(house, event("Bash", {"command": "make"}, workspace)) as asked:
+            async with hook(home, event("Bash", {"command": "make"}, workspace)) as asked:
                 card = await person.card(title="Run: make")
                 assert card["session_id"] == session
                 await person.do("approve", id=card["request_id"])
@@ -161,11 +161,11 @@ async def test_a_hook_asks_in_the_session_of_its_own_agent() -> None:
 
 
 async def test_a_verdict_after_the_hook_is_gone_counts_for_the_next_try_once() -> None:
-    with home() as house, house.serving():
-        workspace = house.workspace()
-        async with house.agent(workspace) as agent, house.person() as person:
+    with user_home() as home, home.serving():
+        workspace = home.workspace()
+        async with home.agent(workspace) as agent, home.person() as person:
             await call(agent, "ping")
-            async with hook(house, event("Bash", {"command": "make"}, workspace), "--wait", "4") as asked:
+            async with hook(home, event("Bash", {"command": "make"}, workspace), "--wait", "4") as asked:
                 card = await person.card(title="Run: make")
             assert (asked.code, asked.decision()[0]) == (0, "deny")
             assert card["request_id"] in asked.decision()[1]
@@ -174,38 +174,38 @@ async def test_a_verdict_after_the_hook_is_gone_counts_for_the_next_try_once() -
             late = (await call(agent, "ping"))["late_verdicts"]
             assert [(each["kind"], each["answer"]["status"]) for each in late] == [("permission", "approved")]
             again = event("Bash", {"command": "make"}, workspace, tool_use_id="toolu_2")
-            async with hook(house, again) as asked:
+            async with hook(home, again) as asked:
                 pass
             assert asked.decision()[0] == "allow"
             third = event("Bash", {"command": "make"}, workspace, tool_use_id="toolu_3")
-            async with hook(house, third) as asked:
+            async with hook(home, third) as asked:
                 await person.card(lambda each: each["request_id"] != card["request_id"], status="pending")
                 asked.process.send_signal(signal.SIGTERM)
             assert asked.decision()[0] == "deny"
 
 
 async def test_a_server_killed_while_a_hook_waits_is_asked_again_about_the_same() -> None:
-    with home() as house:
-        workspace = house.workspace()
+    with user_home() as home:
+        workspace = home.workspace()
         (workspace / ".git").mkdir()
-        async with hook(house, event("Bash", {"command": "make"}, workspace)) as asked:
-            await ready(house)
-            async with house.person() as person:
+        async with hook(home, event("Bash", {"command": "make"}, workspace)) as asked:
+            await ready(home)
+            async with home.person() as person:
                 card = await person.card(title="Run: make")
-            house.kill()
-            await ready(house)
-            async with house.person() as person:
+            home.kill()
+            await ready(home)
+            async with home.person() as person:
                 (waiting,) = await until_waiting(person)
                 assert waiting["request_id"] == card["request_id"]
                 await person.do("approve", id=card["request_id"])
         assert asked.decision()[0] == "allow"
 
 
-async def ready(house: Home) -> None:
+async def ready(home: Home) -> None:
     """A server answers."""
     while True:
         try:
-            async with house.person():
+            async with home.person():
                 return
         except (OSError, AssertionError, BaseExceptionGroup):
             await trio.sleep(0.05)
@@ -221,9 +221,9 @@ async def until_waiting(person: Any) -> list[dict[str, Any]]:
 
 
 async def test_without_a_server_it_is_denied() -> None:
-    with home("this is not toml\n") as house:
-        workspace = house.workspace()
-        async with hook(house, event("Bash", {"command": "make"}, workspace)) as asked:
+    with user_home("this is not toml\n") as home:
+        workspace = home.workspace()
+        async with hook(home, event("Bash", {"command": "make"}, workspace)) as asked:
             pass
         assert (asked.code, asked.decision()[0]) == (0, "deny")
         assert b"Traceback" not in asked.errors
@@ -231,46 +231,46 @@ async def test_without_a_server_it_is_denied() -> None:
 
 async def test_an_agent_can_not_answer_its_own_hook() -> None:
     """What descends from the client that started a hook may not answer, as with its shim."""
-    with home("") as house, house.serving():
-        workspace = house.workspace()
+    with user_home("") as home, home.serving():
+        workspace = home.workspace()
         (workspace / ".git").mkdir()
-        async with hook(house, event("Bash", {"command": "make"}, workspace)) as asked:
+        async with hook(home, event("Bash", {"command": "make"}, workspace)) as asked:
             waiting = []
             while not waiting:
-                waiting = _ctl(house, "pending")
+                waiting = _ctl(home, "pending")
                 await trio.lowlevel.checkpoint()
-            refused = _ctl(house, "approve", waiting[0]["request_id"])
+            refused = _ctl(home, "approve", waiting[0]["request_id"])
             assert refused["error_code"] == "unauthorized", refused
             asked.process.send_signal(signal.SIGTERM)
-        refused = _ctl(house, "approve", waiting[0]["request_id"])
+        refused = _ctl(home, "approve", waiting[0]["request_id"])
         assert refused["error_code"] == "unauthorized", refused
 
 
-def _ctl(house: Home, *words: str) -> Any:
-    done = subprocess.run([*CTL, *words], env=house.environ, capture_output=True, text=True, timeout=30, check=False)
+def _ctl(home: Home, *words: str) -> Any:
+    done = subprocess.run([*CTL, *words], env=home.environ, capture_output=True, text=True, timeout=30, check=False)
     return json.loads(done.stdout or done.stderr)
 
 
 async def test_an_agent_that_wants_to_stop_is_told_what_people_have_for_it_once() -> None:
-    with home() as house, house.serving():
-        workspace = house.workspace()
+    with user_home() as home, home.serving():
+        workspace = home.workspace()
         stopping = event("", {}, workspace, hook_event_name="Stop", stop_hook_active=False)
-        async with house.agent(workspace) as agent, house.person() as person:
+        async with home.agent(workspace) as agent, home.person() as person:
             await call(agent, "ping")
-            async with hook(house, stopping) as asked:
+            async with hook(home, stopping) as asked:
                 pass
             assert json.loads(asked.output) == {}
-            async with hook(house, event("Bash", {"command": "make"}, workspace)) as asked:
+            async with hook(home, event("Bash", {"command": "make"}, workspace)) as asked:
                 card = await person.card(title="Run: make")
                 asked.process.send_signal(signal.SIGTERM)
             await person.card(request_id=card["request_id"], away=True)
             await person.do("approve", id=card["request_id"])
-            async with hook(house, stopping) as asked:
+            async with hook(home, stopping) as asked:
                 pass
             said = json.loads(asked.output)
             assert said["decision"] == "block"
             assert f'the decision on "Run: make" (request {card["request_id"]}):' in said["reason"]
-            async with hook(house, stopping) as asked:
+            async with hook(home, stopping) as asked:
                 pass
             assert json.loads(asked.output) == {}
             answer = await call(agent, "ping")
@@ -278,31 +278,31 @@ async def test_an_agent_that_wants_to_stop_is_told_what_people_have_for_it_once(
 
 
 async def test_an_agent_that_nobody_knows_may_stop() -> None:
-    with home() as house:
-        stopping = event("", {}, house.workspace(), hook_event_name="Stop")
-        async with hook(house, stopping) as asked:
+    with user_home() as home:
+        stopping = event("", {}, home.workspace(), hook_event_name="Stop")
+        async with hook(home, stopping) as asked:
             pass
         assert (asked.code, json.loads(asked.output)) == (0, {})
-        assert house.server() is None
-        with house.serving():
-            async with hook(house, stopping) as asked:
+        assert home.server() is None
+        with home.serving():
+            async with hook(home, stopping) as asked:
                 pass
-            async with house.person() as person:
+            async with home.person() as person:
                 assert (await person.do("list"))["sessions"] == []
 
 
 async def test_a_server_killed_at_every_step_neither_asks_twice_nor_uses_a_yes_twice() -> None:
-    with home() as house:
-        workspace = house.workspace()
+    with user_home() as home:
+        workspace = home.workspace()
         (workspace / ".git").mkdir()
         points = ["verdict.recorded", *HOOK_NAMES]
-        queue = house.root / "faults"
+        queue = home.root / "faults"
         queue.write_text("".join(f"kill:{point}:1\n" for point in points))
-        house.environ["INTERCOM_FAULT"] = f"queue:{queue}"
-        async with hook(house, event("Bash", {"command": "make"}, workspace)) as asked:
+        home.environ["INTERCOM_FAULT"] = f"queue:{queue}"
+        async with hook(home, event("Bash", {"command": "make"}, workspace)) as asked:
             while not asked.ended.is_set():
                 try:
-                    async with house.person() as person:
+                    async with home.person() as person:
                         for waiting in await person.do("pending"):
                             await person.say("approve", id=waiting["request_id"])
                 except (OSError, AssertionError, BaseExceptionGroup):
@@ -310,8 +310,8 @@ async def test_a_server_killed_at_every_step_neither_asks_twice_nor_uses_a_yes_t
                 await trio.sleep(0.05)
         assert asked.decision()[0] == "allow"
         assert queue.read_text() == ""
-        house.environ.pop("INTERCOM_FAULT")
-        with sqlite3.connect(house.places.database) as database:
+        home.environ.pop("INTERCOM_FAULT")
+        with sqlite3.connect(home.places.database) as database:
             told = database.execute("select status, delivered_at is not null from approval_request").fetchall()
             assert told == [("consumed", 1)]
             assert database.execute("select count(*) from permission_use").fetchone() == (1,)

@@ -13,8 +13,8 @@ from mcp import Client
 from intercom.agents.mcp_server import offer
 from intercom.model.config import Config, McpSettings
 from intercom.sessions.tools.table import BY_NAME
-from tests.agents.live import TRUSTING, begin, call, home
 from tests.hooks.test_live import ALLOW_STATUS
+from tests.support.server_process import TRUSTING, begin, call, user_home
 
 WANTED = TRUSTING + "[mcp]\npermission_prompt_tool = true\n"
 
@@ -35,12 +35,12 @@ def test_it_is_no_tenth_tool_unless_switched_on() -> None:
 
 @pytest.mark.real_time
 async def test_a_person_or_the_policy_answers_and_the_input_stays_as_it_was() -> None:
-    with home(WANTED) as house:
-        workspace = house.workspace()
+    with user_home(WANTED) as home:
+        workspace = home.workspace()
         (workspace / ".intercom").mkdir()
         (workspace / ".intercom" / "settings.json").write_text(ALLOW_STATUS)
-        with house.serving():
-            async with house.agent(workspace) as agent, house.person() as person:
+        with home.serving():
+            async with home.agent(workspace) as agent, home.person() as person:
                 await person.do("policy-accept", workspace=str(workspace))
                 assert "permission_prompt" in {tool.name for tool in (await agent.list_tools()).tools}
                 given = {"command": "git status", "timeout": None}

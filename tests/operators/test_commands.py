@@ -18,7 +18,7 @@ from intercom.operators.commands.table import ANSWERS, COMMANDS, FIELDS, Access,
 from intercom.sessions.operator_service import CheckpointCalls, OperatorService, Steering
 from intercom.sessions.processes.spawner import AgentProcesses
 from tests.operators.checkpoints import StandInCheckpoints
-from tests.operators.desk import StandInChildren, StandInDesk, StandInSteering
+from tests.operators.stand_in_service import StandInChildren, StandInService, StandInSteering
 
 
 def test_every_row_has_its_handler_and_every_drawn_answer_its_drawing() -> None:
@@ -85,7 +85,7 @@ def _calls(stand_in: type, real: type) -> Iterator[tuple[str, Any, Any]]:
 @pytest.mark.parametrize(
     ("stand_in", "real"),
     [
-        (StandInDesk, OperatorService),
+        (StandInService, OperatorService),
         (StandInSteering, Steering),
         (StandInCheckpoints, CheckpointCalls),
         (StandInChildren, AgentProcesses),

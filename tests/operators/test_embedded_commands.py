@@ -15,14 +15,14 @@ from intercom.model.errors import InvalidArguments
 from intercom.model.session import SessionMode
 from intercom.operators.ctl.connection import carry_out
 from intercom.operators.ctl.wire import CtlRequest
-from tests.operators.desk import START, StandInDesk, card
+from tests.operators.stand_in_service import START, StandInService, card
 
 
-def desk() -> StandInDesk:
-    return StandInDesk(card("abc-1"), card("ala-1", CardKind.STALL), card("pol-1", CardKind.POLICY))
+def desk() -> StandInService:
+    return StandInService(card("abc-1"), card("ala-1", CardKind.STALL), card("pol-1", CardKind.POLICY))
 
 
-def embedding(service: StandInDesk) -> EmbeddedOperator:
+def embedding(service: StandInService) -> EmbeddedOperator:
     app: Any = SimpleNamespace(service=service, context=SimpleNamespace(now=lambda: START))
     return EmbeddedOperator(app, "kim")
 
@@ -44,7 +44,7 @@ def embedding(service: StandInDesk) -> EmbeddedOperator:
 async def test_a_command_does_the_same_on_ctl_by_its_name_and_as_a_method(
     command: str, fields: dict[str, Any], method: Callable[[EmbeddedOperator], Awaitable[Any]]
 ) -> None:
-    ways: list[Callable[[StandInDesk], Awaitable[Any]]] = [
+    ways: list[Callable[[StandInService], Awaitable[Any]]] = [
         lambda service: carry_out(service, CtlRequest(command, fields), "kim", None),  # type: ignore[arg-type]
         lambda service: embedding(service).command(command, **fields),
         lambda service: method(embedding(service)),

@@ -17,7 +17,7 @@ from intercom.model.card import Card, CardKind, CardState, Notice
 from intercom.model.session import SessionMode
 from intercom.operators.card_router import EARLY_SECONDS, NOTIFIED, Operators, recipients
 from intercom.operators.messages import Channel, Subscribe
-from tests.operators.desk import START, card
+from tests.operators.stand_in_service import START, card
 
 LOCAL, REMOTE, HYBRID = SessionMode.LOCAL, SessionMode.REMOTE, SessionMode.HYBRID
 ALL = {"slack": Channel.SLACK, "ctl": Channel.CTL, "web": Channel.WEB, "embed": Channel.EMBED}

@@ -19,9 +19,9 @@ import trio
 from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
 
-from tests.agents.live import ERAS, TRUSTING, Home, Person, home
 from tests.proxy import certificate
 from tests.proxy.proxies import NAME, PROXIES, running
+from tests.support.server_process import ERAS, TRUSTING, Home, Person, user_home
 
 #: How long a call is let wait before it is answered, in seconds: longer than the minute after which proxies that are
 #: not told otherwise end a silent answer.
@@ -138,17 +138,17 @@ def check(name: str, directory: Path) -> None:
     workspace = directory / "ws"
     workspace.mkdir()
     settings = (f"http_port = {behind}", f'http_allowed_hosts = ["{NAME}"]', f'default_workspace_root = "{workspace}"')
-    with home("\n".join([*settings, TRUSTING])) as house, house.serving():
+    with user_home("\n".join([*settings, TRUSTING])) as home, home.serving():
         trio.run(listening, behind)
-        token = Path(house.places.http_token_file).read_text().strip()
+        token = Path(home.places.http_token_file).read_text().strip()
         with running(PROXIES[name](directory, port, behind, chain, private), directory):
             trio.run(listening, port)
-            trio.run(drive, name, house, Through(port, chain, token))
+            trio.run(drive, name, home, Through(port, chain, token))
 
 
-async def drive(name: str, house: Home, at: Through) -> None:
+async def drive(name: str, home: Home, at: Through) -> None:
     trio.socket.set_custom_hostname_resolver(ToHere())
-    async with house.person() as person:
+    async with home.person() as person:
         print(f"{name}: {await at.guarded()}", flush=True)
         for mode in ERAS:
             print(f"{name}, {mode}: a client that goes: {await at.left(mode, person)}", flush=True)

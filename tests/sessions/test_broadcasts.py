@@ -26,7 +26,7 @@ from intercom.sessions.tools.switch_freq import SwitchFreq
 from intercom.store import outbox
 from intercom.store.messages import Database, Transact
 from intercom.store.outbox import Row, Urgency
-from tests.sessions.house import BEGAN, Guest, House, Pending, house
+from tests.support.virtual_server import BEGAN, AgentClient, Pending, VirtualServer, virtual_server
 
 Clock = trio.testing.MockClock
 CONFIG = Config(slack=SlackSettings(channel_id="C11"))
@@ -48,115 +48,121 @@ class Wall:
         )
 
 
-async def arrive(at: House, root: Path) -> Guest:
-    guest = await at.arrive(root)
-    await guest.ask(SwitchFreq(SessionMode.HYBRID, by="kim", channel="ctl", from_agent=False))
-    return guest
+async def arrive(server: VirtualServer, root: Path) -> AgentClient:
+    agent = await server.arrive(root)
+    await agent.ask(SwitchFreq(SessionMode.HYBRID, by="kim", channel="ctl", from_agent=False))
+    return agent
 
 
-async def begin(at: House, guest: Guest, call: str = "one", **given: Any) -> Pending[Any]:
+async def begin(server: VirtualServer, agent: AgentClient, call: str = "one", **given: Any) -> Pending[Any]:
     """A broadcast that is under way and has been put on record."""
-    asked = at.begin(partial(guest.ask, Broadcast(given.pop("message", "built"), **given, call=call)))
-    await at.later(0)
+    asked = server.begin(partial(agent.ask, Broadcast(given.pop("message", "built"), **given, call=call)))
+    await server.later(0)
     # A busy machine may take longer to look at the policy, in a thread.
-    while await row(at, notice_key(f"{guest.session_id}/{call}")) is None and asked.outcome is None:
-        await at.later(0)
+    while await row(server, notice_key(f"{agent.session_id}/{call}")) is None and asked.outcome is None:
+        await server.later(0)
     return asked
 
 
-async def row(at: House, key: str) -> Row | None:
-    return await at.ask("store", Transact(partial(outbox.by_key, key=key)))
+async def row(server: VirtualServer, key: str) -> Row | None:
+    return await server.ask("store", Transact(partial(outbox.by_key, key=key)))
 
 
-async def post(at: House, guest: Guest, call: str, ts: str, *, tell: bool = True) -> None:
+async def post(server: VirtualServer, agent: AgentClient, call: str, ts: str, *, tell: bool = True) -> None:
     """What the sender does once the chat has taken the message."""
 
     def posted(db: Database) -> None:
-        row = outbox.by_key(db, notice_key(f"{guest.session_id}/{call}"))
+        row = outbox.by_key(db, notice_key(f"{agent.session_id}/{call}"))
         assert row is not None
-        assert outbox.begin_post(db, row.id, at.now()) is not None
-        outbox.posted(db, row.id, ts, row.version, at.now())
+        assert outbox.begin_post(db, row.id, server.now()) is not None
+        outbox.posted(db, row.id, ts, row.version, server.now())
 
     def root_posted(db: Database) -> None:
-        row = outbox.by_key(db, thread_key(guest.session_id))
+        row = outbox.by_key(db, thread_key(agent.session_id))
         assert row is not None
         if row.ts is None:
-            assert outbox.begin_post(db, row.id, at.now()) is not None
-            outbox.posted(db, row.id, "1.0", row.version, at.now())
+            assert outbox.begin_post(db, row.id, server.now()) is not None
+            outbox.posted(db, row.id, "1.0", row.version, server.now())
 
-    await at.ask("store", Transact(root_posted))
-    await at.ask("store", Transact(posted))
+    await server.ask("store", Transact(root_posted))
+    await server.ask("store", Transact(posted))
     if tell:
-        guest.tell(Posted(notice_key(f"{guest.session_id}/{call}"), ts))
+        agent.tell(Posted(notice_key(f"{agent.session_id}/{call}"), ts))
 
 
 async def test_a_broadcast_answers_with_the_ts_of_its_message(clock: Clock, root: Path) -> None:
     wall = Wall()
-    async with house(root.parent, clock, CONFIG, chat=wall.chat()) as at:
-        guest = await arrive(at, root)
-        asked = await begin(at, guest, level="warning")
+    async with virtual_server(root.parent, clock, CONFIG, chat=wall.chat()) as server:
+        agent = await arrive(server, root)
+        asked = await begin(server, agent, level="warning")
         assert asked.outcome is None
         assert wall.woken
         # The session does other things meanwhile.
-        assert (await guest.ask(Ping())).answer.acknowledged
-        await post(at, guest, "one", "1700000000.000100")
+        assert (await agent.ask(Ping())).answer.acknowledged
+        await post(server, agent, "one", "1700000000.000100")
         assert (await asked()).answer == BroadcastAnswer(posted=True, ts="1700000000.000100")
-        line, top = await row(at, notice_key(f"{guest.session_id}/one")), await row(at, thread_key(guest.session_id))
+        line, top = (
+            await row(server, notice_key(f"{agent.session_id}/one")),
+            await row(server, thread_key(agent.session_id)),
+        )
         assert line is not None
         assert top is not None
         assert top.open, "it is redrawn when the session changes"
         assert (line.channel, line.thread, line.urgency) == ("C11", top.key, Urgency.LINE)
-        assert (line.content, line.session_id) == ({"text": "warning: built"}, guest.session_id)
-        assert (top.channel, top.content) == ("C11", {"text": f"thread of {guest.session_id}"})
+        assert (line.content, line.session_id) == ({"text": "warning: built"}, agent.session_id)
+        assert (top.channel, top.content) == ("C11", {"text": f"thread of {agent.session_id}"})
         # Other channels are told the line, and the chat which row it is already.
-        assert (await at.people.notice("built")).key == line.key
+        assert (await server.operator.notice("built")).key == line.key
 
 
 async def test_a_broadcast_that_is_not_posted_in_time_is_said_to_be_queued(clock: Clock, root: Path) -> None:
-    async with house(root.parent, clock, CONFIG, chat=Wall().chat()) as at:
-        guest = await arrive(at, root)
-        asked = await begin(at, guest)
-        await at.later(POST_SECONDS - 0.1)
+    async with virtual_server(root.parent, clock, CONFIG, chat=Wall().chat()) as server:
+        agent = await arrive(server, root)
+        asked = await begin(server, agent)
+        await server.later(POST_SECONDS - 0.1)
         assert asked.outcome is None
-        await at.later(0.1)
+        await server.later(0.1)
         assert (await asked()).answer == QUEUED
         # Asked again when it stands there by now: it says so, and there is one row and one line.
-        await post(at, guest, "one", "1700000000.000100")
-        again = await guest.ask(Broadcast("built", call="one"))
+        await post(server, agent, "one", "1700000000.000100")
+        again = await agent.ask(Broadcast("built", call="one"))
         assert again.answer == BroadcastAnswer(posted=True, ts="1700000000.000100")
-        await guest.settled()
-        assert len([notice for notice in at.people.notices if notice.text == "built"]) == 1
-        line = await row(at, notice_key(f"{guest.session_id}/one"))
+        await agent.settled()
+        assert len([notice for notice in server.operator.notices if notice.text == "built"]) == 1
+        line = await row(server, notice_key(f"{agent.session_id}/one"))
         assert line is not None
         assert line.urgency is Urgency.LOG
 
 
 async def test_a_broadcast_that_the_chat_does_not_take_waits_no_more(clock: Clock, root: Path) -> None:
-    async with house(root.parent, clock, CONFIG, chat=Wall().chat()) as at:
-        guest = await arrive(at, root)
-        asked = await begin(at, guest)
-        await at.later(POST_SECONDS)
+    async with virtual_server(root.parent, clock, CONFIG, chat=Wall().chat()) as server:
+        agent = await arrive(server, root)
+        asked = await begin(server, agent)
+        await server.later(POST_SECONDS)
         assert (await asked()).answer == QUEUED
-        top, line = await row(at, thread_key(guest.session_id)), await row(at, notice_key(f"{guest.session_id}/one"))
+        top, line = (
+            await row(server, thread_key(agent.session_id)),
+            await row(server, notice_key(f"{agent.session_id}/one")),
+        )
         assert top is not None
         assert line is not None
 
         def refused(db: Database) -> None:
-            outbox.begin_post(db, top.id, at.now())
-            outbox.posted(db, top.id, "1.0", top.version, at.now())
-            assert outbox.begin_post(db, line.id, at.now()) is not None
+            outbox.begin_post(db, top.id, server.now())
+            outbox.posted(db, top.id, "1.0", top.version, server.now())
+            assert outbox.begin_post(db, line.id, server.now()) is not None
             outbox.refused(db, line.id, "msg_too_long", line.version)
 
-        await at.ask("store", Transact(refused))
-        assert (await guest.ask(Broadcast("built", call="one"))).answer == BroadcastAnswer(posted=False)
+        await server.ask("store", Transact(refused))
+        assert (await agent.ask(Broadcast("built", call="one"))).answer == BroadcastAnswer(posted=False)
 
 
 async def test_verdicts_that_came_meanwhile_ride_on_a_broadcast_that_waited(clock: Clock, root: Path) -> None:
-    async with house(root.parent, clock, CONFIG, chat=Wall().chat()) as at:
-        guest = await arrive(at, root)
-        asked = await begin(at, guest)
-        await at.app.service.nudge(guest.session_id, "go on", "kim", "ctl")
-        await post(at, guest, "one", "1.5")
+    async with virtual_server(root.parent, clock, CONFIG, chat=Wall().chat()) as server:
+        agent = await arrive(server, root)
+        asked = await begin(server, agent)
+        await server.app.service.nudge(agent.session_id, "go on", "kim", "ctl")
+        await post(server, agent, "one", "1.5")
         assert [word.text for word in (await asked()).instructions] == ["go on"]
 
 
@@ -164,58 +170,60 @@ async def test_verdicts_that_came_meanwhile_ride_on_a_broadcast_that_waited(cloc
 async def test_a_broadcast_is_known_again_by_a_session_that_fell(clock: Clock, tmp_path: Path, posted: bool) -> None:
     (root := tmp_path / "ws").mkdir()
 
-    async with house(tmp_path, clock, CONFIG, chat=Wall().chat()) as at:
-        guest = await arrive(at, root)
-        asked = await begin(at, guest)
+    async with virtual_server(tmp_path, clock, CONFIG, chat=Wall().chat()) as server:
+        agent = await arrive(server, root)
+        asked = await begin(server, agent)
         if posted:
             # The word of it is lost with the session.
-            await post(at, guest, "one", "1.5", tell=False)
-        inject(at.app.system, f"session/{guest.session_id}", RuntimeError("a fault was asked for"), "now")
-        async with at.restarting():
+            await post(server, agent, "one", "1.5", tell=False)
+        inject(server.app.system, f"session/{agent.session_id}", RuntimeError("a fault was asked for"), "now")
+        async with server.restarting():
             answer = (await asked()).answer
         assert answer == (BroadcastAnswer(posted=True, ts="1.5") if posted else QUEUED)
-        assert len([notice for notice in at.people.notices if notice.text == "built"]) == 1
+        assert len([notice for notice in server.operator.notices if notice.text == "built"]) == 1
 
 
 async def test_a_broadcast_goes_to_the_thread_that_it_names(clock: Clock, root: Path) -> None:
-    async with house(root.parent, clock, CONFIG, chat=Wall().chat()) as at:
-        guest = await arrive(at, root)
-        await begin(at, guest, thread_ts="1700000000.000100")
-        line = await row(at, notice_key(f"{guest.session_id}/one"))
+    async with virtual_server(root.parent, clock, CONFIG, chat=Wall().chat()) as server:
+        agent = await arrive(server, root)
+        await begin(server, agent, thread_ts="1700000000.000100")
+        line = await row(server, notice_key(f"{agent.session_id}/one"))
         assert line is not None
         assert line.thread == "1700000000.000100"
         with pytest.raises(InvalidArguments, match="thread_ts"):
-            await guest.ask(Broadcast("built", thread_ts="card/x", call="two"))
-        assert await row(at, notice_key(f"{guest.session_id}/two")) is None
+            await agent.ask(Broadcast("built", thread_ts="card/x", call="two"))
+        assert await row(server, notice_key(f"{agent.session_id}/two")) is None
 
 
 async def test_a_session_keeps_to_the_channel_of_its_thread(clock: Clock, root: Path) -> None:
-    async with house(root.parent, clock, CONFIG, chat=Wall().chat()) as at:
-        guest = await arrive(at, root)
-        await begin(at, guest)
+    async with virtual_server(root.parent, clock, CONFIG, chat=Wall().chat()) as server:
+        agent = await arrive(server, root)
+        await begin(server, agent)
     moved = Chat(lambda session: "C22", lambda notice: {"text": notice.text}, lambda session: {}, lambda: None)
-    async with house(root.parent, clock, CONFIG, chat=moved) as at:
-        guest = await at.arrive(root)
-        await begin(at, guest, "two")
-        line = await row(at, notice_key(f"{guest.session_id}/two"))
+    async with virtual_server(root.parent, clock, CONFIG, chat=moved) as server:
+        agent = await server.arrive(root)
+        await begin(server, agent, "two")
+        line = await row(server, notice_key(f"{agent.session_id}/two"))
         assert line is not None
         assert line.channel == "C11"
 
 
 @pytest.mark.server(CONFIG, chat=Wall().chat())
-async def test_a_line_of_a_session_that_is_not_shown_in_the_chat_waits_for_nothing(at: House, guest: Guest) -> None:
-    await guest.ask(SwitchFreq(SessionMode.LOCAL, by="kim", channel="ctl", from_agent=False))
-    assert (await guest.ask(Broadcast("built", call="one"))).answer == BroadcastAnswer(posted=False)
-    assert await row(at, notice_key(f"{guest.session_id}/one")) is None
-    assert (await at.people.notice("built")).key is None
+async def test_a_line_of_a_session_that_is_not_shown_in_the_chat_waits_for_nothing(
+    server: VirtualServer, agent: AgentClient
+) -> None:
+    await agent.ask(SwitchFreq(SessionMode.LOCAL, by="kim", channel="ctl", from_agent=False))
+    assert (await agent.ask(Broadcast("built", call="one"))).answer == BroadcastAnswer(posted=False)
+    assert await row(server, notice_key(f"{agent.session_id}/one")) is None
+    assert (await server.operator.notice("built")).key is None
 
 
 @pytest.mark.server(CONFIG)
-async def test_a_session_is_shown_in_the_channel_that_its_connection_named(at: House, root: Path) -> None:
-    id = await at.ask("registry", Admit(Agent("agent", "client", str(root), "C77")))
+async def test_a_session_is_shown_in_the_channel_that_its_connection_named(server: VirtualServer, root: Path) -> None:
+    id = await server.ask("registry", Admit(Agent("agent", "client", str(root), "C77")))
     # It stays there, whatever a later connection of the same agent says.
-    assert await at.ask("registry", Admit(Agent("agent", "client", str(root), "C88"))) == id
-    (session,) = await at.app.service.sessions()
+    assert await server.ask("registry", Admit(Agent("agent", "client", str(root), "C88"))) == id
+    (session,) = await server.app.service.sessions()
     assert channel_of(CONFIG, session) == "C77"
 
 
@@ -263,19 +271,19 @@ def test_a_calls_row_is_its_own(one: str, other: str) -> None:
     assert Notice(one, "info", BEGAN).key is None
 
 
-async def test_more_than_so_many_lines_a_minute_are_refused(at: House, root: Path) -> None:
+async def test_more_than_so_many_lines_a_minute_are_refused(server: VirtualServer, root: Path) -> None:
     """Failed before: one agent could fill every channel."""
-    guest, other = await at.arrive(root), await at.arrive(root, key="other")
-    first = guest.call()
-    await guest.ask(Broadcast("line", call=first))
+    agent, other = await server.arrive(root), await server.arrive(root, key="other")
+    first = agent.call()
+    await agent.ask(Broadcast("line", call=first))
     for _ in range(MOST_A_MINUTE - 1):
-        await guest.ask(Broadcast("line"))
-    refused = guest.call()
+        await agent.ask(Broadcast("line"))
+    refused = agent.call()
     with pytest.raises(IntercomError, match="wait a minute"):
-        await guest.ask(Broadcast("one more", call=refused))
+        await agent.ask(Broadcast("one more", call=refused))
     # A call whose answer was lost is no further line, and nobody else is held up.
-    await guest.ask(Broadcast("line", call=first))
+    await agent.ask(Broadcast("line", call=first))
     await other.ask(Broadcast("line"))
-    await at.later(61)
-    await guest.ask(Broadcast("one more", call=refused))
-    await at.people.notice("one more")
+    await server.later(61)
+    await agent.ask(Broadcast("one more", call=refused))
+    await server.operator.notice("one more")

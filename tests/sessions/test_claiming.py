@@ -19,12 +19,12 @@ from intercom.sessions.registry import GRACE_SECONDS
 from intercom.sessions.tools.ping import Ping
 from intercom.store import sessions
 from intercom.store.messages import Transact
-from tests.sessions.house import Guest, House, house
+from tests.support.virtual_server import AgentClient, VirtualServer, virtual_server
 
 Clock = trio.testing.MockClock
 
 
-async def made_for_an_agent(at: House, root: Path, id: str = "s-1") -> Session:
+async def made_for_an_agent(server: VirtualServer, root: Path, id: str = "s-1") -> Session:
     """A session as one is on record before its agent has come."""
     session = Session(
         id=id,
@@ -32,12 +32,12 @@ async def made_for_an_agent(at: House, root: Path, id: str = "s-1") -> Session:
         workspace_root=str(root),
         status=SessionStatus.ACTIVE,
         mode=SessionMode.LOCAL,
-        created_at=at.now(),
-        updated_at=at.now(),
+        created_at=server.now(),
+        updated_at=server.now(),
         prompt="tidy up",
         agent_key=key_of(id),
     )
-    await at.ask("store", Transact(lambda db: sessions.insert(db, session)))
+    await server.ask("store", Transact(lambda db: sessions.insert(db, session)))
     return session
 
 
@@ -45,56 +45,56 @@ def claimant(id: str = "s-1", client: str | None = "client") -> Agent:
     return Agent(key_of(id), client, "", None, id)
 
 
-async def come(at: House, id: str = "s-1") -> Guest:
-    at.app.presence.came(key_of(id), "door")
-    return Guest(at, claimant(id), await at.ask("registry", Admit(claimant(id))))
+async def come(server: VirtualServer, id: str = "s-1") -> AgentClient:
+    server.app.presence.came(key_of(id), "door")
+    return AgentClient(server, claimant(id), await server.ask("registry", Admit(claimant(id))))
 
 
-async def row(at: House, id: str = "s-1") -> Session:
-    (found,) = [each for each in await at.app.service.sessions(everything=True) if each.id == id]
+async def row(server: VirtualServer, id: str = "s-1") -> Session:
+    (found,) = [each for each in await server.app.service.sessions(everything=True) if each.id == id]
     return found
 
 
-async def test_who_brings_the_id_gets_the_session_with_its_workspace(at: House, root: Path) -> None:
-    await made_for_an_agent(at, root)
-    guest = await come(at)
-    assert guest.session_id == "s-1"
-    assert (await row(at)).client_name == "client"
-    request = (await guest.propose()).request_id
-    assert (await at.app.service.card(request)).workspace_root == str(root)
-    assert [agent.workspace for agent in at.app.presence.here.values()] == [str(root)]
-    assert len(await at.app.service.sessions()) == 1
+async def test_who_brings_the_id_gets_the_session_with_its_workspace(server: VirtualServer, root: Path) -> None:
+    await made_for_an_agent(server, root)
+    agent = await come(server)
+    assert agent.session_id == "s-1"
+    assert (await row(server)).client_name == "client"
+    request = (await agent.propose()).request_id
+    assert (await server.app.service.card(request)).workspace_root == str(root)
+    assert [each.workspace for each in server.app.presence.here.values()] == [str(root)]
+    assert len(await server.app.service.sessions()) == 1
 
 
 async def test_it_is_found_again_after_a_restart_and_by_a_second_connection(clock: Clock, root: Path) -> None:
-    async with house(root.parent, clock) as at:
-        await made_for_an_agent(at, root)
-        id = (await (await come(at)).propose()).request_id
-    async with house(root.parent, clock) as at:
-        await at.decide(id, Decision.APPROVE)
-        back = await come(at)
-        at.app.presence.came(key_of("s-1"), "another door")
-        assert await at.ask("registry", Admit(claimant(client="another"))) == "s-1"
+    async with virtual_server(root.parent, clock) as server:
+        await made_for_an_agent(server, root)
+        id = (await (await come(server)).propose()).request_id
+    async with virtual_server(root.parent, clock) as server:
+        await server.decide(id, Decision.APPROVE)
+        back = await come(server)
+        server.app.presence.came(key_of("s-1"), "another door")
+        assert await server.ask("registry", Admit(claimant(client="another"))) == "s-1"
         assert [late.request_id for late in (await back.ask(Ping(call="b"))).late_verdicts] == [id]
         # What it said of itself first is what it is called.
-        assert (await row(at)).client_name == "client"
+        assert (await row(server)).client_name == "client"
 
 
-async def test_reboot_leaves_it_where_it_is(at: House, root: Path) -> None:
-    left = await at.arrive(root, "left")
-    at.gone("left", for_good=True)
-    await at.later(1)
-    await made_for_an_agent(at, root)
-    guest = await come(at)
-    assert await at.ask("registry", Adopt(guest.agent)) == "s-1"
+async def test_reboot_leaves_it_where_it_is(server: VirtualServer, root: Path) -> None:
+    left = await server.arrive(root, "left")
+    server.gone("left", for_good=True)
+    await server.later(1)
+    await made_for_an_agent(server, root)
+    agent = await come(server)
+    assert await server.ask("registry", Adopt(agent.identity)) == "s-1"
     with pytest.raises(InvalidState, match="cannot take over another"):
-        await at.ask("registry", Adopt(guest.agent, left.session_id))
+        await server.ask("registry", Adopt(agent.identity, left.session_id))
 
 
-async def test_what_is_not_to_be_had_is_refused_and_nothing_changes(at: House, root: Path) -> None:
-    other = await at.arrive(root, "somebody")
-    await made_for_an_agent(at, root, "over")
-    await at.app.service.end("over", "kim", "ctl", "enough")
+async def test_what_is_not_to_be_had_is_refused_and_nothing_changes(server: VirtualServer, root: Path) -> None:
+    other = await server.arrive(root, "somebody")
+    await made_for_an_agent(server, root, "over")
+    await server.app.service.end("over", "kim", "ctl", "enough")
     refused: list[tuple[str, type[IntercomError], str]] = [
         ("nothing", NotFound, "no session has the id 'nothing'"),
         (other.session_id, Unauthorized, "another agent's"),
@@ -102,25 +102,27 @@ async def test_what_is_not_to_be_had_is_refused_and_nothing_changes(at: House, r
     ]
     for id, kind, why in refused:
         with pytest.raises(kind, match=why):
-            await at.ask("registry", Admit(claimant(id)))
-    assert [session.agent_key for session in await at.app.service.sessions()] == ["somebody"]
+            await server.ask("registry", Admit(claimant(id)))
+    assert [session.agent_key for session in await server.app.service.sessions()] == ["somebody"]
 
 
-async def test_an_agent_that_took_it_over_keeps_it_while_it_is_connected(at: House, root: Path) -> None:
-    await made_for_an_agent(at, root)
-    other = await at.arrive(root, "other")
-    assert await at.ask("registry", Adopt(other.agent, "s-1")) == "s-1"
+async def test_an_agent_that_took_it_over_keeps_it_while_it_is_connected(server: VirtualServer, root: Path) -> None:
+    await made_for_an_agent(server, root)
+    other = await server.arrive(root, "other")
+    assert await server.ask("registry", Adopt(other.identity, "s-1")) == "s-1"
     with pytest.raises(InvalidState, match="another agent, which is connected"):
-        await at.ask("registry", Admit(claimant()))
-    at.gone("other")
-    await at.later(GRACE_SECONDS)
-    assert (await come(at)).session_id == "s-1"
-    assert (await row(at)).agent_key == key_of("s-1")
+        await server.ask("registry", Admit(claimant()))
+    server.gone("other")
+    await server.later(GRACE_SECONDS)
+    assert (await come(server)).session_id == "s-1"
+    assert (await row(server)).agent_key == key_of("s-1")
 
 
-async def test_all_conversations_of_a_door_with_an_id_are_in_that_session(at: House, root: Path) -> None:
-    await made_for_an_agent(at, root)
-    door = AgentConnection(at.app.system, at.app.config, at.app.presence, "shim", None, "/", session_id="s-1")
+async def test_all_conversations_of_a_door_with_an_id_are_in_that_session(server: VirtualServer, root: Path) -> None:
+    await made_for_an_agent(server, root)
+    door = AgentConnection(
+        server.app.system, server.app.config, server.app.presence, "shim", None, "/", session_id="s-1"
+    )
 
     async def no_roots() -> list[str]:
         raise AssertionError("its workspace is known")
@@ -131,7 +133,7 @@ async def test_all_conversations_of_a_door_with_an_id_are_in_that_session(at: Ho
     assert door.news_of_agents() == [key_of("s-1")]
     stranger = evolve(claimant(), key="codex:t-1@/")
     with pytest.raises(InvalidState):
-        await at.ask("registry", Admit(stranger))
+        await server.ask("registry", Admit(stranger))
 
 
 def test_the_shim_takes_the_id_from_its_line_or_its_environment(monkeypatch: pytest.MonkeyPatch) -> None:

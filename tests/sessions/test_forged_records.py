@@ -26,11 +26,11 @@ from intercom.sessions.signatures import Signatures, without_keys
 from intercom.sessions.tools.check_diff import CheckDiff
 from intercom.sessions.tools.transmit import Transmit
 from intercom.store.database import Database, open_database
-from tests.sessions.house import House, house
 from tests.sessions.test_checkpoints import ask, ended, spoil, take
 from tests.sessions.test_policy_trust import OTHER, POLICY, TRUSTING, content, passes, waiting, write
 from tests.sessions.test_signed_decisions import approve, ask_leave, keyed, sql
 from tests.support.keys import Key
+from tests.support.virtual_server import VirtualServer, virtual_server
 
 Clock = trio.testing.MockClock
 
@@ -51,50 +51,50 @@ def between_runs(root: Path, statement: str, *values: str) -> None:
         db.commit()
 
 
-async def say(at: House, key: Key, id: str, decision: Decision) -> None:
-    await at.app.service.decide(id, key.verdict(await at.app.service.card(id), decision, at.now()))
+async def say(server: VirtualServer, key: Key, id: str, decision: Decision) -> None:
+    await server.app.service.decide(id, key.verdict(await server.app.service.card(id), decision, server.now()))
 
 
 async def test_a_policy_that_a_person_rejected_is_not_made_an_accepted_one(clock: Clock, root: Path) -> None:
     """Failed before: the signed rejection passed for the acceptance."""
     key = Key()
     write(root, POLICY)
-    async with keyed(root, clock, key) as at:
-        await at.arrive(root)
-        await say(at, key, (await waiting(at, root)).id, Decision.REJECT)
+    async with keyed(root, clock, key) as server:
+        await server.arrive(root)
+        await say(server, key, (await waiting(server, root)).id, Decision.REJECT)
     between_runs(root, "update policy_decision set accepted = 1")
-    async with keyed(root, clock, key) as at:
-        guest = await at.arrive(root)
-        assert not await passes(guest)
-        assert "does not count" in (await at.people.notice("on record as accepted")).text
+    async with keyed(root, clock, key) as server:
+        agent = await server.arrive(root)
+        assert not await passes(agent)
+        assert "does not count" in (await server.operator.notice("on record as accepted")).text
 
 
 async def test_a_policy_that_a_person_accepted_counts_after_a_restart(clock: Clock, root: Path) -> None:
     key = Key()
     write(root, POLICY)
-    async with keyed(root, clock, key) as at:
-        await at.arrive(root)
-        await say(at, key, (await waiting(at, root)).id, Decision.ACCEPT)
-    async with keyed(root, clock, key) as at:
-        assert await passes(await at.arrive(root))
+    async with keyed(root, clock, key) as server:
+        await server.arrive(root)
+        await say(server, key, (await waiting(server, root)).id, Decision.ACCEPT)
+    async with keyed(root, clock, key) as server:
+        assert await passes(await server.arrive(root))
 
 
 async def test_an_older_acceptance_does_not_come_back_when_the_later_one_is_removed(clock: Clock, root: Path) -> None:
     """Failed before: it is signed, and was the last one left."""
     key = Key()
-    async with keyed(root, clock, key) as at:
-        await at.arrive(root)
+    async with keyed(root, clock, key) as server:
+        await server.arrive(root)
         for policy in (POLICY, OTHER):
             write(root, policy)
-            await at.later(5)
-            card = await at.people.card(detail=content(policy), state=CardState.PENDING)
-            await say(at, key, card.id, Decision.ACCEPT)
+            await server.later(5)
+            card = await server.operator.card(detail=content(policy), state=CardState.PENDING)
+            await say(server, key, card.id, Decision.ACCEPT)
     write(root, POLICY)
     between_runs(root, "delete from policy_decision where sha = ?", content(OTHER))
-    async with keyed(root, clock, key) as at:
-        guest = await at.arrive(root)
-        assert not await passes(guest)
-        assert "later decision" in (await at.people.notice("on record as accepted")).text
+    async with keyed(root, clock, key) as server:
+        agent = await server.arrive(root)
+        assert not await passes(agent)
+        assert "later decision" in (await server.operator.notice("on record as accepted")).text
 
 
 #: What grants all that POLICY and OTHER do.
@@ -113,61 +113,61 @@ BOTH = {"enabled": True, "file_patterns": {"write": ["docs/**", "src/**"]}}
 async def test_what_a_policy_was_narrowed_to_is_not_widened_by_sql(
     clock: Clock, root: Path, statement: str, values: tuple[str, ...]
 ) -> None:
-    async with house(root.parent, clock) as at:
+    async with virtual_server(root.parent, clock) as server:
         write(root, BOTH)
-        await at.accept(root)
-        guest = await at.arrive(root)
+        await server.accept(root)
+        agent = await server.arrive(root)
         write(root, POLICY)
-        assert not await passes(guest, "src/a")
-        await at.later(0)
+        assert not await passes(agent, "src/a")
+        await server.later(0)
     between_runs(root, statement, *values)
     write(root, BOTH)
-    async with house(root.parent, clock) as at:
-        guest = await at.arrive(root)
-        assert not await passes(guest, "src/a")
-        assert "its file took away" in (await at.people.notice("does not count")).text
-        await at.accept(root)
-        assert await passes(guest, "src/a")
-    async with house(root.parent, clock) as at:
-        assert await passes(await at.arrive(root), "src/a")
+    async with virtual_server(root.parent, clock) as server:
+        agent = await server.arrive(root)
+        assert not await passes(agent, "src/a")
+        assert "its file took away" in (await server.operator.notice("does not count")).text
+        await server.accept(root)
+        assert await passes(agent, "src/a")
+    async with virtual_server(root.parent, clock) as server:
+        assert await passes(await server.arrive(root), "src/a")
 
 
 async def test_a_policy_that_was_narrowed_counts_after_a_restart_and_after_nobody_was_asked(
     clock: Clock, root: Path
 ) -> None:
-    async with house(root.parent, clock) as at:
+    async with virtual_server(root.parent, clock) as server:
         write(root, BOTH)
-        await at.accept(root)
-        guest = await at.arrive(root)
+        await server.accept(root)
+        agent = await server.arrive(root)
         write(root, POLICY)
-        assert not await passes(guest, "src/a")
-    async with house(root.parent, clock) as at:
-        guest = await at.arrive(root)
-        assert (await passes(guest), await passes(guest, "src/a")) == (True, False)
+        assert not await passes(agent, "src/a")
+    async with virtual_server(root.parent, clock) as server:
+        agent = await server.arrive(root)
+        assert (await passes(agent), await passes(agent, "src/a")) == (True, False)
     write(root, BOTH)
-    async with house(root.parent, clock, TRUSTING) as at:
-        assert await passes(await at.arrive(root), "src/a")
-        await at.later(0)
-        assert [each.kind for each in await at.app.service.audit(20)].count("policy_widened") == 1
-    async with house(root.parent, clock) as at:
-        assert await passes(await at.arrive(root), "src/a")
-        assert not [notice for notice in at.people.notices if "does not count" in notice.text]
+    async with virtual_server(root.parent, clock, TRUSTING) as server:
+        assert await passes(await server.arrive(root), "src/a")
+        await server.later(0)
+        assert [each.kind for each in await server.app.service.audit(20)].count("policy_widened") == 1
+    async with virtual_server(root.parent, clock) as server:
+        assert await passes(await server.arrive(root), "src/a")
+        assert not [notice for notice in server.operator.notices if "does not count" in notice.text]
 
 
 @pytest.mark.parametrize("state", ["accepted", "committed", "handed_over"])
 async def test_a_restore_that_a_person_cancelled_is_not_carried_out(clock: Clock, root: Path, state: str) -> None:
     """Failed before: the signed "cancel" passed for "proceed", and later states were not looked at."""
     key = Key()
-    async with keyed(root, clock, key) as at:
-        taken = await take(at, await at.arrive(root))
+    async with keyed(root, clock, key) as server:
+        taken = await take(server, await server.arrive(root))
         spoil(root)
-        asked = await ask(at, taken)
-        await say(at, key, asked.id, Decision.CANCEL)
+        asked = await ask(server, taken)
+        await say(server, key, asked.id, Decision.CANCEL)
     between_runs(root, f"update restore set state = '{state}' where id = ?", asked.id)
-    async with keyed(root, clock, key) as at:
-        refused = await ended(at, asked.id)
+    async with keyed(root, clock, key) as server:
+        refused = await ended(server, asked.id)
         assert refused.state is not RestoreState.DONE
-        assert "contradicts itself" in (await at.people.notice("refused to restore")).text
+        assert "contradicts itself" in (await server.operator.notice("refused to restore")).text
         assert (root / "a.txt").read_text() == "spoiled\n"
         assert (root / "new.txt").exists()
 
@@ -175,31 +175,33 @@ async def test_a_restore_that_a_person_cancelled_is_not_carried_out(clock: Clock
 async def test_a_restore_is_of_the_checkpoint_that_was_shown(clock: Clock, root: Path) -> None:
     """Failed before: two checkpoints of one label had one card, but for its session."""
     key = Key()
-    async with keyed(root, clock, key) as at:
-        guest = await at.arrive(root)
-        shown = await take(at, guest)
+    async with keyed(root, clock, key) as server:
+        agent = await server.arrive(root)
+        shown = await take(server, agent)
         (root / "sub/b.txt").write_text("of the agent\n")
-        other = await take(at, guest)
+        other = await take(server, agent)
         spoil(root)
-        asked = await ask(at, shown)
-        card = await at.app.service.card(asked.id)
-        signed = key.verdict(card, Decision.PROCEED, at.now())
-        sql(at, "update restore set checkpoint_id = ? where id = ?", other.checkpoint.id, asked.id)
+        asked = await ask(server, shown)
+        card = await server.app.service.card(asked.id)
+        signed = key.verdict(card, Decision.PROCEED, server.now())
+        sql(server, "update restore set checkpoint_id = ? where id = ?", other.checkpoint.id, asked.id)
         with pytest.raises(SignatureRefused, match="not what the request says now"):
-            await at.app.service.decide(asked.id, signed)
+            await server.app.service.decide(asked.id, signed)
 
 
 async def test_a_restore_whose_card_sql_changed_before_it_was_signed_changes_no_file(clock: Clock, root: Path) -> None:
     key = Key()
-    async with keyed(root, clock, key) as at:
-        taken = await take(at, await at.arrive(root))
+    async with keyed(root, clock, key) as server:
+        taken = await take(server, await server.arrive(root))
         spoil(root)
-        asked = await ask(at, taken)
+        asked = await ask(server, taken)
         nothing = '{"modified": 0, "deleted": 0, "added": 0, "first": [], "remarks": []}'
-        sql(at, "update restore set divergence = ? where id = ?", nothing, asked.id)
-        assert "No file has changed since." in ((await at.app.service.card(asked.id)).body or "")
-        await say(at, key, asked.id, Decision.PROCEED)
-        anew = await at.people.card(lambda card: card.id != asked.id, kind=CardKind.RESTORE, state=CardState.PENDING)
+        sql(server, "update restore set divergence = ? where id = ?", nothing, asked.id)
+        assert "No file has changed since." in ((await server.app.service.card(asked.id)).body or "")
+        await say(server, key, asked.id, Decision.PROCEED)
+        anew = await server.operator.card(
+            lambda card: card.id != asked.id, kind=CardKind.RESTORE, state=CardState.PENDING
+        )
         assert "1 modified, 1 deleted, 1 added" in (anew.body or "")
         assert (root / "a.txt").read_text() == "spoiled\n"
         assert (root / "new.txt").exists()
@@ -207,12 +209,12 @@ async def test_a_restore_whose_card_sql_changed_before_it_was_signed_changes_no_
 
 async def test_a_signed_restore_is_carried_out(clock: Clock, root: Path) -> None:
     key = Key()
-    async with keyed(root, clock, key) as at:
-        taken = await take(at, await at.arrive(root))
+    async with keyed(root, clock, key) as server:
+        taken = await take(server, await server.arrive(root))
         spoil(root)
-        asked = await ask(at, taken)
-        await say(at, key, asked.id, Decision.PROCEED)
-        done = await ended(at, asked.id)
+        asked = await ask(server, taken)
+        await say(server, key, asked.id, Decision.PROCEED)
+        done = await ended(server, asked.id)
         assert done.state is RestoreState.DONE, done.note
         assert (root / "a.txt").read_text() == "one\n"
 
@@ -220,30 +222,30 @@ async def test_a_signed_restore_is_carried_out(clock: Clock, root: Path) -> None
 async def test_entries_that_are_no_json_stop_neither_an_apply_nor_a_restore(clock: Clock, root: Path) -> None:
     """Failed before: one row that SQL put into the audit log, and the session fell over it at each."""
     key = Key()
-    async with keyed(root, clock, key) as at:
-        guest = await at.arrive(root)
-        taken = await take(at, guest)
-        id = (await guest.propose("new.txt")).request_id
-        await approve(at, key, id)
+    async with keyed(root, clock, key) as server:
+        agent = await server.arrive(root)
+        taken = await take(server, agent)
+        id = (await agent.propose("new.txt")).request_id
+        await approve(server, key, id)
         entry = "insert into audit (at, kind, session_id, who, summary, data) values ('', ?, ?, 'x', 'x', 'no json')"
         for kind in ("applied", "permission_used", "restore"):
-            sql(at, entry, kind, guest.session_id)
-        await guest.ask(CheckDiff(id))
+            sql(server, entry, kind, agent.session_id)
+        await agent.ask(CheckDiff(id))
         assert (root / "new.txt").exists()
-        asked = await ask(at, taken)
-        await say(at, key, asked.id, Decision.PROCEED)
-        assert (await ended(at, asked.id)).state is RestoreState.DONE
+        asked = await ask(server, taken)
+        await say(server, key, asked.id, Decision.PROCEED)
+        assert (await ended(server, asked.id)).state is RestoreState.DONE
         assert not (root / "new.txt").exists()
 
 
 @pytest.mark.parametrize("status", ["decided", "expired"])
 async def test_an_answer_that_nobody_gave_says_so(clock: Clock, root: Path, status: str) -> None:
     """Failed before: "decided" by the timeout was told as a person's "continue"."""
-    async with keyed(root, clock, Key()) as at:
-        guest = await at.arrive(root)
-        id = (await guest.ask(Transmit("go on?", PromptType.CONTINUATION))).request_id
+    async with keyed(root, clock, Key()) as server:
+        agent = await server.arrive(root)
+        id = (await agent.ask(Transmit("go on?", PromptType.CONTINUATION))).request_id
         sql(
-            at,
+            server,
             f"update continuation_prompt set status = '{status}', decision = 'continue', verdict_id = 'x',"
             " verdict = 'continue', decided_by = 'kim', decided_via = 'timeout',"
             " decided_at = '2026-01-01T00:00:01.000000+00:00' where id = ?",
@@ -251,9 +253,9 @@ async def test_an_answer_that_nobody_gave_says_so(clock: Clock, root: Path, stat
         )
         if status == "decided":
             with pytest.raises(SignatureRefused):
-                await guest.ask(AwaitDecision(guest.call(), id))
+                await agent.ask(AwaitDecision(agent.call(), id))
         else:
-            answered = await guest.ask(AwaitDecision(guest.call(), id))
+            answered = await agent.ask(AwaitDecision(agent.call(), id))
             assert answered is not None
             assert answered.answer.timed_out
 
@@ -268,21 +270,21 @@ async def test_an_apply_that_is_stuck_is_given_up_by_a_signed_word_only(
             (root / "new.txt").write_text("meddled\n")
 
     key = Key()
-    async with keyed(root, clock, key) as at:
-        guest = await at.arrive(root)
-        id = (await guest.propose("new.txt")).request_id
-        await approve(at, key, id)
+    async with keyed(root, clock, key) as server:
+        agent = await server.arrive(root)
+        id = (await agent.propose("new.txt")).request_id
+        await approve(server, key, id)
         monkeypatch.setattr(crash_points, "hook", meddle)
         with pytest.raises(ApplyStuck):
-            await guest.ask(CheckDiff(id))
-        card = await at.app.service.card(f"apply-{id}")
-        used = (await at.app.service.card(id)).decided
+            await agent.ask(CheckDiff(id))
+        card = await server.app.service.card(f"apply-{id}")
+        used = (await server.app.service.card(id)).decided
         assert used is not None
         for signature in (None, used.signature):
             with pytest.raises(SignatureRefused):
-                await at.app.service.decide(card.id, evolve(at.verdict(Decision.DISMISS), signature=signature))
-        assert (await at.app.service.card(card.id)).state is CardState.PENDING
-        await say(at, key, card.id, Decision.DISMISS)
+                await server.app.service.decide(card.id, evolve(server.verdict(Decision.DISMISS), signature=signature))
+        assert (await server.app.service.card(card.id)).state is CardState.PENDING
+        await say(server, key, card.id, Decision.DISMISS)
 
 
 LATER = "2027-01-01T00:00:00.000000+00:00"
@@ -293,34 +295,34 @@ UNUSE = "update approval_request set status = 'approved', consumed_at = null whe
 async def test_leave_that_was_used_is_not_used_again(clock: Clock, root: Path, restarted: bool) -> None:
     """Failed before: one "yes" to `make` let it run for ever."""
     key = Key()
-    async with keyed(root, clock, key) as at:
-        guest = await at.arrive(root)
-        asked = await ask_leave(guest, "make", "one")
-        await approve(at, key, asked.request_id)
-        assert (await ask_leave(guest, "make", "one")).answered.answer.status == "allowed"
+    async with keyed(root, clock, key) as server:
+        agent = await server.arrive(root)
+        asked = await ask_leave(agent, "make", "one")
+        await approve(server, key, asked.request_id)
+        assert (await ask_leave(agent, "make", "one")).answered.answer.status == "allowed"
         if not restarted:
-            sql(at, UNUSE, asked.request_id)
+            sql(server, UNUSE, asked.request_id)
             with pytest.raises(SignatureRefused, match="used before"):
-                await ask_leave(guest, "make", "two")
+                await ask_leave(agent, "make", "two")
     if restarted:
         between_runs(root, UNUSE, asked.request_id)
-        async with keyed(root, clock, key) as at:
-            guest = await at.arrive(root)
+        async with keyed(root, clock, key) as server:
+            agent = await server.arrive(root)
             with pytest.raises(SignatureRefused, match="used before"):
-                await ask_leave(guest, "make", "two")
+                await ask_leave(agent, "make", "two")
 
 
 async def test_leave_that_was_used_long_ago_covers_nothing(clock: Clock, root: Path) -> None:
     """Failed before: with a later time in the row of its use, it covered one more hook."""
     key = Key()
-    async with keyed(root, clock, key) as at:
-        guest = await at.arrive(root)
-        asked = await ask_leave(guest, "make", "one")
-        await approve(at, key, asked.request_id)
-        assert (await ask_leave(guest, "make", "one")).answered.answer.status == "allowed"
-        await at.later(2 * permissions.COVERED.total_seconds())
-        sql(at, "update permission_use set used_at = ? where request_id = ?", LATER, asked.request_id)
-        again = await ask_leave(guest, "make", "two")
+    async with keyed(root, clock, key) as server:
+        agent = await server.arrive(root)
+        asked = await ask_leave(agent, "make", "one")
+        await approve(server, key, asked.request_id)
+        assert (await ask_leave(agent, "make", "one")).answered.answer.status == "allowed"
+        await server.later(2 * permissions.COVERED.total_seconds())
+        sql(server, "update permission_use set used_at = ? where request_id = ?", LATER, asked.request_id)
+        again = await ask_leave(agent, "make", "two")
         assert again.answered is None
         assert again.request_id != asked.request_id
 
@@ -329,20 +331,20 @@ async def test_leave_that_was_used_long_ago_covers_nothing(clock: Clock, root: P
 async def test_a_change_that_was_applied_is_not_applied_again(clock: Clock, root: Path, forgotten: bool) -> None:
     """Failed before: what a person had put back was written again."""
     key = Key()
-    async with keyed(root, clock, key) as at:
-        guest = await at.arrive(root)
-        id = (await guest.propose("new.txt")).request_id
-        await approve(at, key, id)
-        await guest.ask(CheckDiff(id))
+    async with keyed(root, clock, key) as server:
+        agent = await server.arrive(root)
+        id = (await agent.propose("new.txt")).request_id
+        await approve(server, key, id)
+        await agent.ask(CheckDiff(id))
         (root / "new.txt").unlink()
-        sql(at, UNUSE, id)
-        sql(at, "delete from apply_journal where request_id = ?", id)
+        sql(server, UNUSE, id)
+        sql(server, "delete from apply_journal where request_id = ?", id)
         if forgotten:
-            with contextlib.closing(sqlite3.connect(at.app.database)) as db:
+            with contextlib.closing(sqlite3.connect(server.app.database)) as db:
                 db.execute("delete from audit where kind = 'applied'")
                 db.commit()
         with pytest.raises(SignatureRefused, match="used before"):
-            await guest.ask(CheckDiff(id))
+            await agent.ask(CheckDiff(id))
         assert not (root / "new.txt").exists()
 
 
@@ -359,20 +361,20 @@ async def test_an_apply_that_sql_spoiled_is_told_of_once_and_its_session_goes_on
     clock: Clock, root: Path, statement: str, said: str
 ) -> None:
     """Failed before: the session could not start any more."""
-    async with house(root.parent, clock) as at:
-        guest = await at.arrive(root)
-        id = (await guest.propose("new.txt")).request_id
-        await at.decide(id, Decision.APPROVE)
-        await guest.ask(CheckDiff(id))
-        sql(at, UNUSE, id)
+    async with virtual_server(root.parent, clock) as server:
+        agent = await server.arrive(root)
+        id = (await agent.propose("new.txt")).request_id
+        await server.decide(id, Decision.APPROVE)
+        await agent.ask(CheckDiff(id))
+        sql(server, UNUSE, id)
     (root / "new.txt").unlink()
     between_runs(root, "update apply_journal set state = 'committed'")
     between_runs(root, statement)
     for is_told in (True, False):
-        async with house(root.parent, clock) as at:
-            guest = await at.arrive(root)
-            await guest.settled()
-            told = [each.text for each in at.people.notices] + [card.body or "" for card in at.people.cards]
+        async with virtual_server(root.parent, clock) as server:
+            agent = await server.arrive(root)
+            await agent.settled()
+            told = [each.text for each in server.operator.notices] + [card.body or "" for card in server.operator.cards]
             assert any(said in text for text in told) == is_told
             assert not (root / "new.txt").exists()
 

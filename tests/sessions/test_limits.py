@@ -18,47 +18,49 @@ from intercom.sessions.tools.standby import Standby
 from intercom.sessions.tools.transmit import Transmit
 from intercom.store import rows
 from intercom.store.messages import Transact
-from tests.sessions.house import Guest, House, house
+from tests.support.virtual_server import AgentClient, VirtualServer, virtual_server
 
 Clock = trio.testing.MockClock
 FEW = Config(limits=LimitSettings(pending_per_session=3, pending_total=5))
 
 
-async def count(at: House) -> dict[str, int]:
+async def count(server: VirtualServer) -> dict[str, int]:
     def counted(db: Any) -> dict[str, int]:
         tables = ("approval_request", "approval_file", "continuation_prompt", "wait", "audit", "answered_call")
         there = {row["name"] for row in rows.every(db, "select name from sqlite_master where type = 'table'")}
         return {name: rows.count(db, f"select count(*) from {name}") for name in tables if name in there}
 
-    return await at.ask("store", Transact(counted))
+    return await server.ask("store", Transact(counted))
 
 
 @pytest.mark.server(FEW)
-async def test_what_is_too_much_for_a_session_is_refused_and_leaves_no_card_and_no_row(at: House, guest: Guest) -> None:
-    first = await guest.propose("0.txt")
-    await guest.ask(Transmit("go on?"))
-    await guest.ask(Standby("done"))
-    await at.later(2)
-    before, cards = await count(at), len(at.people.cards)
+async def test_what_is_too_much_for_a_session_is_refused_and_leaves_no_card_and_no_row(
+    server: VirtualServer, agent: AgentClient
+) -> None:
+    first = await agent.propose("0.txt")
+    await agent.ask(Transmit("go on?"))
+    await agent.ask(Standby("done"))
+    await server.later(2)
+    before, cards = await count(server), len(server.operator.cards)
     with pytest.raises(TooManyPending, match="3 requests of this session wait for a person already"):
-        await guest.propose("1.txt")
+        await agent.propose("1.txt")
     with pytest.raises(TooManyPending):
-        await guest.ask(Transmit("and now?"))
+        await agent.ask(Transmit("and now?"))
     with pytest.raises(TooManyPending):
-        await guest.ask(Standby("done again"))
-    await at.later(2)
-    assert await count(at) == before
-    assert len(at.people.cards) == cards
+        await agent.ask(Standby("done again"))
+    await server.later(2)
+    assert await count(server) == before
+    assert len(server.operator.cards) == cards
     # What it has asked is waited for as ever, and asking that again is no new request.
-    assert (await guest.propose("0.txt")).request_id == first.request_id
-    await at.decide(first.request_id, Decision.APPROVE)
-    assert (await guest.propose("1.txt")).request_id != first.request_id
+    assert (await agent.propose("0.txt")).request_id == first.request_id
+    await server.decide(first.request_id, Decision.APPROVE)
+    assert (await agent.propose("1.txt")).request_id != first.request_id
 
 
 async def test_what_is_too_much_for_people_is_refused_and_who_asks_little_has_a_share(clock: Clock, root: Path) -> None:
     few = Config(limits=LimitSettings(pending_per_session=20, pending_total=8))
-    async with house(root.parent, clock, few) as at:
-        flood, other, third = [await at.arrive(root, key) for key in ("flood", "other", "third")]
+    async with virtual_server(root.parent, clock, few) as server:
+        flood, other, third = [await server.arrive(root, key) for key in ("flood", "other", "third")]
         for number in range(8):
             await flood.propose(f"flood-{number}.txt")
         with pytest.raises(TooManyPending, match="8 requests wait for people already, of all agents together"):
@@ -75,8 +77,8 @@ async def test_what_is_too_much_for_people_is_refused_and_who_asks_little_has_a_
 
 
 @pytest.mark.server(Config(limits=LimitSettings(pending_per_session=50)))
-async def test_a_flood_of_one_agent_holds_up_nobody_elses_card(at: House, root: Path) -> None:
-    flood, other = await at.arrive(root), await at.arrive(root, "other")
+async def test_a_flood_of_one_agent_holds_up_nobody_elses_card(server: VirtualServer, root: Path) -> None:
+    flood, other = await server.arrive(root), await server.arrive(root, "other")
     refused: list[BaseException] = []
 
     async def ask(number: int) -> None:
@@ -90,21 +92,21 @@ async def test_a_flood_of_one_agent_holds_up_nobody_elses_card(at: House, root: 
             nursery.start_soon(ask, number)
         # While those wait in its own session's mailbox, the other's goes through.
         asked = await other.propose("mine.txt")
-        waiting = await at.wait(other, asked.request_id)
+        waiting = await server.wait(other, asked.request_id)
         assert len(refused) < 950
-        card = await at.people.card(id=asked.request_id)
+        card = await server.operator.card(id=asked.request_id)
         assert card.state is CardState.PENDING
-        await at.decide(asked.request_id, Decision.APPROVE)
+        await server.decide(asked.request_id, Decision.APPROVE)
         assert (await waiting()).answer.status == "approved"
     assert len(refused) == 950
-    await at.later(2)
+    await server.later(2)
     await flood.settled()
-    await at.later(0)
-    assert len({card.id for card in at.people.cards}) == 51
+    await server.later(0)
+    assert len({card.id for card in server.operator.cards}) == 51
 
 
-async def test_a_persons_answer_has_a_limit_too(at: House, guest: Guest) -> None:
-    id = (await guest.propose()).request_id
+async def test_a_persons_answer_has_a_limit_too(server: VirtualServer, agent: AgentClient) -> None:
+    id = (await agent.propose()).request_id
     with pytest.raises(InvalidArguments, match=f"at most {TEXT} characters"):
-        await at.decide(id, Decision.REJECT, "x" * (TEXT + 1))
-    assert (await at.decide(id, Decision.REJECT, "x" * TEXT)).state is CardState.REJECTED
+        await server.decide(id, Decision.REJECT, "x" * (TEXT + 1))
+    assert (await server.decide(id, Decision.REJECT, "x" * TEXT)).state is CardState.REJECTED

@@ -20,7 +20,7 @@ from intercom.sessions.messages import Deliver, Delivery, End
 from intercom.sessions.tools import check_diff
 from intercom.sessions.tools.check_diff import CheckDiff
 from intercom.sessions.tools.ping import Ping
-from tests.sessions.house import Guest, House, house
+from tests.support.virtual_server import AgentClient, VirtualServer, virtual_server
 
 Clock = trio.testing.MockClock
 
@@ -49,17 +49,17 @@ def the_store_falls_after_its_next_commit() -> Iterator[None]:
 
 async def test_a_call_asked_again_keeps_its_request_although_the_file_has_changed(clock: Clock, root: Path) -> None:
     (root / "a.txt").write_text("one\n")
-    async with house(root.parent, clock) as at:
-        guest = await at.arrive(root)
-        first = await guest.propose(diff="two\n", call="c1")
+    async with virtual_server(root.parent, clock) as server:
+        agent = await server.arrive(root)
+        first = await agent.propose(diff="two\n", call="c1")
     (root / "a.txt").write_text("somebody else's\n")
-    async with house(root.parent, clock) as at:
-        guest = await at.arrive(root)
-        again = await guest.propose(diff="two\n", call="c1")
+    async with virtual_server(root.parent, clock) as server:
+        agent = await server.arrive(root)
+        again = await agent.propose(diff="two\n", call="c1")
         assert again.request_id == first.request_id
-        assert len(await at.app.service.pending()) == 1
+        assert len(await server.app.service.pending()) == 1
         # Another call means the file as it is now.
-        assert (await guest.propose(diff="two\n", call="c2")).request_id != first.request_id
+        assert (await agent.propose(diff="two\n", call="c2")).request_id != first.request_id
 
 
 async def test_a_call_asked_again_is_told_of_its_verdict_although_its_patch_fits_no_more(
@@ -67,25 +67,25 @@ async def test_a_call_asked_again_is_told_of_its_verdict_although_its_patch_fits
 ) -> None:
     (root / "a.txt").write_text("one\n")
     patch = "--- a/a.txt\n+++ b/a.txt\n@@ -1 +1 @@\n-one\n+two\n"
-    async with house(root.parent, clock) as at:
-        guest = await at.arrive(root)
-        id = (await guest.propose(diff=patch, call="c1")).request_id
-        await at.decide(id, Decision.REJECT, "no")
+    async with virtual_server(root.parent, clock) as server:
+        agent = await server.arrive(root)
+        id = (await agent.propose(diff=patch, call="c1")).request_id
+        await server.decide(id, Decision.REJECT, "no")
         (root / "a.txt").write_text("other\n")
-        again = await guest.propose(diff=patch, call="c1")
+        again = await agent.propose(diff=patch, call="c1")
         assert again.answered is not None
         assert again.answered.answer.reason == "no"
         with pytest.raises(PatchConflict):
-            await guest.propose(diff=patch, call="c2")
+            await agent.propose(diff=patch, call="c2")
 
 
 @pytest.mark.server(Config(timeouts=TimeoutSettings(approval_seconds=10)))
 async def test_a_call_asked_again_after_its_time_ran_out_is_told_so_and_asks_nobody_anew(
-    at: House, guest: Guest
+    server: VirtualServer, agent: AgentClient
 ) -> None:
-    id = (await guest.propose(call="c1")).request_id
-    await at.later(10)
-    again = await guest.propose(call="c1")
+    id = (await agent.propose(call="c1")).request_id
+    await server.later(10)
+    again = await agent.propose(call="c1")
     assert again.request_id == id
     assert again.answered is not None
     assert again.answered.answer.status == "timeout"
@@ -93,27 +93,29 @@ async def test_a_call_asked_again_after_its_time_ran_out_is_told_so_and_asks_nob
 
 
 @pytest.mark.server(Config(timeouts=TimeoutSettings(approval_seconds=10)))
-async def test_who_waits_is_told_that_time_ran_out_although_the_store_fell_over_it(at: House, guest: Guest) -> None:
-    id = (await guest.propose()).request_id
-    waiting = await at.wait(guest, id)
-    async with at.restarting():
+async def test_who_waits_is_told_that_time_ran_out_although_the_store_fell_over_it(
+    server: VirtualServer, agent: AgentClient
+) -> None:
+    id = (await agent.propose()).request_id
+    waiting = await server.wait(agent, id)
+    async with server.restarting():
         with the_store_falls_after_its_next_commit():
-            at.clock.jump(10)
-            await at.people.card(id=id, state=CardState.EXPIRED)
+            server.clock.jump(10)
+            await server.operator.card(id=id, state=CardState.EXPIRED)
         assert (await waiting()).answer.status == "timeout"
 
 
 async def test_who_waits_in_a_session_that_is_ended_is_told_although_the_store_fell_over_it(
-    at: House, guest: Guest
+    server: VirtualServer, agent: AgentClient
 ) -> None:
-    id = (await guest.propose()).request_id
-    waiting = await at.wait(guest, id)
-    async with at.restarting():
+    id = (await agent.propose()).request_id
+    waiting = await server.wait(agent, id)
+    async with server.restarting():
         with the_store_falls_after_its_next_commit():
-            await guest.ask(End("kim", "ctl", "enough"))
+            await agent.ask(End("kim", "ctl", "enough"))
         with pytest.raises(InvalidState, match="ended with its session"):
             await waiting()
-        await at.people.card(id=id, state=CardState.INTERRUPTED)
+        await server.operator.card(id=id, state=CardState.INTERRUPTED)
 
 
 async def test_an_approval_of_the_policy_that_was_told_is_not_told_again_after_a_crash(
@@ -121,16 +123,16 @@ async def test_an_approval_of_the_policy_that_was_told_is_not_told_again_after_a
 ) -> None:
     (root / ".intercom").mkdir()
     (root / ".intercom/settings.json").write_text('{"enabled": true, "file_patterns": {"write": ["*.txt"]}}')
-    async with house(root.parent, clock) as at:
-        await at.accept(root)
-        guest = await at.arrive(root)
-        told = await guest.propose(call="c1")
+    async with virtual_server(root.parent, clock) as server:
+        await server.accept(root)
+        agent = await server.arrive(root)
+        told = await agent.propose(call="c1")
         assert told.answered is not None
         assert told.answered.answer.status == "approved"
-        await guest.ask(Deliver((Delivery("c1", (told.request_id,)),)))
-        async with at.restarting():
-            inject(at.app.system, f"session/{guest.session_id}", StoreFell())
-            assert (await guest.ask(Ping(call="c2"))).late_verdicts == ()
+        await agent.ask(Deliver((Delivery("c1", (told.request_id,)),)))
+        async with server.restarting():
+            inject(server.app.system, f"session/{agent.session_id}", StoreFell())
+            assert (await agent.ask(Ping(call="c2"))).late_verdicts == ()
 
 
 async def test_an_apply_that_another_call_carried_through_is_answered_alike_when_that_is_asked_again(
@@ -139,29 +141,29 @@ async def test_an_apply_that_another_call_carried_through_is_answered_alike_when
     def stop(*_given: object) -> None:
         raise ApplyStuck("half-way")
 
-    async with house(root.parent, clock) as at:
-        guest = await at.arrive(root)
-        id = (await guest.propose()).request_id
-        await at.decide(id, Decision.APPROVE)
+    async with virtual_server(root.parent, clock) as server:
+        agent = await server.arrive(root)
+        id = (await agent.propose()).request_id
+        await server.decide(id, Decision.APPROVE)
         with monkeypatch.context() as patched:
             patched.setattr(check_diff.transaction, "roll_forward", stop)
             with pytest.raises(ApplyStuck):
-                await guest.ask(CheckDiff(id, call="first"))
-        done = (await guest.ask(CheckDiff(id, call="second"))).answered.answer
+                await agent.ask(CheckDiff(id, call="first"))
+        done = (await agent.ask(CheckDiff(id, call="second"))).answered.answer
         assert done.status == "applied"
-        assert (await guest.ask(CheckDiff(id, call="second"))).answered.answer == done
-        assert (await guest.ask(CheckDiff(id, call="first"))).answered.answer == done
+        assert (await agent.ask(CheckDiff(id, call="second"))).answered.answer == done
+        assert (await agent.ask(CheckDiff(id, call="first"))).answered.answer == done
         with pytest.raises(AlreadyConsumed):
-            await guest.ask(CheckDiff(id, call="third"))
+            await agent.ask(CheckDiff(id, call="third"))
 
 
 @pytest.mark.server(Config(timeouts=TimeoutSettings(approved_valid_seconds=100)))
-async def test_an_approval_that_lapsed_is_not_told_as_one(at: House, guest: Guest) -> None:
-    id = (await guest.propose()).request_id
-    await at.decide(id, Decision.APPROVE)
-    await at.later(LAPSE_SECONDS)
-    await at.later(LAPSE_SECONDS)
-    card = await at.people.card(id=id, state=CardState.EXPIRED)
+async def test_an_approval_that_lapsed_is_not_told_as_one(server: VirtualServer, agent: AgentClient) -> None:
+    id = (await agent.propose()).request_id
+    await server.decide(id, Decision.APPROVE)
+    await server.later(LAPSE_SECONDS)
+    await server.later(LAPSE_SECONDS)
+    card = await server.operator.card(id=id, state=CardState.EXPIRED)
     assert "not applied in time" in str(card.note)
-    (late,) = (await guest.ask(Ping(call="c1"))).late_verdicts
+    (late,) = (await agent.ask(Ping(call="c1"))).late_verdicts
     assert late.answer["status"] == "timeout"

@@ -27,8 +27,6 @@ from intercom.store import requests, rows, sessions
 from intercom.store.client import Reader
 from intercom.store.file_changes import restores
 from intercom.store.messages import Transact
-from tests.agents.live import TRUSTING, Home, begin, call, home
-from tests.sessions.house import House, house
 from tests.sessions.test_checkpoints import (
     BEFORE,
     ask,
@@ -44,6 +42,8 @@ from tests.sessions.test_checkpoints import (
     until_clean,
 )
 from tests.support.crash_points import CHECKPOINT_NAMES
+from tests.support.server_process import TRUSTING, Home, begin, call, user_home
+from tests.support.virtual_server import VirtualServer, virtual_server
 
 __all__ = ["root"]
 
@@ -78,47 +78,47 @@ async def test_an_actor_that_crashes_anywhere_is_carried_on_for(
             crashed.append(passed)
             raise Crash(point)
 
-    async with house(root.parent, clock) as at:
-        guest = await at.arrive(root)
-        id = (await guest.propose("a.txt", "two\n", RiskLevel.HIGH)).request_id
+    async with virtual_server(root.parent, clock) as server:
+        agent = await server.arrive(root)
+        id = (await agent.propose("a.txt", "two\n", RiskLevel.HIGH)).request_id
         monkeypatch.setattr(crash_points, "hook", crash)
-        async with at.restarting():
-            taken = await take(at, guest)
+        async with server.restarting():
+            taken = await take(server, agent)
             spoil(root)
-            done = await proceed(at, await ask(at, taken, Files.EXACT))
+            done = await proceed(server, await ask(server, taken, Files.EXACT))
         monkeypatch.setattr(crash_points, "hook", None)
         assert crashed == [point]
         assert done.state is RestoreState.DONE, done.note
         assert files(root) == BEFORE
         assert not staged(root)
-        assert [each.id for each in await at.app.service.sessions()] == [done.successor_id]
-        [waiting] = await at.app.reader.read(partial(requests.pending, session_id=done.successor_id))
+        assert [each.id for each in await server.app.service.sessions()] == [done.successor_id]
+        [waiting] = await server.app.reader.read(partial(requests.pending, session_id=done.successor_id))
         assert waiting.id == id
-        labels = [line.label for line in await at.app.service.checkpoints.listed()]
+        labels = [line.label for line in await server.app.service.checkpoints.listed()]
         assert labels == ["before restoring before", "before"]
 
 
-async def alter(at: House, sql: str, *values: str) -> None:
-    await at.ask("store", Transact(lambda db: rows.changed(db, sql, values)))
+async def alter(server: VirtualServer, sql: str, *values: str) -> None:
+    await server.ask("store", Transact(lambda db: rows.changed(db, sql, values)))
 
 
 async def test_a_question_about_a_session_that_was_restored_since_is_asked_anew_of_the_one_that_follows(
     clock: Clock, root: Path
 ) -> None:
-    async with checkpointed(root, clock) as (at, guest, taken):
-        first = await proceed(at, await ask(at, taken))
-        second = await ask(at, taken)
+    async with checkpointed(root, clock) as (server, agent, taken):
+        first = await proceed(server, await ask(server, taken))
+        second = await ask(server, taken)
         # As where it was asked while the first was accepted.
-        await alter(at, "update restore set session_id = ? where id = ?", guest.session_id, second.id)
-        outdated = await proceed(at, second)
+        await alter(server, "update restore set session_id = ? where id = ?", agent.session_id, second.id)
+        outdated = await proceed(server, second)
         assert outdated.state is RestoreState.OUTDATED
         assert "the session was restored since" in (outdated.note or "")
-        card = await at.people.card(
+        card = await server.operator.card(
             lambda card: card.id not in (first.id, second.id), kind=CardKind.RESTORE, state=CardState.PENDING
         )
         assert card.session_id == first.successor_id
-        done = await succeed(at, await at.app.service.checkpoints.restore(card.id))
-        assert [session.id for session in await at.app.service.sessions()] == [done.successor_id]
+        done = await succeed(server, await server.app.service.checkpoints.restore(card.id))
+        assert [session.id for session in await server.app.service.sessions()] == [done.successor_id]
 
 
 async def test_what_was_staged_before_a_crash_goes_when_files_have_changed_since(
@@ -129,11 +129,11 @@ async def test_what_was_staged_before_a_crash_goes_when_files_have_changed_since
             (root / "a.txt").write_text("edited\n")
             raise Crash(point)
 
-    async with checkpointed(root, clock) as (at, _, taken):
+    async with checkpointed(root, clock) as (server, _, taken):
         spoil(root)
-        asked = await ask(at, taken, Files.EXACT)
+        asked = await ask(server, taken, Files.EXACT)
         monkeypatch.setattr(crash_points, "hook", crash)
-        outdated = await proceed(at, asked)
+        outdated = await proceed(server, asked)
         assert outdated.state is RestoreState.OUTDATED
         assert not staged(root)
         assert files(root)["a.txt"] == "edited\n"
@@ -146,17 +146,17 @@ async def test_one_that_was_given_up_when_the_server_crashed_is_seen_to_by_the_n
         if point == "restore.handed_over":
             (root / "a.txt").write_text("meddled\n")
 
-    async with checkpointed(root, clock) as (at, _, taken):
+    async with checkpointed(root, clock) as (server, _, taken):
         spoil(root)
         monkeypatch.setattr(crash_points, "hook", meddle)
-        stuck = await proceed(at, await ask(at, taken, Files.EXACT))
+        stuck = await proceed(server, await ask(server, taken, Files.EXACT))
         assert stuck.state is RestoreState.STUCK
         assert staged(root)
-        await alter(at, "update restore set state = 'given_up' where id = ?", stuck.id)
-    async with house(root.parent, clock) as at:
+        await alter(server, "update restore set state = 'given_up' where id = ?", stuck.id)
+    async with virtual_server(root.parent, clock) as server:
         await until_clean(root)
-        assert stuck.successor_id in (await at.people.notice("session restored from checkpoint")).text
-        while await at.app.reader.read(restores.to_clean_up):
+        assert stuck.successor_id in (await server.operator.notice("session restored from checkpoint")).text
+        while await server.app.reader.read(restores.to_clean_up):
             await trio.testing.wait_all_tasks_blocked(0.002)
         assert files(root)["a.txt"] == "meddled\n"
 
@@ -176,26 +176,26 @@ async def test_what_fails_each_time_is_told_and_not_tried_for_ever(
 
     monkeypatch.setattr(actor, "AGAIN_SECONDS", 0.05)
     monkeypatch.setattr(actor, "TRIES", 3)
-    async with checkpointed(root, clock) as (at, _, taken):
+    async with checkpointed(root, clock) as (server, _, taken):
         spoil(root)
-        asked = await ask(at, taken, Files.EXACT)
+        asked = await ask(server, taken, Files.EXACT)
         original = getattr(module, name)
         monkeypatch.setattr(module, name, fail)
-        stopped = await proceed(at, asked)
+        stopped = await proceed(server, asked)
         assert stopped.state is end
         assert words in (stopped.note or "")
         assert files(root)["a.txt"] == "spoiled\n"
         if end is RestoreState.STUCK:
             monkeypatch.setattr(module, name, original)
-            await at.decide(asked.id, Decision.PROCEED)
-            assert (await ended(at, asked.id)).state is RestoreState.DONE
+            await server.decide(asked.id, Decision.PROCEED)
+            assert (await ended(server, asked.id)).state is RestoreState.DONE
             assert files(root)["a.txt"] == "one\n"
         await until_clean(root)
 
 
 @pytest.mark.real_time(seconds=240)
 async def test_a_server_that_is_killed_on_the_way_has_its_work_carried_on_by_the_next() -> None:
-    with home(TRUSTING) as made:
+    with user_home(TRUSTING) as made:
         queue = made.root / "faults"
         queue.write_text("".join(f"kill:{point}:1\n" for point in KILLS))
         workspace = made.workspace()

@@ -21,7 +21,7 @@ from intercom.sessions.tools.check_clearance import CheckClearance
 from intercom.store.messages import Transact
 from intercom.store.requests import approvals
 from tests.cli.test_ctl_draw import drawn
-from tests.sessions.house import Guest, House, house
+from tests.support.virtual_server import AgentClient, VirtualServer, virtual_server
 
 Clock = trio.testing.MockClock
 
@@ -47,11 +47,11 @@ def root(tmp_path: Path) -> Path:
     return made
 
 
-async def proposed(at: House, guest: Guest, path: str, diff: str, **more: Any) -> Card:
-    asked = CheckClearance("Tidy up", diff, path, None, RiskLevel.LOW, call=guest.call())
-    opened = await guest.ask(asked)
-    await at.wait(guest, opened.request_id)
-    return await at.people.card(id=opened.request_id)
+async def proposed(server: VirtualServer, agent: AgentClient, path: str, diff: str, **more: Any) -> Card:
+    asked = CheckClearance("Tidy up", diff, path, None, RiskLevel.LOW, call=agent.call())
+    opened = await agent.ask(asked)
+    await server.wait(agent, opened.request_id)
+    return await server.operator.card(id=opened.request_id)
 
 
 def channels(card: Card) -> list[str]:
@@ -68,8 +68,8 @@ def channels(card: Card) -> list[str]:
     ]
 
 
-async def test_the_card_shows_no_hunk_header_and_no_prose_of_the_agent(at: House, root: Path) -> None:
-    card = await proposed(at, await at.arrive(root), "auth.py", LIES.split("\n", 2)[2])
+async def test_the_card_shows_no_hunk_header_and_no_prose_of_the_agent(server: VirtualServer, root: Path) -> None:
+    card = await proposed(server, await server.arrive(root), "auth.py", LIES.split("\n", 2)[2])
     assert card.diff == (
         "diff --git a/auth.py b/auth.py\n--- a/auth.py\n+++ b/auth.py\n@@ -1,5 +1,5 @@\n"
         " def is_admin(user):\n-    return user.admin\n+    return True\n \n \n def test_helper():\n"
@@ -82,8 +82,8 @@ async def test_the_card_shows_no_hunk_header_and_no_prose_of_the_agent(at: House
 
 async def test_what_hides_is_shown_as_its_code_on_every_channel(clock: Clock, root: Path) -> None:
     hidden = "\x1b[2K\x1b[1A\u202e\u2066\u200b\U000e0041\ufe01\u2028\r"
-    async with house(root.parent, clock) as at:
-        card = await proposed(at, await at.arrive(root), "auth.py", f"ok = 1{hidden}x\n")
+    async with virtual_server(root.parent, clock) as server:
+        card = await proposed(server, await server.arrive(root), "auth.py", f"ok = 1{hidden}x\n")
         assert "+ok = 1\\x1b[2K\\x1b[1A<U+202E><U+2066><U+200B><U+E0041><U+FE01><U+2028>\\x0dx\n" in (card.diff or "")
         for shown in channels(card):
             assert not {character for character in hidden if not "0" <= character <= "["} & set(shown)
@@ -96,38 +96,40 @@ async def test_what_hides_is_shown_as_its_code_on_every_channel(clock: Clock, ro
 
 async def test_titles_descriptions_and_messages_are_shown_as_codes_on_every_channel(clock: Clock, root: Path) -> None:
     hidden = "\x1b[2J\u202e\u200b\U000e0041\ufe01\u2028"
-    async with house(root.parent, clock) as at:
-        guest = await at.arrive(root)
-        asked = CheckClearance(f"Tidy{hidden}", "x\n", "a.txt", f"why{hidden}", call=guest.call())
-        opened = await guest.ask(asked)
-        await at.wait(guest, opened.request_id)
-        card = await at.people.card(id=opened.request_id)
+    async with virtual_server(root.parent, clock) as server:
+        agent = await server.arrive(root)
+        asked = CheckClearance(f"Tidy{hidden}", "x\n", "a.txt", f"why{hidden}", call=agent.call())
+        opened = await agent.ask(asked)
+        await server.wait(agent, opened.request_id)
+        card = await server.operator.card(id=opened.request_id)
         for shown in channels(card)[:5]:
             assert "Tidy\\x1b[2J<U+202E><U+200B><U+E0041><U+FE01><U+2028>" in html.unescape(shown).replace("\\\\", "\\")
             assert not {character for character in hidden if not "0" <= character <= "["} & set(shown)
         for shown in channels(card)[2:5]:
             assert "gent asks" in shown
             assert "rom the agent: why" in shown
-        await guest.ask(Broadcast(f"done{hidden}"))
-        told = await at.people.notice("done")
+        await agent.ask(Broadcast(f"done{hidden}"))
+        told = await server.operator.notice("done")
         assert told.text.endswith("done\\x1b[2J<U+202E><U+200B><U+E0041><U+FE01><U+2028>")
 
 
 async def test_the_card_is_the_same_after_the_file_has_changed_and_the_server_has_restarted(
     clock: Clock, root: Path
 ) -> None:
-    async with house(root.parent, clock) as at:
-        card = await proposed(at, await at.arrive(root), "auth.py", AUTH.replace("user.admin", "True") + "\x1b")
+    async with virtual_server(root.parent, clock) as server:
+        card = await proposed(server, await server.arrive(root), "auth.py", AUTH.replace("user.admin", "True") + "\x1b")
         (root / "auth.py").write_text("something else\n")
-    async with house(root.parent, clock) as at:
-        (again,) = await at.app.service.pending()
+    async with virtual_server(root.parent, clock) as server:
+        (again,) = await server.app.service.pending()
         assert (again.diff, again.remarks, again.files) == (card.diff, card.remarks, card.files)
 
 
-async def test_a_request_from_before_is_shown_as_the_agents_words(at: House, guest: Guest, root: Path) -> None:
-    card = await proposed(at, guest, "auth.py", LIES.split("\n", 2)[2].replace("return True", "return True\x1b"))
-    await at.ask("store", Transact(lambda db: db.execute("update approval_request set preview = null")))
-    request = await at.ask("store", Transact(lambda db: approvals.get(db, card.id)))
+async def test_a_request_from_before_is_shown_as_the_agents_words(
+    server: VirtualServer, agent: AgentClient, root: Path
+) -> None:
+    card = await proposed(server, agent, "auth.py", LIES.split("\n", 2)[2].replace("return True", "return True\x1b"))
+    await server.ask("store", Transact(lambda db: db.execute("update approval_request set preview = null")))
+    request = await server.ask("store", Transact(lambda db: approvals.get(db, card.id)))
     assert request is not None
     old = request_kinds.card_of(request, str(root))
     assert old.diff_from_agent

@@ -34,38 +34,38 @@ from intercom.sessions.tools.auto_check import AutoCheck, CheckContext
 from intercom.sessions.tools.check_diff import CheckDiff
 from intercom.sessions.tools.standby import Standby
 from intercom.sessions.tools.transmit import Transmit
-from tests.sessions.house import Guest, House, house
 from tests.support.keys import Key
+from tests.support.virtual_server import AgentClient, VirtualServer, virtual_server
 
 Clock = trio.testing.MockClock
 
 
-async def enrol(at: House, key: Key, by: Key | None = None) -> None:
-    operator_keys.add_public(at.app.places, key.public)
-    await at.app.service.add_key(key.public, *(by or key).for_key("add", key.public, at.now()))
+async def enrol(server: VirtualServer, key: Key, by: Key | None = None) -> None:
+    operator_keys.add_public(server.app.places, key.public)
+    await server.app.service.add_key(key.public, *(by or key).for_key("add", key.public, server.now()))
 
 
 @contextlib.asynccontextmanager
 async def keyed(
     root: Path, clock: Clock, key: Key, config: Config | None = None, *, sign_settings: bool = True
-) -> AsyncIterator[House]:
+) -> AsyncIterator[VirtualServer]:
     """A server whose operator has this key, and has signed the settings."""
-    async with house(root.parent, clock, config) as at:
-        if not at.app.signatures.required:
-            await enrol(at, key)
+    async with virtual_server(root.parent, clock, config) as server:
+        if not server.app.signatures.required:
+            await enrol(server, key)
         if sign_settings:
-            sign_allowed(at, key, Allowed.by(at.app.config))
-        yield at
+            sign_allowed(server, key, Allowed.by(server.app.config))
+        yield server
 
 
-def sign_allowed(at: House, key: Key, allowed: Allowed) -> None:
-    signed = operator_keys.sign(allowed, to_text(at.now()), key.public.id, key.private.sign)
-    operator_keys.write(at.app.places, signed)
+def sign_allowed(server: VirtualServer, key: Key, allowed: Allowed) -> None:
+    signed = operator_keys.sign(allowed, to_text(server.now()), key.public.id, key.private.sign)
+    operator_keys.write(server.app.places, signed)
 
 
-def sql(at: House, statement: str, *values: Any) -> None:
+def sql(server: VirtualServer, statement: str, *values: Any) -> None:
     """What any process of this user can do."""
-    with contextlib.closing(sqlite3.connect(at.app.database)) as db:
+    with contextlib.closing(sqlite3.connect(server.app.database)) as db:
         assert db.execute(statement, values).rowcount == 1
         db.commit()
 
@@ -74,19 +74,21 @@ def files(root: Path) -> list[str]:
     return [each.name for each in root.iterdir()]
 
 
-async def approve(at: House, key: Key, id: str, **more: Any) -> Card:
-    card = await at.app.service.card(id)
-    return await at.app.service.decide(id, key.verdict(card, Decision.APPROVE, at.now(), **more))
+async def approve(server: VirtualServer, key: Key, id: str, **more: Any) -> Card:
+    card = await server.app.service.card(id)
+    return await server.app.service.decide(id, key.verdict(card, Decision.APPROVE, server.now(), **more))
 
 
 async def test_a_typed_pin_lets_any_process_bring_the_act_that_it_was_typed_for_and_no_other(
     clock: Clock, root: Path
 ) -> None:
     key = Key()
-    async with keyed(root, clock, key) as at:
-        guest = await at.arrive(root)
+    async with keyed(root, clock, key) as server:
+        agent = await server.arrive(root)
         signed = [
-            key.verdict(await at.app.service.card((await guest.propose(path)).request_id), Decision.APPROVE, at.now())
+            key.verdict(
+                await server.app.service.card((await agent.propose(path)).request_id), Decision.APPROVE, server.now()
+            )
             for path in ("a.txt", "b.txt")
         ]
         one, other = (verdict.signature for verdict in signed)
@@ -96,7 +98,7 @@ async def test_a_typed_pin_lets_any_process_bring_the_act_that_it_was_typed_for_
         def is_proven(command: str, signature: Signature, **fields: Any) -> bool:
             given = {"id": one.request_id, **fields}
             verdict_id = given.pop("verdict_id", "v-signed")
-            return connection.is_proven(at.app.service, CtlRequest(command, given, verdict_id, signature))
+            return connection.is_proven(server.app.service, CtlRequest(command, given, verdict_id, signature))
 
         assert is_proven("approve", one)
         assert not is_proven("approve", other)
@@ -116,33 +118,33 @@ async def test_a_typed_pin_lets_any_process_bring_the_act_that_it_was_typed_for_
 
 async def test_a_signed_approval_decides_and_is_applied(clock: Clock, root: Path) -> None:
     key = Key()
-    async with keyed(root, clock, key) as at:
-        guest = await at.arrive(root)
-        id = (await guest.propose()).request_id
-        waiting = await at.wait(guest, id)
-        card = await approve(at, key, id)
+    async with keyed(root, clock, key) as server:
+        agent = await server.arrive(root)
+        id = (await agent.propose()).request_id
+        waiting = await server.wait(agent, id)
+        card = await approve(server, key, id)
         assert card.decided is not None
         assert card.decided.signature is not None
         assert card.decided.signature.key_id == key.public.id
         assert (await waiting()).answer.status == "approved"
-        await guest.ask(CheckDiff(id))
+        await agent.ask(CheckDiff(id))
         assert (root / "a.txt").read_text() == "a\n"
-        (entry,) = [each for each in await at.app.service.audit(50) if each.kind == "decided"]
+        (entry,) = [each for each in await server.app.service.audit(50) if each.kind == "decided"]
         assert entry.data["signature"]["key_id"] == key.public.id
 
 
 async def test_an_unsigned_approval_decides_nothing_and_everybody_is_told(clock: Clock, root: Path) -> None:
-    async with keyed(root, clock, Key()) as at:
-        guest = await at.arrive(root)
-        id = (await guest.propose()).request_id
-        waiting = await at.wait(guest, id)
+    async with keyed(root, clock, Key()) as server:
+        agent = await server.arrive(root)
+        id = (await agent.propose()).request_id
+        waiting = await server.wait(agent, id)
         with pytest.raises(SignatureRefused, match="takes only decisions signed with an operator key"):
-            await at.decide(id, Decision.APPROVE)
-        told = await at.people.notice("refused to approve")
+            await server.decide(id, Decision.APPROVE)
+        told = await server.operator.notice("refused to approve")
         assert (told.session_id, told.level) == (None, "error")
         assert waiting.outcome is None
-        assert (await at.app.service.card(id)).decided is None
-        assert "security" in [each.kind for each in await at.app.service.audit(50)]
+        assert (await server.app.service.card(id)).decided is None
+        assert "security" in [each.kind for each in await server.app.service.audit(50)]
 
 
 Change = Callable[[Key, Verdict], Verdict]
@@ -188,22 +190,22 @@ async def test_a_signature_for_anything_else_decides_nothing(
     clock: Clock, root: Path, change: Change, why: str
 ) -> None:
     key = Key()
-    async with keyed(root, clock, key) as at:
-        guest = await at.arrive(root)
-        id = (await guest.propose(risk=RiskLevel.CRITICAL)).request_id
-        card = await at.app.service.card(id)
-        verdict = change(key, key.verdict(card, Decision.APPROVE, at.now()))
+    async with keyed(root, clock, key) as server:
+        agent = await server.arrive(root)
+        id = (await agent.propose(risk=RiskLevel.CRITICAL)).request_id
+        card = await server.app.service.card(id)
+        verdict = change(key, key.verdict(card, Decision.APPROVE, server.now()))
         with pytest.raises(SignatureRefused, match=why):
-            await at.app.service.decide(id, verdict)
-        assert (await at.app.service.card(id)).decided is None
+            await server.app.service.decide(id, verdict)
+        assert (await server.app.service.card(id)).decided is None
 
 
 async def test_a_key_that_nobody_enrolled_decides_nothing(clock: Clock, root: Path) -> None:
-    async with keyed(root, clock, Key()) as at:
-        guest = await at.arrive(root)
-        id = (await guest.propose()).request_id
+    async with keyed(root, clock, Key()) as server:
+        agent = await server.arrive(root)
+        id = (await agent.propose()).request_id
         with pytest.raises(SignatureRefused, match="does not count"):
-            await approve(at, Key(), id)
+            await approve(server, Key(), id)
 
 
 FLIP = (
@@ -219,33 +221,33 @@ async def test_a_row_that_sql_approved_writes_nothing(
 ) -> None:
     """Failed before: the change was applied."""
     key = Key()
-    async with keyed(root, clock, key) as at:
-        guest = await at.arrive(root)
-        id = (await guest.propose()).request_id
+    async with keyed(root, clock, key) as server:
+        agent = await server.arrive(root)
+        id = (await agent.propose()).request_id
         if signature == "forged":
-            forged = Key().verdict(await at.app.service.card(id), Decision.APPROVE, at.now(), id="x").signature
+            forged = Key().verdict(await server.app.service.card(id), Decision.APPROVE, server.now(), id="x").signature
             assert forged is not None
             forged = evolve(forged, key_id=key.public.id)
             signature = json.dumps({name: getattr(forged, name) for name in (*signing.STATED, "value")})
-        sql(at, FLIP, channel, signature, id)
+        sql(server, FLIP, channel, signature, id)
         with pytest.raises(SignatureRefused, match="does not count"):
-            await guest.ask(AwaitDecision(guest.call(), id))
-        await at.people.notice("refused the recorded decision about")
+            await agent.ask(AwaitDecision(agent.call(), id))
+        await server.operator.notice("refused the recorded decision about")
         with pytest.raises(InvalidState):
-            await guest.ask(CheckDiff(id))
+            await agent.ask(CheckDiff(id))
         assert files(root) == []
         # The agent may propose it again, and then a person is asked.
-        assert (await guest.propose()).request_id != id
+        assert (await agent.propose()).request_id != id
 
 
 async def test_check_diff_alone_refuses_a_row_that_sql_approved(clock: Clock, root: Path) -> None:
-    async with keyed(root, clock, Key()) as at:
-        guest = await at.arrive(root)
-        id = (await guest.propose()).request_id
-        sql(at, FLIP, "ctl", None, id)
+    async with keyed(root, clock, Key()) as server:
+        agent = await server.arrive(root)
+        id = (await agent.propose()).request_id
+        sql(server, FLIP, "ctl", None, id)
         with pytest.raises(SignatureRefused, match="no operator's signature is recorded"):
-            await guest.ask(CheckDiff(id))
-        told = await at.people.notice("nothing is written")
+            await agent.ask(CheckDiff(id))
+        told = await server.operator.notice("nothing is written")
         assert told.session_id is None
         assert files(root) == []
 
@@ -271,14 +273,14 @@ async def test_check_diff_alone_refuses_a_row_that_sql_approved(clock: Clock, ro
 async def test_a_proposal_edited_after_its_approval_is_not_written(clock: Clock, root: Path, edit: str) -> None:
     """Failed before: the edited text was written."""
     key = Key()
-    async with keyed(root, clock, key) as at:
-        guest = await at.arrive(root)
-        id = (await guest.propose()).request_id
-        await approve(at, key, id)
-        sql(at, edit, id)
+    async with keyed(root, clock, key) as server:
+        agent = await server.arrive(root)
+        id = (await agent.propose()).request_id
+        await approve(server, key, id)
+        sql(server, edit, id)
         with pytest.raises((SignatureRefused, RecordMismatch)):
-            await guest.ask(CheckDiff(id))
-        await at.people.notice(id)
+            await agent.ask(CheckDiff(id))
+        await server.operator.notice(id)
         assert files(root) == []
 
 
@@ -299,38 +301,38 @@ async def test_a_card_that_sql_changed_before_it_was_signed_writes_nothing(
 ) -> None:
     """Failed before: the person signed the card as it was shown, and what the store held beside it was written."""
     key = Key()
-    async with keyed(root, clock, key) as at:
-        guest = await at.arrive(root)
-        id = (await guest.propose()).request_id
-        sql(at, edit, value, id)
-        await approve(at, key, id)
+    async with keyed(root, clock, key) as server:
+        agent = await server.arrive(root)
+        id = (await agent.propose()).request_id
+        sql(server, edit, value, id)
+        await approve(server, key, id)
         with pytest.raises(RecordMismatch, match="shown"):
-            await guest.ask(CheckDiff(id))
-        await at.people.notice("refused when it was to be applied")
+            await agent.ask(CheckDiff(id))
+        await server.operator.notice("refused when it was to be applied")
         assert files(root) == []
 
 
 async def test_a_command_that_sql_renamed_before_it_was_signed_is_not_let_pass(clock: Clock, root: Path) -> None:
     """Failed before: "Run: ls" was signed, and the hook let `rm -rf .` pass."""
     key = Key()
-    async with keyed(root, clock, key) as at:
-        guest = await at.arrive(root)
-        asked = await ask_leave(guest, "rm -rf .", "one")
-        sql(at, "update approval_request set title = 'Run: ls', description = 'ls' where id = ?", asked.request_id)
-        await approve(at, key, asked.request_id)
-        again = await ask_leave(guest, "rm -rf .", "one")
+    async with keyed(root, clock, key) as server:
+        agent = await server.arrive(root)
+        asked = await ask_leave(agent, "rm -rf .", "one")
+        sql(server, "update approval_request set title = 'Run: ls', description = 'ls' where id = ?", asked.request_id)
+        await approve(server, key, asked.request_id)
+        again = await ask_leave(agent, "rm -rf .", "one")
         assert again.answered is None or again.answered.answer.status != "allowed"
 
 
 async def test_a_signature_moved_to_another_request_counts_for_nothing(clock: Clock, root: Path) -> None:
     key = Key()
-    async with keyed(root, clock, key) as at:
-        guest = await at.arrive(root)
-        good = (await guest.propose("good.txt")).request_id
-        bad = (await guest.propose("bad.txt")).request_id
-        await approve(at, key, good)
+    async with keyed(root, clock, key) as server:
+        agent = await server.arrive(root)
+        good = (await agent.propose("good.txt")).request_id
+        bad = (await agent.propose("bad.txt")).request_id
+        await approve(server, key, good)
         sql(
-            at,
+            server,
             "update approval_request set (status, verdict_id, verdict, decided_by, decided_via, decided_at, signature)"
             " = (select status, 'moved', verdict, decided_by, decided_via, decided_at, signature"
             " from approval_request where id = ?) where id = ?",
@@ -338,135 +340,135 @@ async def test_a_signature_moved_to_another_request_counts_for_nothing(clock: Cl
             bad,
         )
         with pytest.raises(SignatureRefused):
-            await guest.ask(CheckDiff(bad))
-        await guest.ask(CheckDiff(good))
+            await agent.ask(CheckDiff(bad))
+        await agent.ask(CheckDiff(good))
         assert files(root) == ["good.txt"]
 
 
 async def test_a_row_flipped_while_no_server_runs_reaches_nobody(clock: Clock, root: Path) -> None:
     key = Key()
-    async with keyed(root, clock, key) as at:
-        guest = await at.arrive(root)
-        id = (await guest.propose()).request_id
-        sql(at, FLIP, "ctl", None, id)
-    async with keyed(root, clock, key) as at:
-        guest = await at.arrive(root)
-        await at.people.notice("refused the recorded decision about")
+    async with keyed(root, clock, key) as server:
+        agent = await server.arrive(root)
+        id = (await agent.propose()).request_id
+        sql(server, FLIP, "ctl", None, id)
+    async with keyed(root, clock, key) as server:
+        agent = await server.arrive(root)
+        await server.operator.notice("refused the recorded decision about")
         # A call of any other tool would bring it along.
-        opened = await guest.ask(Transmit("go on?", PromptType.CONTINUATION))
+        opened = await agent.ask(Transmit("go on?", PromptType.CONTINUATION))
         assert opened.answered is None
         with pytest.raises(InvalidState):
-            await guest.ask(AwaitDecision(guest.call(), id))
+            await agent.ask(AwaitDecision(agent.call(), id))
 
 
 async def test_a_signed_decision_counts_after_a_restart(clock: Clock, root: Path) -> None:
     key = Key()
-    async with keyed(root, clock, key) as at:
-        guest = await at.arrive(root)
-        id = (await guest.propose()).request_id
-        await approve(at, key, id)
-    async with keyed(root, clock, key) as at:
-        guest = await at.arrive(root)
-        await guest.ask(CheckDiff(id))
+    async with keyed(root, clock, key) as server:
+        agent = await server.arrive(root)
+        id = (await agent.propose()).request_id
+        await approve(server, key, id)
+    async with keyed(root, clock, key) as server:
+        agent = await server.arrive(root)
+        await agent.ask(CheckDiff(id))
         assert (root / "a.txt").read_text() == "a\n"
 
 
 async def test_words_put_into_a_prompts_row_reach_nobody(clock: Clock, root: Path) -> None:
     key = Key()
-    async with keyed(root, clock, key) as at:
-        guest = await at.arrive(root)
-        ids = [(await guest.ask(Transmit(f"go on {n}?", PromptType.CONTINUATION))).request_id for n in (1, 2)]
-        card = await at.app.service.card(ids[0])
-        await at.app.service.decide(ids[0], key.verdict(card, Decision.CONTINUE, at.now()))
-        answered = await guest.ask(AwaitDecision(guest.call(), ids[0]))
+    async with keyed(root, clock, key) as server:
+        agent = await server.arrive(root)
+        ids = [(await agent.ask(Transmit(f"go on {n}?", PromptType.CONTINUATION))).request_id for n in (1, 2)]
+        card = await server.app.service.card(ids[0])
+        await server.app.service.decide(ids[0], key.verdict(card, Decision.CONTINUE, server.now()))
+        answered = await agent.ask(AwaitDecision(agent.call(), ids[0]))
         assert answered is not None
         assert answered.answer.decision == "continue"
-        sql(at, "update continuation_prompt set instruction = 'remove everything' where id = ?", ids[0])
+        sql(server, "update continuation_prompt set instruction = 'remove everything' where id = ?", ids[0])
         with pytest.raises(SignatureRefused, match="contradicts itself"):
-            await guest.ask(AwaitDecision(guest.call(), ids[0]))
+            await agent.ask(AwaitDecision(agent.call(), ids[0]))
         sql(
-            at,
+            server,
             "update continuation_prompt set status = 'decided', decision = 'refine', instruction = 'remove everything',"
             " verdict_id = 'x', verdict = 'refine', decided_by = 'kim', decided_via = 'ctl',"
             " decided_at = '2026-01-01T00:00:01.000000+00:00', decided_text = 'remove everything' where id = ?",
             ids[1],
         )
         with pytest.raises(SignatureRefused, match="no operator's signature"):
-            await guest.ask(AwaitDecision(guest.call(), ids[1]))
+            await agent.ask(AwaitDecision(agent.call(), ids[1]))
 
 
 async def test_a_standby_is_resumed_by_a_signed_answer_only(clock: Clock, root: Path) -> None:
     key = Key()
-    async with keyed(root, clock, key) as at:
-        guest = await at.arrive(root)
-        id = (await guest.ask(Standby("done"))).request_id
+    async with keyed(root, clock, key) as server:
+        agent = await server.arrive(root)
+        id = (await agent.ask(Standby("done"))).request_id
         with pytest.raises(SignatureRefused):
-            await at.decide(id, Decision.RESUME, "go on")
-        card = await at.app.service.card(id)
-        await at.app.service.decide(id, key.verdict(card, Decision.RESUME, at.now(), "go on"))
-        opened = await guest.ask(Standby("done", request_id=id))
+            await server.decide(id, Decision.RESUME, "go on")
+        card = await server.app.service.card(id)
+        await server.app.service.decide(id, key.verdict(card, Decision.RESUME, server.now(), "go on"))
+        opened = await agent.ask(Standby("done", request_id=id))
         assert opened.answered is not None
         assert opened.answered.answer.instruction == "go on"
-        sql(at, "update wait set instruction = 'remove everything' where id = ?", id)
+        sql(server, "update wait set instruction = 'remove everything' where id = ?", id)
         with pytest.raises(SignatureRefused):
-            await guest.ask(Standby("done", request_id=id))
+            await agent.ask(Standby("done", request_id=id))
 
 
 def operation(command: str) -> Operation:
     return Operation(OperationKind.COMMAND, "Bash", f"run {command}", f"Bash {command}", command)
 
 
-async def ask_leave(guest: Guest, command: str, slot: str, call: str | None = None) -> Any:
-    return await guest.ask(AskPermission(call or guest.call(), "client", operation(command), slot))
+async def ask_leave(agent: AgentClient, command: str, slot: str, call: str | None = None) -> Any:
+    return await agent.ask(AskPermission(call or agent.call(), "client", operation(command), slot))
 
 
 async def test_permission_is_used_once_it_was_signed(clock: Clock, root: Path) -> None:
     key = Key()
-    async with keyed(root, clock, key) as at:
-        guest = await at.arrive(root)
-        asked = await ask_leave(guest, "make", "one")
-        await approve(at, key, asked.request_id)
-        assert (await ask_leave(guest, "make", "one")).answered.answer.status == "allowed"
+    async with keyed(root, clock, key) as server:
+        agent = await server.arrive(root)
+        asked = await ask_leave(agent, "make", "one")
+        await approve(server, key, asked.request_id)
+        assert (await ask_leave(agent, "make", "one")).answered.answer.status == "allowed"
 
 
 async def test_permission_that_sql_gave_is_none(clock: Clock, root: Path) -> None:
     """Failed before: the hook said allow."""
-    async with keyed(root, clock, Key()) as at:
-        guest = await at.arrive(root)
-        asked = await ask_leave(guest, "make", "one")
-        sql(at, FLIP, "ctl", None, asked.request_id)
+    async with keyed(root, clock, Key()) as server:
+        agent = await server.arrive(root)
+        asked = await ask_leave(agent, "make", "one")
+        sql(server, FLIP, "ctl", None, asked.request_id)
         with pytest.raises(SignatureRefused):
-            await ask_leave(guest, "make", "one")
-        assert (await ask_leave(guest, "make", "one")).answered is None
+            await ask_leave(agent, "make", "one")
+        assert (await ask_leave(agent, "make", "one")).answered is None
 
 
 async def test_permission_for_one_command_is_none_for_another(clock: Clock, root: Path) -> None:
     """Failed before: a row's key, moved by SQL, let another command pass."""
     key = Key()
-    async with keyed(root, clock, key) as at:
-        guest = await at.arrive(root)
-        asked = await ask_leave(guest, "make", "one")
-        await approve(at, key, asked.request_id)
-        other = await ask_leave(guest, "rm -rf .", "two")
+    async with keyed(root, clock, key) as server:
+        agent = await server.arrive(root)
+        asked = await ask_leave(agent, "make", "one")
+        await approve(server, key, asked.request_id)
+        other = await ask_leave(agent, "rm -rf .", "two")
         sql(
-            at,
+            server,
             "update approval_request set key = (select key from approval_request where id = ?) where id = ?",
             other.request_id,
             asked.request_id,
         )
-        sql(at, "update approval_request set status = 'interrupted' where id = ?", other.request_id)
+        sql(server, "update approval_request set status = 'interrupted' where id = ?", other.request_id)
         with pytest.raises(SignatureRefused):
-            await ask_leave(guest, "rm -rf .", "two")
+            await ask_leave(agent, "rm -rf .", "two")
 
 
 async def test_an_answer_put_into_the_database_lets_no_operation_pass(clock: Clock, root: Path) -> None:
     """Failed before: the hook said allow."""
     key = Key()
-    async with keyed(root, clock, key) as at:
-        guest = await at.arrive(root)
-        call = guest.call()
-        asked = await ask_leave(guest, "make", "one", call)
-        with contextlib.closing(sqlite3.connect(at.app.database)) as db:
+    async with keyed(root, clock, key) as server:
+        agent = await server.arrive(root)
+        call = agent.call()
+        asked = await ask_leave(agent, "make", "one", call)
+        with contextlib.closing(sqlite3.connect(server.app.database)) as db:
             (found,) = db.execute("select key from approval_request where id = ?", (asked.request_id,)).fetchone()
             for suffix, answer in (
                 ("", {"status": "allowed", "rule": "command:make"}),
@@ -476,97 +478,97 @@ async def test_an_answer_put_into_the_database_lets_no_operation_pass(clock: Clo
                     "insert into answered_call (name, session_id, tool, answer, created_at)"
                     " values (?, ?, 'Bash', ?, ?)",
                     (
-                        f"call/{guest.session_id}/{call}{suffix}#{found[:32]}",
-                        guest.session_id,
+                        f"call/{agent.session_id}/{call}{suffix}#{found[:32]}",
+                        agent.session_id,
                         json.dumps(answer),
                         "2026-01-01T00:00:01.000000+00:00",
                     ),
                 )
             db.commit()
-        assert (await ask_leave(guest, "make", "one", call)).answered.answer.status == "denied"
-        later = await ask_leave(guest, "make", "one", f"{call}x")
+        assert (await ask_leave(agent, "make", "one", call)).answered.answer.status == "denied"
+        later = await ask_leave(agent, "make", "one", f"{call}x")
         assert later.answered is None or later.answered.answer.status != "allowed"
 
 
 # --- keys ------------------------------------------------------------------------------------------------------------
 
 
-async def test_without_a_key_nothing_changes(at: House, guest: Guest) -> None:
-    id = (await guest.propose()).request_id
-    card = await at.decide(id, Decision.APPROVE)
+async def test_without_a_key_nothing_changes(server: VirtualServer, agent: AgentClient) -> None:
+    id = (await agent.propose()).request_id
+    card = await server.decide(id, Decision.APPROVE)
     assert card.decided is not None
     assert card.decided.signature is None
-    await guest.ask(CheckDiff(id))
+    await agent.ask(CheckDiff(id))
 
 
 async def test_a_second_key_needs_the_signature_of_the_first(clock: Clock, root: Path) -> None:
     first, second = Key(), Key()
-    async with keyed(root, clock, first) as at:
+    async with keyed(root, clock, first) as server:
         with pytest.raises(SignatureRefused, match="needs the signature of an operator key that counts"):
-            await enrol(at, second)
-        await enrol(at, second, by=first)
-        guest = await at.arrive(root)
-        id = (await guest.propose()).request_id
-        await approve(at, second, id)
+            await enrol(server, second)
+        await enrol(server, second, by=first)
+        agent = await server.arrive(root)
+        id = (await agent.propose()).request_id
+        await approve(server, second, id)
 
 
 async def test_a_key_is_revoked_by_the_signature_of_a_present_one(clock: Clock, root: Path) -> None:
     first, second = Key(), Key()
-    async with keyed(root, clock, first) as at:
-        await enrol(at, second, by=first)
+    async with keyed(root, clock, first) as server:
+        await enrol(server, second, by=first)
         with pytest.raises(SignatureRefused):
-            await at.app.service.revoke_key(first.public.id, *Key().for_key("revoke", first.public, at.now()))
-        await at.app.service.revoke_key(first.public.id, *second.for_key("revoke", first.public, at.now()))
-        await at.people.notice("was revoked")
-        guest = await at.arrive(root)
-        id = (await guest.propose()).request_id
+            await server.app.service.revoke_key(first.public.id, *Key().for_key("revoke", first.public, server.now()))
+        await server.app.service.revoke_key(first.public.id, *second.for_key("revoke", first.public, server.now()))
+        await server.operator.notice("was revoked")
+        agent = await server.arrive(root)
+        id = (await agent.propose()).request_id
         with pytest.raises(SignatureRefused, match="does not count"):
-            await approve(at, first, id)
-        await approve(at, second, id)
+            await approve(server, first, id)
+        await approve(server, second, id)
         with pytest.raises(NotFound):
-            await at.app.service.revoke_key("0123", *second.for_key("revoke", first.public, at.now()))
-    async with keyed(root, clock, second) as at:
-        assert {each.key_id for each in at.app.signatures.keyring.status() if each.counts} == {second.public.id}
+            await server.app.service.revoke_key("0123", *second.for_key("revoke", first.public, server.now()))
+    async with keyed(root, clock, second) as server:
+        assert {each.key_id for each in server.app.signatures.keyring.status() if each.counts} == {second.public.id}
 
 
 async def test_a_signature_to_add_a_key_is_taken_while_it_is_fresh(clock: Clock, root: Path) -> None:
     first, second = Key(), Key()
-    async with keyed(root, clock, first) as at:
-        old = first.for_key("add", second.public, at.now() - timedelta(hours=1))
+    async with keyed(root, clock, first) as server:
+        old = first.for_key("add", second.public, server.now() - timedelta(hours=1))
         with pytest.raises(SignatureRefused, match="not in order"):
-            await at.app.service.add_key(second.public, *old)
+            await server.app.service.add_key(second.public, *old)
 
 
 async def test_a_removed_file_does_not_switch_the_protection_off(clock: Clock, root: Path) -> None:
     key = Key()
-    async with keyed(root, clock, key) as at:
-        guest = await at.arrive(root)
-        id = (await guest.propose()).request_id
-        os.unlink(at.app.places.operator_keys_file)
-        for attempt in (at.decide(id, Decision.APPROVE), approve(at, key, id)):
+    async with keyed(root, clock, key) as server:
+        agent = await server.arrive(root)
+        id = (await agent.propose()).request_id
+        os.unlink(server.app.places.operator_keys_file)
+        for attempt in (server.decide(id, Decision.APPROVE), approve(server, key, id)):
             with pytest.raises(SignatureRefused):
                 await attempt
-    async with keyed(root, clock, key) as at:
-        await at.people.notice("does not list it")
+    async with keyed(root, clock, key) as server:
+        await server.operator.notice("does not list it")
         with pytest.raises(SignatureRefused):
-            await at.decide(id, Decision.APPROVE)
+            await server.decide(id, Decision.APPROVE)
 
 
 async def test_rows_removed_from_the_database_do_not_switch_the_protection_off(clock: Clock, root: Path) -> None:
     key = Key()
-    async with keyed(root, clock, key) as at:
-        guest = await at.arrive(root)
-        id = (await guest.propose()).request_id
-        sql(at, "delete from operator_key")
+    async with keyed(root, clock, key) as server:
+        agent = await server.arrive(root)
+        id = (await agent.propose()).request_id
+        sql(server, "delete from operator_key")
         with pytest.raises(SignatureRefused):
-            await at.decide(id, Decision.APPROVE)
-        await approve(at, key, id)
-    async with house(root.parent, clock) as at:
-        await at.people.notice("not enrolled")
-        guest = await at.arrive(root)
-        id = (await guest.propose("b.txt", call="agent/later")).request_id
+            await server.decide(id, Decision.APPROVE)
+        await approve(server, key, id)
+    async with virtual_server(root.parent, clock) as server:
+        await server.operator.notice("not enrolled")
+        agent = await server.arrive(root)
+        id = (await agent.propose("b.txt", call="agent/later")).request_id
         with pytest.raises(SignatureRefused):
-            await at.decide(id, Decision.APPROVE)
+            await server.decide(id, Decision.APPROVE)
 
 
 def replace_text(file: Path, text: str) -> str:
@@ -579,29 +581,29 @@ def replace_text(file: Path, text: str) -> str:
 @pytest.mark.parametrize("is_damaged", [False, True])
 async def test_no_key_comes_before_one_that_was_listed_at_the_start(clock: Clock, root: Path, is_damaged: bool) -> None:
     key, evil = Key(), Key()
-    async with house(root.parent, clock) as at:
-        operator_keys.add_public(at.app.places, key.public)
-        list_file = Path(at.app.places.operator_keys_file)
+    async with virtual_server(root.parent, clock) as server:
+        operator_keys.add_public(server.app.places, key.public)
+        list_file = Path(server.app.places.operator_keys_file)
     listed = replace_text(list_file, "nonsense\n") if is_damaged else None
-    async with house(root.parent, clock) as at:
+    async with virtual_server(root.parent, clock) as server:
         if listed is not None:
             replace_text(list_file, listed)
         with pytest.raises(SignatureRefused, match="was not listed when the server started"):
-            await enrol(at, evil)
-        assert not at.app.signatures.keyring.trusted()
+            await enrol(server, evil)
+        assert not server.app.signatures.keyring.trusted()
         if is_damaged:
             return
-        await enrol(at, key)
-        await enrol(at, evil, by=key)
+        await enrol(server, key)
+        await enrol(server, evil, by=key)
 
 
 async def test_after_the_last_key_was_revoked_any_may_be_the_first(clock: Clock, root: Path) -> None:
     key, other = Key(), Key()
     async with keyed(root, clock, key):
         pass
-    async with house(root.parent, clock) as at:
-        await at.app.service.revoke_key(key.public.id, *key.for_key("revoke", key.public, at.now()))
-        await enrol(at, other)
+    async with virtual_server(root.parent, clock) as server:
+        await server.app.service.revoke_key(key.public.id, *key.for_key("revoke", key.public, server.now()))
+        await enrol(server, other)
 
 
 async def test_the_users_own_key_protects_a_server_that_a_client_gave_other_directories(
@@ -612,18 +614,18 @@ async def test_the_users_own_key_protects_a_server_that_a_client_gave_other_dire
     users = own_files.default_places()
     assert users is not None
     operator_keys.add_public(users, key.public)
-    async with house(root.parent, clock) as at:
-        foreign = Keyring(at.app.places, at.app.config, is_foreign=True)
-        with contextlib.closing(sqlite3.connect(at.app.database)) as connection:
+    async with virtual_server(root.parent, clock) as server:
+        foreign = Keyring(server.app.places, server.app.config, is_foreign=True)
+        with contextlib.closing(sqlite3.connect(server.app.database)) as connection:
             db = Database(connection)
-            foreign.load(db, at.now())
+            foreign.load(db, server.now())
             assert foreign.required
             assert not foreign.trusted()
             with pytest.raises(SignatureRefused):
-                foreign.add(db, evil.public, *evil.for_key("add", evil.public, at.now()), at.now())
-            operator_keys.add_public(at.app.places, key.public)
-            assert foreign.add(db, key.public, *key.for_key("add", key.public, at.now()), at.now())
-        assert not at.app.signatures.required
+                foreign.add(db, evil.public, *evil.for_key("add", evil.public, server.now()), server.now())
+            operator_keys.add_public(server.app.places, key.public)
+            assert foreign.add(db, key.public, *key.for_key("add", key.public, server.now()), server.now())
+        assert not server.app.signatures.required
 
 
 @pytest.mark.parametrize(
@@ -636,35 +638,35 @@ async def test_the_users_own_key_protects_a_server_that_a_client_gave_other_dire
 )
 async def test_a_key_that_sql_enrolled_does_not_count(clock: Clock, root: Path, tamper: str) -> None:
     key, evil = Key(), Key()
-    async with keyed(root, clock, key) as at:
-        operator_keys.add_public(at.app.places, evil.public)
-        sql(at, tamper, evil.public.public if "update" in tamper else evil.public.id)
-        guest = await at.arrive(root)
-        id = (await guest.propose()).request_id
+    async with keyed(root, clock, key) as server:
+        operator_keys.add_public(server.app.places, evil.public)
+        sql(server, tamper, evil.public.public if "update" in tamper else evil.public.id)
+        agent = await server.arrive(root)
+        id = (await agent.propose()).request_id
         with pytest.raises(SignatureRefused):
-            await approve(at, evil, id)
-    async with keyed(root, clock, key) as at:
+            await approve(server, evil, id)
+    async with keyed(root, clock, key) as server:
         with pytest.raises(SignatureRefused):
-            await approve(at, evil, id)
+            await approve(server, evil, id)
         with pytest.raises(SignatureRefused):
-            await at.decide(id, Decision.APPROVE)
+            await server.decide(id, Decision.APPROVE)
 
 
 async def test_a_key_that_sql_revoked_still_counts(clock: Clock, root: Path) -> None:
     key = Key()
-    async with keyed(root, clock, key) as at:
-        sql(at, "update operator_key set revoked_at = '2026', revoked_by = 'x', revoked_signature = ''")
-    async with keyed(root, clock, key) as at:
-        await at.people.notice("without a signature: it still counts")
-        guest = await at.arrive(root)
-        id = (await guest.propose()).request_id
+    async with keyed(root, clock, key) as server:
+        sql(server, "update operator_key set revoked_at = '2026', revoked_by = 'x', revoked_signature = ''")
+    async with keyed(root, clock, key) as server:
+        await server.operator.notice("without a signature: it still counts")
+        agent = await server.arrive(root)
+        id = (await agent.propose()).request_id
         with pytest.raises(SignatureRefused):
-            await at.decide(id, Decision.APPROVE)
-        await approve(at, key, id)
+            await server.decide(id, Decision.APPROVE)
+        await approve(server, key, id)
 
 
 def test_ctl_and_the_server_sign_the_same_card() -> None:
-    from tests.operators.desk import card
+    from tests.operators.stand_in_service import card
 
     for kind in CardKind:
         shown = card("one", kind, body="words \ud83d\ude00 \ud800", detail="x", proposal_hash="hash")
@@ -675,7 +677,7 @@ def test_ctl_and_the_server_sign_the_same_card() -> None:
 
 
 def test_what_was_left_out_can_not_be_signed_for() -> None:
-    from tests.operators.desk import card
+    from tests.operators.stand_in_service import card
 
     with pytest.raises(ValueError, match="left out"):
         signing.card_subject(card_entry(card("one").without_diff()))
@@ -687,12 +689,12 @@ async def test_a_policy_needs_the_pin_by_whatever_word(clock: Clock, root: Path,
     file = root / ".intercom" / "settings.json"
     file.parent.mkdir()
     file.write_text(json.dumps({"enabled": True, "file_patterns": {"write": ["**/*"]}}))
-    async with keyed(root, clock, key) as at:
-        await at.arrive(root)
-        card = await at.people.card(kind=CardKind.POLICY, state=CardState.PENDING)
+    async with keyed(root, clock, key) as server:
+        await server.arrive(root)
+        card = await server.operator.card(kind=CardKind.POLICY, state=CardState.PENDING)
         with pytest.raises(SignatureRefused, match="with the PIN itself"):
-            await at.app.service.decide(card.id, key.verdict(card, decision, at.now(), method=signing.TICKET))
-        await at.app.service.decide(card.id, key.verdict(card, decision, at.now()))
+            await server.app.service.decide(card.id, key.verdict(card, decision, server.now(), method=signing.TICKET))
+        await server.app.service.decide(card.id, key.verdict(card, decision, server.now()))
 
 
 # --- channels --------------------------------------------------------------------------------------------------------
@@ -704,8 +706,8 @@ def allowing(**channels: HighestRisk) -> Config:
     return Config(slack=SLACK, decisions=DecisionsSettings(**channels))
 
 
-def by(at: House, channel: str, id: str = "v-chat") -> Verdict:
-    return Verdict(id, Decision.APPROVE, "kim (U1)", channel, at.now())
+def by(server: VirtualServer, channel: str, id: str = "v-chat") -> Verdict:
+    return Verdict(id, Decision.APPROVE, "kim (U1)", channel, server.now())
 
 
 @pytest.mark.parametrize(
@@ -727,48 +729,48 @@ def by(at: House, channel: str, id: str = "v-chat") -> Verdict:
 async def test_what_a_channel_may_decide_is_a_setting(
     clock: Clock, root: Path, channel: str, config: Config, risk: RiskLevel, decides: bool
 ) -> None:
-    async with keyed(root, clock, Key(), config) as at:
-        guest = await at.arrive(root)
-        id = (await guest.propose(risk=risk)).request_id
+    async with keyed(root, clock, Key(), config) as server:
+        agent = await server.arrive(root)
+        id = (await agent.propose(risk=risk)).request_id
         if not decides:
             with pytest.raises(SignatureRefused):
-                await at.app.service.decide(id, by(at, channel))
+                await server.app.service.decide(id, by(server, channel))
             return
-        card = await at.app.service.decide(id, by(at, channel))
+        card = await server.app.service.decide(id, by(server, channel))
         assert card.decided is not None
         assert card.decided.signature is not None
         assert card.decided.signature.key_id.startswith(f"{channel}:")
         assert card.decided.signature.method == "channel"
-        await guest.ask(CheckDiff(id))
+        await agent.ask(CheckDiff(id))
         assert (root / "a.txt").exists()
 
 
 async def test_a_channel_that_may_no_more_decided_nothing(clock: Clock, root: Path) -> None:
     key = Key()
-    async with keyed(root, clock, key, Config(slack=SLACK)) as at:
-        guest = await at.arrive(root)
-        id = (await guest.propose(risk=RiskLevel.HIGH)).request_id
-        await at.app.service.decide(id, by(at, "slack"))
-    async with keyed(root, clock, key, allowing(slack=HighestRisk.LOW)) as at:
-        guest = await at.arrive(root)
+    async with keyed(root, clock, key, Config(slack=SLACK)) as server:
+        agent = await server.arrive(root)
+        id = (await agent.propose(risk=RiskLevel.HIGH)).request_id
+        await server.app.service.decide(id, by(server, "slack"))
+    async with keyed(root, clock, key, allowing(slack=HighestRisk.LOW)) as server:
+        agent = await server.arrive(root)
         with pytest.raises(InvalidState):
-            await guest.ask(CheckDiff(id))
+            await agent.ask(CheckDiff(id))
         assert files(root) == []
 
 
-def spoil_settings(at: House, key: Key, config: Config, how: str) -> None:
+def spoil_settings(server: VirtualServer, key: Key, config: Config, how: str) -> None:
     """Leave something else where the signed settings stand."""
-    file = Path(at.app.places.signed_settings_file)
+    file = Path(server.app.places.signed_settings_file)
     match how:
         case "signed by another key":
-            sign_allowed(at, Key(), Allowed.by(config))
+            sign_allowed(server, Key(), Allowed.by(config))
         case "changed":
-            sign_allowed(at, key, Allowed())
+            sign_allowed(server, key, Allowed())
             file.write_text(file.read_text().replace('"none"', '"critical"'))
         case "damaged":
             file.write_text("{")
         case "signed for less":
-            sign_allowed(at, key, Allowed(HighestRisk.LOW, HighestRisk.LOW))
+            sign_allowed(server, key, Allowed(HighestRisk.LOW, HighestRisk.LOW))
 
 
 @pytest.mark.parametrize("channel", ["slack", "embed"])
@@ -777,22 +779,22 @@ async def test_a_setting_that_nobody_signed_lets_no_channel_decide(
     clock: Clock, root: Path, channel: str, settings: str
 ) -> None:
     key, config = Key(), allowing(slack=HighestRisk.CRITICAL, embed=HighestRisk.CRITICAL)
-    async with keyed(root, clock, key, config, sign_settings=False) as at:
-        spoil_settings(at, key, config, settings)
-        guest = await at.arrive(root)
-        id = (await guest.propose(risk=RiskLevel.HIGH)).request_id
+    async with keyed(root, clock, key, config, sign_settings=False) as server:
+        spoil_settings(server, key, config, settings)
+        agent = await server.arrive(root)
+        id = (await agent.propose(risk=RiskLevel.HIGH)).request_id
         with pytest.raises(SignatureRefused, match="key settings"):
-            await at.app.service.decide(id, by(at, channel))
-        sign_allowed(at, key, Allowed.by(config))
-        await at.app.service.decide(id, by(at, channel))
+            await server.app.service.decide(id, by(server, channel))
+        sign_allowed(server, key, Allowed.by(config))
+        await server.app.service.decide(id, by(server, channel))
 
 
 async def test_people_are_told_of_settings_that_nobody_signed(clock: Clock, root: Path) -> None:
     key = Key()
     async with keyed(root, clock, key):
         pass
-    async with keyed(root, clock, key, allowing(embed=HighestRisk.HIGH), sign_settings=False) as at:
-        told = await at.people.notice("[decisions] embed")
+    async with keyed(root, clock, key, allowing(embed=HighestRisk.HIGH), sign_settings=False) as server:
+        told = await server.operator.notice("[decisions] embed")
         assert "run agent-intercom-ctl key settings" in told.text
 
 
@@ -801,33 +803,33 @@ async def test_older_signed_settings_that_are_put_back_count_for_nothing(
     clock: Clock, root: Path, is_restarted: bool
 ) -> None:
     key, config = Key(), allowing(embed=HighestRisk.HIGH)
-    async with keyed(root, clock, key, config) as at:
-        older = operator_keys.read(Path(at.app.places.signed_settings_file))
+    async with keyed(root, clock, key, config) as server:
+        older = operator_keys.read(Path(server.app.places.signed_settings_file))
         assert older is not None
-        await at.app.service.note_settings()
-        assert at.app.signatures.keyring.unsigned_settings() is None
-        await at.later(60)
-        sign_allowed(at, key, Allowed())
-        await at.app.service.note_settings()
+        await server.app.service.note_settings()
+        assert server.app.signatures.keyring.unsigned_settings() is None
+        await server.later(60)
+        sign_allowed(server, key, Allowed())
+        await server.app.service.note_settings()
         if not is_restarted:
-            await check_put_back(at, key, root, older)
+            await check_put_back(server, key, root, older)
     if is_restarted:
-        operator_keys.write(at.app.places, older)
-        async with house(root.parent, clock, config) as at:
-            await at.people.notice("sign your settings again")
-            await check_put_back(at, key, root, older)
+        operator_keys.write(server.app.places, older)
+        async with virtual_server(root.parent, clock, config) as server:
+            await server.operator.notice("sign your settings again")
+            await check_put_back(server, key, root, older)
 
 
-async def check_put_back(at: House, key: Key, root: Path, older: SignedSettings) -> None:
-    operator_keys.write(at.app.places, older)
-    guest = await at.arrive(root)
-    id = (await guest.propose(risk=RiskLevel.HIGH)).request_id
+async def check_put_back(server: VirtualServer, key: Key, root: Path, older: SignedSettings) -> None:
+    operator_keys.write(server.app.places, older)
+    agent = await server.arrive(root)
+    id = (await agent.propose(risk=RiskLevel.HIGH)).request_id
     with pytest.raises(SignatureRefused):
-        await at.app.service.decide(id, by(at, "embed"))
-    assert "sign your settings again" in (at.app.signatures.keyring.unsigned_settings() or "")
-    await at.later(60)
-    sign_allowed(at, key, Allowed.by(at.app.config))
-    await at.app.service.decide(id, by(at, "embed"))
+        await server.app.service.decide(id, by(server, "embed"))
+    assert "sign your settings again" in (server.app.signatures.keyring.unsigned_settings() or "")
+    await server.later(60)
+    sign_allowed(server, key, Allowed.by(server.app.config))
+    await server.app.service.decide(id, by(server, "embed"))
 
 
 async def test_settings_that_were_signed_are_in_the_audit_log_once(clock: Clock, root: Path) -> None:
@@ -835,24 +837,24 @@ async def test_settings_that_were_signed_are_in_the_audit_log_once(clock: Clock,
     async with keyed(root, clock, key):
         pass
     for _ in range(2):
-        async with house(root.parent, clock) as at:
-            await at.app.service.note_settings()
-            found = [each for each in await at.app.service.audit(50) if each.kind == "settings_signed"]
+        async with virtual_server(root.parent, clock) as server:
+            await server.app.service.note_settings()
+            found = [each for each in await server.app.service.audit(50) if each.kind == "settings_signed"]
             assert [(each.who, (each.data or {})["settings"]) for each in found] == [
-                (key.public.id, Allowed.by(at.app.config).settings())
+                (key.public.id, Allowed.by(server.app.config).settings())
             ]
 
 
 async def test_settings_signed_by_a_clock_that_is_ahead_lock_out_no_later_ones(clock: Clock, root: Path) -> None:
     key = Key()
-    async with keyed(root, clock, key, allowing(embed=HighestRisk.HIGH), sign_settings=False) as at:
-        asked = Allowed.by(at.app.config)
-        ahead = to_text(at.now() + timedelta(hours=1))
-        operator_keys.write(at.app.places, operator_keys.sign(asked, ahead, key.public.id, key.private.sign))
-        await at.app.service.note_settings()
-        sign_allowed(at, key, asked)
-        await at.app.service.note_settings()
-        assert at.app.signatures.keyring.unsigned_settings() is None
+    async with keyed(root, clock, key, allowing(embed=HighestRisk.HIGH), sign_settings=False) as server:
+        asked = Allowed.by(server.app.config)
+        ahead = to_text(server.now() + timedelta(hours=1))
+        operator_keys.write(server.app.places, operator_keys.sign(asked, ahead, key.public.id, key.private.sign))
+        await server.app.service.note_settings()
+        sign_allowed(server, key, asked)
+        await server.app.service.note_settings()
+        assert server.app.signatures.keyring.unsigned_settings() is None
 
 
 async def test_a_setting_that_nobody_signed_lets_no_policy_count(clock: Clock, root: Path) -> None:
@@ -862,14 +864,14 @@ async def test_a_setting_that_nobody_signed_lets_no_policy_count(clock: Clock, r
     file = root / ".intercom" / "settings.json"
     file.parent.mkdir()
     file.write_text(json.dumps({"enabled": True, "file_patterns": {"write": ["**/*"]}}))
-    async with keyed(root, clock, key, config, sign_settings=False) as at:
-        guest = await at.arrive(root)
-        assert not (await guest.ask(AutoCheck("write", CheckContext("a.txt")))).answer.auto_approved
-    async with keyed(root, clock, key, config) as at:
+    async with keyed(root, clock, key, config, sign_settings=False) as server:
+        agent = await server.arrive(root)
+        assert not (await agent.ask(AutoCheck("write", CheckContext("a.txt")))).answer.auto_approved
+    async with keyed(root, clock, key, config) as server:
         pass
-    async with keyed(root, clock, key, config) as at:
-        guest = await at.arrive(root)
-        assert (await guest.ask(AutoCheck("write", CheckContext("a.txt")))).answer.auto_approved
+    async with keyed(root, clock, key, config) as server:
+        agent = await server.arrive(root)
+        assert (await agent.ask(AutoCheck("write", CheckContext("a.txt")))).answer.auto_approved
 
 
 async def test_trust_in_policies_that_nobody_signed_ends_with_the_first_key(clock: Clock, root: Path) -> None:
@@ -877,21 +879,21 @@ async def test_trust_in_policies_that_nobody_signed_ends_with_the_first_key(cloc
     file = root / ".intercom" / "settings.json"
     file.parent.mkdir()
     file.write_text(json.dumps({"enabled": True, "file_patterns": {"write": ["**/*"]}}))
-    async with house(root.parent, clock, config) as at:
-        guest = await at.arrive(root)
-        assert (await guest.ask(AutoCheck("write", CheckContext("a.txt")))).answer.auto_approved
-        await enrol(at, key)
-        assert not (await guest.ask(AutoCheck("write", CheckContext("a.txt")))).answer.auto_approved
-        await at.people.card(kind=CardKind.POLICY, state=CardState.PENDING)
-        sign_allowed(at, key, Allowed.by(config))
-        assert (await guest.ask(AutoCheck("write", CheckContext("a.txt")))).answer.auto_approved
+    async with virtual_server(root.parent, clock, config) as server:
+        agent = await server.arrive(root)
+        assert (await agent.ask(AutoCheck("write", CheckContext("a.txt")))).answer.auto_approved
+        await enrol(server, key)
+        assert not (await agent.ask(AutoCheck("write", CheckContext("a.txt")))).answer.auto_approved
+        await server.operator.card(kind=CardKind.POLICY, state=CardState.PENDING)
+        sign_allowed(server, key, Allowed.by(config))
+        assert (await agent.ask(AutoCheck("write", CheckContext("a.txt")))).answer.auto_approved
 
 
 async def test_a_channels_key_is_its_users_alone(clock: Clock, root: Path) -> None:
-    async with keyed(root, clock, Key(), Config(slack=SLACK)) as at:
-        guest = await at.arrive(root)
-        await at.app.service.decide((await guest.propose()).request_id, by(at, "slack"))
-        kept = Path(at.app.places.state_dir) / "keys" / "slack.key"
+    async with keyed(root, clock, Key(), Config(slack=SLACK)) as server:
+        agent = await server.arrive(root)
+        await server.app.service.decide((await agent.propose()).request_id, by(server, "slack"))
+        kept = Path(server.app.places.state_dir) / "keys" / "slack.key"
         assert kept.stat().st_mode & 0o777 == 0o600
 
 
@@ -908,37 +910,37 @@ def of_root(root: Path, *keys: Key, mode: int = 0o644) -> SystemKeys:
 
 async def test_where_root_lists_keys_no_others_count(clock: Clock, root: Path) -> None:
     mine, roots = Key(), Key()
-    async with house(root.parent, clock, system_keys=of_root(root, roots)) as at:
+    async with virtual_server(root.parent, clock, system_keys=of_root(root, roots)) as server:
         with pytest.raises(SignatureRefused, match="only root says"):
-            await enrol(at, mine)
-        guest = await at.arrive(root)
-        id = (await guest.propose()).request_id
-        for attempt in (at.decide(id, Decision.APPROVE), approve(at, mine, id)):
+            await enrol(server, mine)
+        agent = await server.arrive(root)
+        id = (await agent.propose()).request_id
+        for attempt in (server.decide(id, Decision.APPROVE), approve(server, mine, id)):
             with pytest.raises(SignatureRefused):
                 await attempt
-        await approve(at, roots, id)
+        await approve(server, roots, id)
         with pytest.raises(SignatureRefused, match="only root says"):
-            await at.app.service.revoke_key(roots.public.id, *roots.for_key("revoke", roots.public, at.now()))
+            await server.app.service.revoke_key(roots.public.id, *roots.for_key("revoke", roots.public, server.now()))
 
 
 @pytest.mark.parametrize("mode", [0o664, 0o646])
 async def test_a_list_that_others_may_write_makes_no_key_count(clock: Clock, root: Path, mode: int) -> None:
     key = Key()
-    async with house(root.parent, clock, system_keys=of_root(root, key, mode=mode)) as at:
-        await at.people.notice("must be root's")
-        guest = await at.arrive(root)
-        id = (await guest.propose()).request_id
-        for attempt in (at.decide(id, Decision.APPROVE), approve(at, key, id)):
+    async with virtual_server(root.parent, clock, system_keys=of_root(root, key, mode=mode)) as server:
+        await server.operator.notice("must be root's")
+        agent = await server.arrive(root)
+        id = (await agent.propose()).request_id
+        for attempt in (server.decide(id, Decision.APPROVE), approve(server, key, id)):
             with pytest.raises(SignatureRefused):
                 await attempt
 
 
 async def test_a_use_put_into_the_database_covers_no_operation(clock: Clock, root: Path) -> None:
-    async with keyed(root, clock, Key()) as at:
-        guest = await at.arrive(root)
-        asked = await ask_leave(guest, "make", "before")
+    async with keyed(root, clock, Key()) as server:
+        agent = await server.arrive(root)
+        asked = await ask_leave(agent, "make", "before")
         use = "insert into permission_use (request_id, slot, turn, call, used_at) values (?, 'before', '', 'x', ?)"
-        sql(at, use, asked.request_id, "2026-01-01T00:00:00.000000+00:00")
-        sql(at, "update approval_request set status = 'consumed' where id = ?", asked.request_id)
+        sql(server, use, asked.request_id, "2026-01-01T00:00:00.000000+00:00")
+        sql(server, "update approval_request set status = 'consumed' where id = ?", asked.request_id)
         with pytest.raises(SignatureRefused, match="no operator's signature"):
-            await ask_leave(guest, "make", "after")
+            await ask_leave(agent, "make", "after")

@@ -18,10 +18,10 @@ from intercom.operators.ctl.connection import carry_out
 from intercom.operators.ctl.wire import CtlRequest
 from intercom.sessions.messages import Describe
 from intercom.sessions.tools.switch_freq import SwitchFreq
-from tests.sessions.house import Guest, House
 from tests.sessions.test_signed_decisions import keyed, sql
 from tests.sessions.test_steering import heard, kinds
 from tests.support.keys import Key
+from tests.support.virtual_server import AgentClient, VirtualServer
 
 Clock = trio.testing.MockClock
 
@@ -29,16 +29,16 @@ Clock = trio.testing.MockClock
 COMMANDS = {"unpause": "session_resumed", "mode": "mode", "take-back": "steer_taken_back", "nudge": "nudge"}
 
 
-async def send(at: House, signed: SignedCommand, act: str | None = None) -> Any:
+async def send(server: VirtualServer, signed: SignedCommand, act: str | None = None) -> Any:
     """Send it as ctl does, which keeps the act's id when it sends the command again."""
     said = signed.signature
     request = CtlRequest(said.decision, signed.fields, act or said.decision_id, said)
-    return await carry_out(at.app.service, request, "kim", None)
+    return await carry_out(server.app.service, request, "kim", None)
 
 
-async def prepared(at: House, guest: Guest, command: str, key: Key) -> Mapping[str, str]:
+async def prepared(server: VirtualServer, agent: AgentClient, command: str, key: Key) -> Mapping[str, str]:
     """Bring it about that the command has an effect. Returns its fields."""
-    service, session = at.app.service, guest.session_id
+    service, session = server.app.service, agent.session_id
     match command:
         case "unpause":
             await service.steering.pause(session, "kim", "ctl")
@@ -47,23 +47,23 @@ async def prepared(at: House, guest: Guest, command: str, key: Key) -> Mapping[s
             await service.switch_mode(session, SessionMode.LOCAL, "kim", "ctl")
             return {"session": session, "mode": "hybrid"}
         case "take-back":
-            signed = key.command("steer", at.now(), "act-words", session=session, text="words")
+            signed = key.command("steer", server.now(), "act-words", session=session, text="words")
             word = await service.steering.steer(session, "words", "kim", "ctl", "ctl/act-words", signed)
             return {"id": word.id}
         case _:
             return {"id": session, "session": session, "text": "go on"}
 
 
-async def undone(at: House, guest: Guest, command: str, key: Key) -> None:
+async def undone(server: VirtualServer, agent: AgentClient, command: str, key: Key) -> None:
     """Change back by another act what the command did."""
     if command == "nudge":
-        assert await heard(guest) == ["go on"]
+        assert await heard(agent) == ["go on"]
     elif command != "take-back":
-        await prepared(at, guest, command, key)
+        await prepared(server, agent, command, key)
 
 
-async def state(at: House) -> Session:
-    [session] = await at.app.service.sessions()
+async def state(server: VirtualServer) -> Session:
+    [session] = await server.app.service.sessions()
     return session
 
 
@@ -71,81 +71,81 @@ async def state(at: House) -> Session:
 @pytest.mark.parametrize("command", COMMANDS)
 async def test_sent_again_it_is_answered_as_before(clock: Clock, root: Path, command: str, lost: str) -> None:
     key = Key()
-    async with keyed(root, clock, key) as at:
-        guest = await at.arrive(root)
-        fields = await prepared(at, guest, command, key)
-        signed = key.command(command, at.now(), **fields)
-        before = (await kinds(at)).count(COMMANDS[command])
-        first = await send(at, signed)
-        assert (await kinds(at)).count(COMMANDS[command]) == before + 1
-        await undone(at, guest, command, key)
-        after, done = await state(at), (await kinds(at)).count(COMMANDS[command])
+    async with keyed(root, clock, key) as server:
+        agent = await server.arrive(root)
+        fields = await prepared(server, agent, command, key)
+        signed = key.command(command, server.now(), **fields)
+        before = (await kinds(server)).count(COMMANDS[command])
+        first = await send(server, signed)
+        assert (await kinds(server)).count(COMMANDS[command]) == before + 1
+        await undone(server, agent, command, key)
+        after, done = await state(server), (await kinds(server)).count(COMMANDS[command])
         if lost == "the record of the answer":
             # The server was killed between the effect and the record of the answer.
-            sql(at, "delete from answered_call where tool = 'signed'")
-        again = await send(at, signed)
+            sql(server, "delete from answered_call where tool = 'signed'")
+        again = await send(server, signed)
         assert again == first or (lost != "the answer" and command == "unpause")
-        assert (await state(at)).mode is after.mode
-        assert (await state(at)).is_paused is after.is_paused
-        assert (await kinds(at)).count(COMMANDS[command]) == done
+        assert (await state(server)).mode is after.mode
+        assert (await state(server)).is_paused is after.is_paused
+        assert (await kinds(server)).count(COMMANDS[command]) == done
 
 
 @pytest.mark.parametrize("command", COMMANDS)
 async def test_under_another_id_it_is_refused(clock: Clock, root: Path, command: str) -> None:
     key = Key()
-    async with keyed(root, clock, key) as at:
-        guest = await at.arrive(root)
-        signed = key.command(command, at.now(), **await prepared(at, guest, command, key))
-        await send(at, signed)
+    async with keyed(root, clock, key) as server:
+        agent = await server.arrive(root)
+        signed = key.command(command, server.now(), **await prepared(server, agent, command, key))
+        await send(server, signed)
         with pytest.raises(SignatureRefused, match="not for this"):
-            await send(at, signed, act="act-0002")
+            await send(server, signed, act="act-0002")
 
 
 async def test_what_was_refused_stays_refused(clock: Clock, root: Path) -> None:
     """Otherwise an agent that saw the command could keep it until the person pauses the session."""
     key = Key()
-    async with keyed(root, clock, key) as at:
-        guest = await at.arrive(root)
-        signed = key.command("unpause", at.now(), session=guest.session_id)
+    async with keyed(root, clock, key) as server:
+        agent = await server.arrive(root)
+        signed = key.command("unpause", server.now(), session=agent.session_id)
         for _ in range(2):
             with pytest.raises(IntercomError, match="the session is not paused") as refused:
-                await send(at, signed)
+                await send(server, signed)
             assert refused.value.error_code == "invalid_state"
-            if not (await state(at)).is_paused:
-                await prepared(at, guest, "unpause", key)
-        assert (await state(at)).is_paused
+            if not (await state(server)).is_paused:
+                await prepared(server, agent, "unpause", key)
+        assert (await state(server)).is_paused
 
 
 @pytest.mark.parametrize("command", COMMANDS)
 async def test_of_two_at_once_one_acts_and_both_are_answered(clock: Clock, root: Path, command: str) -> None:
     key, told = Key(), list[Any]()
-    async with keyed(root, clock, key) as at:
-        guest = await at.arrive(root)
-        signed = key.command(command, at.now(), **await prepared(at, guest, command, key))
-        before = (await kinds(at)).count(COMMANDS[command])
+    async with keyed(root, clock, key) as server:
+        agent = await server.arrive(root)
+        signed = key.command(command, server.now(), **await prepared(server, agent, command, key))
+        before = (await kinds(server)).count(COMMANDS[command])
 
         async def one() -> None:
-            told.append(await send(at, signed))
+            told.append(await send(server, signed))
 
         async with trio.open_nursery() as nursery:
             nursery.start_soon(one)
             nursery.start_soon(one)
         assert told[0] == told[1]
-        assert (await kinds(at)).count(COMMANDS[command]) == before + 1
+        assert (await kinds(server)).count(COMMANDS[command]) == before + 1
 
 
 async def test_a_message_that_was_refused_is_not_queued_when_there_is_room(clock: Clock, root: Path) -> None:
     key, config = Key(), Config(steering=SteeringSettings(max_queued=1))
-    async with keyed(root, clock, key, config) as at:
-        guest = await at.arrive(root)
-        session = guest.session_id
-        await send(at, key.command("steer", at.now(), "act-0001", session=session, text="one"))
-        second = key.command("steer", at.now(), "act-0002", session=session, text="two")
+    async with keyed(root, clock, key, config) as server:
+        agent = await server.arrive(root)
+        session = agent.session_id
+        await send(server, key.command("steer", server.now(), "act-0001", session=session, text="one"))
+        second = key.command("steer", server.now(), "act-0002", session=session, text="two")
         for expected in ["one"], []:
             with pytest.raises(IntercomError) as refused:
-                await send(at, second)
+                await send(server, second)
             assert refused.value.error_code == "steer_queue_full"
-            assert await heard(guest) == expected
+            assert await heard(agent) == expected
 
 
 @pytest.mark.parametrize("passing", ["busy", "unavailable"])
@@ -157,36 +157,36 @@ async def test_a_passing_failure_is_not_the_answer_of_an_act(clock: Clock, root:
             raise left.pop()
         return {"done": True}
 
-    async with keyed(root, clock, Key()) as at:
+    async with keyed(root, clock, Key()) as server:
         with pytest.raises(IntercomError, match="try again"):
-            await at.app.service.once("ctl/act-0001", work)
-        assert await at.app.service.once("ctl/act-0001", work) == {"done": True}
+            await server.app.service.once("ctl/act-0001", work)
+        assert await server.app.service.once("ctl/act-0001", work) == {"done": True}
 
 
 async def test_the_name_of_an_agents_call_is_no_name_of_an_act(clock: Clock, root: Path) -> None:
     """Otherwise the agent's answer was the person's, and the person's command did nothing."""
     key = Key()
-    async with keyed(root, clock, key) as at:
-        guest = await at.arrive(root)
-        fields = await prepared(at, guest, "mode", key)
+    async with keyed(root, clock, key) as server:
+        agent = await server.arrive(root)
+        fields = await prepared(server, agent, "mode", key)
         for name in ("ctl/act-0001", "service/ctl/act-0001", "mode/ctl/act-0001", "ctl/act-0001/signed"):
-            await guest.ask(SwitchFreq(SessionMode.LOCAL, call=name))
-        await send(at, key.command("mode", at.now(), **fields))
-        assert (await state(at)).mode is SessionMode.HYBRID
+            await agent.ask(SwitchFreq(SessionMode.LOCAL, call=name))
+        await send(server, key.command("mode", server.now(), **fields))
+        assert (await state(server)).mode is SessionMode.HYBRID
 
 
-async def test_a_call_is_not_answered_as_one_of_another_session(at: House, root: Path) -> None:
-    one, other = await at.arrive(root, "one"), await at.arrive(root, "other")
-    for guest, mode in ((one, SessionMode.LOCAL), (other, SessionMode.HYBRID)):
-        answered = await guest.ask(SwitchFreq(mode, call="c1"))
+async def test_a_call_is_not_answered_as_one_of_another_session(server: VirtualServer, root: Path) -> None:
+    one, other = await server.arrive(root, "one"), await server.arrive(root, "other")
+    for agent, mode in ((one, SessionMode.LOCAL), (other, SessionMode.HYBRID)):
+        answered = await agent.ask(SwitchFreq(mode, call="c1"))
         assert answered.answer.current_mode == mode
-        assert (await guest.ask(Describe())).mode is mode
+        assert (await agent.ask(Describe())).mode is mode
 
 
-async def test_without_a_key_an_act_changes_the_mode_once_too(at: House, root: Path) -> None:
-    await at.arrive(root)
-    switch = at.app.service.switch_mode
+async def test_without_a_key_an_act_changes_the_mode_once_too(server: VirtualServer, root: Path) -> None:
+    await server.arrive(root)
+    switch = server.app.service.switch_mode
     first = await switch(None, SessionMode.HYBRID, "kim", "ctl", "ctl/act-0001")
     await switch(None, SessionMode.LOCAL, "kim", "ctl", "ctl/act-0002")
     assert await switch(None, SessionMode.HYBRID, "kim", "ctl", "ctl/act-0001") == first
-    assert (await state(at)).mode is SessionMode.LOCAL
+    assert (await state(server)).mode is SessionMode.LOCAL

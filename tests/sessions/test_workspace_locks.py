@@ -16,9 +16,9 @@ from intercom.model.errors import PatchConflict
 from intercom.sessions.checkpoints.messages import CheckpointTaken
 from intercom.sessions.context import WorkspaceLocks
 from intercom.sessions.tools.check_diff import CheckDiff
-from tests.sessions.house import house
 from tests.sessions.test_checkpoints import ask as ask_restore
 from tests.sessions.test_checkpoints import take
+from tests.support.virtual_server import virtual_server
 
 Clock = trio.testing.MockClock
 EDIT = "--- a/f\n+++ b/f\n@@ -1 +1 @@\n-a\n+b\n"
@@ -141,13 +141,13 @@ async def test_a_task_that_gives_up_waiting_is_waited_for_no_more_and_nobody_ove
 
 async def test_an_apply_waits_for_one_in_a_workspace_that_contains_its_own(clock: Clock, outer: Path) -> None:
     (outer / "sub/f").write_text("a\n")
-    async with house(outer.parent, clock) as at:
-        guest = await at.arrive(outer / "sub")
-        id = (await guest.propose("f", EDIT)).request_id
-        await at.decide(id, Decision.APPROVE)
-        async with at.app.context.locks.hold(str(outer)):
-            applying = at.begin(partial(guest.ask, CheckDiff(id)))
-            await at.later(0)
+    async with virtual_server(outer.parent, clock) as server:
+        agent = await server.arrive(outer / "sub")
+        id = (await agent.propose("f", EDIT)).request_id
+        await server.decide(id, Decision.APPROVE)
+        async with server.app.context.locks.hold(str(outer)):
+            applying = server.begin(partial(agent.ask, CheckDiff(id)))
+            await server.later(0)
             (outer / "sub/f").write_text("what the other wrote\n")
         with pytest.raises(PatchConflict):
             await applying()
@@ -159,12 +159,12 @@ async def test_a_workspace_is_not_read_for_a_checkpoint_while_a_change_is_half_a
     clock: Clock, outer: Path, act: Callable[..., Awaitable[object]]
 ) -> None:
     (outer / "f").write_text("a\n")
-    async with house(outer.parent, clock) as at:
-        guest = await at.arrive(outer)
-        taken = await take(at, guest)
-        locks = at.app.context.locks
+    async with virtual_server(outer.parent, clock) as server:
+        agent = await server.arrive(outer)
+        taken = await take(server, agent)
+        locks = server.app.context.locks
         async with locks.hold(str(outer)):
-            acting = at.begin(partial(act, at, guest if act is take else taken))
+            acting = server.begin(partial(act, server, agent if act is take else taken))
             while len(locks._turns) < 2:
                 await trio.testing.wait_all_tasks_blocked(0.001)
             (outer / "f").write_text("what the apply wrote\n")

@@ -34,19 +34,19 @@ def main() -> int:
     minutes = float(os.environ.get("INTERCOM_SOAK_MINUTES", "30"))
     parser.add_argument("--minutes", type=float, default=minutes, help=f"how long the load lasts ({minutes:g})")
     seconds = parser.parse_args().minutes * 60
-    with rig(soak_run("1")) as house:
-        house.open_service()
-        pid = house.server()
-        before, kinds_before = _settled(house, pid)
+    with rig(soak_run("1")) as home:
+        home.open_service()
+        pid = home.server()
+        before, kinds_before = _settled(home, pid)
         _say("before", before)
-        house.start()
-        samples = _samples(house, pid, seconds)
-        house.stop_agents()
-        kept = _kept(house)
-        after, kinds_after = _rested(house, pid, before, kinds_before, kept)
+        home.start()
+        samples = _samples(home, pid, seconds)
+        home.stop_agents()
+        kept = _kept(home)
+        after, kinds_after = _rested(home, pid, before, kinds_before, kept)
         _say("after", after)
-        house.finish()
-        report = judge(house)
+        home.finish()
+        report = judge(home)
     found = verdict(before, samples, after, warm=min(WARM, seconds / 4), kept=kept)
     _print(found, dict(report.counts))
     print(f"actors that stayed: {dict((kinds_after - kinds_before).most_common())}")
@@ -57,26 +57,26 @@ def main() -> int:
     return 1 if faults else 0
 
 
-def _samples(house: Rig, pid: int, seconds: float) -> list[Sample]:
+def _samples(home: Rig, pid: int, seconds: float) -> list[Sample]:
     samples: list[Sample] = []
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         time.sleep(EVERY)
-        house.look()
-        samples.append(take(pid, house.places))
+        home.look()
+        samples.append(take(pid, home.places))
         _say(f"{len(samples) * EVERY:5.0f} s", samples[-1])
     return samples
 
 
-def _settled(house: Rig, pid: int) -> tuple[Sample, Counter[str]]:
+def _settled(home: Rig, pid: int) -> tuple[Sample, Counter[str]]:
     """The server before anybody has come, as soon as it answers and all its parts are there; the classes of its
     actors."""
     deadline, there = time.monotonic() + 30, None
     while True:
         try:
-            now, before = kinds(house.places), there
+            now, before = kinds(home.places), there
             if now == before or time.monotonic() > deadline:
-                return take(pid, house.places), now
+                return take(pid, home.places), now
             there = now
         except (IntercomError, NoServer, Refusal, psutil.Error):
             if time.monotonic() > deadline:
@@ -84,22 +84,20 @@ def _settled(house: Rig, pid: int) -> tuple[Sample, Counter[str]]:
         time.sleep(0.5)
 
 
-def _rested(
-    house: Rig, pid: int, before: Sample, kinds_before: Counter[str], kept: Kept
-) -> tuple[Sample, Counter[str]]:
+def _rested(home: Rig, pid: int, before: Sample, kinds_before: Counter[str], kept: Kept) -> tuple[Sample, Counter[str]]:
     """The same when everybody has left and it has tidied up, or has had the time to."""
     deadline = time.monotonic() + REST
     while True:
-        now, of_kinds = take(pid, house.places), kinds(house.places)
+        now, of_kinds = take(pid, home.places), kinds(home.places)
         if time.monotonic() > deadline or not (left(before, now, kept) or stayed(kinds_before, of_kinds, kept)):
             return now, of_kinds
         time.sleep(1)
 
 
-def _kept(house: Rig) -> Kept:
+def _kept(home: Rig) -> Kept:
     """The workspaces, and the agents over HTTP in the era without its sessions: in the other a client ends its own."""
-    guests = [agent for agent in house.agents if agent["over_http"] and agent["mode"] == "auto"]
-    return Kept(len(house.workspaces()), len(guests))
+    agents = [agent for agent in home.agents if agent["over_http"] and agent["mode"] == "auto"]
+    return Kept(len(home.workspaces()), len(agents))
 
 
 def _say(when: str, sample: Sample) -> None:

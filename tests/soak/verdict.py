@@ -53,16 +53,16 @@ class Kept:
     agents that came over HTTP without a session of HTTP's own, whose leaving nobody hears for half an hour."""
 
     watches: int = 0
-    guests: int = 0
+    agents: int = 0
 
     def of(self, name: str) -> int:
         """How much of this they take."""
-        return WATCH[name] * self.watches + GUEST[name] * self.guests
+        return WATCH[name] * self.watches + GUEST[name] * self.agents
 
     def kinds(self) -> Counter[str]:
         """The actors that they are, by class."""
         found: Counter[str] = Counter()
-        for kinds, count in ((WATCH_KINDS, self.watches), (GUEST_KINDS, self.guests)):
+        for kinds, count in ((WATCH_KINDS, self.watches), (GUEST_KINDS, self.agents)):
             found.update({kind: each * count for kind, each in kinds.items()})
         return found
 

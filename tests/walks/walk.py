@@ -12,7 +12,7 @@ from typing import Any
 import trio
 from attrs import define, field, frozen
 
-from tests.agents.live import Home
+from tests.support.server_process import Home
 from tests.walks import program
 from tests.walks.tracer import tell
 

@@ -14,9 +14,9 @@ import trio
 from attrs import frozen
 from mcp import Client
 
-from tests.agents.live import Home, Later, Person, begin, call, home
 from tests.operators.slack.live.server import CONFIG, Work, server_in_slack
 from tests.support.person_shell import the_person
+from tests.support.server_process import Home, Later, Person, begin, call, user_home
 from tests.walks.walk import ROUNDS, Walk
 
 #: Seconds that a walk may take, all times together: the machine may be busy.
@@ -65,13 +65,13 @@ class AtWork:
 
 @asynccontextmanager
 async def at_work(walk: Walk) -> AsyncIterator[AtWork]:
-    with home("") as house:
-        ctl = walk.through(house)
-        workspace = house.workspace()
-        with house.serving():
-            async with house.agent(workspace) as agent, house.person() as person, trio.open_nursery() as nursery:
+    with user_home("") as home:
+        ctl = walk.through(home)
+        workspace = home.workspace()
+        with home.serving():
+            async with home.agent(workspace) as agent, home.person() as person, trio.open_nursery() as nursery:
                 await call(agent, "ping")
-                yield AtWork(house, workspace, agent, person, nursery, ctl)
+                yield AtWork(home, workspace, agent, person, nursery, ctl)
                 nursery.cancel_scope.cancel()
 
 
@@ -127,19 +127,19 @@ async def diff(walk: Walk) -> None:
 
 async def start(walk: Walk) -> None:
     """ctl start, until it has its reply and the agent's program runs"""
-    with home("") as house:
-        ctl = walk.through(house)
-        workspace = house.workspace()
-        script = house.root / "agent.py"
+    with user_home("") as home:
+        ctl = walk.through(home)
+        workspace = home.workspace()
+        script = home.root / "agent.py"
         script.write_text(AGENT)
-        house.configure(f'host_cli = "{sys.executable}"\nhost_cli_args = {json.dumps([str(script)])}\n')
-        with house.serving():
+        home.configure(f'host_cli = "{sys.executable}"\nhost_cli_args = {json.dumps([str(script)])}\n')
+        with home.serving():
             for round in range(ROUNDS):
                 async with walk.counted():
-                    started = await typed(house, [*ctl, "start", f"task-{round}", "--workspace", str(workspace)])
+                    started = await typed(home, [*ctl, "start", f"task-{round}", "--workspace", str(workspace)])
                     while not (workspace / f"task-{round}.runs").exists():  # noqa: ASYNC110 - it tells nobody
                         await trio.sleep(0.01)
-                await typed(house, [*ctl, "clear", started["session_id"]])
+                await typed(home, [*ctl, "clear", started["session_id"]])
 
 
 WALKS: dict[str, Callable[[Walk], Awaitable[None]]] = {

@@ -17,24 +17,24 @@ from intercom.agents.http.web_server import Connection
 from intercom.local import own_files
 from intercom.local.peers import TcpClients
 from tests.agents.http.rig import BOTH, head, modern, read_reply, until
-from tests.agents.live import home
+from tests.support.server_process import user_home
 
 pytestmark = pytest.mark.real_time
 
 
 async def test_a_verdict_from_a_process_that_is_in_over_http_is_refused() -> None:
-    with home("") as house:
-        root = house.workspace()
+    with user_home("") as home:
+        root = home.workspace()
         impatient = '[clients."claude-code"]\nslice_seconds = 0.1\n'
-        house.configure(f'http_port = 0\ndefault_workspace_root = "{root}"\n{impatient}')
-        with house.serving():
-            file = Path(house.places.http_address_file)
+        home.configure(f'http_port = 0\ndefault_workspace_root = "{root}"\n{impatient}')
+        with home.serving():
+            file = Path(home.places.http_address_file)
             await until(file.exists)
             port = int(file.read_text().rpartition(":")[2])  # noqa: ASYNC240 - a line that is there
             tool, told = modern("check_clearance", {"title": "new", "diff": "a\n", "file_path": "a.txt"})
-            answer = await _post(port, tool, {**told, "Authorization": f"Bearer {own_files.http_token(house.places)}"})
+            answer = await _post(port, tool, {**told, "Authorization": f"Bearer {own_files.http_token(home.places)}"})
             id = answer["result"]["structuredContent"]["request_id"]
-            async with house.person() as agent:
+            async with home.person() as agent:
                 refused = await agent.say("approve", id=id)
                 assert (refused["ok"], refused["error_code"]) == (False, "unauthorized"), refused
                 # To look is allowed.

@@ -32,7 +32,7 @@ from intercom.workspace.preview import preview
 from intercom.workspace.proposal import parse
 from intercom.workspace.snapshot import divergences, plan_restore, snapshot
 from tests.attack.swaps.swapper import TARGETS
-from tests.sessions.house import Guest, House, house
+from tests.support.virtual_server import AgentClient, VirtualServer, virtual_server
 
 BAIT = "one\ntwo\nthree\n"
 SECRET = "SECRET that no card may show\n"
@@ -215,8 +215,8 @@ class Served:
     """The same rounds through a server's session: an agent proposes and applies, a person approves."""
 
     storm: Storm
-    at: House
-    guest: Guest
+    server: VirtualServer
+    agent: AgentClient
 
     async def round(self) -> None:
         path, diff = self.storm.next()
@@ -227,13 +227,13 @@ class Served:
         self.storm.said[outcome] += 1
 
     async def _propose(self, path: str, diff: str) -> str:
-        id = (await self.guest.propose(path, diff)).request_id
+        id = (await self.agent.propose(path, diff)).request_id
         force = self.storm.dice.random() < 0.5
         while True:
             if not await self._decide(id):
                 return "rejected"
             try:
-                opened = await self.guest.ask(CheckDiff(id, force))
+                opened = await self.agent.ask(CheckDiff(id, force))
             except ApplyStuck:
                 await self.at.decide(f"apply-{id}", Decision.DISMISS)
                 raise
@@ -301,10 +301,10 @@ async def run(base: Path, swaps: int, seed: int = 0, *, through_server: bool = F
         if through_server:
             clock = trio.lowlevel.current_clock()
             assert isinstance(clock, trio.testing.MockClock)
-            at = await stack.enter_async_context(house(base, clock))
+            server = await stack.enter_async_context(virtual_server(base, clock))
             # What crashed is to come back, and to be counted.
-            await stack.enter_async_context(at.restarting())
-            served = Served(storm, at, await at.arrive(grounds.work))
+            await stack.enter_async_context(server.restarting())
+            served = Served(storm, server, await server.arrive(grounds.work))
         for i, which in enumerate(TARGETS):
             with swapping(grounds, which, swaps // len(TARGETS), seed + i) as process:
                 while process.poll() is None:

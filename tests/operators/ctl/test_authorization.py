@@ -15,7 +15,7 @@ from intercom.model.errors import Unauthorized
 from intercom.model.process import Origin
 from intercom.operators.ctl.connection import COALESCE_SECONDS, RESTART_SECONDS, Authorization, Connected, connected
 from intercom.operators.ctl.wire import CtlRequest
-from tests.operators.desk import StandInDesk
+from tests.operators.stand_in_service import StandInService
 from tests.support.person_shell import PersonShell, person_shell
 
 APPROVE = CtlRequest("approve", {"id": "a"})
@@ -44,7 +44,7 @@ class Told:
 
     def __init__(self, agents: Known = Known()) -> None:
         self.told: list[str] = []
-        self.service = StandInDesk()
+        self.service = StandInService()
         self.authorization = Authorization(
             agents, self.service.security_event, self.told.append, self.service.is_new_terminal
         )

@@ -21,8 +21,8 @@ from intercom.model.errors import IpcError
 from intercom.operators.ctl.client import NoServer, Refusal, Watch, request
 from intercom.operators.ctl.listener import write_token
 from intercom.operators.ctl.wire import CtlRequest, failure, read_request, success
-from tests.operators.desk import StandInDesk, card
-from tests.operators.house import environ, open_house
+from tests.operators.ctl_server import ctl_server, environ
+from tests.operators.stand_in_service import StandInService, card
 
 pytestmark = pytest.mark.real_time
 
@@ -32,10 +32,10 @@ async def in_thread(where: Places, command: str, fields: dict[str, Any], **optio
 
 
 async def test_a_request_brings_its_token_and_returns_the_data(tmp_path: Path) -> None:
-    async with open_house(tmp_path, StandInDesk(card("a"))) as house:
-        assert (await in_thread(house.places, "approve", {"id": "a"}))["status"] == "approved"
+    async with ctl_server(tmp_path, StandInService(card("a"))) as server:
+        assert (await in_thread(server.places, "approve", {"id": "a"}))["status"] == "approved"
         with pytest.raises(Refusal) as caught:
-            await in_thread(house.places, "approve", {"id": "a"})
+            await in_thread(server.places, "approve", {"id": "a"})
         assert caught.value.code == "already_decided"
         assert caught.value.details
 
@@ -82,7 +82,7 @@ async def test_a_server_that_was_killed_and_is_being_started_again_is_waited_for
     async with trio.open_nursery() as nursery:
         nursery.start_soon(approve)
         await tried.wait()
-        async with open_house(tmp_path, StandInDesk(card("a"))):
+        async with ctl_server(tmp_path, StandInService(card("a"))):
             while not answers:
                 await trio.testing.wait_all_tasks_blocked(0.01)
     assert answers[0]["status"] == "approved"
@@ -188,9 +188,9 @@ async def test_a_server_that_stays_away_is_given_up(tmp_path: Path) -> None:
 
 
 async def test_a_watch_ends_with_its_server(tmp_path: Path) -> None:
-    async with open_house(tmp_path, StandInDesk(card("a"))) as house:
+    async with ctl_server(tmp_path, StandInService(card("a"))) as server:
         await trio.testing.wait_all_tasks_blocked(0.01)
-        watch = await trio.to_thread.run_sync(Watch, house.places)
+        watch = await trio.to_thread.run_sync(Watch, server.places)
         events = await trio.to_thread.run_sync(watch.read)
         assert [event.data["request_id"] for event in events] == ["a"]
     with watch, pytest.raises(EOFError):

@@ -20,8 +20,8 @@ from intercom.model.card import Card
 from intercom.operators.commands.table import COMMANDS
 from intercom.operators.ctl.connection import AWAIT_SECONDS, DROPPED, CtlDeps, Limits, Watchers, serve
 from intercom.operators.ctl.wire import MAX_REQUEST
-from tests.operators.desk import StandInAgents, StandInDesk, card
-from tests.operators.house import Peer
+from tests.operators.ctl_server import Peer
+from tests.operators.stand_in_service import StandInAgents, StandInService, card
 
 ME = Who(os.getpid(), os.geteuid())
 
@@ -29,7 +29,7 @@ ME = Who(os.getpid(), os.geteuid())
 @frozen
 class Line:
     peer: Peer
-    service: StandInDesk
+    service: StandInService
     deps: CtlDeps
 
 
@@ -39,7 +39,7 @@ async def connected(
 ) -> AsyncIterator[Line]:
     """A served connection without a socket beneath it, whose buffers hold nothing back. Everybody may act, unless it is
     said who is an agent."""
-    service = StandInDesk(*cards)
+    service = StandInService(*cards)
     options.setdefault("trust_agent_processes", clients is None)
     service.clients = clients or frozenset()
     options.setdefault("agents", StandInAgents(service))
@@ -139,7 +139,7 @@ async def test_a_peer_that_drips_is_dropped_all_the_same() -> None:
 
 
 async def test_a_peer_that_does_not_read_its_reply_is_dropped() -> None:
-    service = StandInDesk()
+    service = StandInService()
     deps = CtlDeps(service, "t", Watchers(), tuple, os.geteuid(), Limits(reply=10))
     # A lock-step stream: a send ends when the other side has read.
     ours, theirs = trio.testing.lockstep_stream_pair()
@@ -231,7 +231,7 @@ ONE = PlaceLimits(unauthenticated=1, shared=1, reserved=0, watching=1, reserved_
 
 
 async def test_a_connection_that_gives_way_is_told_so_and_what_it_asked_at_that_moment_is_not_done() -> None:
-    service = StandInDesk(card("a"))
+    service = StandInService(card("a"))
     deps = CtlDeps(service, "t", Watchers(), tuple, os.geteuid(), limits=Limits(places=ONE))
     ours, theirs = trio.testing.memory_stream_pair()
     async with trio.open_nursery() as nursery:
@@ -294,7 +294,7 @@ async def test_a_long_diff_is_left_out_of_a_watch_line() -> None:
 
 
 async def test_nothing_is_decided_while_agents_of_an_earlier_server_may_come_back() -> None:
-    service = StandInDesk(card("a"))
+    service = StandInService(card("a"))
     agents = StandInAgents(service)
     agents.awaited = 2
     async with connected(card("a"), clients=frozenset(), agents=agents) as line:

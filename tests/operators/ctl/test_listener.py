@@ -27,8 +27,8 @@ from intercom.operators.ctl.client import NoServer, request
 from intercom.operators.ctl.connection import Limits
 from intercom.operators.ctl.listener import new_token, write_token
 from intercom.operators.messages import Channel, Subscribe
-from tests.operators.desk import START, StandInDesk, card
-from tests.operators.house import House, Peer, open_house
+from tests.operators.ctl_server import CtlServer, Peer, ctl_server
+from tests.operators.stand_in_service import START, StandInService, card
 
 pytestmark = pytest.mark.real_time
 
@@ -40,31 +40,31 @@ def mode_of(path: str) -> int:
 async def test_socket_and_token_are_the_users_alone(tmp_path: Path) -> None:
     before = os.umask(0)
     try:
-        async with open_house(tmp_path) as house:
-            assert mode_of(house.places.ctl_socket) == 0o600
-            assert mode_of(house.places.token_file) == 0o600
-            assert mode_of(house.places.runtime_dir) == 0o700
-            first = house.token
-        async with open_house(tmp_path) as house:
-            assert mode_of(house.places.token_file) == 0o600
-            assert len(house.token) == 64
-            assert house.token != first
+        async with ctl_server(tmp_path) as server:
+            assert mode_of(server.places.ctl_socket) == 0o600
+            assert mode_of(server.places.token_file) == 0o600
+            assert mode_of(server.places.runtime_dir) == 0o700
+            first = server.token
+        async with ctl_server(tmp_path) as server:
+            assert mode_of(server.places.token_file) == 0o600
+            assert len(server.token) == 64
+            assert server.token != first
     finally:
         os.umask(before)
 
 
 async def test_who_finds_the_socket_taken_leaves_the_others_token_alone(tmp_path: Path) -> None:
-    async with open_house(tmp_path) as house:
-        before = house.token
+    async with ctl_server(tmp_path) as server:
+        before = server.token
         with pytest.raises(StartFailed, match="another server listens"):
-            async with open_house(tmp_path):
+            async with ctl_server(tmp_path):
                 pytest.fail("two have one socket")
-        assert house.token == before
+        assert server.token == before
 
 
 async def test_the_socket_goes_with_the_server(tmp_path: Path) -> None:
-    async with open_house(tmp_path) as house:
-        path = trio.Path(house.places.ctl_socket)
+    async with ctl_server(tmp_path) as server:
+        path = trio.Path(server.places.ctl_socket)
         assert await path.exists()
     assert not await path.exists()
 
@@ -89,8 +89,8 @@ def test_a_token_file_that_can_not_be_written_is_told(tmp_path: Path) -> None:
 
 
 async def test_another_users_process_is_refused(tmp_path: Path) -> None:
-    async with open_house(tmp_path, peer_of=lambda _: Who(1, os.geteuid() + 1)) as house:
-        reply = await (await house.dial()).line()
+    async with ctl_server(tmp_path, peer_of=lambda _: Who(1, os.geteuid() + 1)) as server:
+        reply = await (await server.dial()).line()
         assert reply is not None
         assert reply["error_code"] == "unauthorized"
 
@@ -99,15 +99,15 @@ async def test_a_peer_that_can_not_be_named_is_dropped(tmp_path: Path) -> None:
     def nobody(_: Any) -> Who:
         raise OSError("gone")
 
-    async with open_house(tmp_path, peer_of=nobody) as house:
-        assert await (await house.dial()).line() is None
+    async with ctl_server(tmp_path, peer_of=nobody) as server:
+        assert await (await server.dial()).line() is None
 
 
 async def test_a_crowd_without_the_token_never_keeps_out_who_has_it(tmp_path: Path) -> None:
     places = PlaceLimits(unauthenticated=3, shared=2, reserved=0, watching=1, reserved_watching=0)
-    async with open_house(tmp_path, limits=Limits(places=places)) as house:
-        crowd = [await house.dial() for _ in range(20)]
-        late = await house.dial()
+    async with ctl_server(tmp_path, limits=Limits(places=places)) as server:
+        crowd = [await server.dial() for _ in range(20)]
+        late = await server.dial()
         assert (await late.ask("version"))["ok"] is True
         # The oldest gave way, and were told.
         for early in crowd[:17]:
@@ -119,9 +119,9 @@ async def test_a_crowd_without_the_token_never_keeps_out_who_has_it(tmp_path: Pa
 
 async def test_connections_that_ask_nothing_give_way_and_requests_under_way_do_not(tmp_path: Path) -> None:
     places = PlaceLimits(unauthenticated=3, shared=2, reserved=0, watching=1, reserved_watching=0)
-    desk = StandInDesk(card("a"))
-    async with open_house(tmp_path, desk, limits=Limits(places=places), trust_agent_processes=True) as house:
-        held = [await house.dial() for _ in range(3)]
+    desk = StandInService(card("a"))
+    async with ctl_server(tmp_path, desk, limits=Limits(places=places), trust_agent_processes=True) as server:
+        held = [await server.dial() for _ in range(3)]
         for peer in held:
             assert (await peer.ask("version"))["ok"] is True
         told = await held[0].line()
@@ -141,35 +141,35 @@ async def test_connections_that_ask_nothing_give_way_and_requests_under_way_do_n
             for peer in held[1:]:
                 nursery.start_soon(peer.ask, "list")
             await trio.testing.wait_all_tasks_blocked(0.05)
-            assert (await (await house.dial()).ask("version"))["error_code"] == "busy"
+            assert (await (await server.dial()).ask("version"))["error_code"] == "busy"
             waiting.set()
-        assert (await (await house.dial()).ask("version"))["ok"] is True
+        assert (await (await server.dial()).ask("version"))["ok"] is True
 
 
 async def test_watches_have_places_of_their_own(tmp_path: Path) -> None:
     places = PlaceLimits(unauthenticated=3, shared=2, reserved=0, watching=2, reserved_watching=0)
-    async with open_house(tmp_path, limits=Limits(places=places)) as house:
-        watching = [await house.dial() for _ in range(3)]
+    async with ctl_server(tmp_path, limits=Limits(places=places)) as server:
+        watching = [await server.dial() for _ in range(3)]
         assert [(await peer.ask("watch")).get("error_code") for peer in watching] == [None, None, "busy"]
-        await heard(house, Notice("hello", "info", START))
+        await heard(server, Notice("hello", "info", START))
         assert [(await peer.line() or {})["data"]["text"] for peer in watching[:2]] == ["hello", "hello"]
-        assert (await (await house.dial()).ask("version"))["ok"] is True
+        assert (await (await server.dial()).ask("version"))["ok"] is True
 
 
 async def test_bad_peers_are_nobody_elses_business(tmp_path: Path) -> None:
-    async with open_house(tmp_path, StandInDesk(card("a"))) as house:
-        good = await house.dial()
-        silent = await house.dial()
+    async with ctl_server(tmp_path, StandInService(card("a"))) as server:
+        good = await server.dial()
+        silent = await server.dial()
         assert (await silent.ask("version"))["ok"] is True
         for sent in (b"\x00\xff" * 5000 + b"\n", b"x" * (2 << 20), b'{"command": "list"', b"\n\n\n"):
-            bad = await house.dial()
+            bad = await server.dial()
             try:
                 await bad.stream.send_all(sent)
             except trio.BrokenResourceError:
                 pass
             await bad.stream.aclose()
         assert (await good.ask("approve", id="a"))["ok"] is True
-        assert house.system.named("ctl").ref is not None
+        assert server.system.named("ctl").ref is not None
 
 
 LINES = st.binary(max_size=300) | st.dictionaries(
@@ -186,11 +186,11 @@ LINES = st.binary(max_size=300) | st.dictionaries(
 
 async def _throw(tmp_path: Path, lines: list[Any]) -> None:
     """Every line gets one reply in a sentence, and the server lives."""
-    async with open_house(tmp_path, StandInDesk(card("a"), card("p", CardKind.PROMPT))) as house:
-        before = house.system.named("ctl").ref
-        peer = await house.dial()
+    async with ctl_server(tmp_path, StandInService(card("a"), card("p", CardKind.PROMPT))) as server:
+        before = server.system.named("ctl").ref
+        peer = await server.dial()
         for line in lines:
-            raw = json.dumps({**line, "auth_token": house.token}).encode() if isinstance(line, dict) else line
+            raw = json.dumps({**line, "auth_token": server.token}).encode() if isinstance(line, dict) else line
             raw = raw.replace(b"\n", b" ")
             if not raw.strip():
                 continue
@@ -200,9 +200,9 @@ async def _throw(tmp_path: Path, lines: list[Any]) -> None:
                 assert "Traceback" not in reply["error"]
             if reply.get("error_code") == "unauthorized" or reply.get("data") == {"watching": True}:
                 await peer.stream.aclose()
-                peer = await house.dial()
-        assert (await (await house.dial()).ask("version"))["ok"] is True
-        assert house.system.named("ctl").ref is before
+                peer = await server.dial()
+        assert (await (await server.dial()).ask("version"))["ok"] is True
+        assert server.system.named("ctl").ref is before
 
 
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -215,21 +215,21 @@ async def events(peer: Peer, count: int) -> list[dict[str, Any]]:
     return [await peer.line() or {} for _ in range(count)]
 
 
-async def heard(house: House, shown: Any) -> None:
+async def heard(server: CtlServer, shown: Any) -> None:
     """Tell the router, once it has its subscriber."""
     await trio.testing.wait_all_tasks_blocked(0.01)
-    house.tell(shown)
+    server.tell(shown)
 
 
 async def test_a_watch_shows_cards_and_notices_as_they_come(tmp_path: Path) -> None:
-    async with open_house(tmp_path, StandInDesk(card("old"))) as house:
+    async with ctl_server(tmp_path, StandInService(card("old"))) as server:
         await trio.testing.wait_all_tasks_blocked(0.01)
-        peer = await house.dial()
+        peer = await server.dial()
         await peer.ask("watch")
         assert (await peer.line() or {})["data"]["request_id"] == "old"
-        await heard(house, card("new"))
-        house.tell(Notice("hello", "info", START))
-        house.tell(card("old", state=CardState.APPROVED))
+        await heard(server, card("new"))
+        server.tell(Notice("hello", "info", START))
+        server.tell(card("old", state=CardState.APPROVED))
         got = await events(peer, 3)
         assert [(each["event"], each["data"].get("request_id"), each["data"].get("text")) for each in got] == [
             ("card", "new", None),
@@ -240,22 +240,22 @@ async def test_a_watch_shows_cards_and_notices_as_they_come(tmp_path: Path) -> N
 
 
 async def test_a_watch_outlives_the_router_and_hears_what_closed_meanwhile(tmp_path: Path) -> None:
-    desk = StandInDesk(card("closes"), card("stays"))
-    async with open_house(tmp_path, desk) as house:
+    desk = StandInService(card("closes"), card("stays"))
+    async with ctl_server(tmp_path, desk) as server:
         await trio.testing.wait_all_tasks_blocked(0.01)
-        peer = await house.dial()
+        peer = await server.dial()
         await peer.ask("watch")
         await events(peer, 2)
         # Both at once: the card ends, and the router falls before it hears of it.
         desk.cards["closes"] = card("closes", state=CardState.EXPIRED)
         desk.cards["comes"] = card("comes")
-        house.tell(Subscribe(["no name"], Channel.CTL))  # type: ignore[arg-type]
+        server.tell(Subscribe(["no name"], Channel.CTL))  # type: ignore[arg-type]
         got = await events(peer, 2)
         assert {each["data"]["request_id"]: each["data"]["status"] for each in got} == {
             "comes": "pending",
             "closes": "expired",
         }
-        await heard(house, card("later"))
+        await heard(server, card("later"))
         assert (await peer.line() or {})["data"]["request_id"] == "later"
 
 
@@ -266,13 +266,13 @@ async def test_after_a_crash_of_the_listener_the_socket_is_there_again(tmp_path:
         if isinstance(happened, ActorRestarted) and happened.name == "ctl":
             again.set()
 
-    async with open_house(tmp_path, StandInDesk(card("a")), on_event=notice) as house:
-        peer = await house.dial()
+    async with ctl_server(tmp_path, StandInService(card("a")), on_event=notice) as server:
+        peer = await server.dial()
         assert (await peer.ask("version"))["ok"] is True
-        house.system.named("ctl").tell(card(["unhashable"]))  # type: ignore[arg-type]
+        server.system.named("ctl").tell(card(["unhashable"]))  # type: ignore[arg-type]
         assert await peer.line() is None
         await again.wait()
-        assert (await (await house.dial()).ask("approve", id="a"))["ok"] is True
+        assert (await (await server.dial()).ask("approve", id="a"))["ok"] is True
 
 
 async def heard_again(watching: Peer) -> None:
@@ -287,10 +287,10 @@ async def heard_again(watching: Peer) -> None:
 
 @pytest.mark.parametrize("what", ["directory", "socket", "token", "token replaced", "token opened"])
 async def test_what_was_taken_away_is_there_again_and_ctl_finds_it(tmp_path: Path, what: str) -> None:
-    async with open_house(tmp_path, StandInDesk(card("a")), trust_agent_processes=True) as house:
-        watching, token = await house.dial(), house.token
+    async with ctl_server(tmp_path, StandInService(card("a")), trust_agent_processes=True) as server:
+        watching, token = await server.dial(), server.token
         await watching.ask("watch")
-        where = house.places
+        where = server.places
         match what:
             case "directory":
                 shutil.rmtree(where.runtime_dir)
@@ -310,7 +310,7 @@ async def test_what_was_taken_away_is_there_again_and_ctl_finds_it(tmp_path: Pat
         with lock.acquire(where.database, version="1"):
             done = await trio.to_thread.run_sync(request, where, "approve", {"id": "a"})
         assert done["status"] == "approved"
-        assert house.token == token
+        assert server.token == token
         assert mode_of(where.token_file) == 0o600
         if what in ("directory", "socket", "token"):
             # Who was connected before goes on, and hears of it.
@@ -318,8 +318,8 @@ async def test_what_was_taken_away_is_there_again_and_ctl_finds_it(tmp_path: Pat
 
 
 async def test_where_no_server_runs_ctl_says_so_at_once_all_the_same(tmp_path: Path) -> None:
-    async with open_house(tmp_path) as house:
-        where = house.places
+    async with ctl_server(tmp_path) as server:
+        where = server.places
     os.makedirs(os.path.dirname(where.database), 0o700)
     lock.acquire(where.database, version="1").release()
     began = trio.current_time()

@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 import trio
 
-from tests.operators.desk import StandInAgents, StandInDesk, card
-from tests.operators.house import House, open_house
+from tests.operators.ctl_server import CtlServer, ctl_server
+from tests.operators.stand_in_service import StandInAgents, StandInService, card
 from tests.support.person_shell import person_shell
 
 pytestmark = pytest.mark.real_time
@@ -80,14 +80,14 @@ time.sleep(600)
 
 
 @asynccontextmanager
-async def guarded(tmp_path: Path) -> AsyncIterator[House]:
+async def guarded(tmp_path: Path) -> AsyncIterator[CtlServer]:
     """A server that knows the desk's clients for agents."""
-    desk = StandInDesk(card("a"))
-    async with open_house(tmp_path, desk, agents=StandInAgents(desk)) as house:
-        yield house
+    desk = StandInService(card("a"))
+    async with ctl_server(tmp_path, desk, agents=StandInAgents(desk)) as server:
+        yield server
 
 
-async def attempt(house: House, tmp_path: Path, command: str, script: str = CLIENT) -> dict[str, object]:
+async def attempt(server: CtlServer, tmp_path: Path, command: str, script: str = CLIENT) -> dict[str, object]:
     """Have a connected client's shell run `command`; what ctl printed there."""
     # A pipe: reading it waits for whoever writes, however far from here.
     out = tmp_path / "answer.json"
@@ -97,14 +97,14 @@ async def attempt(house: House, tmp_path: Path, command: str, script: str = CLIE
         [sys.executable, "-c", script],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
-        env=house.environ,
+        env=server.environ,
         start_new_session=True,
     )
     try:
         assert client.stdin is not None
         assert client.stdout is not None
         said = (await client.stdout.receive_some()).split()
-        house.service.clients = frozenset({client.pid} if said == [b"up"] else map(int, said))
+        server.service.clients = frozenset({client.pid} if said == [b"up"] else map(int, said))
         scripts = {"daemon": DAEMON, "leading": LEADING, "spawning": SPAWNING}
         for name, text in scripts.items():
             (tmp_path / name).write_text(text)
@@ -122,57 +122,57 @@ async def attempt(house: House, tmp_path: Path, command: str, script: str = CLIE
 
 @pytest.mark.parametrize("way", WAYS)
 async def test_an_agent_can_not_approve_itself(tmp_path: Path, way: str) -> None:
-    async with guarded(tmp_path) as house:
-        answer = await attempt(house, tmp_path, WAYS[way])
+    async with guarded(tmp_path) as server:
+        answer = await attempt(server, tmp_path, WAYS[way])
         assert answer["ok"] is False
         assert answer["error_code"] == "unauthorized"
-        assert house.service.acts == []
-        assert len(house.service.events) == 1
+        assert server.service.acts == []
+        assert len(server.service.events) == 1
 
 
 async def test_an_agent_whose_shim_came_through_a_launcher_can_not_approve_itself(tmp_path: Path) -> None:
-    async with guarded(tmp_path) as house:
-        answer = await attempt(house, tmp_path, WAYS["plainly"], LAUNCHING_CLIENT)
+    async with guarded(tmp_path) as server:
+        answer = await attempt(server, tmp_path, WAYS["plainly"], LAUNCHING_CLIENT)
         assert answer["error_code"] == "unauthorized"
-        assert house.service.acts == []
+        assert server.service.acts == []
 
 
 async def test_a_person_at_another_terminal_approves_as_ever(tmp_path: Path) -> None:
-    async with guarded(tmp_path) as house:
+    async with guarded(tmp_path) as server:
         client = await trio.lowlevel.open_process(
             [sys.executable, "-c", CLIENT], stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True
         )
         try:
-            house.service.clients = frozenset({client.pid})
+            server.service.clients = frozenset({client.pid})
             with person_shell() as window:
-                done = await window.run_async(CTL.split(), house.environ)
+                done = await window.run_async(CTL.split(), server.environ)
                 assert json.loads(done.stdout)["status"] == "approved"
                 # The first time from there is told; it is no refusal.
-                [(summary, _)] = house.service.events
+                [(summary, _)] = server.service.events
                 assert f"for the first time from {window.device}" in summary
-                await window.run_async([*CTL.split()[:-2], "nudge", "s-1"], house.environ)
-                assert len(house.service.events) == 1
+                await window.run_async([*CTL.split()[:-2], "nudge", "s-1"], server.environ)
+                assert len(server.service.events) == 1
         finally:
             client.kill()
             await client.wait()
 
 
 async def test_a_process_without_a_terminal_is_refused_whoever_started_it(tmp_path: Path) -> None:
-    async with guarded(tmp_path) as house:
+    async with guarded(tmp_path) as server:
         with person_shell() as window:
-            done = await window.run_async(["setsid", "-w", *CTL.split()], house.environ)
+            done = await window.run_async(["setsid", "-w", *CTL.split()], server.environ)
         answer = json.loads(done.stdout)
         assert answer["error_code"] == "unauthorized"
         assert "has no terminal; only an operator at a terminal may do this" in answer["error"]
-        assert house.service.acts == []
+        assert server.service.acts == []
 
 
 async def test_a_decision_carries_where_it_came_from(tmp_path: Path) -> None:
-    async with open_house(tmp_path, StandInDesk(card("a"))) as house:
+    async with ctl_server(tmp_path, StandInService(card("a"))) as server:
         with person_shell() as window:
-            done = await window.run_async(CTL.split(), house.environ)
+            done = await window.run_async(CTL.split(), server.environ)
         assert json.loads(done.stdout)["status"] == "approved"
-        decided = house.service.cards["a"].decided
+        decided = server.service.cards["a"].decided
         assert decided is not None
         assert decided.origin is not None
         assert (decided.origin.terminal, decided.origin.leader) == (window.device, window.pid)
@@ -180,12 +180,12 @@ async def test_a_decision_carries_where_it_came_from(tmp_path: Path) -> None:
 
 
 async def test_a_server_that_trusts_agents_lets_them(tmp_path: Path) -> None:
-    async with open_house(tmp_path, StandInDesk(card("a")), trust_agent_processes=True) as house:
-        answer = await attempt(house, tmp_path, WAYS["plainly"])
+    async with ctl_server(tmp_path, StandInService(card("a")), trust_agent_processes=True) as server:
+        answer = await attempt(server, tmp_path, WAYS["plainly"])
         assert answer["status"] == "approved"
 
 
 async def test_an_agent_may_look(tmp_path: Path) -> None:
-    async with guarded(tmp_path) as house:
-        answer = await attempt(house, tmp_path, WAYS["plainly"].replace("{ctl}", CTL.replace("approve", "show")))
+    async with guarded(tmp_path) as server:
+        answer = await attempt(server, tmp_path, WAYS["plainly"].replace("{ctl}", CTL.replace("approve", "show")))
         assert answer["request_id"] == "a"

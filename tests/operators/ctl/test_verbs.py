@@ -13,14 +13,14 @@ from intercom.model.card import CardKind, CardState
 from intercom.model.clock import to_text
 from intercom.model.session import SessionStatus
 from intercom.operators.commands.table import DEFAULT_REASON, LISTED
-from tests.operators.desk import START, StandInDesk, card, session
-from tests.operators.house import open_house
+from tests.operators.ctl_server import ctl_server
+from tests.operators.stand_in_service import START, StandInService, card, session
 
 pytestmark = pytest.mark.real_time
 
 
-def desk() -> StandInDesk:
-    return StandInDesk(
+def desk() -> StandInService:
+    return StandInService(
         card("abc-1"),
         card("abd-2"),
         card("pro-1", CardKind.PROMPT),
@@ -93,16 +93,16 @@ TABLE: list[tuple[str, dict[str, Any], dict[str, Any], tuple[Any, ...] | None]] 
 async def test_a_verb_does_what_its_row_says(
     tmp_path: Path, verb: str, fields: dict[str, Any], data: dict[str, Any], act: tuple[Any, ...] | None
 ) -> None:
-    async with open_house(tmp_path, desk()) as house:
-        reply = await (await house.dial()).ask(verb, **fields)
+    async with ctl_server(tmp_path, desk()) as server:
+        reply = await (await server.dial()).ask(verb, **fields)
         assert reply["ok"] is True
         assert data.items() <= reply["data"].items()
-        assert [done[: len(act or ())] for done in house.service.acts] == ([act] if act else [])
+        assert [done[: len(act or ())] for done in server.service.acts] == ([act] if act else [])
 
 
 async def test_what_is_listed_has_the_names_of_the_reference(tmp_path: Path) -> None:
-    async with open_house(tmp_path, desk()) as house:
-        peer = await house.dial()
+    async with ctl_server(tmp_path, desk()) as server:
+        peer = await server.dial()
         [entry] = (await peer.ask("list"))["data"]["sessions"]
         assert entry["session_id"] == "s-1"
         assert (entry["status"], entry["mode"]) == ("active", "local")
@@ -110,7 +110,7 @@ async def test_what_is_listed_has_the_names_of_the_reference(tmp_path: Path) -> 
         assert (await peer.ask("log", limit=7))["data"]["entries"][0]["data"] == {"limit": 7}
         assert (await peer.ask("log"))["data"]["entries"][0]["data"] == {"limit": LISTED}
         assert (await peer.ask("slack"))["data"] == {"slack": None}
-        house.service.chat = {"channel": "C1", "since": START}
+        server.service.chat = {"channel": "C1", "since": START}
         assert (await peer.ask("slack"))["data"] == {"slack": {"channel": "C1", "since": to_text(START)}}
         tree = (await peer.ask("tree"))["data"]["tree"]
         assert (tree["name"], tree["children"][0]["last_crash"]) == ("root", "OSError: disk full")
@@ -120,18 +120,18 @@ async def test_what_is_listed_has_the_names_of_the_reference(tmp_path: Path) -> 
         for verb in ("pending", "list", "task", "log", "show", "approve"):
             refused = await peer.ask(verb, session="nope", id="abc-1" if verb in ("show", "approve") else None)
             assert (refused["ok"], refused["error_code"]) == (False, "not_found"), verb
-        assert house.service.acts == []
+        assert server.service.acts == []
 
 
 async def test_what_is_paused_steered_and_left_is_listed_and_taken_back(tmp_path: Path) -> None:
-    async with open_house(tmp_path, desk()) as house:
-        peer = await house.dial()
+    async with ctl_server(tmp_path, desk()) as server:
+        peer = await server.dial()
         assert (await peer.ask("unpause"))["error_code"] == "invalid_state"
         await peer.ask("pause")
         [entry] = (await peer.ask("list"))["data"]["sessions"]
         assert (entry["status"], entry["paused_by"], entry["paused_at"]) == ("paused", ME, to_text(START))
         assert (await peer.ask("unpause", verdict_id="12345678"))["data"] == {"session_id": "s-1", "status": "active"}
-        assert house.service.acts[-1] == ("unpause", "s-1", ME, "ctl", "ctl/12345678")
+        assert server.service.acts[-1] == ("unpause", "s-1", ME, "ctl", "ctl/12345678")
         await peer.ask("steer", id="s-1", text="mind it")
         await peer.ask("task", workspace="/ws", text="do it")
         [word] = (await peer.ask("steering"))["data"]["words"]
@@ -147,8 +147,8 @@ async def test_what_is_paused_steered_and_left_is_listed_and_taken_back(tmp_path
 
 async def test_ended_sessions_are_listed_when_everything_is_wanted(tmp_path: Path) -> None:
     ended = session("s-2", status=SessionStatus.TERMINATED)
-    async with open_house(tmp_path, StandInDesk(sessions=[session("s-1"), ended])) as house:
-        peer = await house.dial()
+    async with ctl_server(tmp_path, StandInService(sessions=[session("s-1"), ended])) as server:
+        peer = await server.dial()
         for everything, names in ((False, ["s-1"]), (True, ["s-1", "s-2"])):
             found = (await peer.ask("list", everything=everything))["data"]["sessions"]
             assert [entry["session_id"] for entry in found] == names
@@ -183,27 +183,27 @@ REFUSALS = [
 async def test_a_refusal_says_what_was_wrong_and_what_to_do(
     tmp_path: Path, verb: str, fields: dict[str, Any], code: str, says: str
 ) -> None:
-    async with open_house(tmp_path, desk()) as house:
-        reply = await (await house.dial()).ask(verb, **fields)
+    async with ctl_server(tmp_path, desk()) as server:
+        reply = await (await server.dial()).ask(verb, **fields)
         assert (reply["ok"], reply["error_code"]) == (False, code)
         assert says in reply["error"]
-        assert [act for act in house.service.acts if act[0] == "decide"] == []
+        assert [act for act in server.service.acts if act[0] == "decide"] == []
 
 
 async def test_the_same_verdict_again_is_the_same_act_and_another_is_too_late(tmp_path: Path) -> None:
-    async with open_house(tmp_path, desk()) as house:
-        peer = await house.dial()
+    async with ctl_server(tmp_path, desk()) as server:
+        peer = await server.dial()
         first = await peer.ask("approve", id="abc", verdict_id="verdict-0001")
         again = await peer.ask("approve", id="abc", verdict_id="verdict-0001")
         assert first == again
         late = await peer.ask("reject", id="abc", verdict_id="verdict-0002")
         assert late["error_code"] == "already_decided"
-        assert house.service.cards["abc-1"].state is CardState.APPROVED
+        assert server.service.cards["abc-1"].state is CardState.APPROVED
 
 
 async def test_a_verdict_id_used_for_another_act_does_not_claim_that_it_was_done(tmp_path: Path) -> None:
-    async with open_house(tmp_path, desk()) as house:
-        peer = await house.dial()
+    async with ctl_server(tmp_path, desk()) as server:
+        peer = await server.dial()
         await peer.ask("approve", id="abc", verdict_id="verdict-0001")
         other = await peer.ask("reject", id="abc", verdict_id="verdict-0001")
         assert (other["ok"], other["error_code"]) == (False, "already_decided")
@@ -211,37 +211,37 @@ async def test_a_verdict_id_used_for_another_act_does_not_claim_that_it_was_done
 
 
 async def test_a_verdict_says_who_gave_it_and_over_which_channel(tmp_path: Path) -> None:
-    async with open_house(tmp_path, desk()) as house:
-        await (await house.dial()).ask("approve", id="abc")
-        decided = house.service.cards["abc-1"].decided
+    async with ctl_server(tmp_path, desk()) as server:
+        await (await server.dial()).ask("approve", id="abc")
+        decided = server.service.cards["abc-1"].decided
         assert decided is not None
         assert (decided.by, decided.channel) == (pwd.getpwuid(os.geteuid()).pw_name, "ctl")
 
 
 async def test_start_names_the_act_so_that_a_repetition_starts_one_agent(tmp_path: Path) -> None:
-    async with open_house(tmp_path, StandInDesk(card("a"))) as house:
-        reply = await (await house.dial()).ask(
+    async with ctl_server(tmp_path, StandInService(card("a"))) as server:
+        reply = await (await server.dial()).ask(
             "start", text="tidy up", workspace="/ws", label=" mine ", verdict_id="12345678"
         )
         assert reply["data"] == {"session_id": "s-new", "status": "started", "workspace_root": "/home/me/project"}
         more = {"by": ME, "channel": "ctl", "workspace": "/ws", "label": "mine", "act": "ctl/12345678"}
-        assert house.service.acts == [("start", "tidy up", more)]
+        assert server.service.acts == [("start", "tidy up", more)]
 
 
 async def test_clear_ends_the_session_that_is_named(tmp_path: Path) -> None:
-    async with open_house(tmp_path, StandInDesk(card("a"))) as house:
-        peer = await house.dial()
+    async with ctl_server(tmp_path, StandInService(card("a"))) as server:
+        peer = await server.dial()
         assert (await peer.ask("clear", id="s-1"))["data"] == {"session_id": "s-1", "status": "cleared"}
         assert (await peer.ask("clear"))["error_code"] == "invalid_arguments"
-        assert house.service.acts == [("end", "s-1", ME, "ctl", "cleared with agent-intercom-ctl clear")]
+        assert server.service.acts == [("end", "s-1", ME, "ctl", "cleared with agent-intercom-ctl clear")]
 
 
 async def test_logs_are_read_from_the_end_or_from_a_byte_on(tmp_path: Path) -> None:
-    async with open_house(tmp_path, StandInDesk(card("a"))) as house:
-        peer = await house.dial()
+    async with ctl_server(tmp_path, StandInService(card("a"))) as server:
+        peer = await server.dial()
         said = (await peer.ask("logs", id="s-1", limit=5))["data"]
         assert (said["text"], said["end"], said["exit"]) == ("one\ntwo\n", 8, "exit code 0")
         assert (await peer.ask("logs", id="s-1", stream="stderr", start=4))["data"]["text"] == "two\n"
         for wrong in ({"stream": "stdin"}, {"start": -1}, {"start": True}, {"start": 2**64}, {"id": None}):
             assert (await peer.ask("logs", **{"id": "s-1", **wrong}))["error_code"] == "invalid_arguments"
-        assert house.service.acts == [("output", "s-1", "stdout", 5, None), ("output", "s-1", "stderr", 200, 4)]
+        assert server.service.acts == [("output", "s-1", "stdout", 5, None), ("output", "s-1", "stderr", 200, 4)]

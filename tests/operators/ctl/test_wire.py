@@ -18,7 +18,7 @@ from intercom.model.errors import ERROR_CODES, IntercomError, IpcError, NotFound
 from intercom.model.json_types import JsonObject
 from intercom.operators.commands.entries import card_entries, card_entry, plain, read_card
 from intercom.operators.ctl.wire import MAX_REQUEST, CtlRequest, event, failure, read_request, success
-from tests.operators.desk import card
+from tests.operators.stand_in_service import card
 
 FIELDS = st.sampled_from(
     ["command", "id", "reason", "mode", "limit", "everything", "verdict_id", "session", "text", "x"]

@@ -17,15 +17,15 @@ from intercom.model.config import ClientSettings, Config
 from intercom.model.decision import Decision
 from intercom.model.errors import AlreadyDecided
 from tests.agents.in_process import ABOUT, spoken_to
-from tests.sessions.house import House, house
+from tests.support.virtual_server import VirtualServer, virtual_server
 
 Clock = trio.testing.MockClock
 #: Any port: the figures are asked for where they are made.
 COUNTING = Config(http_port=0)
 
 
-async def figures(at: House) -> dict[tuple[str, ...], float]:
-    (served,) = [each for each in at.app.pages() if each.path == "/metrics"]
+async def figures(server: VirtualServer) -> dict[tuple[str, ...], float]:
+    (served,) = [each for each in server.app.pages() if each.path == "/metrics"]
     assert not served.open
     page = await served.answer()
     return {
@@ -36,23 +36,26 @@ async def figures(at: House) -> dict[tuple[str, ...], float]:
 
 
 async def test_a_clearance_leaves_its_marks_from_the_call_to_the_delivery(clock: Clock, root: Path) -> None:
-    async with house(root.parent, clock, COUNTING) as at, spoken_to(at.app, "agent", str(root)) as agent:
-        asked = at.begin(partial(agent.call, "check_clearance", title="a", diff="a\n", file_path="a.txt"))
-        card = await at.people.card(kind=CardKind.APPROVAL, away=False)
-        await at.later(40)
-        before = await figures(at)
+    async with (
+        virtual_server(root.parent, clock, COUNTING) as server,
+        spoken_to(server.app, "agent", str(root)) as agent,
+    ):
+        asked = server.begin(partial(agent.call, "check_clearance", title="a", diff="a\n", file_path="a.txt"))
+        card = await server.operator.card(kind=CardKind.APPROVAL, away=False)
+        await server.later(40)
+        before = await figures(server)
         assert before[("intercom_pending", "kind=approval")] == 1
         assert before[("intercom_pending_oldest_seconds", "kind=approval")] == 40
-        await at.decide(card.id, Decision.APPROVE, verdict_id="v")
-        await at.decide(card.id, Decision.APPROVE, verdict_id="v")
+        await server.decide(card.id, Decision.APPROVE, verdict_id="v")
+        await server.decide(card.id, Decision.APPROVE, verdict_id="v")
         with pytest.raises(AlreadyDecided):
-            await at.decide(card.id, Decision.REJECT)
+            await server.decide(card.id, Decision.REJECT)
         assert (await asked())["status"] == "approved"
-        await at.later(3)
+        await server.later(3)
         await agent.call("check_diff", request_id=card.id)
         await agent.call("check_diff", request_id="none")
         await agent.ask("tools/call", name="format_disk", arguments={})
-        after = await figures(at)
+        after = await figures(server)
     expected = {
         ("intercom_pending", "kind=approval"): 0,
         ("intercom_verdicts_total", "channel=ctl", "decision=approve", "kind=approval"): 1,
@@ -74,38 +77,41 @@ async def test_a_clearance_leaves_its_marks_from_the_call_to_the_delivery(clock:
 async def test_a_call_that_is_cancelled_and_one_that_is_to_be_asked_again_are_told_apart(
     clock: Clock, root: Path
 ) -> None:
-    async with house(root.parent, clock, COUNTING) as at, spoken_to(at.app, "agent", str(root)) as agent:
-        asked = at.begin(partial(agent.call, "transmit", prompt_text="go on?"))
-        await at.people.card(kind=CardKind.PROMPT, away=False)
+    async with (
+        virtual_server(root.parent, clock, COUNTING) as server,
+        spoken_to(server.app, "agent", str(root)) as agent,
+    ):
+        asked = server.begin(partial(agent.call, "transmit", prompt_text="go on?"))
+        await server.operator.card(kind=CardKind.PROMPT, away=False)
         asked.scope.cancel()
-        await at.people.card(kind=CardKind.PROMPT, away=True)
-        found = await figures(at)
+        await server.operator.card(kind=CardKind.PROMPT, away=True)
+        found = await figures(server)
     assert found[("intercom_tool_calls_total", "outcome=cancelled", "tool=transmit")] == 1
 
 
 async def test_a_task_and_a_call_of_a_paused_session_are_told_apart(clock: Clock, root: Path) -> None:
     takes = {**ABOUT, "io.modelcontextprotocol/clientCapabilities": {"extensions": {EXTENSION: {}}}}
     hasty = evolve(COUNTING, clients={"claude-code": ClientSettings(slice_seconds=5)})
-    async with house(root.parent, clock, hasty) as at, spoken_to(at.app, "agent", str(root)) as agent:
+    async with virtual_server(root.parent, clock, hasty) as server, spoken_to(server.app, "agent", str(root)) as agent:
         await agent.ask("tools/call", name="transmit", arguments={"prompt_text": "go on?"}, _meta=takes)
-        (session,) = await at.app.service.sessions()
-        await at.app.service.steering.pause(session.id, "kim", "ctl")
-        held = at.begin(partial(agent.call, "check_diff", request_id="x"))
-        await at.later(5)
+        (session,) = await server.app.service.sessions()
+        await server.app.service.steering.pause(session.id, "kim", "ctl")
+        held = server.begin(partial(agent.call, "check_diff", request_id="x"))
+        await server.later(5)
         assert (await held())["status"] == "paused"
-        found = await figures(at)
+        found = await figures(server)
     assert found[("intercom_tool_calls_total", "outcome=task", "tool=transmit")] == 1
     assert found[("intercom_tool_calls_total", "outcome=paused", "tool=check_diff")] == 1
     assert found[("intercom_sessions", "status=paused")] == 1
 
 
 async def test_a_question_that_runs_out_of_time_is_counted_as_that(clock: Clock, root: Path) -> None:
-    async with house(root.parent, clock, COUNTING) as at:
-        guest = await at.arrive(root)
-        await guest.propose()
-        await at.later(COUNTING.timeouts.approval_seconds)
-        await guest.settled()
-        found = await figures(at)
+    async with virtual_server(root.parent, clock, COUNTING) as server:
+        agent = await server.arrive(root)
+        await agent.propose()
+        await server.later(COUNTING.timeouts.approval_seconds)
+        await agent.settled()
+        found = await figures(server)
     assert found[("intercom_verdicts_total", "channel=none", "decision=expired", "kind=approval")] == 1
     assert found[("intercom_decision_seconds_sum", "kind=approval")] == COUNTING.timeouts.approval_seconds
 
@@ -114,19 +120,22 @@ async def test_a_word_on_an_alert_and_on_a_policy_are_verdicts_too(clock: Clock,
     policy = root / ".intercom/settings.json"
     policy.parent.mkdir()
     policy.write_text('{"enabled": true}')
-    async with house(root.parent, clock, COUNTING) as at, spoken_to(at.app, "agent", str(root)) as agent:
+    async with (
+        virtual_server(root.parent, clock, COUNTING) as server,
+        spoken_to(server.app, "agent", str(root)) as agent,
+    ):
         await agent.call("auto_check", tool_name="write", context={"file_path": "a"})
-        await at.later(COUNTING.stall.inactivity_threshold_seconds)
-        alert = await at.people.card(kind=CardKind.STALL)
-        await at.later(7)
+        await server.later(COUNTING.stall.inactivity_threshold_seconds)
+        alert = await server.operator.card(kind=CardKind.STALL)
+        await server.later(7)
         for _ in range(2):
-            await at.decide(alert.id, Decision.DISMISS, verdict_id="v")
+            await server.decide(alert.id, Decision.DISMISS, verdict_id="v")
         policy.write_text('{"enabled": true, "file_patterns": {"write": ["**"]}}')
         await agent.call("auto_check", tool_name="write", context={"file_path": "a"})
-        await at.people.card(kind=CardKind.POLICY)
-        assert (await figures(at))[("intercom_pending", "kind=policy")] == 1
-        await at.app.service.decide_policy(None, at.verdict(Decision.ACCEPT))
-        found = await figures(at)
+        await server.operator.card(kind=CardKind.POLICY)
+        assert (await figures(server))[("intercom_pending", "kind=policy")] == 1
+        await server.app.service.decide_policy(None, server.verdict(Decision.ACCEPT))
+        found = await figures(server)
     assert found[("intercom_verdicts_total", "channel=ctl", "decision=dismiss", "kind=stall")] == 1
     assert found[("intercom_decision_seconds_sum", "kind=stall")] == 7
     assert found[("intercom_verdicts_total", "channel=ctl", "decision=accept", "kind=policy")] == 1
@@ -137,26 +146,29 @@ async def test_what_the_policy_lets_pass_is_counted_as_its_own(clock: Clock, roo
     policy = root / ".intercom/settings.json"
     policy.parent.mkdir()
     policy.write_text('{"enabled": true, "file_patterns": {"write": ["**"]}, "tools": ["transmit"]}')
-    async with house(root.parent, clock, COUNTING) as at, spoken_to(at.app, "agent", str(root)) as agent:
-        await at.accept(root)
+    async with (
+        virtual_server(root.parent, clock, COUNTING) as server,
+        spoken_to(server.app, "agent", str(root)) as agent,
+    ):
+        await server.accept(root)
         asked = await agent.call("check_clearance", title="a", diff="a\n", file_path="a.txt")
         assert asked["auto_approved"]
         assert (await agent.call("transmit", prompt_text="go on?"))["decision"] == "continue"
-        found = await figures(at)
+        found = await figures(server)
     assert found[("intercom_verdicts_total", "channel=policy", "decision=approve", "kind=approval")] == 1
     assert found[("intercom_verdicts_total", "channel=policy", "decision=continue", "kind=prompt")] == 1
     assert ("intercom_decision_seconds_count", "kind=approval") not in found
 
 
 async def test_the_health_page_is_open_and_well(clock: Clock, root: Path) -> None:
-    async with house(root.parent, clock, COUNTING) as at:
-        (served,) = [each for each in at.app.pages() if each.path == "/healthz"]
+    async with virtual_server(root.parent, clock, COUNTING) as server:
+        (served,) = [each for each in server.app.pages() if each.path == "/healthz"]
         assert served.open
         page = await served.answer()
     assert page.status == 200
-    assert json.loads(page.body)["life"] == at.app.life
+    assert json.loads(page.body)["life"] == server.app.life
 
 
-async def test_without_http_there_are_no_pages_and_nothing_is_counted(at: House) -> None:
-    assert at.app.pages() == ()
-    assert at.app.metrics is None
+async def test_without_http_there_are_no_pages_and_nothing_is_counted(server: VirtualServer) -> None:
+    assert server.app.pages() == ()
+    assert server.app.metrics is None

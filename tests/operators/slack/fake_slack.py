@@ -13,8 +13,8 @@ import trio
 from attrs import define, field, frozen
 
 from intercom.operators.slack.web_api import RateLimited, SlackApiError, SlackRefused, Unreachable
-from tests.operators.desk import START
 from tests.operators.slack.payloads import ANNA, BERT
+from tests.operators.stand_in_service import START
 
 #: What Slack's clock says when the test's says 0.
 EPOCH = START.timestamp()

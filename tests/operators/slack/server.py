@@ -48,10 +48,10 @@ from intercom.store.database import Database, OpenedDatabase
 from intercom.store.messages import Transact
 from intercom.store.outbox import Content, Row, Urgency
 from intercom.store.writer import Writer
-from tests.operators.desk import START, StandInDesk
 from tests.operators.slack.draw.valid import Words
 from tests.operators.slack.fake_slack import FakeSlack
 from tests.operators.slack.payloads import ANNA, BERT, CHANNEL, MESSAGE, ROOT, TEAM
+from tests.operators.stand_in_service import START, StandInService
 
 T = TypeVar("T")
 
@@ -90,7 +90,7 @@ class CommandRecorder:
         return {"text": f"ran {command.text}"}
 
 
-class Service(StandInDesk):
+class Service(StandInService):
     """A stand-in that can also be slow or down. `verdicts` are those it was given, by id."""
 
     def __init__(self, *cards: Card, sessions: Sequence[Session] = ()) -> None:
@@ -326,7 +326,7 @@ async def slack_server(
     runs: Collection[str] = ("ephemeral",),
     instead: Mapping[str, Callable[[SlackServer], Actor]] = MappingProxyType({}),
     web: Any = None,
-    service: StandInDesk | None = None,
+    service: StandInService | None = None,
     people: Collection[str] = (ANNA, BERT),
     team: str = TEAM,
     processing: Callable[[Content, str], Content] = draw_processing,

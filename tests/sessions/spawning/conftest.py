@@ -1,1 +1,1 @@
-from tests.sessions.spawning.yard import yard as yard
+from tests.sessions.spawning.spawning_server import home as home

@@ -14,7 +14,7 @@ import trio
 
 from intercom.model.session import SessionStatus
 from intercom.sessions.processes.monitor_client import marked
-from tests.agents.live import COMMAND, Home, home
+from tests.support.server_process import COMMAND, Home, user_home
 
 pytestmark = pytest.mark.real_time
 
@@ -46,13 +46,13 @@ trio.run(main)
 """
 
 
-def configure(house: Home, *more: str) -> Path:
-    script = house.root / "agent.py"
+def configure(home: Home, *more: str) -> Path:
+    script = home.root / "agent.py"
     script.write_text(AGENT)
     # Settings of the file's top come first.
     lines = (f'host_cli = "{sys.executable}"', f"host_cli_args = {json.dumps(['-u', str(script)])}", *more)
-    house.configure("\n".join([*lines, "[ctl]", "trust_agent_processes = true", ""]))
-    return house.workspace()
+    home.configure("\n".join([*lines, "[ctl]", "trust_agent_processes = true", ""]))
+    return home.workspace()
 
 
 async def ended(person: Any, id: str) -> dict[str, Any]:
@@ -65,12 +65,12 @@ async def ended(person: Any, id: str) -> dict[str, Any]:
         await trio.sleep(0.05)
 
 
-async def served(house: Home) -> int:
+async def served(home: Home) -> int:
     """Wait until a server answers; its pid."""
     while True:
         try:
-            await (await trio.open_unix_socket(house.places.ctl_socket)).aclose()
-            pid = house.server()
+            await (await trio.open_unix_socket(home.places.ctl_socket)).aclose()
+            pid = home.server()
             assert pid is not None
             return pid
         except OSError:
@@ -92,28 +92,28 @@ async def check_end(person: Any, id: str) -> None:
 
 
 async def test_an_agent_by_http_claims_its_session() -> None:
-    with home("") as house:
-        workspace = configure(house, "http_port = 0")
-        with house.serving():
-            async with house.person() as person:
+    with user_home("") as home:
+        workspace = configure(home, "http_port = 0")
+        with home.serving():
+            async with home.person() as person:
                 id, request = await start(person, workspace, "task-one")
                 await person.do("approve", id=request)
                 await check_end(person, id)
 
 
 async def test_agents_by_stdio_claim_their_sessions_and_outlive_a_server_that_is_killed() -> None:
-    with home("") as house:
-        workspace = configure(house)
-        with house.serving() as first:
-            async with house.person() as person:
+    with user_home("") as home:
+        workspace = configure(home)
+        with home.serving() as first:
+            async with home.person() as person:
                 one, request = await start(person, workspace, "task-one")
                 other, _ = await start(person, workspace, "task-other")
             first.send_signal(signal.SIGKILL)
             await trio.to_thread.run_sync(first.wait)
             # An agent's own shim starts the next one. It descends from that agent, and is none of its processes.
-            second = await served(house)
+            second = await served(home)
             assert marked(second) is None
-            async with house.person() as person:
+            async with home.person() as person:
                 # Whoever did not hear that it was started asks again, and starts no other.
                 assert await start(person, workspace, "task-one") == (one, request)
                 await person.card(session_id=other, away=False)
@@ -121,5 +121,5 @@ async def test_agents_by_stdio_claim_their_sessions_and_outlive_a_server_that_is
                 assert (await ended(person, other))["status"] == SessionStatus.TERMINATED.value
                 await person.do("approve", id=request)
                 await check_end(person, one)
-                assert house.server() == second
+                assert home.server() == second
             os.kill(second, signal.SIGKILL)

@@ -35,8 +35,8 @@ from intercom.sessions.processes.monitor import segment_name
 from intercom.store import sessions
 from intercom.store.messages import Database, Transact
 from intercom.store.processes import agent_processes
-from tests.sessions.house import house
-from tests.sessions.spawning.yard import Yard
+from tests.sessions.spawning.spawning_server import SpawningHome
+from tests.support.virtual_server import virtual_server
 
 #: Runs until it is told to go.
 WAITS = "import os, time\nwhile not os.path.exists('go'): time.sleep(0.01)\n"
@@ -53,56 +53,56 @@ def waits(request: pytest.FixtureRequest) -> None:
 
 
 @pytest.mark.real_time
-async def test_a_connection_that_is_gone_proves_nothing_while_the_process_lives(at: Yard) -> None:
-    async with at.serving() as house:
-        session = await house.start()
-        name = house.app.system.named(f"session/{session.id}")
+async def test_a_connection_that_is_gone_proves_nothing_while_the_process_lives(at: SpawningHome) -> None:
+    async with at.serving() as server:
+        session = await server.start()
+        name = server.app.system.named(f"session/{session.id}")
         name.tell(AgentLeft())
-        assert (await house.ask(name.label, Describe())).status is SessionStatus.ACTIVE
+        assert (await server.ask(name.label, Describe())).status is SessionStatus.ACTIVE
 
 
 @pytest.mark.real_time
-async def test_no_other_agent_of_the_workspace_is_given_its_session_unasked(at: Yard) -> None:
-    async with at.serving() as house:
-        session = await house.start()
+async def test_no_other_agent_of_the_workspace_is_given_its_session_unasked(at: SpawningHome) -> None:
+    async with at.serving() as server:
+        session = await server.start()
         other = Agent("other", None, str(at.workspace))
-        own = await house.ask("registry", Admit(other))
-        assert await house.ask("registry", Adopt(other)) == own != session.id
+        own = await server.ask("registry", Admit(other))
+        assert await server.ask("registry", Adopt(other)) == own != session.id
 
 
 @pytest.mark.real_time
-async def test_its_processes_count_as_an_agents_as_long_as_any_is_there(at: Yard) -> None:
-    async with at.serving() as house:
-        session = await house.start()
-        child = await house.child(session.id)
+async def test_its_processes_count_as_an_agents_as_long_as_any_is_there(at: SpawningHome) -> None:
+    async with at.serving() as server:
+        session = await server.start()
+        child = await server.child(session.id)
         assert child.monitor is not None
         assert child.process is not None
         recorded = {examine(child.monitor.pid).key, examine(child.process.pid).key}
-        assert recorded <= house.app.processes.known().processes
+        assert recorded <= server.app.processes.known().processes
         (at.workspace / "go").touch()
-        await house.until_over(session.id)
-        await house.until(lambda: not house.app.processes.connected)
-        house.app.system.named("housekeeping").tell("prune")
-        await house.until(lambda: not recorded & house.app.processes.known().processes)
+        await server.until_over(session.id)
+        await server.until(lambda: not server.app.processes.connected)
+        server.app.system.named("housekeeping").tell("prune")
+        await server.until(lambda: not recorded & server.app.processes.known().processes)
 
 
 @pytest.mark.real_time
-async def test_its_processes_count_as_an_agents_whoever_asks_for_it_again_and_whatever_falls(at: Yard) -> None:
-    async with at.serving() as house:
-        session = await house.start(act="one-act")
-        known = house.app.processes.connected[f"child/{session.id}"]
+async def test_its_processes_count_as_an_agents_whoever_asks_for_it_again_and_whatever_falls(at: SpawningHome) -> None:
+    async with at.serving() as server:
+        session = await server.start(act="one-act")
+        known = server.app.processes.connected[f"child/{session.id}"]
         assert len(known) == 2
-        assert (await house.start(act="one-act")).id == session.id
-        assert house.app.processes.connected[f"child/{session.id}"] == known
-        await house.crash("spawner")
+        assert (await server.start(act="one-act")).id == session.id
+        assert server.app.processes.connected[f"child/{session.id}"] == known
+        await server.crash("spawner")
         # Answered once the new one has brought back all there is.
-        await house.start(act="one-act")
-        assert house.app.processes.connected[f"child/{session.id}"] == known
-        house.app.hands_over = True
-    async with at.serving() as house:
+        await server.start(act="one-act")
+        assert server.app.processes.connected[f"child/{session.id}"] == known
+        server.app.hands_over = True
+    async with at.serving() as server:
         came: list[frozenset[int]] = []
-        spawning = house.app._spawning()
-        (child,) = (await house.app.service.children.everyone()).values()
+        spawning = server.app._spawning()
+        (child,) = (await server.app.service.children.everyone()).values()
         later = evolve(spawning, came=lambda _door, _session_id, pids: came.append(pids))
         later.note_first(child)
         later.note_first(evolve(child, monitor=None, process=None))
@@ -112,15 +112,15 @@ async def test_its_processes_count_as_an_agents_whoever_asks_for_it_again_and_wh
 
 
 @pytest.mark.real_time
-async def test_only_monitors_that_live_are_kept_apart_from_its_processes(at: Yard) -> None:
-    async with at.serving() as house:
-        session = await house.start()
-        actor = house.app.system.named(f"child/{session.id}").ref
+async def test_only_monitors_that_live_are_kept_apart_from_its_processes(at: SpawningHome) -> None:
+    async with at.serving() as server:
+        session = await server.start()
+        actor = server.app.system.named(f"child/{session.id}").ref
         assert actor is not None
-        own = await house.child(session.id)
+        own = await server.child(session.id)
         gone, living = Process(os.getpid(), 1.0), monitor_client.identify(os.getpid())
         for monitor, spared in ((gone, set()), (living, {os.getpid()})):
-            spawning = house.app._spawning()
+            spawning = server.app._spawning()
             spawning.note(AgentProcess("another", AgentProcessState.WAITING, own.created_at, "kim", monitor=monitor))
             looked = AgentProcessActor(session.id, spawning)
             looked._row = own
@@ -128,17 +128,17 @@ async def test_only_monitors_that_live_are_kept_apart_from_its_processes(at: Yar
 
 
 @pytest.mark.real_time
-async def test_one_that_is_paused_while_it_is_started_starts_and_is_held_then(at: Yard) -> None:
+async def test_one_that_is_paused_while_it_is_started_starts_and_is_held_then(at: SpawningHome) -> None:
     at.settings(restart=SpawnRestart.ALWAYS, restart_backoff_seconds=0.01)
     at.agent("import os, time\nwhile not os.path.exists('go'): time.sleep(0.01)\nos.remove('go')\n")
-    async with at.serving() as house:
-        session = await house.start()
-        name = house.app.system.named(f"child/{session.id}")
+    async with at.serving() as server:
+        session = await server.start()
+        name = server.app.system.named(f"child/{session.id}")
         told: list[object] = []
 
         async def tell_monitor(*given: Any) -> MonitorAnswer:
             # The session is paused just now.
-            await house.app.service.steering.pause(session.id, "kim", "ctl")
+            await server.app.service.steering.pause(session.id, "kim", "ctl")
             told.append(await ask(name, Suspend()))
             return await original(*given)
 
@@ -147,76 +147,76 @@ async def test_one_that_is_paused_while_it_is_started_starts_and_is_held_then(at
             patch.setattr(AgentProcessActor, "_tell_monitor", tell_monitor)
             patch.setattr(monitor_client, "reach", None)
             (at.workspace / "go").touch()
-            await house.until(lambda: bool(told))
+            await server.until(lambda: bool(told))
         assert told == [0]
 
         async def stands() -> bool:
-            child = await house.child(session.id)
+            child = await server.child(session.id)
             return child.run == 2 and child.process is not None and stands_still(child.process.pid)
 
-        await house.until(stands)
+        await server.until(stands)
 
 
 @pytest.mark.real_time
-async def test_the_actors_around_it_may_fall(at: Yard) -> None:
-    async with at.serving() as house:
-        session = await house.start()
+async def test_the_actors_around_it_may_fall(at: SpawningHome) -> None:
+    async with at.serving() as server:
+        session = await server.start()
         for label in ("spawner", "children"):
-            await house.crash(label)
+            await server.crash(label)
         (at.workspace / "go").touch()
-        assert (await house.until_over(session.id)).exit is not None
-        assert (await house.start("another")).status is SessionStatus.ACTIVE
+        assert (await server.until_over(session.id)).exit is not None
+        assert (await server.start("another")).status is SessionStatus.ACTIVE
 
 
 @pytest.mark.real_time
-async def test_a_start_that_takes_long_is_waited_for(at: Yard, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_start_that_takes_long_is_waited_for(at: SpawningHome, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(spawner, "START_SECONDS", 0.001)
-    async with at.serving() as house:
-        before = house.app.system.named("spawner").ref
-        assert (await house.start()).status is SessionStatus.ACTIVE
-        assert house.app.system.named("spawner").ref is before
+    async with at.serving() as server:
+        before = server.app.system.named("spawner").ref
+        assert (await server.start()).status is SessionStatus.ACTIVE
+        assert server.app.system.named("spawner").ref is before
 
 
 async def test_the_end_of_a_process_whose_session_is_interrupted_already_changes_nothing(
     clock: trio.testing.MockClock, tmp_path: Path
 ) -> None:
-    async with house(tmp_path, clock) as at:
+    async with virtual_server(tmp_path, clock) as at:
         (tmp_path / "ws").mkdir()
-        guest = await at.arrive(tmp_path / "ws")
-        guest.tell(AgentLeft())
+        agent = await at.arrive(tmp_path / "ws")
+        agent.tell(AgentLeft())
         news = ProcessEnded(1, Why.SHUTDOWN, None, "", None, None)
-        assert [(await guest.ask(news)).status for _ in range(2)] == [SessionStatus.INTERRUPTED] * 2
+        assert [(await agent.ask(news)).status for _ in range(2)] == [SessionStatus.INTERRUPTED] * 2
 
 
 async def test_a_session_that_was_there_before_waits_for_another_where_its_agent_can_not_be_started(
     clock: trio.testing.MockClock, tmp_path: Path
 ) -> None:
-    async with house(tmp_path, clock) as at:
+    async with virtual_server(tmp_path, clock) as at:
         (tmp_path / "ws").mkdir()
-        guest = await at.arrive(tmp_path / "ws")
-        opened = await guest.propose()
-        guest.tell(AgentLeft())
+        agent = await at.arrive(tmp_path / "ws")
+        opened = await agent.propose()
+        agent.tell(AgentLeft())
         news = ProcessEnded(1, Why.NOT_STARTED, None, "", "agent: exec format error", None)
-        assert [(await guest.ask(news)).status for _ in range(2)] == [SessionStatus.INTERRUPTED] * 2
+        assert [(await agent.ask(news)).status for _ in range(2)] == [SessionStatus.INTERRUPTED] * 2
         assert [card.id for card in await at.app.service.pending()] == [opened.request_id]
-        await at.people.notice("waits for another: agent: exec format error")
+        await at.operator.notice("waits for another: agent: exec format error")
 
 
 async def test_a_start_that_is_told_after_the_end_is_no_news(clock: trio.testing.MockClock, tmp_path: Path) -> None:
-    async with house(tmp_path, clock) as at:
+    async with virtual_server(tmp_path, clock) as at:
         (tmp_path / "ws").mkdir()
-        guest = await at.arrive(tmp_path / "ws")
-        await at.app.service.end(guest.session_id, "kim", "ctl", "enough")
-        assert (await guest.ask(ProcessStarted(1, 7, "kim"))).status is SessionStatus.TERMINATED
+        agent = await at.arrive(tmp_path / "ws")
+        await at.app.service.end(agent.session_id, "kim", "ctl", "enough")
+        assert (await agent.ask(ProcessStarted(1, 7, "kim"))).status is SessionStatus.TERMINATED
         await at.later(0)
-        assert not [notice for notice in at.people.notices if "agent started" in notice.text]
+        assert not [notice for notice in at.operator.notices if "agent started" in notice.text]
 
 
 @pytest.mark.parametrize("state", AgentProcessState)
 async def test_what_it_writes_is_read_in_whole_characters_until_its_end(
     clock: trio.testing.MockClock, tmp_path: Path, state: AgentProcessState
 ) -> None:
-    async with house(tmp_path, clock) as at:
+    async with virtual_server(tmp_path, clock) as at:
         (tmp_path / "ws").mkdir()
         id = (await at.arrive(tmp_path / "ws")).session_id
         outputs = at.app.service.children
@@ -235,15 +235,15 @@ async def test_what_it_writes_is_read_in_whole_characters_until_its_end(
 
 
 async def test_what_it_wrote_goes_with_its_session(clock: trio.testing.MockClock, tmp_path: Path) -> None:
-    async with house(tmp_path, clock) as at:
+    async with virtual_server(tmp_path, clock) as at:
         outputs = at.app.service.children.root
         long_ago = at.now() - timedelta(days=at.app.config.retention_days + 1)
 
         def put(db: Database) -> None:
             for id, ended in (("old", long_ago), ("new", at.now())):
-                guest = sessions.get(db, own)
-                assert guest is not None
-                row = evolve(guest, id=id, agent_key=key_of(id), status=SessionStatus.TERMINATED, terminated_at=ended)
+                agent = sessions.get(db, own)
+                assert agent is not None
+                row = evolve(agent, id=id, agent_key=key_of(id), status=SessionStatus.TERMINATED, terminated_at=ended)
                 sessions.insert(db, row)
                 agent_processes.insert(db, AgentProcess(id, AgentProcessState.OVER, ended, "kim"))
 

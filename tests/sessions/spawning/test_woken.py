@@ -15,7 +15,7 @@ from intercom.model.session import SessionStatus
 from intercom.sessions.messages import Deliver, Delivery
 from intercom.sessions.processes import agent_process as command
 from intercom.sessions.tools.ping import Ping
-from tests.sessions.spawning.yard import House, Yard
+from tests.sessions.spawning.spawning_server import SpawningHome, SpawningServer
 
 pytestmark = pytest.mark.real_time
 
@@ -31,61 +31,61 @@ while not os.path.exists(f"go-{number}"):
 """
 
 
-def let_go(at: Yard, run: int) -> None:
+def let_go(at: SpawningHome, run: int) -> None:
     (at.workspace / f"go-{run}").touch()
 
 
-async def given(house: House, run: int) -> list[str]:
-    found: list[str] = json.loads(await house.until_written(f"run-{run}"))
+async def given(home: SpawningServer, run: int) -> list[str]:
+    found: list[str] = json.loads(await home.until_written(f"run-{run}"))
     return found
 
 
-async def test_words_that_came_while_it_worked_wake_it_once_it_has_ended(at: Yard) -> None:
+async def test_words_that_came_while_it_worked_wake_it_once_it_has_ended(at: SpawningHome) -> None:
     at.agent(RUNS)
     script = at.config.host_cli_args
     at.settings(resume_args=(*script, "--resume", "{session_id}"))
-    async with at.serving() as house:
-        session = await house.start("tidy up")
-        assert await given(house, 0) == ["tidy up"]
-        card = await house.app.service.steering.steer(session.id, "mind the gap", "kim", "ctl")
+    async with at.serving() as home:
+        session = await home.start("tidy up")
+        assert await given(home, 0) == ["tidy up"]
+        card = await home.app.service.steering.steer(session.id, "mind the gap", "kim", "ctl")
         let_go(at, 0)
-        assert await given(house, 1) == ["--resume", session.id, command.WAKE]
-        assert (await house.session(session.id)).status is SessionStatus.ACTIVE
-        told = await house.ask(f"session/{session.id}", Ping(call="c-1"))
+        assert await given(home, 1) == ["--resume", session.id, command.WAKE]
+        assert (await home.session(session.id)).status is SessionStatus.ACTIVE
+        told = await home.ask(f"session/{session.id}", Ping(call="c-1"))
         assert [word.text for word in told.instructions] == ["mind the gap"]
-        await house.ask(f"session/{session.id}", Deliver((Delivery("c-1", (), (card.id,)),)))
+        await home.ask(f"session/{session.id}", Deliver((Delivery("c-1", (), (card.id,)),)))
         let_go(at, 1)
-        child = await house.until_over(session.id)
+        child = await home.until_over(session.id)
         assert (child.run, child.exit) == (2, GOOD)
-        assert (await house.session(session.id)).status is SessionStatus.TERMINATED
+        assert (await home.session(session.id)).status is SessionStatus.TERMINATED
 
 
-async def test_one_that_does_not_ask_what_there_is_for_it_is_let_go(at: Yard) -> None:
+async def test_one_that_does_not_ask_what_there_is_for_it_is_let_go(at: SpawningHome) -> None:
     at.agent(RUNS)
     at.settings(resume_args=at.config.host_cli_args, max_restarts=1, restart=SpawnRestart.NEVER)
-    async with at.serving() as house:
-        session = await house.start("tidy up")
-        await given(house, 0)
-        card = await house.app.service.steering.steer(session.id, "mind the gap", "kim", "ctl")
+    async with at.serving() as home:
+        session = await home.start("tidy up")
+        await given(home, 0)
+        card = await home.app.service.steering.steer(session.id, "mind the gap", "kim", "ctl")
         for run in range(3):
             let_go(at, run)
-        child = await house.until_over(session.id)
+        child = await home.until_over(session.id)
         assert child.run == 2
-        assert (await house.app.service.card(card.id)).state.value == "closed"
+        assert (await home.app.service.card(card.id)).state.value == "closed"
 
 
-async def test_its_processes_stand_still_while_the_session_is_paused(at: Yard) -> None:
+async def test_its_processes_stand_still_while_the_session_is_paused(at: SpawningHome) -> None:
     at.agent(RUNS)
-    async with at.serving() as house:
-        session = await house.start("tidy up")
-        await given(house, 0)
-        child = await house.child(session.id)
+    async with at.serving() as home:
+        session = await home.start("tidy up")
+        await given(home, 0)
+        child = await home.child(session.id)
         assert child.process is not None
         process = psutil.Process(child.process.pid)
-        await house.app.service.steering.pause(session.id, "kim", "ctl")
-        await house.until(lambda: process.status() == psutil.STATUS_STOPPED)
+        await home.app.service.steering.pause(session.id, "kim", "ctl")
+        await home.until(lambda: process.status() == psutil.STATUS_STOPPED)
         let_go(at, 0)
         assert process.status() == psutil.STATUS_STOPPED
-        assert (await house.child(session.id)).exit is None
-        await house.app.service.steering.unpause(session.id, "kim", "ctl")
-        assert (await house.until_over(session.id)).exit == GOOD
+        assert (await home.child(session.id)).exit is None
+        await home.app.service.steering.unpause(session.id, "kim", "ctl")
+        assert (await home.until_over(session.id)).exit == GOOD

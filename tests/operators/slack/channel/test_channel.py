@@ -21,9 +21,9 @@ from intercom.operators.slack.web_api import SlackRefused
 from intercom.sessions.messages import ReadRecent
 from intercom.store import outbox
 from intercom.store.outbox import Urgency
-from tests.operators.desk import START, card, session
 from tests.operators.slack.payloads import CHANNEL
 from tests.operators.slack.server import ELSEWHERE, channel_server
+from tests.operators.stand_in_service import START, card, session
 
 S1 = session("s-1", mode=SessionMode.HYBRID)
 

@@ -19,9 +19,9 @@ from intercom.operators.slack.web_api import SlackRefused, Unreachable
 from intercom.store import idempotency
 from intercom.store.client import Store
 from intercom.store.outbox import RowKind
-from tests.operators.desk import START, StandInDesk, card, session
 from tests.operators.slack.payloads import ANNA, BERT, CHANNEL
 from tests.operators.slack.server import ELSEWHERE, command_server, texts
+from tests.operators.stand_in_service import START, StandInService, card, session
 
 ALIASES = {"status": "git status", "deploy": "./deploy.sh --key hush-123", "help": "echo no"}
 
@@ -113,7 +113,7 @@ async def test_sessions_lists_them(tmp_path: Path) -> None:
 
 
 async def test_resume_answers_who_waits_with_the_instruction_word_for_word(tmp_path: Path) -> None:
-    service = StandInDesk(
+    service = StandInService(
         card("w-1", CardKind.STANDBY, session_id="aaaa1111", created_at=START),
         card("w-2", CardKind.STANDBY, session_id="bbbb2222", created_at=START + timedelta(seconds=5)),
         sessions=(session("aaaa1111"), session("bbbb2222")),
@@ -141,7 +141,7 @@ async def test_a_redelivered_command_is_answered_as_before_and_not_done_again(tm
         assert await server.type("session-clear s-1") == first
         assert "is over already" in await server.told("session-clear s-1", act="slack/other")
         assert [act[0] for act in server.service.acts] == ["end"]
-    service = StandInDesk(card("w-1", CardKind.STANDBY), sessions=(session("s-1"),))
+    service = StandInService(card("w-1", CardKind.STANDBY), sessions=(session("s-1"),))
     async with command_server(tmp_path, service=service) as server:
         first = await server.type("session-resume go", act="slack/9")
         service.cards.clear()
@@ -178,7 +178,7 @@ async def test_only_the_owner_ends_or_resumes_a_session_that_somebody_started(tm
 
 
 async def test_what_the_desk_refuses_is_told(tmp_path: Path) -> None:
-    service = StandInDesk(sessions=(session("s-1", status=SessionStatus.PAUSED),))
+    service = StandInService(sessions=(session("s-1", status=SessionStatus.PAUSED),))
 
     async def refuse(*_args: Any) -> Session:
         raise InvalidState("nothing to resume")
@@ -190,7 +190,7 @@ async def test_what_the_desk_refuses_is_told(tmp_path: Path) -> None:
 
 
 async def test_a_slow_command_is_acknowledged_in_time_and_answered_later(tmp_path: Path) -> None:
-    service = StandInDesk(sessions=(session("s-1"),))
+    service = StandInService(sessions=(session("s-1"),))
 
     async def slow(*_args: Any) -> Session:
         await trio.sleep(10)

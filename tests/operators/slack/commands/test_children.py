@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from intercom.store.outbox import RowKind
-from tests.operators.desk import session
 from tests.operators.slack.payloads import ANNA, CHANNEL
 from tests.operators.slack.server import ELSEWHERE, command_server
+from tests.operators.stand_in_service import session
 
 
 @pytest.mark.real_time

@@ -13,7 +13,7 @@ from intercom.model.errors import Ambiguous, InvalidState, NotFound, Unauthorize
 from intercom.model.session import Session, SessionStatus
 from intercom.operators.slack.commands import call
 from intercom.operators.slack.commands.call import Workspace
-from tests.operators.desk import START, card, session
+from tests.operators.stand_in_service import START, card, session
 
 HERE, THERE = "C0HERE", "C0THERE"
 

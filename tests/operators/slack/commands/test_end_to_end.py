@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 import trio
 
-from tests.agents.live import begin
 from tests.operators.slack.live.server import CONFIG, ServerInSlack, server_in_slack
 from tests.slack import ALICE, CHANNEL, MALLORY, text_of
+from tests.support.server_process import begin
 
 COMMANDS = """
 [commands]

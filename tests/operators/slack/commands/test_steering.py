@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from intercom.model.session import SessionStatus
-from tests.operators.desk import START, session
 from tests.operators.slack.payloads import ANNA, BERT, CHANNEL
 from tests.operators.slack.server import ELSEWHERE, command_server
+from tests.operators.stand_in_service import START, session
 
 BY = f"anna ({ANNA})"
 

@@ -16,11 +16,11 @@ from intercom.operators.slack.buttons import BY_FORM
 from intercom.operators.slack.decisions import NotRecorded, draw_form, draw_notice
 from intercom.operators.slack.web_api import RateLimited, SlackRefused, Unreachable
 from intercom.store.client import StoreUnavailable
-from tests.operators.desk import START, card
 from tests.operators.slack import payloads
 from tests.operators.slack.draw.valid import Words
 from tests.operators.slack.payloads import ANNA, BERT, CHANNEL, ROOT
 from tests.operators.slack.server import CARD, SlackServer, slack_server
+from tests.operators.stand_in_service import START, card
 
 FAULTS = [
     SlackRefused("views.open", "expired_trigger_id"),

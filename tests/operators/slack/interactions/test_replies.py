@@ -18,10 +18,10 @@ from intercom.operators.slack.decisions import NotRecorded
 from intercom.operators.slack.interactions import Answered, Decides, to_cards, to_question
 from intercom.operators.slack.web_api import Unreachable
 from intercom.store.client import StoreUnavailable
-from tests.operators.desk import START, card, session
 from tests.operators.slack import payloads
 from tests.operators.slack.payloads import ANNA, BERT, CHANNEL, MESSAGE
 from tests.operators.slack.server import CARD, OTHER, slack_server
+from tests.operators.stand_in_service import START, card, session
 
 LATER = "1700000300.000001"
 

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from intercom.operators.slack.decisions import NotRecorded
-from tests.operators.desk import card
 from tests.operators.slack import payloads
 from tests.operators.slack.payloads import ANNA, CHANNEL, MALLORY, ROOT, TEAM
 from tests.operators.slack.server import CARD, slack_server
+from tests.operators.stand_in_service import card
 
 SECRET = "the launch is on friday"
 

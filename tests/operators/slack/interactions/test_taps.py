@@ -15,10 +15,10 @@ from intercom.model.decision import Decided, Decision, Verdict
 from intercom.model.errors import DatabaseError, InvalidState
 from intercom.operators.slack.buttons import BUTTONS, Button
 from intercom.operators.slack.decisions import NotRecorded
-from tests.operators.desk import START, card
 from tests.operators.slack import payloads
 from tests.operators.slack.payloads import ANNA, BERT, CHANNEL, ROOT
 from tests.operators.slack.server import CARD, OTHER, slack_server
+from tests.operators.stand_in_service import START, card
 
 
 def decided(by: str, decision: Decision = Decision.REJECT, channel: str = "ctl") -> Card:

@@ -14,8 +14,8 @@ from attrs import define, field, frozen
 from mcp import Client
 
 from intercom.local.places import private_directory
-from tests.agents.live import TRUSTING, Home, Later, begin, call, home
 from tests.slack import ALICE, BOB, CHANNEL, Standin, serve
+from tests.support.server_process import TRUSTING, Home, Later, begin, call, user_home
 
 CONFIG = f'{TRUSTING}\n[slack]\nchannel_id = "{CHANNEL}"\n'
 
@@ -115,6 +115,6 @@ async def at_work(config: str = CONFIG, **options: Any) -> AsyncIterator[Work]:
 @asynccontextmanager
 async def server_in_slack(config: str = CONFIG, **options: Any) -> AsyncIterator[ServerInSlack]:
     """A user's directories, set up for Slack, and the stand-in; the server is not started yet."""
-    with home(config) as made:
+    with user_home(config) as made:
         async with serve(**options) as slack:
             yield ServerInSlack(made, slack)

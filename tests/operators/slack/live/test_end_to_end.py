@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 import trio
 
-from tests.agents.live import begin, call
 from tests.operators.slack.live.server import server_in_slack
 from tests.slack import ALICE, buttons
+from tests.support.server_process import begin, call
 
 
 @pytest.mark.real_time

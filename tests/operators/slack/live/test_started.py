@@ -9,9 +9,9 @@ import pytest
 import trio
 
 from intercom.operators.commands.handlers import SHORTEST_ID
-from tests.agents.live import TRUSTING, Person
 from tests.operators.slack.live.server import server_in_slack
 from tests.slack import ALICE, BOB, CHANNEL, text_of
+from tests.support.server_process import TRUSTING, Person
 
 #: Says what it was told, a secret, and then nothing more; its argument is its task.
 AGENT = """

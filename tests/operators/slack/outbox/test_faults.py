@@ -79,7 +79,7 @@ async def test_a_storm_of_429_is_sat_out_as_long_as_slack_says() -> None:
         await server.put("card/1", "one")
         end = await server.settled()
         assert 133 < end < 140
-        times = [at for at, _, _ in server.slack.calls]
+        times = [second for second, _, _ in server.slack.calls]
         gaps = [later - earlier for earlier, later in itertools.pairwise(times)]
         assert [round(gap) for gap in gaps] == [37, 5, 1, 90]
         assert server.slack.texts() == ["one"]

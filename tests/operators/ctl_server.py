@@ -19,13 +19,13 @@ from intercom.model.card import Card
 from intercom.model.session import SessionMode
 from intercom.operators.card_router import Operators
 from intercom.operators.ctl.listener import CtlListener
-from tests.operators.desk import StandInDesk
+from tests.operators.stand_in_service import StandInService
 
 
 @frozen
-class House:
+class CtlServer:
     system: System
-    service: StandInDesk
+    service: StandInService
     places: Places
 
     @property
@@ -84,16 +84,16 @@ def environ(directory: Path) -> dict[str, str]:
 
 
 @contextlib.asynccontextmanager
-async def open_house(
+async def ctl_server(
     directory: Path,
-    service: StandInDesk | None = None,
+    service: StandInService | None = None,
     *,
     on_event: Callable[[Event], object] | None = None,
     **options: Any,
-) -> AsyncIterator[House]:
+) -> AsyncIterator[CtlServer]:
     """A server at `directory` with this service; `options` go to the listener. Everybody may act, unless they say who
     is an agent."""
-    service = service or StandInDesk()
+    service = service or StandInService()
     options.setdefault("trust_agent_processes", "agents" not in options)
     where = places(environ=environ(directory))
 
@@ -109,4 +109,4 @@ async def open_house(
         ChildSpec("ctl", lambda: CtlListener(service, where.ctl_socket, where.token_file, **options)),
     ]
     async with System(children, on_event=on_event) as system:
-        yield House(system, service, where)
+        yield CtlServer(system, service, where)

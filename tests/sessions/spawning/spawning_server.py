@@ -25,15 +25,15 @@ from intercom.model.process import AgentProcess, AgentProcessState
 from intercom.model.session import Session
 from intercom.operators.messages import Channel, Subscribe
 from intercom.sessions.processes import monitor_client
-from tests.sessions.house import People
 from tests.support.database import new_database
+from tests.support.virtual_server import Operator
 
 R = TypeVar("R")
 SECONDS = 40
 
 
 @define
-class Yard:
+class SpawningHome:
     """`root` is a user's home with a workspace in it; servers come and go in it, and `now` is their clock."""
 
     root: Path
@@ -56,18 +56,18 @@ class Yard:
         self.config = evolve(self.config, spawn=evolve(self.config.spawn, **spawn))
 
     @asynccontextmanager
-    async def serving(self, prepare: Callable[[App], object] = lambda app: None) -> AsyncIterator[House]:
+    async def serving(self, prepare: Callable[[App], object] = lambda app: None) -> AsyncIterator[SpawningServer]:
         """A server; `prepare` is called with its app before anything of it runs."""
         where = places(environ={"HOME": str(self.root), "XDG_RUNTIME_DIR": str(self.root)})
         environ = {"PATH": os.environ["PATH"], "HOME": str(self.root), **self.environ}
         new_database(self.root / "intercom.db")
         app = App(self.config, where, self.root / "intercom.db", frozenset(), environ=environ, now=self.now)
         prepare(app)
-        people = People()
+        operator = Operator()
         async with app.system:
-            app.system.adopt(people, "people")
-            await ask(app.system.named("operators"), Subscribe("people", Channel.CTL))
-            yield House(self, app, people)
+            app.system.adopt(operator, "operator")
+            await ask(app.system.named("operators"), Subscribe("operator", Channel.CTL))
+            yield SpawningServer(self, app, operator)
 
     def end(self, code: str) -> None:
         """Write, all at once, the file that tells an agent to end with this code."""
@@ -87,14 +87,14 @@ class Yard:
 
 
 @define
-class House:
-    yard: Yard
+class SpawningServer:
+    home: SpawningHome
     app: App
-    people: People
+    operator: Operator
 
     async def start(self, prompt: str = "go", **more: Any) -> Session:
         return await self.app.service.children.start(
-            prompt, **{"by": "kim", "channel": "ctl", "workspace": str(self.yard.workspace), **more}
+            prompt, **{"by": "kim", "channel": "ctl", "workspace": str(self.home.workspace), **more}
         )
 
     async def ask(self, name: str, message: Request[R]) -> R:
@@ -127,16 +127,16 @@ class House:
         return child
 
     async def until_written(self, name: str) -> str:
-        await self.until(lambda: bool(self.yard.written(name)))
-        return self.yard.written(name)
+        await self.until(lambda: bool(self.home.written(name)))
+        return self.home.written(name)
 
 
 @pytest.fixture(name="at")
-def yard() -> Iterator[Yard]:
+def home() -> Iterator[SpawningHome]:
     """A home of its own with a short name; what still runs in it ends with this."""
-    root = Path(tempfile.mkdtemp(prefix="yard-", dir="/tmp"))
+    root = Path(tempfile.mkdtemp(prefix="home-", dir="/tmp"))
     (root / "ws").mkdir()
-    made = Yard(root, Config(spawn=SpawnSettings()))
+    made = SpawningHome(root, Config(spawn=SpawnSettings()))
     try:
         yield made
     finally:

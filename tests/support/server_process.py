@@ -22,7 +22,7 @@ from mcp.client.stdio import StdioServerParameters
 
 from intercom.local import lock
 from intercom.local.places import Places, places
-from tests.operators.house import Peer
+from tests.operators.ctl_server import Peer
 
 #: The program as tests run it: with the faults that INTERCOM_FAULT in its environment asks for.
 COMMAND = FAULTY = [sys.executable, str(Path(__file__).parents[1] / "support" / "program_with_faults.py")]
@@ -212,7 +212,7 @@ class Person:
 
 
 @contextmanager
-def home(config: str = TRUSTING) -> Iterator[Home]:
+def user_home(config: str = TRUSTING) -> Iterator[Home]:
     """A user's directories with short names, since sockets live there; what runs in them ends with this."""
     root = Path(tempfile.mkdtemp(prefix="live-", dir="/tmp"))
     made = Home(root)

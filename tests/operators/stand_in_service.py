@@ -112,7 +112,7 @@ class Node:
 class StandInChildren:
     """What it was asked to do stands in the desk's `acts`; `text` is what its agents write."""
 
-    def __init__(self, desk: StandInDesk) -> None:
+    def __init__(self, desk: StandInService) -> None:
         self._desk = desk
         self.text = "one\ntwo\n"
         self.is_going = False
@@ -148,7 +148,7 @@ class StandInChildren:
 class StandInSteering:
     """Words are kept; a session is paused at once."""
 
-    def __init__(self, desk: StandInDesk) -> None:
+    def __init__(self, desk: StandInService) -> None:
         self.service = desk
         self.kept: dict[str, Instruction] = {}
 
@@ -227,7 +227,7 @@ class StandInSteering:
 class StandInAgents:
     """The processes on record are those of the desk's `clients`."""
 
-    def __init__(self, desk: StandInDesk) -> None:
+    def __init__(self, desk: StandInService) -> None:
         self._desk = desk
         self.awaited = 0
         self.is_restart = False
@@ -236,7 +236,7 @@ class StandInAgents:
         return known_agents(entry for pid in self._desk.clients for entry in lineage(pid))
 
 
-class StandInDesk:
+class StandInService:
     """What it was asked to do stands in `acts`; `crash` is raised by the next call that reads."""
 
     def __init__(self, *cards: Card, sessions: Sequence[Session] = ()) -> None:

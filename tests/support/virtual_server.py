@@ -1,4 +1,4 @@
-"""The whole server in this process, without doors, on a clock that moves when the test says so.
+"""The whole server in this process, without its listeners, on a clock that moves when the test says so.
 
 Files, the database and its threads are real; time is not. Nothing jumps by itself, so a thread that takes its time
 makes no deadline pass.
@@ -52,7 +52,7 @@ WORKERS = 40
 STUCK = 30
 
 
-class People(Actor):
+class Operator(Actor):
     """A channel: keeps what it is shown."""
 
     def __init__(self) -> None:
@@ -89,25 +89,25 @@ class People(Actor):
 
 
 @frozen
-class Guest:
-    """One agent, as a door would speak for it."""
+class AgentClient:
+    """One agent, as its connection speaks for it."""
 
-    house: House
-    agent: Agent
+    server: VirtualServer
+    identity: Agent
     session_id: str
 
     async def ask(self, message: Request[R]) -> R:
         """Ask this agent's session; one that is restarting is asked again. A tool call without a name gets one."""
         if isinstance(message, ToolRequest) and not message.call:
             message = evolve(message, call=self.call())
-        return await ask(self.house.app.system.named(f"session/{self.session_id}"), message, retry=True)
+        return await ask(self.server.app.system.named(f"session/{self.session_id}"), message, retry=True)
 
     def tell(self, message: object) -> None:
-        self.house.app.system.named(f"session/{self.session_id}").tell(message)
+        self.server.app.system.named(f"session/{self.session_id}").tell(message)
 
     def call(self) -> str:
         """A name for one more call."""
-        return f"{self.agent.key}/{next(self.house.numbers)}"
+        return f"{self.identity.key}/{next(self.server.numbers)}"
 
     async def propose(
         self, path: str = "a.txt", diff: str = "a\n", risk: RiskLevel = RiskLevel.LOW, call: str | None = None
@@ -121,30 +121,30 @@ class Guest:
 
 
 @define
-class House:
+class VirtualServer:
     app: App
     clock: trio.testing.MockClock
-    people: People
+    operator: Operator
     nursery: trio.Nursery
     numbers: Any = field(factory=lambda: itertools.count(1))
     shifted: list[float] = field(factory=lambda: [0.0])
 
-    async def arrive(self, root: Path, key: str = "agent", client: str | None = "client") -> Guest:
+    async def arrive(self, root: Path, key: str = "agent", client: str | None = "client") -> AgentClient:
         """An agent connects."""
         agent = Agent(key, client, str(root))
-        self.app.presence.came(key, "door")
-        return Guest(self, agent, await self.ask("registry", Admit(agent)))
+        self.app.presence.came(key, "connection")
+        return AgentClient(self, agent, await self.ask("registry", Admit(agent)))
 
     def back(self, *keys: str) -> None:
         """These agents' connections are up again."""
         for key in keys:
-            self.app.presence.came(key, "door")
+            self.app.presence.came(key, "connection")
         self.app.system.named("registry").tell(AgentsHere(keys))
 
     def gone(self, *keys: str, for_good: bool = False) -> None:
         """These agents' connections are gone."""
         for key in keys:
-            self.app.presence.left(key, "door")
+            self.app.presence.left(key, "connection")
         self.app.system.named("registry").tell(AgentsGone(keys, for_good))
 
     async def ask(self, name: str, message: Request[R]) -> R:
@@ -156,11 +156,11 @@ class House:
         self.nursery.start_soon(pending.run, what)
         return pending
 
-    async def wait(self, guest: Guest, request_id: str, call: str | None = None) -> Pending[Answered[Any]]:
+    async def wait(self, agent: AgentClient, request_id: str, call: str | None = None) -> Pending[Answered[Any]]:
         """Let one more call of the agent wait for a clearance; it waits when this returns."""
-        waiting = self.begin(partial_ask(guest, AwaitDecision(call or guest.call(), request_id)))
+        waiting = self.begin(partial_ask(agent, AwaitDecision(call or agent.call(), request_id)))
         await trio.testing.wait_all_tasks_blocked()
-        await guest.settled()
+        await agent.settled()
         return waiting
 
     def verdict(self, decision: Decision, text: str | None = None, id: str | None = None) -> Verdict:
@@ -220,8 +220,8 @@ def _in_threads() -> bool:
     return threads.borrowed_tokens > threads.total_tokens - WORKERS
 
 
-def partial_ask(guest: Guest, message: Request[R]) -> Callable[[], Awaitable[R]]:
-    return functools.partial(guest.ask, message)
+def partial_ask(agent: AgentClient, message: Request[R]) -> Callable[[], Awaitable[R]]:
+    return functools.partial(agent.ask, message)
 
 
 class Pending(Generic[R]):
@@ -251,9 +251,9 @@ SILENT_CHAT = Chat(lambda _session: None, lambda _notice: {}, lambda _session: {
 
 
 @asynccontextmanager
-async def house(
+async def virtual_server(
     root: Path, clock: trio.testing.MockClock, config: Config | None = None, *, chat: Chat | None = None, **more: Any
-) -> AsyncIterator[House]:
+) -> AsyncIterator[VirtualServer]:
     """A server whose database lies in `root`; a second one there finds what the first left. `more` is the server's."""
 
     shifted = [0.0]
@@ -265,9 +265,9 @@ async def house(
     new_database(root / "intercom.db")
     app = App(config or Config(), where, root / "intercom.db", frozenset(), now=now, boot_time=None, **more)
     app.context = evolve(app.context, chat=chat)
-    people = People()
+    operator = Operator()
     async with app.system, trio.open_nursery() as nursery:
-        app.system.adopt(people, "people")
-        await ask(app.system.named("operators"), Subscribe("people", Channel.CTL))
-        yield House(app, clock, people, nursery, shifted=shifted)
+        app.system.adopt(operator, "operator")
+        await ask(app.system.named("operators"), Subscribe("operator", Channel.CTL))
+        yield VirtualServer(app, clock, operator, nursery, shifted=shifted)
         nursery.cancel_scope.cancel()

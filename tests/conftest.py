@@ -68,7 +68,7 @@ def root(tmp_path: Path) -> Path:
 
 @pytest.fixture
 async def server(root: Path, clock: MockClock, request: pytest.FixtureRequest) -> AsyncIterator[VirtualServer]:
-    """The whole server in this process; the mark `server` holds what else `house` is given."""
+    """The whole server in this process; the mark `server` holds what else `virtual_server` is given."""
     # Not every test needs a server, and to load one takes a while.
     from tests.support.virtual_server import virtual_server
 

@@ -45,8 +45,8 @@ def set_timeout(file: Path, milliseconds: int | None) -> None:
 async def at_work(
     home: Home, root: Path, model: Model, command: Sequence[str], environ: Mapping[str, str]
 ) -> AsyncIterator[tuple[trio.Process, Person]]:
-    """The program running in `root` with this on top of the house's environment, and a person. What it said is in
-    `said(house)`, and printed where the test fails."""
+    """The program running in `root` with this on top of the user's environment, and a person. What it said is in
+    `said(home)`, and printed where the test fails."""
     with _log(home).open("wb") as log, home.serving():
         async with home.person(root) as person:
             process = await trio.lowlevel.open_process(

@@ -361,7 +361,7 @@ async def test_reboot_adopts_only_what_its_like_left_in_this_workspace(clock: Cl
     async with virtual_server(root.parent, clock) as server:
         gone = await server.arrive(root, "gone")
         id = (await gone.propose()).request_id
-        newcomer = (await server.arrive(root, "new")).agent
+        newcomer = (await server.arrive(root, "new")).identity
         # While it lives it keeps its session.
         assert await server.ask("registry", Adopt(newcomer)) != gone.session_id
         with pytest.raises(InvalidState, match="live agent"):

@@ -63,14 +63,14 @@ def test_what_stays_when_all_have_left_is_a_fault() -> None:
 
 
 def test_a_guest_may_stay_with_a_session_and_neither_threads_nor_descriptors() -> None:
-    may, none = Kept(guests=2), Kept()
+    may, none = Kept(agents=2), Kept()
     for name, count in (("actors", 6), ("threads", 0), ("descriptors", 0)):
         assert may.of(name) == count
         assert none.of(name) == 0
 
 
 def test_what_stays_is_judged_by_what_it_is() -> None:
-    before, kept = {"Writer": 1, "Supervisor": 4}, Kept(watches=2, guests=1)
+    before, kept = {"Writer": 1, "Supervisor": 4}, Kept(watches=2, agents=1)
     after = {"Writer": 1, "Supervisor": 5, "PolicyWatcher": 2, "SessionActor": 1, "StallDetector": 1}
     assert stayed(before, after, kept) == []
     # As many in all, and one that should have gone.

@@ -53,7 +53,7 @@ class Stage:
 
     async def passes(self, root: Path | None = None, path: str = WANTED) -> bool:
         """Whether an agent in this workspace may write the file without a person."""
-        agent = await self.at.arrive(root or self.root, f"agent of {root or self.root}")
+        agent = await self.server.arrive(root or self.root, f"agent of {root or self.root}")
         try:
             checked = (await agent.ask(AutoCheck("write", CheckContext(path)))).answer.auto_approved
             # Another each time, also after a restart: the same change, or call, asked again is the same request.
@@ -65,7 +65,7 @@ class Stage:
 
     async def decide(self, decision: Decision, root: Path | None = None) -> Card:
         """A person's decision about the policy as it stands, signed if they have a key."""
-        shown = await self.at.app.service.policy(str(root or self.root))
+        shown = await self.server.app.service.policy(str(root or self.root))
         assert shown.request_id is not None
         card = Card(
             shown.request_id,
@@ -73,16 +73,18 @@ class Stage:
             "",
             shown.workspace_root,
             "",
-            self.at.now(),
+            self.server.now(),
             detail=shown.sha256,
             diff=shown.text,
         )
-        verdict = self.at.verdict(decision) if self.key is None else self.key.verdict(card, decision, self.at.now())
-        return await self.at.app.service.decide_policy(str(root or self.root), verdict)
+        verdict = (
+            self.server.verdict(decision) if self.key is None else self.key.verdict(card, decision, self.server.now())
+        )
+        return await self.server.app.service.decide_policy(str(root or self.root), verdict)
 
     def sql(self, statement: str, *values: Any) -> None:
         """What any process of this user can do."""
-        with contextlib.closing(sqlite3.connect(self.at.app.database)) as db:
+        with contextlib.closing(sqlite3.connect(self.server.app.database)) as db:
             assert db.execute(statement, values).rowcount >= 1
             db.commit()
 
@@ -152,8 +154,8 @@ async def it_is_written_under_a_live_agent(stage: Stage) -> None:
 @attempt
 async def it_is_written_when_no_agent_is_there(stage: Stage) -> None:
     await stage.passes()
-    stage.at.gone(f"agent of {stage.root}", for_good=True)
-    await stage.at.later(1)
+    stage.server.gone(f"agent of {stage.root}", for_good=True)
+    await stage.server.later(1)
     stage.write(WIDE)
 
 
@@ -368,22 +370,29 @@ async def an_acceptance_is_given_another_workspace(stage: Stage) -> Path:
 async def an_acceptance_comes_without_a_signature(stage: Stage) -> None:
     stage.write(WIDE)
     with pytest.raises(SignatureRefused):
-        await stage.at.app.service.decide_policy(str(stage.root), stage.at.verdict(Decision.ACCEPT))
+        await stage.server.app.service.decide_policy(str(stage.root), stage.server.verdict(Decision.ACCEPT))
 
 
 @attempt_with_key
 async def a_signature_is_for_another_content(stage: Stage) -> None:
     assert stage.key is not None
     stage.write({**NARROW, "tools": ["transmit"]})
-    shown = await stage.at.app.service.policy(str(stage.root))
+    shown = await stage.server.app.service.policy(str(stage.root))
     assert shown.request_id is not None
     card = Card(
-        shown.request_id, CardKind.POLICY, "", str(stage.root), "", stage.at.now(), detail=shown.sha256, diff=shown.text
+        shown.request_id,
+        CardKind.POLICY,
+        "",
+        str(stage.root),
+        "",
+        stage.server.now(),
+        detail=shown.sha256,
+        diff=shown.text,
     )
-    signed = stage.key.verdict(card, Decision.ACCEPT, stage.at.now())
+    signed = stage.key.verdict(card, Decision.ACCEPT, stage.server.now())
     stage.write(WIDE)
     with pytest.raises(IntercomError):
-        await stage.at.app.service.decide_policy(str(stage.root), signed)
+        await stage.server.app.service.decide_policy(str(stage.root), signed)
 
 
 @attempt_with_key
@@ -406,7 +415,7 @@ async def test_no_try_makes_a_policy_count_that_nobody_accepted(
     async with staged(tmp_path, clock, key) as stage:
         assert await stage.passes(path="docs/a.md"), "what was accepted passes"
         root = await (TRIES | WITH_KEY)[name](stage)
-        await stage.at.later(0)
+        await stage.server.later(0)
         if not restarted:
             assert not await stage.passes(root)
     if restarted:

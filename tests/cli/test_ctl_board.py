@@ -12,12 +12,12 @@ from intercom.cli.ctl_watch import KEYS, Board, request_of
 from intercom.model.card import ANSWERED, CHOICES, Card, CardKind, CardState
 from intercom.model.request import ChangeKind, FileChange, Remark, RiskLevel
 from intercom.operators.commands.table import COMMANDS
-from tests.operators import desk
+from tests.operators import stand_in_service
 
 
 def card(name: str, kind: str = "approval", state: str = "pending", **more: Any) -> Card:
     fields = {"title": "", "state": CardState(state), "risk": None, "files": (), "diff": None, **more}
-    return desk.card(name, CardKind(kind), **fields)
+    return stand_in_service.card(name, CardKind(kind), **fields)
 
 
 def change(path: str, after: str = "") -> FileChange:

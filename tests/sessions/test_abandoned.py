@@ -100,7 +100,7 @@ async def test_until_then_another_agent_may_take_them_up(server: VirtualServer, 
     server.gone("old", for_good=True)
     await rounds(server, 6)
     new = await server.arrive(root, "new")
-    assert await server.ask("registry", Adopt(new.agent)) == old.session_id
+    assert await server.ask("registry", Adopt(new.identity)) == old.session_id
     await rounds(server, 9)
     assert (await stand(server))[old.session_id] is SessionStatus.ACTIVE
     assert told(server) == []

@@ -43,7 +43,7 @@ async def test_the_session_that_was_given_up_for_another_is_over_and_never_stall
     await old.propose()
     await gone(server, "old")
     new = await server.arrive(root, "new")
-    assert await server.ask("registry", Adopt(new.agent)) == old.session_id
+    assert await server.ask("registry", Adopt(new.identity)) == old.session_id
     await server.later(0)
     await gone(server, "new")
     for _ in range(5):
@@ -124,7 +124,7 @@ async def test_for_a_shim_that_is_dead_nobody_waits(clock: Clock, root: Path) ->
     async with virtual_server(root.parent, clock) as server:
         # A server that never lives for longer than others may take to come back must not keep everybody waiting.
         third = await server.arrive(root, "third")
-        assert await server.ask("registry", Adopt(third.agent, fallen.session_id)) == fallen.session_id
+        assert await server.ask("registry", Adopt(third.identity, fallen.session_id)) == fallen.session_id
         # Elsewhere nobody can tell that a shim is dead, and all wait until those that live are back.
         assert (trio.current_time() - began) == (0 if LINUX else RETURN_SECONDS)
         assert [card.id for card in await server.app.service.pending()] == [request.request_id]

@@ -143,7 +143,7 @@ async def test_an_agent_with_work_of_its_own_keeps_it(server: VirtualServer, roo
     await server.later(GRACE_SECONDS)
     busy = await server.arrive(root, "busy")
     await busy.propose()
-    assert await server.ask("registry", Adopt(busy.agent)) == busy.session_id
+    assert await server.ask("registry", Adopt(busy.identity)) == busy.session_id
 
 
 async def test_a_session_that_was_ended_is_not_taken_up_again(

@@ -235,7 +235,7 @@ class Served:
             try:
                 opened = await self.agent.ask(CheckDiff(id, force))
             except ApplyStuck:
-                await self.at.decide(f"apply-{id}", Decision.DISMISS)
+                await self.server.decide(f"apply-{id}", Decision.DISMISS)
                 raise
             if opened.answered is not None:
                 return "applied" if not force else "applied with force"
@@ -243,13 +243,13 @@ class Served:
 
     async def _decide(self, id: str) -> bool:
         """What the person says, who reads the paths."""
-        request = await self.at.ask("store", Transact(lambda db: approvals.get(db, id)))
+        request = await self.server.ask("store", Transact(lambda db: approvals.get(db, id)))
         assert request is not None
         self.storm.leaks += SECRET.strip() in str(request.preview)
         paths = (path for file in request.files for path in file.paths)
         ours = self.storm.is_ours(paths, request.root_inode)
         if request.status is ApprovalStatus.PENDING:
-            await self.at.decide(id, Decision.APPROVE if ours else Decision.REJECT)
+            await self.server.decide(id, Decision.APPROVE if ours else Decision.REJECT)
         return ours
 
 
@@ -314,7 +314,7 @@ async def run(base: Path, swaps: int, seed: int = 0, *, through_server: bool = F
                         await served.round()
                 assert process.stdout is not None
                 made += int(process.stdout.read())
-        crashes = 0 if served is None else _restarts(served.at.app.system.inspect())
+        crashes = 0 if served is None else _restarts(served.server.app.system.inspect())
     os.close(storm.docs)
     after = grounds.forbidden()
     touched = tuple(sorted(path for path in before.keys() | after.keys() if before.get(path) != after.get(path)))

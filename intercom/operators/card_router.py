@@ -27,7 +27,7 @@ NOTIFIED: dict[SessionMode, frozenset[Channel]] = {
 #: How many cards the router remembers; it forgets the oldest first. The store still has them.
 REMEMBERED = 10_000
 #: For how many closed cards the router remembers the channels that show them, for later updates.
-CLOSED = 1000
+CLOSED = 500
 #: How long (in seconds) and how many notices for everybody are kept for channels that subscribe later.
 EARLY_SECONDS = 60.0
 EARLY = 20

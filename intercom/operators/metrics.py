@@ -52,7 +52,7 @@ def family(name: str) -> str:
 
 
 #: How many requests are remembered, so that a repeated report is counted once.
-REMEMBERED = 2_000
+REMEMBERED = 500
 
 _CALL = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 15, 60, 300, 1800, 3600, 86400)
 _WAIT = (1, 5, 15, 30, 60, 120, 300, 600, 1800, 3600, 14400, 43200, 86400)

@@ -267,8 +267,8 @@ def by_act(db: Database, act_id: str, find: Callable[[Database], str], at: datet
     return id
 
 
-#: How many cards are remembered, the last shown ones.
-_REMEMBERED_CARDS = 2_000
+#: How many cards are remembered, the last shown ones. Others are looked up in the store.
+_REMEMBERED_CARDS = 500
 
 
 @define

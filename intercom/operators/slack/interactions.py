@@ -39,8 +39,8 @@ from intercom.store.outbox import Question
 
 log = logging.getLogger(__name__)
 
-#: How many acts are remembered; a redelivery comes within minutes.
-REMEMBERED = 1024
+#: How many acts are remembered: Slack repeats an event within five minutes.
+REMEMBERED = 256
 
 #: The payload of an acknowledgement; None if there is none.
 Answer = Json | None

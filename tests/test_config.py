@@ -83,9 +83,9 @@ def test_every_kind_of_setting_is_read(tmp_path: Path) -> None:
             [policy]
             max_risk_level = "low"
             [clients."codex"]
-            slice_seconds = 240
+            call_wait_seconds = 240
             [clients."my agent"]
-            slice_seconds = 0
+            call_wait_seconds = 0
             [logging]
             level = "debug"
             file = "/var/log/x.log"
@@ -112,7 +112,7 @@ def test_every_kind_of_setting_is_read(tmp_path: Path) -> None:
     assert not config.stall.enabled
     assert config.commands == {"status": "git status"}
     assert config.policy.max_risk_level is RiskLevel.LOW
-    assert {name: each.slice_seconds for name, each in config.clients.items()} == {"codex": 240, "my agent": 0}
+    assert {name: each.call_wait_seconds for name, each in config.clients.items()} == {"codex": 240, "my agent": 0}
     assert config.logging.level is LogLevel.DEBUG
     assert config.logging.file == Path("/var/log/x.log")
 
@@ -179,7 +179,7 @@ FAULTS = [
     ("[commands]\nlist = 1", "line 2: commands.list is 1 but must be a text in quotes"),
     ('[policy]\nmax_risk_level = "none"', '"low", "high" or "critical"'),
     ("[clients]\ncodex = 240", "line 2: clients.codex is 240 but must be a table: write [clients.codex]"),
-    ("[clients.codex]\nslice_seconds = -1", "clients.codex.slice_seconds must be at least 0"),
+    ("[clients.codex]\ncall_wait_seconds = -1", "clients.codex.call_wait_seconds must be at least 0"),
     ("legacy_tool_names = true", "it stands under [mcp]"),
     ("[mcp]\nhttp_port = 1", "it stands at the top of the file"),
     ("[server]", "server is not a setting: its settings stand at the top of the file now"),

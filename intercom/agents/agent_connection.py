@@ -21,7 +21,7 @@ from attrs import define, evolve, field, frozen
 
 from actors import Busy, Down, Name, NotRunning, System, ask
 from intercom.agents.call import Call, Progress, note
-from intercom.agents.clients import slice_seconds
+from intercom.agents.clients import call_wait_seconds
 from intercom.model.config import Config
 from intercom.model.errors import IntercomError, InvalidArguments, NotFound, Paused
 from intercom.sessions import registry
@@ -190,7 +190,7 @@ class AgentConnection:
             tool=tool,
             session_id=session_id,
             session=self.system.named(f"session/{session_id}"),
-            slice_seconds=slice_seconds(caller.client_name, self.config),
+            call_wait_seconds=call_wait_seconds(caller.client_name, self.config),
             progress=caller.progress,
             given=given,
             on_its_way=self.deliveries.on_its_way,

@@ -78,9 +78,9 @@ Progress = Callable[[float, str], Awaitable[None]]
 class Call:
     """One tool call.
 
-    `name` identifies the call for good; `session` is the actor that answers it. `slice_seconds` is the poll interval of
-    this client, in seconds; None means no limit. `given` are its arguments. `progress` reports to a client that asked
-    for reports. `told` gets the id of the request that a person is asked, and None if the agent is paused.
+    `name` identifies the call for good; `session` is the actor that answers it. `call_wait_seconds` is the
+    poll interval of this client; None means no limit. `given` are its arguments. `progress` reports to a client that
+    asked for reports. `told` gets the id of the request that a person is asked, and None if the agent is paused.
 
     `on_its_way` returns the ids of requests and instructions in other results to this client that are not recorded as
     delivered yet. `ticket` tells this wait from another of the same name. `delivery` is what the result carries; it is
@@ -91,7 +91,7 @@ class Call:
     tool: Tool
     session_id: str
     session: Name
-    slice_seconds: float | None
+    call_wait_seconds: float | None
     progress: Progress | None = None
     given: Any = None
     told: Callable[[str | None], Awaitable[None]] | None = None
@@ -192,7 +192,7 @@ class Call:
     @property
     def _until(self) -> float:
         """The end of the poll interval, on Trio's clock."""
-        return math.inf if self.slice_seconds is None else self._began + self.slice_seconds
+        return math.inf if self.call_wait_seconds is None else self._began + self.call_wait_seconds
 
     async def _within(self, message: Request[R], what: str) -> outcome.Outcome[R] | None:
         """Ask, and wait for the answer until the end of the poll interval. Returns None if there is none by then."""

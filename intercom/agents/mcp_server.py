@@ -553,7 +553,7 @@ async def _outcome(ctx: Context, caller: Caller, state: TaskState) -> types.Call
     try:
         connection, response = _connection_and_response(ctx)
         async with connection.answering(BY_NAME[state.tool], None, caller, ctx.request_id, response) as call:
-            call.slice_seconds = None
+            call.call_wait_seconds = None
             answered = await call.wait(state.request_id, state.id)
             if answered is None:
                 # The client is gone, or the server stops.

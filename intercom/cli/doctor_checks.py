@@ -15,7 +15,7 @@ from typing import Any
 
 from attrs import frozen
 
-from intercom.agents.clients import CLIENTS, slice_seconds
+from intercom.agents.clients import CLIENTS, call_wait_seconds
 from intercom.agents.clients.client import Client
 from intercom.cli import probe
 from intercom.cli.ctl_draw import age
@@ -240,14 +240,14 @@ def judged(patience: float | None, limit: float | None) -> tuple[State, str, str
     cut = f"the client ends a call after {limit:g} s, and Intercom lets one wait {waits}"
     if patience is not None and patience < limit:
         return State.OK, cut, ""
-    return State.WARN, cut, f"set slice_seconds below {limit:g} for this client, under [clients] in the configuration"
+    return State.WARN, cut, f"set its call_wait_seconds below {limit:g}, under [clients] in the configuration"
 
 
 def _settings(client: Client, config: Config, entry: Mapping[str, Any], project: Path) -> Finding:
     if not entry:
         advice = f"agent-intercom init --write --client {client.name}"
         return Finding(client.name, State.WARN, f"does not know Intercom ({client.entry.file.file(project)})", advice)
-    state, text, advice = judged(slice_seconds(client.name, config), _limit(client, entry))
+    state, text, advice = judged(call_wait_seconds(client.name, config), _limit(client, entry))
     return Finding(client.name, state, f"{text} ({client.entry.file.file(project)})", advice)
 
 
@@ -270,7 +270,7 @@ def _probe(client: Client, config: Config, entry: Mapping[str, Any], seconds: fl
     if found.how == "held":
         text = f"a call of {found.seconds:.0f} s {reports} reports of progress was not ended by the client"
         return Finding("probe", State.OK, text)
-    state, _, advice = judged(slice_seconds(client.name, config), round(found.seconds, 1))
+    state, _, advice = judged(call_wait_seconds(client.name, config), round(found.seconds, 1))
     said = "ended it by cancelling" if found.how == "cancelled" else "closed the connection"
     return Finding("probe", state, f"after {found.seconds:.1f} s {reports} reports the client {said}", advice)
 

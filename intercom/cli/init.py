@@ -284,7 +284,7 @@ EXAMPLES = {
     "slack.ca_file": '"/etc/ssl/certs/proxy.pem"',
     "slack.authorized_user_ids": '["U0123456789"]',
     "timeouts.prompt_by_type": '{ error_recovery = "stop" }',
-    'clients."NAME".slice_seconds': "240",
+    'clients."NAME".call_wait_seconds': "240",
     "logging.file": '"intercom.log"',
 }
 #: Example entries for the tables whose keys the user chooses.

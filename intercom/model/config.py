@@ -391,7 +391,7 @@ class CheckpointSettings:
 
 @frozen
 class ClientSettings:
-    slice_seconds: float | None = setting(
+    call_wait_seconds: float | None = setting(
         None,
         "How long one call of this client may wait before it is told to ask again; 0 is without limit. "
         "Left out: what is known of the client.",

@@ -33,7 +33,7 @@ CALLS: dict[str, dict[str, Any]] = {
 
 @pytest.fixture(scope="module")
 def home() -> Iterator[Home]:
-    with user_home(TRUSTING + f"[clients.{HASTY}]\nslice_seconds = 0.2\n") as made, made.serving():
+    with user_home(TRUSTING + f"[clients.{HASTY}]\ncall_wait_seconds = 0.2\n") as made, made.serving():
         yield made
 
 

@@ -117,7 +117,7 @@ async def wire(
 @pytest.fixture(scope="module")
 def home() -> Iterator[Home]:
     # The client's patience has no say in how long a task lasts.
-    with user_home(TRUSTING + "[clients.hasty]\nslice_seconds = 0.2\n") as made, made.serving():
+    with user_home(TRUSTING + "[clients.hasty]\ncall_wait_seconds = 0.2\n") as made, made.serving():
         yield made
 
 

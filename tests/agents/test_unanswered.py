@@ -80,7 +80,7 @@ async def test_over_http_and_sse_it_does_not_either(tmp_path: Path, door: str) -
 
 @pytest.mark.real_time
 async def test_a_task_does_not_either() -> None:
-    with user_home(TRUSTING + "[clients.hasty]\nslice_seconds = 0.05\n" + BY_TYPE) as at, at.serving():
+    with user_home(TRUSTING + "[clients.hasty]\ncall_wait_seconds = 0.05\n" + BY_TYPE) as at, at.serving():
         async with wire(at, MODERN) as (client, person):
             task = await client.call("transmit", {"prompt_text": "Well?"})
             await person.card(status="expired")

@@ -27,7 +27,7 @@ WAITING: list[tuple[str, dict[str, Any], str, dict[str, Any], dict[str, Any]]] =
 
 @pytest.fixture(scope="module")
 def home() -> Iterator[Home]:
-    with user_home(TRUSTING + f"[clients.{HASTY}]\nslice_seconds = 0.2\n") as made, made.serving():
+    with user_home(TRUSTING + f"[clients.{HASTY}]\ncall_wait_seconds = 0.2\n") as made, made.serving():
         yield made
 
 

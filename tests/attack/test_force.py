@@ -42,7 +42,7 @@ def root(tmp_path: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def served() -> Iterator[Home]:
-    with user_home(TRUSTING + "[clients.hasty]\nslice_seconds = 0.2\n") as made, made.serving():
+    with user_home(TRUSTING + "[clients.hasty]\ncall_wait_seconds = 0.2\n") as made, made.serving():
         yield made
 
 

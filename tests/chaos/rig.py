@@ -37,7 +37,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 CONFIG = """\
 [clients.chaos-hasty]
-slice_seconds = 1
+call_wait_seconds = 1
 
 [timeouts]
 prompt_seconds = 3600

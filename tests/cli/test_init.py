@@ -93,7 +93,7 @@ def test_every_line_of_the_file_it_writes_can_be_uncommented(home: Path) -> None
     file.chmod(0o600)
     config = load(file)
     assert config.http_port == 3000
-    assert config.clients["codex"].slice_seconds == 240
+    assert config.clients["codex"].call_wait_seconds == 240
     assert config.commands == {"status": "git status"}
     named = {setting.name for table in tables() for setting in table.settings}
     assert named <= {line[2:].split(" = ")[0] for line in lines if line.startswith("# ")}

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from intercom.agents.clients import default_slices
+from intercom.agents.clients import default_call_waits
 from intercom.model.errors import ERROR_CODES
 from tests.docs.generated import BEGIN, DOCS, END, PAGES, ROOT, page_with, protocols
 from tests.slack.scenes import SCENES
@@ -32,7 +32,7 @@ def test_every_client_that_is_known_is_on_its_page_with_the_time_it_is_given() -
     page = (DOCS / "reference/clients.md").read_text()
     rows = [line.split("|") for line in page.splitlines() if line.startswith("| ")]
     told = {name: row[6].strip() for row in rows if len(row) == 8 for name in re.findall(r"`([^`]+)`", row[2])}
-    known = {name: f"{seconds:g} seconds" if seconds else "no limit" for name, seconds in default_slices().items()}
+    known = {name: f"{seconds:g} seconds" if seconds else "no limit" for name, seconds in default_call_waits().items()}
     assert told == known
 
 

@@ -19,7 +19,7 @@ from tests.support.server_process import COMMAND, TRUSTING, Home, user_home
 PATIENCE = 30.0
 
 #: These clients' calls do not wait for a person: "pending" is an answer too.
-CONFIG = TRUSTING + '\n[clients."fuzz"]\nslice_seconds = 0.005\n'
+CONFIG = TRUSTING + '\n[clients."fuzz"]\ncall_wait_seconds = 0.005\n'
 
 HANDSHAKE, STATELESS = "2025-11-25", "2026-07-28"
 ERAS = (HANDSHAKE, STATELESS)

@@ -49,7 +49,7 @@ _UNKNOWN_SECONDS = 50.0
 _OURS = "agent-intercom"
 
 
-def slice_seconds(client_name: str | None, config: Config) -> float | None:
+def call_wait_seconds(client_name: str | None, config: Config) -> float | None:
     """Return the poll interval of a client in seconds: how long a call waits before it is answered "pending". None
     means no limit.
 
@@ -58,9 +58,9 @@ def slice_seconds(client_name: str | None, config: Config) -> float | None:
     that is answered in time does not fail.
     """
     name = (client_name or "").lower()
-    own = {prefix.lower(): each.slice_seconds for prefix, each in config.clients.items()}
+    own = {prefix.lower(): each.call_wait_seconds for prefix, each in config.clients.items()}
     given = {prefix: seconds or None for prefix, seconds in own.items() if seconds is not None}
-    for known in (given, default_slices()):
+    for known in (given, default_call_waits()):
         found = [prefix for prefix in known if name.startswith(prefix)]
         if found:
             return known[max(found, key=len)]
@@ -68,11 +68,11 @@ def slice_seconds(client_name: str | None, config: Config) -> float | None:
 
 
 @cache
-def default_slices() -> dict[str, float | None]:
+def default_call_waits() -> dict[str, float | None]:
     """Return the poll interval of each known client, by the beginning of its name over MCP."""
     known: dict[str, float | None] = {_OURS: None}
     for client in CLIENTS.values():
-        known |= client.slices
+        known |= client.call_waits
     return known
 
 

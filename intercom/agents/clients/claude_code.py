@@ -99,7 +99,7 @@ CLIENT = Client(
     "claude-code",
     "Claude Code",
     # It only times out silent calls, and progress reports prevent that.
-    slices={"claude-code": None},
+    call_waits={"claude-code": None},
     entry=Entry(
         Location(".mcp.json"),
         "mcpServers",

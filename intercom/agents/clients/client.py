@@ -227,20 +227,20 @@ class Probe(NamedTuple):
 class Client(NamedTuple):
     """One client: its `name` on the command line, and its `title` for people.
 
-    `slices` maps the beginnings of the client's name over MCP, in lower case, to its poll interval in seconds. None
+    `call_waits` maps the beginnings of the client's name over MCP, in lower case, to its poll interval in seconds. None
     means no limit; docs/reference/clients.md says how they are known.
     """
 
     name: str
     title: str
-    slices: Mapping[str, float | None]
+    call_waits: Mapping[str, float | None]
     entry: Entry
     hooks: Hooks | None = None
     probe: Probe | None = None
 
     def is_named(self, mcp_name: str | None) -> bool:
         """Whether this is the client with this name over MCP."""
-        return (mcp_name or "").lower().startswith(tuple(self.slices))
+        return (mcp_name or "").lower().startswith(tuple(self.call_waits))
 
 
 def unknown(event: str, tool: str | None) -> Other:

@@ -71,13 +71,13 @@ def _probe(home: str, model: str, entry: Json) -> ProbeRun:
 CLIENT = Client(
     "codex",
     "Codex",
-    slices={"codex": 270.0},
+    call_waits={"codex": 270.0},
     entry=Entry(
         Location("config.toml", ".codex", "CODEX_HOME"),
         "mcp_servers",
         _stdio,
         _http,
-        'To use the long time-out, set [clients."codex"] slice_seconds in Intercom\'s configuration.',
+        'To use the long time-out, set [clients."codex"] call_wait_seconds in Intercom\'s configuration.',
         timeout=Timeout("tool_timeout_sec", 1.0, 300.0),
         open_lists=("env_vars",),
     ),

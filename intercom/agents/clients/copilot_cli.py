@@ -105,7 +105,7 @@ CLIENT = Client(
     "copilot-cli",
     "Copilot CLI",
     # GitHub Copilot elsewhere ends a call sooner than its command line.
-    slices={"copilot": 270.0, "github-copilot": 50.0},
+    call_waits={"copilot": 270.0, "github-copilot": 50.0},
     entry=Entry(
         Location("mcp-config.json", ".copilot", "COPILOT_HOME"),
         "mcpServers",

@@ -139,7 +139,7 @@ def _is_ours(data: Json, tool: str) -> bool:
 CLIENT = Client(
     "cursor",
     "Cursor",
-    slices={"cursor": 50.0},
+    call_waits={"cursor": 50.0},
     entry=Entry(
         Location("mcp.json", ".cursor"),
         "mcpServers",

@@ -24,7 +24,7 @@ def _http(url: str, token: bool) -> Json:
 CLIENT = Client(
     "vscode",
     "VS Code",
-    slices={"visual studio code": 270.0, "vscode": 270.0},
+    call_waits={"visual studio code": 270.0, "vscode": 270.0},
     entry=Entry(
         Location(".vscode/mcp.json"),
         "servers",

@@ -117,4 +117,4 @@ async def test_a_session_in_the_url_that_an_agent_opened_for_itself_is_refused(r
 
 
 def _patience(seconds: float) -> ClientSettings:
-    return ClientSettings(slice_seconds=seconds)
+    return ClientSettings(call_wait_seconds=seconds)

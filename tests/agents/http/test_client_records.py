@@ -25,7 +25,7 @@ pytestmark = pytest.mark.real_time
 async def test_a_verdict_from_a_process_that_is_in_over_http_is_refused() -> None:
     with user_home("") as home:
         root = home.workspace()
-        impatient = '[clients."claude-code"]\nslice_seconds = 0.1\n'
+        impatient = '[clients."claude-code"]\ncall_wait_seconds = 0.1\n'
         home.configure(f'http_port = 0\ndefault_workspace_root = "{root}"\n{impatient}')
         with home.serving():
             file = Path(home.places.http_address_file)

@@ -13,7 +13,7 @@ from tests.agents.http.rig import ERAS, call, content, place, until
 
 pytestmark = pytest.mark.real_time
 
-HASTY = {"claude-code": ClientSettings(slice_seconds=0.3)}
+HASTY = {"claude-code": ClientSettings(call_wait_seconds=0.3)}
 
 
 @pytest.mark.parametrize("mode", ERAS)

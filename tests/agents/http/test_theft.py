@@ -14,7 +14,7 @@ from tests.agents.http.test_life import PROPOSAL, Events, Session, ask
 
 pytestmark = pytest.mark.real_time
 
-HASTY = {"claude-code": ClientSettings(slice_seconds=0.05)}
+HASTY = {"claude-code": ClientSettings(call_wait_seconds=0.05)}
 
 
 async def approve(at: Place, title: str) -> str:

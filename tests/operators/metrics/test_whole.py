@@ -91,7 +91,7 @@ async def test_a_call_that_is_cancelled_and_one_that_is_to_be_asked_again_are_to
 
 async def test_a_task_and_a_call_of_a_paused_session_are_told_apart(clock: Clock, root: Path) -> None:
     takes = {**ABOUT, "io.modelcontextprotocol/clientCapabilities": {"extensions": {EXTENSION: {}}}}
-    hasty = evolve(COUNTING, clients={"claude-code": ClientSettings(slice_seconds=5)})
+    hasty = evolve(COUNTING, clients={"claude-code": ClientSettings(call_wait_seconds=5)})
     async with virtual_server(root.parent, clock, hasty) as server, spoken_to(server.app, "agent", str(root)) as agent:
         await agent.ask("tools/call", name="transmit", arguments={"prompt_text": "go on?"}, _meta=takes)
         (session,) = await server.app.service.sessions()

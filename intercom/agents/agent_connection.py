@@ -13,6 +13,7 @@ import math
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from contextlib import asynccontextmanager, contextmanager
+from enum import Enum
 from pathlib import Path
 from typing import Any
 
@@ -164,12 +165,11 @@ class AgentConnection:
         usable workspace, and the errors of adoption. Raises Paused if the agent is paused and the poll interval of its
         client ends."""
         self.client_name = caller.client_name or self.client_name
-        if self.deliveries.has_unread:
-            if isinstance(given, Reboot):
-                # `reboot` means a restarted client, which may not have read what was written.
-                self.deliveries.client_restarted()
-            else:
-                await self.deliveries.read_all()
+        if isinstance(given, Reboot):
+            # `reboot` means a restarted client, which may not have read what was written.
+            self.deliveries.client_restarted()
+        else:
+            await self.deliveries.read_all()
         session_id = await (self._found(given, caller) if self.anonymous else self.session(caller))
         call = self._call(tool, given, caller, session_id)
         if not self.anonymous and isinstance(given, Reboot):
@@ -318,158 +318,159 @@ class AgentConnection:
         return agent
 
 
-@define
-class Deliveries:
-    """The pending deliveries of one agent connection, by the names of calls.
+class Stage(Enum):
+    """Where the result of a call is."""
 
-    `_sent` holds those on their way, with the session of each. `_arrived` holds those whose arrival is being recorded.
-    `_cancelled` names those abandoned after they were sent. `_written` holds those written without a shim, with the id
-    of the request that each answers. `_asked` holds the names of calls whose cancellation still matters, by request id.
-    """
+    NONE = "there is none yet, or it carries nothing"
+    SENT = "it is on its way"
+    WRITTEN = "it was written to a connection without a shim, and the agent has made no call since"
+    ARRIVED = "its arrival is being recorded"
+    ABANDONED = "its call was cancelled after it was sent, so its receipt does not count"
 
-    system: System
-    _sent: dict[str, tuple[str, Delivery]] = field(factory=dict, init=False)
-    _arrived: dict[str, Delivery] = field(factory=dict, init=False)
-    # A dict, not a set: empty, it takes a third of the memory, and there may be thousands of connections.
-    _cancelled: dict[str, None] = field(factory=dict, init=False)
-    _written: dict[str, object] = field(factory=dict, init=False)
-    _asked: dict[str | int, str] = field(factory=dict, init=False)
+
+@frozen
+class Result:
+    """The result of one call, and what it carries to the agent of this session. `request_id` is the request that it
+    answers, while a cancellation of that request matters."""
+
+    stage: Stage = Stage.NONE
+    session_id: str = ""
+    delivery: Delivery = field(default=Delivery(""))
+    request_id: object = None
 
     @property
-    def has_unread(self) -> bool:
-        """Whether a result was written to a connection without a shim, and the agent has made no call since."""
-        return bool(self._written)
+    def is_unconfirmed(self) -> bool:
+        """Whether it carries something, and no sign of its arrival has come."""
+        return self.stage in (Stage.SENT, Stage.WRITTEN)
+
+
+@define
+class Deliveries:
+    """The pending deliveries of one agent connection: one record for each result says where it is, by name of call."""
+
+    system: System
+    _results: dict[str, Result] = field(factory=dict, init=False)
 
     def asked(self, request_id: str | int, name: str) -> None:
         """Note a call with this name over a byte stream."""
-        self._asked[request_id] = name
-
-    def withdrawn(self, request_id: str | int | None) -> None:
-        """Make pending again what the call of a cancelled request carried over a byte stream. The cancellation may
-        cross with the answer; its client then drops the answer."""
-        name = None if request_id is None else self._asked.pop(request_id, None)
-        if name is not None:
-            self.abandon(name)
+        for earlier in self._answers(request_id):
+            self._results[earlier] = evolve(self._results[earlier], request_id=None)
+        self._results[name] = evolve(self._result(name), request_id=request_id)
 
     def answered(self, request_id: str | int | None) -> tuple[str, str | None] | None:
         """Note that the answer to a request is about to be sent over a byte stream. Returns the name of its call, with
         the receipt for the shim to give back once it was written; the receipt is None if nothing needs a record. It
         holds everything to record, so a server that does not know the call can record it."""
-        name = None if request_id is None else self._asked.get(request_id)
-        if request_id is None or name is None:
-            return None
-        sent = self._sent.get(name)
-        if sent is None:
-            del self._asked[request_id]
-        return name, None if sent is None else receipt(*sent)
+        for name in self._answers(request_id):
+            result = self._results[name]
+            if not result.is_unconfirmed:
+                del self._results[name]
+            return name, receipt(result.session_id, result.delivery) if result.is_unconfirmed else None
+        return None
 
     def sent(self, call: Call) -> None:
         """Note what the call's result carries; the result is on its way."""
         if call.delivery is not None:
-            self._sent[call.name] = (call.session_id, call.delivery)
-
-    def abandon(self, name: str, session_id: str | None = None) -> None:
-        """Make pending again what this call's result carried: the result does not reach the client."""
-        if name in self._sent:
-            self._cancelled[name] = None
-        elif session_id is not None:
-            self._undeliver(session_id, name)
-        self.lost(name)
-
-    def lost(self, name: str) -> None:
-        """Make pending again what this call's result carried: nobody received it."""
-        sent = self._sent.pop(name, None)
-        if sent is not None:
-            self._undeliver(sent[0], name)
-
-    def _undeliver(self, session_id: str, *names: str) -> None:
-        self.system.named(f"session/{session_id}").tell(Undeliver(names))
+            request_id = self._result(call.name).request_id
+            self._results[call.name] = Result(Stage.SENT, call.session_id, call.delivery, request_id)
 
     def written(self, name: str, request_id: object = None) -> None:
         """Note that this call's result was written to a connection without a shim, as the answer to this request. The
         agent's next call confirms that it was read."""
-        if name in self._sent:
-            self._written[name] = request_id
-            session_id, delivery = self._sent[name]
-            if delivery.instructions:
+        result = self._result(name)
+        if result.is_unconfirmed:
+            self._results[name] = evolve(result, stage=Stage.WRITTEN, request_id=request_id)
+            if result.delivery.instructions:
                 # Told at once: the server may crash while the agent works on it for long.
-                self.system.named(f"session/{session_id}").tell(Written(delivery.instructions))
+                self.system.named(f"session/{result.session_id}").tell(Written(result.delivery.instructions))
 
     def cancelled(self, request_id: object) -> None:
-        """Make pending again what answered this request: its client cancelled it, and ignores the answer."""
-        # The SDK does not distinguish the ids 1 and "1" either.
-        for name in [name for name, id in self._written.items() if str(id) == str(request_id)]:
-            del self._written[name]
-            self.lost(name)
+        """Make pending again what answers this request: its client cancelled it, and ignores the answer, also one that
+        crosses with the cancellation."""
+        for name in self._answers(request_id):
+            self.abandon(name)
+
+    def abandon(self, name: str, session_id: str | None = None) -> None:
+        """Make pending again what this call's result carried: the result does not reach the client."""
+        result = self._result(name)
+        self.lost(name)
+        if result.stage is Stage.SENT:
+            self._results[name] = Result(Stage.ABANDONED)
+        elif session_id is not None:
+            self._undeliver(session_id, name)
 
     def client_restarted(self) -> None:
         """Make pending again all that is unread: the agent's client has restarted."""
-        for name in self._written:
-            self.lost(name)
-        self._written.clear()
+        self.lost(*self._unread())
+
+    def lose_all(self) -> None:
+        """Make pending again all that was not confirmed: the connection is closed."""
+        self.lost(*(name for name, result in self._results.items() if result.is_unconfirmed))
+
+    def lost(self, *names: str) -> None:
+        """Make pending again what these calls' results carried: nobody received them."""
+        by_session: dict[str, list[str]] = {}
+        for name in names:
+            result = self._results.pop(name, Result())
+            if result.is_unconfirmed:
+                by_session.setdefault(result.session_id, []).append(name)
+        for session_id, lost in by_session.items():
+            self._undeliver(session_id, *lost)
+
+    def _undeliver(self, session_id: str, *names: str) -> None:
+        self.system.named(f"session/{session_id}").tell(Undeliver(names))
 
     async def delivered(self, receipts: Iterable[str]) -> None:
         """Record the results of these receipts as delivered. Calls that were abandoned before are left out."""
+        await self._record(read_receipt(text) for text in receipts)
+
+    async def _record(self, arrived: Iterable[tuple[str, Delivery]]) -> None:
         by_session: dict[str, list[Delivery]] = {}
-        for text in receipts:
-            session_id, delivery = read_receipt(text)
-            if delivery.call in self._cancelled:
-                # Written, but to a client that had already cancelled the call.
-                del self._cancelled[delivery.call]
-                continue
-            self._sent.pop(delivery.call, None)
-            self._arrived[delivery.call] = delivery
-            by_session.setdefault(session_id, []).append(delivery)
-        arrived = {each.call for deliveries in by_session.values() for each in deliveries}
+        for session_id, delivery in arrived:
+            # An abandoned one was written, but to a client that had already cancelled the call.
+            if self._results.pop(delivery.call, Result()).stage is not Stage.ABANDONED:
+                self._results[delivery.call] = Result(Stage.ARRIVED, session_id, delivery)
+                by_session.setdefault(session_id, []).append(delivery)
         try:
             for session_id, deliveries in by_session.items():
                 await record(self.system, session_id, deliveries)
         finally:
-            for name in arrived:
-                self._arrived.pop(name, None)
-            self._asked = {id: name for id, name in self._asked.items() if name not in arrived}
-
-    def on_its_way(self) -> frozenset[str]:
-        """Return the ids of the requests and instructions that results carry to the agent now."""
-        if not self._sent and not self._arrived:
-            return frozenset()
-        deliveries = (*self._arrived.values(), *(delivery for _, delivery in self._sent.values()))
-        return frozenset(id for each in deliveries for id in (*each.requests, *each.instructions))
+            for each in (each for deliveries in by_session.values() for each in deliveries):
+                self._results.pop(each.call, None)
 
     async def read_all(self) -> None:
         """Record all written results as read by the agent. If that fails now, a later call tries again."""
-        written, self._written = self._written, {}
-        await self._confirm(written)
+        await self.reached(*self._unread())
 
-    async def reached(self, name: str) -> None:
-        """Record that this call's result has reached its client. A failure is logged, and the next call tries again."""
-        await self._confirm({name: None})
-
-    async def _confirm(self, written: dict[str, object]) -> None:
-        """Record that these calls' results were read. Shielded from the caller's cancellation."""
-        sent = {name: self._sent[name] for name in written if name in self._sent}
-        if not sent:
+    async def reached(self, *names: str) -> None:
+        """Record that these calls' results have reached their client. A failure is logged, and the next call tries
+        again. Shielded from the caller's cancellation."""
+        read = {name: self._result(name) for name in names if self._result(name).is_unconfirmed}
+        if not read:
             return
-        is_recorded = False
         try:
-            with trio.move_on_after(_CONFIRM_SECONDS, shield=True):
-                await self.delivered(receipt(*each) for each in sent.values())
-                is_recorded = True
+            with trio.fail_after(_CONFIRM_SECONDS, shield=True):
+                await self._record((result.session_id, result.delivery) for result in read.values())
         except (Busy, Down, IntercomError, NotRunning, trio.TooSlowError) as failed:
             log.warning("a delivery could not be recorded: %r", failed)
-        if not is_recorded:
-            self._sent |= sent
-            self._written |= {name: written[name] for name in sent}
+            self._results |= {name: evolve(result, stage=Stage.WRITTEN) for name, result in read.items()}
 
-    def lose_all(self) -> None:
-        """Make pending again all that was not confirmed: the connection is closed."""
-        by_session: dict[str, list[str]] = {}
-        for name, (session_id, _) in self._sent.items():
-            by_session.setdefault(session_id, []).append(name)
-        for session_id, names in by_session.items():
-            self._undeliver(session_id, *names)
-        self._sent.clear()
-        self._written.clear()
+    def on_its_way(self) -> frozenset[str]:
+        """Return the ids of the requests and instructions that results carry to the agent now."""
+        carried = (result.delivery for result in self._results.values())
+        return frozenset(id for each in carried for id in (*each.requests, *each.instructions))
+
+    def _result(self, name: str) -> Result:
+        return self._results.get(name) or Result()
+
+    def _unread(self) -> tuple[str, ...]:
+        return tuple(name for name, result in self._results.items() if result.stage is Stage.WRITTEN)
+
+    def _answers(self, request_id: object) -> tuple[str, ...]:
+        """Return the calls whose results answer this request."""
+        # The SDK does not distinguish the ids 1 and "1" either.
+        ids = ((name, result.request_id) for name, result in self._results.items())
+        return tuple(name for name, id in ids if None not in (id, request_id) and str(id) == str(request_id))
 
 
 def receipt(session_id: str, delivery: Delivery) -> str:

@@ -241,7 +241,7 @@ async def serve(server: Server[Any], connection: AgentConnection, stdin: int = 0
                 meta = message.params.get("_meta")
                 named = {**(meta if isinstance(meta, dict) else {}), CALL_KEY: name}
                 message = message.model_copy(update={"params": {**message.params, "_meta": named}})
-            deliveries.withdrawn(cancelled(message))
+            deliveries.cancelled(cancelled(message))
             return SessionMessage(message, ServerMessageMetadata(request_context=connection))
         return None
 
@@ -514,7 +514,7 @@ class ShimConnection(Actor):
                         agent.client_name = name[: limits.NAME] if isinstance(name, str) and name else None
                 else:
                     # A cancelled call gets no answer, or its client ignores the answer.
-                    deliveries.withdrawn(cancelled(message))
+                    deliveries.cancelled(cancelled(message))
                 return SessionMessage(message, ServerMessageMetadata(request_context=agent))
             return None
 

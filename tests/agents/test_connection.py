@@ -153,7 +153,7 @@ async def test_an_answer_that_crossed_with_its_calls_cancellation_was_not_delive
     _, receipt = connection.deliveries.answered(7) or ("", None)
     assert receipt is not None
     # The client cancels while the shim still has the answer, which it then writes to somebody who heeds it not.
-    connection.deliveries.withdrawn(7)
+    connection.deliveries.cancelled(7)
     await connection.deliveries.delivered([receipt])
     _, told = await call("ping")
     assert [late["answer"] for late in told["late_verdicts"]] == [{"decision": "stop"}]

@@ -1,7 +1,9 @@
-"""A connection over a byte stream knows which cancellation still matters, and forgets what is over."""
+"""A connection knows where each result is, and which cancellation still matters; it forgets what is over."""
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 from unittest.mock import AsyncMock, patch
@@ -43,10 +45,61 @@ def finish(deliveries: Deliveries, name: str) -> None:
     deliveries.sent(call)
 
 
+@pytest.mark.parametrize(
+    ("steps", "end"),
+    [
+        ("asked", "nothing to tell"),
+        ("asked answered sent", "on its way"),
+        ("asked sent answered", "on its way"),
+        ("asked cancelled", "nothing to tell"),
+        ("sent abandoned", "pending again"),
+        ("asked sent cancelled cancelled", "pending again"),
+        ("asked sent cancelled closed", "pending again"),
+        ("asked sent cancelled receipt", "pending again"),
+        ("asked sent receipt cancelled closed", "recorded"),
+        ("sent read", "on its way"),
+        ("written", "nothing to tell"),
+        ("sent written", "on its way"),
+        ("sent written read", "recorded"),
+        ("sent written cancelled read", "pending again"),
+        ("sent written restarted read", "pending again"),
+        ("sent restarted", "on its way"),
+        ("sent lost closed", "pending again"),
+        ("sent closed receipt", "pending again, recorded"),
+        ("sent closed closed", "pending again"),
+    ],
+)
+async def test_where_a_result_is(
+    deliveries: Deliveries, sessions: Sessions, monkeypatch: pytest.MonkeyPatch, steps: str, end: str
+) -> None:
+    recorded = AsyncMock()
+    monkeypatch.setattr(agent_connection, "record", recorded)
+    step: dict[str, Callable[[], object]] = {
+        "asked": lambda: deliveries.asked(1, "one"),
+        "answered": lambda: deliveries.answered(1),
+        "sent": lambda: finish(deliveries, "one"),
+        "written": lambda: deliveries.written("one", "1"),
+        "cancelled": lambda: deliveries.cancelled(1),
+        "abandoned": lambda: deliveries.abandon("one"),
+        "restarted": deliveries.client_restarted,
+        "lost": lambda: deliveries.lost("one"),
+        "closed": deliveries.lose_all,
+        "read": deliveries.read_all,
+        "receipt": lambda: deliveries.delivered([agent_connection.receipt("s", Delivery("one", ("r",)))]),
+    }
+    for name in steps.split():
+        done = step[name]()
+        if inspect.isawaitable(done):
+            await done
+    ends = ["pending again"] * len(sessions.told) + ["recorded"] * recorded.await_count
+    ends += ["on its way"] * len(deliveries.on_its_way())
+    assert (", ".join(ends) or "nothing to tell") == end
+
+
 def test_a_call_that_is_cancelled_under_way_gets_no_receipt(deliveries: Deliveries, sessions: Sessions) -> None:
     deliveries.asked(1, "one")
-    deliveries.withdrawn(1)
-    deliveries.withdrawn(None)
+    deliveries.cancelled(1)
+    deliveries.cancelled(None)
     finish(deliveries, "one")
     assert (deliveries.answered(1), sessions.told) == (None, [])
 
@@ -54,7 +107,7 @@ def test_a_call_that_is_cancelled_under_way_gets_no_receipt(deliveries: Deliveri
 def test_an_answer_that_carries_nothing_cannot_be_cancelled(deliveries: Deliveries, sessions: Sessions) -> None:
     deliveries.asked(1, "one")
     assert deliveries.answered(1) == ("one", None)
-    deliveries.withdrawn(1)
+    deliveries.cancelled(1)
     assert (deliveries.answered(1), sessions.told) == (None, [])
 
 
@@ -66,8 +119,8 @@ def test_what_an_answer_carries_is_pending_again_once_when_it_is_cancelled(
         finish(deliveries, f"call {id}")
         _, receipt = deliveries.answered(id) or ("", None)
         assert receipt is not None
-    deliveries.withdrawn("a")
-    deliveries.withdrawn("a")
+    deliveries.cancelled("a")
+    deliveries.cancelled("a")
     assert sessions.told == [Undeliver(("call a",))]
 
 
@@ -76,7 +129,7 @@ def test_a_cancellation_is_for_the_latest_call_of_its_id(deliveries: Deliveries,
         deliveries.asked(1, name)
         finish(deliveries, name)
         assert deliveries.answered(1)
-    deliveries.withdrawn(1)
+    deliveries.cancelled(1)
     assert sessions.told == [Undeliver(("another",))]
 
 
@@ -87,14 +140,14 @@ def test_nothing_is_kept_of_calls_that_are_over(fates: list[tuple[str, bool]]) -
             name = f"call {id}"
             deliveries.asked(id, name)
             if fate == "cancelled" and not is_late:
-                deliveries.withdrawn(id)
+                deliveries.cancelled(id)
                 deliveries.answered(id)
                 continue
             if fate != "plain":
                 finish(deliveries, name)
             _, receipt = deliveries.answered(id) or ("", None)
             if fate == "cancelled":
-                deliveries.withdrawn(id)
+                deliveries.cancelled(id)
             if receipt is not None:
                 await deliveries.delivered([receipt])
 

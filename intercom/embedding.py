@@ -39,8 +39,9 @@ from intercom.agents.hook_server import PERMISSION_PROMPT
 from intercom.app import App
 from intercom.local import config_file, lock, processes
 from intercom.local.places import places, private_directory
+from intercom.model.audit import AuditEntry
 from intercom.model.card import Card, Notice
-from intercom.model.checkpoint import CheckpointLine, Files, Restore
+from intercom.model.checkpoint import CheckpointLine, CheckpointTaken, Files, Restore
 from intercom.model.config import Config
 from intercom.model.decision import Decision, Verdict
 from intercom.model.errors import IntercomError
@@ -51,7 +52,6 @@ from intercom.model.session import Instruction, Session, SessionMode
 from intercom.operators.commands import handlers
 from intercom.operators.commands.handlers import handler_of
 from intercom.operators.messages import Channel, Subscribe
-from intercom.sessions.checkpoints.messages import CheckpointTaken
 from intercom.sessions.messages import Answered, AskPermission, Opened, TakeWords, ToolRequest
 from intercom.sessions.operator_service import LISTED, OperatorService
 from intercom.sessions.processes.monitor_client import Stream
@@ -69,7 +69,6 @@ from intercom.sessions.tools.switch_freq import ModeAnswer, SwitchFreq
 from intercom.sessions.tools.table import TOOLS
 from intercom.sessions.tools.tool import Tool
 from intercom.sessions.tools.transmit import Transmit
-from intercom.store.audit import AuditEntry
 
 if TYPE_CHECKING:
     from intercom.operators.slack.setup import SlackSetup

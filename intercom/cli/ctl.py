@@ -352,11 +352,12 @@ def _show(where: Places, row: OperatorCommand, data: Any) -> None:
     ctl_draw.show(row.name, data)
     if row.name in ("show", "pending") and sys.stdout.isatty():
         from intercom.cli.ctl_sign import note_shown
-        from intercom.operators.commands.entries import read_card
+        from intercom.model.card import Card
+        from intercom.operators.commands.entries import read
 
         lines = ctl_draw.PENDING_LINES if row.name == "pending" else None
         cards = data if row.name == "pending" else [data]
-        note_shown(where, [card for card in cards if ctl_draw.is_whole(read_card(card), lines)])
+        note_shown(where, [card for card in cards if ctl_draw.is_whole(read(Card, card), lines)])
 
 
 def _places(options: argparse.Namespace) -> Places:

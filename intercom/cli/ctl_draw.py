@@ -11,22 +11,29 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from itertools import repeat
-from typing import Any
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 from rich.tree import Tree
 
-from intercom.cli.ctl_text import clean, one_line, short
+from intercom.cli.ctl_text import clean, count, one_line, short
 from intercom.model import signing
+from intercom.model.audit import AuditEntry
 from intercom.model.card import AGENTS, Card, CardKind, CardState
+from intercom.model.chat import ChatStatus, ConnectionState
+from intercom.model.checkpoint import CheckpointLine, LeftOut
 from intercom.model.decision import PAST, Signature
-from intercom.model.json_types import JsonObject
-from intercom.model.process import describe
+from intercom.model.json_types import Json, JsonObject
+from intercom.model.process import Origin
 from intercom.model.request import FileChange
-from intercom.operators.commands.entries import read_card
+from intercom.model.session import Instruction, Session
+from intercom.operators.commands.entries import read
 from intercom.operators.commands.table import COMMANDS, HOW_TO_ANSWER
+
+if TYPE_CHECKING:
+    from actors import Info
 
 PROGRAM = "agent-intercom-ctl"
 
@@ -51,9 +58,10 @@ def console() -> Console:
     return Console(markup=False, emoji=False, highlight=False, width=width)
 
 
-def show(command: str, data: Any, on: Console | None = None, at: datetime | None = None) -> None:
-    """Draw the server's answer to a command whose row says how. Ages are relative to `at`."""
-    draw: Callable[[Console, Any, datetime], None] = globals()[f"draw_{COMMANDS[command].draws}"]
+def show(command: str, data: Json, on: Console | None = None, at: datetime | None = None) -> None:
+    """Draw the server's answer to a command whose row says how. Ages are relative to `at`. Raises IpcError if the
+    answer is of another version."""
+    draw: Callable[[Console, Json, datetime], None] = globals()[f"draw_{COMMANDS[command].draws}"]
     draw(on or console(), data, at or now())
 
 
@@ -61,34 +69,34 @@ def now() -> datetime:
     return datetime.now(UTC)
 
 
-def draw_sessions(on: Console, data: Any, at: datetime) -> None:
+def draw_sessions(on: Console, data: Json, at: datetime) -> None:
     rows = [
         (
-            short(entry["session_id"]),
-            _text(entry["status"], STATE_STYLE.get(entry["status"], "")),
-            _text(entry["mode"]),
-            _text(entry["workspace_root"]),
-            _text(entry["last_tool"] or "-"),
-            age(entry["updated_at"], at),
+            short(session.id),
+            _text(session.status, STATE_STYLE.get(session.status, "")),
+            _text(session.mode),
+            _text(session.workspace_root),
+            _text(session.last_tool or "-"),
+            age(session.updated_at, at),
         )
-        for entry in data["sessions"]
+        for session in read(list[Session], data, "sessions")
     ]
     columns = ("session", "status", "mode", "workspace", "last tool", "active")
     _table(on, columns, rows, "no sessions: none of your agents is connected")
 
 
-def draw_pending(on: Console, data: Any, at: datetime) -> None:
-    if not data:
+def draw_pending(on: Console, data: Json, at: datetime) -> None:
+    cards = read(list[Card], data)
+    if not cards:
         on.print("nothing waits for you")
-        return
-    for index, entry in enumerate(data):
+    for index, card in enumerate(cards):
         if index:
             on.print()
-        print_card(on, read_card(entry), at, lines=PENDING_LINES)
+        print_card(on, card, at, lines=PENDING_LINES)
 
 
-def draw_card(on: Console, data: Any, at: datetime) -> None:
-    print_card(on, read_card(data), at)
+def draw_card(on: Console, data: Json, at: datetime) -> None:
+    print_card(on, read(Card, data), at)
 
 
 def print_card(on: Console, card: Card, at: datetime, lines: int | None = None, *, hints: bool = True) -> None:
@@ -119,9 +127,9 @@ def card_lines(card: Card, at: datetime, lines: int | None = None) -> Iterable[T
         head.append("Agent asks: ")
     head.append(one_line(card.title), "bold")
     yield head
-    facts = [card.kind, card.id if lines is None else short(card.id), f"{_passed(card.created_at, at)} ago"]
+    facts = [card.kind, card.id if lines is None else short(card.id), f"{age(card.created_at, at)} ago"]
     if card.expires_at and card.state is CardState.PENDING:
-        facts.append(f"expires in {_passed(at, card.expires_at)}")
+        facts.append(f"expires in {age(at, card.expires_at)}")
     facts += [f"session {short(card.session_id)}", card.workspace_root]
     yield _text(" · ".join(one_line(fact) for fact in facts), "dim")
     if card.state is not CardState.PENDING:
@@ -168,86 +176,102 @@ def print_notice(on: Console, entry: JsonObject) -> None:
     on.print(Text("• ").append_text(text), soft_wrap=True)
 
 
-def draw_tree(on: Console, data: Any, at: datetime) -> None:
-    on.print(_branch(data["tree"], at, Tree), soft_wrap=not on.is_terminal)
+def draw_tree(on: Console, data: Json, at: datetime) -> None:
+    from actors import Info
+
+    on.print(_branch(read(Info, data, "tree"), at, Tree), soft_wrap=not on.is_terminal)
 
 
-def draw_slack(on: Console, data: Any, at: datetime) -> None:
-    standing = data["slack"]
-    if standing is None:
+def draw_slack(on: Console, data: Json, at: datetime) -> None:
+    if data == {"slack": None}:
         on.print("this server is not in Slack; agent-intercom doctor says what is missing")
         return
-    connection, outbox = standing["connection"], standing["outbox"]
+    status = read(ChatStatus, data, "slack")
+    connection, outbox = status.connection, status.outbox
     if connection is None:
         on.print("the connection is restarting")
     else:
-        state = "connected" if connection["state"] == "up" else f"not connected ({connection['state']})"
-        on.print(f"{state} for {age(connection['since'], at)}, channel {standing['channel']}")
-        if connection["state"] != "up" and connection["last_error"]:
-            on.print(_text(f"  {connection['last_error']}", "red"), soft_wrap=True)
+        is_up = connection.state is ConnectionState.UP
+        state = "connected" if is_up else f"not connected ({connection.state})"
+        on.print(f"{state} for {age(connection.since, at)}, channel {status.channel}")
+        if not is_up and connection.last_error:
+            on.print(_text(f"  {connection.last_error}", "red"), soft_wrap=True)
     if outbox is None:
         on.print("what sends messages is restarting")
         return
-    waiting = ", ".join(f"{count} {urgency}" for urgency, count in outbox["waiting"].items() if count)
-    since = f", the oldest for {age(outbox['oldest'], at)}" if outbox["oldest"] else ""
-    on.print(f"to be posted: {waiting or 'nothing'}{since}; to be updated: {outbox['updates'] or 'nothing'}")
-    for channel, trouble in outbox["troubles"].items():
+    waiting = ", ".join(f"{number} {urgency}" for urgency, number in outbox.waiting.items() if number)
+    since = f", the oldest for {age(outbox.oldest, at)}" if outbox.oldest else ""
+    on.print(f"to be posted: {waiting or 'nothing'}{since}; to be updated: {outbox.updates or 'nothing'}")
+    for channel, trouble in outbox.troubles.items():
         on.print(_text(f"  {channel}: {trouble}", "red"), soft_wrap=True)
 
 
-def draw_words(on: Console, data: Any, at: datetime) -> None:
+def draw_words(on: Console, data: Json, at: datetime) -> None:
     rows = [
         (
-            short(entry["request_id"]),
-            _text(entry["kind"]),
-            _text(f"{entry['status']} {_second(entry['delivered_at'])}".rstrip()),
-            _text(short(entry["session_id"]) if entry["session_id"] else entry["workspace_root"]),
-            _text(entry["by"]),
-            age(entry["created_at"], at),
-            _text(one_line(entry["text"])),
+            short(told.id),
+            _text(told.kind),
+            _text(f"{told.status} {_second(told.delivered_at)}".rstrip()),
+            _text(short(told.session_id) if told.session_id else told.workspace_root or ""),
+            _text(told.by),
+            age(told.at, at),
+            _text(one_line(told.text)),
         )
-        for entry in data["words"]
+        for told in read(list[Instruction], data, "words")
     ]
     columns = ("id", "kind", "status", "for", "from", "age", "")
     _table(on, columns, rows, "nothing: no words or tasks for an agent")
 
 
-def draw_checkpoints(on: Console, data: Any, at: datetime) -> None:
+def draw_checkpoints(on: Console, data: Json, at: datetime) -> None:
     rows = [
         (
-            short(entry["checkpoint_id"]),
-            _text(one_line(entry["label"] or "-")),
-            short(entry["session_id"]),
-            str(entry["files"]),
-            str(entry["kept"]),
-            str(entry["bytes"]),
-            f"{age(entry['created_at'], at)} ago",
-            _text(entry["workspace_root"]),
+            short(each.id),
+            _text(one_line(each.label or "-")),
+            short(each.session_id),
+            str(each.files),
+            str(each.kept),
+            str(each.size),
+            f"{age(each.created_at, at)} ago",
+            _text(each.workspace_root),
         )
-        for entry in data["checkpoints"]
+        for each in read(list[CheckpointLine], data, "checkpoints")
     ]
     columns = ("checkpoint", "label", "session", "files", "kept", "bytes", "taken", "workspace")
     _table(on, columns, rows, "no checkpoints yet: agent-intercom-ctl checkpoint takes one")
 
 
-def draw_log(on: Console, data: Any, at: datetime) -> None:
+def draw_taken(on: Console, data: Json, at: datetime) -> None:
+    taken = read(CheckpointLine, data)
+    name = f"{taken.id} ({taken.label})" if taken.label else taken.id
+    line = f"checkpoint {name}: {count(taken.files, 'file')}, {count(taken.size, 'byte')}, {taken.kept} can be put back"
+    for each in read(list[LeftOut], data, "left_out"):
+        some = f": {', '.join(each.examples)}" if each.examples else ""
+        line += f"; left out: {each.count} {each.why}{some}"
+    on.print(_text(one_line(line)), soft_wrap=True)
+
+
+def draw_log(on: Console, data: Json, at: datetime) -> None:
     rows = [
         (
-            _text(_second(entry.get("at"))),
-            _text(str(entry.get("kind") or "")),
-            _text(str(entry.get("who") or "-")),
-            short(str(entry.get("session_id") or "-")),
+            _text(_second(entry.at)),
+            _text(entry.kind),
+            _text(entry.who or "-"),
+            short(entry.session_id or "-"),
             _text(_summary(entry)),
         )
-        for entry in data["entries"]
+        for entry in read(list[AuditEntry], data, "entries")
     ]
     _table(on, ("when", "what", "who", "session", ""), rows, "the log is empty")
 
 
-def _summary(entry: Any) -> str:
+def _summary(entry: AuditEntry) -> str:
     """Return what a log entry says, and the origin of the act if it is known."""
-    source = _source((entry.get("data") or {}).get("origin"))
-    return f"{entry.get('summary') or ''}{f' (from {source})' if source else ''}"
+    try:
+        source = Origin.of((entry.data or {}).get("origin")).describe()
+    except ValueError:
+        source = ""
+    return f"{entry.summary}{f' (from {source})' if source else ''}"
 
 
 def _signed(signature: Signature) -> str:
@@ -258,19 +282,8 @@ def _signed(signature: Signature) -> str:
     return f"signed with key {signature.key_id}, {how.get(signature.method, '')}"
 
 
-def _source(origin: Any) -> str:
-    """Say where a decision came from; empty if that is not known."""
-    if not isinstance(origin, dict):
-        return ""
-    return describe(origin)
-
-
-def age(since: str, until: datetime) -> str:
+def age(since: datetime, until: datetime) -> str:
     """Return the time since an instant, in its two largest units."""
-    return _passed(datetime.fromisoformat(since), until)
-
-
-def _passed(since: datetime, until: datetime) -> str:
     seconds = max(0, int((until - since).total_seconds()))
     for size, unit, smaller, below in ((86400, "d", 3600, "h"), (3600, "h", 60, "min"), (60, "min", 1, "s")):
         if seconds >= size:
@@ -344,20 +357,18 @@ def diff_styles(lines: Iterable[str]) -> Iterator[str]:
         yield "cyan" if hunk else "bold" if line.startswith(_HEADERS) else ""
 
 
-def _branch(node: Any, at: datetime, make: Callable[[Text], Tree]) -> Tree:
-    state, restarts = node["state"], node["restarts"]
-    label = Text().append(one_line(node["name"]), "bold").append(f"  {one_line(node['class_name'])}", "dim")
-    label.append(f"  {one_line(state)}", "green" if state == "running" else "yellow")
-    if node["started_at"] is not None:
-        up = datetime.fromtimestamp(node["started_at"], UTC)
-        label.append(f"  up {age(up.isoformat(), at)}", "dim")
-    label.append(f"  mailbox {node['mailbox']}  handled {node['handled']}")
-    if restarts:
-        label.append(f"  restarts {restarts}", "yellow")
-    if node["last_crash"]:
-        label.append(f"  last crash: {one_line(node['last_crash'])}", "red")
+def _branch(node: Info, at: datetime, make: Callable[[Text], Tree]) -> Tree:
+    label = Text().append(one_line(node.name), "bold").append(f"  {one_line(node.class_name)}", "dim")
+    label.append(f"  {one_line(node.state)}", "green" if node.state == "running" else "yellow")
+    if node.started_at is not None:
+        label.append(f"  up {age(datetime.fromtimestamp(node.started_at, UTC), at)}", "dim")
+    label.append(f"  mailbox {node.mailbox}  handled {node.handled}")
+    if node.restarts:
+        label.append(f"  restarts {node.restarts}", "yellow")
+    if node.last_crash:
+        label.append(f"  last crash: {one_line(node.last_crash)}", "red")
     branch = make(label)
-    for child in node["children"]:
+    for child in node.children:
         _branch(child, at, branch.add)
     return branch
 
@@ -376,9 +387,9 @@ def _table(on: Console, columns: Iterable[str], rows: Sequence[Iterable[Text | s
     on.print(table, soft_wrap=not on.is_terminal)
 
 
-def _second(at: str | None) -> str:
+def _second(at: datetime | None) -> str:
     """Return an instant to the second, for people; empty if there is none."""
-    return (at or "")[:19].replace("T", " ")
+    return "" if at is None else f"{at:%Y-%m-%d %H:%M:%S}"
 
 
 def _text(text: str, style: str = "") -> Text:

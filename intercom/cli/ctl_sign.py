@@ -359,11 +359,12 @@ def _whole(card: Card) -> str:
     """Return everything that a card says, as it is shown before it is signed."""
     from intercom.cli.ctl_draw import card_lines, now
     from intercom.cli.ctl_text import clean
-    from intercom.operators.commands.entries import read_card
+    from intercom.model import card as model_card
+    from intercom.operators.commands.entries import read
 
     if card["kind"] == "policy":
         return "\n".join(f"  {line}" for line in clean(str(card["diff"] or "")).split("\n"))
-    return "\n".join(line.plain for line in card_lines(read_card(card), now()))
+    return "\n".join(line.plain for line in card_lines(read(model_card.Card, card), now()))
 
 
 def _summary(decision: str, card: Card) -> str:

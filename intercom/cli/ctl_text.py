@@ -5,8 +5,7 @@ It uses the standard library alone. What draws (`ctl_draw`) imports rich, which 
 
 from __future__ import annotations
 
-from typing import Any
-
+from intercom.model.json_types import JsonObject
 from intercom.model.visible_text import visible
 
 #: How many characters of an id are shown: unique in practice, and short enough to type.
@@ -48,24 +47,12 @@ def agreed(question: str) -> bool:
         return False
 
 
-def done_line(data: Any) -> str:
+def done_line(data: JsonObject) -> str:
     """Return what is printed for an answer that is not drawn: one line about what was done, or its fields, one a
     line."""
     if "current_mode" in data:
         return f"mode: {data['previous_mode']} -> {data['current_mode']}"
-    if "checkpoint_id" in data:
-        return _taken_line(data)
     if "status" not in data:
         return "\n".join(one_line(f"{name}: {value}") for name, value in data.items())
     line = f"{data['status']} {data.get('request_id') or data.get('session_id')}"
     return one_line(f"{line}: {data['note']}" if data.get("note") else line)
-
-
-def _taken_line(data: Any) -> str:
-    name = f"{data['checkpoint_id']} ({data['label']})" if data["label"] else data["checkpoint_id"]
-    files, size = count(data["files"], "file"), count(data["bytes"], "byte")
-    line = f"checkpoint {name}: {files}, {size}, {data['kept']} can be put back"
-    for each in data["left_out"]:
-        some = f": {', '.join(each['examples'])}" if each["examples"] else ""
-        line += f"; left out: {each['count']} {each['why']}{some}"
-    return one_line(line)

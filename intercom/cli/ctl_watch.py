@@ -31,7 +31,7 @@ from intercom.cli.ctl_text import clean, count, one_line, short
 from intercom.local.places import Places
 from intercom.model.card import Card, CardState
 from intercom.model.errors import IntercomError
-from intercom.operators.commands.entries import card_entry, read_card
+from intercom.operators.commands.entries import card_entry, read
 from intercom.operators.commands.table import COMMANDS
 from intercom.operators.ctl.client import Event, NoServer, Refusal, Watch, request
 
@@ -283,7 +283,7 @@ class Keys:
                 if event.name == "dropped":
                     return True
                 continue
-            card = read_card(event.data)
+            card = read(Card, event.data)
             is_new = not self._board.is_open(card.id)
             changed = self._board.take(card)
             is_other_question |= changed
@@ -335,7 +335,7 @@ class Keys:
     def _view(self, act: Act) -> None:
         assert act.card is not None, "there is nothing to view where none is selected"
         with self._told():
-            whole = read_card(request(self._where, "show", {"id": act.card.id}))
+            whole = read(Card, request(self._where, "show", {"id": act.card.id}))
             ctl_draw.print_card(self._console, whole, ctl_draw.now(), hints=False)
             self._board.take(whole)
             self._board.saw(whole, max(1, line_count(whole)))
@@ -606,7 +606,7 @@ class _Printer:
     def show(self, event: Event) -> None:
         on = ctl_draw.console()
         if event.name == "card":
-            card = read_card(event.data)
+            card = read(Card, event.data)
             self._news.show(on, card, partial(self._draw, on, card))
         else:
             ctl_draw.print_notice(on, event.data)

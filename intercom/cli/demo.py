@@ -41,7 +41,7 @@ from intercom.local import lock, own_files
 from intercom.local.places import Places, places
 from intercom.model.card import Card
 from intercom.model.errors import ConfigError, IntercomError, IpcError
-from intercom.operators.commands.entries import read_card
+from intercom.operators.commands.entries import read
 from intercom.operators.ctl.client import NoServer, Refusal, request
 
 if TYPE_CHECKING:
@@ -209,7 +209,7 @@ class _Demo:
     def _pending(self) -> list[Card]:
         """Return the pending requests; none if no server listens yet."""
         try:
-            return [read_card(each) for each in request(self.at.where, "pending", {})]
+            return read(list[Card], request(self.at.where, "pending", {}))
         except NoServer:
             return []
 
@@ -259,7 +259,7 @@ class _Demo:
             if word in ("n", "no"):
                 return False
             if word in ("d", "details"):
-                self.page.card(read_card(request(self.at.where, "show", {"id": card.id})), whole=True)
+                self.page.card(read(Card, request(self.at.where, "show", {"id": card.id})), whole=True)
             else:
                 self.page.say("y approves, n rejects, d shows the request whole, ^C ends the demo.", "dim")
         return True

@@ -34,6 +34,7 @@ from intercom.local import config_file, own_files
 from intercom.local.places import places
 from intercom.model.config import Config, Setting, tables
 from intercom.model.errors import ConfigError, IntercomError
+from intercom.model.json_types import JsonObject
 from intercom.model.policy import POLICY_FILE
 from intercom.operators.ctl.client import NoServer, Refusal
 
@@ -426,7 +427,7 @@ def accept_policy(workspace: Path, ipc_name: str) -> tuple[bool, str | None]:
     processes. Returns whether that was done or can wait, and a message if there is one."""
     by_hand = f"agent-intercom-ctl policy accept {workspace}"
     try:
-        fields = {"workspace": str(workspace)}
+        fields: JsonObject = {"workspace": str(workspace)}
         done = ctl_multi_request.policy(places(ipc_name), "accept", fields, yes=False, as_json=False) == 0
     except NoServer:
         return True, f"the policy is not accepted yet, as no server runs: {by_hand}"

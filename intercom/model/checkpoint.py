@@ -143,6 +143,14 @@ class CheckpointLine:
     kept: int = 0
 
 
+@frozen
+class CheckpointTaken:
+    """A recorded checkpoint. `left_out` lists what of the workspace it does not hold, or cannot put back."""
+
+    checkpoint: CheckpointLine
+    left_out: tuple[LeftOut, ...] = ()
+
+
 class Files(StrEnum):
     """What a restore does with the files. `LEAVE` leaves them as they are. `BACK` restores files and keeps those added
     since. `EXACT` also removes those added since."""

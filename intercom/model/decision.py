@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import datetime
 from enum import StrEnum
-from typing import Any
 
 from attrs import asdict, frozen
 
@@ -107,7 +106,7 @@ class Verdict:
     command: SignedCommand | None = None
 
     @property
-    def origin_data(self) -> dict[str, Any] | None:
+    def origin_data(self) -> dict[str, str | int] | None:
         """The known fields of its origin, for storage, or None."""
         return None if self.origin is None else self.origin.to_data()
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from datetime import datetime
 
 from attrs import field, frozen
 
@@ -97,3 +98,24 @@ def _counted(what: str, rules: tuple[str, ...]) -> str | None:
     shown = ", ".join(json.dumps(rule) for rule in rules[:_NAMED])
     more = ", ..." if len(rules) > _NAMED else ""
     return f"{len(rules)} {what}{'' if len(rules) == 1 else 's'} ({shown}{more})"
+
+
+@frozen
+class PolicyStatus:
+    """The status of a workspace's policy, for people. `request_id` is the card's id for a decision about the file's
+    content; None if there is nothing to decide."""
+
+    workspace_root: str
+    status: str
+    source: str | None
+    sha256: str | None
+    grants: str
+    text: str | None = None
+    ways: tuple[str, ...] = ()
+    trial: str | None = None
+    fault: str | None = None
+    accepted_sha256: str | None = None
+    accepted_by: str | None = None
+    accepted_channel: str | None = None
+    accepted_at: datetime | None = None
+    request_id: str | None = None

@@ -6,7 +6,6 @@ import json
 import signal
 from datetime import datetime
 from enum import StrEnum
-from typing import Any
 
 import attrs
 from attrs import frozen
@@ -146,7 +145,7 @@ class Origin:
     parent: int | None = None
     parent_executable: str | None = None
 
-    def to_data(self) -> dict[str, Any]:
+    def to_data(self) -> dict[str, str | int]:
         """Return the known fields as JSON data."""
         known = ((name, getattr(self, name)) for name in _NAMES)
         return {name: value for name, value in known if value is not None}
@@ -156,30 +155,29 @@ class Origin:
         return json.dumps(self.to_data(), separators=(",", ":"))
 
     @staticmethod
-    def from_text(text: str) -> Origin:
-        """Read what `to_text` wrote. Fields of a newer version are ignored. Raises ValueError for anything else."""
-        data = json.loads(text)
+    def of(data: object) -> Origin:
+        """Read what `to_data` returned. Fields of a newer version are ignored. Raises ValueError for anything else."""
         if not isinstance(data, dict) or not isinstance(data.get("channel"), str):
             raise ValueError("this is no origin of a decision")
         return Origin(**{name: data[name] for name in _NAMES if name in data})
 
+    @staticmethod
+    def from_text(text: str) -> Origin:
+        """Read what `to_text` wrote, as `of` does."""
+        return Origin.of(json.loads(text))
+
     def describe(self) -> str:
-        """Describe it in one phrase: "python3.12 (process 12), in /dev/pts/3, started by bash (process 11)"."""
-        return describe(self.to_data())
+        """Describe it in one phrase: "python3.12 (process 12), in /dev/pts/3, started by bash (process 11)". Empty if
+        only the channel is known."""
+        if self.pid is None:
+            return ""
+        words = [_process(self.pid, self.executable), f"in {self.terminal}" if self.terminal else "without a terminal"]
+        if self.parent:
+            words.append(f"started by {_process(self.parent, self.parent_executable)}")
+        return ", ".join(words)
 
 
 _NAMES = tuple(each.name for each in attrs.fields(Origin))
-
-
-def describe(origin: dict[str, Any]) -> str:
-    """Describe an origin's data in one phrase. Empty if only the channel is known."""
-    if origin.get("pid") is None:
-        return ""
-    words = [_process(origin["pid"], origin.get("executable"))]
-    words.append(f"in {origin['terminal']}" if origin.get("terminal") else "without a terminal")
-    if origin.get("parent"):
-        words.append(f"started by {_process(origin['parent'], origin.get('parent_executable'))}")
-    return ", ".join(words)
 
 
 def _process(pid: int, executable: str | None) -> str:

@@ -172,6 +172,11 @@ class Instruction:
         """Whether it is not yet delivered."""
         return self.delivered_at is None and self.closed_at is None
 
+    @property
+    def status(self) -> str:
+        """What people are told of it: `queued`, `delivered` or `closed`."""
+        return "queued" if self.is_open else "closed" if self.delivered_at is None else "delivered"
+
 
 def id_of_act(act_id: str) -> str:
     """Return the message id of an action. A repeated action gives the same id; a different one never does."""

@@ -15,7 +15,6 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Se
 from datetime import datetime
 from functools import partial
 from http import HTTPStatus
-from typing import Any
 
 import trio
 from attrs import define, field, frozen
@@ -27,8 +26,10 @@ from prometheus_client.registry import Collector
 from actors import Info as Tree
 from actors import events
 from intercom._version import __version__
+from intercom.model.chat import ChatStatus, ConnectionState
 from intercom.model.decision import Decision
 from intercom.model.errors import ERROR_CODES, IntercomError
+from intercom.model.json_types import JsonObject
 from intercom.model.metrics import Answer, Committed, Delivered, HttpFailed, Measure, Page, Settled, ToolCalled
 from intercom.sessions.operator_service import OperatorService
 from intercom.store.client import PROBE_SECONDS, STORE_FAULTS, Store
@@ -177,7 +178,7 @@ class Health:
                 faults = await self._faults()
                 self._known = trio.current_time(), faults
         status = "failing" if faults else "ok"
-        said: dict[str, Any] = {
+        said: JsonObject = {
             "status": status,
             "version": __version__,
             "life": self.life,
@@ -228,7 +229,7 @@ class Present:
     counts: Counts | None
     policies: int
     agents: int
-    chat: Mapping[str, Any] | None = None
+    chat: ChatStatus | None = None
     own: Mapping[tuple[str, str], float] = {}
 
 
@@ -300,8 +301,8 @@ def _channels(now: Present) -> Iterator[Metric]:
     up = {(each.name,): float(each.state == "running") for each in _all(now.tree) if each.name == "ctl"}
     connection = outbox = None
     if now.chat is not None:
-        connection, outbox = now.chat["connection"], now.chat["outbox"]
-        up[("slack",)] = float(connection is not None and connection.state.value == "up")
+        connection, outbox = now.chat.connection, now.chat.outbox
+        up[("slack",)] = float(connection is not None and connection.state is ConnectionState.UP)
     yield _labelled("channel_up", "Whether a channel can reach people.", ("channel",), up.items())
     if connection is not None:
         yield _counter("slack_reconnects", "Sockets to Slack opened after the first.", connection.reconnects)
@@ -357,7 +358,7 @@ class Sources:
     counts: Callable[[], Awaitable[Counts]]
     policies: Callable[[], int]
     agents: Callable[[], int]
-    chat: Callable[[], Awaitable[Mapping[str, Any] | None]]
+    chat: Callable[[], Awaitable[ChatStatus | None]]
     now: Callable[[], datetime]
     own: Callable[[], Mapping[tuple[str, str], float]] = dict
 
@@ -425,7 +426,7 @@ def pages(
         counts=partial(service.reader.read, counts),
         policies=lambda: len(service.policy_registry.cards()),
         agents=agents,
-        chat=service.chat_standing,
+        chat=service.chat_status,
         now=service.context.now,
         own=own,
     )

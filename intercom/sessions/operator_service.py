@@ -17,8 +17,10 @@ from attrs import define, evolve, field, frozen
 from actors import Info, Name, Request, System, ask
 from intercom._version import __version__
 from intercom.local.operator_keys import PublicKey
+from intercom.model.audit import AuditEntry
 from intercom.model.card import Card, CardKind, Notice
-from intercom.model.checkpoint import CheckpointLine, Files, Restore
+from intercom.model.chat import ChatStatus
+from intercom.model.checkpoint import CheckpointLine, CheckpointTaken, Files, Restore
 from intercom.model.decision import Decision, Signature, SignedCommand, Verdict
 from intercom.model.errors import (
     AlreadyDecided,
@@ -28,21 +30,21 @@ from intercom.model.errors import (
     NotFound,
     SignatureRefused,
 )
+from intercom.model.policy import PolicyStatus
 from intercom.model.process import Origin
 from intercom.model.session import Instruction, Kind, Session, SessionMode, SessionStatus, id_of_act
 from intercom.sessions import lookups, request_kinds
-from intercom.sessions.checkpoints.messages import AnswerRestore, AskRestore, CheckpointTaken, TakeCheckpoint
+from intercom.sessions.checkpoints.messages import AnswerRestore, AskRestore, TakeCheckpoint
 from intercom.sessions.context import Context
 from intercom.sessions.lookups import ShownCards, ask_session, only, single
 from intercom.sessions.messages import Decide, End, Pause, Resume, Steer, TakeBack, Unpause
-from intercom.sessions.policies import PolicyRegistry, PolicyStatus
+from intercom.sessions.policies import PolicyRegistry
 from intercom.sessions.processes.spawner import AgentProcesses
 from intercom.sessions.session import steering
 from intercom.sessions.signatures import Signatures
 from intercom.sessions.tools.switch_freq import SwitchFreq
 from intercom.store import audit, checkpoints, idempotency, instructions, sessions
 from intercom.store import processes as known_processes
-from intercom.store.audit import AuditEntry
 from intercom.store.client import STORE_FAULTS, Reader
 from intercom.store.file_changes import restores
 from intercom.store.idempotency import Scope
@@ -309,7 +311,7 @@ class OperatorService:
     reader: Reader
     policy_registry: PolicyRegistry
     children: AgentProcesses
-    chat: Callable[[], Awaitable[Mapping[str, object]]] | None = None
+    chat: Callable[[], Awaitable[ChatStatus]] | None = None
     _shown: ShownCards = field(factory=ShownCards, init=False, repr=False)
     _told: RecentRefusals = field(factory=lambda: RecentRefusals(), init=False, repr=False)
 
@@ -484,7 +486,7 @@ class OperatorService:
     def tree(self) -> Info:
         return self.system.inspect()
 
-    async def chat_standing(self) -> Mapping[str, object] | None:
+    async def chat_status(self) -> ChatStatus | None:
         """Return the chat channel's status: its connection, its queue and its errors; None without a chat channel."""
         return None if self.chat is None else await self.chat()
 

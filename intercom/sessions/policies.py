@@ -26,7 +26,7 @@ from intercom.model.card import Card, CardKind, CardState, Notice, end_of
 from intercom.model.config import Config
 from intercom.model.decision import Decided, Decision, Verdict, signature_data
 from intercom.model.errors import AlreadyDecided, Ambiguous, IntercomError, InvalidState, NotFound
-from intercom.model.policy import DENY_ALL, POLICY_FILE, PolicyDecision, WorkspacePolicy, describe
+from intercom.model.policy import DENY_ALL, POLICY_FILE, PolicyDecision, PolicyStatus, WorkspacePolicy, describe
 from intercom.model.request import RiskLevel
 from intercom.sessions.signatures import Signatures, without_keys
 from intercom.store import audit
@@ -141,27 +141,6 @@ def limits_of(config: Config) -> Limits:
     """Return the limits that the server's configuration sets for every workspace's policy."""
     allowlist = tuple(config.commands.values()) if config.policy.require_allowlist else None
     return Limits(config.policy.max_risk_level, allowlist)
-
-
-@frozen
-class PolicyStatus:
-    """The status of a workspace's policy, for people. `request_id` is the card's id for a decision about the file's
-    content; None if there is nothing to decide."""
-
-    workspace_root: str
-    status: str
-    source: str | None
-    sha256: str | None
-    grants: str
-    text: str | None = None
-    ways: tuple[str, ...] = ()
-    trial: str | None = None
-    fault: str | None = None
-    accepted_sha256: str | None = None
-    accepted_by: str | None = None
-    accepted_channel: str | None = None
-    accepted_at: datetime | None = None
-    request_id: str | None = None
 
 
 @define

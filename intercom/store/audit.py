@@ -11,10 +11,10 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from attrs import frozen
 from sqlite_utils import Database
 
 from intercom.model import clock
+from intercom.model.audit import AuditEntry
 from intercom.store import rows
 from intercom.store.audit_chain import COLUMNS, GENESIS, PRUNED, entry_data, entry_hash
 from intercom.store.rows import Codec, Table
@@ -22,25 +22,6 @@ from intercom.store.schema import ENDS_OF_INSTRUCTIONS
 
 #: The kind of the entry of settings that a person signed.
 SETTINGS_SIGNED = "settings_signed"
-
-
-@frozen
-class AuditEntry:
-    """An entry of the log.
-
-    `id` rises by one with each entry. `kind` is a past participle ("approved", "refused", ...). `who` names a person,
-    an agent or a part of the server. `hash` covers everything else, including `previous`, the hash of the entry before.
-    """
-
-    id: int
-    at: datetime
-    kind: str
-    session_id: str | None
-    who: str
-    summary: str
-    data: Mapping[str, Any] | None = None
-    previous: str = GENESIS
-    hash: str = ""
 
 
 def record(

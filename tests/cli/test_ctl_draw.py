@@ -8,16 +8,21 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from attrs import evolve
 from rich.console import Console
 
 from intercom.cli import ctl_draw
 from intercom.cli.ctl_text import short
+from intercom.model.audit import AuditEntry
 from intercom.model.card import ANSWERED, CardKind, CardState
-from intercom.model.clock import to_text
+from intercom.model.chat import ChatStatus, ConnectionState, ConnectionStatus, OutboxStatus
 from intercom.model.decision import PAST, Decided, Decision
+from intercom.model.errors import IpcError
+from intercom.model.json_types import Json, JsonObject
 from intercom.model.process import Origin
 from intercom.model.request import ChangeKind, FileChange, Remark
 from intercom.operators.commands.entries import card_entry, plain, session_entry
+from intercom.operators.commands.table import COMMANDS
 from tests.operators.stand_in_service import START, StandInService, card, session
 
 LATER = START + timedelta(minutes=3)
@@ -36,6 +41,17 @@ def drawn(verb: str, data: Any, *, colour: bool = False, width: int = 1000) -> s
     )
     ctl_draw.show(verb, data, on, LATER)
     return "\n".join(line.rstrip() for line in out.getvalue().splitlines())
+
+
+def log_of(entry: AuditEntry) -> JsonObject:
+    return {"entries": [plain(entry)]}
+
+
+@pytest.mark.parametrize("verb", [row.name for row in COMMANDS.values() if row.draws])
+@pytest.mark.parametrize("answer", [{"sessions": 1}, None, 7, [{"id": 1}]])
+def test_an_answer_of_another_version_is_refused_in_a_sentence(verb: str, answer: Json) -> None:
+    with pytest.raises(IpcError, match="one version"):
+        drawn(verb, answer)
 
 
 def test_pending_shows_what_a_person_needs_to_answer() -> None:
@@ -107,8 +123,9 @@ def test_a_decision_says_where_it_came_from() -> None:
     decided = Decided("v", "approve", "root", "ctl", START, origin=origin)
     text = drawn("show", card_entry(card("a", state=CardState.APPROVED, decided=decided)))
     assert "from python3 (process 12), in /dev/pts/3, started by bash (process 11)" in text.splitlines()
-    entry = {"at": "2026-11-21T12:00:00", "kind": "decided", "who": "root", "summary": "approve"}
-    logged = drawn("log", {"entries": [{**entry, "data": {"origin": origin.to_data()}}]})
+    logged = drawn(
+        "log", log_of(AuditEntry(1, START, "decided", None, "root", "approve", {"origin": origin.to_data()}))
+    )
     assert "approve (from python3 (process 12), in /dev/pts/3, started by bash (process 11))" in logged
 
 
@@ -173,7 +190,7 @@ def test_no_word_of_an_agent_reaches_the_terminal_as_a_command() -> None:
     rows = [
         drawn("show", shown),
         drawn("list", {"sessions": [session_entry(session("s", workspace_root=nasty, last_tool=nasty))]}),
-        drawn("log", {"entries": [{"at": nasty, "kind": nasty, "who": nasty, "session_id": nasty, "summary": nasty}]}),
+        drawn("log", log_of(AuditEntry(1, START, nasty, nasty, nasty, nasty))),
         drawn("tree", {"tree": plain(StandInService().tree()) | {"name": nasty, "last_crash": nasty}}),
     ]
     for text in rows:
@@ -267,45 +284,37 @@ def test_the_tree_shows_state_mailbox_restarts_and_last_crash() -> None:
 
 def test_slack_says_whether_it_is_connected_and_what_waits() -> None:
     assert drawn("slack", {"slack": None}).startswith("this server is not in Slack")
-    up = {"state": "up", "since": to_text(START), "last_error": "gone before"}
-    idle = {"waiting": {"card": 0, "log": 0}, "updates": 0, "oldest": None, "troubles": {}}
-    assert drawn("slack", {"slack": {"channel": "C1", "connection": up, "outbox": idle}}).splitlines() == [
+    up = ConnectionStatus(ConnectionState.UP, START, 0, "gone before", None, 0)
+    idle = OutboxStatus({"card": 0, "log": 0}, 0, None, {}, None)
+    assert drawn("slack", {"slack": plain(ChatStatus("C1", up, idle))}).splitlines() == [
         "connected for 3 min, channel C1",
         "to be posted: nothing; to be updated: nothing",
     ]
-    down = {"state": "refused", "since": to_text(START), "last_error": "the token is revoked\x1b"}
-    busy = {
-        "waiting": {"card": 2, "log": 0},
-        "updates": 1,
-        "oldest": to_text(START),
-        "troubles": {"C1": "invite the bot"},
-    }
-    assert drawn("slack", {"slack": {"channel": "C1", "connection": down, "outbox": busy}}).splitlines() == [
+    down = evolve(up, state=ConnectionState.REFUSED, last_error="the token is revoked\x1b")
+    busy = OutboxStatus({"card": 2, "log": 0}, 1, START, {"C1": "invite the bot"}, None)
+    assert drawn("slack", {"slack": plain(ChatStatus("C1", down, busy))}).splitlines() == [
         "not connected (refused) for 3 min, channel C1",
         "  the token is revoked\\x1b",
         "to be posted: 2 card, the oldest for 3 min; to be updated: 1",
         "  C1: invite the bot",
     ]
-    restarting = drawn("slack", {"slack": {"channel": "C1", "connection": None, "outbox": None}}).splitlines()
-    assert restarting == ["the connection is restarting", "what sends messages is restarting"]
+    assert drawn("slack", {"slack": plain(ChatStatus("C1", None, None))}).splitlines() == [
+        "the connection is restarting",
+        "what sends messages is restarting",
+    ]
 
 
 def test_the_log_says_who_did_what_and_when() -> None:
-    entry = {
-        "at": "2026-11-21T12:00:00.1+00:00",
-        "kind": "verdict",
-        "who": "me",
-        "session_id": "s",
-        "summary": "approved",
-    }
-    assert drawn("log", {"entries": [entry]}).splitlines()[1].split() == [
+    entry = AuditEntry(1, START, "verdict", "s", "me", "approved")
+    assert drawn("log", log_of(entry)).splitlines()[1].split() == [
         "2026-11-21", "12:00:00", "verdict", "me", "s", "approved",
     ]  # fmt: skip
 
 
 def test_on_a_narrow_terminal_a_long_summary_leaves_the_other_columns_whole() -> None:
-    entry = {"at": "2026-11-21T12:00:00+00:00", "kind": "verdict", "who": "me", "summary": "approved " * 40}
-    lines = drawn("log", {"entries": [entry]}, colour=True, width=80).splitlines()
+    lines = drawn(
+        "log", log_of(AuditEntry(1, START, "verdict", None, "me", "approved " * 40)), colour=True, width=80
+    ).splitlines()
     assert "2026-11-21 12:00:00  verdict  me" in lines[1]
     assert sum(line.count("approved") for line in lines) == 40
 
@@ -330,4 +339,4 @@ def test_where_there_is_nothing_it_says_so(verb: str, data: Any, says: str) -> N
     ],
 )
 def test_an_age_is_told_in_its_largest_units(passed: timedelta, words: str) -> None:
-    assert ctl_draw.age(START.isoformat(), START + passed) == words
+    assert ctl_draw.age(START, START + passed) == words

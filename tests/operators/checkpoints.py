@@ -9,6 +9,7 @@ from attrs import evolve
 
 from intercom.model.checkpoint import (
     CheckpointLine,
+    CheckpointTaken,
     Divergence,
     DivergenceKind,
     DivergenceSummary,
@@ -18,7 +19,6 @@ from intercom.model.checkpoint import (
     RestoreState,
 )
 from intercom.model.errors import InvalidState, NotFound
-from intercom.sessions.checkpoints.messages import CheckpointTaken
 
 
 class StandInCheckpoints:

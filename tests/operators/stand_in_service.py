@@ -7,19 +7,21 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import attrs
-from attrs import frozen
 
+from actors import Info
 from intercom.local.operator_keys import PublicKey
 from intercom.local.processes import KnownAgents, known_agents, lineage
+from intercom.model.audit import AuditEntry
 from intercom.model.card import Card, CardKind, CardState
+from intercom.model.chat import ChatStatus
 from intercom.model.checkpoint import Restore
 from intercom.model.decision import Decided, Decision, Signature, SignedCommand, Verdict
 from intercom.model.errors import AlreadyDecided, Ambiguous, InvalidArguments, InvalidState, NotFound
+from intercom.model.policy import PolicyStatus
 from intercom.model.process import AgentProcess, AgentProcessState, Exit, Origin
 from intercom.model.request import ChangeKind, FileChange, RiskLevel
 from intercom.model.session import Instruction, Kind, Session, SessionMode, SessionStatus
 from intercom.sessions.checkpoints.restore import of_restore
-from intercom.sessions.policies import PolicyStatus
 from intercom.sessions.processes.monitor_client import Stream
 from intercom.sessions.processes.spawner import Output
 from intercom.sessions.request_kinds import card_of_instruction
@@ -83,30 +85,6 @@ def session(session_id: str, **more: Any) -> Session:
         "updated_at": START,
     }
     return Session(session_id, **(fields | more))
-
-
-@frozen
-class Entry:
-    at: datetime
-    kind: str
-    session_id: str | None
-    who: str
-    summary: str
-    data: dict[str, Any] | None = None
-
-
-@frozen
-class Node:
-    id: str
-    name: str
-    class_name: str
-    state: str
-    mailbox: int = 0
-    handled: int = 0
-    restarts: int = 0
-    last_crash: str | None = None
-    started_at: float | None = None
-    children: tuple[Node, ...] = ()
 
 
 class StandInChildren:
@@ -246,7 +224,7 @@ class StandInService:
         self.events: list[tuple[str, dict[str, Any]]] = []
         self.clients: frozenset[int] = frozenset()
         self.terminals: set[str | None] = set()
-        self.chat: dict[str, Any] | None = None
+        self.chat: ChatStatus | None = None
         self.crash: BaseException | None = None
         self.children = StandInChildren(self)
         self.steering = StandInSteering(self)
@@ -351,17 +329,17 @@ class StandInService:
             raise InvalidState("no policy waits to be accepted")
         return waiting[0]
 
-    async def audit(self, limit: int, session: str | None = None) -> tuple[Entry, ...]:
+    async def audit(self, limit: int, session: str | None = None) -> tuple[AuditEntry, ...]:
         if session is not None:
             self._session(session)
-        return (Entry(START, "verdict", "s-1", "me", "approved r-1", {"limit": limit}),)[:limit]
+        return (AuditEntry(1, START, "verdict", "s-1", "me", "approved r-1", {"limit": limit}),)[:limit]
 
-    async def chat_standing(self) -> dict[str, Any] | None:
+    async def chat_status(self) -> ChatStatus | None:
         return self.chat
 
-    def tree(self) -> Node:
-        child = Node("store", "store", "Writer", "running", 1, 7, 2, "OSError: disk full", START.timestamp())
-        return Node("root", "root", "Supervisor", "running", started_at=START.timestamp(), children=(child,))
+    def tree(self) -> Info:
+        child = Info("store", "store", "Writer", "running", 1, 7, 2, "OSError: disk full", START.timestamp())
+        return Info("root", "root", "Supervisor", "running", started_at=START.timestamp(), children=(child,))
 
     def admit_command(self, command: str, act_id: str | None, subject: str, signature: Signature | None) -> None:
         return None

@@ -18,14 +18,14 @@ import trio.testing
 
 from intercom.model import crash_points
 from intercom.model.card import CardKind, CardState
-from intercom.model.checkpoint import UNDER_WAY, DivergenceKind, Files, Restore, RestoreState
+from intercom.model.checkpoint import UNDER_WAY, CheckpointTaken, DivergenceKind, Files, Restore, RestoreState
 from intercom.model.config import CheckpointSettings, Config
 from intercom.model.decision import Decision
 from intercom.model.errors import AlreadyDecided, FileError, InvalidState, NotFound, SpawnFailed
 from intercom.model.request import Operation, OperationKind, PromptType, RiskLevel
 from intercom.model.session import ProgressItem, ProgressStatus, SessionStatus
 from intercom.sessions.checkpoints import archive
-from intercom.sessions.checkpoints.messages import CheckpointTaken, SweepContents
+from intercom.sessions.checkpoints.messages import SweepContents
 from intercom.sessions.checkpoints.succession import Successors
 from intercom.sessions.messages import Adopt, Agent, AskPermission
 from intercom.sessions.processes.spawner import AgentProcesses

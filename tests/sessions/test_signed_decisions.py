@@ -25,7 +25,7 @@ from intercom.model.config import Config, DecisionsSettings, HighestRisk, Policy
 from intercom.model.decision import Decision, Signature, Verdict
 from intercom.model.errors import InvalidState, NotFound, RecordMismatch, SignatureRefused
 from intercom.model.request import Operation, OperationKind, PromptType, RiskLevel
-from intercom.operators.commands.entries import card_entry, read_card
+from intercom.operators.commands.entries import card_entry, read
 from intercom.operators.ctl import connection
 from intercom.operators.ctl.wire import CtlRequest
 from intercom.sessions.keyring import Keyring, SystemKeys
@@ -672,8 +672,8 @@ def test_ctl_and_the_server_sign_the_same_card() -> None:
         shown = card("one", kind, body="words \ud83d\ude00 \ud800", detail="x", proposal_hash="hash")
         entry = json.loads(json.dumps(card_entry(shown)))
         assert signing.card_subject(entry) == subject(shown)
-        assert read_card(entry) == shown
-        assert card_entry(read_card(entry)) == entry
+        assert read(Card, entry) == shown
+        assert card_entry(read(Card, entry)) == entry
 
 
 def test_what_was_left_out_can_not_be_signed_for() -> None:

@@ -10,10 +10,9 @@ import pytest
 import trio
 import trio.testing
 
-from intercom.model.checkpoint import Files, Restore
+from intercom.model.checkpoint import CheckpointTaken, Files, Restore
 from intercom.model.decision import Decision
 from intercom.model.errors import PatchConflict
-from intercom.sessions.checkpoints.messages import CheckpointTaken
 from intercom.sessions.context import WorkspaceLocks
 from intercom.sessions.tools.check_diff import CheckDiff
 from tests.sessions.test_checkpoints import ask as ask_restore

@@ -15,6 +15,7 @@ from attrs import evolve, frozen
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from intercom.model.audit import AuditEntry
 from intercom.model.checkpoint import Checkpoint, Restore
 from intercom.model.policy import PolicyDecision
 from intercom.model.process import AgentProcess, Process, ProcessRecord
@@ -22,7 +23,7 @@ from intercom.model.request import ApprovalRequest, ContinuationPrompt, Task, Wa
 from intercom.model.session import Instruction, Session, StallAlert
 from intercom.store import audit, checkpoints, idempotency, instructions, requests, sessions
 from intercom.store import processes as known_processes
-from intercom.store.audit import AuditEntry
+from intercom.store.audit_chain import GENESIS
 from intercom.store.database import Database
 from intercom.store.file_changes import Entry, journal, restores
 from intercom.store.idempotency import Scope
@@ -163,4 +164,4 @@ def test_records_are_read_back_as_they_were_written(
         assert idempotency.answer(db, Scope.CALL, "call") == answer
         id = audit.record(db, at, "approved", "s1", words, words, data)
         [entry] = audit.recent(db, 1)
-        assert entry == AuditEntry(id, at, "approved", "s1", words, words, data, hash=entry.hash)
+        assert entry == AuditEntry(id, at, "approved", "s1", words, words, data, GENESIS, entry.hash)

@@ -11,9 +11,10 @@ from typing import Any, TypeVar
 
 import attrs
 import cattrs
+from cattrs.gen import make_dict_structure_fn, override
 
 from intercom.model.card import CHOICES, Card, CardState, Notice
-from intercom.model.checkpoint import CheckpointLine, Restore
+from intercom.model.checkpoint import CheckpointLine, DivergenceSummary, Restore
 from intercom.model.clock import from_text, to_text
 from intercom.model.errors import IpcError
 from intercom.model.json_types import Json, JsonObject
@@ -58,12 +59,13 @@ _queued = form(Card, "request_id=id", "workspace_root", "status=state", "note")
 _instruction = form(
     Instruction,
     *("request_id=id", "kind", "text", "by", "channel", "session_id", "workspace_root", "created_at=at", "taken_at"),
-    "delivered_at",
+    *("delivered_at", "closed_at", "status"),
 )
 _restore = form(
     Restore,
     *("restore_id=id", "state", "checkpoint_id", "label", "session_id", "successor_id", "workspace_root", "files"),
     *("safety_checkpoint_id=safety_id", "asked_by", "asked_via", "note", "expires_at", "decided"),
+    *("created_at", "updated_at"),
 )
 
 
@@ -73,20 +75,42 @@ def process_entry(process: AgentProcess) -> JsonObject:
     return {**_process(process), "pid": pid, "exit": None if process.exit is None else str(process.exit)}
 
 
-#: The attributes of a card that have another name in an entry.
-_CARD_NAMES = {"id": "request_id", "state": "status", "body": "description", "risk": "risk_level"}
 _CONVERTER = cattrs.Converter(detailed_validation=False)
 _CONVERTER.register_structure_hook(datetime, lambda text, _: from_text(text))
 
 
-def read_card(entry: Mapping[str, Json]) -> Card:
-    """Return the card of an entry. A diff that does not say whose text it is counts as the agent's own. Raises IpcError
-    if the entry holds no card of this version."""
+def _reads(kind: type[attrs.AttrsInstance], assumed: Mapping[str, Json], **names: str) -> None:
+    """Teach `read` the entries of a class: what one may lack, and the attributes that have another name there."""
+    renamed: dict[str, Any] = {attribute: override(rename=name) for attribute, name in names.items()}
+    of_entry = make_dict_structure_fn(kind, _CONVERTER, **renamed)
+    _CONVERTER.register_structure_hook(kind, lambda entry, _: of_entry({**assumed, **entry}, kind))
+
+
+# A diff that does not say whose text it is counts as the agent's own.
+_reads(Card, {"diff_from_agent": True}, id="request_id", state="status", body="description", risk="risk_level")
+_reads(Session, {"owner_user_id": ""}, id="session_id")
+_reads(CheckpointLine, {}, id="checkpoint_id", size="bytes")
+_reads(Instruction, {}, id="request_id", at="created_at")
+_reads(Restore, {}, id="restore_id", safety_id="safety_checkpoint_id")
+
+
+def read(kind: type[T], data: Json, under: str = "") -> T:
+    """Return the value of this class that an answer is, or holds under a name. Keys that the class does not have are
+    ignored. Raises IpcError if there is no such value of this version."""
     try:
-        named = {attribute: entry[name] for attribute, name in _CARD_NAMES.items()}
-        return _CONVERTER.structure({"diff_from_agent": True, **entry, **named}, Card)
+        return _CONVERTER.structure(data.get(under) if under and isinstance(data, Mapping) else data, kind)
     except (KeyError, ValueError, TypeError, AttributeError):
         raise IpcError("the answer is not of this protocol: check that ctl and server are of one version") from None
+
+
+def read_divergence(data: Mapping[str, Json]) -> DivergenceSummary:
+    """Return what differs from a checkpoint, from the entry of a restore or of a refused one. Raises as `read` does."""
+    return read(DivergenceSummary, {**data, "first": data.get("diverged")})
+
+
+def read_restore(data: Mapping[str, Json]) -> Restore:
+    """Return the restore of an entry. Raises as `read` does."""
+    return attrs.evolve(read(Restore, data), divergence=read_divergence(data))
 
 
 def card_entry(card: Card) -> JsonObject:
@@ -116,11 +140,7 @@ def queued_entry(card: Card) -> JsonObject:
 
 def instruction_entries(found: Sequence[Instruction]) -> JsonObject:
     """Return the answer of `steering` and `tasks`."""
-
-    def status(word: Instruction) -> str:
-        return "queued" if word.is_open else "closed" if word.delivered_at is None else "delivered"
-
-    return {"words": [{**_instruction(each), "status": status(each)} for each in found]}
+    return {"words": [_instruction(each) for each in found]}
 
 
 def restore_entry(restore: Restore) -> JsonObject:

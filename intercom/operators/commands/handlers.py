@@ -18,11 +18,14 @@ from attrs import field, frozen
 from actors import Info
 from intercom.local.operator_keys import PublicKey
 from intercom.model import signing
+from intercom.model.audit import AuditEntry
 from intercom.model.card import CHOICES, Card, CardKind
-from intercom.model.checkpoint import CheckpointLine, Files, Restore
+from intercom.model.chat import ChatStatus
+from intercom.model.checkpoint import CheckpointLine, CheckpointTaken, Files, Restore
 from intercom.model.decision import PAST, Decision, Signature, SignedCommand, Verdict
 from intercom.model.errors import AlreadyDecided, InvalidArguments, InvalidState, SignatureRefused
 from intercom.model.json_types import Json, JsonObject
+from intercom.model.policy import PolicyStatus
 from intercom.model.process import AgentProcess, Origin
 from intercom.model.session import Instruction, Session, SessionMode
 from intercom.operators.commands.entries import (
@@ -48,12 +51,9 @@ from intercom.operators.commands.table import (
     decision_about,
 )
 from intercom.operators.messages import Channel
-from intercom.sessions.checkpoints.messages import CheckpointTaken
 from intercom.sessions.operator_service import OperatorService
-from intercom.sessions.policies import PolicyStatus
 from intercom.sessions.processes.monitor_client import Stream
 from intercom.sessions.processes.spawner import LINES, Output
-from intercom.store.audit import AuditEntry
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -534,8 +534,8 @@ async def tree(service: OperatorService, caller: Caller) -> Info:
 
 
 @handles("slack", under("slack"))
-async def slack(service: OperatorService, caller: Caller) -> Mapping[str, Any] | None:
-    return await service.chat_standing()
+async def slack(service: OperatorService, caller: Caller) -> ChatStatus | None:
+    return await service.chat_status()
 
 
 @handles("log", under("entries"))

@@ -293,6 +293,7 @@ _ROWS = (
         "record the state of a session and the files of its workspace",
         Argument("[LABEL...]", "label", "your name for it; a session's id may come first"),
         _BY_OPTION,
+        draws="taken",
     ),
     _row(
         "checkpoints",

@@ -19,10 +19,11 @@ from attrs import field, frozen
 
 from actors import Actor, Refused, Reply
 from intercom.model import crash_points
+from intercom.model.chat import OutboxStatus
 from intercom.model.errors import IntercomError
 from intercom.operators.slack.draw import blocks as draw_blocks
 from intercom.operators.slack.draw.cards import processing
-from intercom.operators.slack.messages import OutboxHealth, OutboxStatus, SocketUp, Wake
+from intercom.operators.slack.messages import OutboxHealth, SocketUp, Wake
 from intercom.operators.slack.web_api import (
     Api,
     Json,

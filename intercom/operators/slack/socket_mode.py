@@ -28,7 +28,8 @@ from wsproto.events import BytesMessage, CloseConnection, Event, Ping, TextMessa
 from wsproto.utilities import LocalProtocolError, generate_accept_token
 
 from actors import Actor
-from intercom.operators.slack.messages import ConnectionState, Health, SlackStatus, SocketDown, SocketUp
+from intercom.model.chat import ConnectionState, ConnectionStatus
+from intercom.operators.slack.messages import Health, SocketDown, SocketUp
 from intercom.operators.slack.web_api import (
     Json,
     RateLimited,
@@ -422,11 +423,11 @@ class SlackConnection(Actor):
     def on_start(self) -> None:
         self.spawn(self._run)
 
-    def on_receive(self, message: object) -> SlackStatus | None:
+    def on_receive(self, message: object) -> ConnectionStatus | None:
         if not isinstance(message, Health):
             return None
         heard = max((live.socket.heard_at for live in self._sockets), default=self._heard_at)
-        return SlackStatus(
+        return ConnectionStatus(
             state=self._state,
             since=self._since,
             reconnects=max(self._opened - 1, 0),

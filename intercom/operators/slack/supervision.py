@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from functools import partial
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from attrs import field, frozen
 
 from actors import Actor, ChildSpec, Request, System, ask
 from intercom.masking import KNOWN, Masker
+from intercom.model.chat import ChatStatus
 from intercom.model.config import Config
 from intercom.operators.slack.channel import Drawing, EphemeralSender, SlackChannel
 from intercom.operators.slack.commands import runner
@@ -80,13 +81,10 @@ class Slack:
             wake=lambda: outbox.tell(Wake()),
         )
 
-    async def status(self) -> Mapping[str, Any]:
+    async def status(self) -> ChatStatus:
         """Return the channel's status for people at a terminal; a part that does not answer is None."""
-        return {
-            "channel": self.setup.channel_id,
-            "connection": await self._asked("slack/connection", Health()),
-            "outbox": await self._asked("slack/outbox", OutboxHealth()),
-        }
+        connection = await self._asked("slack/connection", Health())
+        return ChatStatus(self.setup.channel_id, connection, await self._asked("slack/outbox", OutboxHealth()))
 
     async def _asked(self, name: str, question: Request[T]) -> T | None:
         try:

@@ -18,6 +18,7 @@ from intercom.model.card import Notice
 from intercom.model.checkpoint import (
     Checkpoint,
     CheckpointLine,
+    CheckpointTaken,
     Divergence,
     DivergenceKind,
     DivergenceSummary,
@@ -30,7 +31,7 @@ from intercom.model.errors import NotFound
 from intercom.model.request import ApprovalRequest, ContinuationPrompt
 from intercom.model.session import Session
 from intercom.sessions import request_kinds
-from intercom.sessions.checkpoints.messages import CheckpointTaken, TakeCheckpoint
+from intercom.sessions.checkpoints.messages import TakeCheckpoint
 from intercom.sessions.context import Context
 from intercom.sessions.request_kinds import Asked
 from intercom.store import audit, checkpoints, requests, sessions

@@ -6,16 +6,8 @@ from attrs import frozen
 
 from actors import Request
 from intercom.model.card import Card
-from intercom.model.checkpoint import CheckpointLine, Files, LeftOut
+from intercom.model.checkpoint import CheckpointTaken, Files
 from intercom.model.decision import Verdict
-
-
-@frozen
-class CheckpointTaken:
-    """A recorded checkpoint. `left_out` lists what of the workspace it does not hold, or cannot put back."""
-
-    checkpoint: CheckpointLine
-    left_out: tuple[LeftOut, ...] = ()
 
 
 @frozen

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from intercom.model.card import CardKind, CardState
+from intercom.model.chat import ChatStatus, ConnectionState, ConnectionStatus
 from intercom.model.clock import to_text
 from intercom.model.session import SessionStatus
 from intercom.operators.commands.table import DEFAULT_REASON, LISTED
@@ -110,8 +111,9 @@ async def test_what_is_listed_has_the_names_of_the_reference(tmp_path: Path) -> 
         assert (await peer.ask("log", limit=7))["data"]["entries"][0]["data"] == {"limit": 7}
         assert (await peer.ask("log"))["data"]["entries"][0]["data"] == {"limit": LISTED}
         assert (await peer.ask("slack"))["data"] == {"slack": None}
-        server.service.chat = {"channel": "C1", "since": START}
-        assert (await peer.ask("slack"))["data"] == {"slack": {"channel": "C1", "since": to_text(START)}}
+        server.service.chat = ChatStatus("C1", ConnectionStatus(ConnectionState.UP, START, 0, None, None, 0), None)
+        [chat] = (await peer.ask("slack"))["data"].values()
+        assert (chat["channel"], chat["connection"]["since"], chat["outbox"]) == ("C1", to_text(START), None)
         tree = (await peer.ask("tree"))["data"]["tree"]
         assert (tree["name"], tree["children"][0]["last_crash"]) == ("root", "OSError: disk full")
         waiting = [card["request_id"] for card in (await peer.ask("pending", session="s-1"))["data"]]

@@ -12,11 +12,11 @@ from attrs import fields, frozen
 from hypothesis import given
 from hypothesis import strategies as st
 
-from intercom.model.card import ANSWERED, CardKind, CardState
+from intercom.model.card import ANSWERED, Card, CardKind, CardState
 from intercom.model.decision import Signature
 from intercom.model.errors import ERROR_CODES, IntercomError, IpcError, NotFound
 from intercom.model.json_types import JsonObject
-from intercom.operators.commands.entries import card_entries, card_entry, plain, read_card
+from intercom.operators.commands.entries import card_entries, card_entry, plain, read
 from intercom.operators.ctl.wire import MAX_REQUEST, CtlRequest, event, failure, read_request, success
 from tests.operators.stand_in_service import card
 
@@ -139,7 +139,7 @@ def test_an_entry_of_pending_has_the_names_of_the_reference() -> None:
 @pytest.mark.parametrize("entry", [{**card_entry(card("a")), "kind": "of a newer server"}, {}])
 def test_an_entry_that_is_no_card_of_this_version_is_refused(entry: JsonObject) -> None:
     with pytest.raises(IpcError, match="one version"):
-        read_card(entry)
+        read(Card, entry)
 
 
 def test_a_listing_carries_diffs_up_to_its_budget_and_says_what_it_left_out() -> None:

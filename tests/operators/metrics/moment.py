@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
-from types import SimpleNamespace
-from typing import Any
 
 from actors import Info
 from intercom.model.card import CardKind
+from intercom.model.chat import ChatStatus, ConnectionState, ConnectionStatus, OutboxStatus
 from intercom.model.process import AgentProcessState
 from intercom.model.session import SessionStatus
 from intercom.operators import metrics
@@ -36,20 +34,18 @@ CENSUS = Counts(
     {SessionStatus.ACTIVE: 3, SessionStatus.PAUSED: 0},
     {AgentProcessState.RUNNING: 2, AgentProcessState.WAITING: 1},
 )
-CHAT = {
-    "channel": "C0123456789",
-    "connection": SimpleNamespace(state=SimpleNamespace(value="up"), reconnects=4, in_hand=1),
-    "outbox": SimpleNamespace(
-        waiting={"card": 2, "log": 0}, updates=1, oldest=AT - timedelta(seconds=9), troubles={"C0": "x"}
-    ),
-}
+CHAT = ChatStatus(
+    "C0123456789",
+    ConnectionStatus(ConnectionState.UP, AT, reconnects=4, last_error=None, last_heard=None, in_hand=1),
+    OutboxStatus({"card": 2, "log": 0}, 1, AT - timedelta(seconds=9), {"C0": "x"}, None),
+)
 
 
 async def _counts() -> Counts:
     return CENSUS
 
 
-async def _chat() -> Mapping[str, Any] | None:
+async def _chat() -> ChatStatus | None:
     return CHAT
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import attrs
@@ -11,6 +10,7 @@ import trio
 from prometheus_client.parser import text_string_to_metric_families
 
 from actors import Info
+from intercom.model.chat import ChatStatus
 from intercom.model.errors import DatabaseError
 from intercom.model.metrics import ToolCalled
 from intercom.operators.metrics import Metrics, Sources
@@ -67,8 +67,8 @@ async def test_it_tells_of_the_process_too() -> None:
 
 
 async def test_a_channel_that_does_not_answer_is_down_and_tells_nothing_more() -> None:
-    async def silent() -> Mapping[str, Any] | None:
-        return {"channel": "C0", "connection": None, "outbox": None}
+    async def silent() -> ChatStatus | None:
+        return ChatStatus("C0", None, None)
 
     found = await scrape(attrs.evolve(SOURCES, chat=silent))
     assert found[("intercom_channel_up", "channel=slack")] == 0
@@ -76,7 +76,7 @@ async def test_a_channel_that_does_not_answer_is_down_and_tells_nothing_more() -
 
 
 async def test_without_slack_it_is_no_channel() -> None:
-    async def none() -> Mapping[str, Any] | None:
+    async def none() -> ChatStatus | None:
         return None
 
     found = await scrape(attrs.evolve(SOURCES, chat=none))

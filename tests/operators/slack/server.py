@@ -27,6 +27,7 @@ from actors import Actor, ChildSpec, Supervisor, System, ask
 from intercom.masking import Masker
 from intercom.model import crash_points
 from intercom.model.card import Card, CardKind
+from intercom.model.chat import OutboxStatus
 from intercom.model.config import Config, SlackSettings
 from intercom.model.decision import Decision
 from intercom.model.session import Session
@@ -39,7 +40,7 @@ from intercom.operators.slack.decisions import ActionDeps, Authorization, People
 from intercom.operators.slack.draw.cards import processing as draw_processing
 from intercom.operators.slack.envelopes import Command, Person
 from intercom.operators.slack.interactions import Interactions
-from intercom.operators.slack.messages import OutboxHealth, OutboxStatus, Redraw, Wake
+from intercom.operators.slack.messages import OutboxHealth, Redraw, Wake
 from intercom.operators.slack.sender import Sender
 from intercom.operators.slack.socket_mode import SlackConnection
 from intercom.store import outbox, sessions

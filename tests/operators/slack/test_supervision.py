@@ -13,8 +13,9 @@ from intercom.app import App
 from intercom.app import _supervisor as supervisor
 from intercom.embedding import EmbeddedAgent
 from intercom.local.places import places
+from intercom.model.chat import ConnectionState
 from intercom.model.config import Config, DatabaseSettings, SlackSettings
-from intercom.operators.slack.messages import ConnectionState, Health
+from intercom.operators.slack.messages import Health
 from intercom.operators.slack.setup import SlackSetup
 from intercom.operators.slack.web_api import SlackTokens, Unreachable, WebApi
 from intercom.store.client import Reader

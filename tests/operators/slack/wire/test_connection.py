@@ -19,8 +19,9 @@ from wsproto.events import Ping, Pong, TextMessage
 
 from actors import ChildSpec, System, ask
 from actors.testing import Probe, no_leaks
+from intercom.model.chat import ConnectionState, ConnectionStatus
 from intercom.operators.slack.interactions import Once
-from intercom.operators.slack.messages import ConnectionState, Health, SlackStatus, SocketDown, SocketUp
+from intercom.operators.slack.messages import Health, SocketDown, SocketUp
 from intercom.operators.slack.socket_mode import Patience, SlackConnection, Socket, SocketLimits
 from intercom.operators.slack.web_api import SlackTokens, WebApi
 from tests.operators.slack.wire.slack_end import Link, MemoryStream, SlackEnd, answer, envelope, unreachable
@@ -64,7 +65,7 @@ class Scene:
     channel: Probe
     system: System
 
-    async def health(self) -> SlackStatus:
+    async def health(self) -> ConnectionStatus:
         return await ask(self.system.named("slack/connection"), Health())
 
 

@@ -15,8 +15,9 @@ from attrs import define, field
 
 from actors import ChildSpec, System, ask
 from actors.testing import Probe
+from intercom.model.chat import ConnectionState, ConnectionStatus
 from intercom.operators.slack.interactions import Once
-from intercom.operators.slack.messages import ConnectionState, Health, SlackStatus
+from intercom.operators.slack.messages import Health
 from intercom.operators.slack.socket_mode import Patience, SlackConnection
 from intercom.operators.slack.web_api import SlackTokens, WebApi
 from tests.slack import ALICE, CHANNEL, serve
@@ -47,7 +48,7 @@ class Scene:
     ears: Ears
     system: System
 
-    async def health(self) -> SlackStatus:
+    async def health(self) -> ConnectionStatus:
         return await ask(self.system.named("slack/connection"), Health())
 
     async def say(self, *texts: str, every: float = 0.0) -> None:

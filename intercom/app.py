@@ -343,7 +343,7 @@ class App:
                 log.warning("the signed settings could not be recorded: %s", fault)
         if opened.moved_aside is not None:
             text = (
-                f"the database was damaged; it was moved to {opened.moved_aside} and a new one begun:"
+                f"the database was damaged; it was moved to {opened.moved_aside} and a new one was created:"
                 " earlier requests have to be asked again"
             )
             self._tell_operators(text, "error")

@@ -250,9 +250,7 @@ class AgentConnection:
         """Return the session of an anonymous call: that of its `request_id`, otherwise a new one."""
         request_id = getattr(given, "request_id", None)
         if isinstance(given, Reboot) and given.session_id is not None:
-            raise InvalidArguments(
-                "a session can be taken over by an agent that is known again: name it in the URL with ?agent=KEY"
-            )
+            raise InvalidArguments("only an agent with a key can take over a session: put ?agent=KEY into the URL")
         async with self._admitting():
             if request_id is None:
                 return await ask(self._registry, Admit(await self._agent(caller)), timeout=_SECONDS, retry=True)

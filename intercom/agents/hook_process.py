@@ -126,7 +126,7 @@ class HookRequest(Party):
             return
         message, code = error.get("message"), part(error, "data").get("error_code")
         if not isinstance(message, str) or not isinstance(code, str):
-            message, code = "the server does not know permission hooks: it is of another version", "version_mismatch"
+            message, code = "the server does not know permission hooks: it has another version", "version_mismatch"
         self._close(self.answer._replace(failure=Failure(code, message)))
 
     def _close(self, answer: Answer) -> None:
@@ -354,7 +354,7 @@ def _undecided(answer: Answer) -> str:
         return "nobody could be asked in time, so this is denied; try the same again later"
     return (
         f"not decided yet: request {request_id} still waits for a person; do not do this by other means; try exactly"
-        " the same again to go on waiting, or do something else first"
+        " the same again to continue waiting, or do something else first"
     )
 
 

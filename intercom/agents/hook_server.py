@@ -367,7 +367,7 @@ class _HookConnection:
             case "intercom/told":
                 return await self._told(schemas.read(ToldParams, params))
         known = "intercom/permission, intercom/stopping or intercom/told"
-        raise InvalidArguments(f"a hook asks {known}; is it of another version?")
+        raise InvalidArguments(f"a hook asks {known}; does it have another version?")
 
     async def _permission(self, given: PermissionParams) -> JsonObject:
         session_id = await session_of(self.hook, given, self.admitted)

@@ -568,7 +568,7 @@ async def _outcome(ctx: Context, caller: Caller, state: TaskState) -> types.Call
 
 async def _ask(connection: AgentConnection, caller: Caller, question: Request[R]) -> R:
     if connection.anonymous:
-        raise NotFound("a task can be asked after by an agent that is known again: name it in the URL", code=_UNKNOWN)
+        raise NotFound("only an agent with a key can poll a task: put ?agent=KEY into the URL", code=_UNKNOWN)
     session_id = await connection.session(caller)
     agents_call.note(session_id)
     answer = await ask(connection.system.named(f"session/{session_id}"), question, timeout=_SECONDS, retry=True)

@@ -54,7 +54,7 @@ class NotAMessage(Exception):
     """The line is not a message. `answer` is the error for its sender; None if no answer is expected."""
 
     def __init__(self, answer: types.JSONRPCError | None) -> None:
-        super().__init__("the line is no JSON-RPC message")
+        super().__init__("the line is not a JSON-RPC message")
         self.answer = answer
 
 

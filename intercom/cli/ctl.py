@@ -104,7 +104,7 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         if message.startswith("unrecognized arguments"):
-            message += " (put -- before a text that begins with or holds an option)"
+            message += " (put -- before a text that begins with or contains an option)"
         if Parser.json:
             print(json.dumps({"ok": False, "error": message, "error_code": "invalid_arguments"}))
         else:
@@ -182,8 +182,8 @@ def parser() -> argparse.ArgumentParser:
     top = Parser(
         prog=PROGRAM,
         description="See what your coding agents ask, and answer them.",
-        epilog="The options above may also follow the command; put -- before a text that holds one. "
-        "The shortest unique start of an id will do. "
+        epilog="The options above may also follow the command; put -- before a text that contains one. "
+        "The shortest unique start of an id is enough. "
         "Exit codes: 0 done, 1 refused by the server, 2 wrong usage, 3 no server.",
         allow_abbrev=False,
     )

@@ -220,7 +220,7 @@ def draw_words(on: Console, data: Json, at: datetime) -> None:
         for told in read(list[Instruction], data, "words")
     ]
     columns = ("id", "kind", "status", "for", "from", "age", "")
-    _table(on, columns, rows, "nothing: no words or tasks for an agent")
+    _table(on, columns, rows, "nothing: no messages or tasks for an agent")
 
 
 def draw_checkpoints(on: Console, data: Json, at: datetime) -> None:
@@ -322,7 +322,7 @@ def _diff(card: Card, limit: int | None) -> Iterable[Text]:
     lines = card.diff.removesuffix("\n").split("\n")
     if card.diff_from_agent:
         # A list with '-' in an agent's text must not look like removed lines.
-        yield _text("the agent's own words, and no diff made from the files:", "yellow")
+        yield _text("the agent's own text, not a diff made from the files:", "yellow")
         styles: Iterable[str] = repeat("")
     else:
         styles = diff_styles(lines)

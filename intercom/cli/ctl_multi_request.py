@@ -184,7 +184,9 @@ def restore(where: Places, fields: JsonObject, *, yes: bool, as_json: bool) -> i
                 print(json.dumps(entry))
                 return 0
             _compare(entry, found.divergence)
-            print(f"{_FILES[found.files]}; session {found.session_id[:8]} ends, another goes on from the checkpoint")
+            print(
+                f"{_FILES[found.files]}; session {found.session_id[:8]} ends, a new one continues from the checkpoint"
+            )
             if not sys.stdin.isatty():
                 print(f"nothing was changed yet: agent-intercom-ctl answer {found.id} proceed | cancel")
                 return 0

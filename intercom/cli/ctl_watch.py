@@ -346,7 +346,7 @@ class Keys:
         text: str | None = None
         if act.wants:
             may = " (may be empty)" if act.wants == "may" else ""
-            text = _ask_words(clean(f"{act.word} {name}, with what words{may}? "))
+            text = _ask_words(clean(f"{act.word} {name}, with what text{may}? "))
             if text is None or (act.wants == "must" and not text):
                 self._say(f"{act.word} left undone: {name}")
                 return

@@ -139,7 +139,7 @@ def run(options: argparse.Namespace) -> int:
         return 0
     except KeyboardInterrupt:
         page.gap()
-        page.say("Stopped. Nothing of it is running any more.")
+        page.say("Stopped. Nothing of the demo is running any more.")
         return 130
     except (DemoFailed, NoServer, Refusal, IntercomError, OSError) as failed:
         print(f"agent-intercom: the demo failed: {failed}; agent-intercom doctor may know why", file=sys.stderr)
@@ -155,7 +155,7 @@ class _Demo:
 
     def play(self) -> None:
         self.page.head("Intercom: an agent asks, you answer, and what you approved is what is written.")
-        self.page.say("Everything here is temporary, and apart from any Intercom of yours.", "dim")
+        self.page.say("Everything here is temporary, and separate from your own Intercom.", "dim")
         self._arrives()
         self.page.step("It asks to add a file")
         card = self._card()
@@ -240,7 +240,7 @@ class _Demo:
     def _answer(self, card: Card) -> None:
         if self._approves(card):
             request(self.at.where, "approve", {"id": card.id})
-            self.page.say("Approved." if not self.alone else "Approved, as nobody was to be asked.", "green")
+            self.page.say("Approved." if not self.alone else "Approved: nobody was to be asked.", "green")
             return
         reason = self.page.ask("why not? (the agent is told; may be empty)")
         request(self.at.where, "reject", {"id": card.id, **({"reason": reason} if reason else {})})
@@ -251,7 +251,7 @@ class _Demo:
             try:
                 word = self.page.ask("approve? [y]es, [n]o, [d]etails:").lower()
             except NobodyThere:
-                self.page.say("Nobody is there to answer, so the demo goes on as with --yes.", "yellow")
+                self.page.say("Nobody is there to answer, so the demo continues as with --yes.", "yellow")
                 self.alone = True
                 break
             if word in ("y", "yes"):
@@ -265,7 +265,7 @@ class _Demo:
         return True
 
     def _record(self) -> None:
-        self.page.step("All of it is on record")
+        self.page.step("All of it is recorded")
         for each in request(self.at.where, "log", {"limit": 50})["entries"]:
             at = datetime.fromisoformat(each["at"]).astimezone()
             self.page.fact(f"{at:%H:%M:%S}", f"{each['who'] or '-':<12}  {each['kind']:<18}  {each['summary']}")
@@ -368,7 +368,7 @@ class Agent:
                 raise DemoFailed(f"the agent said nothing for {PATIENCE:.0f} s, where it should have {event}")
             chunk = os.read(self.process.stdout.fileno(), 65536)
             if not chunk:
-                raise DemoFailed("the agent ended without a word")
+                raise DemoFailed("the agent ended without a message")
             self._said += chunk
         line, _, self._said = self._said.partition(b"\n")
         told: dict[str, Any] = json.loads(line)

@@ -107,7 +107,7 @@ def configuration(config: str | None, ipc_name: str | None) -> tuple[Config, Pla
         path = Path(config).absolute() if config is not None else own if own.exists() else None
     except IntercomError as fault:
         return Config(), None, [Finding("configuration", State.FAULT, str(fault))]
-    found = Finding("configuration", State.OK, f"no file at {own}: the defaults hold")
+    found = Finding("configuration", State.OK, f"no file at {own}: the defaults apply")
     settled = Config()
     try:
         if path is not None:

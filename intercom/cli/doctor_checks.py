@@ -264,7 +264,7 @@ def _probe(client: Client, config: Config, entry: Mapping[str, Any], seconds: fl
     try:
         found = probe.run(client, entry, seconds)
     except (probe.ProbeFailed, OSError) as fault:
-        advice = "docs/reference/clients.md says what is known of it"
+        advice = "docs/reference/clients.md says what is known about it"
         return Finding("probe", State.WARN, f"not probed: {fault}", advice)
     reports = "with" if found.progress else "without"
     if found.how == "held":

@@ -120,7 +120,7 @@ def _stop(options: argparse.Namespace) -> int:
     while time.monotonic() < deadline:
         now = lock.holder(database)
         if now is None or now.pid != holder.pid:
-            print(f"stopped the server (process {holder.pid}); what waits is kept, and agents start it again")
+            print(f"stopped the server (process {holder.pid}); pending requests are kept, and agents start it again")
             return 0
         time.sleep(0.05)
     print(
@@ -246,14 +246,14 @@ def _slack(slack: argparse.ArgumentParser) -> None:
     manifest = actions.add_parser("manifest", help="print the manifest to make the Slack app from (JSON)")
     manifest.add_argument("--name", default="Intercom", help="what the app is called in Slack")
     manifest.add_argument("--link", action="store_true", help="print an address that opens Slack with it filled in")
-    login = actions.add_parser("login", help="check the app's two tokens, and keep them in the keychain")
+    login = actions.add_parser("login", help="check the app's two tokens, and store them in the keychain")
     login.add_argument(
         "--from-env", action="store_true", help="take them from SLACK_APP_TOKEN and SLACK_BOT_TOKEN, ask nothing"
     )
     login.add_argument(
-        "--file", action="store_true", help="keep them in a private file, on a machine without a keychain"
+        "--file", action="store_true", help="store them in a private file, on a machine without a keychain"
     )
-    actions.add_parser("logout", help="remove what login kept")
+    actions.add_parser("logout", help="remove what login stored")
     actions.add_parser("status", help="say where each credential is found")
 
 

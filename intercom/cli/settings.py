@@ -56,7 +56,7 @@ class Settings:
             )
         if self.own_fault:
             return (
-                f"{told}; as the user's own configuration cannot be read, the strictest settings hold"
+                f"{told}; because the user's own configuration cannot be read, the strictest settings apply"
                 f" ({self.own_fault}): correct that, then run agent-intercom stop"
             )
         if self.named_by_client.startswith("--config"):

@@ -22,7 +22,7 @@ from intercom.model.errors import ConfigError
 
 #: Obsolete names, and secrets, which need a better hint than the most similar setting.
 KNOWN_ELSEWHERE = {
-    "server": "its settings stand at the top of the file now",
+    "server": "its settings are at the top of the file now",
     "server.workspace_root": "write default_workspace_root at the top of the file",
     "workspace_root": "write default_workspace_root",
     "sse_port": "write http_port",
@@ -31,11 +31,11 @@ KNOWN_ELSEWHERE = {
     "host_args": "write host_cli_args",
     "approval_timeout_seconds": "write approval_seconds under [timeouts]",
     "prompt_timeout_seconds": "write prompt_seconds under [timeouts]",
-    "command_timeout_seconds": "it stands under [timeouts]",
+    "command_timeout_seconds": "it is under [timeouts]",
     "log_level": "write level under [logging]",
     "log_file": "write file under [logging]",
-    "slack.app_token": "a token never stands in this file: agent-intercom slack login keeps it; revoke this one",
-    "slack.bot_token": "a token never stands in this file: agent-intercom slack login keeps it; revoke this one",
+    "slack.app_token": "a token is never in this file: agent-intercom slack login stores it; revoke this one",
+    "slack.bot_token": "a token is never in this file: agent-intercom slack login stores it; revoke this one",
     "slack.team_id": "agent-intercom slack login finds it out",
 }
 
@@ -168,7 +168,7 @@ def _unknown(key: str, where: str, known: list[str]) -> str:
             hint = f"did you mean {where}{near[0]}?"
         elif homes:
             table = homes[0].rpartition(".")[0]
-            hint = f"it stands under [{table}]" if table else "it stands at the top of the file"
+            hint = f"it is under [{table}]" if table else "it is at the top of the file"
         else:
             hint = f"known here: {', '.join(known)}"
     return f"is not a setting: {hint}"

@@ -67,7 +67,7 @@ class PublicKey:
     def of(public: str, name: str) -> PublicKey:
         """Check a key from outside. Raises ConfigError for an invalid key or name."""
         if not _is_public(public):
-            raise ConfigError("this is no Ed25519 public key: give base64 of its 32 bytes")
+            raise ConfigError("this is not an Ed25519 public key: give base64 of its 32 bytes")
         _check_name(name)
         return PublicKey(public, name)
 
@@ -232,7 +232,7 @@ def _write_private(made: KeyFile) -> None:
 
 
 def _read_private(path: Path) -> KeyFile:
-    damaged = ConfigError(f"{path} is no key file of this program: restore it from a backup, or move it away")
+    damaged = ConfigError(f"{path} is not a key file of this program: restore it from a backup, or move it away")
     try:
         value = json.loads(read_own(path, private=True))
         sealed = Sealed(**{each.name: value[each.name] for each in fields(Sealed)})
@@ -264,7 +264,7 @@ def read_public(file: Path) -> dict[str, PublicKey]:
         if not words or words[0].startswith("#"):
             continue
         if len(words) < 2 or words[0] != _ALGORITHM or not _is_public(words[1]):
-            raise ConfigError(f"{file} line {number} is no key (expected: {_ALGORITHM} PUBLIC-KEY NAME): remove it")
+            raise ConfigError(f"{file} line {number} is not a key (expected: {_ALGORITHM} PUBLIC-KEY NAME): remove it")
         key = PublicKey(words[1], words[2] if len(words) > 2 else "")
         found[key.id] = key
     return found
@@ -328,7 +328,7 @@ def read_secret(path: Path) -> bytes:
     except ValueError:
         secret = b""
     if len(secret) != _PUBLIC_BYTES:
-        raise ConfigError(f"{path} is no key of this program: move it away, and a new one is made")
+        raise ConfigError(f"{path} is not a key of this program: move it away, and a new one is created")
     return secret
 
 

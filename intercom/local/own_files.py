@@ -31,9 +31,7 @@ def read_own(path: Path, *, private: bool = False) -> bytes:
     except FileNotFoundError:
         raise
     except OSError as error:
-        raise ConfigError(
-            f"{path} cannot be read ({error.strerror}): it must be a file of yours, and no link"
-        ) from None
+        raise ConfigError(f"{path} cannot be read ({error.strerror}): it must be a file of yours, not a link") from None
     with os.fdopen(descriptor, "rb") as file:
         found = os.fstat(descriptor)
         owners = {os.geteuid()} if private else {0, os.geteuid()}

@@ -314,7 +314,7 @@ def _recognise(pid: int, agents: KnownAgents) -> tuple[Who, str]:
     if not process.terminal:
         return Who.UNKNOWN, f"process {pid} has no terminal"
     if not leader:
-        return Who.UNKNOWN, f"the leader of the session of process {pid} is out of sight"
+        return Who.UNKNOWN, f"the leader of the session of process {pid} cannot be seen"
     for each in (*ancestry, *leader):
         if each.session == process.session and (debugger := tracer(each.pid)):
             return Who.UNKNOWN, f"process {each.pid} is held by a debugger (process {debugger})"

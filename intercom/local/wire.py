@@ -44,7 +44,7 @@ def connect(path: str, *, timeout: float | None = 5.0) -> socket.socket:
     check_socket_path(path)
     found = os.lstat(path)
     if not stat.S_ISSOCK(found.st_mode):
-        raise IpcError(f"{path} is no socket: remove it and start again")
+        raise IpcError(f"{path} is not a socket: remove it and start again")
     if found.st_uid != os.geteuid():
         raise IpcError(f"{path} belongs to uid {found.st_uid}, not to you: remove it, or choose another ipc_name")
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)

@@ -80,7 +80,7 @@ def end_of(kind: CardKind, decision: Decision) -> ApprovalStatus | WaitStatus | 
     end = ENDS[kind].get(_TAKEN_AS.get((kind, decision), decision))
     if end is None:
         names = ", ".join(choice.value for choice in CHOICES[kind])
-        raise InvalidArguments(f"{decision.value} is no answer to this {kind.value} card; answer one of: {names}")
+        raise InvalidArguments(f"{decision.value} does not answer this {kind.value} card; answer one of: {names}")
     return end
 
 

@@ -134,7 +134,7 @@ DAYS = between(1, LONGEST_DAYS)
 class DatabaseSettings:
     path: Path = setting(
         Path("data/agent-rc.db"),
-        "The SQLite file. Directories above it are made. Left out: `data/agent-rc.db` in the user's state directory.",
+        "The SQLite file. Missing directories are created. Default: `data/agent-rc.db` in the user's state directory.",
     )
 
 
@@ -142,28 +142,28 @@ class DatabaseSettings:
 class SlackSettings:
     channel_id: str | None = setting(
         None,
-        "The channel where cards are posted; a connection may name another. Left out: no Slack.",
+        "The channel where cards are posted; a connection may name another. Default: no Slack.",
         matching(CHANNEL_ID, LOOKS_LIKE),
     )
     workspace_channels: Mapping[Path, str] = setting(
         dict,
-        'Another channel for the agents of one directory and all below it, `"~/projects/web" = "C0123456789"`; '
-        "of several the nearest one.",
+        'Another channel for the agents in a directory and all below it, `"~/projects/web" = "C0123456789"`; '
+        "if several match, the nearest directory counts.",
         deep_mapping(value_validator=matching(CHANNEL_ID, LOOKS_LIKE)),
     )
     authorized_user_ids: tuple[str, ...] = setting(
         (),
-        "Who may answer from Slack, by user id. Left out: the ids in the server's `SLACK_MEMBER_IDS`.",
+        "Who may answer from Slack, by user id. Default: the ids in the server's `SLACK_MEMBER_IDS`.",
         matching(r"[UW][A-Z0-9]{2,}", "a user id like U0123456789 (a member's profile in Slack shows it)"),
     )
     proxy: str | None = setting(
         None,
-        "The HTTP proxy by which Slack is reached. Proxies that the environment names are not used: an agent could name"
-        " one, and be sent the tokens.",
+        "The HTTP proxy for connections to Slack. Proxies that the environment names are not used: an agent could name"
+        " its own, and get the tokens.",
         matching(r"https?://[^\s/?#]+/?", "a proxy's address like http://proxy.example.org:3128"),
     )
     ca_file: Path | None = setting(
-        None, "Certificates to trust in place of the usual ones, PEM: for a proxy that looks into connections."
+        None, "Certificates to trust instead of the usual ones, PEM: for a proxy that inspects connections."
     )
     reconnect_backoff_max_seconds: float = setting(
         300, "The longest pause between two attempts to reach Slack again.", SECONDS
@@ -172,7 +172,7 @@ class SlackSettings:
 
 @frozen
 class TimeoutSettings:
-    approval_seconds: float = setting(3600, "How long a proposed change waits for a verdict.", SECONDS)
+    approval_seconds: float = setting(3600, "How long a proposed change waits for a decision.", SECONDS)
     approved_valid_seconds: float = setting(
         86400, "How long an approved change may still be applied before the approval lapses.", SECONDS
     )
@@ -181,16 +181,16 @@ class TimeoutSettings:
     )
     prompt_on_timeout: OnTimeout = setting(
         OnTimeout.CONTINUE,
-        "What an unanswered question becomes: the agent goes on, stops, or keeps waiting. "
+        "What happens to an unanswered question: the agent continues, stops, or keeps waiting. "
         "It is told that nobody answered and nobody consented (`timed_out`), and people are told what it was told.",
     )
     prompt_by_type: Mapping[PromptType, OnTimeout] = setting(
         dict,
-        "The same for one type of question, in place of `prompt_on_timeout`. "
+        "The same for one type of question, instead of `prompt_on_timeout`. "
         "`error_recovery` and `resource_warning` hold unless named here.",
         converter=lambda given: HELD | given,
     )
-    wait_seconds: float = setting(0, "How long an agent stands by for work; 0 is without end.", SECONDS_OR_NONE)
+    wait_seconds: float = setting(0, "How long an agent stands by for work; 0 means without limit.", SECONDS_OR_NONE)
     command_timeout_seconds: float = setting(
         60, "How long a command of `[commands]` may run before it is killed.", SECONDS
     )
@@ -205,14 +205,14 @@ class LimitSettings:
     )
     pending_total: int = setting(
         2000,
-        "The same for all sessions together; one of which fewer than 5 wait may go beyond it, up to twice as many.",
+        "The same for all sessions together. A session with fewer than 5 may exceed it, up to twice the limit.",
         between(1, 1_000_000),
     )
 
 
 @frozen
 class StallSettings:
-    enabled: bool = setting(True, "Whether an agent that has gone quiet is noticed at all.")
+    enabled: bool = setting(True, "Whether the server notices an agent that has gone quiet.")
     inactivity_threshold_seconds: float = setting(
         300, "How long an agent may be quiet before it counts as stalled. Waiting for a person is not quiet.", SECONDS
     )
@@ -222,7 +222,7 @@ class StallSettings:
     max_retries: int = setting(3, "How often an agent is nudged before the alert escalates.", between(0, 1000))
     default_nudge_message: str = setting(
         "Continue working on the current task. Pick up where you left off.",
-        "What a nudge says when the person gives no words of their own.",
+        "The text of a nudge if the person gives none.",
         not_empty,
     )
 
@@ -233,7 +233,7 @@ class SteeringSettings:
         20, "How many messages or tasks may wait for one agent, or in the inbox of one workspace.", between(1, 1000)
     )
     max_queued_bytes: int = setting(
-        65536, "How long they may be together, in bytes of UTF-8; and so also one of them.", between(100, 2**20)
+        65536, "The most bytes of UTF-8 that they may have together, and so also one of them.", between(100, 2**20)
     )
 
 
@@ -248,11 +248,11 @@ class PolicySettings:
         strictest=RiskLevel.LOW,
     )
     remote_mode_asks_always: bool = setting(
-        False, "Whether a session in remote mode asks a person even where the policy would approve.", strictest=True
+        False, "Whether a session in remote mode asks a person even if the policy would approve.", strictest=True
     )
     trust_changes: bool = setting(
         False,
-        "Whether every content of a policy file takes effect at once. Otherwise a person accepts it first. Where there"
+        "Whether every content of a policy file takes effect at once. Otherwise a person accepts it first. If there"
         " is an operator key, this has to be signed with it (`agent-intercom-ctl key settings`).",
     )
 
@@ -281,8 +281,8 @@ class McpSettings:
 class HooksSettings:
     ask_for: tuple[str, ...] = setting(
         tuple(kind.value for kind in OperationKind if kind is not OperationKind.READ),
-        "What a client's permission hook asks leave for: `write` (changes to files), `command`, `fetch` (the network),"
-        " `mcp` (tools of other MCP servers), `read` and `other` (tools that are not known). What is not named here is"
+        "What a client's permission hook asks about: `write` (changes to files), `command`, `fetch` (the network),"
+        " `mcp` (tools of other MCP servers), `read` and `other` (unknown tools). What is not named here is"
         " left to the client.",
         matching("|".join(OperationKind), f"one of {', '.join(OperationKind)}"),
     )
@@ -292,8 +292,8 @@ class HooksSettings:
 class CtlSettings:
     trust_agent_processes: bool = setting(
         False,
-        "Whether everything that runs as you may decide with `agent-intercom-ctl`, agents' own processes and those"
-        " without a terminal among them. An agent could then approve itself.",
+        "Whether everything that runs as you may decide with `agent-intercom-ctl`, including agents' own processes and"
+        " those without a terminal. An agent could then approve its own requests.",
     )
 
 
@@ -314,8 +314,8 @@ class HighestRisk(StrEnum):
 class DecisionsSettings:
     slack: HighestRisk = setting(
         HighestRisk.HIGH,
-        "The highest risk that may be decided from Slack once there is an operator key, with which this has to be"
-        " signed (`agent-intercom-ctl key settings`). What needs more is decided with the key.",
+        "The highest risk that may be decided from Slack if there is an operator key. This setting has to be signed"
+        " with it (`agent-intercom-ctl key settings`). A higher risk is decided with the key.",
         strictest=HighestRisk.NONE,
     )
     embed: HighestRisk = setting(
@@ -324,7 +324,7 @@ class DecisionsSettings:
     )
     unlock_minutes: float = setting(
         15,
-        "How long a terminal keeps a key unlocked that is not used; 0 asks for the PIN each time. Critical decisions"
+        "How long a terminal keeps an unused key unlocked; 0 asks for the PIN each time. Critical decisions"
         " always ask.",
         between(0, 24 * 60),
         strictest=0,
@@ -343,27 +343,27 @@ class SpawnRestart(StrEnum):
 class SpawnSettings:
     environment: tuple[str, ...] = setting(
         (),
-        "Variables of the server's environment that the agents get besides the usual ones: an API key, say.",
+        "Further variables of the server's environment that the agents get: an API key, for example.",
         matching(r"(?!INTERCOM_)[A-Za-z_][A-Za-z0-9_]*", "a variable's name, and not one of Intercom's own"),
     )
     restart: SpawnRestart = setting(
         SpawnRestart.NEVER, "Whether an agent whose process ended is started again, with the same prompt and session."
     )
     max_restarts: int = setting(
-        3, "How many restarts in a row; a run of ten minutes begins the count again.", between(0, 1000)
+        3, "How many restarts in a row; a run of ten minutes resets the count.", between(0, 1000)
     )
     restart_backoff_seconds: float = setting(
-        1, "The pause before the first restart; it doubles with each one more, up to five minutes.", SECONDS
+        1, "The pause before the first restart; it doubles each time, up to five minutes.", SECONDS
     )
     resume_args: tuple[str, ...] = setting(
         (),
-        "Arguments for `host_cli` that let it go on with a conversation, in place of `host_cli_args`: an agent that "
-        "has ended well is woken with them while words wait for it. `{session_id}` stands for the session's id in "
-        "both.",
+        "Arguments with which `host_cli` continues a conversation, instead of `host_cli_args`: an agent that has ended "
+        "successfully is started again with them if a message waits for it. `{session_id}` stands for the session's id "
+        "in both.",
     )
     output_limit_bytes: int = setting(
         10 * 2**20,
-        "How much of each agent's output is kept, of stdout and stderr each; the oldest goes first.",
+        "How much of each agent's output is stored, for stdout and stderr each; the oldest is removed first.",
         between(4096, 2**33),
     )
 
@@ -372,38 +372,38 @@ class SpawnSettings:
 class CheckpointSettings:
     keep_contents: bool = setting(
         True,
-        "Whether checkpoints keep what files hold, so that they can be put back. Otherwise they keep hashes, which "
-        "tell what has changed. What .gitignore leaves out is never taken in.",
+        "Whether checkpoints store the contents of files, so that they can be restored. Otherwise they store hashes, "
+        "which show what has changed. What .gitignore excludes is never included.",
     )
-    max_files: int = setting(100_000, "How many files of a workspace a checkpoint takes in.", between(1, 1_000_000))
+    max_files: int = setting(100_000, "How many files of a workspace a checkpoint includes.", between(1, 1_000_000))
     max_bytes: int = setting(2 * 2**30, "How many bytes of all files together a checkpoint reads.", between(1, 2**40))
     max_file_bytes: int = setting(
-        8 * 2**20, "The largest file whose content is kept; of a larger one only the hash is.", between(0, 64 * 2**20)
+        8 * 2**20, "The largest file whose content is stored; of a larger one only the hash is.", between(0, 64 * 2**20)
     )
     max_kept_bytes: int = setting(
         4 * 2**30,
-        "How much disk the contents of all checkpoints may take together. What no longer fits is not kept, and the "
+        "How much disk the contents of all checkpoints may take together. What does not fit is not stored, and the "
         "checkpoint says so.",
         between(0, 2**40),
     )
-    max_seconds: float = setting(30, "How long a checkpoint, or a comparison with one, may look at files.", SECONDS)
+    max_seconds: float = setting(30, "How long a checkpoint, or a comparison with one, may read files.", SECONDS)
 
 
 @frozen
 class ClientSettings:
     call_wait_seconds: float | None = setting(
         None,
-        "How long one call of this client may wait before it is told to ask again; 0 is without limit. "
-        "Left out: what is known of the client.",
+        "How long one call of this client may wait before it is told to ask again; 0 means without limit. "
+        "Default: the known limit of the client.",
         SECONDS_OR_NONE,
     )
 
 
 @frozen
 class LoggingSettings:
-    level: LogLevel = setting(LogLevel.INFO, "The least serious line that is logged.")
+    level: LogLevel = setting(LogLevel.INFO, "The lowest level that is logged.")
     file: Path | None = setting(
-        None, "Where the background server logs. Left out: `log/<ipc_name>.log` in the user's state directory."
+        None, "Where the background server logs. Default: `log/<ipc_name>.log` in the user's state directory."
     )
 
 
@@ -417,30 +417,30 @@ class Config:
     max_concurrent_sessions: int = setting(3, "How many agents started by people may run at once.", between(1, 1000))
     host_cli: str | None = setting(
         None,
-        "The agent that `session-start` runs: a program's name or path. Left out: none can be started.",
+        "The agent that `session-start` runs: a program's name or path. Default: none can be started.",
         not_empty,
         operators=True,
     )
     host_cli_args: tuple[str, ...] = setting(
         (),
-        "Arguments for `host_cli`, before the prompt, which is the last one. Nothing goes through a shell.",
+        "Arguments for `host_cli`, before the prompt, which is the last one. No shell is used.",
         operators=True,
     )
     http_port: int | None = setting(
         None,
-        "The port for agents that speak MCP over HTTP; 0 takes any that is free. Left out: no HTTP.",
+        "The port for agents that speak MCP over HTTP; 0 takes a free one. Default: no HTTP.",
         between(0, 65535),
     )
     http_host: str = setting(
         "127.0.0.1",
-        "The address that port is opened on. Beyond loopback the token travels in clear: use a proxy with TLS instead.",
+        "The address of that port. Except on loopback, the token is sent unencrypted: use a proxy with TLS instead.",
         address,
         operators=True,
     )
     http_token_required: bool = setting(
         True,
-        "Whether a caller over HTTP must show the token. Other users of the machine reach the port too. "
-        "It can be lifted on loopback only.",
+        "Whether a caller over HTTP must show the token. Other users of the machine can reach the port too. "
+        "It can be false on loopback only.",
         token_off_loopback,
         operators=True,
     )
@@ -449,15 +449,15 @@ class Config:
     )
     http_allowed_hosts: tuple[str, ...] = setting(
         (),
-        "Names by which the port may be called besides those of loopback and `http_host`: what a reverse proxy passes "
-        'on as `Host`, as in `"intercom.example.org"`; with a port, that port only.',
+        "Further names that a request may have as its `Host`, in addition to those of loopback and `http_host`: what a "
+        'reverse proxy passes on, for example `"intercom.example.org"`; with a port, that port only.',
         matching(r"[A-Za-z0-9._-]+(:\d{1,5})?|\[[0-9A-Fa-f:.]+\](:\d{1,5})?", "a host, or host:port"),
         operators=True,
     )
     http_allowed_origins: tuple[str, ...] = setting(
         (),
-        'Web pages whose scripts may call the port, as in `"https://intercom.example.org"`. '
-        "Requests of other pages are refused; programs that are no browser send no origin.",
+        'Web pages whose scripts may call the port, for example `"https://intercom.example.org"`. '
+        "Requests of other pages are refused; programs other than browsers send no origin.",
         matching(r"https?://[A-Za-z0-9._:\[\]-]+", "an origin like https://intercom.example.org, without a path"),
         operators=True,
     )
@@ -466,19 +466,19 @@ class Config:
         "The name of the server's sockets; `agent-intercom-ctl --ipc-name` takes the same.",
         matching(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,63}", "up to 64 letters, digits, dots, dashes and underscores"),
     )
-    retention_days: int = setting(30, "How long an ended session and all that belongs to it is kept.", DAYS)
+    retention_days: int = setting(30, "How long an ended session, with everything that belongs to it, is kept.", DAYS)
     interrupted_retention_days: int = setting(
         7,
-        "How long a session whose agent is gone can still be taken up again. Then it ends, what waits in it is closed, "
+        "How long a session whose agent is gone can still be resumed. Then it ends, its pending requests are closed, "
         "and `retention_days` counts.",
         DAYS,
     )
     checkpoint_retention_days: int = setting(30, "How long a checkpoint is kept, if its session is.", DAYS)
     command_output_limit_bytes: int = setting(
-        65536, "How much of a command's output is kept; the rest is cut off and said to be.", between(1, 16 * 2**20)
+        65536, "How much of a command's output is kept; the rest is cut off, which is shown.", between(1, 16 * 2**20)
     )
-    database: DatabaseSettings = setting(DatabaseSettings, "Where everything is kept.")
-    slack: SlackSettings = setting(SlackSettings, "Slack. Its tokens never stand in this file.", operators=True)
+    database: DatabaseSettings = setting(DatabaseSettings, "The database.")
+    slack: SlackSettings = setting(SlackSettings, "Slack. Its tokens are never in this file.", operators=True)
     timeouts: TimeoutSettings = setting(TimeoutSettings, "How long things wait for a person.")
     limits: LimitSettings = setting(LimitSettings, "How much may wait for people.")
     stall: StallSettings = setting(StallSettings, "Agents that go quiet.")
@@ -499,16 +499,16 @@ class Config:
     ctl: CtlSettings = setting(CtlSettings, "Who may answer from a terminal.", operators=True)
     decisions: DecisionsSettings = setting(
         DecisionsSettings,
-        "What may be decided where, once there is an operator key (`agent-intercom-ctl key`).",
+        "What each channel may decide if there is an operator key (`agent-intercom-ctl key`).",
         operators=True,
     )
     spawn: SpawnSettings = setting(
         SpawnSettings, "Agents started by people: the processes of `host_cli`.", operators=True
     )
-    checkpoint: CheckpointSettings = setting(CheckpointSettings, "What checkpoints take in, and keep.")
+    checkpoint: CheckpointSettings = setting(CheckpointSettings, "What checkpoints include and store.")
     clients: Mapping[str, ClientSettings] = setting(
         dict,
-        'One table for each MCP client, by the name it gives itself or the beginning of it: `[clients."codex"]` '
+        'One table for each MCP client, named by the beginning of the name that it gives itself: `[clients."codex"]` '
         "is for `codex-mcp-client`.",
     )
     logging: LoggingSettings = setting(LoggingSettings, "What is logged, and where.")

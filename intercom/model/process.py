@@ -49,12 +49,12 @@ class Exit:
         if self.code is not None:
             return f"exit code {self.code}"
         if self.signal is None:
-            return "nobody saw how it ended"
+            return "its end was not observed"
         try:
             name = signal.Signals(self.signal).name
         except ValueError:
             name = f"signal {self.signal}"
-        return f"killed by {name}, as memory ran out" if self.oom else f"killed by {name}"
+        return f"killed by {name} because memory ran out" if self.oom else f"killed by {name}"
 
 
 @frozen
@@ -158,7 +158,7 @@ class Origin:
     def of(data: object) -> Origin:
         """Read what `to_data` returned. Fields of a newer version are ignored. Raises ValueError for anything else."""
         if not isinstance(data, dict) or not isinstance(data.get("channel"), str):
-            raise ValueError("this is no origin of a decision")
+            raise ValueError("this is not the origin of a decision")
         return Origin(**{name: data[name] for name in _NAMES if name in data})
 
     @staticmethod

@@ -88,7 +88,7 @@ def code_of(character: str) -> str:
 def name_of(character: str) -> str:
     """Return the name of a character, for people."""
     if 0xDC80 <= ord(character) <= 0xDCFF:
-        return "a byte that is no UTF-8"
+        return "a byte that is not UTF-8"
     known = _CONTROLS.get(character) or unicodedata.name(character, "").lower()
     return known or "control character" if unicodedata.category(character) == "Cc" else known or "no character"
 

@@ -72,7 +72,7 @@ _EVENTS: dict[type, tuple[str, str]] = {
     events.ActorRestarted: ("actor_restarts", "Actors that were started again after a crash."),
     events.SupervisorGaveUp: ("supervisor_gave_up", "Supervisors that went over their restart limit."),
     events.MailboxOverflowed: ("mailbox_overflows", "Messages that a full mailbox refused or dropped."),
-    events.DeadLettered: ("dead_letters", "Messages that found nobody to handle them."),
+    events.DeadLettered: ("dead_letters", "Messages without a recipient."),
     events.StopOverran: ("actor_stops_overran", "Actors that did not stop in time and were cancelled."),
     events.StepTooLong: ("loop_blocked", "Steps that kept the event loop for more than 100 ms."),
 }
@@ -88,26 +88,24 @@ class Counted:
         def histogram(name: str, words: str, buckets: tuple[float, ...], *labels: str) -> Histogram:
             return Histogram(f"intercom_{name}", words, labels, buckets=buckets, registry=registry)
 
-        self._calls = counter("tool_calls", "Tool calls that ended, by how.", "tool", "outcome")
+        self._calls = counter("tool_calls", "Tool calls that ended, by outcome.", "tool", "outcome")
         self._call_seconds = histogram(
             "tool_call_seconds", "How long tool calls took, waiting for a person included.", _CALL, "tool"
         )
         self._verdicts = counter(
-            "verdicts", "Requests that came to their end, by the decision and where it came from.",
+            "verdicts", "Requests that ended, by decision and channel.",
             "kind", "decision", "channel",
         )  # fmt: skip
         self._decided = histogram(
             "decision_seconds",
-            "How long requests waited to be decided, the policy's left out.",
+            "How long requests waited for a person's decision.",
             _WAIT,
             "kind",
         )
         self._delivered = histogram("delivery_seconds", "How long decisions took to reach their agent.", _WAY, "kind")
         self._commit_seconds = histogram("store_commit_seconds", "How long commits of the database took.", _COMMIT)
         self._commit_works = histogram("store_commit_changes", "How many changes went into one commit.", _WORKS)
-        self._http_errors = counter(
-            "http_errors", "Requests over HTTP that were answered with an error, by its status.", "status"
-        )
+        self._http_errors = counter("http_errors", "HTTP requests answered with an error, by status.", "status")
         self._of_actors = {event: counter(*named, "actor") for event, named in _EVENTS.items()}
         self._seen: OrderedDict[tuple[type, str], None] = OrderedDict()
 
@@ -246,7 +244,7 @@ class Moment(Collector):
 def families(now: Present) -> Iterator[Metric]:
     """Yield all gauges of a moment."""
     yield from _actors(now.tree)
-    yield _gauge("store_up", "Whether the database could be read just now.", float(now.counts is not None))
+    yield _gauge("store_up", "Whether the database can be read.", float(now.counts is not None))
     if now.counts is not None:
         yield from _waiting(now.counts, now.policies, now.at)
         yield from _standing(now.counts)
@@ -265,12 +263,12 @@ def _actors(tree: Tree) -> Iterator[Metric]:
         states[sort, each.state] += 1
         waiting[(sort,)] += each.mailbox
         longest[(sort,)] = max(longest[(sort,)], each.mailbox)
-    yield _labelled("actors", "Actors, by sort and state.", ("actor", "state"), states.items())
+    yield _labelled("actors", "Actors, by type and state.", ("actor", "state"), states.items())
     yield _labelled(
-        "mailbox_messages", "Messages that wait in mailboxes, of all of a sort.", ("actor",), waiting.items()
+        "mailbox_messages", "Messages that wait in the mailboxes of a type of actor.", ("actor",), waiting.items()
     )
     yield _labelled(
-        "mailbox_longest", "Messages that wait in the longest mailbox of a sort.", ("actor",), longest.items()
+        "mailbox_longest", "Messages that wait in the longest mailbox of a type of actor.", ("actor",), longest.items()
     )
 
 
@@ -283,16 +281,16 @@ def _all(info: Tree) -> Iterator[Tree]:
 def _waiting(counts: Counts, policies: int, at: datetime) -> Iterator[Metric]:
     pending = {(kind.value,): float(found.count) for kind, found in counts.pending.items()}
     pending[("policy",)] = float(policies)
-    yield _labelled("pending", "What waits for a person, by kind.", ("kind",), pending.items())
+    yield _labelled("pending", "Requests that wait for a person, by kind.", ("kind",), pending.items())
     ages = {(kind.value,): _age(found.oldest, at) for kind, found in counts.pending.items() if found.oldest is not None}
     yield _labelled("pending_oldest_seconds", "How long the oldest of a kind has waited.", ("kind",), ages.items())
 
 
 def _standing(counts: Counts) -> Iterator[Metric]:
     words = {(kind.value,): float(found.count) for kind, found in counts.queued.items()}
-    yield _labelled("queued", "Words and tasks that no agent has been told yet.", ("kind",), words.items())
+    yield _labelled("queued", "Messages and tasks that were not delivered yet.", ("kind",), words.items())
     children = {(state.value,): float(number) for state, number in counts.agents.items()}
-    yield _labelled("children", "Agents that people started, by how each fares.", ("state",), children.items())
+    yield _labelled("children", "Agents that people started, by state.", ("state",), children.items())
     sessions = {(status.value,): float(number) for status, number in counts.sessions.items()}
     yield _labelled("sessions", "Sessions in the database, by status.", ("status",), sessions.items())
 
@@ -306,16 +304,16 @@ def _channels(now: Present) -> Iterator[Metric]:
     yield _labelled("channel_up", "Whether a channel can reach people.", ("channel",), up.items())
     if connection is not None:
         yield _counter("slack_reconnects", "Sockets to Slack opened after the first.", connection.reconnects)
-        yield _gauge("slack_in_hand", "What came from Slack and is being handled.", connection.in_hand)
+        yield _gauge("slack_in_hand", "Envelopes from Slack that are being handled.", connection.in_hand)
     if outbox is not None:
         waiting = {(urgency,): float(number) for urgency, number in outbox.waiting.items()}
         yield _labelled(
             "outbox_waiting", "Messages not posted to Slack yet, by urgency.", ("urgency",), waiting.items()
         )
-        yield _gauge("outbox_outdated", "Messages that do not show what they should.", outbox.updates)
+        yield _gauge("outbox_outdated", "Slack messages that are out of date.", outbox.updates)
         oldest = 0.0 if outbox.oldest is None else _age(outbox.oldest, now.at)
         yield _gauge("outbox_oldest_seconds", "How long the oldest message has waited to be posted.", oldest)
-        yield _gauge("outbox_troubled", "Slack channels that fare badly now.", len(outbox.troubles))
+        yield _gauge("outbox_troubled", "Slack channels with a problem now.", len(outbox.troubles))
 
 
 def _age(since: datetime, at: datetime) -> float:
@@ -439,8 +437,8 @@ def figures(
     """Return each figure by the name and help text of its metric."""
     return {
         ("http_up", "Whether the port for HTTP is open."): float(up),
-        ("http_connections", "Connections over HTTP that are open."): connections,
-        ("http_sessions", "Sessions over HTTP, of the era of the protocol that has them."): sessions,
-        ("http_agents", "Agents over HTTP that are known by their key, of the era without sessions."): agents,
-        ("http_requests", "Requests over HTTP that are being served, calls that wait among them."): requests,
+        ("http_connections", "Open HTTP connections."): connections,
+        ("http_sessions", "HTTP sessions, in the protocol versions that have them."): sessions,
+        ("http_agents", "HTTP agents known by their key, in the protocol version without sessions."): agents,
+        ("http_requests", "HTTP requests being served, including calls that wait."): requests,
     }

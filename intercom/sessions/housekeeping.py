@@ -119,7 +119,7 @@ class Housekeeper(Actor):
         if ended:
             some = ", ".join(ended[:_NAMED]) + (f" and {len(ended) - _NAMED} more" if len(ended) > _NAMED else "")
             what = f"session {some} was" if len(ended) == 1 else f"{len(ended)} sessions ({some}) were"
-            text = f"{what} ended: away for more than {days} days; what waited there is closed"
+            text = f"{what} ended: away for more than {days} days; pending requests there are closed"
             self._context.operators.tell(Notice(text, "info", self._context.now()))
 
     async def _purge(self) -> None:
@@ -284,7 +284,7 @@ def _names(info: Info) -> Iterator[str]:
 def _told(found: Jump) -> str:
     span = timedelta(seconds=round(abs(found.set_by)))
     way = "forward" if found.set_by > 0 else "back"
-    return f"the system's clock was set {way} by {span}: what waits expires at the time its card says, by the new clock"
+    return f"the system's clock was set {way} by {span}: requests expire at the time on their cards, by the new clock"
 
 
 audit_log = logging.getLogger(__name__)
@@ -374,7 +374,7 @@ class AuditWatch(Actor):
             faults.insert(0, beginning)
         for fault in faults[:1]:
             more = f" ({len(faults) - 1} more like it)" if len(faults) > 1 else ""
-            self._tell(f"the audit log was changed while nobody was looking: {fault}{more}; {_WHAT_TO_DO}")
+            self._tell(f"the audit log was changed while no server watched it: {fault}{more}; {_WHAT_TO_DO}")
 
     async def _look(self, stops: bool = False) -> None:
         """Store the head if it has moved on, and post it if that is due."""
@@ -391,7 +391,7 @@ class AuditWatch(Actor):
             if not is_left:
                 newest = await self._keep(newest, is_lost)
             if is_lost:
-                then = "" if is_left else ", and goes on with what is added now"
+                then = "" if is_left else ", and continues with new entries"
                 self._tell(
                     f"{self._file}, where the head of the audit log is kept, was moved, removed or changed while the"
                     f" server runs{then}: put it back if you did not do it yourself; {_WHAT_TO_DO}"

@@ -230,14 +230,14 @@ class PolicyRegistry:
         the log cannot be checked."""
         if found.narrowing_logged is None or found.narrowing_logged == _hash_of(found.narrowing):
             return False
-        self._discount(accepted, "the audit log has something else that its file took away since; accept it again")
+        self._discount(accepted, "the audit log records that its file removed something else since; accept it again")
         return True
 
     def _discount(self, accepted: PolicyDecision, fault: str) -> None:
         """Tell people, once, that a recorded acceptance does not count."""
         if (accepted.id, fault) not in self._told:
             self._told.add((accepted.id, fault))
-            self._tell(f"the policy of {accepted.workspace_root} that is on record as accepted does not count: {fault}")
+            self._tell(f"the policy of {accepted.workspace_root} that is recorded as accepted does not count: {fault}")
 
     async def changed(self, workspace_root: str, state: PolicyState) -> None:
         """Handle a watcher's news: store the state, persist it for a restart, and tell people."""

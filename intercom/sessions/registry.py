@@ -161,7 +161,7 @@ def claim(db: Database, agent: Agent, at: datetime, is_connected: Callable[[str 
     if session.status is SessionStatus.TERMINATED:
         raise InvalidState(f"session {session.id} was ended; stop, or {_ELSE}")
     if not is_for_claiming(session):
-        raise Unauthorized(f"session {session.id} is another agent's, and not to be had by its id; {_ELSE}")
+        raise Unauthorized(f"session {session.id} belongs to another agent, and cannot be joined by its id; {_ELSE}")
     if session.agent_key == agent.key:
         if session.client_name is not None or agent.client_name is None:
             return session
@@ -226,9 +226,9 @@ def choose(db: Database, agent: Agent, own: str, wanted: str | None, is_live: Ca
         if session is None or session.workspace_root != agent.workspace:
             raise NotFound(f"no session of this workspace has the id {wanted!r}")
         if session.status is SessionStatus.TERMINATED:
-            raise InvalidState(f"session {wanted} was ended; go on in your own")
+            raise InvalidState(f"session {wanted} was ended; continue in your own")
         if is_its_own(session.agent_key) or _has_process(db, wanted):
-            raise Unauthorized(f"session {wanted} is kept for its own agent, which may come back; go on in your own")
+            raise Unauthorized(f"session {wanted} is kept for its own agent, which may come back; continue in your own")
         if is_live(session.agent_key):
             raise InvalidState(
                 f"session {wanted} has a live agent; only a session whose agent is gone can be taken over"
@@ -275,7 +275,7 @@ def hand_over(db: Database, agent: Agent, own: str, chosen: str, at: datetime) -
             sessions.set_status(db, own, {mine.status}, SessionStatus.TERMINATED, at)
     session = sessions.bind_agent(db, chosen, agent.key, at, agent.client_name)
     if session is None:
-        raise InvalidState(f"session {chosen} ended just now; go on in your own")
+        raise InvalidState(f"session {chosen} ended just now; continue in your own")
     if session.status is SessionStatus.INTERRUPTED:
         session = sessions.set_status(db, chosen, {session.status}, session.status_when_here, at) or session
     # Instructions for the agent follow it into the chosen session.
@@ -313,7 +313,7 @@ def end_anonymous(db: Database, id: str, at: datetime) -> bool:
         return False
     if sessions.set_status(db, id, session.status, SessionStatus.TERMINATED, at) is None:
         return False
-    audit.record(db, at, "session_terminated", id, "intercom", "its caller gave no name, and has what it asked for")
+    audit.record(db, at, "session_terminated", id, "intercom", "its client was anonymous, and has its answers")
     return True
 
 

@@ -392,7 +392,7 @@ def _path(request: ApprovalRequest) -> str:
 
 def _fate(request: ApprovalRequest) -> str | None:
     if request.status is ApprovalStatus.EXPIRED and request.decided is not None:
-        return "approved, but not applied in time, or taken back; propose it again"
+        return "approved, but not applied in time, or withdrawn; propose it again"
     if request.tool is not None:
         used = request.status is ApprovalStatus.CONSUMED
         return f"{request.tool}: the client does it itself, {'and was told' if used else 'once it is told'}"
@@ -442,7 +442,7 @@ def _way(word: Instruction) -> str:
     if word.delivered_at is not None:
         return f"the agent has it since {word.delivered_at:%Y-%m-%d %H:%M:%S} UTC"
     if word.closed_at is not None:
-        return "not delivered: taken back, or the session ended first"
+        return "not delivered: cancelled, or the session ended first"
     if word.kind is not Kind.TASK or word.taken_at is not None:
         return "goes with the agent's next result"
     whose = "this session's agent" if word.session_id is not None else "an agent of this workspace"
@@ -493,7 +493,7 @@ def card_of_stuck(entry: Entry, request: ApprovalRequest) -> Card:
         created_at=entry.at,
         body=entry.note,
         files=request.files,
-        note="put the files right and let the agent call check_diff again; or dismiss it to give the change up",
+        note="correct the files and let the agent call check_diff again; or dismiss it to give up the change",
     )
 
 

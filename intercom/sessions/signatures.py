@@ -253,11 +253,11 @@ class Signatures:
             return _OTHER_WORDS
         act = signature.decision_id
         if word.id != (act if signature.method == signing.CHANNEL else id_of_act(f"{channel}/{act}")):
-            return "the signature is for other words, and counts once"
+            return "the signature is for another text, and counts once"
         if not self._is_for(db, word, fields):
             return "the signature is for the agent of another session or workspace"
         if (signature.method == signing.CHANNEL) != (channel in signing.SIGNED_HERE):
-            return "the signature is not of the channel that they came by"
+            return "the signature is not of the channel that it came from"
         if signature.method == signing.CHANNEL:
             return self._fault_of_channel(channel, signature, RiskLevel.LOW)
         return self._not_genuine(signature)
@@ -303,7 +303,7 @@ class Signatures:
             if decided.channel == "policy" and decided.decision != Decision.CONTINUE:
                 return _CONTRADICTION
             # The policy is asked again when the agent is told.
-            return None if decided.text is None else "nobody's words are recorded as a person's"
+            return None if decided.text is None else "a text is recorded as a person's that nobody wrote"
         return self._fault(decided, request_kinds.card_of(request, root))
 
     def _fault_of_wait(self, request: Wait, root: str) -> str | None:
@@ -317,7 +317,7 @@ class Signatures:
         if _is_ended_by_words(request) and decided.text is None:
             # Ended by queued instructions, which are delivered on their own.
             is_so = decided.decision == Decision.RESUME and request.id in self._ended_by_words
-            return None if is_so else "no operator's words are recorded that would have ended it"
+            return None if is_so else "no operator's message is recorded that would have ended it"
         return self._fault(decided, request_kinds.card_of(request, root))
 
     # --- the one check of all signatures -----------------------------------------------------------------------------
@@ -429,8 +429,8 @@ def without_keys() -> Signatures:
 _MISSING = "no operator's signature is recorded for it"
 _CONTRADICTION = "what is recorded contradicts itself"
 _USED = "it was used before, and counts once"
-_OTHER_WORDS = "the signature is for other words"
-_NO_WORDS = "the signature does not cover what the nudge says: nudge again, with words or this version's ctl"
+_OTHER_WORDS = "the signature is for another text"
+_NO_WORDS = "the signature does not cover what the nudge says: nudge again, with a text or this version's ctl"
 
 
 def _channel_of(word: Instruction) -> str:

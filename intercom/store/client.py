@@ -66,13 +66,13 @@ class Store:
             raise StoreUnavailable("too much waits to be recorded, and this was not; try again shortly") from fault
         except trio.TooSlowError as fault:
             raise StoreUnavailable(
-                f"the database has not recorded this within {timeout:g} seconds, and may yet do it:"
-                " look before you try again"
+                f"the database has not recorded this within {timeout:g} seconds, and may still do it:"
+                " check before you try again"
             ) from fault
         except (Down, NotRunning) as fault:
             raise StoreUnavailable(
                 "the part of the server that writes the database is restarting, and this may not be recorded:"
-                " look, and try again if it is not"
+                " check, and try again if it is not"
             ) from fault
 
     def transact_soon(self, work: Callable[[Database], object]) -> None:

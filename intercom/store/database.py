@@ -31,7 +31,7 @@ from intercom.store.schema import LATEST, MIGRATIONS, Migration, migrate, requir
 _LOCKED = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 _FORBIDDEN = (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM, sqlite3.SQLITE_AUTH)
 _DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
-_DAMAGE = "the database {path} is damaged; restart the server, which moves it aside and begins a new one"
+_DAMAGE = "the database {path} is damaged; restart the server, which moves it aside and creates a new one"
 
 #: What is wrong and what to do, by primary error code.
 _REFUSALS = {
@@ -198,7 +198,7 @@ def _sound(file: Path, busy_seconds: float, aside: Path) -> Database:
         db.execute("pragma foreign_keys = on")
         db.execute("pragma journal_size_limit = 67108864")
         if not is_sound(db):
-            raise _damage("the pages of the database do not hang together")
+            raise _damage("the pages of the database are not consistent")
     except BaseException as error:
         log = companion(file, "-wal")
         if isinstance(error, sqlite3.Error) and damaged(error) and log.exists():
@@ -395,7 +395,7 @@ def unsound(path: Path, last: int, *, thorough: bool) -> Disturbance | None:
     except sqlite3.DatabaseError:
         sound, kept = False, 0
     if not sound:
-        return Disturbance("was overwritten, and its pages do not hang together any more", whole=False)
+        return Disturbance("was overwritten, and its pages are not consistent any more", whole=False)
     if kept < last:
         return Disturbance("was overwritten with other contents", whole=False)
     return None
@@ -426,7 +426,7 @@ def rescue(db: Database, path: Path, at: datetime) -> Path | None:
     try:
         with closing(sqlite3.connect(draft)) as copy:
             if not is_sound(copy):
-                raise sqlite3.DatabaseError("what the open connection holds does not hang together")
+                raise sqlite3.DatabaseError("what the open connection holds is not consistent")
         _to_disk(draft)
         aside = None
         if any(os.path.lexists(companion(path, suffix)) for suffix in ("", *COMPANIONS)):

@@ -228,7 +228,7 @@ class Writer(ThreadActor):
         if found is None and self._unsafe is None:
             found = self._foreign_write(db, now)
         if found is not None or self._unsafe is not None:
-            self._save(found or Disturbance("was out of its place", whole=True))
+            self._save(found or Disturbance("was moved", whole=True))
             return
         self._files = now
         self._written = False
@@ -279,8 +279,8 @@ class Writer(ThreadActor):
         self._take_stock(reopened.db)
         self._unsafe = None
         self._rescues.append(began)
-        where = "" if aside is None else f"; what stood there is at {aside}"
-        text = f"the database {self._path} {found.what} while the server runs: it was put back whole{where}"
+        where = "" if aside is None else f"; what was there is at {aside}"
+        text = f"the database {self._path} {found.what} while the server runs: it was restored completely{where}"
         self._on_fault(Fault(text))
         if self._on_opened is not None:
             self._on_opened(reopened)
@@ -307,7 +307,7 @@ class Writer(ThreadActor):
             kept = f"what is left is still there ({error})"
         self._unsafe = (
             f"the database {self._path} {found.what} while the server runs: {kept}, and the server ends;"
-            " the next one begins a new database, and earlier requests have to be asked again"
+            " the next one creates a new database, and earlier requests have to be asked again"
         )
         self._lost = True
         database.write_incident(self._path, self._unsafe, at)

@@ -190,7 +190,7 @@ def _patched(patch: FilePatch, base: FileBytes | None, path: str, old: str) -> P
     only_adds = patch.kind is ChangeKind.WRITE and len(patch.hunks) == 1 and not patch.hunks[0].source
     if patch.kind is ChangeKind.CREATE or (base is None and only_adds):
         if base is not None:
-            raise PatchConflict(f"the patch makes {path}, which exists already", path=path)
+            raise PatchConflict(f"the patch creates {path}, which exists already", path=path)
         return _planned(path, ChangeKind.CREATE, None, created(path, patch.hunks), patch.executable)
     if base is None:
         raise PatchConflict(f"the patch changes {old}, which does not exist", path=old)
@@ -264,7 +264,7 @@ def _new_mode(top: int, file: PlannedFile) -> int:
     try:
         _, parent = missing_directories(top, file.change.path)
     except OSError as error:
-        raise FileError(f"{file.change.path} cannot be made: {error.strerror}") from None
+        raise FileError(f"{file.change.path} cannot be created: {error.strerror}") from None
     return _mode(parent & 0o666 | 0o600, executable=file.change.mode is not None)
 
 

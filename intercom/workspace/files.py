@@ -54,9 +54,9 @@ def lexical(candidate: str) -> str:
     shown = _shown(candidate)
     for char in candidate:
         if char == "\\":
-            raise PathViolation(f"the path {shown} holds a backslash; write / between directories")
+            raise PathViolation(f"the path {shown} contains a backslash; write / between directories")
         if char in _MISLEADING or unicodedata.category(char) in ("Cc", "Cs"):
-            raise PathViolation(f"the path {shown} holds a character that is not allowed, U+{ord(char):04X}")
+            raise PathViolation(f"the path {shown} contains a character that is not allowed, U+{ord(char):04X}")
     if candidate.startswith("/") or _DRIVE.match(candidate):
         raise PathViolation(f"the path {shown} is absolute; name it relative to the workspace")
     kept: list[str] = []
@@ -172,7 +172,7 @@ def check_workspace(path: Path | str) -> Path:
         if real == Path(real.anchor):
             raise WorkspaceRefused("the root directory cannot be a workspace; name the project's own directory")
         raise WorkspaceRefused(
-            f"{real} cannot be a workspace: it is or holds the home directory; name the project's own directory"
+            f"{real} cannot be a workspace: it is or contains the home directory; name the project's own directory"
         )
     if not os.access(real, os.R_OK | os.X_OK):
         raise WorkspaceRefused(f"the workspace {real} cannot be read; check its permissions")
@@ -308,7 +308,7 @@ def opened_parent(top: int, path: str) -> Iterator[int]:
         except OSError as error:
             place = first_blocked(top, path)
             if isinstance(error, NotADirectoryError):
-                why = "is a symbolic link or no directory; it was one when it was checked"
+                why = "is a symbolic link or not a directory; it was one when it was checked"
                 raise PathViolation(f"{place} {why}") from None
             raise FileError(f"the directory {place} cannot be opened: {error.strerror}") from None
         yield fd

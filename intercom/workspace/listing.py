@@ -79,7 +79,7 @@ def tree(root: Path, path: str = ".", depth: int = DEPTH) -> Tree:
                 kind = os.lstat(name_of(rel), dir_fd=parent).st_mode
             if stat.S_ISLNK(kind):
                 # The path was resolved before, so a link found here was created since.
-                raise PathViolation(f"{rel} is a symbolic link; it was none when it was checked")
+                raise PathViolation(f"{rel} is a symbolic link; it was not when it was checked")
             if not stat.S_ISDIR(kind):
                 raise FileError(f"{rel} is a file; show it with show-file")
             with opened_directory(top, [] if is_root else names(rel)) as fd:
@@ -87,7 +87,7 @@ def tree(root: Path, path: str = ".", depth: int = DEPTH) -> Tree:
     except FileNotFoundError:
         raise NotFound(f"there is no directory {path!r} in the workspace") from None
     except NotADirectoryError:
-        raise PathViolation(f"{rel} is a symbolic link or no directory; it was one when it was checked") from None
+        raise PathViolation(f"{rel} is a symbolic link or not a directory; it was one when it was checked") from None
     except OSError as error:
         raise FileError(f"{rel} cannot be listed: {error.strerror}") from None
     return Tree(rel, tuple(walk.lines), walk.directories, walk.files, walk.left_out, walk.skipped, depth)
@@ -199,7 +199,7 @@ def show(root: Path, path: str, lines: tuple[int, int | None] | None = None) -> 
     if read is None:
         raise NotFound(f"there is no file {path!r} in the workspace")
     if is_binary(read.data):
-        raise FileError(f"{rel} is no text ({len(read.data)} bytes); only text can be shown")
+        raise FileError(f"{rel} is not text ({len(read.data)} bytes); only text can be shown")
     text = read.data.decode(encoding_of(read.data).codec, "replace").removeprefix("\ufeff")
     every = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
     if not every[-1]:

@@ -124,12 +124,12 @@ def _after(touch: FileTouch, base: FileBytes | str | None) -> tuple[bytes | None
     if touch.delete:
         return None, unread
     if touch.diff is not None:
-        return None, "the client gives these lines alone"
+        return None, "the client gives only these lines"
     if touch.content is not None:
         return touch.content.encode("utf-8", "surrogatepass"), unread
     replaced = _replaced(base.data, touch) if isinstance(base, FileBytes) else None
     if replaced is None:
-        return None, unread or "it does not hold what is to be replaced"
+        return None, unread or "it does not contain the text to replace"
     return replaced, None
 
 

@@ -150,7 +150,7 @@ def _refusal(policy: WorkspacePolicy, risk: RiskLevel, limits: Limits) -> str | 
     if not policy.enabled:
         return "the workspace policy is off"
     if risk is RiskLevel.CRITICAL:
-        return "what is critical always needs a person"
+        return "a critical risk always needs a person"
     if risk.rank > policy.risk_level_threshold.rank:
         return f"the risk is {risk}, and the workspace policy lets pass up to {policy.risk_level_threshold}"
     if risk.rank > limits.max_risk_level.rank:

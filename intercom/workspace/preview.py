@@ -175,7 +175,7 @@ def quote(change: FileChange, text: str, why: str) -> Preview:
     """Show an agent's text about a file whose bytes are unknown: each line behind a bar, and `why` in a remark."""
     lines = text.removesuffix("\n").split("\n") if text else []
     shown = "".join(f"| {visible_line(line.removesuffix(chr(13)))}\n" for line in lines)
-    remark = Remark(change.path, f"{why}: what is shown are the agent's words and no diff made from the file")
+    remark = Remark(change.path, f"{why}: what is shown is the agent's text, not a diff made from the file")
     added, removed = (sum(line.startswith(mark) for line in lines) for mark in "+-")
     return Preview(f"{_head(change)}\n{shown}", (remark,), (evolve(change, added=added, removed=removed),))
 
@@ -286,10 +286,10 @@ class _Section:
             runs = bool(change.mode & 0o111)
             self.say(2, f"{'becomes' if runs else 'is no longer'} executable (mode {change.mode:o})")
         if change.kind is ChangeKind.CREATE and not after:
-            self.say(5, "is made as an empty file")
+            self.say(5, "is created as an empty file")
         elif change.kind is ChangeKind.DELETE:
             if not before:
-                self.say(5, "an empty file goes")
+                self.say(5, "an empty file is removed")
         elif before == after and change.kind is not ChangeKind.CREATE:
             self.say(5, "its content does not change")
         elif not after:
@@ -324,7 +324,7 @@ class _Section:
         if old.encoding.codec != new.encoding.codec:
             self.say(2, f"its encoding changes from {old.encoding.name} to {new.encoding.name}")
         if old.has_mark != new.has_mark:
-            self.say(3, f"a byte order mark {'comes' if new.has_mark else 'goes'}")
+            self.say(3, f"a byte order mark is {'added' if new.has_mark else 'removed'}")
         if old.lines == new.lines:
             return
         bare_old, bare_new = ([line.rstrip("\r\n") for line in side.lines] for side in (old, new))
@@ -332,7 +332,7 @@ class _Section:
             if old.ends != new.ends:
                 self.say(2, f"only line ends change: {old.said_ends} to {new.said_ends}")
             if old.lines[-1].endswith("\n") != new.lines[-1].endswith("\n"):
-                self.say(3, f"the newline at its end {'comes' if new.lines[-1].endswith(chr(10)) else 'goes'}")
+                self.say(3, f"the newline at its end is {'added' if new.lines[-1].endswith(chr(10)) else 'removed'}")
             return
         if set(old.ends) != set(new.ends) and old.ends and new.ends:
             self.say(2, f"line ends change: {old.said_ends} to {new.said_ends}")
@@ -356,7 +356,7 @@ class _Section:
                         self._content(" ", new[j], j + 1, old[i])
                     continue
                 if "".join(old[i2 - 1 : i2]).startswith("-- ") and "".join(new[j1 : j1 + 1]).startswith("++ "):
-                    self.say(1, f"line {j1 + 1} looks like the header of another file, and is none")
+                    self.say(1, f"line {j1 + 1} looks like the header of another file, but is not")
                 for i in range(i1, i2):
                     self._content("-", old[i], i + 1, new[j1 + i - i1] if i - i1 < j2 - j1 else "")
                 for j in range(j1, j2):
@@ -401,7 +401,7 @@ class _Section:
             self.say(0, f"{shown} of {shown + self._cut} lines of its diff are shown")
         for character, places in self._hidden.items():
             if character == _BYTES:
-                what = "bytes that are no UTF-8, written as \\x80 and so on,"
+                what = "bytes that are not UTF-8, written as \\x80 and so on,"
             else:
                 what = f"{code_of(character)} ({name_of(character)})"
             named = f"{', '.join(places[:_NAMED])}{_rest(' and', places, _NAMED)}"

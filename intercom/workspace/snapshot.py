@@ -46,7 +46,7 @@ MAX_SKIPPED = 1000
 TRIES = 3
 _CHUNK = 1024 * 1024
 _CHANGING = "files that kept changing while they were read"
-_NO_FILE = "what is no regular file (a pipe, socket or device)"
+_NO_FILE = "files that are not regular (pipes, sockets or devices)"
 
 
 @frozen
@@ -371,7 +371,7 @@ def rules_of(
 # --- the way back ----------------------------------------------------------------------------------------------------
 
 #: Why a file is blocked if a directory has its name.
-IN_THE_WAY = "a directory that is not empty stands there now"
+IN_THE_WAY = "its path is now a directory that is not empty"
 
 
 @frozen
@@ -407,7 +407,7 @@ def plan_restore(
             path, state = each.path, then.files[each.path]
             file = next((above for above in directories_above(path) if above in staying), None)
             if state.link is None and (not state.kept or state.hash in missing):
-                blocked.append(Blocked(path, "its content was not kept"))
+                blocked.append(Blocked(path, "its content was not stored"))
             elif path in directories:
                 blocked.append(Blocked(path, IN_THE_WAY))
             elif file is not None:

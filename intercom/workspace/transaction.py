@@ -252,7 +252,7 @@ def _obstacle(top: int, step: Step, placed: set[str], removed: set[str]) -> str 
             return _obstacle_to_removal(top, step, _fingerprint(top, step.path, placed))
         return _obstacle_to_placing(top, step, step.staged, _fingerprint(top, step.path, removed), removed)
     except NotADirectoryError:
-        return f"{first_blocked(top, step.path)} is a symbolic link or no directory"
+        return f"{first_blocked(top, step.path)} is a symbolic link or not a directory"
     except OSError as error:
         return f"{step.path} cannot be looked at: {(error.strerror or 'unknown').lower()}"
 

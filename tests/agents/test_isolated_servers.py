@@ -268,7 +268,7 @@ def test_where_the_users_own_configuration_is_damaged_the_strictest_holds_and_pe
     config.write_text("")
     settings = started_by_client(config)
     assert settings.config == evolve(strictest(), database=settings.config.database)
-    assert "the strictest settings hold" in settings.left_out_words
+    assert "the strictest settings apply" in settings.left_out_words
     assert f"{me} is not valid TOML" in settings.left_out_words
 
 

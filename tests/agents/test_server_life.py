@@ -122,7 +122,7 @@ async def test_stopping_says_what_becomes_of_what_waits(home: Home) -> None:
         await call(agent, "ping")
         stopped = await trio.to_thread.run_sync(home.command, "stop")
         assert stopped.returncode == 0
-        assert "what waits is kept" in stopped.stdout
+        assert "pending requests are kept" in stopped.stdout
 
 
 @both_eras

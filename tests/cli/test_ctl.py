@@ -322,4 +322,4 @@ async def test_what_was_said_to_agents_can_be_read(tmp_path: Path) -> None:
         listed = (await run(server.environ, "steering")).stdout.decode()
         assert "mind \\x1b[2J" in listed
         assert "queued" in listed
-        assert b"no words or tasks" in (await run(server.environ, "tasks")).stdout
+        assert b"no messages or tasks" in (await run(server.environ, "tasks")).stdout

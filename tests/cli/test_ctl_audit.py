@@ -251,7 +251,7 @@ async def test_a_log_that_was_cut_is_told_on_stderr_when_the_server_starts() -> 
         with home.serving():
             async with home.agent(home.workspace()) as agent:
                 await call(agent, "broadcast", message="hello again")
-        assert "the audit log was changed while nobody was looking" in (home.root / "server.log").read_text()
+        assert "the audit log was changed while no server watched it" in (home.root / "server.log").read_text()
         code, found = ctl(home, "audit", "verify")
         assert code == 1
         assert found["faults"]

@@ -240,12 +240,12 @@ def test_on_a_terminal_words_are_kept_whole_and_lines_of_a_patch_too() -> None:
 def test_an_agents_own_words_are_not_drawn_like_a_diff() -> None:
     words = "--- a/x\n+++ b/x\n@@ -1 +1 @@\n- bread\n+ butter\n"
     shown = drawn("show", card_entry(card("a", diff=words, diff_from_agent=True)), colour=True)
-    assert "the agent's own words, and no diff made from the files:" in shown
+    assert "the agent's own text, not a diff made from the files:" in shown
     assert f"\n{words}" in shown
     # An entry that does not say whose words they are is not taken for a diff either.
     entry = card_entry(card("a", diff=words))
     del entry["diff_from_agent"]
-    assert "the agent's own words" in drawn("show", entry)
+    assert "the agent's own text" in drawn("show", entry)
 
 
 def test_lines_of_a_hunk_that_look_like_headers_are_drawn_as_lines() -> None:

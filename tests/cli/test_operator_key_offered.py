@@ -90,7 +90,7 @@ def test_doctor_finds_a_damaged_list_and_one_that_others_may_write(tmp_path: Pat
     Path(where(tmp_path).operator_keys_file).write_text("nonsense\n")
     found = doctor_checks.examine_keys(where(tmp_path), str(tmp_path / "none"))
     assert found.state is State.FAULT
-    assert "line 1 is no key" in found.text
+    assert "line 1 is not a key" in found.text
 
 
 async def test_doctor_asks_the_server_which_keys_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

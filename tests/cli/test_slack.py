@@ -179,7 +179,7 @@ def test_a_keychain_that_keeps_nothing_is_no_place(
     given(monkeypatch)
     with keychain_is(NullKeychain()):
         assert main.main(["slack", "login", "--from-env"]) == 1
-    assert "did not keep" in capsys.readouterr().err
+    assert "did not store" in capsys.readouterr().err
 
 
 def test_login_without_a_terminal_and_without_the_environment_says_so(capsys: pytest.CaptureFixture[str]) -> None:

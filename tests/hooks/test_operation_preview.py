@@ -54,7 +54,7 @@ def test_pieces_are_replaced_where_they_fit_and_shown_where_they_do_not(root: Pa
     found = seen(root, FileTouch("a.txt", replacements=(Replacement("three", "3", True),)))
     assert found.diff.endswith("| @@ every place @@\n| -three\n| +3\n")
     assert found.remarks[0].text.startswith(
-        "it does not hold what is to be replaced: what is shown are the agent's words"
+        "it does not contain the text to replace: what is shown is the agent's text"
     )
     assert found.changes[0].after_hash is None
 
@@ -68,7 +68,9 @@ def test_what_lies_elsewhere_is_named_and_never_read(root: Path, named: str, cwd
     assert (found.changes, found.outside) == ((), (named,))
     assert found.diff.endswith("\n| +new\n")
     assert "\n-" not in found.diff
-    assert found.remarks[0].text.startswith("it lies outside of the workspace and was not read: what is shown are the")
+    assert found.remarks[0].text.startswith(
+        "it lies outside of the workspace and was not read: what is shown is the agent's"
+    )
 
 
 def test_a_move_out_of_the_workspace_is_one_to_elsewhere(root: Path) -> None:
@@ -87,7 +89,7 @@ def test_lines_that_a_client_gives_without_the_file_are_the_agents_words(root: P
     found = seen(root, FileTouch("a.txt", diff="@@ def harmless():\n-one\n+two\x1b[2J\n"))
     assert found.diff == "diff --git a/a.txt b/a.txt\n| @@ def harmless():\n| -one\n| +two\\x1b[2J\n"
     assert [remark.path for remark in found.remarks] == ["a.txt"]
-    assert "the client gives these lines alone: what is shown are the agent's words" in found.remarks[0].text
+    assert "the client gives only these lines: what is shown is the agent's text" in found.remarks[0].text
 
 
 _NAMES = st.text(st.sampled_from("ab./\\~\0\u202e\n"), max_size=12)

@@ -114,7 +114,7 @@ def test_a_key_file_whose_parts_were_exchanged_does_not_open(where: Places, part
 def test_a_damaged_key_file_is_refused_with_its_name(where: Places, change: dict[str, Any]) -> None:
     key = made(where)
     key.path.write_text(json.dumps({**json.loads(key.path.read_text()), **change}))
-    with pytest.raises(ConfigError, match=f"{key.path} is no key file"):
+    with pytest.raises(ConfigError, match=f"{key.path} is not a key file"):
         operator_keys.private_keys(where)
 
 
@@ -122,7 +122,7 @@ def test_a_damaged_key_file_is_refused_with_its_name(where: Places, change: dict
 def test_what_is_no_key_file_at_all_is_refused(where: Places, text: str) -> None:
     key = made(where)
     key.path.write_text(text)
-    with pytest.raises(ConfigError, match="is no key file"):
+    with pytest.raises(ConfigError, match="is not a key file"):
         operator_keys.private_keys(where)
 
 
@@ -138,7 +138,7 @@ def test_a_link_is_no_file_of_operator_keys(where: Places, tmp_path: Path) -> No
     elsewhere = tmp_path / "elsewhere"
     os.rename(where.operator_keys_file, elsewhere)
     os.symlink(elsewhere, where.operator_keys_file)
-    with pytest.raises(ConfigError, match="no link"):
+    with pytest.raises(ConfigError, match="not a link"):
         operator_keys.read_public(Path(where.operator_keys_file))
     assert operator_keys.read_public(elsewhere) == {key.key.id: key.key}
 
@@ -146,7 +146,7 @@ def test_a_link_is_no_file_of_operator_keys(where: Places, tmp_path: Path) -> No
 def test_a_line_that_is_no_key_is_named_by_its_number(tmp_path: Path) -> None:
     file = tmp_path / "operator-keys"
     file.write_text(f"# a remark\n\n{PublicKey(base64.b64encode(bytes(32)).decode(), 'ann').line()}\nrsa AAAA\n")
-    with pytest.raises(ConfigError, match="line 4 is no key"):
+    with pytest.raises(ConfigError, match="line 4 is not a key"):
         operator_keys.read_public(file)
 
 

@@ -64,7 +64,7 @@ async def test_they_end_after_a_week_are_told_of_in_one_line_and_go_with_the_oth
     await server.operator.card(id=asked, state=CardState.INTERRUPTED)
     (line,) = told(server)
     assert line.startswith("3 sessions (")
-    assert "were ended: away for more than 7 days; what waited there is closed" in line
+    assert "were ended: away for more than 7 days; pending requests there are closed" in line
     await rounds(server, 1)
     assert len(told(server)) == 1
     await rounds(server, 30)
@@ -126,7 +126,7 @@ async def test_one_that_nobody_ever_came_to_ends_too_and_the_time_is_a_setting(
     assert await server.ask("store", Transact(partial(sessions.insert, session=empty)))
     await rounds(server, 3)
     assert await stand(server) == {agent.session_id: SessionStatus.ACTIVE, "never-came": SessionStatus.TERMINATED}
-    assert told(server) == ["session never-ca was ended: away for more than 2 days; what waited there is closed"]
+    assert told(server) == ["session never-ca was ended: away for more than 2 days; pending requests there are closed"]
 
 
 async def test_after_a_restart_they_end_too(clock: Clock, root: Path) -> None:

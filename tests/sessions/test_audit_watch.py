@@ -226,7 +226,7 @@ async def test_a_log_that_was_cut_is_told_of_by_a_watch_that_ends_before_its_fir
         ended = AuditWatch(reader, Store(named("store")), named("operators"), server.file, lambda: START, told.append)
         await ended.on_stop()
         reader.close()
-    assert "was changed while nobody was looking" in told[0]
+    assert "was changed while no server watched it" in told[0]
 
 
 async def test_a_log_that_fits_is_told_of_once_a_day_and_no_more(tmp_path: Path) -> None:
@@ -274,7 +274,7 @@ async def test_what_was_changed_while_no_server_ran_is_told_and_not_repaired(tmp
             await again.until(lambda: again.told)
             [notice] = again.told
             assert notice.level == "error"
-            assert "the audit log was changed while nobody was looking" in notice.text
+            assert "the audit log was changed while no server watched it" in notice.text
             assert "audit verify" in notice.text
             assert again.complaints == [notice.text]
         assert other.with_name("audit.anchor").read_text().startswith(lines)
@@ -323,7 +323,7 @@ async def test_a_file_that_cannot_be_read_is_compared_once_it_can(tmp_path: Path
         assert "is not a file of yours alone" in told[0]
         server.file.chmod(0o600)
         await watch._compare_once()
-        assert "the audit log was changed while nobody was looking" in told[1]
+        assert "the audit log was changed while no server watched it" in told[1]
 
 
 async def test_a_file_that_is_emptied_while_a_head_is_added_is_told_of(

@@ -352,8 +352,8 @@ async def test_what_can_not_be_put_back_or_brought_back_is_said_before_anybody_d
         (root / "large.bin").write_bytes(b"y" * 200)
         (root / "a.txt").write_bytes(b"z" * 200)
         restore = await ask(server, taken, Files.BACK)
-        assert "cannot be put back: large.bin (its content was not kept)" in restore.divergence.remarks
-        assert any("cannot be brought back: a.txt" in remark for remark in restore.divergence.remarks)
+        assert "cannot be put back: large.bin (its content was not stored)" in restore.divergence.remarks
+        assert any("cannot be restored: a.txt" in remark for remark in restore.divergence.remarks)
         await succeed(server, restore)
         assert (root / "a.txt").read_text() == "one\n"
         assert (root / "large.bin").read_bytes() == b"y" * 200
@@ -365,7 +365,7 @@ async def test_where_there_is_no_room_to_keep_what_is_overwritten_it_is_said_bef
     async with checkpointed(root, clock) as (server, _guest, taken):
         spoil(root)
         first = await ask(server, taken, Files.EXACT)
-        assert not any("cannot be brought back" in remark for remark in first.divergence.remarks)
+        assert not any("cannot be restored" in remark for remark in first.divergence.remarks)
         monkeypatch.setattr(OpenContents, "_used", lambda _: 2**60)
         outdated = await proceed(server, first)
         assert outdated.state is RestoreState.OUTDATED
@@ -373,7 +373,7 @@ async def test_where_there_is_no_room_to_keep_what_is_overwritten_it_is_said_bef
         card = await server.operator.card(
             lambda card: card.id != first.id, kind=CardKind.RESTORE, state=CardState.PENDING
         )
-        words = "no room to keep them, so what they hold now cannot be brought back: new.txt, a.txt"
+        words = "there is no room, so their current content cannot be restored: new.txt, a.txt"
         assert words in (card.body or "")
         await succeed(server, await server.app.service.checkpoints.restore(card.id))
         assert files(root) == BEFORE
@@ -403,7 +403,7 @@ async def test_a_directory_with_nothing_but_ignored_files_keeps_one_file_from_it
         (root / "a.txt").mkdir()
         (root / "a.txt/made.o").write_text("made\n")
         asked = await ask(server, taken, Files.BACK)
-        words = "cannot be put back: a.txt (a directory that is not empty stands there now)"
+        words = "cannot be put back: a.txt (its path is now a directory that is not empty)"
         assert words in asked.divergence.remarks
         await succeed(server, asked)
         kept = {".gitignore": "*.o\n", "a.txt/made.o": "made\n"}
@@ -421,7 +421,7 @@ async def test_where_rules_take_too_long_nothing_is_taken_for_added(
         monkeypatch.setattr(archive, "time", SimpleNamespace(monotonic=lambda: next(ticks)))
         restore = await ask(server, taken, Files.EXACT)
         assert kinds(restore) == {".gitignore": MODIFIED}
-        assert any("cannot be told for certain" in remark for remark in restore.divergence.remarks)
+        assert any("not known for certain" in remark for remark in restore.divergence.remarks)
 
 
 async def test_without_contents_a_checkpoint_compares_and_says_that_nothing_can_be_put_back(
@@ -530,7 +530,7 @@ async def test_no_agent_is_started_for_a_session_that_another_has_taken_up(
         async with virtual_server(root.parent, clock, config) as server:
             agent = await server.arrive(root)
             done = await succeed(server, await ask(server, await take(server, agent)))
-            assert "an agent has taken it up" in (await server.operator.notice("session restored from checkpoint")).text
+            assert "an agent has resumed it" in (await server.operator.notice("session restored from checkpoint")).text
             assert await server.app.service.children.everyone() == {}
             (session,) = await server.app.service.sessions()
             assert (session.id, session.status) == (done.successor_id, SessionStatus.ACTIVE)

@@ -66,7 +66,7 @@ async def test_a_policy_that_a_person_rejected_is_not_made_an_accepted_one(clock
     async with keyed(root, clock, key) as server:
         agent = await server.arrive(root)
         assert not await passes(agent)
-        assert "does not count" in (await server.operator.notice("on record as accepted")).text
+        assert "does not count" in (await server.operator.notice("recorded as accepted")).text
 
 
 async def test_a_policy_that_a_person_accepted_counts_after_a_restart(clock: Clock, root: Path) -> None:
@@ -94,7 +94,7 @@ async def test_an_older_acceptance_does_not_come_back_when_the_later_one_is_remo
     async with keyed(root, clock, key) as server:
         agent = await server.arrive(root)
         assert not await passes(agent)
-        assert "later decision" in (await server.operator.notice("on record as accepted")).text
+        assert "later decision" in (await server.operator.notice("recorded as accepted")).text
 
 
 #: What grants all that POLICY and OTHER do.
@@ -125,7 +125,7 @@ async def test_what_a_policy_was_narrowed_to_is_not_widened_by_sql(
     async with virtual_server(root.parent, clock) as server:
         agent = await server.arrive(root)
         assert not await passes(agent, "src/a")
-        assert "its file took away" in (await server.operator.notice("does not count")).text
+        assert "its file removed" in (await server.operator.notice("does not count")).text
         await server.accept(root)
         assert await passes(agent, "src/a")
     async with virtual_server(root.parent, clock) as server:

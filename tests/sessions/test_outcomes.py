@@ -167,7 +167,7 @@ def test_a_decision_that_a_kind_does_not_take_is_refused_and_those_it_takes_are_
         if decision in CHOICES[kind] or decision in taken_too.get(kind, ()):
             assert end_of(kind, decision) in ENDS[kind].values()
         else:
-            with pytest.raises(InvalidArguments, match=f"{decision} is no answer .*{', '.join(CHOICES[kind])}"):
+            with pytest.raises(InvalidArguments, match=f"{decision} does not answer .*{', '.join(CHOICES[kind])}"):
                 end_of(kind, decision)
 
 

@@ -222,7 +222,7 @@ async def test_pausing_and_letting_go_on_are_done_once(server: VirtualServer, ag
     assert (await kinds(server)).count("session_paused") == (await kinds(server)).count("session_resumed") == 1
     await server.operator.notice("resumed by kim")
     assert [notice.text for notice in server.operator.notices if "kim" in notice.text] == [
-        "paused by kim: the agent's calls wait, and verdicts reach it when it goes on",
+        "paused by kim: the agent's calls wait, and decisions reach it when it is resumed",
         "resumed by kim",
     ]
     # The same act, after the session was paused again, is not a second one.

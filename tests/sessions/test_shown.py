@@ -134,5 +134,5 @@ async def test_a_request_from_before_is_shown_as_the_agents_words(
     old = request_kinds.card_of(request, str(root))
     assert old.diff_from_agent
     for shown in channels(old)[2:5]:
-        assert "the agent's own words, and no diff made from the files" in shown
+        assert "the agent's own text, not a diff made from the files" in shown
         assert "\x1b" not in shown

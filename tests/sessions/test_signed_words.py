@@ -75,7 +75,7 @@ async def test_words_that_sql_put_there_are_told_to_nobody(clock: Clock, root: P
         agent = await server.arrive(root)
         forge(server, agent, kind, channel)
         assert await told(agent) == []
-        notice = await server.operator.notice("refused the words forged")
+        notice = await server.operator.notice("refused the message forged")
         assert (notice.level, "delete it all" in notice.text) == ("error", True)
         assert "security" in await kinds(server)
         assert (await server.app.service.card("forged")).state is CardState.CLOSED
@@ -89,7 +89,7 @@ async def test_a_task_that_sql_left_in_a_workspace_is_nobodys(clock: Clock, root
         opened = await agent.ask(Standby("idle"))
         assert opened.answered is None
         assert (await server.app.service.card(opened.request_id)).state is CardState.PENDING
-        await server.operator.notice("refused the words forged")
+        await server.operator.notice("refused the message forged")
 
 
 @pytest.mark.parametrize("signed", [None, "{}", "not json", '{"signature": {"value": []}, "fields": {}}'])

@@ -115,7 +115,7 @@ async def test_words_whose_result_was_lost_ride_again_and_those_on_their_way_do_
     call = agent.call()
     assert len((await agent.ask(Ping(call=call))).instructions) == 1
     assert await beat(agent) == []
-    with pytest.raises(AlreadyDecided, match="on their way"):
+    with pytest.raises(AlreadyDecided, match="on its way"):
         await desk(server).take_back(card.id, "kim", "ctl")
     agent.tell(Undeliver((call,)))
     assert await heard(agent) == ["one"]
@@ -157,7 +157,7 @@ async def test_only_so_much_waits_for_one_agent(clock: Clock, root: Path) -> Non
     limits = SteeringSettings(max_queued=3, max_queued_bytes=100)
     async with virtual_server(root.parent, clock, Config(steering=limits)) as server:
         agent = await server.arrive(root)
-        for text, error in (("", "no words"), (" \n", "no words"), ("ö" * 51, "102 bytes")):
+        for text, error in (("", "message is empty"), (" \n", "message is empty"), ("ö" * 51, "102 bytes")):
             with pytest.raises(InvalidArguments, match=error):
                 await steer(server, agent, text)
             with pytest.raises(InvalidArguments, match=error):
@@ -272,7 +272,7 @@ async def test_words_whose_result_was_lost_end_the_standby_that_came_after(
 async def test_words_wait_out_a_pause_also_where_the_agent_stands_by(server: VirtualServer, agent: AgentClient) -> None:
     _, waiting = await stand_by(server, agent)
     await desk(server).pause(agent.session_id, "kim", "ctl")
-    assert (await steer(server, agent, "one")).note == "the session is paused: the agent is told when it goes on"
+    assert (await steer(server, agent, "one")).note == "the session is paused: the agent is told when it is resumed"
     await server.later(1)
     assert waiting.outcome is None
     await desk(server).unpause(agent.session_id, "kim", "ctl")
@@ -331,7 +331,7 @@ async def test_the_card_of_a_stall_says_by_which_road_a_nudge_travels(server: Vi
     await idle.ask(Deliver((Delivery("hook-2", (), (next(iter(await queued(server, idle))),)),)))
     await idle.ask(TakeWords("hook-3"))
     last = await server.decide(alerts[idle.session_id].id, Decision.NUDGE)
-    assert str(last.note).endswith("not delivered: no road leads to an idle agent")
+    assert str(last.note).endswith("not delivered: an idle agent cannot be reached")
 
 
 async def queued(server: VirtualServer, agent: AgentClient) -> list[str]:
@@ -497,7 +497,7 @@ async def test_a_task_is_taken_back_until_an_agent_takes_it(server: VirtualServe
     assert (await agent.ask(Reboot(call="g1"))).instructions == ()
     card = await task(server, "two", workspace=str(root))
     await agent.ask(Reboot(call="g2"))
-    with pytest.raises(AlreadyDecided, match="on their way"):
+    with pytest.raises(AlreadyDecided, match="on its way"):
         await desk(server).take_back(card.id, "kim", "ctl")
 
 

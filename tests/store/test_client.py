@@ -32,9 +32,9 @@ class Writer(Actor):
     ("fault", "sentence"),
     [
         (Busy("full"), "this was not; try again shortly"),
-        (None, f"within {PROBE_SECONDS:g} seconds, and may yet do it: look before you try again"),
-        (Down("store", ValueError(), begun=True), "is restarting, and this may not be recorded: look"),
-        (NotRunning("store"), "is restarting, and this may not be recorded: look"),
+        (None, f"within {PROBE_SECONDS:g} seconds, and may still do it: check before you try again"),
+        (Down("store", ValueError(), begun=True), "is restarting, and this may not be recorded: check"),
+        (NotRunning("store"), "is restarting, and this may not be recorded: check"),
     ],
 )
 async def test_a_store_that_does_not_answer_is_one_error_that_says_what_to_do(

@@ -138,7 +138,7 @@ async def test_what_was_taken_away_is_put_back_whole(tmp_path: Path, act: Act, n
         # Whoever opens it now, or after the server's end, finds what was said to be saved.
         assert sorted(words(store.path)) == ["one", "three", "two"]
         [text] = store.told("error")
-        assert "was put back whole" in text
+        assert "was restored completely" in text
         reader = Reader(store.path)
         found = await reader.read(lambda db: [entry.summary for entry in audit.recent(db, 9)])
         assert sorted(found) == ["one", "three", "two"]

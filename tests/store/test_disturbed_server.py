@@ -91,7 +91,7 @@ async def test_a_request_outlives_the_removal_of_the_database(tmp_path: Path) ->
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(f"{server.database}{suffix}")
         # Noticed without anybody asking for anything.
-        await until(lambda: any("was put back whole" in text for text in server.told))
+        await until(lambda: any("was restored completely" in text for text in server.told))
         await until(lambda: bool(complaints))
         [card] = await board.service.pending()
         await board.operator("ann").approve(card.id)

@@ -124,7 +124,7 @@ def test_one_file_that_does_not_fit_stops_the_whole_patch(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("path", "diff", "said"),
     [
-        ("f", "--- /dev/null\n+++ b/f\n@@ -0,0 +1 @@\n+x\n", "makes f, which exists already"),
+        ("f", "--- /dev/null\n+++ b/f\n@@ -0,0 +1 @@\n+x\n", "creates f, which exists already"),
         ("none", "--- a/none\n+++ b/none\n@@ -1 +1 @@\n-x\n+y\n", "changes none, which does not exist"),
         ("f", "--- a/f\n+++ /dev/null\n@@ -1 +0,0 @@\n-a\n", "removes f, but 2 bytes would be left"),
         (

@@ -263,7 +263,7 @@ def test_text_is_text_in_any_encoding(texts: Path, data: bytes, text: str) -> No
 def test_what_is_no_text_is_refused(texts: Path, data: bytes) -> None:
     (texts / "f").write_bytes(data)
     assert is_binary(data)
-    with pytest.raises(FileError, match="no text"):
+    with pytest.raises(FileError, match="not text"):
         show(texts, "f")
 
 

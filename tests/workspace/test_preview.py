@@ -131,27 +131,27 @@ def test_many_files_come_and_go_under_headers_of_their_own(tmp_path: Path) -> No
         (b"a\n", "a=\u0338b\n".encode(), "<U+0338> (combining long solidus overlay) is written as its code on line 1"),
         (b"a\n", b"rm -rf /\rls\n", "\\x0d (carriage return) is written as its code on line 1"),
         (b"a\x7f\n", b"a\n", "\\x7f (delete) is written as its code on line 1 of before"),
-        (b"a\n\xff\n", b"b\n\xff\n\xc3\xa9\n\xc3\xa9\n", "bytes that are no UTF-8, written as \\x80 and so on"),
+        (b"a\n\xff\n", b"b\n\xff\n\xc3\xa9\n\xc3\xa9\n", "bytes that are not UTF-8, written as \\x80 and so on"),
         (b"a\n", b"a" * (LONG_LINE + 1) + b"\n", "line 1 is 501 characters long"),
         (b"a\n", b"b" * (MAX_LINE + 9) + b"\n", "line 1 is 4,009 characters long; 4,000 of them are shown"),
         (b"a\nb\n", b"a\r\nb\r\n", "only line ends change: LF to CRLF"),
         (b"a\r\nb\r\n", b"a\r\nb\n", "only line ends change: CRLF to 1 CRLF and 1 LF"),
         (b"a\nb\n", b"a\r\nc\r\n", "line ends change: LF to CRLF"),
         (None, b"a\r\n", "its lines end in CRLF"),
-        (b"a\n", b"a", "the newline at its end goes"),
-        (b"a", b"a\n", "the newline at its end comes"),
+        (b"a\n", b"a", "the newline at its end is removed"),
+        (b"a", b"a\n", "the newline at its end is added"),
         (b"if a:\n    b\n    c\n", b"if a:\n    b\nc\n", "only white space changes"),
         (b"a\n", b"", "is emptied"),
-        (None, b"", "is made as an empty file"),
-        (b"", None, "an empty file goes"),
+        (None, b"", "is created as an empty file"),
+        (b"", None, "an empty file is removed"),
         (b"a\n", b"a\n", "its content does not change"),
         (b"a\n", "user = p\u0430ypal\n".encode(), "mixes alphabets whose letters look alike: p<U+0430>ypal"),
         # Python takes it for `ox`.
         (b"a\n", "\uff4f\uff58(1)\n".encode(), "mixes alphabets whose letters look alike: <U+FF4F><U+FF58>"),
-        (b"a\n", b"\xef\xbb\xbfa\n", "a byte order mark comes"),
+        (b"a\n", b"\xef\xbb\xbfa\n", "a byte order mark is added"),
         (b"a\n", "a\n".encode("utf-16"), "its encoding changes from utf-8 to utf-16-le"),
         ("\xe9t\xe9\n".encode("cp1252"), b"ete\n", "is read as windows-1252, which is a guess"),
-        (b"-- a/x\n", b"++ b/x\n", "line 1 looks like the header of another file, and is none"),
+        (b"-- a/x\n", b"++ b/x\n", "line 1 looks like the header of another file, but is not"),
     ],
 )  # fmt: skip
 def test_what_a_diff_cannot_show_is_said_of_the_file(before: bytes | None, after: bytes | None, said: str) -> None:
@@ -225,10 +225,10 @@ def test_a_name_that_mixes_alphabets_is_pointed_out() -> None:
 
 def test_words_of_an_agent_stand_behind_bars_and_are_said_to_be_its() -> None:
     change = FileChange("a.py", ChangeKind.WRITE, "unread", None)
-    shown = quote(change, "@@ def f @@\n-a\n+b\x1b[2J\ndiff --git a/x b/x\n", "the client gives these lines alone")
+    shown = quote(change, "@@ def f @@\n-a\n+b\x1b[2J\ndiff --git a/x b/x\n", "the client gives only these lines")
     assert shown.diff == ("diff --git a/a.py b/a.py\n| @@ def f @@\n| -a\n| +b\\x1b[2J\n| diff --git a/x b/x\n")
     assert shown.remarks[0].text == (
-        "the client gives these lines alone: what is shown are the agent's words and no diff made from the file"
+        "the client gives only these lines: what is shown is the agent's text, not a diff made from the file"
     )
     assert joined([shown, of(b"a\n", b"b\n")]).diff.count("\ndiff --git ") == 1
 

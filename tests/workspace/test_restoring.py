@@ -162,7 +162,7 @@ def test_a_content_that_is_gone_or_damaged_is_told_before_anything_is_touched(tm
         made.discard()
         contents.db.execute("delete from content")
         missing = contents.missing({state.hash for state in then.files.values() if state.link is None})
-        assert {each.why for each in planned(root, then, missing).blocked} == {"its content was not kept"}
+        assert {each.why for each in planned(root, then, missing).blocked} == {"its content was not stored"}
     assert trees.found(root) == RESTORE.before
 
 

@@ -64,7 +64,7 @@ def test_what_is_no_file_is_told_and_opens_nothing(tmp_path: Path) -> None:
     (tmp_path / os.fsdecode(b"bad\xff")).write_text("x")
     found = snapshot(tmp_path)
     assert not found.files
-    assert told(found) == {"what is no regular file (a pipe, socket or device)": 2, "names that are not UTF-8": 1}
+    assert told(found) == {"files that are not regular (pipes, sockets or devices)": 2, "names that are not UTF-8": 1}
     assert not found.whole
 
 

@@ -190,7 +190,7 @@ class ClientRecords:
         except (IntercomError, StoreUnavailable, trio.TooSlowError) as failed:
             log.warning("the process behind a connection over HTTP could not be found or recorded: %r", failed)
             raise too_many(
-                "whose this connection is could not be found out just now", HTTPStatus.SERVICE_UNAVAILABLE
+                "the process of this connection could not be found just now", HTTPStatus.SERVICE_UNAVAILABLE
             ) from None
         connection.processes = found
 
@@ -445,7 +445,7 @@ class HttpListener(Actor):
             pause = min(longest, pause * 2)
 
     def _tell_of(self, why: str) -> None:
-        fault = f"agents cannot connect over HTTP: {why}; it is tried again, and agents over stdio are served meanwhile"
+        fault = f"agents cannot connect over HTTP: {why}; the server tries again, and serves agents over stdio"
         if fault != self._at.status.fault:
             self._at.status.fault = fault
             log.error("%s", fault)

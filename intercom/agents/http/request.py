@@ -24,10 +24,10 @@ Headers = Iterable[tuple[bytes, bytes]]
 #: What each part of an identity looks like, and the refusal of anything else. A stable agent key has characters that
 #: need no escaping, and those in host names and paths.
 _PARTS = {
-    "session_id": (r"[A-Za-z0-9-]{1,64}", "session_id is no session's id: letters, digits and dashes, 64 at most"),
-    "agent": (r"[A-Za-z0-9._~:@/+=-]{1,200}", "agent is no key: 1 to 200 of letters, digits and . _ ~ : @ / + = -"),
-    "channel_id": (CHANNEL_ID, "channel_id is no Slack channel's id: it looks like C0123456789"),
-    "workspace": (rf"/[^\0]{{0,{PATH - 1}}}", "workspace is no directory's absolute path"),
+    "session_id": (r"[A-Za-z0-9-]{1,64}", "session_id is not a session's id: letters, digits and dashes, 64 at most"),
+    "agent": (r"[A-Za-z0-9._~:@/+=-]{1,200}", "agent is not a key: 1 to 200 of letters, digits and . _ ~ : @ / + = -"),
+    "channel_id": (CHANNEL_ID, "channel_id is not a Slack channel's id: it looks like C0123456789"),
+    "workspace": (rf"/[^\0]{{0,{PATH - 1}}}", "workspace is not a directory's absolute path"),
 }
 _HEADERS = {f"x-intercom-{name.replace('_', '-')}".encode(): name for name in _PARTS}
 
@@ -55,7 +55,9 @@ def read_identity(query: bytes, headers: Headers) -> Identity:
     said: dict[str, str] = {}
     for name, value in (*_query(query), *_in_headers(headers)):
         if said.setdefault(name, value) != value:
-            raise unclear(f"{name} is given twice and not alike: give it once, in the URL or in its X-Intercom header")
+            raise unclear(
+                f"{name} is given twice with different values: give it once, in the URL or in its X-Intercom header"
+            )
     for name, value in said.items():
         pattern, fault = _PARTS[name]
         if re.fullmatch(pattern, value) is None:
@@ -205,7 +207,7 @@ _wrong_host = partial(
     Refusal,
     HTTPStatus.MISDIRECTED_REQUEST,
     "host_refused",
-    "this server is not called by that Host: call it by the address it listens at, or add the name to"
+    "this server does not have that Host name: use the address it listens on, or add the name to"
     " http_allowed_hosts in its configuration",
 )
 _wrong_origin = partial(
@@ -218,8 +220,8 @@ _CHALLENGE = ((b"www-authenticate", b'Bearer realm="agent-intercom"'),)
 _no_token, _wrong_token = (
     partial(Refusal, HTTPStatus.UNAUTHORIZED, "unauthorized", why, _CHALLENGE)
     for why in (
-        "show the token: Authorization: Bearer and what stands in the file http.token in the state directory",
-        "that is not this server's token: it stands in the file http.token in the state directory",
+        "show the token: Authorization: Bearer and the content of the file http.token in the state directory",
+        "that is not this server's token: it is in the file http.token in the state directory",
     )
 )
 

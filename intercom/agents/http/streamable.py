@@ -154,8 +154,8 @@ class Streamable:
             raise Refusal(
                 HTTPStatus.NOT_FOUND,
                 "not_found",
-                "no session has this Mcp-Session-Id (any more): initialize again; an agent with a key of its own in the"
-                " URL finds all it left",
+                "no session has this Mcp-Session-Id (any more): initialize again; an agent with its own key in the"
+                " URL finds its requests again",
             )
         if identity != session.identity:
             raise unclear(

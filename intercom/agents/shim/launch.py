@@ -246,7 +246,7 @@ def doom(at: SandboxSigns) -> str | None:
     if not at.nested:
         return None
     if at.first in SANDBOXES:
-        return f"this is a sandbox ({at.first}), which ends all that was started in it"
+        return f"this is a sandbox ({at.first}), which ends everything started in it"
     if at.image:
         return None
     own = [command for command in at.line if not _only_starts(command)]

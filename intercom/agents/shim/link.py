@@ -346,7 +346,7 @@ class Link:
 
     def _wait_for_another(self, now: float) -> None:
         if now - self._unheard_since > _START_SECONDS + _GREETING_SECONDS:
-            self._fail(Failure("unavailable", "the server another agent is starting does not get ready"))
+            self._fail(Failure("unavailable", "the server that another agent is starting does not become ready"))
         else:
             self.due = now + _LOOK_SECONDS
 
@@ -356,7 +356,7 @@ class Link:
             return
         self._say(
             f"{why}, so this agent gets a server of its own, which ends with it;"
-            " one that runs outside (agent-intercom serve) is used where its socket can be reached"
+            " one that runs outside (agent-intercom serve) is used if its socket can be reached"
         )
         sock, self._child = launch.start_private(self._options)
         sock.setblocking(False)

@@ -571,7 +571,7 @@ class Relay(Party):
 
     def _control(self, word: Json) -> list[Effect]:
         if not isinstance(word, dict):
-            return [Note("the server sent a control line without words")]
+            return [Note("the server sent a control line without content")]
         if "handover" in word:
             return [Leave()]
         receipt = word.get("receipt")

@@ -100,7 +100,7 @@ def read(kind: type[T], data: Json, under: str = "") -> T:
     try:
         return _CONVERTER.structure(data.get(under) if under and isinstance(data, Mapping) else data, kind)
     except (KeyError, ValueError, TypeError, AttributeError):
-        raise IpcError("the answer is not of this protocol: check that ctl and server are of one version") from None
+        raise IpcError("the answer is not of this protocol: check that ctl and server have the same version") from None
 
 
 def read_divergence(data: Mapping[str, Json]) -> DivergenceSummary:

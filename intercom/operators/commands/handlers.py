@@ -225,7 +225,7 @@ async def _decide(service: OperatorService, prefix: str, verdict: Verdict) -> De
     after = await service.decide(id, verdict)
     won = after.decided
     if won is not None and won.verdict_id == verdict.id and won.decision != verdict.decision.value:
-        raise AlreadyDecided(f"this verdict id stands for another act ({won.decision}); give each act its own")
+        raise AlreadyDecided(f"this verdict_id belongs to another action ({won.decision}); give each action its own")
     return DecidedCard(after, verdict.decision)
 
 
@@ -233,9 +233,9 @@ def _how_to_answer(kind: CardKind, request_id: str) -> str:
     """Return the command that answers a card of this kind, as part of a sentence."""
     match kind:
         case CardKind.APPLY:
-            return "an editor to put the files right: the agent's next check_diff settles it"
+            return "an editor to correct the files: the agent's next check_diff settles it"
         case CardKind.STEER | CardKind.TASK:
-            return f"take-back {request_id} while it is queued: it goes to the agent by itself"
+            return f"take-back {request_id} while it is queued: it is delivered to the agent by itself"
     return " or ".join(HOW_TO_ANSWER[kind]).format(id=request_id)
 
 

@@ -208,7 +208,7 @@ def _object(line: bytes) -> JsonObject:
     except ValueError:
         value = None
     if not isinstance(value, dict):
-        raise IpcError("the answer is not of this protocol: check that ctl and server are of one version")
+        raise IpcError("the answer is not of this protocol: check that ctl and server have the same version")
     return value
 
 

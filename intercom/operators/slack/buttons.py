@@ -106,7 +106,7 @@ _RESUME = Form(
 
 _BACK = Confirmation(
     "Go back?",
-    "The session ends, and another goes on from the checkpoint. How things are now is kept as a checkpoint, too.",
+    "The session ends, and a new one continues from the checkpoint. The current state is stored as a checkpoint too.",
     "Proceed",
 )
 

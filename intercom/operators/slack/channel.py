@@ -248,7 +248,7 @@ class SlackChannel(Actor):
             with trio.move_on_after(SHUTDOWN_SECONDS):
                 await self._store.transact(partial(outbox.abandon, key=key), retry=False)
         except (*_PASSING, *STORE_FAULTS) as fault:
-            log.info("that the server stops is not said in slack: %s", fault)
+            log.info("slack was not told that the server stops: %s", fault)
 
     async def on_receive(self, message: object) -> None:
         match message:
@@ -462,5 +462,5 @@ class EphemeralSender(Actor):
                 await trio.sleep(limited.retry_after)
                 continue
             except SlackApiError as fault:
-                log.info("a person could not be told why nothing came of their act: %s", fault)
+                log.info("a person could not be told why their action had no effect: %s", fault)
             return

@@ -112,9 +112,7 @@ def write_keychain(values: Mapping[str, str], *, patience: float) -> str | None:
                 keyring.set_password(SERVICE, name, value)
                 # The null backend accepts everything and stores nothing.
                 if keyring.get_password(SERVICE, name) != value:
-                    raise SlackError(
-                        "the keychain did not keep what it was given: see `python -m keyring --list-backends`"
-                    )
+                    raise SlackError("the keychain did not store the token: see `python -m keyring --list-backends`")
             else:
                 _forget(name)
         return str(keyring.get_keyring().name)

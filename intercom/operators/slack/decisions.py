@@ -231,7 +231,7 @@ async def _decide(
     if id != card_id:
         return Turned("this is not the whole id of a card; nothing was changed")
     if kind not in (None, found) or verdict.decision not in CHOICES[found]:
-        return Turned(f"{verdict.decision.value} is no answer to a {found.value} card; nothing was changed")
+        return Turned(f"{verdict.decision.value} does not answer a {found.value} card; nothing was changed")
     if found is CardKind.RESTORE:
         card = await deps.service.card(id)
         for session in await deps.service.sessions(everything=True):
@@ -319,7 +319,7 @@ async def _ask(deps: ActionDeps, pressed: ButtonAction, form: Form) -> None:
         deps.tell_person(pressed, f"{card}; nothing was changed")
         return
     metadata = form_metadata(pressed.card_id, pressed.channel, pressed.thread)
-    about = card or Card(pressed.card_id, pressed.button.kind, "not known", "", "What you have tapped", deps.now())
+    about = card or Card(pressed.card_id, pressed.button.kind, "not known", "", "What you clicked", deps.now())
     try:
         view = draw_form(form, about, metadata, deps.mask)
         with trio.fail_after(_OPEN_SECONDS):

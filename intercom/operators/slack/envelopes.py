@@ -177,11 +177,11 @@ def person_name(answer: object) -> str:
 def _button_action(payload: object) -> Act | Ignored:
     actions = _at(payload, "actions")
     if not isinstance(actions, list) or not actions:
-        raise _Unreadable("a tap without an action")
+        raise _Unreadable("a click without an action")
     action = actions[0]
     name = _at(action, "action_id")
     if not isinstance(name, str) or name not in BY_ACTION:
-        return Ignored("a tap on something that is no button of ours")
+        return Ignored("a click on something that is not our button")
     person = _person(payload)
     message = _fits(_TS, _first(payload, ("container", "message_ts"), ("message", "ts")), "message ts")
     thread = _first(payload, ("container", "thread_ts"), ("message", "thread_ts"))

@@ -198,11 +198,11 @@ async def _tell(deps: ActionDeps, reply: ThreadReply, tells: Tells) -> str | Non
         )
         known = await deps.service.sessions(everything=True)
     except Exception as fault:
-        return f"the agent was not told this: {turned_by(fault, 'the words were not queued').why}"
+        return f"the agent was not told this: {turned_by(fault, 'the message was not queued').why}"
     if not any(each.id == tells.session_id and each.mode is SessionMode.LOCAL for each in known):
         return None
     return (
-        f"queued for the agent as `{card.id[:_SHORT]}`: it is told with its next result. This session's cards"
+        f"queued for the agent as `{card.id[:_SHORT]}`: it is delivered with its next result. This session's cards"
         f" are not shown here; `agent-intercom-ctl steering {tells.session_id[:_SHORT]}` says when it has it"
     )
 
@@ -219,26 +219,26 @@ async def _meaning(deps: ActionDeps, thread: Thread, reply: ThreadReply) -> Mean
     if found is not None or not text:
         return found
     if thread.session_id is None:
-        return Answered("nothing waits here, and this thread is no session's, so no agent was told this")
+        return Answered("nothing waits here, and this thread belongs to no session, so no agent was told this")
     return Tells(thread.session_id, text)
 
 
 def to_question(text: str, card: Card, decision: Decision) -> Decides | Answered:
     """Return the meaning of a reply to a question for the text of `decision` on this card. Pure."""
     if is_never_mind(text):
-        return Answered("taken back; nothing was changed, and the card is still open", closes=True)
+        return Answered("cancelled; nothing was changed, and the card is still open", closes=True)
     plain = understand(text, card.kind)
     if plain is not None and plain.decision is not decision:
         return Answered(
             f"this could be your answer or another decision: say `never mind` first to {plain.decision.value},"
-            f" or say more for the words of {decision.value}"
+            f" or say more for the text of {decision.value}"
         )
     words: str | None = text if plain is None else plain.text
     if words is not None and is_nothing(words):
         words = None
     form = form_of(card.kind, decision)
     if words is None and form is not None and form.required is not None:
-        return Answered(f"it needs words: {form.required}, or `never mind`")
+        return Answered(f"it needs a text: {form.required}, or `never mind`")
     return _short_enough(Decides(card.id, card.kind, decision, words, asked=True))
 
 

@@ -236,7 +236,7 @@ async def post(store: Store, web: Api, begun: Begun) -> Sent:
         if found is not None:
             return found
         if begun.may_come:
-            raise StillOut("slack did not answer, and may still post it; it is looked for again")
+            raise StillOut("slack did not answer, and may still post it; it is searched for again")
     content = merged(begun.contents)
     broadcast = True if content.get("reply_broadcast") and begun.thread_ts is not None else None
     answer = await show(web, "chat.postMessage", row, content, thread_ts=begun.thread_ts, reply_broadcast=broadcast)
@@ -444,8 +444,8 @@ class ChannelWorker:
                     await deps.store.transact(partial(note, not_before=None))
                     await self._wait(MENDING_PAUSE)
                 elif found is Remedy.REDRAW:
-                    log.warning("slack does not take %s in any form: %s", row.key, error)
-                    deps.report(f"slack does not take {row.key} in any form ({error.error})")
+                    log.warning("slack does not accept %s in any form: %s", row.key, error)
+                    deps.report(f"slack does not accept {row.key} in any form ({error.error})")
                     await deps.store.transact(partial(outbox.refused, id=row.id, error=str(error), version=row.version))
                 elif not await self._remedied(row, found, str(error)):
                     self._note(sentence(error.error, row.channel))

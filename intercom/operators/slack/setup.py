@@ -172,7 +172,7 @@ _PATIENCE = 10.0
 _PEOPLE = 20
 
 _AGAIN = "make a new one in the app's settings (api.slack.com/apps), and run agent-intercom slack login"
-_NETWORK = "see to the network, or the proxy"
+_NETWORK = "check the network, or the proxy"
 _REINSTALL = (
     "in the app's settings (api.slack.com/apps) replace App Manifest by what agent-intercom slack manifest prints, then"
     " Install App > Reinstall to Workspace"
@@ -251,7 +251,7 @@ async def _tokens(
     try:
         said = await web.call("auth.test", timeout=patience)
     except Unreachable as fault:
-        return [Proof(subject, Outcome.WARN, f"{fault}; a server goes on trying", _NETWORK)], None
+        return [Proof(subject, Outcome.WARN, f"{fault}; a server keeps trying", _NETWORK)], None
     except SlackApiError as fault:
         proofs = [_token_refused(subject, "bot token", fault)]
     else:
@@ -265,7 +265,7 @@ async def _tokens(
             skew = _skew(web)
             if abs(skew) > _SKEW:
                 text = f"this machine's clock is {abs(skew):.0f} s {'ahead of' if skew > 0 else 'behind'} Slack's"
-                proofs.append(Proof("clock", Outcome.WARN, text, "set the clock: messages are looked for by time"))
+                proofs.append(Proof("clock", Outcome.WARN, text, "set the clock: messages are searched by time"))
     if proofs[0].outcome is not Outcome.WARN:
         proofs.append(await _connection(web, tokens, bot, patience, socket=socket))
     return proofs, bot
@@ -278,7 +278,7 @@ def _scopes(web: WebApi) -> Proof:
     if not given:
         return Proof(subject, Outcome.WARN, "slack does not say what the bot may do")
     if missing:
-        return Proof(subject, Outcome.FAULT, f"the bot may not do all it has to: {', '.join(missing)}", _REINSTALL)
+        return Proof(subject, Outcome.FAULT, f"the bot lacks permissions: {', '.join(missing)}", _REINSTALL)
     more = sorted(given.difference(scopes()))
     text = f"all {len(scopes())} that are needed" + (f", and {', '.join(more)}, which are not" if more else "")
     return Proof(subject, Outcome.OK, text)
@@ -306,7 +306,7 @@ async def _connection(web: WebApi, tokens: SlackTokens, bot: _Bot | None, patien
                 return Proof(subject, Outcome.FAULT, f"slack refuses a socket ({fault.error})", _SWITCH_ON)
         return _token_refused(subject, "app-level token", fault)
     except SlackApiError as fault:
-        return Proof(subject, Outcome.WARN, f"{fault}; a server goes on trying", _NETWORK)
+        return Proof(subject, Outcome.WARN, f"{fault}; a server keeps trying", _NETWORK)
     apps = await _apps(web, tokens, bot, patience)
     if apps is not None:
         return Proof(subject, Outcome.FAULT, apps, "take both tokens from the same app, and log in again")
@@ -353,11 +353,11 @@ async def _channel(web: WebApi, channel_id: str, bot: _Bot, patience: float) -> 
     except SlackApiError as fault:
         return Proof(subject, Outcome.WARN, f"{channel_id} could not be looked at: {fault}", "try again")
     if channel.get("is_im") or channel.get("is_mpim"):
-        text = f"{channel_id} is a direct message: replies there are not heard"
+        text = f"{channel_id} is a direct message: replies there are not received"
         return Proof(subject, Outcome.FAULT, text, "take a channel; it may be private")
     named = f"#{channel.get('name', '?')} ({channel_id})"
     if channel.get("is_archived"):
-        return Proof(subject, Outcome.FAULT, f"{named} is archived", "bring it back, or configure another")
+        return Proof(subject, Outcome.FAULT, f"{named} is archived", "unarchive it, or configure another")
     if not channel.get("is_member"):
         return Proof(subject, Outcome.FAULT, f"the bot is not in {named}", invite)
     return Proof(subject, Outcome.OK, f"{named}, and the bot is in it")
@@ -376,7 +376,7 @@ async def _people(web: WebApi, setup: SlackSetup, patience: float) -> Proof:
             if fault.error == "missing_scope":
                 text = f"{len(setup.authorized)} may answer; who they are cannot be looked up"
                 return Proof(subject, Outcome.WARN, text, _REINSTALL)
-            wrong.append(f"{id} is nobody here ({fault.error})")
+            wrong.append(f"{id} is not a member here ({fault.error})")
             continue
         except SlackApiError as fault:
             return Proof(subject, Outcome.WARN, f"{id} could not be looked up: {fault}", "try again")
@@ -396,5 +396,5 @@ def _token_refused(subject: str, token: str, fault: SlackApiError) -> Proof:
     if isinstance(fault, RateLimited):
         return Proof(subject, Outcome.WARN, str(fault), "try again then")
     word = fault.error if isinstance(fault, SlackRefused) else str(fault)
-    text = f"the {token} is not good: {_WHY.get(word, 'slack refuses it')} ({word})"
+    text = f"the {token} is not valid: {_WHY.get(word, 'slack refuses it')} ({word})"
     return Proof(subject, Outcome.FAULT, text, _AGAIN)

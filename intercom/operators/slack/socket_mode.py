@@ -160,7 +160,7 @@ class Socket:
                 await self._write(event.response())
         elif self._frames.state is FrameState.OPEN:
             # wsproto reports bytes that are no frame as a close.
-            raise self._losing(f"slack sent what is no websocket frame: {event.reason}")
+            raise self._losing(f"slack sent something that is not a websocket frame: {event.reason}")
         elif not self._said_goodbye:
             raise self._losing("slack closed the connection without a word")
 
@@ -305,7 +305,7 @@ _SENTENCES = {
     **dict.fromkeys((LINK_DISABLED, "socket_mode_disabled"), _SWITCHED_OFF),
     TOO_MANY: "slack allows an app ten sockets and all are taken: stop other programs that connect as this app",
     **{
-        word: f"slack does not take the app-level token ({word}): {_NEW_TOKEN}"
+        word: f"slack does not accept the app-level token ({word}): {_NEW_TOKEN}"
         for word in ("invalid_auth", "token_revoked", "token_expired", "account_inactive")
     },
 }

@@ -124,7 +124,7 @@ def checked_base(url: str) -> str:
     """Return the address as a base for methods. Raises ValueError unless it is https, or http on the loopback."""
     parts = _parts(url)
     if parts is None or parts.query or parts.fragment:
-        raise ValueError("the address of Slack's API is no plain URL; give one like https://slack.com/api/")
+        raise ValueError("the address of Slack's API is not a plain URL; give one like https://slack.com/api/")
     if parts.scheme != "https" and not (parts.scheme == "http" and is_loopback(parts.hostname or "")):
         raise ValueError(f"tokens are sent to {parts.hostname} over https only; plain http is for 127.0.0.1")
     return url.rstrip("/") + "/"
@@ -523,7 +523,7 @@ ADVICE: dict[str, str] = {
     "restricted_action_non_threadable_channel": "choose a channel that has threads",
     "restricted_action_read_only_channel": _POLICY,
     "restricted_action_thread_locked": "unlock the thread",
-    "restricted_action_thread_only_channel": "choose a channel where messages may stand outside threads",
+    "restricted_action_thread_only_channel": "choose a channel where messages are allowed outside threads",
     "storage_limit_reached": "free storage in the Slack workspace",
     "team_access_not_granted": _POLICY,
     "team_not_found": _SECRET_TOKEN,
@@ -588,4 +588,4 @@ def remedy(error: str, *, updating: bool) -> Remedy:
 def sentence(error: str, channel: str) -> str:
     """Return the problem in `channel` and its remedy, for people."""
     advice = ADVICE.get(error, "it is tried again every minute")
-    return f"slack takes nothing in channel {channel} ({error}); {advice}"
+    return f"slack accepts nothing in channel {channel} ({error}); {advice}"

@@ -294,9 +294,9 @@ def _remarks(
 ) -> tuple[str, ...]:
     told = [f"not in the checkpoint: {told_of(each)}" for each in then.left_out if not each.why.startswith("contents")]
     if not certain:
-        told.append("what was added since cannot be told for certain, and is left out")
+        told.append("files added since are not known for certain, and are left out")
     elif not now.whole:
-        told.append("not every file was looked at now, so more may have been added")
+        told.append("not every file was read now, so more may have been added")
     if now.unclear:
         told.append(f"not compared, as they cannot be read now: {_named(sorted(now.unclear))}")
     if files is Files.LEAVE:
@@ -305,10 +305,10 @@ def _remarks(
         whys = [f"{each.path} ({each.why})" for each in plan.blocked]
         told.append(f"cannot be put back: {_named(whys)}")
     if lost and not archive.settings.keep_contents:
-        told.append("contents are not kept here: what is overwritten or removed cannot be brought back")
+        told.append("contents are not stored here: what is overwritten or removed cannot be restored")
     elif lost:
-        why = "too large to be kept, or there is no room to keep them"
-        told.append(f"{why}, so what they hold now cannot be brought back: {_named(lost)}")
+        why = "too large to be stored, or there is no room"
+        told.append(f"{why}, so their current content cannot be restored: {_named(lost)}")
     return tuple(told)
 
 

@@ -102,7 +102,7 @@ class Checkpoints(Actor):
         except Exception:
             # One broken workspace must not crash the other workspaces' checkpoints.
             log.exception("a request about checkpoints failed")
-            failed = IntercomError("this failed for a reason that is in the server's log", code="unavailable")
+            failed = IntercomError("this failed; the server's log says why", code="unavailable")
         else:
             for reply in self._begun.pop(id, ()):
                 reply.set(answer)

@@ -104,7 +104,7 @@ def _hash(restore: Restore) -> str:
     return hashlib.sha256(json.dumps(record).encode("ascii")).hexdigest()
 
 
-_STUCK = "put the files right and proceed, or cancel to leave them as they are"
+_STUCK = "correct the files and proceed, or cancel to leave them as they are"
 
 
 def _body(restore: Restore) -> str:
@@ -114,7 +114,7 @@ def _body(restore: Restore) -> str:
         lines.append(f"and {restore.divergence.total - SHOWN} more")
     lines += restore.divergence.remarks
     lines.append(_FILES[restore.files])
-    lines.append(f"Asked by {restore.asked_by}. The session ends, and another goes on from the checkpoint.")
+    lines.append(f"Asked by {restore.asked_by}. The session ends, and a new one continues from the checkpoint.")
     return "\n".join(lines)
 
 

@@ -272,7 +272,7 @@ class Successors:
                 return "its agent was started"
         now = await self.archive.read(partial(sessions.get, id=made.id))
         if now is not None and now.agent_key is not None and self.archive.context.present(now.agent_key):
-            return "an agent has taken it up"
+            return "an agent has resumed it"
         return f"it waits for an agent that calls reboot with its id, {made.id}{why}"
 
     async def until_quiet(self, restore: Restore) -> None:
@@ -290,8 +290,8 @@ class Successors:
         files = f"Files {'may differ from' if kept else 'are put back to'} what they were then."
         return (
             f"You take over a session that was restored at {when} from the checkpoint"
-            f" {restore.label or restore.checkpoint_id!r}. {files} Call reboot first: it tells what waits and how far"
-            " the work had come. Read files again before you change them."
+            f" {restore.label or restore.checkpoint_id!r}. {files} Call reboot first: it says what is pending and how"
+            " far the work was. Read files again before you change them."
             + (f" The task is: {made.prompt}" if made.prompt else "")
         )
 

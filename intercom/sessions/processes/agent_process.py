@@ -64,7 +64,7 @@ def check_prompt(prompt: str, host_cli_args: tuple[str, ...]) -> str:
     if not prompt.strip():
         raise InvalidArguments("a prompt is needed: say what the agent is to do")
     if "\0" in prompt:
-        raise InvalidArguments("the prompt holds a NUL character, which no argument can; leave it out")
+        raise InvalidArguments("the prompt contains a NUL character, which an argument cannot contain; remove it")
     try:
         size = len(prompt.encode())
     except UnicodeEncodeError:

@@ -379,8 +379,8 @@ class SessionActor(Actor):
         if self.successor is None:
             return "this session was ended by an operator; stop, or start a new conversation"
         return (
-            "this session was ended by an operator, who restored a checkpoint of it: files may have changed under you;"
-            f" to go on from there, call reboot with session_id {self.successor}, and else stop"
+            "this session was ended by an operator, who restored a checkpoint of it: files may have changed meanwhile;"
+            f" to continue from there, call reboot with session_id {self.successor}; otherwise stop"
         )
 
     def turn_begins(self) -> None:
@@ -530,7 +530,7 @@ def _refuse_words(db: Database, session_id: str, signatures: Signatures, at: dat
         if fault is None or not instructions.close(db, (word.id,), at):
             continue
         said = request_kinds.headline(visible(word.text))
-        summary = f"refused the words {word.id[:_ID_CHARS]} for an agent ({word.kind.value}: {said}): {fault}"
+        summary = f"refused the message {word.id[:_ID_CHARS]} for an agent ({word.kind.value}: {said}): {fault}"
         data = {"instruction_id": word.id, "given_by": word.by, "channel": word.channel}
         audit.record(db, at, "security", session_id, "intercom", summary, data)
         told.append(summary)

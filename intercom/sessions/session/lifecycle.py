@@ -45,7 +45,7 @@ async def pause(session: SessionActor, asked: Pause) -> Session:
     if session.row.paused_at == at:
         await stall.dismiss(session, asked.by)
         session.notify(
-            f"paused by {asked.by}: the agent's calls wait, and verdicts reach it when it goes on", "warning"
+            f"paused by {asked.by}: the agent's calls wait, and decisions reach it when it is resumed", "warning"
         )
     return session.row
 
@@ -112,7 +112,7 @@ def _unpause(db: Database, session: SessionActor, asked: Unpause) -> tuple[Sessi
     moved = sessions.unpause(db, session.id, session.now())
     if moved is None:
         raise InvalidState(f"the session is not paused: it is {found.status.value}")
-    session.record(db, asked.by, "session_resumed", "paused no more", channel=asked.channel)
+    session.record(db, asked.by, "session_resumed", "no longer paused", channel=asked.channel)
     idempotency.record(db, Scope.UNPAUSE, asked.id, {"by": asked.by}, session.now(), session_id=session.id)
     return moved, True
 
@@ -225,7 +225,7 @@ async def ended(session: SessionActor, news: ProcessEnded) -> Session:
         return session.row
     if session.row.status is SessionStatus.CREATED and news.why is not Why.NOT_STARTED:
         await become(session, SessionStatus.ACTIVE, _WHO, "its agent ran")
-    last = f"; its last words: {news.words}" if news.words else ""
+    last = f"; its last output: {news.words}" if news.words else ""
     if news.again_at is not None:
         if await session.transact(_note, session=session, what=f"{news.run}/ended"):
             pause = max(0.0, (news.again_at - session.now()).total_seconds())
@@ -241,7 +241,9 @@ async def ended(session: SessionActor, news: ProcessEnded) -> Session:
     elif news.why is Why.SHUTDOWN:
         await become(session, SessionStatus.INTERRUPTED, _WHO, "its agent ended with the server")
         if await session.transact(_note, session=session, what=f"{news.run}/ended"):
-            session.notify("the agent's process was ended, as the server stops; what waits stays pending", "warning")
+            session.notify(
+                "the agent's process was ended because the server stops; its requests stay pending", "warning"
+            )
         await steering.give_back(session)
     elif news.exit is not None and news.exit.is_success:
         # The agent finished its work: the instructions written to it are not given to another agent.

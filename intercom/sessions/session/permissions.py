@@ -305,7 +305,7 @@ def _told_again(
             fault = _fault(session, request)
             return (answer if fault is None else _Untrusted(request, fault)), None
         if rule is None:
-            return PermissionAnswer("denied", reason="nothing on record allows this any more; ask again"), None
+            return PermissionAnswer("denied", reason="no recorded decision allows this any more; ask again"), None
     return answer, None
 
 

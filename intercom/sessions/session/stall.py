@@ -145,7 +145,7 @@ class StallDetector(Actor):
 _OPEN = frozenset({StallStatus.PENDING, StallStatus.NUDGED, StallStatus.ESCALATED})
 _QUEUED = "goes with the agent's next call"
 _WAKES = "wakes the agent, whose program is started again with it once it has ended"
-_NOT_DELIVERED = "not delivered: no road leads to an idle agent"
+_NOT_DELIVERED = "not delivered: an idle agent cannot be reached"
 
 
 def show(session: SessionActor, alert: StallAlert, note: str | None = None) -> Card:

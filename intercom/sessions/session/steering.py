@@ -81,7 +81,7 @@ CHANNEL = "steer"
 async def steer(session: SessionActor, asked: Steer) -> Card:
     """Queue a message for the agent, once per action. Raises InvalidArguments, SteerQueueFull, InvalidState."""
     if session.row.status is SessionStatus.TERMINATED:
-        raise InvalidState("this session was ended: no agent will get these words; start another, or leave a task")
+        raise InvalidState("this session was ended: no agent will get this message; start another, or leave a task")
     word = Instruction(asked.id, asked.kind, asked.text, asked.by, asked.channel, session.now(), session.id)
     word = await session.transact(queue, session.context, word, asked.signed)
     crash_points.reach("instruction.recorded")
@@ -96,7 +96,7 @@ async def steer(session: SessionActor, asked: Steer) -> Card:
 async def take_back(session: SessionActor, asked: TakeBack) -> Card:
     """Cancel a queued message. Raises NotFound, AlreadyDecided."""
     if session.deliveries.item(asked.id).calls:
-        raise AlreadyDecided("these words are on their way to the agent; nothing was changed")
+        raise AlreadyDecided("this message is on its way to the agent; nothing was changed")
     word = await session.transact(_cancel, session, asked)
     session.deliveries = session.deliveries.drop((word.id,))
     return session.show_words(word)
@@ -209,7 +209,13 @@ def end_wait(db: Database, session: SessionActor, wait: Wait, has_words: bool, b
         return False
     words = [word.id for word in session.queued(db)]
     session.record(
-        db, by, "standby_ended", "by words for the agent", request_id=wait.id, channel=channel, instruction_ids=words
+        db,
+        by,
+        "standby_ended",
+        "by a message for the agent",
+        request_id=wait.id,
+        channel=channel,
+        instruction_ids=words,
     )
     session.context.signatures.note_ended(db, evolve(wait, decided=decided))
     return True
@@ -230,7 +236,7 @@ def _end_oldest(
 def _road(session: SessionActor) -> str | None:
     """Return why these instructions do not reach the agent soon; None if they do."""
     if session.row.is_paused:
-        return "the session is paused: the agent is told when it goes on"
+        return "the session is paused: the agent is told when it is resumed"
     if session.can_be_woken and not session.has_road:
         return "the agent is woken for it once its program has ended"
     if not session.agent_here:
@@ -242,7 +248,7 @@ def cancel(db: Database, context: Context, word: Instruction, by: str, channel: 
     """Cancel an instruction, as it is in this transaction. Returns it as it is then. Raises AlreadyDecided for one that
     has reached its agent."""
     if not instructions.close(db, (word.id,), context.now()) and word.closed_at is None:
-        raise AlreadyDecided("the agent has these words already; nothing was changed")
+        raise AlreadyDecided("the agent has this message already; nothing was changed")
     if word.closed_at is None:
         data = {"instruction_id": word.id, "channel": channel}
         kind, summary = f"{word.kind.value}_taken_back", request_kinds.headline(word.text)
@@ -253,7 +259,7 @@ def cancel(db: Database, context: Context, word: Instruction, by: str, channel: 
 def _cancel(db: Database, session: SessionActor, asked: TakeBack) -> Instruction:
     word = instructions.get(db, asked.id)
     if word is None or word.session_id != session.id:
-        raise NotFound(f"no words for this session have the id {asked.id!r}")
+        raise NotFound(f"no message for this session has the id {asked.id!r}")
     return cancel(db, session.context, word, asked.by, asked.channel)
 
 
@@ -261,7 +267,7 @@ def check_room(text: str, load: Load, most: int, most_bytes: int) -> None:
     """Raise InvalidArguments for a message that is empty or too long, SteerQueueFull if the queue is full."""
     size = len(text.encode("utf-8", "replace"))
     if not text.strip():
-        raise InvalidArguments("there are no words: say what the agent should do")
+        raise InvalidArguments("the message is empty: say what the agent should do")
     if size > most_bytes:
         raise InvalidArguments(
             f"that is {size} bytes and at most {most_bytes} can wait for one agent; say it shorter, or name a file"
@@ -269,7 +275,7 @@ def check_room(text: str, load: Load, most: int, most_bytes: int) -> None:
     if load.count >= most or load.bytes + size > most_bytes:
         raise SteerQueueFull(
             f"{load.count} messages ({load.bytes} bytes) wait for this agent already, of {most} ({most_bytes} bytes);"
-            " wait until it has them, or take some back"
+            " wait until it has them, or cancel some"
         )
 
 
@@ -283,7 +289,7 @@ def queue(
         # A repeated request whose answer was lost, or another action under the same name.
         is_same = word.kind is Kind.TASK or found.session_id == word.session_id
         if not is_same or (found.kind, found.text) != (word.kind, word.text):
-            raise AlreadyDecided("this id stands for other words; give each act its own")
+            raise AlreadyDecided("this id belongs to another message; give each action its own")
         return found
     limits = context.config.steering
     load = instructions.load(db, word.session_id, word.workspace_root)

@@ -137,8 +137,8 @@ def _record(
         return answer
     if audit.broadcasts(db, session.id, session.now() - timedelta(minutes=1)) >= MOST_A_MINUTE:
         raise IntercomError(
-            f"this session has told people {MOST_A_MINUTE} lines in the last minute, which is the limit: wait a minute,"
-            " and say in one line what you would say in several; nothing was told",
+            f"this session has sent people {MOST_A_MINUTE} lines in the last minute, which is the limit: wait a minute,"
+            " and say in one line what you would say in several; nothing was sent",
             code="busy",
         )
     session.record(db, "agent", "broadcast", asked.message, level=asked.level)

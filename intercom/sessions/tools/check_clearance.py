@@ -183,7 +183,7 @@ async def overwrite(session: SessionActor, approved: ApprovalRequest, call: str)
         session, request, partial(approvals.reattachable, key=request.key), decided=decided
     )
     if is_new and decided is not None:
-        session.notify(f"{file.path} had changed since the proposal; written all the same (force)", "warning")
+        session.notify(f"{file.path} had changed since the proposal; written anyway (force)", "warning")
     return kept
 
 

@@ -237,7 +237,7 @@ async def _check_decision(session: SessionActor, request: ApprovalRequest) -> No
     """Check that an approved request was really approved, and that the policy still allows it if the policy approved
     it. Voids the approval and raises InvalidState otherwise."""
     if request.decided is None or request.decided.decision != Decision.APPROVE:
-        why = f"request {request.id} stands as approved, and no decision to approve it is on record"
+        why = f"request {request.id} is marked as approved, but no decision to approve it is recorded"
     elif request.decided.channel == request_kinds.FORCE:
         if session.context.config.apply.agent_may_force:
             return
@@ -292,7 +292,7 @@ def _check_record(session: SessionActor, request: ApprovalRequest) -> None:
     """Raise RecordMismatch if the recorded proposal is not the one that was decided."""
     if request.hash_of_record(session.row.workspace_root) != request.proposal_hash:
         raise RecordMismatch(
-            f"what is on record of request {request.id} is not what was shown and approved;"
+            f"the record of request {request.id} is not what was shown and approved;"
             " nothing was written, propose the change again"
         )
 
@@ -302,9 +302,7 @@ def _check_steps(session: SessionActor, request: ApprovalRequest, entry: Entry) 
     is no approval. Raises RecordMismatch, and SignatureRefused if the decision does not count."""
     decided = request.decided
     if request.status is not ApprovalStatus.APPROVED or decided is None or decided.decision != Decision.APPROVE:
-        raise RecordMismatch(
-            f"no decision to approve request {request.id} is on record, so it is not what was approved"
-        )
+        raise RecordMismatch(f"no decision to approve request {request.id} is recorded, so it is not what was approved")
     session.trusted(request)
     _check_record(session, request)
     if entry.workspace_root != session.row.workspace_root:

@@ -85,7 +85,7 @@ async def test_processes_that_are_not_found_in_time_are_looked_for_again(monkeyp
     with socket.create_server(("127.0.0.1", 0)) as listener:
         async with await trio.open_tcp_stream(*listener.getsockname()) as stream:
             connection = Connection(stream, 1)
-            with pytest.raises(Refusal, match="could not be found out just now"):
+            with pytest.raises(Refusal, match="could not be found just now"):
                 await at.look(connection)
             assert (connection.processes, came) == (None, {})
             release.set()

@@ -164,7 +164,7 @@ REFUSALS = [
     ("approve", {"id": "sta"}, "invalid_state", "answer sta-1 continue"),
     ("approve", {"id": "ala"}, "invalid_state", "nudge ala-1"),
     ("approve", {"id": "pol"}, "invalid_state", "policy accept pol-1"),
-    ("approve", {"id": "app"}, "invalid_state", "put the files right"),
+    ("approve", {"id": "app"}, "invalid_state", "correct the files"),
     ("answer", {"id": "abc", "decision": "continue"}, "invalid_state", "approve abc-1 or reject abc-1"),
     ("answer", {"id": "pro"}, "invalid_arguments", "continue, refine, stop"),
     ("answer", {"id": "pro", "decision": "perhaps"}, "invalid_arguments", "continue, refine, stop"),
@@ -209,7 +209,7 @@ async def test_a_verdict_id_used_for_another_act_does_not_claim_that_it_was_done
         await peer.ask("approve", id="abc", verdict_id="verdict-0001")
         other = await peer.ask("reject", id="abc", verdict_id="verdict-0001")
         assert (other["ok"], other["error_code"]) == (False, "already_decided")
-        assert "another act (approve)" in other["error"]
+        assert "another action (approve)" in other["error"]
 
 
 async def test_a_verdict_says_who_gave_it_and_over_which_channel(tmp_path: Path) -> None:

@@ -138,7 +138,7 @@ def test_an_entry_of_pending_has_the_names_of_the_reference() -> None:
 
 @pytest.mark.parametrize("entry", [{**card_entry(card("a")), "kind": "of a newer server"}, {}])
 def test_an_entry_that_is_no_card_of_this_version_is_refused(entry: JsonObject) -> None:
-    with pytest.raises(IpcError, match="one version"):
+    with pytest.raises(IpcError, match="the same version"):
         read(Card, entry)
 
 

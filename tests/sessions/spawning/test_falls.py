@@ -180,7 +180,7 @@ async def test_one_whose_monitor_is_killed_is_ended_and_nobody_knows_how_it_woul
         os.kill(child.monitor.pid, signal.SIGKILL)
         assert (await home.until_over(id)).exit == Exit()
         assert at.living(id) == []
-        assert "nobody saw how it ended" in (await home.operator.notice("process ended")).text
+        assert "its end was not observed" in (await home.operator.notice("process ended")).text
 
 
 async def test_what_was_killed_with_its_monitor_and_its_server_is_buried(at: SpawningHome) -> None:

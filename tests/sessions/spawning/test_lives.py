@@ -51,7 +51,7 @@ async def test_an_agent_that_does_its_work_ends_its_session_well(at: SpawningHom
         assert (child.exit, child.why) == (Exit(code=0), Why.ENDED)
         assert (await home.session(session.id)).status is SessionStatus.TERMINATED
         notice = await home.operator.notice("session ended")
-        assert "its agent is done; its last words: all done" in notice.text
+        assert "its agent is done; its last output: all done" in notice.text
         assert (await home.app.service.children.output(session.id)).text == "all done\n"
 
 
@@ -64,7 +64,7 @@ async def test_one_that_fails_leaves_its_session_interrupted_with_its_exit_code(
         notice = await home.operator.notice("process ended")
         assert (notice.level, notice.text) == (
             "error",
-            "the agent's process ended (exit code 1); its last words: no such thing",
+            "the agent's process ended (exit code 1); its last output: no such thing",
         )
 
 

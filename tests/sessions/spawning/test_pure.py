@@ -205,9 +205,9 @@ def test_a_piece_ends_with_its_last_whole_character(text: str, size: int) -> Non
     [
         (Exit(code=3), "exit code 3"),
         (Exit(signal=9), "killed by SIGKILL"),
-        (Exit(signal=9, oom=True), "killed by SIGKILL, as memory ran out"),
+        (Exit(signal=9, oom=True), "killed by SIGKILL because memory ran out"),
         (Exit(signal=63), "killed by signal 63"),
-        (Exit(), "nobody saw how it ended"),
+        (Exit(), "its end was not observed"),
     ],
 )
 def test_an_end_is_put_into_words(ended: Exit, words: str) -> None:

@@ -72,7 +72,7 @@ async def start(call: Call) -> str:
     async def act() -> str:
         caller = evolve(call.caller, chat_channel=channel)
         session = await handlers.start(call.deps.service, caller, prompt, workspace)
-        return f"started {session_line(session)}; its thread in <#{channel}> tells how it goes"
+        return f"started {session_line(session)}; its thread in <#{channel}> shows its status"
 
     return await call.once(act, None)
 
@@ -80,7 +80,7 @@ async def start(call: Call) -> str:
 async def pause(call: Call) -> str:
     """Pause an agent."""
     session = await call.own_session(commands_call.to_pause)
-    how = f"{SLASH} session-resume lets it go on"
+    how = f"{SLASH} session-resume resumes it"
     if session.is_paused:
         raise InvalidState(f"session {short(session)} is paused already; {how}")
 
@@ -119,7 +119,7 @@ async def clear(call: Call) -> str:
 
     async def act() -> str:
         await handlers.clear(call.deps.service, call.caller, session.id)
-        return f"ended {session_line(session)}; what waited in it is interrupted"
+        return f"ended {session_line(session)}; its pending requests are interrupted"
 
     return await call.once(act, session.id)
 
@@ -133,7 +133,7 @@ async def steer(call: Call) -> str:
 
     async def act() -> str:
         card = await handlers.steer(call.deps.service, call.caller, text, session.id)
-        return f"queued for {session_line(session)}: {card.note or 'its message in the channel says when it is there'}"
+        return f"queued for {session_line(session)}: {card.note or 'its message in the channel shows its delivery'}"
 
     return await call.once(act, session.id)
 
@@ -307,7 +307,7 @@ ENTRIES = (
         details=(
             "Starts the agent that the server's configuration names (`host_cli`), with what follows as its task, word"
             " for word. It works in the workspace of this channel's sessions, else in the default one. The session is"
-            " yours: only you may end it from Slack. Its thread tells how it goes."
+            " yours: only you may end it from Slack. Its thread shows its status."
         ),
         example="session-start make the tests pass again",
         options=(
@@ -346,8 +346,8 @@ ENTRIES = (
         Category.SESSIONS,
         clear,
         details=(
-            "Ends a session; what waits in it is interrupted. The processes of an agent that was started here end with"
-            " it: they have five seconds, and are killed then. Without a session, the only one that is yours to end."
+            "Ends a session; its pending requests are interrupted. The processes of an agent that was started here end"
+            " with it: they have five seconds, and are killed then. Without a session, your only one."
         ),
         example="session-clear 1a2b3c4d",
         owner_only=True,
@@ -399,8 +399,8 @@ ENTRIES = (
         Category.CHECKPOINTS,
         take_checkpoint,
         details=(
-            "Takes a checkpoint: the session, what waits in it, and every file of its workspace that .gitignore does"
-            " not leave out. Without a session, of the only one of yours that runs. The session goes on."
+            "Takes a checkpoint: the session, its pending requests, and every file of its workspace that .gitignore"
+            " does not exclude. Without a session, of the only one of yours that runs. The session continues."
         ),
         example="session-checkpoint 1a2b3c4d before the refactoring",
         owner_only=True,
@@ -422,7 +422,7 @@ ENTRIES = (
         restore,
         details=(
             "Compares the checkpoint with the workspace and asks, on a card, whether to proceed. Then the session ends,"
-            " and a new one goes on from the checkpoint with what waited in it. How things were before is kept as a"
+            " and a new one continues from the checkpoint with its pending requests. The state before is stored as a"
             " checkpoint."
         ),
         example="session-restore 5e6f7a8b --files back",
@@ -431,7 +431,7 @@ ENTRIES = (
                 "--files",
                 "HOW",
                 "back (what was modified or deleted is put back), exact (what was added is removed, too); leave (they"
-                " stay as they are, the default) only where the session is over",
+                " stay as they are, the default) only if the session has ended",
             ),
         ),
         owner_only=True,
@@ -446,8 +446,8 @@ ENTRIES = (
         ),
         example=f"{SLASH} list-files src --depth 2",
         handler=list_files,
-        parameters=(Parameter("path", "a directory, relative to the workspace; left out: the workspace itself"),),
-        options=(Option("--depth", "N", f"how many levels, 1 to {DEEPEST}; left out: {DEPTH}"), _SESSION),
+        parameters=(Parameter("path", "a directory, relative to the workspace; default: the workspace itself"),),
+        options=(Option("--depth", "N", f"how many levels, 1 to {DEEPEST}; default: {DEPTH}"), _SESSION),
     ),
     Entry(
         name="show-file",

@@ -184,8 +184,8 @@ def workspace(
 
 #: The answers about a command that an earlier server run began.
 INTERRUPTED = "interrupted by a restart of the server; run it again"
-UNKNOWN = "a restart of the server came between; whether it was done is not known: look, and if it was not, do it again"
-UNDER_WAY = "this is under way already"
+UNKNOWN = "the server restarted meanwhile; it is unknown whether this was done: check, and if it was not, do it again"
+UNDER_WAY = "this is in progress already"
 
 
 class Repeated(Exception):

@@ -58,7 +58,7 @@ def _in_full(entry: Entry) -> Drawn:
     lines = [f"{code(entry.usage)} {fitted(entry.summary, 300, flat=True)}", escaped(entry.details)]
     lines += [f"• {code(shape)} {escaped(doc)}" for shape, doc in entry.arguments]
     if entry.owner_only:
-        lines.append("Of a session that somebody started, only they may do it.")
+        lines.append("Only the person who started a session may do this to it.")
     lines.append(f"For example {code(entry.example)}")
     return Drawn(fitted(entry.usage, 300), (blocks.section(blocks.mrkdwn("\n".join(lines))),))
 
@@ -66,8 +66,8 @@ def _in_full(entry: Entry) -> Drawn:
 HELP = Entry(
     name="help",
     category=Category.HELP,
-    summary="what there is",
-    details="Lists the commands by category; of a category, with examples; of one command, all there is to say.",
+    summary="list the commands",
+    details="Lists the commands by category; of a category, with examples; of one command, everything about it.",
     example=f"{SLASH} help files",
     handler=show_help,
     parameters=(Parameter("category", "a category, or a command"),),
@@ -337,7 +337,7 @@ async def _answer(deps: CommandDeps, known: Table, command: Command, ack: _Ackno
         told = "a part of the server is restarting; try again"
     except Exception:
         log.exception("the command %s failed", command.act_id)
-        told = "this failed for a reason that the server's log tells"
+        told = "this failed; the server's log says why"
     if isinstance(told, str):
         text = deps.masker.mask(told).text
         told = Drawn(fitted(text, 2_900), (blocks.section(blocks.plain(text)),))

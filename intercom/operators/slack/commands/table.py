@@ -173,7 +173,7 @@ class Table:
         near = difflib.get_close_matches(name.casefold(), names, n=3, cutoff=0.5)
         near += [each for each in names if each.startswith(name.casefold()) and each not in near]
         if not near:
-            return f"{SLASH} help lists what there is"
+            return f"{SLASH} help lists the commands"
         return f"did you mean {either(f'{SLASH} {names[each]}' for each in near[:3])}?"
 
 
@@ -306,7 +306,7 @@ def parse(text: str, options: Mapping[str, str], *, most: int | None, takes_text
     if most is not None and len(words) > most:
         raise InvalidArguments(
             f"that is {_amount(len(words), 'argument')}, and this command takes {most or 'none'};"
-            " put quotes around one that holds spaces"
+            " put quotes around one that contains spaces"
         )
     return Arguments(tuple(words), given, typed=text)
 
@@ -348,7 +348,7 @@ def _take(word: Word, following: list[Word], options: Mapping[str, str], given: 
         raise InvalidArguments(
             f"there is no option {name}; "
             + (f"there is {known}" if known else "there are none here")
-            + ". Put -- before words that hold one"
+            + ". Put -- before a text that contains one"
         )
     if name in given:
         raise InvalidArguments(f"{name} is given twice; give it once")

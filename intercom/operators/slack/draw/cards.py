@@ -138,7 +138,7 @@ _FILES, _FILES_ROOM = 10, 1_200
 _PATH = 120
 #: How many remarks are drawn, and the characters of each and of all together.
 _REMARKS, _REMARK, _REMARKS_ROOM = 6, 300, 1_500
-_WORDS = "the agent's own words, and no diff made from the files"
+_WORDS = "the agent's own text, not a diff made from the files"
 
 
 def is_inline(diff: str) -> bool:

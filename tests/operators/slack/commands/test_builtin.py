@@ -53,7 +53,7 @@ async def test_help_of_a_category_gives_examples_and_of_a_command_all_about_it(t
             assert "session-clear" not in told
         assert await server.told("help session") == await server.told("help sessions", act="slack/2")
         told = await server.told("help session-clear")
-        assert "only they may do it" in told
+        assert "Only the person who started a session" in told
         assert "the beginning of its id" in told
         answer = await server.type("help show-file")
         assert answer is not None
@@ -70,7 +70,7 @@ async def test_help_of_a_category_gives_examples_and_of_a_command_all_about_it(t
         ("seshions", "did you mean /intercom sessions"),
         ("show", "/intercom show-file"),
         ("session-strt fix it", "did you mean /intercom session-start"),
-        ("frobnicate", "/intercom help lists what there is"),
+        ("frobnicate", "/intercom help lists the commands"),
         ("Status", "did you mean /intercom status or"),
         ("show-file", "name a file: /intercom show-file"),
         ("show-file a b", "2 arguments"),

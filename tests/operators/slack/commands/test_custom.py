@@ -105,7 +105,7 @@ async def test_a_command_typed_once_runs_once_however_often_it_is_delivered(tmp_
         assert await server.type("count") is None
         await server.type("hold", act="slack/5")
         await server.until_shown("begun", "command/slack/5")
-        assert "under way already" in await server.told("hold", act="slack/5")
+        assert "in progress already" in await server.told("hold", act="slack/5")
         await open_gate(tmp_path / "work")
         await server.until_shown("done", "command/slack/5")
         assert (tmp_path / "work" / "count").read_text() == "x\n"

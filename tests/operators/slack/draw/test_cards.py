@@ -152,11 +152,9 @@ def test_no_line_of_an_agents_reads_as_ours() -> None:
 
 def test_an_agents_own_words_are_not_taken_for_a_diff() -> None:
     small = given.card(diff="- a list\n- of things\n", diff_from_agent=True)
-    assert "🤖 the agent's own words, and no diff made from the files:" in shown(content(small))
+    assert "🤖 the agent's own text, not a diff made from the files:" in shown(content(small))
     long = given.card(diff="- a list\n" * 50, diff_from_agent=True)
-    assert "📎 the agent's own words, and no diff made from the files (50 lines) is in the thread" in shown(
-        content(long)
-    )
+    assert "📎 the agent's own text, not a diff made from the files (50 lines) is in the thread" in shown(content(long))
     beside = cards.diff_file(long, PLAIN)
     assert beside is not None
     assert (beside.filename, beside.snippet_type) == ("0f8fad5b.txt", "text")

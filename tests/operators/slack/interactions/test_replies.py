@@ -111,7 +111,7 @@ async def test_words_to_an_agent_whose_cards_are_not_shown_here_are_confirmed_al
     async with slack_server(tmp_path, attrs.evolve(card(CARD), state=CardState.EXPIRED)) as server:
         await server.say(payloads.said("use tabs"))
         [answer] = await server.answers()
-        assert answer.startswith("queued for the agent as `w-1`: it is told with its next result")
+        assert answer.startswith("queued for the agent as `w-1`: it is delivered with its next result")
         assert "`agent-intercom-ctl steering s-1` says when it has it" in answer
 
 
@@ -121,7 +121,7 @@ async def test_words_that_reach_no_agent_are_answered(tmp_path: Path) -> None:
     async with slack_server(tmp_path / "one", gone) as server:
         await server.say(payloads.said("use tabs", root=MESSAGE))
         assert await server.answers() == [
-            "nothing waits here, and this thread is no session's, so no agent was told this"
+            "nothing waits here, and this thread belongs to no session, so no agent was told this"
         ]
     async with slack_server(tmp_path / "two", ended) as server:
         await server.say(payloads.said("use tabs"))

@@ -72,7 +72,7 @@ async def test_what_is_refused_and_what_help_knows() -> None:
             told = await typed(work, f"help {category}")
             assert all(f"/intercom {word}" in told for word in words), category
         assert "/intercom list-files" in await typed(work, "help list-files")
-        assert "/intercom help lists what there is" in await typed(work, "xyzzy")
+        assert "/intercom help lists the commands" in await typed(work, "xyzzy")
         assert "there is no command 'quick;'" in await typed(work, "quick; rm -rf .")
         assert "takes no arguments" in await typed(work, "quick & rm -rf .")
         assert "there is no option --force" in await typed(work, "quick --force")

@@ -103,7 +103,7 @@ async def where_no_form_can_be_opened_the_thread_is_asked_and_its_reply_taken(wo
     await work.tap(card, "prompt_refine")
     await work.slack.wait_for(lambda: _questions(work.slack.thread(CHANNEL, card["thread_ts"])) == 2)
     work.slack.say(ALICE, CHANNEL, "never mind", thread_ts=card["thread_ts"])
-    await work.slack.answered(card["thread_ts"], "taken back")
+    await work.slack.answered(card["thread_ts"], "cancelled")
     assert not asked.done
     await work.tap(card, "prompt_refine")
     await work.slack.wait_for(lambda: _questions(work.slack.thread(CHANNEL, card["thread_ts"])) == 3)

@@ -78,11 +78,11 @@ FAULTS: list[tuple[Change, str, str, str]] = [
     (
         change(lambda slack: slack.team.revoked.update({slack.bot_token: "token_revoked"})),
         "slack bot",
-        "the bot token is not good: it was revoked",
+        "the bot token is not valid: it was revoked",
         "agent-intercom slack login",
     ),
     (tokens(team="T0OTHER"), "slack bot", "the team id kept with it is T0OTHER", "tokens of one team"),
-    (tokens(app="xapp-1-A0APP0001-1-no"), "slack socket", "the app-level token is not good", "make a new one"),
+    (tokens(app="xapp-1-A0APP0001-1-no"), "slack socket", "the app-level token is not valid", "make a new one"),
     (
         change(lambda slack: setattr(slack.team, "app_scopes", frozenset())),
         "slack socket",
@@ -110,7 +110,7 @@ FAULTS: list[tuple[Change, str, str, str]] = [
     (
         change(lambda slack: setattr(slack.team, "bot_scopes", slack.team.bot_scopes - {"files:write", "commands"})),
         "slack scopes",
-        "the bot may not do all it has to: commands, files:write",
+        "the bot lacks permissions: commands, files:write",
         "agent-intercom slack manifest prints",
     ),
     (setting(channel_id=UNJOINED), "slack channel", f"the bot is not in #elsewhere ({UNJOINED})", "/invite @intercom"),
@@ -119,13 +119,13 @@ FAULTS: list[tuple[Change, str, str, str]] = [
         change(lambda slack: setattr(slack.team.channels[CHANNEL], "is_archived", True)),
         "slack channel",
         "#agents (C0AGENTS1) is archived",
-        "bring it back",
+        "unarchive it",
     ),
     (setting(authorized=frozenset()), "slack people", "nobody may answer from Slack", "authorized_user_ids"),
     (
         setting(authorized=frozenset({ALICE, "U0NOBODY"})),
         "slack people",
-        "Alice Example (U0ALICE01); U0NOBODY is nobody here (user_not_found)",
+        "Alice Example (U0ALICE01); U0NOBODY is not a member here (user_not_found)",
         "Copy member ID",
     ),
 ]
@@ -185,7 +185,7 @@ async def test_without_a_network_there_is_one_warning_and_no_more() -> None:
             (proof,) = await slack_setup.prove(setup)
     assert proof.outcome is Outcome.WARN
     assert "slack could not be reached" in proof.text
-    assert "a server goes on trying" in proof.text
+    assert "a server keeps trying" in proof.text
 
 
 async def test_a_slack_that_never_answers_is_not_waited_for() -> None:

@@ -103,7 +103,7 @@ def test_what_is_kept_is_found_and_forgotten_again() -> None:
 
 
 def test_a_keychain_that_keeps_nothing_is_found_out() -> None:
-    with keychain_is(NullKeychain()), pytest.raises(SlackError, match="did not keep"):
+    with keychain_is(NullKeychain()), pytest.raises(SlackError, match="did not store"):
         credentials.write_keychain({APP.name: "a"}, patience=5)
 
 

@@ -450,7 +450,7 @@ async def test_bytes_that_are_no_frames_cost_the_socket() -> None:
         await trio.sleep(100)
         await link.send_bytes(b"\xff\xff\xff\xff\xff")
         await at.slack.link(2, seconds=1)
-        assert "no websocket frame" in ((await at.health()).last_error or "")
+        assert "not a websocket frame" in ((await at.health()).last_error or "")
 
 
 async def test_a_stop_lets_what_is_in_hand_be_acknowledged() -> None:

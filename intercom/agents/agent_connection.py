@@ -323,7 +323,13 @@ class Stage(Enum):
     SENT = "it is on its way"
     WRITTEN = "it was written to a connection without a shim, and the agent has made no call since"
     ARRIVED = "its arrival is being recorded"
+    CANCELLED = "its client cancelled the call before there was a result, so that will not be read"
     ABANDONED = "its call was cancelled after it was sent, so its receipt does not count"
+
+
+#: These wait for one more sign, which comes within moments or never. Only so many are kept, the latest.
+_OVER = (Stage.CANCELLED, Stage.ABANDONED)
+_MOST_OVER = 100
 
 
 @frozen
@@ -353,7 +359,8 @@ class Deliveries:
         """Note a call with this name over a byte stream."""
         for earlier in self._answers(request_id):
             self._results[earlier] = evolve(self._results[earlier], request_id=None)
-        self._results[name] = evolve(self._result(name), request_id=request_id)
+        known = self._result(name)
+        self._results[name] = evolve(Result() if known.stage in _OVER else known, request_id=request_id)
 
     def answered(self, request_id: str | int | None) -> tuple[str, str | None] | None:
         """Note that the answer to a request is about to be sent over a byte stream. Returns the name of its call, with
@@ -367,8 +374,11 @@ class Deliveries:
         return None
 
     def sent(self, call: Call) -> None:
-        """Note what the call's result carries; the result is on its way."""
-        if call.delivery is not None:
+        """Note what the call's result carries; the result is on its way. That of a cancelled call carries nothing: the
+        SDK may learn of the cancellation only once the call has its result."""
+        if self._result(call.name).stage is Stage.CANCELLED:
+            self.abandon(call.name, call.session_id)
+        elif call.delivery is not None:
             request_id = self._result(call.name).request_id
             self._results[call.name] = Result(Stage.SENT, call.session_id, call.delivery, request_id)
 
@@ -386,14 +396,17 @@ class Deliveries:
         """Make pending again what answers this request: its client cancelled it, and ignores the answer, also one that
         crosses with the cancellation."""
         for name in self._answers(request_id):
-            self.abandon(name)
+            if self._result(name).stage is Stage.NONE:
+                self._note_over(name, Stage.CANCELLED)
+            else:
+                self.abandon(name)
 
     def abandon(self, name: str, session_id: str | None = None) -> None:
         """Make pending again what this call's result carried: the result does not reach the client."""
         result = self._result(name)
         self.lost(name)
         if result.stage is Stage.SENT:
-            self._results[name] = Result(Stage.ABANDONED)
+            self._note_over(name, Stage.ABANDONED)
         elif session_id is not None:
             self._undeliver(session_id, name)
 
@@ -457,6 +470,12 @@ class Deliveries:
         """Return the ids of the requests and instructions that results carry to the agent now."""
         carried = (result.delivery for result in self._results.values())
         return frozenset(id for each in carried for id in (*each.requests, *each.instructions))
+
+    def _note_over(self, name: str, stage: Stage) -> None:
+        self._results[name] = Result(stage)
+        over = [each for each, result in self._results.items() if result.stage in _OVER]
+        for each in over[:-_MOST_OVER]:
+            del self._results[each]
 
     def _result(self, name: str) -> Result:
         return self._results.get(name) or Result()

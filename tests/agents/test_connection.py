@@ -159,6 +159,30 @@ async def test_an_answer_that_crossed_with_its_calls_cancellation_was_not_delive
     assert [late["answer"] for late in told["late_verdicts"]] == [{"decision": "stop"}]
 
 
+async def test_an_instruction_on_the_answer_of_a_call_that_is_cancelled_just_now_comes_with_the_next(
+    server: VirtualServer, root: Path
+) -> None:
+    connection = AgentConnection(server.app.system, server.app.config, server.app.presence, "shim", str(root), None)
+    tool = BY_NAME["ping"]
+
+    async def ping(number: int, *, is_cancelled: bool = False) -> list[str]:
+        caller = Caller("client", None, f"call {number}", no_roots, None)
+        connection.deliveries.asked(number, f"call {number}")
+        async with connection.answering(tool, Ping(), caller, number, None) as call:
+            answered = await call.run()
+            if is_cancelled:
+                # The connection reads the cancellation now, and the SDK cancels the call a moment later: too late.
+                connection.deliveries.cancelled(number)
+        connection.deliveries.answered(number)
+        return [word.text for word in answered.instructions]
+
+    await ping(1)
+    (session,) = await server.app.service.sessions()
+    await server.app.service.nudge(session.id, "go on", "kim", "ctl")
+    assert await ping(2, is_cancelled=True) == ["go on"]
+    assert await ping(3) == ["go on"]
+
+
 async def written(server: VirtualServer, connection: AgentConnection) -> str:
     """A verdict that was written to a client without a shim; the card's id."""
     caller = Caller("client", None, None, no_roots, None)

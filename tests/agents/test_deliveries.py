@@ -52,6 +52,10 @@ def finish(deliveries: Deliveries, name: str) -> None:
         ("asked answered sent", "on its way"),
         ("asked sent answered", "on its way"),
         ("asked cancelled", "nothing to tell"),
+        ("asked cancelled sent", "pending again"),
+        ("asked cancelled sent closed", "pending again"),
+        ("asked cancelled failed", "pending again"),
+        ("asked cancelled asked sent", "on its way"),
         ("sent abandoned", "pending again"),
         ("asked sent cancelled cancelled", "pending again"),
         ("asked sent cancelled closed", "pending again"),
@@ -81,6 +85,7 @@ async def test_where_a_result_is(
         "written": lambda: deliveries.written("one", "1"),
         "cancelled": lambda: deliveries.cancelled(1),
         "abandoned": lambda: deliveries.abandon("one"),
+        "failed": lambda: deliveries.abandon("one", "s"),
         "restarted": deliveries.client_restarted,
         "lost": lambda: deliveries.lost("one"),
         "closed": deliveries.lose_all,
@@ -101,7 +106,7 @@ def test_a_call_that_is_cancelled_under_way_gets_no_receipt(deliveries: Deliveri
     deliveries.cancelled(1)
     deliveries.cancelled(None)
     finish(deliveries, "one")
-    assert (deliveries.answered(1), sessions.told) == (None, [])
+    assert (deliveries.answered(1), sessions.told) == (None, [Undeliver(("one",))])
 
 
 def test_an_answer_that_carries_nothing_cannot_be_cancelled(deliveries: Deliveries, sessions: Sessions) -> None:
@@ -141,7 +146,8 @@ def test_nothing_is_kept_of_calls_that_are_over(fates: list[tuple[str, bool]]) -
             deliveries.asked(id, name)
             if fate == "cancelled" and not is_late:
                 deliveries.cancelled(id)
-                deliveries.answered(id)
+                finish(deliveries, name)
+                assert deliveries.answered(id) is None
                 continue
             if fate != "plain":
                 finish(deliveries, name)
@@ -156,3 +162,12 @@ def test_nothing_is_kept_of_calls_that_are_over(fates: list[tuple[str, bool]]) -
     with patch.object(agent_connection, "record", AsyncMock()):
         trio.run(end_all, deliveries)
     assert deliveries == Deliveries(system)
+
+
+def test_of_calls_whose_last_sign_never_comes_only_the_latest_are_known(deliveries: Deliveries) -> None:
+    for id in range(1000):
+        deliveries.asked(id, f"call {id}")
+        if id % 2:
+            finish(deliveries, f"call {id}")
+        deliveries.cancelled(id)
+    assert list(deliveries._results) == [f"call {id}" for id in range(900, 1000)]

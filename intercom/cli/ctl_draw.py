@@ -202,8 +202,8 @@ def draw_slack(on: Console, data: Json, at: datetime) -> None:
     waiting = ", ".join(f"{number} {urgency}" for urgency, number in outbox.waiting.items() if number)
     since = f", the oldest for {age(outbox.oldest, at)}" if outbox.oldest else ""
     on.print(f"to be posted: {waiting or 'nothing'}{since}; to be updated: {outbox.updates or 'nothing'}")
-    for channel, trouble in outbox.troubles.items():
-        on.print(_text(f"  {channel}: {trouble}", "red"), soft_wrap=True)
+    for channel, fault in outbox.faults.items():
+        on.print(_text(f"  {channel}: {fault}", "red"), soft_wrap=True)
 
 
 def draw_words(on: Console, data: Json, at: datetime) -> None:

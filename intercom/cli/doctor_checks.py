@@ -352,8 +352,8 @@ def _status(where: Places) -> Iterator[Finding]:
         text = f"the running server is not connected ({connection['state']}) for {since}{why}; {rest}"
         # Slack keeps refusing until a person changes something.
         yield Finding(subject, State.FAULT if connection["state"] == "refused" else State.WARN, text, again)
-    for channel, trouble in outbox["troubles"].items():
-        yield Finding(subject, State.WARN, f"{channel}: {trouble}")
+    for channel, fault in outbox["faults"].items():
+        yield Finding(subject, State.WARN, f"{channel}: {fault}")
 
 
 def _without_channel(where: Places, config_file: str) -> Finding:

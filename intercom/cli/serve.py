@@ -182,10 +182,10 @@ async def _in_process(
         # The client is our parent, or holds the other ends of our standard streams.
         client = await trio.to_thread.run_sync(peers.stdio_holders, os.getpid(), (os.getppid(),))
         await app.processes.came(key, {*client, os.getppid()})
-        door = AgentConnection(
+        connection = AgentConnection(
             app.system, settings.config, app.presence, key, workspace, os.getcwd(), channel, session_id
         )
-        await transport.serve(app.shim_deps.server, door)
+        await transport.serve(app.shim_deps.server, connection)
         app.system.request_stop()
     return 0 if app.failure is None else FAILED
 
@@ -200,7 +200,7 @@ async def _private(settings: Settings, descriptor: int) -> int:
         # No Slack: an app's interactions are spread over all its connections, so each of two servers would miss some.
         # No HTTP: the port belongs to the server that all share.
         alone = evolve(settings, config=evolve(settings.config, database=database, http_port=None), slack=None)
-        app = _app(alone, _open_doors(settings))
+        app = _app(alone, _open_sockets(settings))
         # Only the shim has the other socket, so no token is needed.
         deps = evolve(app.shim_deps, token="")
         stream = trio.SocketStream(trio.socket.from_stdlib_socket(socket.socket(fileno=descriptor)))
@@ -214,7 +214,7 @@ async def _private(settings: Settings, descriptor: int) -> int:
     return 0
 
 
-def _open_doors(settings: Settings) -> frozenset[str]:
+def _open_sockets(settings: Settings) -> frozenset[str]:
     """Return the transports of a private server: ctl, if no other server has taken its socket."""
     free = os.access(settings.places.runtime_dir, os.W_OK) and not os.path.exists(settings.places.ctl_socket)
     return frozenset({"ctl"}) if free else frozenset()
@@ -255,7 +255,7 @@ async def _is_needed(app: App) -> bool:
         return True
 
 
-def _app(settings: Settings, doors: frozenset[str] = frozenset({"ctl", "shims"})) -> App:
+def _app(settings: Settings, sockets: frozenset[str] = frozenset({"ctl", "shims"})) -> App:
     def outdated(hello: Hello) -> bool:
         if not is_newer(hello.version or "0"):
             return False
@@ -268,7 +268,7 @@ def _app(settings: Settings, doors: frozenset[str] = frozenset({"ctl", "shims"})
         settings.config,
         settings.places,
         settings.database,
-        doors,
+        sockets,
         judge=lambda hello: judge(settings, hello),
         outdated=outdated,
         on_event=log_actor_event,

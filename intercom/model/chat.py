@@ -40,14 +40,14 @@ class OutboxStatus:
     """The status of the queue.
 
     `waiting` counts unposted messages by urgency ("card", "alert", "line", "log"), `updates` the outdated ones.
-    `oldest` is when the longest waiting one was requested. `troubles` has a sentence for each channel with a problem
+    `oldest` is when the longest waiting one was requested. `faults` has a sentence for each channel with a problem
     now. `last_error` is the latest problem, None if there was none.
     """
 
     waiting: Mapping[str, int]
     updates: int
     oldest: datetime | None
-    troubles: Mapping[str, str]
+    faults: Mapping[str, str]
     last_error: str | None
 
 

@@ -313,7 +313,7 @@ def _channels(now: Present) -> Iterator[Metric]:
         yield _gauge("outbox_outdated", "Slack messages that are out of date.", outbox.updates)
         oldest = 0.0 if outbox.oldest is None else _age(outbox.oldest, now.at)
         yield _gauge("outbox_oldest_seconds", "How long the oldest message has waited to be posted.", oldest)
-        yield _gauge("outbox_troubled", "Slack channels with a problem now.", len(outbox.troubles))
+        yield _gauge("outbox_faults", "Slack channels with a problem now.", len(outbox.faults))
 
 
 def _age(since: datetime, at: datetime) -> float:

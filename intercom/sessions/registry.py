@@ -82,16 +82,16 @@ def session_spec(session: Session, context: Context, detector_of: Name, *, is_ne
             backoff=_BACKOFF,
         )
 
-    return ChildSpec(f"unit/{session_id}", start, restart=Restart.PERMANENT, shutdown=None)
+    return ChildSpec(f"session_supervisor/{session_id}", start, restart=Restart.PERMANENT, shutdown=None)
 
 
 @define(eq=False)
 class RunningSessions:
-    """`units` is the supervisor of the session supervisors, `watchers` that of the policy watchers."""
+    """`supervisors` is the supervisor of all session supervisors, `watchers` that of the policy watchers."""
 
     system: System
     context: Context
-    units: Name
+    supervisors: Name
     watchers: Name
     policy_registry: PolicyRegistry
     _ids: set[str] = field(factory=set, init=False)
@@ -100,12 +100,12 @@ class RunningSessions:
     async def take_stock(self, known: Iterable[str], workspace_roots: Iterable[str]) -> None:
         """Start again with those of the `known` sessions that run, once both supervisors run and the policies of these
         workspaces are watched."""
-        self._ids = {id for id in known if self.system.ref(f"unit/{id}") is not None}
-        # The watchers first: a session may wait for its policy, and the `units` supervisor for that session.
+        self._ids = {id for id in known if self.system.ref(f"session_supervisor/{id}") is not None}
+        # The watchers first: a session may wait for its policy, and their supervisor for that session.
         await self.system.next_incarnation(self.watchers, None)
         for root in workspace_roots:
             await lookups.ensure(self.watchers, self.policy_registry.watcher(root))
-        await self.system.next_incarnation(self.units, None)
+        await self.system.next_incarnation(self.supervisors, None)
 
     async def run(self, session: Session, *, is_new: bool = False) -> None:
         """Run a session's actors. The policy watcher first: the session's first proposal needs it. `is_new` as in
@@ -114,12 +114,12 @@ class RunningSessions:
             await lookups.ensure(self.watchers, self.policy_registry.watcher(session.workspace_root))
         name = self.system.named(f"session/{session.id}")
         if name.ref is None:
-            await lookups.ensure(self.units, session_spec(session, self.context, name, is_new=is_new))
+            await lookups.ensure(self.supervisors, session_spec(session, self.context, name, is_new=is_new))
         self._ids.add(session.id)
 
     async def stop(self, session_id: str) -> None:
         """Stop a session's actors. They are started again on demand."""
-        await lookups.stop(self.units, f"unit/{session_id}")
+        await lookups.stop(self.supervisors, f"session_supervisor/{session_id}")
         self._ids.discard(session_id)
 
     def spare(self, session_id: str) -> None:
@@ -460,7 +460,7 @@ class SessionRegistry(Actor):
         self,
         context: Context,
         presence: Presence,
-        units: Name,
+        supervisors: Name,
         watchers: Name,
         policy_registry: PolicyRegistry,
         default_mode: SessionMode,
@@ -469,7 +469,7 @@ class SessionRegistry(Actor):
         super().__init__()
         self._context = context
         self._presence = presence
-        self._units = units
+        self._supervisors = supervisors
         self._watchers = watchers
         self._policy_registry = policy_registry
         self._default_mode = default_mode
@@ -483,7 +483,9 @@ class SessionRegistry(Actor):
         self._postponed: list[tuple[Adopt, Reply[str]]] = []
 
     def on_start(self) -> None:
-        self._running = RunningSessions(self.system, self._context, self._units, self._watchers, self._policy_registry)
+        self._running = RunningSessions(
+            self.system, self._context, self._supervisors, self._watchers, self._policy_registry
+        )
         # Recovery asks sibling actors. One that is down is not restarted while its supervisor waits for this start.
         self.actor_ref.tell(BringBack())
 
@@ -512,7 +514,7 @@ class SessionRegistry(Actor):
             log.warning("%s", told)
             self._context.operators.tell(Notice(told, "warning", self._context.now()))
         self._announced = self._brought_back = True
-        self.monitor(self._units)
+        self.monitor(self._supervisors)
         self.monitor(self._watchers)
 
     async def on_receive(self, message: object) -> str | AnonymousClient | None:

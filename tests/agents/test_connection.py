@@ -244,7 +244,7 @@ async def test_who_comes_back_after_another_took_over_its_session_is_not_let_int
 async def test_a_session_that_rests_is_let_in_anew(server: VirtualServer, root: Path) -> None:
     connection = AgentConnection(server.app.system, server.app.config, server.app.presence, "shim", str(root), None)
     first = await connection.open_call(BY_NAME["ping"], None, THREAD)
-    await server.ask("sessions", StopChild(f"unit/{first.session_id}"))
+    await server.ask("sessions", StopChild(f"session_supervisor/{first.session_id}"))
     second = await connection.open_call(BY_NAME["ping"], None, THREAD)
     assert second.session_id == first.session_id
     with trio.fail_after(1):

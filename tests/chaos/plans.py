@@ -24,7 +24,7 @@ ACTORS: dict[str, str] = {
     "CtlListener": "crash",
     "ShimListener": "fell",
     "ShimConnection": "fell",
-    "unit": "fell",
+    "session_supervisor": "fell",
     "sessions": "fell",
     "policies": "fell",
     "links": "fell",

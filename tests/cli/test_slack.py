@@ -388,7 +388,7 @@ def test_the_server_that_runs_says_how_it_fares_in_slack(
     standing = {
         "channel": "C1",
         "connection": connection and {**connection, "since": "2026-01-01T00:00:00+00:00"},
-        "outbox": {"waiting": {"card": 2, "log": 0}, "updates": 1, "oldest": None, "troubles": trouble},
+        "outbox": {"waiting": {"card": 2, "log": 0}, "updates": 1, "oldest": None, "faults": trouble},
     }
     answers = {"tree": {"tree": {"name": "slack/connection"}}, "slack": {"slack": standing}}
     monkeypatch.setattr(doctor_checks, "request", lambda _where, verb, _fields, patience: answers[verb])

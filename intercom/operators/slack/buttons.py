@@ -51,7 +51,7 @@ class Form:
 
 @frozen
 class Confirmation:
-    """A dialog that Slack shows before it takes a tap; `label` is that of the button which confirms."""
+    """A dialog that Slack shows before it accepts a click; `label` is that of the button which confirms."""
 
     title: str
     text: str

@@ -49,7 +49,7 @@ class Act(ABC):
 class ButtonAction(Act):
     """A click on a button. `thread` is the ts of the thread's root; outside a thread it is the message's own ts."""
 
-    NOUN = "a tap"
+    NOUN = "a click"
 
     action_id: str
     card_id: str

@@ -1,4 +1,4 @@
-"""Interactions: each action of a person is carried out once: a tap, a form, a command, or a reply in a thread.
+"""Interactions: each action of a person is carried out once: a click, a form, a command, or a reply in a thread.
 
 A reply decides as the buttons do. Its meaning depends on the cards that are open when it arrives. So the meaning is
 determined once and recorded under the act's id before it is carried out. A redelivered reply decides the same card, and

@@ -359,7 +359,7 @@ HAIR = 1.0
 class SenderDeps:
     """The dependencies of workers. `processing` draws a message with a line in place of its buttons; `dice` randomizes
     retries. `posted` is called with the rows that a worker has posted, `look` if there is something new to post, and
-    `report` with each new trouble."""
+    `report` with each new fault."""
 
     store: Store
     web: Api
@@ -372,12 +372,12 @@ class SenderDeps:
 
 
 class ChannelWorker:
-    """One channel's posts or updates. It runs in one task at a time. `trouble` says what is wrong now."""
+    """One channel's posts or updates. It runs in one task at a time. `fault` says what is wrong now."""
 
     def __init__(self, deps: SenderDeps, channel: str) -> None:
         self.deps = deps
         self.channel = channel
-        self.trouble: str | None = None
+        self.fault: str | None = None
         self._fails = 0
         self._paced_until = 0.0
         self._hurried: trio.Event | None = None
@@ -416,7 +416,7 @@ class ChannelWorker:
 
     async def _went_well(self, began: float) -> None:
         self._fails = 0
-        self.trouble = None
+        self.fault = None
         if trio.current_time() < self._paced_until:
             await trio.sleep_until(began + PACE)
 
@@ -478,11 +478,11 @@ class ChannelWorker:
         """Return for how many seconds Slack may still carry out an unanswered call about this row."""
         return max(0.0, (self._unanswered or {}).get(id, 0.0) - trio.current_time())
 
-    def _note(self, trouble: str) -> None:
-        if trouble != self.trouble:
-            log.warning("%s", trouble)
-        self.trouble = trouble
-        self.deps.report(trouble)
+    def _note(self, fault: str) -> None:
+        if fault != self.fault:
+            log.warning("%s", fault)
+        self.fault = fault
+        self.deps.report(fault)
 
 
 class PostWorker(ChannelWorker):
@@ -598,7 +598,7 @@ class Sender(Actor):
         self._workers: dict[tuple[str, type[ChannelWorker]], ChannelWorker] = {}
         self._running: set[ChannelWorker] = set()
         self._woken: set[ChannelWorker] = set()
-        self._last_trouble: str | None = None
+        self._last_fault: str | None = None
         self._looking = False
         self._look_again = False
         self._due: datetime | None = None
@@ -675,8 +675,8 @@ class Sender(Actor):
                 # changed, or given an interim line, while it was posted
                 self._start(row.channel, UpdateWorker)
 
-    def _note(self, trouble: str) -> None:
-        self._last_trouble = trouble
+    def _note(self, fault: str) -> None:
+        self._last_fault = fault
 
     async def _health(self, reply: Reply[OutboxStatus]) -> None:
         try:
@@ -690,8 +690,8 @@ class Sender(Actor):
                 waiting={urgency.name.lower(): number for urgency, number in counts.posts.items()},
                 updates=counts.updates,
                 oldest=counts.oldest,
-                troubles={each.channel: each.trouble for each in workers if each.trouble is not None},
-                last_error=self._last_trouble,
+                faults={each.channel: each.fault for each in workers if each.fault is not None},
+                last_error=self._last_fault,
             )
         )
 

@@ -337,45 +337,45 @@ class Disconnected(Exception):
         self.reason = reason
 
 
-def is_for_people(trouble: Exception) -> bool:
+def is_for_people(cause: Exception) -> bool:
     """Return whether only a person can fix the error."""
-    if isinstance(trouble, Disconnected):
-        return trouble.reason == LINK_DISABLED
-    return isinstance(trouble, SlackRefused)
+    if isinstance(cause, Disconnected):
+        return cause.reason == LINK_DISABLED
+    return isinstance(cause, SlackRefused)
 
 
-def sentence(trouble: Exception) -> str:
+def sentence(cause: Exception) -> str:
     """Return the problem and its remedy, for people."""
-    if isinstance(trouble, SlackRefused):
-        return _SENTENCES.get(trouble.error, f"slack refuses to open a socket ({trouble.error})")
-    return str(trouble)
+    if isinstance(cause, SlackRefused):
+        return _SENTENCES.get(cause.error, f"slack refuses to open a socket ({cause.error})")
+    return str(cause)
 
 
-def wait_after(trouble: Exception, failures: int, patience: Patience, random: float) -> float:
+def wait_after(cause: Exception, failures: int, patience: Patience, random: float) -> float:
     """Return the seconds until the next try after `failures` in a row, this one included. `random` is from 0 to 1."""
-    if is_for_people(trouble):
+    if is_for_people(cause):
         return patience.slow * (1 + random / 4)
-    if isinstance(trouble, Disconnected) and trouble.reason == TOO_MANY:
+    if isinstance(cause, Disconnected) and cause.reason == TOO_MANY:
         failures += 1
     # After 64 doublings any limit is reached, and a float would overflow.
     whole = 0.0 if failures <= 1 else patience.backoff_first * 2.0 ** min(failures - 2, 64)
     wait = min(whole, patience.backoff_max) * (0.5 + random / 2)
-    return max(wait, trouble.retry_after) if isinstance(trouble, RateLimited) else wait
+    return max(wait, cause.retry_after) if isinstance(cause, RateLimited) else wait
 
 
 @define(eq=False)
 class _Live:
-    """A socket on which Slack said hello. `over` is set once it must be replaced; `trouble` says why."""
+    """A socket on which Slack said hello. `over` is set once it must be replaced; `cause` says why."""
 
     socket: Socket
     since: float
     reading: trio.CancelScope = field(factory=trio.CancelScope)
     over: trio.Event = field(factory=trio.Event)
-    trouble: Exception = field(factory=lambda: SocketLost("slack closed the socket"))
+    cause: Exception = field(factory=lambda: SocketLost("slack closed the socket"))
 
-    def end(self, trouble: Exception | None = None) -> None:
+    def end(self, cause: Exception | None = None) -> None:
         if not self.over.is_set():
-            self.trouble = trouble or self.trouble
+            self.cause = cause or self.cause
             self.over.set()
 
 
@@ -468,18 +468,18 @@ class SlackConnection(Actor):
                 try:
                     live: _Live = await nursery.start(self._attend, nursery)
                 except (SlackApiError, Disconnected) as failed:
-                    trouble: Exception = failed
+                    cause: Exception = failed
                     failures += 1
                 else:
                     for old in self._sockets[:-1]:
                         old.reading.deadline = trio.current_time() + self._patience.overlap
                     await live.over.wait()
-                    trouble = live.trouble
+                    cause = live.cause
                     failures = 1 if trio.current_time() - live.since >= self._patience.stable else failures + 1
-                seconds = wait_after(trouble, failures, self._patience, self._random())
-                log.info("slack's socket is opened again in %.1f s: %s", seconds, sentence(trouble))
+                seconds = wait_after(cause, failures, self._patience, self._random())
+                log.info("slack's socket is opened again in %.1f s: %s", seconds, sentence(cause))
                 if not self._sockets:
-                    self._note_down(trouble, seconds)
+                    self._note_down(cause, seconds)
                 await trio.sleep(seconds)
 
     async def _attend(
@@ -509,7 +509,7 @@ class SlackConnection(Actor):
                 self._heard_at = socket.heard_at
                 self._sockets.remove(live)
                 if not self._sockets and not self._stopping.is_set():
-                    self._note_down(live.trouble, 0.0)
+                    self._note_down(live.cause, 0.0)
 
     async def _greeted(self, live: _Live, nursery: trio.Nursery) -> None:
         with trio.move_on_after(self._limits.opening):
@@ -518,7 +518,7 @@ class SlackConnection(Actor):
                     return
                 self._take(live, message, nursery)
                 if live.over.is_set():
-                    raise live.trouble
+                    raise live.cause
             raise SocketLost("slack closed the socket before it said hello")
         raise SocketLost(f"slack did not say hello within {self._limits.opening:g} s")
 
@@ -549,14 +549,14 @@ class SlackConnection(Actor):
             self._state, self._since = ConnectionState.UP, self._now()
             self.system.named(self._channel).tell(SocketUp())
 
-    def _note_down(self, trouble: Exception, seconds: float) -> None:
-        was_up, why = self._state is ConnectionState.UP, sentence(trouble)
+    def _note_down(self, cause: Exception, seconds: float) -> None:
+        was_up, why = self._state is ConnectionState.UP, sentence(cause)
         if was_up:
             self._since = self._now()
         if was_up or why != self._last_error:
             self.system.named(self._channel).tell(SocketDown(why))
         self._last_error = why
-        if is_for_people(trouble):
+        if is_for_people(cause):
             self._state = ConnectionState.REFUSED
         else:
             self._state = ConnectionState.WAITING if seconds else ConnectionState.CONNECTING

@@ -54,7 +54,7 @@ async def test_it_tells_how_things_stand() -> None:
         ("intercom_outbox_waiting", "urgency=card"): 2,
         ("intercom_outbox_outdated",): 1,
         ("intercom_outbox_oldest_seconds",): 9,
-        ("intercom_outbox_troubled",): 1,
+        ("intercom_outbox_faults",): 1,
         ("intercom_http_sessions",): 12,
     }
     assert {key: found.get(key) for key in expected} == expected

@@ -223,10 +223,10 @@ async def test_who_is_not_authorized_is_not_answered_and_goes_on_record() -> Non
         entries = (await person.do("log", limit=50))["entries"]
         security = [entry["summary"] for entry in entries if entry["kind"] == "security"]
         assert sorted(one.split(" in Slack")[0] for one in security) == [
+            "ignored a click",
+            "ignored a click",
             "ignored a command",
             "ignored a reply",
-            "ignored a tap",
-            "ignored a tap",
         ]
         assert all(MALLORY in one and "not authorized" in one for one in security)
         await work.tap(card, "approve_accept")

@@ -129,11 +129,11 @@ async def test_a_channel_that_can_not_be_posted_in_holds_up_no_other() -> None:
         assert server.slack.texts() == ["two"]
         standing = await server.health()
         assert standing.waiting == {"card": 1}
-        assert "invite the app to the channel" in standing.troubles["C1"]
+        assert "invite the app to the channel" in standing.faults["C1"]
         server.slack.judge = lambda method, params: None
         await trio.sleep(60)
         assert server.slack.texts() == ["two", "one"]
-        assert (await server.health()).troubles == {}
+        assert (await server.health()).faults == {}
         assert "not_in_channel" in str((await server.health()).last_error)
 
 
@@ -215,7 +215,7 @@ async def test_no_refusal_of_a_row_holds_up_the_next_or_is_tried_all_the_time(
             assert "two" in server.slack.texts()
         health = await server.health()
         left = sum(health.waiting.values()) + health.updates
-        assert bool(left) == bool(health.troubles)
+        assert bool(left) == bool(health.faults)
         if left or code == CODES[Remedy.REDRAW]:
             assert code in str(health.last_error)
         server.slack.judge = lambda method, params: None

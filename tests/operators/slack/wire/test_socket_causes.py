@@ -25,15 +25,15 @@ def test_waits_double_up_to_the_most_and_are_scattered(failures: int, least: flo
 
 
 @given(PASSING, st.integers(1, 10**9), CHANCE)
-def test_no_wait_is_longer_than_the_most(trouble: Exception, failures: int, chance: float) -> None:
-    assert 0 <= wait_after(trouble, failures, PATIENCE, chance) <= PATIENCE.backoff_max
+def test_no_wait_is_longer_than_the_most(cause: Exception, failures: int, chance: float) -> None:
+    assert 0 <= wait_after(cause, failures, PATIENCE, chance) <= PATIENCE.backoff_max
 
 
 @given(st.integers(1, 10**9), CHANCE)
 def test_what_a_person_must_mend_is_tried_slowly_from_the_first(failures: int, chance: float) -> None:
-    for trouble in (SlackRefused("apps.connections.open", "invalid_auth"), Disconnected("link_disabled")):
-        assert is_for_people(trouble)
-        assert 60 <= wait_after(trouble, failures, PATIENCE, chance) <= 75
+    for cause in (SlackRefused("apps.connections.open", "invalid_auth"), Disconnected("link_disabled")):
+        assert is_for_people(cause)
+        assert 60 <= wait_after(cause, failures, PATIENCE, chance) <= 75
 
 
 @given(st.integers(1, 10), CHANCE, st.floats(0, 3600))
@@ -42,7 +42,7 @@ def test_a_limit_is_never_undercut(failures: int, chance: float, seconds: float)
 
 
 @pytest.mark.parametrize(
-    ("trouble", "words"),
+    ("cause", "words"),
     [
         (SlackRefused("m", "not_authed"), "there is no app-level token"),
         (SlackRefused("m", "token_revoked"), "(token_revoked)"),
@@ -55,5 +55,5 @@ def test_a_limit_is_never_undercut(failures: int, chance: float, seconds: float)
         (SocketLost("nothing was heard"), "nothing was heard"),
     ],
 )
-def test_each_trouble_has_a_sentence(trouble: Exception, words: str) -> None:
-    assert words in sentence(trouble)
+def test_each_cause_has_a_sentence(cause: Exception, words: str) -> None:
+    assert words in sentence(cause)

@@ -23,8 +23,10 @@ from intercom.cli.ctl_text import count
 from intercom.cli.init_clients import entry_of, hooks_file, names_us
 from intercom.local import operator_keys, wire
 from intercom.local.places import SYSTEM_OPERATOR_KEYS, Places, peek
+from intercom.model.chat import ChatStatus, ConnectionState
 from intercom.model.config import Config
-from intercom.model.errors import ConfigError, IntercomError
+from intercom.model.errors import ConfigError, IntercomError, IpcError
+from intercom.operators.commands.entries import read
 from intercom.operators.ctl.client import NoServer, Refusal, request
 from intercom.sessions.processes.agent_process import find_program
 from intercom.workspace.command_runner import environment
@@ -331,28 +333,32 @@ def examine_slack(config: Config, where: Places, config_file: str) -> Iterator[F
 
 def _status(where: Places) -> Iterator[Finding]:
     """Report the Slack status that the running server gives."""
-    status = _answer(where, "slack")
-    status = None if status is None else status["slack"]
-    if status is None:
+    answer = _answer(where, "slack")
+    if answer is None or answer["slack"] is None:
         # The server has stopped meanwhile, or its version does not support this request.
         return
-    connection, outbox = status["connection"], status["outbox"]
     subject, again = "slack server", "it is tried again; agent-intercom-ctl slack shows its status"
+    try:
+        status = read(ChatStatus, answer, "slack")
+    except IpcError as unread:
+        yield Finding(subject, State.WARN, unread.message)
+        return
+    connection, outbox = status.connection, status.outbox
     if connection is None or outbox is None:
         yield Finding(subject, State.WARN, "a part of the running server is restarting", again)
         return
-    waiting = sum(outbox["waiting"].values()) + outbox["updates"]
+    waiting = sum(outbox.waiting.values()) + outbox.updates
     rest = f"{waiting or 'no'} {'message' if waiting == 1 else 'messages'} to be posted or updated"
-    since = age(connection["since"], datetime.now(UTC))
-    if connection["state"] == "up":
-        told = f"the running server is connected for {since}, in channel {status['channel']}; {rest}"
+    since = age(connection.since, datetime.now(UTC))
+    if connection.state is ConnectionState.UP:
+        told = f"the running server is connected for {since}, in channel {status.channel}; {rest}"
         yield Finding(subject, State.OK, told)
     else:
-        why = f": {connection['last_error']}" if connection["last_error"] else ""
-        text = f"the running server is not connected ({connection['state']}) for {since}{why}; {rest}"
+        why = f": {connection.last_error}" if connection.last_error else ""
+        text = f"the running server is not connected ({connection.state}) for {since}{why}; {rest}"
         # Slack keeps refusing until a person changes something.
-        yield Finding(subject, State.FAULT if connection["state"] == "refused" else State.WARN, text, again)
-    for channel, fault in outbox["faults"].items():
+        yield Finding(subject, State.FAULT if connection.state is ConnectionState.REFUSED else State.WARN, text, again)
+    for channel, fault in outbox.faults.items():
         yield Finding(subject, State.WARN, f"{channel}: {fault}")
 
 

@@ -367,28 +367,36 @@ def test_a_server_that_is_in_slack_keeps_its_socket_to_itself(
 
 
 @pytest.mark.parametrize(
-    ("connection", "trouble", "state", "words"),
+    ("connection", "faults", "state", "words"),
     [
         ({"state": "up", "last_error": "gone"}, {}, [State.OK], ["is connected for", "channel C1", "3 messages to be"]),
         ({"state": "waiting", "last_error": "no network"}, {}, [State.WARN], ["not connected (waiting)", "no network"]),
         ({"state": "refused", "last_error": "token revoked"}, {}, [State.FAULT], ["token revoked"]),
         ({"state": "up", "last_error": None}, {"C1": "invite the bot"}, [State.OK, State.WARN], ["C1: invite the bot"]),
         (None, {}, [State.WARN], ["restarting"]),
+        ({"state": "odd", "last_error": None}, {}, [State.WARN], ["of one version"]),
     ],
 )
 def test_the_server_that_runs_says_how_it_fares_in_slack(
     where: Places,
     monkeypatch: pytest.MonkeyPatch,
     connection: dict[str, Any] | None,
-    trouble: dict[str, str],
+    faults: dict[str, str],
     state: list[State],
     words: list[str],
 ) -> None:
     configured(where)
     standing = {
         "channel": "C1",
-        "connection": connection and {**connection, "since": "2026-01-01T00:00:00+00:00"},
-        "outbox": {"waiting": {"card": 2, "log": 0}, "updates": 1, "oldest": None, "faults": trouble},
+        "connection": connection
+        and {**connection, "since": "2026-01-01T00:00:00+00:00", "reconnects": 0, "last_heard": None, "in_hand": 0},
+        "outbox": {
+            "waiting": {"card": 2, "log": 0},
+            "updates": 1,
+            "oldest": None,
+            "faults": faults,
+            "last_error": None,
+        },
     }
     answers = {"tree": {"tree": {"name": "slack/connection"}}, "slack": {"slack": standing}}
     monkeypatch.setattr(doctor_checks, "request", lambda _where, verb, _fields, patience: answers[verb])

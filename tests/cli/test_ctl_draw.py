@@ -50,7 +50,7 @@ def log_of(entry: AuditEntry) -> JsonObject:
 @pytest.mark.parametrize("verb", [row.name for row in COMMANDS.values() if row.draws])
 @pytest.mark.parametrize("answer", [{"sessions": 1}, None, 7, [{"id": 1}]])
 def test_an_answer_of_another_version_is_refused_in_a_sentence(verb: str, answer: Json) -> None:
-    with pytest.raises(IpcError, match="one version"):
+    with pytest.raises(IpcError, match="the same version"):
         drawn(verb, answer)
 
 

@@ -374,7 +374,7 @@ def test_a_server_that_is_in_slack_keeps_its_socket_to_itself(
         ({"state": "refused", "last_error": "token revoked"}, {}, [State.FAULT], ["token revoked"]),
         ({"state": "up", "last_error": None}, {"C1": "invite the bot"}, [State.OK, State.WARN], ["C1: invite the bot"]),
         (None, {}, [State.WARN], ["restarting"]),
-        ({"state": "odd", "last_error": None}, {}, [State.WARN], ["of one version"]),
+        ({"state": "odd", "last_error": None}, {}, [State.WARN], ["the same version"]),
     ],
 )
 def test_the_server_that_runs_says_how_it_fares_in_slack(

@@ -159,7 +159,7 @@ class AgentLeft:
 
 @frozen
 class Decide(Request[Card]):
-    """Answer a request or stall alert of this session. Refused with `already_decided` if another verdict was first."""
+    """Answer a request or stall alert of this session. Refused with `already_decided` if another decision was first."""
 
     request_id: str
     verdict: Verdict

@@ -40,7 +40,7 @@ class AskRestore(Request[Card]):
 class AnswerRestore(Request[Card]):
     """Proceed with a restore, or cancel it. A stuck restore is tried again, or given up. The answer is the card, as
     soon as the decision is recorded; later cards show the progress. Refused with `already_decided` if another decision
-    was first. The same verdict again is answered like the first time."""
+    was first. The same decision again is answered like the first time."""
 
     restore_id: str
     verdict: Verdict

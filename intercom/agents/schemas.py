@@ -15,7 +15,7 @@ from enum import Enum
 from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
 import cattrs
-from attrs import NOTHING, fields, has
+from attrs import NOTHING, Attribute, AttrsInstance, fields, has
 from jsonschema import Draft202012Validator
 from jsonschema.exceptions import ValidationError
 
@@ -26,7 +26,7 @@ from intercom.sessions.request_kinds import MESSAGE
 Schema = dict[str, Any]
 
 
-def of(kind: type[Any], *, bounds: bool = True) -> Schema:
+def of(kind: type[AttrsInstance], *, bounds: bool = True) -> Schema:
     """Return the schema of an object of this attrs class; without `bounds`, any number and text fits."""
     hints = get_type_hints(kind)
     properties: dict[str, Schema] = {}
@@ -51,7 +51,7 @@ def of(kind: type[Any], *, bounds: bool = True) -> Schema:
     return schema
 
 
-def of_answer(kind: type[Any]) -> Schema:
+def of_answer(kind: type[AttrsInstance]) -> Schema:
     """Return the schema of a tool's answer, with what may be attached to it. It requires and forbids no fields, so that
     a client's validator never refuses an answer: in a paused session there is only a status and a message."""
     described = of(kind, bounds=False)
@@ -101,7 +101,7 @@ ATTACHED: dict[str, Schema] = {
 }
 
 
-def _public(kind: type[Any]) -> list[Any]:
+def _public(kind: type[AttrsInstance]) -> list[Attribute[object]]:
     """Return the fields that are part of the JSON value."""
     return [each for each in fields(kind) if not each.metadata.get("internal")]
 
@@ -139,7 +139,7 @@ def _of_union(parts: list[Any], nullable: bool, bounds: bool) -> Schema:
     return merged
 
 
-T = TypeVar("T")
+T = TypeVar("T", bound=AttrsInstance)
 
 _TYPES = {
     "string": "a string",
@@ -165,7 +165,7 @@ def read(kind: type[T], given: Mapping[str, Any] | None) -> T:
     return _CONVERTER.structure(arguments, kind)
 
 
-def _too_long(kind: type[Any], given: Mapping[str, Any], within: str) -> Iterator[str]:
+def _too_long(kind: type[AttrsInstance], given: Mapping[str, Any], within: str) -> Iterator[str]:
     """Yield a fault for each text or list longer than its field's `most`. The default for texts is the limit of a path.
     The limits are not part of the schema that clients see: some refuse schemas with limits."""
     for attribute in _public(kind):
@@ -191,7 +191,7 @@ def _too_long(kind: type[Any], given: Mapping[str, Any], within: str) -> Iterato
             yield from _too_long(inner, value, f"{name}.")
 
 
-def _verbatim(kind: type[Any]) -> tuple[str, ...]:
+def _verbatim(kind: type[AttrsInstance]) -> tuple[str, ...]:
     """Return the arguments that are passed on unchanged because another program defines them."""
     return tuple(each.name for each in fields(kind) if each.metadata.get("verbatim"))
 
@@ -202,7 +202,7 @@ def _present(given: Any) -> Any:
     return [_present(each) for each in given] if isinstance(given, list) else given
 
 
-def _text_or_texts(given: Any, _kind: Any) -> str | tuple[str, ...] | None:
+def _text_or_texts(given: str | list[str] | None, _kind: object) -> str | tuple[str, ...] | None:
     """Make a tuple of a list. The schema has already checked the rest."""
     return tuple(given) if isinstance(given, list) else given
 
@@ -213,16 +213,16 @@ _CONVERTER.register_structure_hook(str | tuple[str, ...] | None, _text_or_texts)
 #: The arguments that hold a change. They are measured in bytes at the place of their use.
 _CHANGES = frozenset({"diff", "content"})
 
-_VALIDATORS: dict[type[Any], Draft202012Validator] = {}
+_VALIDATORS: dict[type[AttrsInstance], Draft202012Validator] = {}
 
 
-def _validator(kind: type[Any]) -> Draft202012Validator:
+def _validator(kind: type[AttrsInstance]) -> Draft202012Validator:
     if kind not in _VALIDATORS:
         _VALIDATORS[kind] = Draft202012Validator(of(kind))
     return _VALIDATORS[kind]
 
 
-def _say(error: ValidationError, kind: type[Any]) -> str:
+def _say(error: ValidationError, kind: type[AttrsInstance]) -> str:
     where = ".".join(str(part) for part in error.absolute_path)
     wanted: Any = error.validator_value
     given: Any = error.instance

@@ -291,18 +291,18 @@ def _fits(most: int, least: int = 0) -> Any:
     return matches_re(rf"[^\0\ud800-\udfff]{{{least},{most}}}")
 
 
-def _text(most: int) -> Any:
+def _text(most: int) -> str | None:
     return field(default=None, converter=lambda given: given or None, validator=optional(_fits(most)))
 
 
-def _pid() -> Any:
+def _pid() -> int | None:
     return field(default=None, validator=optional(and_(instance_of(int), ge(0), le(2**31 - 1))))
 
 
 _TEXTS: Any = deep_iterable(_fits(2**20), instance_of((list, tuple)))
 
 
-def _or_empty(given: Any) -> Any:
+def _or_empty(given: Sequence[str] | None) -> Sequence[str]:
     return () if given is None else given
 
 

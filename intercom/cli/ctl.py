@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from intercom.local.places import Places
+    from intercom.model.json_types import Json, JsonObject
 
 PROGRAM = "agent-intercom-ctl"
 
@@ -194,7 +195,7 @@ def parser() -> argparse.ArgumentParser:
         "--session", metavar="ID", help=f"which session, or only this one ({', '.join(_taking_session())})"
     )
     verbs = top.add_subparsers(dest="command", metavar="COMMAND", required=True, parser_class=Parser)
-    groups: dict[str, Any] = {}
+    groups: dict[str, argparse._SubParsersAction[Parser]] = {}
     for (word, *rest), row in TYPED.items():
         if rest and word not in groups:
             acts = "|".join(act for group, *act_ in TYPED if group == word for act in act_)
@@ -226,10 +227,10 @@ def row_of(options: argparse.Namespace) -> OperatorCommand:
     return TYPED[(options.command, options.act) if options.command in GROUPS else (options.command,)]
 
 
-def fields_of(options: argparse.Namespace) -> tuple[str, dict[str, Any]]:
+def fields_of(options: argparse.Namespace) -> tuple[str, JsonObject]:
     """Translate a parsed command line into the request's command and fields."""
     row = row_of(options)
-    fields: dict[str, Any] = {}
+    fields: JsonObject = {}
     for each in row.arguments:
         if not each.field or not each.shape:
             continue
@@ -372,7 +373,7 @@ def _places(options: argparse.Namespace) -> Places:
     return places(ipc_name_in(options.config or places().config_file))
 
 
-def _complain(options: argparse.Namespace, sentence: str, code: str, exit_code: int, details: Any = None) -> int:
+def _complain(options: argparse.Namespace, sentence: str, code: str, exit_code: int, details: Json = None) -> int:
     if options.json:
         reply = {"ok": False, "error": sentence, "error_code": code}
         print(json.dumps(reply if details is None else {**reply, "details": details}))

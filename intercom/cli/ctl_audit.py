@@ -8,7 +8,7 @@ import sqlite3
 import sys
 from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from attrs import evolve, frozen
 
@@ -18,6 +18,7 @@ from intercom.local.operator_keys import PublicKey
 from intercom.local.places import Places
 from intercom.model import signing
 from intercom.model.errors import IntercomError
+from intercom.model.json_types import JsonObject
 from intercom.store import audit_chain
 from intercom.store.audit_chain import COLUMNS, Anchor, Verification, entries, head, verify
 
@@ -77,7 +78,7 @@ def verify_export(file: Path, anchors: list[Anchor]) -> Verification:
             " previous, hash); create table approval_request (id, status, verdict, verdict_id, decided_by,"
             " decided_via, proposal_hash); create table apply_journal (request_id, state)"
         )
-        newest: dict[str, Any] | None = None
+        newest: JsonObject | None = None
         seen: list[int] = []
         try:
             for line in file.read_text(encoding="utf-8").splitlines():
@@ -237,7 +238,7 @@ def _is_genuine(action: str, signer: str, public: str, name: str, at: str, by: s
     return operator_keys.verifies(signer, signature, said)
 
 
-def _data(text: str | None) -> dict[str, Any]:
+def _data(text: str | None) -> JsonObject:
     try:
         data = json.loads(text or "{}")
     except (ValueError, TypeError, RecursionError):
@@ -278,7 +279,7 @@ def _shown(found: Verification, as_json: bool) -> int:
     return DONE
 
 
-def _as_data(found: Verification) -> dict[str, Any]:
+def _as_data(found: Verification) -> JsonObject:
     newest = found.head
     return {
         "ok": not found.faults,

@@ -21,6 +21,7 @@ from intercom.local.operator_keys import Allowed, KeyFile, PublicKey, WrongPin
 from intercom.local.places import SYSTEM_OPERATOR_KEYS, Places
 from intercom.model.clock import to_text
 from intercom.model.errors import Ambiguous, ConfigError, NotFound, Unauthorized
+from intercom.model.json_types import JsonObject
 from intercom.operators.ctl.client import NoServer, request
 
 if TYPE_CHECKING:
@@ -285,7 +286,7 @@ def _own_name() -> str:
     return name if name.isprintable() and len(name) <= operator_keys.NAME_CHARACTERS else "operator"
 
 
-def _entry(key: PublicKey, private: KeyFile | None) -> dict[str, Any]:
+def _entry(key: PublicKey, private: KeyFile | None) -> JsonObject:
     return {
         "key_id": key.id,
         "public": key.public,

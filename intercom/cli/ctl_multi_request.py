@@ -12,7 +12,7 @@ from intercom.cli.ctl_sign import policy_card, send
 from intercom.cli.ctl_text import agreed, clean, one_line
 from intercom.local.places import Places
 from intercom.model.checkpoint import UNDER_WAY, DivergenceSummary, Files, Restore, RestoreState
-from intercom.model.json_types import JsonObject
+from intercom.model.json_types import Json, JsonObject
 from intercom.model.policy import PolicyStatus
 from intercom.operators.commands.entries import read, read_divergence, read_restore
 from intercom.operators.ctl.client import Refusal, request
@@ -53,9 +53,9 @@ def _print_output(piece: JsonObject, as_json: bool) -> None:
 _SHORT = 12
 
 
-def policy_subject(named: str | None) -> dict[str, str]:
+def policy_subject(named: Json) -> dict[str, str]:
     """Return the request field that names a policy: a card's id, or a workspace's path."""
-    if named is None:
+    if not isinstance(named, str):
         return {}
     if named.startswith("policy-") and os.sep not in named:
         return {"id": named}

@@ -21,7 +21,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from datetime import datetime
 from functools import partial
 from pathlib import Path
@@ -41,6 +41,7 @@ from intercom.local import lock, own_files
 from intercom.local.places import Places, places
 from intercom.model.card import Card
 from intercom.model.errors import ConfigError, IntercomError, IpcError
+from intercom.model.json_types import Json
 from intercom.operators.commands.entries import read
 from intercom.operators.ctl.client import NoServer, Refusal, request
 
@@ -552,7 +553,7 @@ def main() -> None:
         end_all(ipc_name)
 
 
-def tell(event: str, **what: Any) -> None:
+def tell(event: str, **what: Json) -> None:
     print(json.dumps({"event": event, **what}), flush=True)
 
 
@@ -596,7 +597,7 @@ async def _work(workspace: Path, ipc_name: str) -> None:
         await trio.sleep_forever()
 
 
-async def _propose(call: Any, title: str, diff: str, description: str) -> None:
+async def _propose(call: Callable[..., Awaitable[dict[str, Any]]], title: str, diff: str, description: str) -> None:
     tell("asks", title=title)
     began = time.monotonic()
     answer = await call("check_clearance", title=title, diff=diff, file_path=FILE, description=description)
@@ -609,7 +610,7 @@ async def _propose(call: Any, title: str, diff: str, description: str) -> None:
         tell("applied", answer=await call("check_diff", request_id=answer["request_id"]))
 
 
-async def _call(client: Client, tool: str, **arguments: Any) -> dict[str, Any]:
+async def _call(client: Client, tool: str, **arguments: str) -> dict[str, Any]:
     result = await client.call_tool(tool, arguments)
     answer = result.structured_content
     if result.is_error or not isinstance(answer, dict):

@@ -15,6 +15,7 @@ from typing import Any
 
 from attrs import frozen
 
+from actors import Info
 from intercom.agents.clients import CLIENTS, call_wait_seconds
 from intercom.agents.clients.client import Client
 from intercom.cli import probe
@@ -26,6 +27,7 @@ from intercom.local.places import SYSTEM_OPERATOR_KEYS, Places, peek
 from intercom.model.chat import ChatStatus, ConnectionState
 from intercom.model.config import Config
 from intercom.model.errors import ConfigError, IntercomError, IpcError
+from intercom.model.json_types import Json
 from intercom.operators.commands.entries import read
 from intercom.operators.ctl.client import NoServer, Refusal, request
 from intercom.sessions.processes.agent_process import find_program
@@ -245,7 +247,7 @@ def judged(patience: float | None, limit: float | None) -> tuple[State, str, str
     return State.WARN, cut, f"set its call_wait_seconds below {limit:g}, under [clients] in the configuration"
 
 
-def _settings(client: Client, config: Config, entry: Mapping[str, Any], project: Path) -> Finding:
+def _settings(client: Client, config: Config, entry: Mapping[str, Json], project: Path) -> Finding:
     if not entry:
         advice = f"agent-intercom init --write --client {client.name}"
         return Finding(client.name, State.WARN, f"does not know Intercom ({client.entry.file.file(project)})", advice)
@@ -253,7 +255,7 @@ def _settings(client: Client, config: Config, entry: Mapping[str, Any], project:
     return Finding(client.name, state, f"{text} ({client.entry.file.file(project)})", advice)
 
 
-def _limit(client: Client, entry: Mapping[str, Any]) -> float | None:
+def _limit(client: Client, entry: Mapping[str, Json]) -> float | None:
     """Return the client's own limit for a call in seconds; None if it is unknown."""
     limit = client.entry.timeout
     if limit is None:
@@ -262,7 +264,7 @@ def _limit(client: Client, entry: Mapping[str, Any]) -> float | None:
     return value * limit.unit if isinstance(value, int | float) and not isinstance(value, bool) else limit.default
 
 
-def _probe(client: Client, config: Config, entry: Mapping[str, Any], seconds: float) -> Finding:
+def _probe(client: Client, config: Config, entry: Mapping[str, Json], seconds: float) -> Finding:
     try:
         found = probe.run(client, entry, seconds)
     except (probe.ProbeFailed, OSError) as fault:
@@ -390,7 +392,7 @@ def _members(config_file: str) -> Iterator[Finding]:
     if not os.environ.get("SLACK_MEMBER_IDS"):
         return
     try:
-        table: Any = peek(config_file).get("slack")
+        table = peek(config_file).get("slack")
     except IntercomError:
         return
     if not (isinstance(table, Mapping) and table.get("authorized_user_ids")):
@@ -414,7 +416,7 @@ def _asked(settled: Any, in_slack: bool) -> Iterator[Finding]:
 def _running(where: Places) -> frozenset[str] | None:
     """Return the names of the running server's parts, or None if no server answers."""
     answer = _answer(where, "tree")
-    return None if answer is None else frozenset(_parts(answer["tree"]))
+    return None if answer is None else frozenset(_names(read(Info, answer, "tree")))
 
 
 def _answer(where: Places, verb: str) -> Any:
@@ -425,10 +427,10 @@ def _answer(where: Places, verb: str) -> Any:
         return None
 
 
-def _parts(node: Mapping[str, Any]) -> Iterator[str]:
-    yield str(node.get("name"))
-    for child in node.get("children") or ():
-        yield from _parts(child)
+def _names(node: Info) -> Iterator[str]:
+    yield node.name
+    for child in node.children:
+        yield from _names(child)
 
 
 def config_file_of(config: str | None, where: Places) -> str:

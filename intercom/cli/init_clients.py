@@ -21,7 +21,6 @@ import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from functools import partial
 from pathlib import Path
-from typing import Any
 from urllib.parse import parse_qs, urlencode
 
 import attrs
@@ -39,7 +38,6 @@ from intercom.agents.clients.client import (
 )
 from intercom.cli.init_files import (
     Change,
-    Json,
     Unmergeable,
     backup_name,
     commit,
@@ -53,6 +51,7 @@ from intercom.cli.init_files import (
 )
 from intercom.local.places import places
 from intercom.model.config import Config
+from intercom.model.json_types import Json, JsonObject
 
 #: The port if the configuration names none.
 DEFAULT_PORT = 3000
@@ -76,9 +75,9 @@ class EntryFile:
 
     client: Client
     project: Path
-    entry: Mapping[str, Any] = field(factory=dict)
+    entry: JsonObject = field(factory=dict)
     without: Set[str] = frozenset()
-    inputs: tuple[Json, ...] = ()
+    inputs: tuple[JsonObject, ...] = ()
     note: str = ""
 
     @property
@@ -93,7 +92,7 @@ class EntryFile:
     def mode(self) -> int:
         return 0o644 if self.location.is_in_project else 0o600
 
-    def put(self, document: Json) -> None:
+    def put(self, document: JsonObject) -> None:
         """Change the document so that it has our entry."""
         before = table(document, self.client.entry.table, SERVER_NAME)
         if self.inputs:
@@ -102,16 +101,17 @@ class EntryFile:
             document["inputs"] = [*_inputs(document), *missing]
         kept = {key: value for key, value in before.items() if key not in self.without}
         wanted = {key: self._wanted(key, before.get(key), value) for key, value in self.entry.items()}
-        document.setdefault(self.client.entry.table, {})[SERVER_NAME] = {**kept, **wanted}
+        servers = table(document, self.client.entry.table)
+        document[self.client.entry.table] = {**servers, SERVER_NAME: {**kept, **wanted}}
 
-    def _wanted(self, key: str, old: Any, new: Any) -> Any:
+    def _wanted(self, key: str, old: Json, new: Json) -> Json:
         if isinstance(new, dict) and isinstance(old, dict):
             return {**old, **new}
-        if key in self.client.entry.open_lists and isinstance(old, list):
+        if key in self.client.entry.open_lists and isinstance(old, list) and isinstance(new, list):
             return [*old, *(each for each in new if each not in old)]
         return max(old, new) if type(new) is int and isinstance(old, int) else new
 
-    def take(self, document: Json, before: Mapping[str, Any] | None) -> None:
+    def take(self, document: JsonObject, before: JsonObject | None) -> None:
         """Take our entry out of the document. `before` is the entry of this name that was there earlier."""
         servers = table(document, self.client.entry.table)
         if SERVER_NAME not in servers:
@@ -122,22 +122,22 @@ class EntryFile:
         if not servers:
             del document[self.client.entry.table]
         ours = [each["id"] for each in self.client.entry.inputs]
-        if ours and isinstance(document.get("inputs"), list):
-            kept = [each for each in document["inputs"] if not (isinstance(each, dict) and each.get("id") in ours)]
+        if ours and isinstance(inputs := document.get("inputs"), list):
+            kept = [each for each in inputs if not (isinstance(each, dict) and each.get("id") in ours)]
             document["inputs"] = kept
             if not kept:
                 del document["inputs"]
 
-    def entry_in(self, document: Json) -> Json | None:
+    def entry_in(self, document: JsonObject) -> JsonObject | None:
         """Return our entry in the document."""
         return table(document, self.client.entry.table, SERVER_NAME)
 
-    def is_bare(self, document: Json) -> bool:
+    def is_bare(self, document: JsonObject) -> bool:
         """Whether nothing is left in the document."""
         return not document
 
 
-def _inputs(document: Json) -> list[Any]:
+def _inputs(document: JsonObject) -> list[Json]:
     found = document.get("inputs", [])
     if not isinstance(found, list):
         raise Unmergeable("has something other than a list at inputs")
@@ -174,7 +174,7 @@ class HooksFile:
         """Where the hooks apply."""
         return "in this project only" if self.location.is_in_project else "in all your projects"
 
-    def put(self, document: Json) -> None:
+    def put(self, document: JsonObject) -> None:
         """Change the document so that it has our hooks, in place of older ones of ours."""
         for name, value in self.hooks.head.items():
             document.setdefault(name, value)
@@ -185,7 +185,7 @@ class HooksFile:
             if entries or event in events:
                 events[event] = entries
 
-    def entries(self) -> dict[str, Json]:
+    def entries(self) -> dict[str, JsonObject]:
         """Return Intercom's entry for each event."""
         found = {}
         for event in self.hooks.events:
@@ -196,7 +196,7 @@ class HooksFile:
             found[event] = self.hooks.entry(line, HOOK_SECONDS if asks else STOP_HOOK_SECONDS, asks=asks)
         return found
 
-    def take(self, document: Json, _before: Mapping[str, Any] | None) -> None:
+    def take(self, document: JsonObject, _before: JsonObject | None) -> None:
         """Take our hooks out of the document, and what becomes empty by that."""
         events = _events(document) if "hooks" in document else {}
         ours = [event for event, entries in events.items() if _of_others(entries) != entries]
@@ -207,11 +207,11 @@ class HooksFile:
         if ours and not events:
             del document["hooks"]
 
-    def entry_in(self, _document: Json) -> Json | None:
+    def entry_in(self, _document: JsonObject) -> JsonObject | None:
         """Return None: hooks are known by their command."""
         return None
 
-    def is_bare(self, document: Json) -> bool:
+    def is_bare(self, document: JsonObject) -> bool:
         """Whether no hook is left in the document, and nothing that a new file of ours would not have."""
         return document in ({}, dict(self.hooks.head))
 
@@ -226,14 +226,14 @@ class HooksFile:
         return tuple(event for event, entries in lists.items() if _of_others(entries) != entries)
 
 
-def _events(document: Json) -> dict[str, list[Any]]:
+def _events(document: JsonObject) -> dict[str, list[Json]]:
     events = document.setdefault("hooks", {})
     if not isinstance(events, dict) or not all(isinstance(entries, list) for entries in events.values()):
         raise Unmergeable("has something other than lists of hooks at hooks")
     return events
 
 
-def _of_others(entries: Iterable[Any]) -> list[Any]:
+def _of_others(entries: Iterable[Json]) -> list[Json]:
     """Return these entries without our commands, and without an entry of which nothing is left."""
     kept = []
     for entry in entries:
@@ -248,7 +248,7 @@ def _of_others(entries: Iterable[Any]) -> list[Any]:
     return kept
 
 
-def _is_ours(handler: Any) -> bool:
+def _is_ours(handler: Json) -> bool:
     commands = [handler.get(name) for name in ("command", "bash")] if isinstance(handler, dict) else []
     return any(isinstance(command, str) and _OURS.search(command) for command in commands)
 
@@ -297,7 +297,7 @@ def hooks_file(client: Client, project: Path, config: Path | None = None) -> Hoo
     return HooksFile(client, client.hooks, project, tuple(command(config, shared=False)))
 
 
-def entry_of(client: Client, project: Path) -> Json:
+def entry_of(client: Client, project: Path) -> JsonObject:
     """Return the existing entry; empty if there is none, or if the file cannot be read."""
     try:
         document = parse(glance(client.entry.file.file(project)), toml=client.entry.file.is_toml)
@@ -348,8 +348,8 @@ class Written:
     digest: str
     created: bool = False
     backup: str | None = None
-    wrote: Mapping[str, Any] | None = None
-    before: Mapping[str, Any] | None = None
+    wrote: JsonObject | None = None
+    before: JsonObject | None = None
     directories: tuple[str, ...] = ()
 
     def is_text(self, text: str | None) -> bool:
@@ -509,7 +509,7 @@ def _removal(file: ClientFile, entry: Written | None) -> tuple[list[Change], str
     return [Change(real, text, after, backup=backup)], line + own
 
 
-def _own_keys(found: Mapping[str, Any] | None, entry: Written | None) -> str:
+def _own_keys(found: JsonObject | None, entry: Written | None) -> str:
     """Return a line about the person's own keys in our entry, which are removed with it; empty if there are none."""
     if not found or entry is None or entry.wrote is None:
         return ""

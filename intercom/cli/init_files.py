@@ -24,7 +24,7 @@ import tomlkit
 from attrs import frozen
 from tomlkit.exceptions import TOMLKitError
 
-Json = dict[str, Any]
+from intercom.model.json_types import Json, JsonObject
 
 
 @frozen
@@ -141,7 +141,7 @@ class Unmergeable(Exception):
     """Raised if the file cannot be changed safely; the message says why."""
 
 
-def parse(text: str, *, toml: bool) -> Json:
+def parse(text: str, *, toml: bool) -> JsonObject:
     """Return the document in a text; empty for an empty text. Raises Unmergeable if it is not plain JSON or TOML."""
     try:
         found = tomllib.loads(text) if toml else json.loads(text.strip() or "{}", object_pairs_hook=_unique)
@@ -154,24 +154,25 @@ def parse(text: str, *, toml: bool) -> Json:
     return found
 
 
-def _unique(pairs: list[tuple[str, Any]]) -> Json:
+def _unique(pairs: list[tuple[str, Json]]) -> JsonObject:
     found = dict(pairs)
     if len(found) != len(pairs):
         raise ValueError("a name occurs twice in one object")
     return found
 
 
-def table(document: Json, *names: str) -> Json:
+def table(document: JsonObject, *names: str) -> JsonObject:
     """Return the table at these names; empty if there is none. Raises Unmergeable if there is another value."""
-    found: Any = document
+    found = document
     for at, name in enumerate(names, 1):
-        found = found.get(name, {})
-        if not isinstance(found, dict):
+        inner = found.get(name, {})
+        if not isinstance(inner, dict):
             raise Unmergeable(f"has something other than a table at {'.'.join(names[:at])}")
-    return found  # type: ignore[no-any-return]
+        found = inner
+    return found
 
 
-def edit(text: str, change: Callable[[Json], None], *, toml: bool) -> str:
+def edit(text: str, change: Callable[[JsonObject], None], *, toml: bool) -> str:
     """Return the text after `change` has changed its document.
 
     Everything else stays: in TOML the comments and the layout, in JSON the order and the indentation. Returns `text`
@@ -185,13 +186,13 @@ def edit(text: str, change: Callable[[Json], None], *, toml: bool) -> str:
     return _toml_text(text, before, after) if toml else _json_text(text, after)
 
 
-def _json_text(text: str, document: Json) -> str:
+def _json_text(text: str, document: JsonObject) -> str:
     indent = re.search(r"\n([ \t]+)\S", text)
     end = "\n" if text.endswith("\n") or text.strip() in ("", "{}") else ""
     return json.dumps(document, indent=indent[1] if indent else 2, ensure_ascii=False) + end
 
 
-def _toml_text(text: str, before: Json, after: Json) -> str:
+def _toml_text(text: str, before: JsonObject, after: JsonObject) -> str:
     try:
         document = tomlkit.parse(text)
         _amend(document, before, after)
@@ -204,7 +205,7 @@ def _toml_text(text: str, before: Json, after: Json) -> str:
     raise Unmergeable("is laid out in a way that cannot be edited safely")
 
 
-def _amend(document: Any, before: Mapping[str, Any], after: Mapping[str, Any]) -> None:
+def _amend(document: Any, before: Mapping[str, Json], after: Mapping[str, Json]) -> None:
     """Make a TOML document say `after` instead of `before`."""
     for key in before.keys() - after.keys():
         del document[key]

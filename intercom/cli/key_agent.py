@@ -28,13 +28,14 @@ import struct
 import sys
 import termios
 import time
-from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple, NoReturn, TypeGuard
 
 from intercom.local.daemon import keep_private
 from intercom.local.places import Places, private_directory
 from intercom.model import signing
 from intercom.model.errors import Unauthorized
+from intercom.model.json_types import Json, JsonObject
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -142,7 +143,7 @@ def why_none(terminal: Terminal | None) -> str:
     return ""
 
 
-def sign(where: Places, stated: Mapping[str, Any]) -> str | None:
+def sign(where: Places, stated: Mapping[str, Json]) -> str | None:
     """Return the statement's signature by this terminal's unlocked key; None if it keeps none, or its holder
     refuses."""
     terminal = own_terminal()
@@ -174,7 +175,7 @@ def lock(where: Places) -> int:
     return 0
 
 
-def _ask(path: str, question: Mapping[str, Any]) -> dict[str, Any] | None:
+def _ask(path: str, question: Mapping[str, object]) -> JsonObject | None:
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as asked:
         asked.settimeout(PATIENCE)
         try:
@@ -295,7 +296,7 @@ class Holder:
 
     def serve(self, listener: socket.socket, leader: int) -> None:
         """Answer requests until the holder ends. `leader` becomes readable when the leader process ends."""
-        watched: list[Any] = [listener, leader]
+        watched: list[socket.socket | int] = [listener, leader]
         while True:
             left = self._until - self._clock()
             if left <= 0:
@@ -334,7 +335,7 @@ class Holder:
             self._note_shown(shown)
             _tell(peer, {"noted": True})
             return True
-        stated: Any = asked.get("sign")
+        stated = asked.get("sign")
         if not self._may_sign(stated):
             _tell(peer, {"refused": "this needs the PIN"})
             return True
@@ -346,7 +347,7 @@ class Holder:
         _tell(peer, {"value": value})
         return True
 
-    def _may_sign(self, stated: Any) -> bool:
+    def _may_sign(self, stated: Json) -> TypeGuard[JsonObject]:
         """Tell whether this is a statement for this key, and needs no PIN."""
         return (
             isinstance(stated, dict)
@@ -359,7 +360,7 @@ class Holder:
             and (stated["decision"] not in signing.LETS_PASS or stated["subject"] in self._shown)
         )
 
-    def _note_shown(self, subjects: list[Any]) -> None:
+    def _note_shown(self, subjects: Sequence[Json]) -> None:
         self._shown |= dict.fromkeys(each for each in subjects if isinstance(each, str))
         for oldest in list(self._shown)[:-_MOST_SHOWN]:
             del self._shown[oldest]
@@ -416,7 +417,7 @@ def _peer(peer: socket.socket) -> tuple[int, int]:
     return pid, uid
 
 
-def _read(peer: socket.socket) -> dict[str, Any]:
+def _read(peer: socket.socket) -> JsonObject:
     read = b""
     while not read.endswith(b"\n"):
         some = peer.recv(65536)
@@ -427,7 +428,7 @@ def _read(peer: socket.socket) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def _tell(peer: socket.socket, answer: dict[str, Any]) -> None:
+def _tell(peer: socket.socket, answer: JsonObject) -> None:
     peer.sendall(json.dumps(answer).encode("ascii") + b"\n")
 
 

@@ -20,7 +20,6 @@ import tempfile
 import uuid
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 import trio
 from attrs import evolve
@@ -36,6 +35,7 @@ from intercom.local import daemon, lock, peers
 from intercom.local.places import private_directory
 from intercom.masking import Masker
 from intercom.model.errors import ConfigError, IntercomError, IpcError
+from intercom.model.json_types import JsonObject
 from intercom.model.visible_text import visible
 
 
@@ -49,10 +49,10 @@ class Readiness:
         self._tell({"ready": True})
 
     def failed(self, error: IntercomError, *, retry: bool, sandboxed: bool) -> None:
-        told = {"code": error.error_code, "message": error.message, "retry": retry, "sandboxed": sandboxed}
+        told: JsonObject = {"code": error.error_code, "message": error.message, "retry": retry, "sandboxed": sandboxed}
         self._tell({"error": told})
 
-    def _tell(self, said: dict[str, Any]) -> None:
+    def _tell(self, said: JsonObject) -> None:
         if self._descriptor is None:
             return
         try:

@@ -10,14 +10,14 @@ import ipaddress
 import math
 import re
 import typing
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from enum import Enum, StrEnum
 from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any
 
 import attrs
-from attrs import evolve, field, fields, frozen, has
+from attrs import AttrsInstance, evolve, field, fields, frozen, has
 from attrs.validators import deep_mapping
 
 from intercom.model.limits import CHANNEL_ID, LOOKS_LIKE
@@ -48,7 +48,7 @@ class LogLevel(StrEnum):
 def between(low: float, high: float, *, above: bool = False) -> Check:
     """Return a check that a number (or None) is from `low` to `high`. With `above`, `low` itself is refused."""
 
-    def check(_owner: Any, _setting: Any, value: float | None) -> None:
+    def check(_owner: object, _setting: object, value: float | None) -> None:
         if value is None:
             return
         too_low = value <= low if above else value < low
@@ -62,7 +62,7 @@ def matching(pattern: str, means: str) -> Check:
     """Return a check that a text, each of several, or each key of a table matches `pattern`. `means` describes it."""
     compiled = re.compile(pattern)
 
-    def check(_owner: Any, _setting: Any, value: Any) -> None:
+    def check(_owner: object, _setting: object, value: str | Iterable[str] | None) -> None:
         for text in [value] if isinstance(value, str) else value or ():
             if not compiled.fullmatch(text):
                 raise ValueError(f"must be {means}, not {text!r}")
@@ -70,7 +70,7 @@ def matching(pattern: str, means: str) -> Check:
     return check
 
 
-def not_empty(_owner: Any, _setting: Any, value: Any) -> None:
+def not_empty(_owner: object, _setting: object, value: str | Mapping[str, str] | None) -> None:
     """Check that a text, or each text of a table, is not blank."""
     for name, text in value.items() if isinstance(value, Mapping) else [("", value)]:
         if text is not None and not text.strip():
@@ -85,7 +85,7 @@ def is_loopback(host: str) -> bool:
         return False
 
 
-def address(_owner: Any, _setting: Any, value: str) -> None:
+def address(_owner: object, _setting: object, value: str) -> None:
     """Check that a text is an address to listen on. Host names are refused: one may stand for several addresses."""
     try:
         if value != "localhost":
@@ -96,7 +96,7 @@ def address(_owner: Any, _setting: Any, value: str) -> None:
         ) from None
 
 
-def token_off_loopback(owner: Any, _setting: Any, required: bool) -> None:
+def token_off_loopback(owner: Config | None, _setting: object, required: bool) -> None:
     """Check that a port which others can reach requires the token. The check needs another setting, so its message
     begins with the setting's name."""
     if owner is not None and not required and not is_loopback(owner.http_host):
@@ -539,7 +539,7 @@ def _operators_settings() -> tuple[str, ...]:
 
 _DEFAULTS = Config()
 
-WORDS: dict[Any, str] = {bool: "true or false", int: "whole number", float: "number", str: "text", Path: "path"}
+WORDS: dict[type, str] = {bool: "true or false", int: "whole number", float: "number", str: "text", Path: "path"}
 
 
 @attrs.frozen
@@ -584,20 +584,20 @@ def tables() -> tuple[Table, ...]:
     return (Table("", "At the top of the file, before any table.", tuple(top)), *below)
 
 
-def _settings(kind: type[Any], table: str) -> Iterator[Setting]:
+def _settings(kind: type[AttrsInstance], table: str) -> Iterator[Setting]:
     kinds = typing.get_type_hints(kind)
     for each in attrs.fields(kind):
         yield _setting(each, kinds[each.name], table)
 
 
-def _setting(attribute: Any, kind: Any, table: str) -> Setting:
+def _setting(attribute: attrs.Attribute[object], kind: type, table: str) -> Setting:
     # `load` computes this default; nobody would write it.
     placed = attribute.name == "path" and table == "database"
     default = None if placed else _toml(attribute.default)
     return Setting(table, attribute.name, _words(kind), default, attribute.metadata["doc"])
 
 
-def _words(kind: Any) -> str:
+def _words(kind: type) -> str:
     origin, arguments = typing.get_origin(kind), typing.get_args(kind)
     if origin is UnionType:
         return _words(next(each for each in arguments if each is not NoneType))
@@ -610,9 +610,9 @@ def _words(kind: Any) -> str:
     return WORDS[kind]
 
 
-def _toml(default: Any) -> str | None:
+def _toml(default: object) -> str | None:
     if isinstance(default, attrs.Factory):  # type: ignore[arg-type]
-        default = default.factory()
+        default = default.factory()  # type: ignore[attr-defined]
     if default is None:
         return None
     if isinstance(default, bool):

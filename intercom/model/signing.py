@@ -12,6 +12,8 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from intercom.model.json_types import Json
+
 _DECISION = b"agent-intercom decision v1\n"
 _ENROLMENT = b"agent-intercom operator key v1\n"
 _SETTINGS = b"agent-intercom settings v1\n"
@@ -68,19 +70,19 @@ def card_subject(entry: Mapping[str, Any]) -> str:
     if entry.get("diff_omitted"):
         raise ValueError("the card's diff was left out: ask for the card by its id")
     names = _LESS.get(str(entry.get("kind")), _SHOWN)
-    shown: dict[str, Any] = {name: entry.get(name) for name in names}
+    shown = {name: entry.get(name) for name in names}
     if names is _SHOWN:
         shown["files"] = [{name: change.get(name) for name in _FILE} for change in entry.get("files") or ()]
     return _digest(_CARD, shown)
 
 
-def command_subject(command: str, fields: Mapping[str, Any]) -> str:
+def command_subject(command: str, fields: Mapping[str, Json]) -> str:
     """Return the hash of a command that does not answer a card: its name and the fields that define its effect."""
     effect = {name: fields[name] for name in EFFECT_FIELDS if fields.get(name) is not None}
     return _digest(_ACT, {"command": command, **effect})
 
 
-def statement(said: Mapping[str, Any]) -> bytes:
+def statement(said: Mapping[str, Json]) -> bytes:
     """Return the bytes to sign for one decision: all fields of `STATED`. `at` is an instant as text, exactly as sent.
     `request_id` is empty for a command that does not answer a card."""
     return _DECISION + _canonical({name: said[name] for name in STATED})
@@ -96,10 +98,10 @@ def settings_statement(settings: Mapping[str, str | bool], *, at: str, by: str) 
     return _SETTINGS + _canonical({"settings": dict(settings), "at": at, "by": by})
 
 
-def _digest(tag: bytes, value: Mapping[str, Any]) -> str:
+def _digest(tag: bytes, value: Mapping[str, Json]) -> str:
     return hashlib.sha256(tag + _canonical(value)).hexdigest()
 
 
-def _canonical(value: Mapping[str, Any]) -> bytes:
+def _canonical(value: Mapping[str, Json]) -> bytes:
     # ASCII, because an agent's text may hold half a surrogate pair, which UTF-8 cannot encode.
     return json.dumps(value, sort_keys=True, separators=(",", ":")).encode("ascii")

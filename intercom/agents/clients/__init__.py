@@ -15,8 +15,10 @@ from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+from intercom.model.json_types import JsonObject
+
 if TYPE_CHECKING:
-    from intercom.agents.clients.client import Client, Hooks, Json
+    from intercom.agents.clients.client import Client, Hooks
     from intercom.model.config import Config
 
 #: The clients by name; the module has the same name with underscores.
@@ -84,7 +86,7 @@ def hooks_of(name: str) -> Hooks:
     return hooks
 
 
-def sender_of(data: Json, named: Client) -> Client:
+def sender_of(data: JsonObject, named: Client) -> Client:
     """Return the client that sent this payload to the hook of `named`: some clients run the hooks of another, with
     their own payloads."""
     if named.hooks is not None and named.hooks.run_by_others:

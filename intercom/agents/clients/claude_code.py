@@ -16,7 +16,6 @@ from intercom.agents.clients.client import (
     Entry,
     HookEvent,
     Hooks,
-    Json,
     Location,
     Probe,
     ProbeRun,
@@ -30,16 +29,17 @@ from intercom.agents.clients.client import (
     text,
     unknown,
 )
+from intercom.model.json_types import JsonObject
 
 # `timeout` also lifts the limit for calls without progress; `alwaysLoad` keeps the tools out of tool search.
-_SETTINGS: Json = {"timeout": A_DAY_SECONDS * 1000, "alwaysLoad": True}
+_SETTINGS: JsonObject = {"timeout": A_DAY_SECONDS * 1000, "alwaysLoad": True}
 
 
-def _stdio(start: list[str]) -> Json:
+def _stdio(start: list[str]) -> JsonObject:
     return {"type": "stdio", "command": start[0], "args": start[1:], **_SETTINGS}
 
 
-def _http(url: str, token: bool) -> Json:
+def _http(url: str, token: bool) -> JsonObject:
     headers = bearer(f"${{{TOKEN_VARIABLE}}}", token=token, **{WORKSPACE_HEADER: "${PWD}"})
     return {"type": "http", "url": url, **headers, **_SETTINGS}
 
@@ -57,10 +57,10 @@ class ClaudeCodeHooks(Hooks):
     note = "Restart Claude Code after a change."
     run_by_others = True
 
-    def entry(self, command: str, seconds: int, *, asks: bool) -> Json:
+    def entry(self, command: str, seconds: int, *, asks: bool) -> JsonObject:
         return {"hooks": [{"type": "command", "command": command, "timeout": seconds}]}
 
-    def read(self, data: Json, event: str | None) -> HookEvent:
+    def read(self, data: JsonObject, event: str | None) -> HookEvent:
         event = event_of(data, event, (PRE, PERMISSION, *self.stops), "hook_event_name") or PRE
         conversation, cwd = text(data, "session_id") or "", text(data, "cwd")
         if event in self.stops:
@@ -74,15 +74,15 @@ class ClaudeCodeHooks(Hooks):
         # Codex names the turn; Claude Code does not.
         return Question(event, found, conversation, text(data, "turn_id") or "", text(data, "tool_use_id"), cwd)
 
-    def decide(self, event: str, allow: bool, why: str) -> Json:
+    def decide(self, event: str, allow: bool, why: str) -> JsonObject:
         behavior = "allow" if allow else "deny"
-        answer: Json = {"permissionDecision": behavior, "permissionDecisionReason": why}
+        answer: JsonObject = {"permissionDecision": behavior, "permissionDecisionReason": why}
         if event == PERMISSION:
             answer = {"decision": {"behavior": behavior, **({} if allow else {"message": why})}}
         return {"hookSpecificOutput": {"hookEventName": event, **answer}}
 
 
-def _probe(home: str, model: str, entry: Json) -> ProbeRun:
+def _probe(home: str, model: str, entry: JsonObject) -> ProbeRun:
     environ = {
         "ANTHROPIC_BASE_URL": model,
         "ANTHROPIC_API_KEY": "none",

@@ -10,12 +10,13 @@ import json
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
+
+from intercom.model.json_types import Json, JsonObject
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-Json = dict[str, Any]
 
 #: The name of Intercom's entry in every client's file.
 SERVER_NAME = "agent-intercom"
@@ -48,7 +49,7 @@ class Operation(NamedTuple):
     tool: str
     title: str = ""
     text: str | None = None
-    touches: tuple[Json, ...] = ()
+    touches: tuple[JsonObject, ...] = ()
     identity: str = ""
     cwd: str | None = None
     path: str | None = None
@@ -142,16 +143,16 @@ class Entry(NamedTuple):
 
     file: Location
     table: str
-    stdio: Callable[[list[str]], Json]
-    http: Callable[[str, bool], Json]
+    stdio: Callable[[list[str]], JsonObject]
+    http: Callable[[str, bool], JsonObject]
     note: str
     token_note: str = f"Start it where {TOKEN_VARIABLE} is set; it reads the token from there."
-    inputs: tuple[Json, ...] = ()
+    inputs: tuple[JsonObject, ...] = ()
     timeout: Timeout | None = None
     open_lists: tuple[str, ...] = ()
 
 
-def bearer(value: str, *, token: bool, **others: str) -> Json:
+def bearer(value: str, *, token: bool, **others: str) -> JsonObject:
     """Return an entry's headers: `others`, and the token as the client names it, if one is required."""
     headers = {**others, **({"Authorization": f"Bearer {value}"} if token else {})}
     return {"headers": headers} if headers else {}
@@ -170,7 +171,7 @@ class Hooks(ABC):
     file: Location
     asks: tuple[str, ...]
     stops: tuple[str, ...]
-    head: Mapping[str, object] = {}
+    head: Mapping[str, Json] = {}
     note: str = ""
     run_by_others = False
     names_thread = False
@@ -181,27 +182,27 @@ class Hooks(ABC):
         return (*self.asks, self.stops[0])
 
     @abstractmethod
-    def entry(self, command: str, seconds: int, *, asks: bool) -> Json:
+    def entry(self, command: str, seconds: int, *, asks: bool) -> JsonObject:
         """Return the entry of an event, which runs a command line for at most so long."""
 
-    def sent(self, data: Json) -> bool:
+    def sent(self, data: JsonObject) -> bool:
         """Whether this client sent a payload to the hook of another client."""
         return False
 
     @abstractmethod
-    def read(self, data: Json, event: str | None) -> HookEvent:
+    def read(self, data: JsonObject, event: str | None) -> HookEvent:
         """Return the request in a payload. `event` is the one that the hook was set up for. Raises Unreadable for a
         payload that this client does not send."""
 
     @abstractmethod
-    def decide(self, event: str, allow: bool, why: str) -> Json:
+    def decide(self, event: str, allow: bool, why: str) -> JsonObject:
         """Return the answer that allows or denies an operation. Allowing skips the client's own question."""
 
-    def pass_on(self, event: str) -> Json:
+    def pass_on(self, event: str) -> JsonObject:
         """Return the answer that decides nothing: the client continues as without this hook."""
         return {}
 
-    def continue_with(self, event: str, text: str) -> Json:
+    def continue_with(self, event: str, text: str) -> JsonObject:
         """Return the answer that keeps the agent from stopping, and gives it this text."""
         return {"decision": "block", "reason": text}
 
@@ -213,7 +214,7 @@ class ProbeRun(NamedTuple):
     arguments: list[str]
     environ: dict[str, str]
     file: str
-    content: Json
+    content: JsonObject
 
 
 class Probe(NamedTuple):
@@ -221,7 +222,7 @@ class Probe(NamedTuple):
     model, and the entry of the probe's tool server."""
 
     program: str
-    run: Callable[[str, str, Json], ProbeRun]
+    run: Callable[[str, str, JsonObject], ProbeRun]
 
 
 class Client(NamedTuple):
@@ -251,7 +252,7 @@ def unknown(event: str, tool: str | None) -> Other:
     return Other(event)
 
 
-def parse(raw: bytes) -> Json:
+def parse(raw: bytes) -> JsonObject:
     """Parse the JSON object that a client wrote to its hook. Raises Unreadable for anything else."""
     try:
         # Cursor begins with a byte order mark.
@@ -277,7 +278,7 @@ def text(data: object, *names: str) -> str | None:
     return None
 
 
-def one(given: Json, *names: str) -> str | None:
+def one(given: JsonObject, *names: str) -> str | None:
     """Return the text of these fields, which are names for one thing; None if there is none. Raises Contradiction if
     two differ: the client may not use the one that people see."""
     values = [given[name] for name in names if given.get(name) is not None]
@@ -286,12 +287,12 @@ def one(given: Json, *names: str) -> str | None:
     return values[0] if values and isinstance(values[0], str) else None
 
 
-def one_text(given: Json, *names: str) -> str | None:
+def one_text(given: JsonObject, *names: str) -> str | None:
     """Like `one`, and None for an empty text."""
     return one(given, *names) or None
 
 
-def table(data: object, *names: str) -> Json:
+def table(data: object, *names: str) -> JsonObject:
     """Return the first of these fields that is an object, or a text with one as JSON; empty if none is."""
     if isinstance(data, Mapping):
         for name in names:
@@ -303,7 +304,7 @@ def table(data: object, *names: str) -> Json:
     return {}
 
 
-def rows(data: object, name: str) -> list[Json]:
+def rows(data: object, name: str) -> list[JsonObject]:
     """Return the objects in a field that is a list."""
     value = data.get(name) if isinstance(data, Mapping) else None
     return [each for each in value if isinstance(each, dict)] if isinstance(value, list) else []

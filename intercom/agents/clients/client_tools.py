@@ -25,7 +25,6 @@ from intercom.agents.clients.client import (
     SERVER_NAME,
     WRITE,
     Contradiction,
-    Json,
     Operation,
     canonical,
     one,
@@ -33,6 +32,7 @@ from intercom.agents.clients.client import (
     rows,
     text,
 )
+from intercom.model.json_types import JsonObject
 
 _BEGIN, _END, _LAST = "*** Begin Patch", "*** End Patch", "*** End of File"
 _ADD, _UPDATE, _DELETE, _MOVE = "*** Add File: ", "*** Update File: ", "*** Delete File: ", "*** Move to: "
@@ -40,7 +40,7 @@ _ADD, _UPDATE, _DELETE, _MOVE = "*** Add File: ", "*** Update File: ", "*** Dele
 _HEREDOC = ("<<EOF", "<<'EOF'", '<<"EOF"')
 
 
-def touches(patch: str) -> tuple[Json, ...]:
+def touches(patch: str) -> tuple[JsonObject, ...]:
     """Return the files that a patch touches; empty if a line does not match the grammar, or there is no file."""
     lines = [line.removesuffix("\r") for line in patch.strip().split("\n")]
     if lines[0] in _HEREDOC and lines[-1] == "EOF":
@@ -85,7 +85,7 @@ class _Touch:
             return not line.strip().startswith((_MOVE.rstrip(), _BEGIN, _END))
         return line == "" or line.startswith(("+", "-", "@@"))
 
-    def as_json(self) -> Json:
+    def as_json(self) -> JsonObject:
         text = "".join(f"{line}\n" for line in self._lines)
         match self._mark:
             case "*** Delete File: ":
@@ -165,10 +165,10 @@ _NOTEBOOK = ("notebook_path", "target_notebook", "path")
 _ADDED = ("new_str", "insert_text", "text")
 _SOURCE = ("new_source", "new_string")
 
-Reader = Callable[[Json], tuple[Json, ...]]
+Reader = Callable[[JsonObject], tuple[JsonObject, ...]]
 
 
-def operation(tool: str, given: Json, cwd: str | None = None) -> Operation:
+def operation(tool: str, given: JsonObject, cwd: str | None = None) -> Operation:
     """Return the operation of `tool` with the arguments `given`."""
     try:
         return _operation(tool, given, cwd)
@@ -177,7 +177,7 @@ def operation(tool: str, given: Json, cwd: str | None = None) -> Operation:
         return other(OTHER, tool, given)
 
 
-def _operation(tool: str, given: Json, cwd: str | None) -> Operation:
+def _operation(tool: str, given: JsonObject, cwd: str | None) -> Operation:
     name = tool.lower()
     if _is_own(tool):
         return Operation(OWN, tool)
@@ -213,7 +213,7 @@ def own_tools() -> frozenset[str]:
     return _UNLISTED.union(tool["name"] for results in shipped.values() for tool in results["tools/list"]["tools"])
 
 
-def command(tool: str, given: Json, cwd: str | None = None) -> Operation:
+def command(tool: str, given: JsonObject, cwd: str | None = None) -> Operation:
     """Return the operation of a command line. Raises Contradiction."""
     line = _line(given)
     where = one_text(given, "working_directory", "workdir", "cwd")
@@ -230,7 +230,7 @@ def command(tool: str, given: Json, cwd: str | None = None) -> Operation:
     return found if why is None else found._replace(why=_first(why))
 
 
-def _type(tool: str, given: Json, cwd: str | None) -> Operation:
+def _type(tool: str, given: JsonObject, cwd: str | None) -> Operation:
     """Return the operation of text typed into a running command, whose effect depends on that command."""
     ids = {str(given[name]) for name in _RUNNING if given.get(name) is not None}
     line, into = _line(given), ", ".join(sorted(ids))
@@ -245,14 +245,14 @@ def _type(tool: str, given: Json, cwd: str | None) -> Operation:
     return Operation(COMMAND, tool, title, line, (), identity, cwd, None, None, into)
 
 
-def mcp(tool: str, given: Json, server: str | None = None) -> Operation:
+def mcp(tool: str, given: JsonObject, server: str | None = None) -> Operation:
     """Return the operation of another MCP server's tool. `server` identifies the server if `tool` does not."""
     title = f"Use {tool.removeprefix('mcp__').removeprefix('mcp:').replace('__', ' / ')}"
     title = title if server is None else f"{title} of {_first(server)}"
     return Operation(MCP, tool, title, _shown(given), (), canonical([MCP, server, tool, given]))
 
 
-def _line(given: Json) -> str | None:
+def _line(given: JsonObject) -> str | None:
     line = one_text(given, *_LINE)
     if line is not None:
         return line
@@ -264,27 +264,27 @@ def _line(given: Json) -> str | None:
     return None
 
 
-def _fetch(tool: str, given: Json) -> Operation:
+def _fetch(tool: str, given: JsonObject) -> Operation:
     what = text(given, "url", "query", "search_term") or ""
     return other(FETCH, tool, given, f"{tool}: {_first(what)}" if what else "")
 
 
-def _read(tool: str, given: Json, cwd: str | None) -> Operation:
+def _read(tool: str, given: JsonObject, cwd: str | None) -> Operation:
     path = _path(given)
     return other(READ, tool, given, f"{tool} {path or ''}".strip())._replace(path=path, cwd=cwd)
 
 
-def other(kind: str, tool: str, given: Json, title: str = "") -> Operation:
+def other(kind: str, tool: str, given: JsonObject, title: str = "") -> Operation:
     """Return the operation of a tool of which only the arguments are known."""
     title = title or f"Use the tool {tool}"
     return Operation(kind, tool, title, _shown(given), (), canonical([kind, tool.lower(), given]))
 
 
-def _write(tool: str, given: Json, touches: tuple[Json, ...], cwd: str | None) -> Operation:
+def _write(tool: str, given: JsonObject, touches: tuple[JsonObject, ...], cwd: str | None) -> Operation:
     if not touches:
         # The change is unknown, so a person sees all arguments.
         return other(OTHER, tool, given)
-    names = [os.path.basename(touch["path"]) or touch["path"] for touch in touches]
+    names = [os.path.basename(path) or path for path in (str(touch["path"]) for touch in touches)]
     shown = names[0] if len(names) == 1 else f"{names[0]} and {len(names) - 1} more"
     verb = "Delete" if all(touch.get("delete") for touch in touches) else "Change"
     # The server compares paths because it resolves them.
@@ -293,12 +293,12 @@ def _write(tool: str, given: Json, touches: tuple[Json, ...], cwd: str | None) -
     return Operation(WRITE, tool, f"{verb} {shown}", None, touches, identity, cwd)
 
 
-def _whole(given: Json) -> tuple[Json, ...]:
+def _whole(given: JsonObject) -> tuple[JsonObject, ...]:
     path, content = _path(given), one(given, "content", "contents", "file_text", "text")
     return ({"path": path, "content": content},) if path is not None and content is not None else ()
 
 
-def _edit(given: Json) -> tuple[Json, ...]:
+def _edit(given: JsonObject) -> tuple[JsonObject, ...]:
     path = _path(given)
     if path is None:
         return ()
@@ -313,7 +313,7 @@ def _edit(given: Json) -> tuple[Json, ...]:
     return whole if not edits else ()
 
 
-def _replacement(part: Json) -> Json | None:
+def _replacement(part: JsonObject) -> JsonObject | None:
     old = one(part, "old_string", "old_str", "old_text")
     new = one(part, "new_string", "new_str", "new_text")
     if old is None:
@@ -325,7 +325,7 @@ def _replacement(part: Json) -> Json | None:
     return {"old": old, "new": new or "", **({"every": True} if every else {})}
 
 
-def _editor(given: Json) -> tuple[Json, ...]:
+def _editor(given: JsonObject) -> tuple[JsonObject, ...]:
     """Return the files that `str_replace_editor` changes; it is several tools in one."""
     path = _path(given)
     match text(given, "command"):
@@ -341,7 +341,7 @@ def _editor(given: Json) -> tuple[Json, ...]:
             return ()
 
 
-def _notebook(given: Json) -> tuple[Json, ...]:
+def _notebook(given: JsonObject) -> tuple[JsonObject, ...]:
     path = one_text(given, *_NOTEBOOK)
     if path is None:
         return ()
@@ -350,23 +350,23 @@ def _notebook(given: Json) -> tuple[Json, ...]:
     return ({"path": path, "diff": _rest(given, "old_string", *_NOTEBOOK, *_SOURCE) + "".join(lines)},)
 
 
-def _rest(given: Json, *known: str) -> str:
+def _rest(given: JsonObject, *known: str) -> str:
     """Return the other arguments of a change as a hunk header: which lines change, and how."""
     rest = {name: value for name, value in given.items() if name not in known and value is not None}
     return f"@@ {canonical(rest)} @@\n" if rest else ""
 
 
-def _patched(given: Json) -> tuple[Json, ...]:
+def _patched(given: JsonObject) -> tuple[JsonObject, ...]:
     found = one_text(given, "patch", "input", "command", "diff")
     return touches(found) if found is not None else ()
 
 
-def _deleted(given: Json) -> tuple[Json, ...]:
+def _deleted(given: JsonObject) -> tuple[JsonObject, ...]:
     path = _path(given)
     return ({"path": path, "delete": True},) if path is not None else ()
 
 
-def _path(given: Json) -> str | None:
+def _path(given: JsonObject) -> str | None:
     return one_text(given, *_PATH)
 
 
@@ -376,7 +376,7 @@ def _first(line: str, width: int = 100) -> str:
     return lines[0][: width - 2] + " …" if len(lines) > 1 or len(lines[0]) > width else lines[0]
 
 
-def _shown(given: Json) -> str | None:
+def _shown(given: JsonObject) -> str | None:
     import json
 
     return json.dumps(given, indent=2, ensure_ascii=False) if given else None

@@ -14,16 +14,16 @@ from intercom.agents.clients.client import (
     WORKSPACE_HEADER,
     Client,
     Entry,
-    Json,
     Location,
     Probe,
     ProbeRun,
     Timeout,
 )
+from intercom.model.json_types import JsonObject
 
 # Without `required`, a slow server is missing in the first turn. Without approval, `codex exec` refuses every tool that
 # is not read-only.
-_SETTINGS: Json = {
+_SETTINGS: JsonObject = {
     "required": True,
     "startup_timeout_sec": 20,
     "tool_timeout_sec": A_DAY_SECONDS,
@@ -33,11 +33,11 @@ _SETTINGS: Json = {
 _VARIABLES = ["XDG_RUNTIME_DIR", "XDG_CONFIG_HOME", "XDG_STATE_HOME", "INTERCOM_SESSION_ID"]
 
 
-def _stdio(start: list[str]) -> Json:
+def _stdio(start: list[str]) -> JsonObject:
     return {"command": start[0], "args": start[1:], **_SETTINGS, "env_vars": _VARIABLES}
 
 
-def _http(url: str, token: bool) -> Json:
+def _http(url: str, token: bool) -> JsonObject:
     named = {"bearer_token_env_var": TOKEN_VARIABLE} if token else {}
     return {"url": url, **named, **_SETTINGS, "env_http_headers": {WORKSPACE_HEADER: "PWD"}}
 
@@ -52,13 +52,13 @@ class CodexHooks(ClaudeCodeHooks):
     run_by_others = False
     names_thread = True
 
-    def decide(self, event: str, allow: bool, why: str) -> Json:
+    def decide(self, event: str, allow: bool, why: str) -> JsonObject:
         return self.pass_on(event) if allow and event == PRE else super().decide(event, allow, why)
 
 
-def _probe(home: str, model: str, entry: Json) -> ProbeRun:
+def _probe(home: str, model: str, entry: JsonObject) -> ProbeRun:
     provider = {"name": PROBE_NAME, "base_url": f"{model}/v1", "wire_api": "responses", "env_key": "PROBE_KEY"}
-    content = {
+    content: JsonObject = {
         "model": PROBE_NAME,
         "model_provider": PROBE_NAME,
         "model_providers": {PROBE_NAME: {**provider, "request_max_retries": 0, "stream_max_retries": 0}},

@@ -18,7 +18,6 @@ from intercom.agents.clients.client import (
     Entry,
     HookEvent,
     Hooks,
-    Json,
     Location,
     Probe,
     ProbeRun,
@@ -32,15 +31,16 @@ from intercom.agents.clients.client import (
     text,
     unknown,
 )
+from intercom.model.json_types import Json, JsonObject
 
-_SETTINGS: Json = {"tools": ["*"], "timeout": A_DAY_SECONDS * 1000}
+_SETTINGS: JsonObject = {"tools": ["*"], "timeout": A_DAY_SECONDS * 1000}
 
 
-def _stdio(start: list[str]) -> Json:
+def _stdio(start: list[str]) -> JsonObject:
     return {"type": "local", "command": start[0], "args": start[1:], **_SETTINGS}
 
 
-def _http(url: str, token: bool) -> Json:
+def _http(url: str, token: bool) -> JsonObject:
     headers = bearer(f"${{{TOKEN_VARIABLE}}}", token=token, **{WORKSPACE_HEADER: "${PWD}"})
     return {"type": "http", "url": url, **headers, **_SETTINGS}
 
@@ -56,16 +56,16 @@ class CopilotHooks(Hooks):
     file = Location("hooks/agent-intercom.json", ".copilot", "COPILOT_HOME")
     asks = ("preToolUse", "permissionRequest")
     stops = ("agentStop", "subagentStop", "Stop", "SubagentStop")
-    head: Mapping[str, object] = {"version": 1}
+    head: Mapping[str, Json] = {"version": 1}
     note = "Restart Copilot CLI after a change."
 
-    def entry(self, command: str, seconds: int, *, asks: bool) -> Json:
+    def entry(self, command: str, seconds: int, *, asks: bool) -> JsonObject:
         return {"type": "command", "bash": command, "timeoutSec": seconds}
 
-    def sent(self, data: Json) -> bool:
+    def sent(self, data: JsonObject) -> bool:
         return "toolName" in data or ("timestamp" in data and "permission_mode" not in data)
 
-    def read(self, data: Json, event: str | None) -> HookEvent:
+    def read(self, data: JsonObject, event: str | None) -> HookEvent:
         # Payloads in its own spelling do not name the event: the hook's command line does.
         known = (*_PRE, *_PERMISSION, *self.stops)
         event = event_of(data, event, known, "hook_event_name", "hookEventName") or _PRE[0]
@@ -80,14 +80,14 @@ class CopilotHooks(Hooks):
         given = table(data, "toolArgs", "toolInput", "tool_input", "tool_args")
         return Question(event, client_tools.operation(tool, given, cwd), conversation, "", None, cwd)
 
-    def decide(self, event: str, allow: bool, why: str) -> Json:
+    def decide(self, event: str, allow: bool, why: str) -> JsonObject:
         behavior = "allow" if allow else "deny"
         if event in _PERMISSION:
             return {"behavior": behavior, **({} if allow else {"message": why})}
         return {"permissionDecision": behavior, "permissionDecisionReason": why}
 
 
-def _probe(home: str, model: str, entry: Json) -> ProbeRun:
+def _probe(home: str, model: str, entry: JsonObject) -> ProbeRun:
     environ = {
         "COPILOT_HOME": home,
         "COPILOT_OFFLINE": "true",

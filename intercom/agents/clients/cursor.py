@@ -21,7 +21,6 @@ from intercom.agents.clients.client import (
     Entry,
     HookEvent,
     Hooks,
-    Json,
     Location,
     Operation,
     Question,
@@ -35,13 +34,14 @@ from intercom.agents.clients.client import (
     texts,
     unknown,
 )
+from intercom.model.json_types import Json, JsonObject
 
 
-def _stdio(start: list[str]) -> Json:
+def _stdio(start: list[str]) -> JsonObject:
     return {"type": "stdio", "command": start[0], "args": start[1:]}
 
 
-def _http(url: str, token: bool) -> Json:
+def _http(url: str, token: bool) -> JsonObject:
     return {"url": url, **bearer(f"${{env:{TOKEN_VARIABLE}}}", token=token)}
 
 
@@ -63,15 +63,15 @@ class CursorHooks(Hooks):
     file = Location("hooks.json", ".cursor")
     asks = (_TOOL, _SHELL, _MCP)
     stops = (_STOP,)
-    head: Mapping[str, object] = {"version": 1}
+    head: Mapping[str, Json] = {"version": 1}
 
-    def entry(self, command: str, seconds: int, *, asks: bool) -> Json:
+    def entry(self, command: str, seconds: int, *, asks: bool) -> JsonObject:
         return {"command": command, "timeout": seconds, **({"failClosed": True} if asks else {})}
 
-    def sent(self, data: Json) -> bool:
+    def sent(self, data: JsonObject) -> bool:
         return "cursor_version" in data
 
-    def read(self, data: Json, event: str | None) -> HookEvent:
+    def read(self, data: JsonObject, event: str | None) -> HookEvent:
         event = event_of(data, event, (_TOOL, _SHELL, _MCP, _READ, _STOP, *_ALIASES), "hook_event_name") or _TOOL
         event = _ALIASES.get(event, event)
         roots = tuple(texts(data, "workspace_roots"))
@@ -84,20 +84,20 @@ class CursorHooks(Hooks):
         turn, use = text(data, "generation_id") or "", text(data, "tool_use_id")
         return Question(event, _operation(data, event, cwd), conversation, turn, use, cwd, roots)
 
-    def decide(self, event: str, allow: bool, why: str) -> Json:
+    def decide(self, event: str, allow: bool, why: str) -> JsonObject:
         if allow:
             return {"permission": "allow", "agent_message": why}
         return {"permission": "deny", "user_message": why, "agent_message": why}
 
-    def pass_on(self, event: str) -> Json:
+    def pass_on(self, event: str) -> JsonObject:
         # Cursor treats an answer of the wrong form as an error, and then blocks.
         return {} if event == _STOP else {"permission": "allow"}
 
-    def continue_with(self, event: str, text: str) -> Json:
+    def continue_with(self, event: str, text: str) -> JsonObject:
         return {"followup_message": text}
 
 
-def _operation(data: Json, event: str, cwd: str | None) -> Operation:
+def _operation(data: JsonObject, event: str, cwd: str | None) -> Operation:
     if event == _SHELL:
         return client_tools.command("Shell", {"command": _needed(data, "command")}, cwd)
     if event == _READ:
@@ -111,19 +111,19 @@ def _operation(data: Json, event: str, cwd: str | None) -> Operation:
     return client_tools.operation(tool, given, cwd)
 
 
-def _needed(data: Json, name: str) -> str:
+def _needed(data: JsonObject, name: str) -> str:
     found = text(data, name)
     if found is None:
         raise Unreadable(f"it has no {name}")
     return found
 
 
-def _server(data: Json) -> str | None:
+def _server(data: JsonObject) -> str | None:
     """Return what identifies a tool's MCP server: a tool of the same name on another server may do anything."""
     return text(data, "mcp_server_name", "server") or text(data, "url", "command")
 
 
-def _is_ours(data: Json, tool: str) -> bool:
+def _is_ours(data: JsonObject, tool: str) -> bool:
     server = text(data, "mcp_server_name", "server")
     if server is None:
         import shlex

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from intercom.agents.clients.client import Client, Entry, Json, Location, bearer
+from intercom.agents.clients.client import Client, Entry, Location, bearer
+from intercom.model.json_types import JsonObject
 
 #: VS Code asks for this when it first needs the token, and then keeps it among its secrets.
-_INPUT = {
+_INPUT: JsonObject = {
     "type": "promptString",
     "id": "intercom-http-token",
     "description": "Intercom's HTTP token (the content of its http.token file)",
@@ -13,11 +14,11 @@ _INPUT = {
 }
 
 
-def _stdio(start: list[str]) -> Json:
+def _stdio(start: list[str]) -> JsonObject:
     return {"type": "stdio", "command": start[0], "args": start[1:]}
 
 
-def _http(url: str, token: bool) -> Json:
+def _http(url: str, token: bool) -> JsonObject:
     return {"type": "http", "url": url, **bearer(f"${{input:{_INPUT['id']}}}", token=token)}
 
 

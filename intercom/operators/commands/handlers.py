@@ -99,10 +99,10 @@ class CommandHandler(Generic[P, R]):
     async def __call__(self, service: OperatorService, caller: Caller, *args: P.args, **kwargs: P.kwargs) -> R:
         return await self.work(service, caller, *args, **kwargs)
 
-    def read(self, fields: Mapping[str, Any]) -> dict[str, Any]:
+    def read(self, fields: Mapping[str, Json]) -> JsonObject:
         """Return the arguments in these fields of a request. Fields of other commands are ignored. Raises
         InvalidArguments if one is missing, or is none of its choices."""
-        values: dict[str, Any] = {}
+        values: JsonObject = {}
         for each in self.row.arguments:
             value = _value(each, fields) if each.field else None
             if value is not None:
@@ -114,7 +114,7 @@ class CommandHandler(Generic[P, R]):
         return values
 
 
-def _value(argument: Argument, fields: Mapping[str, Any]) -> Any:
+def _value(argument: Argument, fields: Mapping[str, Json]) -> Json:
     value = fields.get(argument.field)
     if argument.wire != argument.field and (older := fields.get(argument.wire)) is not None:
         if value not in (None, older):
@@ -547,7 +547,7 @@ async def log(
 
 
 @handles("version", plain)
-async def version(service: OperatorService, caller: Caller) -> dict[str, Any]:
+async def version(service: OperatorService, caller: Caller) -> dict[str, str]:
     return service.version()
 
 
@@ -555,7 +555,7 @@ async def version(service: OperatorService, caller: Caller) -> dict[str, Any]:
 
 
 @handles("keys", plain)
-async def keys(service: OperatorService, caller: Caller) -> dict[str, Any]:
+async def keys(service: OperatorService, caller: Caller) -> Mapping[str, object]:
     keyring = service.signatures.keyring
     # Settings that were just signed are noticed here.
     await service.note_settings()

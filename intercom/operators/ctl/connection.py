@@ -25,6 +25,7 @@ from intercom.model import crash_points
 from intercom.model.card import Card, Notice
 from intercom.model.decision import Decision
 from intercom.model.errors import IntercomError, IpcError, Unauthorized
+from intercom.model.json_types import JsonObject
 from intercom.model.process import Origin
 from intercom.operators.commands.handlers import Caller, handler_of
 from intercom.operators.commands.table import DEFAULT_REASON, WATCH, Access, decisions_of
@@ -96,7 +97,7 @@ class Authorization:
     """
 
     agents: Agents
-    record: Callable[[str, dict[str, Any]], Awaitable[None]]
+    record: Callable[[str, JsonObject], Awaitable[None]]
     tell: Callable[[str], None]
     is_new_terminal: Callable[[Origin], Awaitable[bool]]
     trusting: bool = False
@@ -143,7 +144,7 @@ class Authorization:
 
     async def _refuse(self, request: CtlRequest, found: Recognised, user: str) -> None:
         summary = f"refused {request.command}{f' of {request.id}' if request.id else ''}: {found.why}"
-        data = {
+        data: JsonObject = {
             "command": request.command,
             "id": request.id,
             "session": request.session,
@@ -200,7 +201,7 @@ class Authorization:
         if said:
             summary = f"{what} {' and '.join(said)}: {origin.describe()}"
             self.tell(summary)
-            data = {"command": request.command, "id": request.id, "user": user, "origin": origin.to_data()}
+            data: JsonObject = {"command": request.command, "id": request.id, "user": user, "origin": origin.to_data()}
             await self._record(summary, data)
 
     async def _is_new(self, origin: Origin) -> bool:
@@ -211,7 +212,7 @@ class Authorization:
         self._terminals.add(terminal)
         return is_new
 
-    async def _record(self, summary: str, data: dict[str, Any]) -> None:
+    async def _record(self, summary: str, data: JsonObject) -> None:
         try:
             await self.record(summary, data)
         except Exception:
@@ -224,7 +225,7 @@ class _Refusals:
     """Refusals of one source; `more` counts those not announced yet."""
 
     since: float
-    data: dict[str, Any]
+    data: JsonObject
     more: int = 0
     last: str = ""
 

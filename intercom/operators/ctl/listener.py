@@ -10,7 +10,6 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import trio
 
@@ -71,8 +70,8 @@ def _token_at(path: str) -> str | None:
 
 log = logging.getLogger(__name__)
 
-Listen = Callable[[str], trio.abc.Listener[Any]]
-PeerOf = Callable[[Any], Peer]
+Listen = Callable[[str], trio.abc.Listener[trio.SocketStream]]
+PeerOf = Callable[[trio.SocketStream], Peer]
 
 _REMEMBERED = 10_000
 
@@ -113,7 +112,7 @@ class CtlListener(Actor):
         self._peer_of = peer_of
         self._open: dict[str, Card] = {}
         self._told: set[str] | None = None
-        self._listener: trio.abc.Listener[Any] | None = None
+        self._listener: trio.abc.Listener[trio.SocketStream] | None = None
         self._watchers = Watchers()
         self._deps = CtlDeps(
             service=service,
@@ -137,7 +136,7 @@ class CtlListener(Actor):
         self.spawn(self._deps.authorization.keep_telling)
         self._subscribe_soon()
 
-    def on_receive(self, message: Any) -> None:
+    def on_receive(self, message: object) -> None:
         match message:
             case Card():
                 if self._told is not None:
@@ -197,7 +196,7 @@ class CtlListener(Actor):
                 self._take(card)
         self.monitor(message.router)
 
-    async def _keep(self, listener: trio.abc.Listener[Any]) -> None:
+    async def _keep(self, listener: trio.abc.Listener[trio.SocketStream]) -> None:
         """Restore the socket and the token file whenever they are missing."""
         checks: list[Check] = [partial(keep_token, self._token_path, self._deps.token)]
         if isinstance(listener, LocalListener):
@@ -205,10 +204,10 @@ class CtlListener(Actor):
             checks.insert(0, listener.renew)
         await Renewal(self._tell, *checks).keep()
 
-    async def _accept(self, listener: trio.abc.Listener[Any]) -> None:
+    async def _accept(self, listener: trio.abc.Listener[trio.SocketStream]) -> None:
         await trio.serve_listeners(self._greet, [listener])
 
-    async def _greet(self, stream: Any) -> None:
+    async def _greet(self, stream: trio.SocketStream) -> None:
         """Serve one connection; its errors affect no other connection."""
         try:
             try:

@@ -377,7 +377,7 @@ class _Feed(Actor):
         super().__init__()
         self._sender = sender
 
-    def on_receive(self, message: Any) -> None:
+    def on_receive(self, message: object) -> None:
         if isinstance(message, Card | Notice):
             _offer(self._sender, message)
 

@@ -20,7 +20,7 @@ from intercom.model import signing
 from intercom.model.errors import IntercomError
 from intercom.model.json_types import JsonObject
 from intercom.store import audit_chain
-from intercom.store.audit_chain import COLUMNS, Anchor, Verification, entries, head, verify
+from intercom.store.audit_chain import Anchor, Entry, Verification, entries, head, verify
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -61,7 +61,7 @@ def _export(database: Path) -> int:
     with closing(audit_chain.connect(database)) as db:
         db.execute("begin")
         for entry in entries(db):
-            print(json.dumps(entry, sort_keys=True))
+            print(json.dumps(entry._asdict(), sort_keys=True))
         newest = head(db)
         known = {} if newest is None else {"sequence": newest.sequence, "hash": newest.hash, "at": newest.at}
         print(json.dumps({"head": known, "database": str(database)}, sort_keys=True))
@@ -88,7 +88,8 @@ def verify_export(file: Path, anchors: list[Anchor]) -> Verification:
                     continue
                 seen.append(int(entry["id"]))
                 db.execute(
-                    f"insert into audit values ({', '.join('?' * len(_NAMES))})", [entry[name] for name in _NAMES]
+                    f"insert into audit values ({', '.join('?' * len(Entry._fields))})",
+                    [entry[name] for name in Entry._fields],
                 )
         except OSError as error:
             raise IntercomError(f"{file} cannot be read ({(error.strerror or '').lower()})", code="not_found") from None
@@ -102,9 +103,6 @@ def verify_export(file: Path, anchors: list[Anchor]) -> Verification:
         elif newest and (found.head is None or found.head.hash != newest.get("hash")):
             found.add(None, f"its head is entry {newest.get('sequence')}, and it ends with another: lines were cut off")
         return found
-
-
-_NAMES = (*COLUMNS, "hash")
 
 
 def _check_signatures(found: Verification, database: Path, where: Places) -> None:

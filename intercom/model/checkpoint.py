@@ -14,6 +14,7 @@ from typing import Any
 from attrs import field, frozen
 
 from intercom.model.decision import Decided
+from intercom.model.json_types import JsonObject
 from intercom.model.session import ProgressItem
 
 
@@ -61,7 +62,7 @@ class Manifest:
         """Return the hashes of the regular files, by path."""
         return {path: state.hash for path, state in self.files.items() if state.link is None}
 
-    def facts(self) -> dict[str, Any]:
+    def facts(self) -> JsonObject:
         """Return everything else, as JSON data. The most common mode is stored only once."""
         regular = {path: state for path, state in self.files.items() if state.link is None}
         common = Counter(state.mode for state in regular.values()).most_common(1)

@@ -86,7 +86,7 @@ class Operators(Actor):
         for card in await self._open_cards():
             self._remember(card)
 
-    async def on_receive(self, message: Any) -> Any:
+    async def on_receive(self, message: object) -> Any:
         match message:
             case Card():
                 await self._route_card(message)

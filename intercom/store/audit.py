@@ -61,7 +61,7 @@ def _said(name: str) -> str:
     return f"case when json_valid(data) then json_extract(data, '$.{name}') end"
 
 
-def _instant(text: Any) -> datetime:
+def _instant(text: str) -> datetime:
     """Return the time of an entry; 1970 if it is unreadable."""
     try:
         return clock.from_text(text)
@@ -74,7 +74,7 @@ _ENTRIES = Table(
     AuditEntry,
     codecs={
         "at": Codec(clock.to_text, _instant),
-        "data": Codec(rows.json_text, lambda text: entry_data({"data": text})),
+        "data": Codec(rows.json_text, entry_data),
     },
 )
 
@@ -121,7 +121,7 @@ def standby_end(db: Database, request_id: str) -> tuple[int, tuple[str, ...]] | 
         f" and {_said('request_id')} = ? order by id limit 1",
         (request_id,),
     )
-    ids = [] if row is None else entry_data(row).get("instruction_ids")
+    ids = [] if row is None else entry_data(row["data"]).get("instruction_ids")
     return None if row is None else (row["id"], tuple(map(str, ids if isinstance(ids, list) else ())))
 
 

@@ -18,10 +18,29 @@ from contextlib import closing
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Any, Final
+from typing import Final, NamedTuple
+
+from intercom.model.json_types import Json, JsonObject
 
 #: The columns that an entry's hash covers, in the order of the table.
-COLUMNS: Final = ("id", "at", "kind", "session_id", "who", "summary", "data", "previous")
+
+
+class Entry(NamedTuple):
+    """A row of the log. Another program may have stored anything in any column."""
+
+    id: int
+    at: str
+    kind: str
+    session_id: str | None
+    who: str
+    summary: str
+    data: str | None
+    previous: str
+    hash: str
+
+
+#: The columns that the hash covers.
+COLUMNS: Final = Entry._fields[:-1]
 #: The previous hash of the first entry.
 GENESIS: Final = "0" * 64
 #: The kinds of the entry that began the chain in an older database, and of one that records a deletion.
@@ -114,7 +133,7 @@ class _Pruned:
     hash: str
 
 
-def entry_hash(entry: Mapping[str, Any]) -> str:
+def entry_hash(entry: Mapping[str, object]) -> str:
     """Return the SHA-256 of an entry: over canonical JSON of its columns, which include the previous hash."""
     shown = {name: entry[name] for name in COLUMNS}
     # Our values never need `default`; values that another program stored must not stop the verification.
@@ -122,10 +141,10 @@ def entry_hash(entry: Mapping[str, Any]) -> str:
     return hashlib.sha256(text.encode("ascii")).hexdigest()
 
 
-def entry_data(entry: Mapping[str, Any]) -> dict[str, Any]:
-    """Return an entry's `data`; an empty dict if that is not a JSON object."""
+def entry_data(text: str | None) -> JsonObject:
+    """Return an entry's `data`; an empty dict if the text is not a JSON object."""
     try:
-        data = json.loads(entry["data"] or "{}")
+        data = json.loads(text or "{}")
     except (TypeError, ValueError, RecursionError):
         return {}
     return data if isinstance(data, dict) else {}
@@ -137,11 +156,9 @@ def head(db: sqlite3.Connection) -> Head | None:
     return None if row is None else Head(int(row[0]), str(row[1]), str(row[2]))
 
 
-def entries(db: sqlite3.Connection) -> Iterator[dict[str, Any]]:
+def entries(db: sqlite3.Connection) -> Iterator[Entry]:
     """Yield all entries, in order."""
-    names = (*COLUMNS, "hash")
-    for row in db.execute(f"select {', '.join(names)} from audit order by id"):
-        yield dict(zip(names, row, strict=True))
+    return map(Entry._make, db.execute(f"select {', '.join(Entry._fields)} from audit order by id"))
 
 
 def verify(db: sqlite3.Connection, anchors: Iterable[Anchor] = ()) -> Verification:
@@ -155,26 +172,26 @@ def verify(db: sqlite3.Connection, anchors: Iterable[Anchor] = ()) -> Verificati
             found.add(anchor.sequence, f"it had one hash on {oldest.at}, and another was kept of {anchor.at}")
     found.anchors = len(wanted)
     started, purges = _marks(found, db, wanted)
-    behind: dict[str, list[tuple[str, str, Any]]] = {}
-    before: dict[str, Any] | None = None
+    behind: dict[str, list[tuple[str, str, Json]]] = {}
+    before: Entry | None = None
     for entry in entries(db):
         found.entries += 1
         if before is None:
-            found.first = entry["id"]
+            found.first = entry.id
             _check_first(found, entry, started, purges)
         else:
             _check_next(found, before, entry, started)
-        if entry_hash(entry) != entry["hash"]:
-            found.add(entry["id"], "it was edited: its hash is not that of its columns")
-        kept = wanted.pop(entry["id"], None)
-        if kept is not None and kept.hash != entry["hash"]:
-            found.add(entry["id"], f"the log was rewritten up to here: it had another hash on {kept.at}")
-        if entry["kind"] in DECIDED and (request := entry_data(entry).get("request_id")) is not None:
-            said = "approve" if entry["kind"] == "auto_approved" else str(entry["summary"])
-            behind.setdefault(str(request), []).append((entry["kind"], said, entry_data(entry).get("proposal_hash")))
+        if entry_hash(entry._asdict()) != entry.hash:
+            found.add(entry.id, "it was edited: its hash is not that of its columns")
+        kept = wanted.pop(entry.id, None)
+        if kept is not None and kept.hash != entry.hash:
+            found.add(entry.id, f"the log was rewritten up to here: it had another hash on {kept.at}")
+        if entry.kind in DECIDED and (request := entry_data(entry.data).get("request_id")) is not None:
+            said = "approve" if entry.kind == "auto_approved" else str(entry.summary)
+            behind.setdefault(str(request), []).append((entry.kind, said, entry_data(entry.data).get("proposal_hash")))
         before = entry
     if before is not None:
-        found.head = Head(before["id"], before["hash"], before["at"])
+        found.head = Head(before.id, before.hash, before.at)
     _check_tail(found, db, wanted, purges)
     _check_decisions(found, db, behind, started)
     return found
@@ -189,72 +206,72 @@ def _marks(
     purges: list[_Pruned] = []
     has_begun = False
     for entry in entries(db):
-        has_begun = has_begun or entry["kind"] == ANCHORED
-        if entry["kind"] == STARTED:
-            if has_begun or any(sequence < entry["id"] for sequence in anchors):
-                found.add(entry["id"], "it says that the chain begins here, and it had begun before")
+        has_begun = has_begun or entry.kind == ANCHORED
+        if entry.kind == STARTED:
+            if has_begun or any(sequence < entry.id for sequence in anchors):
+                found.add(entry.id, "it says that the chain begins here, and it had begun before")
             elif (begun := _started(entry)) is None:
-                found.add(entry["id"], "what it says of the chain's beginning is not what the server writes")
+                found.add(entry.id, "what it says of the chain's beginning is not what the server writes")
             else:
                 started, has_begun = begun, True
-        elif entry["kind"] == PURGED and PRUNED in entry_data(entry):
+        elif entry.kind == PURGED and PRUNED in entry_data(entry.data):
             pruned = _pruned(entry)
             if pruned is None:
-                found.add(entry["id"], "what it says went by age is not what the server writes")
+                found.add(entry.id, "what it says went by age is not what the server writes")
                 continue
             purges.append(pruned)
             young = next((each for each in anchors.values() if _is_too_young(each, pruned, entry)), None)
             if young is not None:
-                found.add(entry["id"], f"entries went by age that were too young: the last was there on {young.at}")
+                found.add(entry.id, f"entries went by age that were too young: the last was there on {young.at}")
     return started, purges
 
 
-def _started(entry: Mapping[str, Any]) -> _Started | None:
-    data = entry_data(entry)
-    first, before = data.get("first", entry["id"]), data.get("decided_before", [])
+def _started(entry: Entry) -> _Started | None:
+    data = entry_data(entry.data)
+    first, before = data.get("first", entry.id), data.get("decided_before", [])
     if type(first) is not int or not isinstance(before, list):
         return None
-    return _Started(entry["id"], first, frozenset(map(str, before)))
+    return _Started(entry.id, first, frozenset(map(str, before)))
 
 
-def _pruned(entry: Mapping[str, Any]) -> _Pruned | None:
-    data = entry_data(entry)[PRUNED]
-    if not isinstance(data, dict) or type(data.get("through")) is not int:
+def _pruned(entry: Entry) -> _Pruned | None:
+    data = entry_data(entry.data)[PRUNED]
+    if not isinstance(data, dict) or type(through := data.get("through")) is not int:
         return None
-    return _Pruned(data["through"], str(data.get("hash")))
+    return _Pruned(through, str(data.get("hash")))
 
 
-def _is_too_young(anchor: Anchor, pruned: _Pruned, purge: Mapping[str, Any]) -> bool:
+def _is_too_young(anchor: Anchor, pruned: _Pruned, purge: Entry) -> bool:
     """Whether an entry, known to be the head at a time, was deleted sooner after it than any may be."""
     try:
         return anchor.sequence <= pruned.through and (
-            datetime.fromisoformat(purge["at"]) - datetime.fromisoformat(anchor.at) < _LEAST_AGE
+            datetime.fromisoformat(purge.at) - datetime.fromisoformat(anchor.at) < _LEAST_AGE
         )
     except (ValueError, TypeError):
         return True
 
 
-def _check_first(found: Verification, entry: dict[str, Any], started: _Started | None, purges: list[_Pruned]) -> None:
-    if entry["previous"] == GENESIS:
+def _check_first(found: Verification, entry: Entry, started: _Started | None, purges: list[_Pruned]) -> None:
+    if entry.previous == GENESIS:
         first = 1 if started is None else started.first
-        if entry["id"] != first:
-            found.add(entry["id"], f"entries before it were removed: the log began with entry {first}")
+        if entry.id != first:
+            found.add(entry.id, f"entries before it were removed: the log began with entry {first}")
         return
-    if not any(each.hash == entry["previous"] and each.through < entry["id"] for each in purges):
-        found.add(entry["id"], "entries before it were removed, and no entry says so")
+    if not any(each.hash == entry.previous and each.through < entry.id for each in purges):
+        found.add(entry.id, "entries before it were removed, and no entry says so")
 
 
-def _check_next(found: Verification, before: dict[str, Any], entry: dict[str, Any], started: _Started | None) -> None:
-    if started is not None and entry["id"] < started.entry:
+def _check_next(found: Verification, before: Entry, entry: Entry, started: _Started | None) -> None:
+    if started is not None and entry.id < started.entry:
         # Before the chain, entries were deleted one by one, so gaps are normal.
         found.unchained += 1
-    elif entry["id"] != before["id"] + 1:
-        first, last = before["id"] + 1, entry["id"] - 1
+    elif entry.id != before.id + 1:
+        first, last = before.id + 1, entry.id - 1
         gone = f"entry {first} before it was" if first == last else f"entries {first} to {last} before it were"
-        found.add(entry["id"], f"{gone} removed")
+        found.add(entry.id, f"{gone} removed")
         return
-    if entry["previous"] != before["hash"]:
-        found.add(entry["id"], f"it does not follow entry {before['id']}: one of them was inserted, moved or rewritten")
+    if entry.previous != before.hash:
+        found.add(entry.id, f"it does not follow entry {before.id}: one of them was inserted, moved or rewritten")
 
 
 def _check_tail(found: Verification, db: sqlite3.Connection, left: dict[int, Anchor], purges: list[_Pruned]) -> None:
@@ -274,7 +291,7 @@ def _check_tail(found: Verification, db: sqlite3.Connection, left: dict[int, Anc
 def _check_decisions(
     found: Verification,
     db: sqlite3.Connection,
-    behind: dict[str, list[tuple[str, str, Any]]],
+    behind: dict[str, list[tuple[str, str, Json]]],
     started: _Started | None,
 ) -> None:
     known: frozenset[str] = frozenset() if started is None else started.decided_before
@@ -385,7 +402,7 @@ def examine(database: Path, file: Path) -> Verification:
             found.add(None, fault)
         again = db.execute("select id, at, data from audit where kind = ? order by id", (ANCHORED,))
         found.begun_again = [
-            (int(id), str(at)) for id, at, data in again.fetchall() if entry_data({"data": data}).get("again") is True
+            (int(id), str(at)) for id, at, data in again.fetchall() if entry_data(data).get("again") is True
         ]
         return found
 

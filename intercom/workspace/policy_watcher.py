@@ -30,6 +30,7 @@ from watchfiles import Change, awatch
 
 from actors import Actor, Refused, Request
 from intercom.model.errors import FileError, IntercomError, PathViolation
+from intercom.model.json_types import Json, JsonObject, part
 from intercom.model.policy import (
     DENY_ALL,
     OLDER_POLICY_FILE,
@@ -141,7 +142,7 @@ class _Fault(Exception):
         self.index, self.why = index, why
 
 
-def _checked(text: str) -> Mapping[str, Any]:
+def _checked(text: str) -> JsonObject:
     if not text.strip():
         raise _Fault(0, "the file is empty; write {} to grant nothing")
     try:
@@ -170,18 +171,18 @@ def _is_nested(data: object) -> bool:
     return isinstance(data, Mapping) and bool({"autoApprove", "notifications"} & data.keys())
 
 
-def _policy(data: Mapping[str, Any]) -> WorkspacePolicy:
+def _policy(data: Mapping[str, Json]) -> WorkspacePolicy:
     if _is_nested(data):
-        both = {**data.get("autoApprove", {}), **data.get("notifications", {})}
+        both = {**part(data, "autoApprove"), **part(data, "notifications")}
         data = {re.sub("[A-Z]", lambda letter: f"_{letter[0].lower()}", key): value for key, value in both.items()}
     return cattrs.structure(data, WorkspacePolicy)
 
 
 @functools.cache
-def schema() -> Mapping[str, Any]:
+def schema() -> JsonObject:
     """Return the JSON Schema of policy files, as shipped with the package."""
     text = resources.files("intercom.workspace").joinpath("settings.schema.json").read_text(encoding="utf-8")
-    loaded: Mapping[str, Any] = json.loads(text)
+    loaded: JsonObject = json.loads(text)
     return loaded
 
 
@@ -453,7 +454,7 @@ class PolicyWatcher(Actor):
         await self._on_change(self._state)
         self.spawn(_follow, self._root, self._touched)
 
-    async def on_receive(self, message: Any) -> Any:
+    async def on_receive(self, message: object) -> Any:
         """Answer from the policy file as it is at this moment."""
         match message:
             case Evaluate() | EvaluateFiles():

@@ -136,7 +136,7 @@ async def _show(page: Page, scope: Scope, send: Send) -> None:
     await answer(send, said.status, said.media_type.encode(), said.body)
 
 
-def _first(group: BaseExceptionGroup[Any]) -> Refusal:
+def _first(group: BaseExceptionGroup[BaseException]) -> Refusal:
     one: BaseException = group
     while isinstance(one, BaseExceptionGroup):
         one = one.exceptions[0]

@@ -66,7 +66,7 @@ class Checkpoints(Actor):
         # Not inside this handler: if the store is down, it is not restarted while its supervisor waits for this start.
         self.actor_ref.tell(LookBack())
 
-    async def on_receive(self, message: Any) -> Any:
+    async def on_receive(self, message: object) -> Any:
         match message:
             case LookBack() | ClockChanged():
                 await self._look_back()

@@ -337,7 +337,9 @@ class Rig:
         self.until(lambda: all(d.poll() is not None for d in self.drivers), FINISH_SECONDS, "all agents finish")
         if self.starter is not None:
             self.starter.stop()
-            self.until(lambda: self.starter.running() == 0, FINISH_SECONDS, "all agents that were started end")
+            self.until(
+                lambda: self.starter.running(everything=True) == 0, FINISH_SECONDS, "all agents that were started end"
+            )
 
     def finish(self) -> None:
         """Let the agents finish what they began, answer what is left, and stop the server."""

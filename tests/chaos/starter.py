@@ -52,9 +52,10 @@ class Starter:
         # Opened again if somebody asks what is running.
         self._terminal.close()
 
-    def running(self) -> int | None:
-        """How many of them run; None when nobody says."""
-        listed = self._ask("list", {"everything": True})
+    def running(self, *, everything: bool = False) -> int | None:
+        """How many of them run, also of those who were cleared with `everything`; None when nobody says."""
+        # Without the cleared ones the answer does not grow with the run.
+        listed = self._ask("list", {"everything": everything})
         return None if listed is None else sum(_is_going(session) for session in listed["sessions"])
 
     def _work(self) -> None:

@@ -17,14 +17,16 @@ from intercom.cli import serve
 @pytest.fixture
 def file(tmp_path: Path) -> Iterator[Path]:
     root = logging.getLogger()
-    before, level = root.handlers[:], root.level
+    before = root.handlers[:]
+    levels = [(each, each.level) for each in map(logging.getLogger, ("", "mcp", "httpx2", "httpcore2", "wsproto"))]
     made = tmp_path / "log" / "server.log"
     serve.set_up_log("info", "text", made)
     yield made
     for handler in root.handlers:
         handler.close()
     root.handlers[:] = before
-    root.setLevel(level)
+    for logger, level in levels:
+        logger.setLevel(level)
 
 
 def remove(file: Path) -> None:

@@ -174,5 +174,5 @@ def test_an_origin_is_written_and_read_back(desk: PersonShell) -> None:
     assert "parent_executable" in json.loads(found.to_text()) or found.parent_executable is None
     newer = json.dumps({**json.loads(found.to_text()), "something": "new"})
     assert type(found).from_text(newer) == found
-    with pytest.raises(ValueError, match="no origin"):
+    with pytest.raises(ValueError, match="not the origin"):
         type(found).from_text("[]")

@@ -97,7 +97,7 @@ async def test_what_is_not_to_be_had_is_refused_and_nothing_changes(server: Virt
     await server.app.service.end("over", "kim", "ctl", "enough")
     refused: list[tuple[str, type[IntercomError], str]] = [
         ("nothing", NotFound, "no session has the id 'nothing'"),
-        (other.session_id, Unauthorized, "another agent's"),
+        (other.session_id, Unauthorized, "another agent"),
         ("over", InvalidState, "was ended"),
     ]
     for id, kind, why in refused:

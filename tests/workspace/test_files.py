@@ -207,7 +207,7 @@ def test_a_missing_directory_is_told_apart_from_a_refused_one(tmp_path: Path) ->
     with pytest.raises(FileNotFoundError):
         find_way(tmp_path, "a/b")
     (tmp_path / "f").touch()
-    with pytest.raises(PathViolation, match="no directory"):
+    with pytest.raises(PathViolation, match="not a directory"):
         find_way(tmp_path, "f/x")
     with pytest.raises(FileError, match="cannot be opened"):
         find_way(tmp_path / "gone", "x")

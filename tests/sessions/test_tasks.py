@@ -10,7 +10,7 @@ from intercom.model.decision import Decision
 from intercom.model.errors import IntercomError
 from intercom.model.request import TaskState, TaskStatus
 from intercom.sessions.messages import SHOW_SECONDS, AwaitTask, CancelTask, Deliver, Delivery, FindTask, OpenTask
-from intercom.sessions.session.delivery import FETCH_SECONDS
+from intercom.sessions.session.state import FETCH_SECONDS
 from intercom.sessions.tools.ping import Ping
 from tests.support.virtual_server import AgentClient, VirtualServer
 

@@ -31,6 +31,7 @@ from intercom.sessions.messages import Expire, HandOver, OpenCards, Show, Wanted
 from intercom.sessions.request_kinds import Asked
 from intercom.sessions.session import lifecycle
 from intercom.sessions.session.actor import SessionActor
+from intercom.sessions.session.state import SessionState
 from intercom.sessions.tools.check_clearance import proposal_key
 from intercom.store import audit, checkpoints, instructions, requests, rows, sessions
 from intercom.store.file_changes import restores
@@ -312,8 +313,7 @@ async def hand_over(session: SessionActor, asked: HandOver) -> Session:
     done = await session.transact(transfer, restore_id=asked.restore_id, timeouts=timeouts, at=session.now())
     crash_points.reach("restore.handed_over")
     assert done.before is not None, "its row outlives its actor"
-    session.row = done.before
-    session.successor = done.successor.id
+    session.change(SessionState.moved, done.before, done.successor.id)
     for id in done.moved:
         for waiter in session.waiters.pop(id, ()):
             if not waiter.reply.abandoned:

@@ -47,7 +47,7 @@ from intercom.sessions.messages import (
     WriteTouch,
 )
 from intercom.sessions.request_kinds import Asked, from_json, to_json
-from intercom.sessions.session.delivery import PendingDeliveries
+from intercom.sessions.session.state import SessionState
 from intercom.sessions.signatures import Signatures
 from intercom.store import audit, idempotency, instructions, requests, sessions
 from intercom.store.file_changes import restores
@@ -71,7 +71,7 @@ class Waiter:
 
 
 class Waiters(dict[str, tuple[Waiter, ...]]):
-    """The waiting calls by request id: only requests that a call waits for."""
+    """The waiting calls, by the id of what they wait for, such as a request: only what a call waits for."""
 
     def add(self, request_id: str, waiter: Waiter) -> bool:
         """Add a waiting call. Returns whether it is the only one for this request."""
@@ -121,18 +121,12 @@ class SessionActor(Actor):
         self.context = context
         self._handlers = handlers
         self._recover = recover
-        self.row: Session
+        self.state: SessionState
         self.waiters = Waiters()
-        self.deliveries = PendingDeliveries()
-        self.auto_approved: list[str] = []
-        #: Pending requests that no call waits for, as their cards say.
-        self.unattended: set[str] = set()
-        self.posts: dict[str, list[tuple[str, Reply[Any]]]] = {}
+        #: The calls that wait until a line is in the chat, by its key.
+        self.posts = Waiters()
         self.held: list[Reply[None]] = []
-        self.agent_here = False
-        self.turn_over = self.has_stop_hook = False
-        #: The id of the session that follows this one, if a checkpoint of this one was restored.
-        self.successor: str | None = None
+        self._auto_approved: list[str] = []
         self._touched: Touch | None = None
         self._new = new
 
@@ -141,23 +135,20 @@ class SessionActor(Actor):
     async def on_start(self) -> None:
         await self.refuse_words()
         if self._new is not None:
-            self.row, self.agent_here, self._new = self._new, True, None
+            self.state, self._new = SessionState(self._new).agent_came(), None
             return
-        loaded = await self.transact(_load, session=self)
-        row, late, queued, pending, tasked, self.successor = loaded
-        if row is None:
-            raise NotFound(f"session {self.id} is not in the database")
-        self.row = row
-        self.agent_here = self.context.present(row.agent_key)
-        self.deliveries = self.deliveries.put(*queued).reserve(tasked)
+        state, late, pending = await self.transact(_load, session=self)
+        self.state = state.agent_came() if self.context.present(state.row.agent_key) else state
+        self.brief_detector()
         for request in late:
             if self.is_for_policy(request) or self.refused(request) is not None:
                 # The agent is told of a policy's answer only after the policy was asked again.
                 continue
-            self.deliveries = self.deliveries.put(request_kinds.late(request)).leave_to_task(request.id, self.now())
-        if row.agent_key is None:
+            self.change(SessionState.queue, request_kinds.late(request))
+            self.change(SessionState.leave_to_task, request.id, self.now())
+        if self.row.agent_key is None:
             # No agent has had this session, so no call comes back to it.
-            self.unattended.update(request.id for request in pending)
+            self.change(SessionState.leave_alone, *(request.id for request in pending))
         for request in pending:
             self.watch_expiry(request)
         if pending:
@@ -170,6 +161,18 @@ class SessionActor(Actor):
         if is_call or isinstance(message, AskPermission | TakeWords):
             self.require_going_on()
         return self._handlers[type(message)](self, message)
+
+    # --- the state ---------------------------------------------------------------------------------------------------
+
+    def change(self, step: Callable[Concatenate[SessionState, P], SessionState], *args: P.args, **kw: P.kwargs) -> None:
+        """Take a step of the state. The stall detector is told if it matters to it."""
+        before, self.state = self.state, step(self.state, *args, **kw)
+        if (before.has_road, before.is_at_work) != (self.state.has_road, self.state.is_at_work):
+            self.brief_detector()
+
+    @property
+    def row(self) -> Session:
+        return self.state.row
 
     # --- the store ---------------------------------------------------------------------------------------------------
 
@@ -216,7 +219,7 @@ class SessionActor(Actor):
         """Return why the recorded decision about a request does not count; None if it counts. A decision that does not
         count is closed, recorded, and reported on every channel, once."""
         fault = self.context.signatures.fault(request, self.row.workspace_root)
-        if fault is None and self.is_for_policy(request) and not self.deliveries.item(request.id).is_granted:
+        if fault is None and self.is_for_policy(request) and not self.state.item(request.id).is_granted:
             fault = "the policy does not let it pass"
         return None if fault is None else self.refuse(request, fault)
 
@@ -228,12 +231,11 @@ class SessionActor(Actor):
 
     def refuse(self, request: Asked, fault: str) -> SignatureRefused:
         """Return the error for a recorded decision that does not count; record and report it the first time."""
-        if not self.deliveries.item(request.id).is_refused:
-            self.deliveries = self.deliveries.refuse(request.id)
+        if not self.state.item(request.id).is_refused:
+            self.change(SessionState.refuse, request.id)
             card = request_kinds.card_of(request, self.row.workspace_root)
             told = f"refused the recorded decision about {request.id} ({card.title}): {fault}"
-            work = partial(_void, id=request.id, session_id=self.id, summary=told, at=self.now())
-            self.context.store.transact_soon(work)
+            self.context.store.transact_soon(partial(_void, session=self, id=request.id, summary=told))
             text = f"{told}; the agent is not told it, and nothing is written"
             self.context.operators.tell(Notice(text, "error", self.now()))
         return SignatureRefused(
@@ -263,8 +265,7 @@ class SessionActor(Actor):
         on every channel. Does nothing if signatures are not required."""
         if not self.context.signatures.required:
             return
-        work = partial(_refuse_words, session_id=self.id, signatures=self.context.signatures, at=self.now())
-        for told in await self.transact(work):
+        for told in await self.transact(_refuse_words, session=self):
             self.context.operators.tell(Notice(f"{told}; no agent is told it", "error", self.now()))
 
     def touch(self, tool: str) -> None:
@@ -273,7 +274,7 @@ class SessionActor(Actor):
             self.set_timer(WriteTouch(), TOUCH_SECONDS, WriteTouch())
         self._touched = Touch(self.id, self.now(), tool)
         if tool != self.row.last_tool:
-            self.row = evolve(self.row, last_tool=tool)
+            self.change(SessionState.moved, evolve(self.row, last_tool=tool))
 
     def write_touch(self) -> None:
         """Send the last activity to the store."""
@@ -283,15 +284,13 @@ class SessionActor(Actor):
 
     def record(self, db: Database, /, who: str, kind: str, summary: str, **data: object) -> None:
         """Write an audit entry, in the caller's transaction."""
-        audit.record(
-            db, at=self.now(), kind=kind, session_id=self.id, who=who, summary=summary, data=dict(data) or None
-        )
+        audit.record(db, self.now(), kind, self.id, who, summary, dict(data) or None)
 
     # --- people ------------------------------------------------------------------------------------------------------
 
     def show(self, request: Asked, *, note: str | None = None) -> Card:
         """Show the request's card on every channel, and return it. Automatic decisions are recorded but not shown."""
-        away = request.id in self.unattended and not self.is_settled(request)
+        away = self.state.item(request.id).is_unattended and not self.is_settled(request)
         card = request_kinds.card_of(request, self.row.workspace_root, away=away, note=note)
         if not request_kinds.is_automatic(request):
             self.context.operators.tell(card)
@@ -312,11 +311,6 @@ class SessionActor(Actor):
     def is_settled(request: Asked) -> bool:
         return request.status.value != "pending"
 
-    @property
-    def is_in_chat(self) -> bool:
-        """Whether a chat shows this session."""
-        return self.context.chat is not None and self.context.chat.shows(self.row)
-
     async def drawn(self, line: Notice) -> Content | None:
         """Return the line as the chat shows it; None if no chat shows this session."""
         return None if self.context.chat is None else await self.context.chat.drawn(self.row, line)
@@ -326,13 +320,13 @@ class SessionActor(Actor):
         is recorded at once: a crash may lose a summary, but no record."""
         policy = self.context.policy(self.row.workspace_root)
         if policy.log_auto_approved:
-            self.auto_approved.append(f"{request_kinds.headline(what)} ({rule})")
-            if len(self.auto_approved) == 1:
+            self._auto_approved.append(f"{request_kinds.headline(what)} ({rule})")
+            if len(self._auto_approved) == 1:
                 self.set_timer(Summarize(), policy.summary_interval_seconds, Summarize())
 
     def summarize(self) -> None:
         """Tell people what was approved since the interval began."""
-        passed, self.auto_approved = self.auto_approved, []
+        passed, self._auto_approved = self._auto_approved, []
         if passed:
             more = f"; and {len(passed) - _NAMED} more" if len(passed) > _NAMED else ""
             self.notify(f"the policy let pass: {'; '.join(passed[:_NAMED])}{more}")
@@ -345,9 +339,8 @@ class SessionActor(Actor):
 
     def brief_detector(self) -> None:
         """Tell the stall detector the agent's current status."""
-        is_idle = self.turn_over or not self.agent_here or self.row.status is not SessionStatus.ACTIVE
-        resting = bool(self.waiters) or is_idle
-        self.stall.tell(Watch(resting or not self.context.config.stall.enabled, road=self.has_road))
+        resting = bool(self.waiters) or not self.state.is_at_work or not self.context.config.stall.enabled
+        self.stall.tell(Watch(resting, road=self.state.has_road))
 
     def tell_process(self, message: Stop | Suspend | Continue) -> None:
         """Tell this to the actor of the process that people started for this session, if it runs. One that does not run
@@ -364,11 +357,6 @@ class SessionActor(Actor):
     def _has_process(self) -> bool:
         return self.system.ref(f"child/{self.id}") is not None
 
-    @property
-    def has_road(self) -> bool:
-        """Whether instructions can reach the agent: it is connected, and has not ended its turn."""
-        return self.agent_here and not self.turn_over
-
     def require_open(self) -> None:
         """Raise InvalidState if the session has ended."""
         if self.row.status is SessionStatus.TERMINATED:
@@ -376,18 +364,12 @@ class SessionActor(Actor):
 
     def why_ended(self) -> str:
         """Return the message for an agent whose session has ended."""
-        if self.successor is None:
+        if self.state.successor is None:
             return "this session was ended by an operator; stop, or start a new conversation"
         return (
             "this session was ended by an operator, who restored a checkpoint of it: files may have changed meanwhile;"
-            f" to continue from there, call reboot with session_id {self.successor}; otherwise stop"
+            f" to continue from there, call reboot with session_id {self.state.successor}; otherwise stop"
         )
-
-    def turn_begins(self) -> None:
-        """Note that the agent made a call, so its turn is not over."""
-        if self.turn_over:
-            self.turn_over = False
-            self.brief_detector()
 
     def require_going_on(self) -> None:
         """Raise Paused if the session is paused."""
@@ -398,10 +380,9 @@ class SessionActor(Actor):
         """Wrap an answer for this call, with all pending deliveries. `own` is the request that the answer itself is
         about. `alone` leaves the deliveries to another call, whose client can carry them. A paused agent gets the
         answer only."""
-        self.turn_begins()
-        late, words = ((), ()) if alone or self.row.is_paused else self.deliveries.pending(self.now(), own)
+        late, words = ((), ()) if alone or self.row.is_paused else self.state.pending(self.now(), own)
         answered = Answered(answer, late, tuple(request_kinds.told(word) for word in words))
-        self.deliveries = self.deliveries.attach(answered.delivery(call, own))
+        self.change(SessionState.attach, answered.delivery(call, own))
         return answered
 
     async def recorded(self, call: str, kind: type[A]) -> A | None:
@@ -437,41 +418,31 @@ class SessionActor(Actor):
         answer = self._answer(request)
         if answer is not None:
             return self.answered(call, answer, own=request.id, alone=alone)
-        self.wait(request, call, ticket, task, alone=alone)
-        return None
-
-    def wait(self, request: Asked, call: str, ticket: str, task: str | None = None, *, alone: bool = False) -> None:
-        """Defer the reply to the current message until this request is decided. `alone` as in `answered`."""
-        self.turn_over = False
         is_first = self.waiters.add(request.id, Waiter(call, ticket, self.defer(), task, alone))
         self.cancel_timer(Show(request.id))
-        self.unattended.discard(request.id)
+        self.change(SessionState.waits, request.id)
         self.brief_detector()
         if is_first:
             self.show(request)
+        return None
 
-    def leave(self, request_id: str, call: str, ticket: str) -> bool:
-        """Forget this waiting call. Returns whether it was the last one for the request."""
-        was_last = self.waiters.forget(request_id, call, ticket)
-        if was_last:
-            self.leave_alone(request_id)
-        if request_id not in self.waiters:
-            self.brief_detector()
-        return was_last
-
-    def leave_alone(self, request_id: str) -> None:
-        """Mark the request as unattended, unless a task polls it and its agent is connected."""
-        if not (self.deliveries.is_reserved(request_id) and self.agent_here):
-            self.unattended.add(request_id)
+    def mark(self, request: Asked) -> None:
+        """Show whether anybody waits for a pending request, if that has changed."""
+        before = self.state.unattended
+        if request.id not in self.waiters and not self.is_settled(request):
+            self.change(SessionState.leave_alone, request.id)
+        if self.state.unattended != before:
+            self.show(request)
 
     def dismiss(self, request: Asked, task: str, why: IntercomError) -> None:
         """Fail the calls that wait for a cancelled task, and show the request again."""
         for waiter in self.waiters.get(request.id, ()):
             if waiter.task == task:
                 waiter.reply.fail(why)
-                self.leave(request.id, waiter.call, waiter.ticket)
+                self.waiters.forget(request.id, waiter.call, waiter.ticket)
+        self.brief_detector()
         if request.id not in self.waiters:
-            self.leave_alone(request.id)
+            self.change(SessionState.leave_alone, request.id)
         self.show(request)
 
     def settle(self, request: Asked, *, is_proven: bool = False) -> Card:
@@ -480,10 +451,10 @@ class SessionActor(Actor):
         self.context.measured(request_kinds.settled(request, self.now()))
         self.cancel_timer(Expire(request.id))
         self.cancel_timer(Show(request.id))
-        self.unattended.discard(request.id)
+        self.change(SessionState.attend, request.id)
         if self.row.is_paused and request.status.value != "interrupted":
             if request.delivered_at is None and self.refused(request) is None:
-                self.deliveries = self.deliveries.put(request_kinds.late(request))
+                self.change(SessionState.queue, request_kinds.late(request))
             return self.show(request)
         return self.answer_waiting(request, is_proven=is_proven)
 
@@ -500,8 +471,8 @@ class SessionActor(Actor):
                 waiter.reply.fail(ended)
             return self.show(request)
         if request.delivered_at is None:
-            self.deliveries = self.deliveries.put(verdict)
-        self.deliveries = self.deliveries.leave_to_task(request.id, self.now())
+            self.change(SessionState.queue, verdict)
+        self.change(SessionState.leave_to_task, request.id, self.now())
         answer = request_kinds.answer(request)
         for waiter in entries:
             if not waiter.reply.abandoned:
@@ -515,24 +486,21 @@ class SessionActor(Actor):
             self.set_timer(Expire(request.id), max(0.0, left), Expire(request.id))
 
 
-Loaded = tuple[Session | None, tuple[Asked, ...], Any, tuple[Asked, ...], tuple[str, ...], str | None]
-
-
-def _refuse_words(db: Database, session_id: str, signatures: Signatures, at: datetime) -> tuple[str, ...]:
+def _refuse_words(db: Database, session: SessionActor) -> tuple[str, ...]:
     """Close the instructions and tasks whose signature does not count. Returns one line for people about each."""
-    row = sessions.get(db, session_id)
+    row = sessions.get(db, session.id)
     if row is None:
         return ()
-    waiting = (*instructions.queued(db, session_id), *instructions.inbox(db, session_id, row.workspace_root))
+    waiting = (*instructions.queued(db, row.id), *instructions.inbox(db, row.id, row.workspace_root))
     told = []
     for word in waiting:
-        fault = signatures.fault_of_words(db, word)
-        if fault is None or not instructions.close(db, (word.id,), at):
+        fault = session.context.signatures.fault_of_words(db, word)
+        if fault is None or not instructions.close(db, (word.id,), session.now()):
             continue
         said = request_kinds.headline(visible(word.text))
         summary = f"refused the message {word.id[:_ID_CHARS]} for an agent ({word.kind.value}: {said}): {fault}"
-        data = {"instruction_id": word.id, "given_by": word.by, "channel": word.channel}
-        audit.record(db, at, "security", session_id, "intercom", summary, data)
+        about = {"instruction_id": word.id, "given_by": word.by, "channel": word.channel}
+        session.record(db, "intercom", "security", summary, **about)
         told.append(summary)
     return tuple(told)
 
@@ -544,25 +512,21 @@ def _find(db: Database, id: str, signatures: Signatures) -> Asked | None:
     return request
 
 
-def _void(db: Database, id: str, session_id: str, summary: str, at: datetime) -> None:
-    requests.annul(db, id, at)
-    audit.record(
-        db, at=at, kind="security", session_id=session_id, who="intercom", summary=summary, data={"request_id": id}
-    )
+def _void(db: Database, session: SessionActor, id: str, summary: str) -> None:
+    requests.annul(db, id, session.now())
+    session.record(db, "intercom", "security", summary, request_id=id)
 
 
-def _load(db: Database, session: SessionActor) -> Loaded:
-    session_id = session.id
-    followed = restores.by_ended(db, session_id)
-    late = requests.undelivered(db, session_id)
+def _load(db: Database, session: SessionActor) -> tuple[SessionState, tuple[Asked, ...], tuple[Asked, ...]]:
+    """Return the session's state, the decided requests that are not delivered, and the pending ones."""
+    row = sessions.get(db, session.id)
+    if row is None:
+        raise NotFound(f"session {session.id} is not in the database")
+    followed = restores.by_ended(db, session.id)
+    late = requests.undelivered(db, session.id)
     for request in late:
         if isinstance(request, Wait):
             session.context.signatures.note_ended(db, request)
-    return (
-        sessions.get(db, session_id),
-        late,
-        session.queued(db),
-        requests.pending(db, session_id),
-        tasks.asked_after(db, session_id),
-        None if followed is None else followed.successor_id,
-    )
+    state = SessionState(row, successor=None if followed is None else followed.successor_id)
+    state = state.queue(*session.queued(db)).reserve(tasks.asked_after(db, session.id))
+    return state, late, requests.pending(db, session.id)

@@ -50,6 +50,7 @@ from intercom.sessions.messages import (
 from intercom.sessions.request_kinds import Asked, headline
 from intercom.sessions.session import lifecycle, permissions, stall, steering
 from intercom.sessions.session.actor import Handlers, SessionActor
+from intercom.sessions.session.state import SessionState
 from intercom.sessions.tools import broadcast, check_diff
 from intercom.sessions.tools.table import TOOLS
 from intercom.sessions.tools.transmit import ask_policy_again, on_timeout
@@ -131,7 +132,7 @@ async def expire(session: SessionActor, due: Expire) -> None:
 
 async def clock_changed(session: SessionActor, _changed: ClockChanged) -> None:
     """Check the deadlines again: overdue requests end at once, and the other timers are set again."""
-    session.deliveries = session.deliveries.clock_changed(session.now())
+    session.change(SessionState.clock_changed, session.now())
     for request in await session.transact(requests.pending, session_id=session.id):
         session.watch_expiry(request)
 
@@ -267,8 +268,11 @@ async def open_task(session: SessionActor, asked: OpenTask) -> TaskState:
     await session.find(asked.request_id)
     task = Task(session.context.new_id(), session.id, asked.request_id, asked.tool, asked.call, session.now())
     kept, request = await session.transact(_open, task=task)
-    if kept.cancelled_at is None:
-        leave_to_task(session, request)
+    if kept.cancelled_at is None and session.is_settled(request):
+        session.change(SessionState.leave_to_task, request.id, session.now())
+    elif kept.cancelled_at is None:
+        session.change(SessionState.reserve, (request.id,))
+        session.mark(request)
     return _shown(session, kept, request)
 
 
@@ -298,7 +302,7 @@ async def cancel_task(session: SessionActor, asked: CancelTask) -> TaskState:
     if not done:
         raise InvalidState(f"task {task.id} is over ({state(task, request).status}); there is nothing to cancel")
     if request.id not in await session.transact(tasks.asked_after, session_id=session.id):
-        session.deliveries = session.deliveries.reserve((request.id,), until=-math.inf)
+        session.change(SessionState.reserve, (request.id,), until=-math.inf)
     session.dismiss(request, task.id, _task_cancelled(task.id))
     return state(task, request)
 
@@ -327,28 +331,10 @@ def _shown(session: SessionActor, task: Task, request: Asked) -> TaskState:
     return found
 
 
-def leave_to_task(session: SessionActor, request: Asked) -> None:
-    """Note that a task polls this request: its decision is reserved for the task, and its agent is not away."""
-    if session.is_settled(request):
-        session.deliveries = session.deliveries.leave_to_task(request.id, session.now())
-        return
-    session.deliveries = session.deliveries.reserve((request.id,))
-    if request.id in session.unattended:
-        session.unattended.discard(request.id)
-        session.show(request)
-
-
 async def present(session: SessionActor) -> None:
     """Update the cards of polled requests: the agent, and so its polling client, came or left."""
-    for request_id in session.deliveries.polled:
-        if request_id in session.waiters or (request_id in session.unattended) is not session.agent_here:
-            continue
-        request = await session.find(request_id)
-        if session.is_settled(request):
-            continue
-        session.unattended.discard(request_id)
-        session.leave_alone(request_id)
-        session.show(request)
+    for request_id in session.state.mismarked:
+        session.mark(await session.find(request_id))
 
 
 def _task_cancelled(task_id: str) -> InvalidState:
@@ -399,15 +385,14 @@ async def _withdraw(session: SessionActor, left: messages.Withdraw) -> None:
 
 async def _leave(session: SessionActor, left: messages.Withdraw) -> None:
     # A decision on its way to this call has not arrived. Another result may carry it.
-    session.deliveries = session.deliveries.detach((left.call,))
-    if session.leave(left.request_id, left.call, left.ticket):
-        request = await session.find(left.request_id)
-        if not session.is_settled(request):
-            session.show(request)
+    session.change(SessionState.detach, (left.call,))
+    if session.waiters.forget(left.request_id, left.call, left.ticket):
+        session.brief_detector()
+        session.mark(await session.find(left.request_id))
 
 
 async def _undeliver(session: SessionActor, lost: messages.Undeliver) -> None:
-    session.deliveries = session.deliveries.detach(lost.calls)
+    session.change(SessionState.detach, lost.calls)
     await _words_are_free(session)
 
 
@@ -418,20 +403,18 @@ async def _words_are_free(session: SessionActor) -> None:
 
 
 async def _agent_came(session: SessionActor, _came: messages.AgentCame) -> None:
-    session.agent_here = True
-    session.turn_over = False
+    session.change(SessionState.agent_came)
     if session.row.status in (SessionStatus.CREATED, SessionStatus.INTERRUPTED):
         await lifecycle.become(session, session.row.status_when_here, "agent", "the agent is connected")
     # The agent may have got instructions while it had another session.
     await session.refuse_words()
     steering.took(session, await session.transact(session.queued))
     await present(session)
-    session.brief_detector()
 
 
 async def _agent_left(session: SessionActor, _left: messages.AgentLeft) -> None:
-    session.agent_here = False
-    session.brief_detector()
+    # Before the store is asked: the stall detector must rest meanwhile.
+    session.change(SessionState.agent_left)
     await stall.recovered(session, messages.Recovered())
     await present(session)
     if session.row.status in (SessionStatus.ACTIVE, SessionStatus.PAUSED):
@@ -445,16 +428,14 @@ async def _agent_left(session: SessionActor, _left: messages.AgentLeft) -> None:
 async def _show(session: SessionActor, due: Show) -> None:
     request = await session.find(due.request_id)
     if not session.is_settled(request):
-        session.leave_alone(request.id)
+        session.change(SessionState.leave_alone, request.id)
         session.show(request)
 
 
 async def _look_round(session: SessionActor, _due: LookRound) -> None:
     """After a restart, mark the requests that no call waits for again as unattended, and show them so."""
     for request in await session.transact(requests.pending, session_id=session.id):
-        if request.id not in session.waiters and request.id not in session.unattended:
-            session.leave_alone(request.id)
-            session.show(request)
+        session.mark(request)
 
 
 HANDLERS: Handlers = {
@@ -477,7 +458,7 @@ HANDLERS: Handlers = {
     messages.HandOver: succession.hand_over,
     messages.Describe: lambda session, _asked: session.row,
     messages.OpenCards: open_cards,
-    messages.Unattended: lambda session, _asked: frozenset(session.unattended),
+    messages.Unattended: lambda session, _asked: session.state.unattended,
     messages.AwaitUnpaused: lifecycle.await_unpaused,
     messages.TakeWords: steering.take_words,
     messages.Pause: lifecycle.pause,

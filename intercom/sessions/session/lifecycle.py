@@ -28,6 +28,7 @@ from intercom.sessions.messages import (
 from intercom.sessions.request_kinds import Asked, headline
 from intercom.sessions.session import stall, steering
 from intercom.sessions.session.actor import SessionActor
+from intercom.sessions.session.state import SessionState
 from intercom.sessions.tools.transmit import ask_policy_again
 from intercom.store import idempotency, instructions, requests, sessions
 from intercom.store.idempotency import Scope
@@ -38,10 +39,9 @@ async def pause(session: SessionActor, asked: Pause) -> Session:
     """Pause the session; a paused one stays as it is. Raises InvalidState."""
     session.require_open()
     at = session.now()
-    session.row = await session.transact(_pause, session=session, asked=asked, at=at)
+    session.change(SessionState.moved, await session.transact(_pause, session=session, asked=asked, at=at))
     crash_points.reach("session.paused")
     session.tell_process(Suspend() if session.row.is_paused else Continue())
-    session.brief_detector()
     if session.row.paused_at == at:
         await stall.dismiss(session, asked.by)
         session.notify(
@@ -59,7 +59,8 @@ async def unpause(session: SessionActor, asked: Unpause) -> Session:
 
 async def lift(session: SessionActor, asked: Unpause) -> None:
     """Unpause like `unpause`, but leave a standby to the caller: queued messages do not end it."""
-    session.row, is_new = await session.transact(_unpause, session=session, asked=asked)
+    row, is_new = await session.transact(_unpause, session=session, asked=asked)
+    session.change(SessionState.moved, row)
     session.tell_process(Suspend() if session.row.is_paused else Continue())
     if session.row.is_paused:
         # This act was done before, and a person has paused the session since.
@@ -84,13 +85,11 @@ async def release(session: SessionActor) -> None:
                 # While the policy cannot be read, the calls that its answer concerns go on waiting.
                 continue
             session.answer_waiting(request)
-    session.brief_detector()
 
 
 def await_unpaused(session: SessionActor, _asked: AwaitUnpaused) -> None:
     if session.row.is_paused:
-        session.held = [reply for reply in session.held if not reply.abandoned]
-        session.held.append(session.defer())
+        session.held = [*(reply for reply in session.held if not reply.abandoned), session.defer()]
 
 
 def _pause(db: Database, session: SessionActor, asked: Pause, at: datetime) -> Session:
@@ -120,7 +119,7 @@ def _unpause(db: Database, session: SessionActor, asked: Unpause) -> tuple[Sessi
 async def end_abandoned(session: SessionActor, asked: EndAbandoned) -> bool:
     """End a session whose agent did not come back. The caller tells people of all such sessions together."""
     row = session.row
-    if session.agent_here or row.status not in sessions.WITHOUT_AGENT or row.updated_at >= asked.before:
+    if session.state.agent_here or row.status not in sessions.WITHOUT_AGENT or row.updated_at >= asked.before:
         return False
     await _terminate(session, End("intercom", "retention", asked.why))
     return True
@@ -139,7 +138,8 @@ async def _terminate(session: SessionActor, asked: End) -> Session:
     if session.row.status is SessionStatus.TERMINATED:
         session.tell_process(Stop())
         return session.row
-    session.row, ended, unheard = await session.transact(_end, session=session, asked=asked)
+    row, ended, unheard = await session.transact(_end, session=session, asked=asked)
+    session.change(SessionState.moved, row)
     if session.context.chat is not None:
         session.context.chat.wake()
     for request in ended:
@@ -152,10 +152,9 @@ async def wind_up(session: SessionActor, by: str, unheard: tuple[Instruction, ..
     """Close what is left of a session that has ended: `unheard` are the instructions that its agent never got."""
     # Calls whose answer the pause held back are answered now: the session does not continue.
     await release(session)
-    session.deliveries = session.deliveries.clear()
+    session.change(SessionState.drop, session.state.items)
     for word in unheard:
         session.show_words(word)
-    session.brief_detector()
     await stall.dismiss(session, by)
     session.tell_process(Stop())
     await steering.tell_of_tasks(session, unheard)
@@ -167,8 +166,7 @@ async def become(session: SessionActor, to: SessionStatus, who: str, why: str) -
         return
     moved = await session.transact(_become, session=session, to=to, who=who, why=why)
     if moved is not None:
-        session.row = moved
-        session.brief_detector()
+        session.change(SessionState.moved, moved)
 
 
 def _become(db: Database, session: SessionActor, to: SessionStatus, who: str, why: str) -> Session | None:
@@ -198,7 +196,7 @@ def _end(db: Database, session: SessionActor, asked: End) -> tuple[Session, tupl
         # A later notice that would redraw it may never come.
         if session.context.chat is not None:
             session.context.chat.redraw_root(db, row, now)
-    unheard = (instructions.get(db, id) for id in {*(word.id for word in session.deliveries.instructions), *closed})
+    unheard = (instructions.get(db, id) for id in {*(word.id for word in session.state.instructions), *closed})
     return row, requests.interrupted(db, session.id), tuple(word for word in unheard if word is not None)
 
 
@@ -256,10 +254,9 @@ async def ended(session: SessionActor, news: ProcessEnded) -> Session:
 
 async def _fail(session: SessionActor, text: str, run: int) -> None:
     moved, cut_off, first = await session.transact(_interrupt, session=session, text=text, run=run)
-    session.row = moved
+    session.change(SessionState.moved, moved)
     for request in cut_off:
         session.settle(request)
-    session.brief_detector()
     if first:
         session.notify(text, "error")
     await steering.give_back(session)

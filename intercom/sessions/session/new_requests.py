@@ -13,6 +13,7 @@ from intercom.model.request import Wait
 from intercom.sessions import request_kinds
 from intercom.sessions.request_kinds import Asked
 from intercom.sessions.session.actor import SessionActor
+from intercom.sessions.session.state import SessionState
 from intercom.store import requests
 from intercom.store.messages import Database
 
@@ -40,7 +41,7 @@ async def open_request(
     if is_new:
         session.follow(kept)
         if rule is not None:
-            session.deliveries = session.deliveries.put(request_kinds.late(kept))
+            session.change(SessionState.queue, request_kinds.late(kept))
             session.note_auto_approved(request_kinds.of(kept).title(kept), rule)
     return kept, is_new
 

@@ -11,7 +11,6 @@ import hashlib
 import json
 import unicodedata
 from datetime import timedelta
-from functools import partial
 from pathlib import Path
 
 import trio
@@ -38,6 +37,7 @@ from intercom.sessions.policies import to_text
 from intercom.sessions.request_kinds import PermissionAnswer, from_json
 from intercom.sessions.session.actor import SessionActor
 from intercom.sessions.session.new_requests import put
+from intercom.sessions.session.state import SessionState
 from intercom.store.messages import Database
 from intercom.store.requests import approvals
 from intercom.workspace.operation import OperationPreview, is_inside, preview_operation, risk_of, within
@@ -73,8 +73,7 @@ async def ask(session: SessionActor, asked: AskPermission) -> Opened[PermissionA
     question = _question(asked.operation, seen)
     request = evolve(_request(session, asked, seen.preview, seen.risk), policy_question=to_text(question))
     rule = await _rule(session, asked.operation, question)
-    settle = partial(_settle, session=session, asked=asked, request=request, rule=rule)
-    answer, kept = await session.transact(settle)
+    answer, kept = await session.transact(_settle, session=session, asked=asked, request=request, rule=rule)
     if isinstance(answer, _Untrusted):
         raise session.refuse(answer.request, answer.fault)
     session.touch(asked.operation.tool)
@@ -86,7 +85,8 @@ async def ask(session: SessionActor, asked: AskPermission) -> Opened[PermissionA
     if answer.status == "allowed":
         session.context.signatures.note_use(kept.id, session.now())
         crash_points.reach("permission.used")
-        session.deliveries = session.deliveries.drop((kept.id,)).detach((asked.call,))
+        session.change(SessionState.drop, (kept.id,))
+        session.change(SessionState.detach, (asked.call,))
         session.show(kept)
         return Opened(kept.id, Answered(answer))
     if answer.status != "pending":

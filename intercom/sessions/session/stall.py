@@ -31,6 +31,7 @@ from intercom.sessions.messages import (
 )
 from intercom.sessions.session import steering
 from intercom.sessions.session.actor import SessionActor
+from intercom.sessions.session.state import SessionState
 from intercom.store import instructions, sessions
 from intercom.store.messages import Database
 from intercom.store.sessions import stalls
@@ -184,7 +185,7 @@ async def escalated(session: SessionActor, event: Escalated) -> None:
 
 
 async def recovered(session: SessionActor, _event: Recovered) -> None:
-    to = StallStatus.SELF_RECOVERED if session.agent_here else StallStatus.DISMISSED
+    to = StallStatus.SELF_RECOVERED if session.state.agent_here else StallStatus.DISMISSED
     await _move_active(session, to, "intercom")
 
 
@@ -229,8 +230,9 @@ async def _nudge(
     channel = request_kinds.AUTOMATIC if verdict is None else f"{request_kinds.ON_ALERT}{verdict.channel}"
     word = Instruction(id, Kind.NUDGE, text, by, channel, session.now(), session.id)
     moved = await session.transact(_queue_nudge, session=session, alert=alert, word=word, verdict=verdict)
-    repeated = (each.id for each in session.deliveries.instructions if _is_repeated_by(each, word))
-    session.deliveries = session.deliveries.drop(repeated).put(word)
+    repeated = (each.id for each in session.state.instructions if _is_repeated_by(each, word))
+    session.change(SessionState.drop, repeated)
+    session.change(SessionState.queue, word)
     # A nudge without a message of its own says what is configured: people see what the agent is told.
     return show(session, moved or alert, f'"{request_kinds.headline(text)}": {_road(session)}')
 
@@ -245,8 +247,8 @@ def _is_repeated_by(earlier: Instruction, word: Instruction) -> bool:
 
 def _road(session: SessionActor) -> str:
     """Return how messages reach this agent, or that they do not."""
-    if session.has_road:
-        return f"{_QUEUED}, or is told before it ends its turn" if session.has_stop_hook else _QUEUED
+    if session.state.has_road:
+        return f"{_QUEUED}, or is told before it ends its turn" if session.state.has_stop_hook else _QUEUED
     return _WAKES if session.can_be_woken else _NOT_DELIVERED
 
 

@@ -6,7 +6,6 @@ An agent that stands by gets no result, so a message ends its standby.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from functools import partial
 
 from attrs import evolve
 
@@ -32,6 +31,7 @@ from intercom.sessions.messages import (
 )
 from intercom.sessions.request_kinds import Asked
 from intercom.sessions.session.actor import SessionActor
+from intercom.sessions.session.state import SessionState
 from intercom.store import audit, instructions, requests, sessions
 from intercom.store.instructions import Load
 from intercom.store.messages import Database
@@ -40,15 +40,16 @@ from intercom.store.requests import waits
 
 async def record(session: SessionActor, deliveries: tuple[Delivery, ...]) -> None:
     """Record that these results reached the agent, with everything attached to them. All is persisted on return."""
-    told = [id for each in deliveries for id in each.requests if session.deliveries.has(id)]
+    told = [id for each in deliveries for id in each.requests if session.state.has(id)]
     # Includes instructions that moved to another session since: they have reached the agent.
     words = [id for each in deliveries for id in each.instructions]
-    session.deliveries = session.deliveries.detach(each.call for each in deliveries)
+    # Before the store is asked: if it fails, what these results carried is pending again.
+    session.change(SessionState.detach, (each.call for each in deliveries))
     if not told and not words:
         return
     done, heard = await session.transact(_mark, session=session, told=told, words=words)
     crash_points.reach("delivery.recorded")
-    session.deliveries = session.deliveries.delivered((*words, *(request.id for request in done)))
+    session.change(SessionState.delivered, (*words, *(request.id for request in done)))
     for word in heard:
         session.context.signatures.note_use(word.id, session.now())
         session.show_words(word)
@@ -86,7 +87,7 @@ async def steer(session: SessionActor, asked: Steer) -> Card:
     word = await session.transact(queue, session.context, word, asked.signed)
     crash_points.reach("instruction.recorded")
     if word.is_open:
-        session.deliveries = session.deliveries.put(word)
+        session.change(SessionState.queue, word)
     card = session.show_words(word)
     session.stall.tell(PersonNudged())
     await end_standby(session, asked.by, asked.channel)
@@ -95,10 +96,10 @@ async def steer(session: SessionActor, asked: Steer) -> Card:
 
 async def take_back(session: SessionActor, asked: TakeBack) -> Card:
     """Cancel a queued message. Raises NotFound, AlreadyDecided."""
-    if session.deliveries.item(asked.id).calls:
+    if session.state.item(asked.id).calls:
         raise AlreadyDecided("this message is on its way to the agent; nothing was changed")
     word = await session.transact(_cancel, session, asked)
-    session.deliveries = session.deliveries.drop((word.id,))
+    session.change(SessionState.drop, (word.id,))
     return session.show_words(word)
 
 
@@ -107,15 +108,13 @@ async def tasks_left(session: SessionActor, left: TasksLeft) -> None:
 
 
 def delivered_elsewhere(session: SessionActor, told: DeliveredElsewhere) -> None:
-    session.deliveries = session.deliveries.drop(word.id for word in told.words)
+    session.change(SessionState.drop, (word.id for word in told.words))
 
 
 def take_words(session: SessionActor, asked: TakeWords) -> Answered[None]:
     """Return the pending deliveries of an agent that is about to end its turn."""
     answered = session.answered(asked.call, None)
-    session.has_stop_hook = True
-    session.turn_over = not (answered.late_verdicts or answered.instructions)
-    session.brief_detector()
+    session.change(SessionState.turn_ends, is_over=not (answered.late_verdicts or answered.instructions))
     return answered
 
 
@@ -124,9 +123,7 @@ async def end_standby(session: SessionActor, by: str, channel: str) -> None:
     if not session.waiters or session.row.is_paused:
         return
     await session.refuse_words()
-    ids, free = tuple(session.waiters), has_words(session)
-    work = partial(_end_oldest, session=session, ids=ids, has_words=free, by=by, channel=channel)
-    ended = await session.transact(work)
+    ended = await session.transact(_end_oldest, session, tuple(session.waiters), has_words(session), by, channel)
     if ended is not None:
         wait, queued = ended
         took(session, queued)
@@ -135,14 +132,14 @@ async def end_standby(session: SessionActor, by: str, channel: str) -> None:
 
 def has_words(session: SessionActor) -> bool:
     """Return whether there are instructions for the agent that no result carries."""
-    return bool(session.deliveries.pending(session.now())[1])
+    return bool(session.state.pending(session.now())[1])
 
 
 def took(session: SessionActor, queued: tuple[Instruction, ...]) -> None:
     """Note the instructions that are queued now; tasks that the agent has just taken are among them."""
     for word in queued:
-        if not session.deliveries.has(word.id):
-            session.deliveries = session.deliveries.put(word)
+        if not session.state.has(word.id):
+            session.change(SessionState.queue, word)
             session.show_words(word)
 
 
@@ -150,8 +147,8 @@ async def give_back(session: SessionActor) -> None:
     """Give back tasks: the agent is gone, or has another session. Workspace tasks that it took and was not told are
     free again. What moved to its other session belongs to that one."""
     freed, queued = await session.transact(_give_back, session=session)
-    earlier = (word.id for word in session.deliveries.instructions)
-    session.deliveries = session.deliveries.drop(earlier).put(*queued)
+    session.change(SessionState.drop, (word.id for word in session.state.instructions))
+    session.change(SessionState.queue, *queued)
     for word in freed:
         session.show_words(word)
     await tell_of_tasks(session, freed)
@@ -237,11 +234,11 @@ def _road(session: SessionActor) -> str | None:
     """Return why these instructions do not reach the agent soon; None if they do."""
     if session.row.is_paused:
         return "the session is paused: the agent is told when it is resumed"
-    if session.can_be_woken and not session.has_road:
+    if session.can_be_woken and not session.state.has_road:
         return "the agent is woken for it once its program has ended"
-    if not session.agent_here:
+    if not session.state.agent_here:
         return "the agent is away: it is told when it is back"
-    return None if session.has_road else "the agent has ended its turn: it is told with its next call"
+    return None if session.state.has_road else "the agent has ended its turn: it is told with its next call"
 
 
 def cancel(db: Database, context: Context, word: Instruction, by: str, channel: str) -> Instruction:
@@ -303,6 +300,6 @@ def queue(
 
 def _give_back(db: Database, session: SessionActor) -> tuple[tuple[Instruction, ...], tuple[Instruction, ...]]:
     instructions.give_back(db, session.id)
-    now = (instructions.get(db, word.id) for word in session.deliveries.instructions)
+    now = (instructions.get(db, word.id) for word in session.state.instructions)
     freed = tuple(word for word in now if word is not None and word.session_id is None)
     return freed, session.queued(db)

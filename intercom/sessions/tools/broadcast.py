@@ -11,7 +11,6 @@ from enum import StrEnum
 
 from attrs import field, frozen
 
-from actors import Reply
 from intercom.model import limits
 from intercom.model.card import Notice
 from intercom.model.errors import IntercomError, InvalidArguments
@@ -19,7 +18,7 @@ from intercom.model.field_docs import doc
 from intercom.sessions.context import notice_key
 from intercom.sessions.messages import Answered, Posted, ToolRequest
 from intercom.sessions.request_kinds import from_json
-from intercom.sessions.session.actor import SessionActor
+from intercom.sessions.session.actor import SessionActor, Waiter
 from intercom.sessions.tools.tool import Hints, Tool
 from intercom.store import audit, outbox
 from intercom.store.messages import Database
@@ -78,11 +77,11 @@ async def handle(session: SessionActor, asked: Broadcast) -> Answered[BroadcastA
     answer = await session.transact(_found, session, asked.call, key)
     if answer is None:
         line = Notice(asked.message, asked.level, session.now(), session.id, asked.thread_ts, key)
-        if line.thread is not None and session.is_in_chat and _TS.fullmatch(line.thread) is None:
+        content = await session.drawn(line)
+        if line.thread is not None and content is not None and _TS.fullmatch(line.thread) is None:
             raise InvalidArguments(
                 "thread_ts is not the ts of a message; give the ts that an earlier broadcast returned"
             )
-        content = await session.drawn(line)
         answer = await session.transact(_record, session=session, asked=asked, key=key, content=content)
         session.notify(asked.message, asked.level, asked.thread_ts, key if answer.queued else None)
     session.touch("broadcast")
@@ -91,7 +90,7 @@ async def handle(session: SessionActor, asked: Broadcast) -> Answered[BroadcastA
     if session.context.chat is not None:
         session.context.chat.wake()
     # A post reported after the check above finds the waiting call here.
-    session.posts.setdefault(key, []).append((asked.call, session.defer()))
+    session.posts.add(key, Waiter(asked.call, "", session.defer()))
     session.set_timer(PostOverdue(key), POST_SECONDS, PostOverdue(key))
     return None
 
@@ -108,10 +107,9 @@ async def overdue(session: SessionActor, due: PostOverdue) -> None:
 
 
 def _answer(session: SessionActor, key: str, answer: BroadcastAnswer) -> None:
-    waiting: list[tuple[str, Reply[Answered[BroadcastAnswer]]]] = session.posts.pop(key, [])
-    for call, reply in waiting:
-        if not reply.abandoned:
-            reply.set(session.answered(call, answer))
+    for waiter in session.posts.pop(key, ()):
+        if not waiter.reply.abandoned:
+            waiter.reply.set(session.answered(waiter.call, answer))
 
 
 def _found(db: Database, session: SessionActor, call: str, key: str) -> BroadcastAnswer | None:

@@ -37,6 +37,7 @@ from intercom.sessions import request_kinds
 from intercom.sessions.messages import Answered, Decide, Opened, ToolRequest
 from intercom.sessions.request_kinds import MESSAGE, ClearanceAnswer
 from intercom.sessions.session.actor import UNREADABLE, SessionActor
+from intercom.sessions.session.state import SessionState
 from intercom.sessions.tools import check_clearance
 from intercom.sessions.tools.tool import Hints, Tool
 from intercom.store import idempotency, requests
@@ -317,7 +318,7 @@ def _check_steps(session: SessionActor, request: ApprovalRequest, entry: Entry) 
 async def _void(session: SessionActor, request: ApprovalRequest, why: str) -> None:
     """Void an approval that may not be applied, and tell people."""
     found = await session.transact(_voided, session, request, why)
-    session.deliveries = session.deliveries.drop((request.id,))
+    session.change(SessionState.drop, (request.id,))
     session.show(found, note=f"void, nothing was written: {why}")
     text = f"an approval was refused when it was to be applied ({request.title}): {why}"
     session.context.operators.tell(Notice(text, "error", session.now()))
@@ -349,7 +350,7 @@ async def _carry_through(
     for each in (done, *others):
         if each.status is ApprovalStatus.CONSUMED:
             session.context.signatures.note_use(each.id, session.now())
-    session.deliveries = session.deliveries.drop(each.id for each in (done, *others))
+    session.change(SessionState.drop, (each.id for each in (done, *others)))
     session.show(done)
     for each in others:
         if each.status is ApprovalStatus.EXPIRED:

@@ -12,6 +12,7 @@ from intercom.model.session import ProgressItem, Session
 from intercom.sessions.messages import Answered, ToolRequest
 from intercom.sessions.request_kinds import MESSAGE
 from intercom.sessions.session.actor import SessionActor
+from intercom.sessions.session.state import SessionState
 from intercom.sessions.tools.tool import Hints, Tool
 from intercom.store import sessions
 from intercom.store.messages import Database
@@ -71,7 +72,7 @@ def handle(session: SessionActor, asked: Ping) -> Answered[PingAnswer] | Awaitab
 
 
 async def _with_progress(session: SessionActor, asked: Ping, items: tuple[ProgressItem, ...]) -> Answered[PingAnswer]:
-    session.row = await session.transact(_record, session=session, items=items)
+    session.change(SessionState.moved, await session.transact(_record, session=session, items=items))
     return _alive(session, asked)
 
 

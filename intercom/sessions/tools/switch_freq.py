@@ -10,6 +10,7 @@ from intercom.model.session import Session, SessionMode
 from intercom.sessions.messages import Answered, ToolRequest
 from intercom.sessions.request_kinds import from_json, to_json
 from intercom.sessions.session.actor import SessionActor
+from intercom.sessions.session.state import SessionState
 from intercom.sessions.tools.tool import Hints, Tool
 from intercom.store import idempotency, sessions
 from intercom.store.idempotency import Scope
@@ -55,7 +56,8 @@ async def handle(session: SessionActor, asked: SwitchFreq) -> Answered[ModeAnswe
             "slack is not set up, so nobody would be notified in mode remote: stay in local or hybrid, or have a person"
             " run agent-intercom slack login"
         )
-    session.row, answer = await session.transact(_switch, session=session, asked=asked)
+    row, answer = await session.transact(_switch, session=session, asked=asked)
+    session.change(SessionState.moved, row)
     session.notify(f"mode is {answer.current_mode} (was {answer.previous_mode}), set by {asked.by}")
     return session.answered(asked.call, answer)
 

@@ -21,6 +21,7 @@ from intercom.sessions.messages import Opened, ToolRequest
 from intercom.sessions.request_kinds import PromptAnswer
 from intercom.sessions.session.actor import UNREADABLE, SessionActor
 from intercom.sessions.session.new_requests import open_request
+from intercom.sessions.session.state import SessionState
 from intercom.sessions.tools.tool import WAIT_AGAIN, Hints, Tool
 from intercom.store import requests
 from intercom.workspace.policy import Query
@@ -111,7 +112,7 @@ async def ask_policy_again(session: SessionActor, request: request_kinds.Asked) 
     found = await _judged(session, request.prompt_type)
     if found == UNREADABLE:
         raise IntercomError(str(found.why), code="unavailable")
-    session.deliveries = session.deliveries.grant(request.id, found.matched_rule is not None)
+    session.change(SessionState.grant, request.id, found.matched_rule is not None)
 
 
 def _prompt_deadline(session: SessionActor, kind: PromptType, now: datetime) -> datetime | None:

@@ -10,7 +10,7 @@ import shutil
 import signal
 import tempfile
 from collections.abc import AsyncIterator, Iterator
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -27,6 +27,7 @@ from tests.support.task_tree import within
 if TYPE_CHECKING:
     from trio.testing import MockClock
 
+    from tests.support.server_process import Home
     from tests.support.virtual_server import AgentClient, VirtualServer
 
 settings.register_profile("steady", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -91,6 +92,27 @@ async def agent(server: VirtualServer, root: Path) -> AgentClient:
     """An agent at work in `root`."""
     with within(SECONDS):
         return await server.arrive(root)
+
+
+@pytest.fixture
+def home(request: pytest.FixtureRequest) -> Iterator[Home]:
+    """A user's directories in which nothing runs yet; the mark `home` holds the configuration."""
+    with _user_home(request) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def served(request: pytest.FixtureRequest) -> Iterator[Home]:
+    """The same for all tests of a module, with a server that runs."""
+    with _user_home(request) as made, made.serving():
+        yield made
+
+
+def _user_home(request: pytest.FixtureRequest) -> AbstractContextManager[Home]:
+    from tests.support.server_process import user_home
+
+    mark = request.node.get_closest_marker("home")
+    return user_home(*mark.args if mark else ())
 
 
 @pytest.fixture(autouse=True, scope="session")

@@ -9,7 +9,6 @@ import json
 import os
 import signal
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -36,9 +35,9 @@ from intercom.model.config import (
 )
 from intercom.model.request import RiskLevel
 from tests.faults.hosted import ctl, hosted
-from tests.support.server_process import TRUSTING, Home, call, user_home
+from tests.support.server_process import TRUSTING, Home, call
 
-pytestmark = pytest.mark.real_time
+pytestmark = [pytest.mark.real_time, pytest.mark.home("")]
 
 #: What an agent, or a file in a repository that configures its client, could say to a relay.
 HOSTILE = {
@@ -61,12 +60,6 @@ HOSTILE = {
     "LD_LIBRARY_PATH": "/tmp/evil",
     "NODE_OPTIONS": "--require /tmp/evil.js",
 }
-
-
-@pytest.fixture
-def home() -> Iterator[Home]:
-    with user_home("") as made:
-        yield made
 
 
 def environ_of(pid: int) -> dict[str, str]:

@@ -3,7 +3,6 @@ are killed."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
@@ -13,7 +12,7 @@ import trio
 from intercom.operators.ctl.client import request
 from tests.support.server_process import ERAS, TRUSTING, Home, Later, begin, call, user_home
 
-pytestmark = pytest.mark.real_time
+pytestmark = [pytest.mark.real_time, pytest.mark.home(TRUSTING + "[clients.hasty]\ncall_wait_seconds = 0.2\n")]
 
 both_eras = pytest.mark.parametrize("mode", ERAS)
 #: A client that lets a call wait for a moment only.
@@ -31,16 +30,10 @@ CALLS: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.fixture(scope="module")
-def home() -> Iterator[Home]:
-    with user_home(TRUSTING + f"[clients.{HASTY}]\ncall_wait_seconds = 0.2\n") as made, made.serving():
-        yield made
-
-
 @both_eras
-async def test_every_tool_of_a_paused_session_answers_paused_and_does_nothing(home: Home, mode: str) -> None:
-    root = home.workspace()
-    async with home.agent(root, mode=mode, name=HASTY) as agent, home.person(root) as person:
+async def test_every_tool_of_a_paused_session_answers_paused_and_does_nothing(served: Home, mode: str) -> None:
+    root = served.workspace()
+    async with served.agent(root, mode=mode, name=HASTY) as agent, served.person(root) as person:
         session = (await call(agent, "ping"))["session_id"]
         id = (await call(agent, "check_clearance", **CHANGE))["request_id"]
         await person.do("pause", id=session)
@@ -60,8 +53,8 @@ async def test_every_tool_of_a_paused_session_answers_paused_and_does_nothing(ho
 
 
 @both_eras
-async def test_calls_wait_out_a_pause_with_progress_and_then_do_what_they_were_to(home: Home, mode: str) -> None:
-    root = home.workspace()
+async def test_calls_wait_out_a_pause_with_progress_and_then_do_what_they_were_to(served: Home, mode: str) -> None:
+    root = served.workspace()
     told: list[tuple[float, str | None]] = []
     heard = trio.Event()
 
@@ -69,7 +62,7 @@ async def test_calls_wait_out_a_pause_with_progress_and_then_do_what_they_were_t
         told.append((progress, message))
         heard.set()
 
-    async with home.agent(root, mode=mode) as agent, home.person(root) as person, trio.open_nursery() as nursery:
+    async with served.agent(root, mode=mode) as agent, served.person(root) as person, trio.open_nursery() as nursery:
         session = (await call(agent, "ping"))["session_id"]
         await person.do("pause", id=session)
         asked = begin(nursery, agent, "check_clearance", {"progress_callback": on_progress}, **CHANGE)
@@ -88,11 +81,11 @@ async def test_calls_wait_out_a_pause_with_progress_and_then_do_what_they_were_t
 
 
 @both_eras
-async def test_words_and_tasks_reach_a_real_agent_once(home: Home, mode: str) -> None:
-    root = home.workspace()
-    async with home.person() as person:
+async def test_words_and_tasks_reach_a_real_agent_once(served: Home, mode: str) -> None:
+    root = served.workspace()
+    async with served.person() as person:
         await person.do("task", text="write the tests", workspace=str(root))
-        async with home.agent(root, mode=mode) as agent, trio.open_nursery() as nursery:
+        async with served.agent(root, mode=mode) as agent, trio.open_nursery() as nursery:
             started = await call(agent, "reboot")
             (task,) = started["tasks"]
             assert (started["status"], task["text"], "instructions" in started) == ("clean", "write the tests", False)

@@ -7,7 +7,6 @@ import os
 import shutil
 import signal
 import socket
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,18 +15,12 @@ import trio
 
 from intercom.agents.shim.link import WIRE
 from intercom.operators.ctl.client import request
-from tests.support.server_process import COMMAND, ERAS, TRUSTING, Home, begin, call, user_home
+from tests.support.server_process import COMMAND, ERAS, TRUSTING, Home, begin, call
 
 pytestmark = pytest.mark.real_time
 
 both_eras = pytest.mark.parametrize("mode", ERAS)
 CHANGE: dict[str, Any] = {"title": "Add a", "diff": "a\n", "file_path": "a.txt"}
-
-
-@pytest.fixture
-def home() -> Iterator[Home]:
-    with user_home(TRUSTING) as made:
-        yield made
 
 
 async def pending(home: Home, root: Path) -> str:

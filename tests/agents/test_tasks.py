@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from itertools import count
 from typing import Any
@@ -15,7 +15,7 @@ import trio
 from tests.agents.shim.by_hand import Hand
 from tests.support.server_process import TRUSTING, Home, Person, user_home
 
-pytestmark = pytest.mark.real_time
+pytestmark = [pytest.mark.real_time, pytest.mark.home(TRUSTING + "[clients.hasty]\ncall_wait_seconds = 0.2\n")]
 
 CHANGE: dict[str, Any] = {"title": "Add a", "diff": "a\n", "file_path": "a.txt"}
 EXTENSION = "io.modelcontextprotocol/tasks"
@@ -84,11 +84,11 @@ def said(result: dict[str, Any]) -> dict[str, Any]:
 
 @asynccontextmanager
 async def wire(
-    home: Home, version: str = "2025-11-25", *, extension: bool = True
+    served: Home, version: str = "2025-11-25", *, extension: bool = True
 ) -> AsyncIterator[tuple[Wire, Person]]:
     """A client of this revision with a shim and a workspace of its own, and a person who sees its cards."""
-    root = home.workspace()
-    start = home.parameters("--workspace", str(root))
+    root = served.workspace()
+    start = served.parameters("--workspace", str(root))
     process = await trio.lowlevel.open_process(
         [start.command, *start.args], stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=start.env, cwd=root
     )
@@ -98,7 +98,7 @@ async def wire(
         "io.modelcontextprotocol/clientInfo": {"name": "hasty", "version": "1"},
     }
     client = Wire(Hand(process.stdin, process.stdout), meta if version == MODERN else None)
-    async with home.person(root) as person, trio.open_nursery() as nursery:
+    async with served.person(root) as person, trio.open_nursery() as nursery:
         nursery.start_soon(client.follow)
         try:
             if version != MODERN:
@@ -114,15 +114,8 @@ async def wire(
             nursery.cancel_scope.cancel()
 
 
-@pytest.fixture(scope="module")
-def home() -> Iterator[Home]:
-    # The client's patience has no say in how long a task lasts.
-    with user_home(TRUSTING + "[clients.hasty]\ncall_wait_seconds = 0.2\n") as made, made.serving():
-        yield made
-
-
-async def test_a_task_of_the_core_form_ends_with_the_result_of_its_call(home: Home) -> None:
-    async with wire(home) as (client, person):
+async def test_a_task_of_the_core_form_ends_with_the_result_of_its_call(served: Home) -> None:
+    async with wire(served) as (client, person):
         begun = await client.call("check_clearance", CHANGE, task={"ttl": 60000})
         task = begun["task"]
         assert (task["status"], task["ttl"]) == ("working", None)
@@ -143,8 +136,8 @@ async def test_a_task_of_the_core_form_ends_with_the_result_of_its_call(home: Ho
         assert not any(card["away"] for card in person.cards), "its client asks after it: the agent is not away"
 
 
-async def test_a_task_of_the_extension_carries_its_result(home: Home) -> None:
-    async with wire(home, MODERN) as (client, person):
+async def test_a_task_of_the_extension_carries_its_result(served: Home) -> None:
+    async with wire(served, MODERN) as (client, person):
         task = await client.call("transmit", {"prompt_text": "Well?"})
         assert (task["resultType"], task["status"], task["ttlMs"]) == ("task", "working", None)
         card = await person.card(kind="prompt")
@@ -163,13 +156,13 @@ async def test_a_task_of_the_extension_carries_its_result(home: Home) -> None:
         }
 
 
-async def test_a_client_that_speaks_of_no_tasks_is_answered_without(home: Home) -> None:
-    async with wire(home, MODERN, extension=False) as (client, _person):
+async def test_a_client_that_speaks_of_no_tasks_is_answered_without(served: Home) -> None:
+    async with wire(served, MODERN, extension=False) as (client, _person):
         assert (await client.tell("check_clearance", **CHANGE))["status"] == "pending"
         with pytest.raises(Refused) as refused:
             await client.ask("tasks/get", taskId="any")
         assert refused.value.code == -32021
-    async with wire(home, "2025-06-18") as (client, _person):
+    async with wire(served, "2025-06-18") as (client, _person):
         plain = await client.call("check_clearance", CHANGE, task={})
         assert said(plain)["status"] == "pending"
         with pytest.raises(Refused) as refused:
@@ -177,8 +170,8 @@ async def test_a_client_that_speaks_of_no_tasks_is_answered_without(home: Home) 
         assert refused.value.code == -32601
 
 
-async def test_a_cancelled_task_stays_so_and_its_verdict_rides_on_another_result(home: Home) -> None:
-    async with wire(home) as (client, person):
+async def test_a_cancelled_task_stays_so_and_its_verdict_rides_on_another_result(served: Home) -> None:
+    async with wire(served) as (client, person):
         id = (await client.call("check_clearance", CHANGE, task={}))["task"]["taskId"]
         card = await person.card(kind="approval")
         waiting = await client.send("tasks/result", taskId=id)
@@ -196,8 +189,8 @@ async def test_a_cancelled_task_stays_so_and_its_verdict_rides_on_another_result
         assert late["request_id"] == card["request_id"]
 
 
-async def test_what_can_be_no_task_is_refused_in_json_rpc(home: Home) -> None:
-    async with wire(home) as (client, _person):
+async def test_what_can_be_no_task_is_refused_in_json_rpc(served: Home) -> None:
+    async with wire(served) as (client, _person):
         for wrong, code in (
             (("tools/call", {"name": "ping", "arguments": {}, "task": {}}), -32601),
             (("tools/call", {"name": "check_clearance", "arguments": {"title": 1}, "task": {}}), -32602),
@@ -213,8 +206,8 @@ async def test_what_can_be_no_task_is_refused_in_json_rpc(home: Home) -> None:
             assert refused.value.code == code, wrong
 
 
-async def test_nobody_sees_anothers_tasks(home: Home) -> None:
-    async with wire(home) as (one, _person), wire(home) as (other, _another):
+async def test_nobody_sees_anothers_tasks(served: Home) -> None:
+    async with wire(served) as (one, _person), wire(served) as (other, _another):
         id = (await one.call("standby", {}, task={}))["task"]["taskId"]
         for method in ("tasks/get", "tasks/result", "tasks/cancel"):
             with pytest.raises(Refused) as refused:

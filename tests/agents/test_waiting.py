@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 import trio
 
-from tests.support.server_process import ERAS, TRUSTING, Home, begin, call, user_home
+from tests.support.server_process import ERAS, TRUSTING, Home, begin, call
 
-pytestmark = pytest.mark.real_time
+pytestmark = [pytest.mark.real_time, pytest.mark.home(TRUSTING + "[clients.hasty]\ncall_wait_seconds = 0.2\n")]
 
 both_eras = pytest.mark.parametrize("mode", ERAS)
 #: A client that lets a call wait for a moment only.
@@ -25,19 +24,13 @@ WAITING: list[tuple[str, dict[str, Any], str, dict[str, Any], dict[str, Any]]] =
 ]
 
 
-@pytest.fixture(scope="module")
-def home() -> Iterator[Home]:
-    with user_home(TRUSTING + f"[clients.{HASTY}]\ncall_wait_seconds = 0.2\n") as made, made.serving():
-        yield made
-
-
 @pytest.mark.parametrize(("tool", "given", "verb", "fields", "answer"), WAITING, ids=[row[0] for row in WAITING])
 @both_eras
 async def test_a_call_out_of_its_clients_patience_says_pending_and_waits_again_when_called_again(
-    home: Home, mode: str, tool: str, given: dict[str, Any], verb: str, fields: dict[str, Any], answer: dict[str, Any]
+    served: Home, mode: str, tool: str, given: dict[str, Any], verb: str, fields: dict[str, Any], answer: dict[str, Any]
 ) -> None:
-    root = home.workspace()
-    async with home.agent(root, mode=mode, name=HASTY) as agent, home.person(root) as person:
+    root = served.workspace()
+    async with served.agent(root, mode=mode, name=HASTY) as agent, served.person(root) as person:
         pending = await call(agent, tool, **given)
         assert pending["status"] == "pending"
         assert "again" in pending["message"]
@@ -58,9 +51,9 @@ async def test_a_call_out_of_its_clients_patience_says_pending_and_waits_again_w
 
 
 @both_eras
-async def test_a_verdict_that_came_while_nobody_waited_rides_once_on_the_next_result(home: Home, mode: str) -> None:
-    root = home.workspace()
-    async with home.agent(root, mode=mode, name=HASTY) as agent, home.person(root) as person:
+async def test_a_verdict_that_came_while_nobody_waited_rides_once_on_the_next_result(served: Home, mode: str) -> None:
+    root = served.workspace()
+    async with served.agent(root, mode=mode, name=HASTY) as agent, served.person(root) as person:
         id = (await call(agent, "check_clearance", **CHANGE))["request_id"]
         await person.card(request_id=id, away=True)
         await person.do("reject", id=id, reason="not now")
@@ -82,8 +75,8 @@ async def test_a_verdict_that_came_while_nobody_waited_rides_once_on_the_next_re
 
 
 @both_eras
-async def test_a_waiting_call_reports_progress_at_once(home: Home, mode: str) -> None:
-    root = home.workspace()
+async def test_a_waiting_call_reports_progress_at_once(served: Home, mode: str) -> None:
+    root = served.workspace()
     reports: list[tuple[float, str | None]] = []
     heard = trio.Event()
 
@@ -92,7 +85,7 @@ async def test_a_waiting_call_reports_progress_at_once(home: Home, mode: str) ->
         reports.append((progress, message))
         heard.set()
 
-    async with home.agent(root, mode=mode) as agent, home.person(root) as person, trio.open_nursery() as nursery:
+    async with served.agent(root, mode=mode) as agent, served.person(root) as person, trio.open_nursery() as nursery:
         asked = begin(nursery, agent, "check_clearance", {"progress_callback": on_progress}, **CHANGE)
         # Before anybody has answered, and long before the second report.
         with trio.fail_after(10):
@@ -105,9 +98,9 @@ async def test_a_waiting_call_reports_progress_at_once(home: Home, mode: str) ->
 
 
 @both_eras
-async def test_a_cancelled_call_leaves_its_request_open_and_its_card_says_so(home: Home, mode: str) -> None:
-    root = home.workspace()
-    async with home.agent(root, mode=mode) as agent, home.person(root) as person, trio.open_nursery() as nursery:
+async def test_a_cancelled_call_leaves_its_request_open_and_its_card_says_so(served: Home, mode: str) -> None:
+    root = served.workspace()
+    async with served.agent(root, mode=mode) as agent, served.person(root) as person, trio.open_nursery() as nursery:
         asked = begin(nursery, agent, "check_clearance", **CHANGE)
         card = await person.card(away=False)
         asked.scope.cancel()
@@ -119,9 +112,9 @@ async def test_a_cancelled_call_leaves_its_request_open_and_its_card_says_so(hom
 
 
 @both_eras
-async def test_asking_twice_at_once_is_one_card_and_both_are_answered(home: Home, mode: str) -> None:
-    root = home.workspace()
-    async with home.agent(root, mode=mode) as agent, home.person(root) as person, trio.open_nursery() as nursery:
+async def test_asking_twice_at_once_is_one_card_and_both_are_answered(served: Home, mode: str) -> None:
+    root = served.workspace()
+    async with served.agent(root, mode=mode) as agent, served.person(root) as person, trio.open_nursery() as nursery:
         first = begin(nursery, agent, "check_clearance", **CHANGE)
         card = await person.card(away=False)
         second = begin(nursery, agent, "check_clearance", **CHANGE)
@@ -134,9 +127,9 @@ async def test_asking_twice_at_once_is_one_card_and_both_are_answered(home: Home
 
 
 @both_eras
-async def test_several_requests_of_one_agent_wait_side_by_side(home: Home, mode: str) -> None:
-    root = home.workspace()
-    async with home.agent(root, mode=mode) as agent, home.person(root) as person, trio.open_nursery() as nursery:
+async def test_several_requests_of_one_agent_wait_side_by_side(served: Home, mode: str) -> None:
+    root = served.workspace()
+    async with served.agent(root, mode=mode) as agent, served.person(root) as person, trio.open_nursery() as nursery:
         asked = {
             n: begin(nursery, agent, "check_clearance", title=f"change {n}", diff=f"{n}\n", file_path=f"{n}.txt")
             for n in range(5)
@@ -151,18 +144,18 @@ async def test_several_requests_of_one_agent_wait_side_by_side(home: Home, mode:
         assert await question() == {"decision": "stop"}
 
 
-async def test_times_beyond_reason_are_held_to_a_week(home: Home) -> None:
-    root = home.workspace()
-    async with home.agent(root, name=HASTY) as agent, home.person(root) as person:
+async def test_times_beyond_reason_are_held_to_a_week(served: Home) -> None:
+    root = served.workspace()
+    async with served.agent(root, name=HASTY) as agent, served.person(root) as person:
         await call(agent, "standby", timeout_seconds=10**12)
         await call(agent, "standby", timeout_seconds=5)
         first, second = {card["request_id"]: card for card in person.cards}.values()
-        assert _seconds(home, first["request_id"]) == 7 * 86400
-        assert _seconds(home, second["request_id"]) == 5
+        assert _seconds(served, first["request_id"]) == 7 * 86400
+        assert _seconds(served, second["request_id"]) == 5
 
 
-def _seconds(home: Home, request_id: str) -> float:
-    with sqlite3.connect(f"file:{home.places.database}?mode=ro", uri=True) as db:
+def _seconds(served: Home, request_id: str) -> float:
+    with sqlite3.connect(f"file:{served.places.database}?mode=ro", uri=True) as db:
         (seconds,) = db.execute(
             "select (julianday(expires_at) - julianday(created_at)) * 86400 from wait where id = ?", (request_id,)
         ).fetchone()
@@ -170,9 +163,9 @@ def _seconds(home: Home, request_id: str) -> float:
 
 
 @both_eras
-async def test_the_words_of_a_nudge_ride_on_the_next_result_once(home: Home, mode: str) -> None:
-    root = home.workspace()
-    async with home.agent(root, mode=mode) as agent, home.person(root) as person:
+async def test_the_words_of_a_nudge_ride_on_the_next_result_once(served: Home, mode: str) -> None:
+    root = served.workspace()
+    async with served.agent(root, mode=mode) as agent, served.person(root) as person:
         session = (await call(agent, "ping"))["session_id"]
         await person.do("nudge", id=session, text="mind the tests")
         assert (await call(agent, "ping"))["instructions"] == [{"kind": "nudge", "text": "mind the tests"}]

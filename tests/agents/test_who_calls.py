@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -18,96 +17,94 @@ pytestmark = pytest.mark.real_time
 both_eras = pytest.mark.parametrize("mode", ERAS)
 
 
-@pytest.fixture(scope="module")
-def home() -> Iterator[Home]:
-    with user_home(TRUSTING) as made, made.serving():
-        yield made
-
-
-def project(home: Home, marker: str = ".git") -> Path:
-    root = home.workspace()
+def project(served: Home, marker: str = ".git") -> Path:
+    root = served.workspace()
     (root / marker).mkdir()
     (root / "deep/down").mkdir(parents=True)
     return root
 
 
-async def workspace_of(home: Home, agent: Any, **options: Any) -> str:
+async def workspace_of(served: Home, agent: Any, **options: Any) -> str:
     said = content(await agent.call_tool("ping", {}, **options))
-    async with home.person() as person:
+    async with served.person() as person:
         listed = (await person.do("list"))["sessions"]
     (root,) = [entry["workspace_root"] for entry in listed if entry["session_id"] == said["session_id"]]
     return str(root)
 
 
 @both_eras
-async def test_the_workspace_is_the_one_named_on_the_command_line(home: Home, mode: str) -> None:
-    root, elsewhere = home.workspace(), project(home)
-    async with home.agent(root, mode=mode, cwd=elsewhere) as agent:
-        assert await workspace_of(home, agent) == str(root)
+async def test_the_workspace_is_the_one_named_on_the_command_line(served: Home, mode: str) -> None:
+    root, elsewhere = served.workspace(), project(served)
+    async with served.agent(root, mode=mode, cwd=elsewhere) as agent:
+        assert await workspace_of(served, agent) == str(root)
 
 
 @both_eras
-async def test_else_it_is_the_project_the_shim_stands_in(home: Home, mode: str) -> None:
-    root = project(home)
-    async with home.agent(None, mode=mode, cwd=root / "deep/down") as agent:
-        assert await workspace_of(home, agent) == str(root)
+async def test_else_it_is_the_project_the_shim_stands_in(served: Home, mode: str) -> None:
+    root = project(served)
+    async with served.agent(None, mode=mode, cwd=root / "deep/down") as agent:
+        assert await workspace_of(served, agent) == str(root)
 
 
-async def test_a_client_that_has_roots_says_where_it_works(home: Home) -> None:
-    root, elsewhere = home.workspace(), project(home)
+async def test_a_client_that_has_roots_says_where_it_works(served: Home) -> None:
+    root, elsewhere = served.workspace(), project(served)
 
     async def roots(_context: object) -> types.ListRootsResult:
         return types.ListRootsResult(roots=[types.Root(uri="file:///nowhere/at/all"), types.Root(uri=root.as_uri())])
 
-    async with home.agent(None, mode="legacy", cwd=elsewhere, list_roots_callback=roots) as agent:
-        assert await workspace_of(home, agent) == str(root)
+    async with served.agent(None, mode="legacy", cwd=elsewhere, list_roots_callback=roots) as agent:
+        assert await workspace_of(served, agent) == str(root)
 
 
-async def test_a_client_whose_roots_fail_still_gets_a_workspace(home: Home) -> None:
-    root = project(home)
+async def test_a_client_whose_roots_fail_still_gets_a_workspace(served: Home) -> None:
+    root = project(served)
 
     async def roots(_context: object) -> types.ErrorData:
         return types.ErrorData(code=-32603, message="no idea")
 
-    async with home.agent(None, mode="legacy", cwd=root, list_roots_callback=roots) as agent:
-        assert await workspace_of(home, agent) == str(root)
+    async with served.agent(None, mode="legacy", cwd=root, list_roots_callback=roots) as agent:
+        assert await workspace_of(served, agent) == str(root)
 
 
 @both_eras
 @pytest.mark.parametrize("place", ["/", "home", "nowhere"])
-async def test_what_is_no_workspace_is_refused_and_said_so(home: Home, mode: str, place: str) -> None:
-    named = {"/": Path("/"), "home": home.root, "nowhere": home.root / "nowhere"}[place]
-    async with home.agent(named, mode=mode) as agent:
+async def test_what_is_no_workspace_is_refused_and_said_so(served: Home, mode: str, place: str) -> None:
+    named = {"/": Path("/"), "home": served.root, "nowhere": served.root / "nowhere"}[place]
+    async with served.agent(named, mode=mode) as agent:
         said = await call(agent, "ping")
         assert said["error_code"] == "workspace_refused"
 
 
 @both_eras
-async def test_an_agent_that_stands_nowhere_is_told_what_to_do(home: Home, mode: str) -> None:
-    async with home.agent(None, mode=mode, cwd=home.workspace()) as agent:
+async def test_an_agent_that_stands_nowhere_is_told_what_to_do(served: Home, mode: str) -> None:
+    async with served.agent(None, mode=mode, cwd=served.workspace()) as agent:
         said = await call(agent, "check_clearance", title="t", diff="x", file_path="a")
         assert said["error_code"] == "workspace_refused"
         assert "--workspace" in said["error_message"]
 
 
 @both_eras
-async def test_conversations_that_one_client_names_are_sessions_of_their_own(home: Home, mode: str) -> None:
-    root = home.workspace()
-    async with home.agent(root, mode=mode, name="codex-mcp-client") as agent:
+async def test_conversations_that_one_client_names_are_sessions_of_their_own(served: Home, mode: str) -> None:
+    root = served.workspace()
+    async with served.agent(root, mode=mode, name="codex-mcp-client") as agent:
         first = content(await agent.call_tool("ping", {}, meta={"threadId": "t-1"}))["session_id"]
         second = content(await agent.call_tool("ping", {}, meta={"threadId": "t-2"}))["session_id"]
         unnamed = content(await agent.call_tool("ping", {}))["session_id"]
         assert len({first, second, unnamed}) == 3
         assert content(await agent.call_tool("ping", {}, meta={"threadId": "t-1"}))["session_id"] == first
     # The name is the conversation's, whichever shim it comes through.
-    async with home.agent(root, mode=mode, name="codex-mcp-client") as agent:
+    async with served.agent(root, mode=mode, name="codex-mcp-client") as agent:
         assert content(await agent.call_tool("ping", {}, meta={"threadId": "t-1"}))["session_id"] == first
 
 
 @both_eras
-async def test_a_session_can_not_be_reached_by_another_agent(home: Home, mode: str) -> None:
-    root = home.workspace()
-    async with home.agent(root, mode=mode) as one, home.agent(root, mode=mode) as other, home.person(root) as person:
+async def test_a_session_can_not_be_reached_by_another_agent(served: Home, mode: str) -> None:
+    root = served.workspace()
+    async with (
+        served.agent(root, mode=mode) as one,
+        served.agent(root, mode=mode) as other,
+        served.person(root) as person,
+    ):
         async with trio.open_nursery() as nursery:
             asked = begin(nursery, one, "check_clearance", title="t", diff="x\n", file_path="x.txt")
             id = (await person.card(away=False))["request_id"]
@@ -154,9 +151,9 @@ async def test_reboot_takes_up_what_an_agent_that_is_gone_left(mode: str) -> Non
 
 
 @both_eras
-async def test_a_session_with_a_live_agent_can_not_be_taken_over(home: Home, mode: str) -> None:
-    root = home.workspace()
-    async with home.agent(root, mode=mode) as one, home.agent(root, mode=mode) as other:
+async def test_a_session_with_a_live_agent_can_not_be_taken_over(served: Home, mode: str) -> None:
+    root = served.workspace()
+    async with served.agent(root, mode=mode) as one, served.agent(root, mode=mode) as other:
         mine = (await call(one, "ping"))["session_id"]
         assert (await call(other, "reboot", session_id=mine))["error_code"] == "invalid_state"
         assert await call(other, "reboot") == {"status": "clean"}

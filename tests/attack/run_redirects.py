@@ -4,19 +4,12 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.attack.redirects import REDIRECTS, TEXT, Redirect, prepare
-from tests.support.server_process import Home, begin, call, user_home
-
-
-@pytest.fixture(scope="module")
-def home() -> Iterator[Home]:
-    with user_home() as made, made.serving():
-        yield made
+from tests.support.server_process import Home, begin, call
 
 
 def snapshot(*trees: Path) -> dict[Path, object]:
@@ -38,14 +31,14 @@ def snapshot(*trees: Path) -> dict[Path, object]:
 
 @pytest.mark.parametrize("redirect", REDIRECTS, ids=lambda each: each.name)
 @pytest.mark.real_time
-async def test_only_the_recorded_path_may_change(home: Home, redirect: Redirect) -> None:
+async def test_only_the_recorded_path_may_change(served: Home, redirect: Redirect) -> None:
     import trio
 
-    root = home.workspace()
+    root = served.workspace()
     outside = root.with_name(root.name + ".outside")
     outside.mkdir()
     prepare(root, outside)
-    async with home.agent(root) as agent, home.person(root) as person, trio.open_nursery() as nursery:
+    async with served.agent(root) as agent, served.person(root) as person, trio.open_nursery() as nursery:
         asked = begin(
             nursery, agent, "check_clearance", title="t", diff=redirect.diff, file_path=redirect.path, risk_level="low"
         )

@@ -2,35 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
 from tests.attack.scene import run_in_shell, spare_directory
 from tests.faults.hosted import hosted
-from tests.support.server_process import Home, user_home
+from tests.support.server_process import Home
 
 KILLS = 10
 ANSWERS = 40
 
 
-@pytest.fixture(scope="module")
-def home() -> Iterator[Home]:
-    with user_home("") as made, made.serving():
-        yield made
+pytestmark = pytest.mark.home("")
 
 
 @pytest.mark.parametrize("options", ["", "--session"], ids=["from the shell", "from POSIX sessions of their own"])
 @pytest.mark.real_time
-async def test_no_instant_of_a_start_lets_an_agent_decide(home: Home, options: str) -> None:
-    root = home.workspace()
+async def test_no_instant_of_a_start_lets_an_agent_decide(served: Home, options: str) -> None:
+    root = served.workspace()
     with spare_directory() as spare:
-        async with hosted(home, root) as agent:
+        async with hosted(served, root) as agent:
             asked = await agent.ask("check_clearance", title="t", diff="x\n", file_path="x.txt")
-            async with home.person(root) as person:
+            async with served.person(root) as person:
                 card = await person.card(status="pending")
             command = f"{{python}} {{programs}}/approve_during_start.py {{database}} {{id}} {KILLS} {ANSWERS} {options}"
-            said = await run_in_shell(agent, home, command, spare=spare, id=card["request_id"])
+            said = await run_in_shell(agent, served, command, spare=spare, id=card["request_id"])
             answer = await agent.call("check_diff", request_id=card["request_id"])
     assert answer["status"] != "applied", said
     assert not (root / "x.txt").exists(), asked

@@ -27,8 +27,8 @@ ABOUT = {
 class Spoken:
     """One connection. Calls may be made side by side."""
 
-    def __init__(self, door: AgentConnection) -> None:
-        self._door = door
+    def __init__(self, connection: AgentConnection) -> None:
+        self._connection = connection
         self._numbers = itertools.count(1)
         self._to_server, self._inbox = trio.open_memory_channel[SessionMessage](64)
         self._answers: dict[Any, trio.MemorySendChannel[dict[str, Any]]] = {}
@@ -46,7 +46,7 @@ class Spoken:
 
     async def say(self, **message: Any) -> None:
         parsed = transport.read(json.dumps({"jsonrpc": "2.0", **message}).encode())
-        await self._to_server.send(SessionMessage(parsed, ServerMessageMetadata(request_context=self._door)))
+        await self._to_server.send(SessionMessage(parsed, ServerMessageMetadata(request_context=self._connection)))
 
     async def ask(self, method: str, /, **params: Any) -> dict[str, Any]:
         """Make a request of the stateless era; the whole answer. Cancelled, it is cancelled at the server too."""
@@ -71,11 +71,11 @@ class Spoken:
 
 @asynccontextmanager
 async def spoken_to(app: App, key: str, workspace: str) -> AsyncIterator[Spoken]:
-    """A connection to the server of `app`, by a door of its own."""
-    door = AgentConnection(app.system, app.config, app.presence, key, workspace, None)
-    spoken = Spoken(door)
+    """A connection to the server of `app`, by an agent connection of its own."""
+    connection = AgentConnection(app.system, app.config, app.presence, key, workspace, None)
+    spoken = Spoken(connection)
     server = app.shim_deps.server
-    door.opened()
+    connection.opened()
     try:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(
@@ -87,4 +87,4 @@ async def spoken_to(app: App, key: str, workspace: str) -> AsyncIterator[Spoken]
             yield spoken
             nursery.cancel_scope.cancel()
     finally:
-        door.closed()
+        connection.closed()

@@ -51,13 +51,13 @@ async def no_roots() -> list[str]:
 CALLER = Caller("client", None, None, no_roots, None)
 
 
-def door(server: VirtualServer, root: Path, channel: str | None = None) -> AgentConnection:
+def connection(server: VirtualServer, root: Path, channel: str | None = None) -> AgentConnection:
     return AgentConnection(server.app.system, server.app.config, server.app.presence, "shim", str(root), None, channel)
 
 
-async def refusal(door: AgentConnection, uri: str) -> str:
+async def refusal(to: AgentConnection, uri: str) -> str:
     with pytest.raises(MCPError) as refused:
-        await mcp_server.read(door, CALLER, uri)
+        await mcp_server.read(to, CALLER, uri)
     return refused.value.error.message
 
 
@@ -65,7 +65,7 @@ async def refusal(door: AgentConnection, uri: str) -> str:
 async def test_the_channels_messages_are_read_as_json(server: VirtualServer, root: Path) -> None:
     channel = Channel(History((Message("2.0", "U1", "do it"), Message("1.0", "U2", "ok", "0.5")), has_more=True))
     server.app.system.adopt(channel, CHANNEL_ACTOR)
-    (found,) = (await mcp_server.read(door(server, root), CALLER, "slack://channel/C0123/recent")).contents
+    (found,) = (await mcp_server.read(connection(server, root), CALLER, "slack://channel/C0123/recent")).contents
     assert json.loads(found.text) == {  # type: ignore[union-attr]
         "messages": [
             {"ts": "2.0", "user": "U1", "text": "do it"},
@@ -75,14 +75,14 @@ async def test_the_channels_messages_are_read_as_json(server: VirtualServer, roo
     }
     assert found.mime_type == "application/json"
     for asked in (7, 0, -3, 10**6):
-        await mcp_server.read(door(server, root), CALLER, f"slack://channel/C0123/recent?limit={asked}")
+        await mcp_server.read(connection(server, root), CALLER, f"slack://channel/C0123/recent?limit={asked}")
     assert channel.asked == [("C0123", limit) for limit in (20, 7, 1, 1, 100)]
 
 
 @pytest.mark.server(CONFIG)
 async def test_an_empty_channel_has_no_messages(server: VirtualServer, root: Path) -> None:
     server.app.system.adopt(Channel(History((), has_more=False)), CHANNEL_ACTOR)
-    (found,) = (await mcp_server.read(door(server, root), CALLER, "slack://channel/C0123/recent")).contents
+    (found,) = (await mcp_server.read(connection(server, root), CALLER, "slack://channel/C0123/recent")).contents
     assert json.loads(found.text) == {"messages": [], "has_more": False}  # type: ignore[union-attr]
 
 
@@ -90,7 +90,7 @@ async def test_an_empty_channel_has_no_messages(server: VirtualServer, root: Pat
 async def test_only_the_sessions_own_channel_can_be_read(server: VirtualServer, root: Path) -> None:
     channel = Channel(History((), has_more=False))
     server.app.system.adopt(channel, CHANNEL_ACTOR)
-    own = door(server, root, "C0777")
+    own = connection(server, root, "C0777")
     assert "C0777" in await refusal(own, "slack://channel/C0123/recent")
     assert channel.asked == []
     await mcp_server.read(own, CALLER, "slack://channel/C0777/recent")
@@ -99,14 +99,15 @@ async def test_only_the_sessions_own_channel_can_be_read(server: VirtualServer, 
 
 async def test_what_is_wrong_is_said_in_words(clock: Clock, root: Path) -> None:
     async with virtual_server(root.parent, clock) as server:
-        assert "not set up" in await refusal(door(server, root), "slack://channel/C0123/recent")
+        assert "not set up" in await refusal(connection(server, root), "slack://channel/C0123/recent")
     async with virtual_server(root.parent, clock, CONFIG) as server:
-        assert "doctor" in await refusal(door(server, root), "slack://channel/C0123/recent")
+        assert "doctor" in await refusal(connection(server, root), "slack://channel/C0123/recent")
         server.app.system.adopt(Channel(SlackError("the app is not in the channel")), CHANNEL_ACTOR)
         assert (
-            await refusal(door(server, root), "slack://channel/C0123/recent") == "slack: the app is not in the channel"
+            await refusal(connection(server, root), "slack://channel/C0123/recent")
+            == "slack: the app is not in the channel"
         )
-        assert "whole number" in await refusal(door(server, root), "slack://channel/C0123/recent?limit=many")
+        assert "whole number" in await refusal(connection(server, root), "slack://channel/C0123/recent?limit=many")
 
 
 def test_a_channel_that_is_none_is_refused_where_it_is_named(capsys: pytest.CaptureFixture[str]) -> None:

@@ -68,12 +68,12 @@ async def test_over_stdio_a_default_does_not_look_like_a_persons_answer(mode: st
             await person.notice(text='nobody answered "Which?" in time: the agent is told to stop')
 
 
-@pytest.mark.parametrize("door", ["client", "classic"])
+@pytest.mark.parametrize("transport", ["client", "classic"])
 @pytest.mark.real_time
-async def test_over_http_and_sse_it_does_not_either(tmp_path: Path, door: str) -> None:
+async def test_over_http_and_sse_it_does_not_either(tmp_path: Path, transport: str) -> None:
     timeouts = TimeoutSettings(prompt_seconds=0.3)
     mcp = McpSettings(legacy_tool_names=True)
-    async with place(tmp_path, timeouts=timeouts, mcp=mcp) as at, getattr(at, door)() as client:
+    async with place(tmp_path, timeouts=timeouts, mcp=mcp) as at, getattr(at, transport)() as client:
         assert await call_http(client, "transmit", prompt_text="Go on?") == CONTINUE
         assert await call_http(client, "forward_prompt", prompt_text="Go on?") == CONTINUE
 

@@ -82,23 +82,23 @@ async def test_a_verdict_on_its_way_is_not_told_again_by_a_session_that_fell_mea
 ) -> None:
     agent = await server.arrive(root)
     await server.decide((await agent.propose()).request_id, Decision.REJECT, "no")
-    door = AgentConnection(server.app.system, Config(), server.app.presence, agent.identity.key, str(root), None)
-    assert await _told(door, agent, "first") == ["no"]
+    connection = AgentConnection(server.app.system, Config(), server.app.presence, agent.identity.key, str(root), None)
+    assert await _told(connection, agent, "first") == ["no"]
     inject(server.app.system, f"session/{agent.session_id}", RuntimeError("a fault was asked for"), "now")
     async with server.restarting():
-        assert await _told(door, agent, "second") == []
+        assert await _told(connection, agent, "second") == []
     # The first result is lost after all.
-    door.deliveries.abandon("first")
-    assert await _told(door, agent, "third") == ["no"]
+    connection.deliveries.abandon("first")
+    assert await _told(connection, agent, "third") == ["no"]
 
 
-async def _told(door: AgentConnection, agent: AgentClient, name: str) -> list[str]:
+async def _told(connection: AgentConnection, agent: AgentClient, name: str) -> list[str]:
     """What one more call of the agent is told of late verdicts."""
 
     async def roots() -> list[str]:
         return []
 
-    call: Call = await door.open_call(BY_NAME["ping"], Ping(), Caller("client", None, name, roots, None))
+    call: Call = await connection.open_call(BY_NAME["ping"], Ping(), Caller("client", None, name, roots, None))
     told = call.finish(await agent.ask(Ping(call=name)))
-    door.close_call(call)
+    connection.close_call(call)
     return [late.answer["reason"] for late in told.late_verdicts]

@@ -13,7 +13,7 @@ import trio
 
 from tests.clients.ctl import ctl
 from tests.clients.model import Call, Model, Say, Step
-from tests.clients.over_http import open_door
+from tests.clients.over_http import configure_http
 from tests.clients.wires import told
 from tests.support.server_process import Home, Person
 
@@ -78,7 +78,7 @@ def _log(home: Home) -> Path:
 def by_way(home: Home, over: str) -> tuple[tuple[str, ...], dict[str, str]]:
     """What init and the program's environment need for the way "stdio" or "http"."""
     if over == "http":
-        return ("--http",), {"INTERCOM_HTTP_TOKEN": open_door(home).token}
+        return ("--http",), {"INTERCOM_HTTP_TOKEN": configure_http(home).token}
     return (), {}
 
 

@@ -13,7 +13,7 @@ from tests.support.server_process import TRUSTING, Home
 
 
 @frozen
-class Door:
+class HttpPort:
     """Where it listens, whenever it runs."""
 
     home: Home
@@ -29,10 +29,10 @@ class Door:
         return {"url": f"http://127.0.0.1:{self.port}{path}?agent=client-of-{root.name}", "headers": told}
 
 
-def open_door(home: Home) -> Door:
+def configure_http(home: Home) -> HttpPort:
     """Have this user's server listen for agents over HTTP, on a port that is free now."""
     with socket.socket() as one:
         one.bind(("127.0.0.1", 0))
         port = int(one.getsockname()[1])
     home.configure(f"http_port = {port}\n{TRUSTING}")
-    return Door(home, port)
+    return HttpPort(home, port)

@@ -13,7 +13,7 @@ import trio
 
 from tests.clients import npm
 from tests.clients.ctl import ctl
-from tests.clients.over_http import open_door
+from tests.clients.over_http import configure_http
 from tests.support.server_process import TRUSTING, Home, user_home
 
 Inspect = Callable[..., Any]
@@ -25,7 +25,7 @@ def inspect(request: pytest.FixtureRequest) -> Iterator[tuple[Home, Inspect]]:
     with user_home(TRUSTING) as home:
         root = home.workspace()
         if request.param == "http":
-            told = open_door(home).address(root)
+            told = configure_http(home).address(root)
             heads = [word for name, value in told["headers"].items() for word in ("--header", f"{name}: {value}")]
             target = ["--transport", "http", "--server-url", told["url"], *heads]
         else:

@@ -12,8 +12,8 @@ import pytest
 
 from tests.clients.ctl import ctl
 from tests.clients.driver import Driver, Refused, content, driver
-from tests.clients.over_http import open_door
-from tests.support.server_process import TRUSTING, Home, Person, user_home
+from tests.clients.over_http import configure_http
+from tests.support.server_process import Home, Person
 
 pytestmark = pytest.mark.real_time
 
@@ -21,12 +21,6 @@ CHANGE: dict[str, Any] = {"title": "Add a", "diff": "a\n", "file_path": "a.txt"}
 DRIVERS = ("driver_v1.mjs", "driver_v2.mjs")
 both = pytest.mark.parametrize("script", DRIVERS, ids=("v1", "v2"))
 everyway = pytest.mark.parametrize("over", ["stdio", "http"])
-
-
-@pytest.fixture
-def home() -> Iterator[Home]:
-    with user_home(TRUSTING) as made:
-        yield made
 
 
 @asynccontextmanager
@@ -45,9 +39,9 @@ async def connected(home: Home, script: str, root: Path, over: str = "stdio") ->
 @contextmanager
 def serving_http(home: Home, root: Path) -> Iterator[dict[str, Any]]:
     """A server that serves HTTP, and its address."""
-    door = open_door(home)
+    port = configure_http(home)
     with home.serving():
-        yield door.address(root)
+        yield port.address(root)
 
 
 @both
@@ -191,10 +185,10 @@ async def test_the_older_form_of_tasks_whole(home: Home) -> None:
 @both
 async def test_over_http_an_agent_finds_its_request_again_by_its_key_after_a_kill(home: Home, script: str) -> None:
     root = home.workspace()
-    door = open_door(home)
+    port = configure_http(home)
     async with driver(script) as client:
         with home.serving():
-            await client.do("connect", over="http", **door.address(root))
+            await client.do("connect", over="http", **port.address(root))
             async with home.person(root) as person:
                 # The older client asks in vain for the rest of the stream, until its own time is up.
                 asked = await client.begin("call", tool="check_clearance", arguments=CHANGE, timeout=4000)
@@ -205,7 +199,7 @@ async def test_over_http_an_agent_finds_its_request_again_by_its_key_after_a_kil
         with home.serving():
             await ctl(home, "approve", card["request_id"])
             # A new life: the older era initializes anew, and the URL says who it is.
-            await client.do("connect", over="http", **door.address(root))
+            await client.do("connect", over="http", **port.address(root))
             told = await client.call("check_clearance", request_id=card["request_id"])
             assert told == {"status": "approved", "request_id": card["request_id"]}
             assert (await client.call("check_diff", request_id=card["request_id"]))["status"] == "applied"
@@ -213,10 +207,10 @@ async def test_over_http_an_agent_finds_its_request_again_by_its_key_after_a_kil
 
 async def test_the_older_transport_over_http(home: Home) -> None:
     root = home.workspace()
-    door = open_door(home)
+    port = configure_http(home)
     async with driver(DRIVERS[0]) as client:
         with home.serving():
-            await client.do("connect", over="sse", **door.address(root, "/sse"))
+            await client.do("connect", over="sse", **port.address(root, "/sse"))
             async with home.person(root) as person:
                 asked = await client.begin("call", tool="check_clearance", arguments=CHANGE)
                 card = await person.card(kind="approval")

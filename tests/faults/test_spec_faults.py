@@ -323,20 +323,20 @@ async def test_the_active_session_is_always_the_callers_own(server: VirtualServe
 async def test_mode_and_resume_without_a_session_refuse_and_list_when_it_is_ambiguous(
     server: VirtualServer, root: Path
 ) -> None:
-    desk = server.app.service
+    service = server.app.service
     with pytest.raises(NotFound):
-        await desk.switch_mode(None, SessionMode.HYBRID, "kim", "ctl")
+        await service.switch_mode(None, SessionMode.HYBRID, "kim", "ctl")
     one = await server.arrive(root, "one")
-    assert await desk.switch_mode(None, SessionMode.HYBRID, "kim", "ctl") == (SessionMode.LOCAL, SessionMode.HYBRID)
+    assert await service.switch_mode(None, SessionMode.HYBRID, "kim", "ctl") == (SessionMode.LOCAL, SessionMode.HYBRID)
     other = await server.arrive(root, "other")
     with pytest.raises(Ambiguous) as refused:
-        await desk.switch_mode(None, SessionMode.REMOTE, "kim", "ctl")
+        await service.switch_mode(None, SessionMode.REMOTE, "kim", "ctl")
     assert one.session_id in refused.value.message
     assert other.session_id in refused.value.message
     for agent in (one, other):
         await agent.ask(Standby("idle"))
     with pytest.raises(Ambiguous, match="--session"):
-        await desk.resume(None, "go", server.verdict(Decision.RESUME))
+        await service.resume(None, "go", server.verdict(Decision.RESUME))
 
 
 async def test_resume_answers_the_standby_of_the_only_agent_that_waits(server: VirtualServer, root: Path) -> None:

@@ -124,12 +124,12 @@ def test_a_patch_that_is_slow_to_read_holds_nobody_else_up(on: Rig) -> None:
         is_fair_result(agent.answer(id, 60), ANSWERS["check_clearance"])
 
 
-@pytest.mark.parametrize("door", ["ctl", "shims"])
-def test_a_crowd_of_silent_connections_locks_nobody_out(on: Rig, door: str) -> None:
+@pytest.mark.parametrize("socket_name", ["ctl", "shims"])
+def test_a_crowd_of_silent_connections_locks_nobody_out(on: Rig, socket_name: str) -> None:
     before, ctl = memory(on), on.ctl()
     # Who has shown the token does not give way to who has not.
     assert ctl.ask("version")["ok"]
-    path = on.home.places.ctl_socket if door == "ctl" else on.home.places.mcp_socket
+    path = on.home.places.ctl_socket if socket_name == "ctl" else on.home.places.mcp_socket
     crowd = []
     for _ in range(200):
         one = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -142,7 +142,7 @@ def test_a_crowd_of_silent_connections_locks_nobody_out(on: Rig, door: str) -> N
     assert calm(on) < 2
     assert ctl.ask("version")["ok"]
     # Those who show the token are let in while the crowd stays.
-    if door == "shims":
+    if socket_name == "shims":
         on.done_with(on.agent())
     else:
         assert on.ctl().ask("version")["ok"]

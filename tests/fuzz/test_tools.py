@@ -22,13 +22,13 @@ ANSWERS = {tool.name: schemas.of_answer(tool.result) for tool in TOOLS}
 
 #: Calls in order, one that waits and one that does not.
 QUIET: dict[str, dict[str, Any]] = {"ping": {}, "transmit": {"prompt_text": "shall I?"}}
-DOORS = {"behind a shim": (), "in process": ("--in-process",)}
+TRANSPORTS = {"behind a shim": (), "in process": ("--in-process",)}
 
 
-@pytest.fixture(scope="module", params=[(era, door) for era in ERAS for door in DOORS], ids=" ".join)
+@pytest.fixture(scope="module", params=[(era, transport) for era in ERAS for transport in TRANSPORTS], ids=" ".join)
 def agent(request: pytest.FixtureRequest) -> Iterator[Agent]:
-    era, door = request.param
-    with rig(CONFIG, era, *DOORS[door]) as made:
+    era, transport = request.param
+    with rig(CONFIG, era, *TRANSPORTS[transport]) as made:
         yield made.first
 
 

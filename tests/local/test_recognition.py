@@ -21,7 +21,7 @@ WAITS = "import os, sys; print(os.getpid(), flush=True); sys.stdin.read()"
 
 
 @pytest.fixture(scope="module")
-def desk() -> Iterator[PersonShell]:
+def terminal() -> Iterator[PersonShell]:
     with person_shell() as made:
         yield made
 
@@ -49,14 +49,14 @@ def agents(*pids: int) -> KnownAgents:
     return KnownAgents(keys, keys)
 
 
-def test_a_process_at_a_terminal_of_its_own_is_an_operator(desk: PersonShell) -> None:
-    found = recognise(desk.pid, agents(os.getpid()))
+def test_a_process_at_a_terminal_of_its_own_is_an_operator(terminal: PersonShell) -> None:
+    found = recognise(terminal.pid, agents(os.getpid()))
     assert found.who is Who.OPERATOR
-    assert found.origin.terminal == desk.device
-    assert (found.origin.pid, found.origin.leader) == (desk.pid, desk.pid)
+    assert found.origin.terminal == terminal.device
+    assert (found.origin.pid, found.origin.leader) == (terminal.pid, terminal.pid)
     assert found.origin.executable == os.path.realpath(sys.executable)
     assert found.origin.describe().startswith("python")
-    assert f"in {desk.device}" in found.origin.describe()
+    assert f"in {terminal.device}" in found.origin.describe()
 
 
 def test_a_process_without_a_terminal_is_unknown() -> None:
@@ -74,7 +74,7 @@ def test_whatever_descends_from_a_recorded_process_is_an_agents() -> None:
     assert f"process {shell}" in found.why
 
 
-def test_an_orphan_in_an_agents_session_is_an_agents_also_when_its_leader_is_gone(desk: PersonShell) -> None:
+def test_an_orphan_in_an_agents_session_is_an_agents_also_when_its_leader_is_gone(terminal: PersonShell) -> None:
     """The shell that put it in the background is gone, so that its parent says nothing; its session does."""
     code = (
         "import os, sys\n"
@@ -115,21 +115,21 @@ def test_a_pseudo_terminal_that_an_agent_opened_is_no_operators() -> None:
             os.close(slave)
 
 
-def test_a_process_that_merely_has_a_recorded_pid_is_not_that_process(desk: PersonShell) -> None:
-    key = examine(desk.pid).key
+def test_a_process_that_merely_has_a_recorded_pid_is_not_that_process(terminal: PersonShell) -> None:
+    key = examine(terminal.pid).key
     another = ProcessKey(key.pid, key.started - 1, key.boot)
     before = ProcessKey(key.pid, key.started, "another boot")
-    assert recognise(desk.pid, KnownAgents(frozenset({another, before}))).who is Who.OPERATOR
-    assert recognise(desk.pid, KnownAgents(frozenset({key}))).who is Who.AGENT
+    assert recognise(terminal.pid, KnownAgents(frozenset({another, before}))).who is Who.OPERATOR
+    assert recognise(terminal.pid, KnownAgents(frozenset({key}))).who is Who.AGENT
 
 
-def test_descending_from_process_1_says_nothing(desk: PersonShell) -> None:
+def test_descending_from_process_1_says_nothing(terminal: PersonShell) -> None:
     """It adopts everybody's orphans, and may be the leader of an agent's session in a container."""
     try:
         first = examine(1).key
     except NotExaminable:
         pytest.fail("process 1 cannot be examined here")
-    assert recognise(desk.pid, KnownAgents(frozenset({first}), frozenset({first}))).who is Who.OPERATOR
+    assert recognise(terminal.pid, KnownAgents(frozenset({first}), frozenset({first}))).who is Who.OPERATOR
 
 
 @pytest.mark.parametrize("pid", [0, -1, 2**22 + 1])
@@ -146,9 +146,9 @@ def test_a_process_that_has_ended_is_unknown() -> None:
     assert recognise(gone.pid, KnownAgents()).who is Who.UNKNOWN
 
 
-def test_a_process_under_a_debugger_is_unknown(desk: PersonShell, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(processes, "tracer", lambda pid: 4711 if pid == desk.pid else 0)
-    found = recognise(desk.pid, KnownAgents())
+def test_a_process_under_a_debugger_is_unknown(terminal: PersonShell, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(processes, "tracer", lambda pid: 4711 if pid == terminal.pid else 0)
+    found = recognise(terminal.pid, KnownAgents())
     assert found.who is Who.UNKNOWN
     assert "debugger (process 4711)" in found.why
 
@@ -160,16 +160,16 @@ def test_the_line_of_a_process_ends_at_the_top() -> None:
     assert found[-1].parent == 0
 
 
-def test_a_terminal_is_named_as_people_know_it(desk: PersonShell) -> None:
-    told = desk.run([sys.executable, "-c", "import os; print(os.ctermid(), os.getsid(0))"])
-    assert told.stdout.split() == ["/dev/tty", str(desk.pid)]
-    assert processes.terminal_name(examine(desk.pid).terminal) == desk.device
+def test_a_terminal_is_named_as_people_know_it(terminal: PersonShell) -> None:
+    told = terminal.run([sys.executable, "-c", "import os; print(os.ctermid(), os.getsid(0))"])
+    assert told.stdout.split() == ["/dev/tty", str(terminal.pid)]
+    assert processes.terminal_name(examine(terminal.pid).terminal) == terminal.device
     assert processes.terminal_name(0) is None
     assert processes.terminal_name(0x0403) == "/dev/tty3"
 
 
-def test_an_origin_is_written_and_read_back(desk: PersonShell) -> None:
-    found = processes.origin("ctl", desk.pid)
+def test_an_origin_is_written_and_read_back(terminal: PersonShell) -> None:
+    found = processes.origin("ctl", terminal.pid)
     assert type(found).from_text(found.to_text()) == found
     assert "parent_executable" in json.loads(found.to_text()) or found.parent_executable is None
     newer = json.dumps({**json.loads(found.to_text()), "something": "new"})

@@ -6,7 +6,7 @@ import pytest
 from attrs import evolve
 
 from tests.soak.sample import Sample
-from tests.soak.verdict import GUEST, GUEST_KINDS, WATCH, WATCH_KINDS, Kept, Line, Verdict, idled, stayed, verdict
+from tests.soak.verdict import AGENT, AGENT_KINDS, WATCH, WATCH_KINDS, Kept, Line, Verdict, idled, stayed, verdict
 
 IDLE = Sample(at=0, rss=10**8, pss=10**8, actors=10, tasks=30, threads=5, descriptors=20, children=0)
 
@@ -82,7 +82,7 @@ def test_what_stays_is_judged_by_what_it_is() -> None:
 
 def test_the_actors_that_may_stay_are_counted_alike_by_number_and_by_class() -> None:
     assert sum(WATCH_KINDS.values()) == WATCH["actors"]
-    assert sum(GUEST_KINDS.values()) == GUEST["actors"]
+    assert sum(AGENT_KINDS.values()) == AGENT["actors"]
 
 
 def test_a_load_that_is_none_says_nothing() -> None:

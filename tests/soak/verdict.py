@@ -23,8 +23,8 @@ SLACK = {"actors": 0, "tasks": 2, "threads": 6, "descriptors": 14, "children": 0
 WATCH = {"actors": 1, "tasks": 3, "threads": 2, "descriptors": 3, "children": 0}
 WATCH_KINDS = {"PolicyWatcher": 1}
 #: What the session of an agent takes that counts as here: its actor and its stall detector, under a supervisor.
-GUEST = {"actors": 3, "tasks": 3, "threads": 0, "descriptors": 0, "children": 0}
-GUEST_KINDS = {"Supervisor": 1, "SessionActor": 1, "StallDetector": 1}
+AGENT = {"actors": 3, "tasks": 3, "threads": 0, "descriptors": 0, "children": 0}
+AGENT_KINDS = {"Supervisor": 1, "SessionActor": 1, "StallDetector": 1}
 #: How much has to happen each minute for a load to be one, far below what does.
 LOAD = {"verdicts delivered": 60, "agents started by people": 2, "verdicts by taps in Slack": 10}
 
@@ -57,12 +57,12 @@ class Kept:
 
     def of(self, name: str) -> int:
         """How much of this they take."""
-        return WATCH[name] * self.watches + GUEST[name] * self.agents
+        return WATCH[name] * self.watches + AGENT[name] * self.agents
 
     def kinds(self) -> Counter[str]:
         """The actors that they are, by class."""
         found: Counter[str] = Counter()
-        for kinds, count in ((WATCH_KINDS, self.watches), (GUEST_KINDS, self.agents)):
+        for kinds, count in ((WATCH_KINDS, self.watches), (AGENT_KINDS, self.agents)):
             found.update({kind: each * count for kind, each in kinds.items()})
         return found
 

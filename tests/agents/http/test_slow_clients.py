@@ -53,9 +53,9 @@ async def test_who_comes_last_is_let_in_for_who_came_first_and_asks_for_nothing(
 
 async def test_a_client_that_takes_nothing_is_let_go(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(web_server, "STALLED_SECONDS", 0.1)
-    with socket.create_server(("127.0.0.1", 0)) as door:
-        client = await trio.open_tcp_stream(*door.getsockname())
-        accepted, _ = door.accept()
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        client = await trio.open_tcp_stream(*listener.getsockname())
+        accepted, _ = listener.accept()
         ours = web_server.Connection(trio.SocketStream(trio.socket.from_stdlib_socket(accepted)), 1)
         reached: list[bool] = []
         with pytest.raises(trio.BrokenResourceError), ours.reaching(lambda: reached.append(True)):
@@ -67,9 +67,9 @@ async def test_a_client_that_takes_nothing_is_let_go(monkeypatch: pytest.MonkeyP
 
 async def test_a_connection_that_is_being_closed_is_read_to_its_end_by_one_task() -> None:
     """Failed before: the web server's task that reads came back while another took in the rest."""
-    with socket.create_server(("127.0.0.1", 0)) as door:
-        client = await trio.open_tcp_stream(*door.getsockname())
-        accepted, _ = door.accept()
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        client = await trio.open_tcp_stream(*listener.getsockname())
+        accepted, _ = listener.accept()
         ours = web_server.Connection(trio.SocketStream(trio.socket.from_stdlib_socket(accepted)), 1)
         async with client, trio.open_nursery() as nursery:
             nursery.start_soon(ours.aclose)

@@ -1,4 +1,4 @@
-"""A stand-in for the desk: cards in a dict, with the refusals the real one gives."""
+"""A stand-in for the service: cards in a dict, with the refusals the real one gives."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import attrs
+from attrs import evolve
 
 from actors import Info
 from intercom.local.operator_keys import PublicKey
@@ -14,7 +15,17 @@ from intercom.local.processes import KnownAgents, known_agents, lineage
 from intercom.model.audit import AuditEntry
 from intercom.model.card import Card, CardKind, CardState
 from intercom.model.chat import ChatStatus
-from intercom.model.checkpoint import Restore
+from intercom.model.checkpoint import (
+    CheckpointLine,
+    CheckpointTaken,
+    Divergence,
+    DivergenceKind,
+    DivergenceSummary,
+    Files,
+    LeftOut,
+    Restore,
+    RestoreState,
+)
 from intercom.model.decision import Decided, Decision, Signature, SignedCommand, Verdict
 from intercom.model.errors import AlreadyDecided, Ambiguous, InvalidArguments, InvalidState, NotFound
 from intercom.model.policy import PolicyStatus
@@ -26,7 +37,6 @@ from intercom.sessions.processes.monitor_client import Stream
 from intercom.sessions.processes.spawner import Output
 from intercom.sessions.request_kinds import card_of_instruction
 from intercom.sessions.signatures import without_keys
-from tests.operators.checkpoints import StandInCheckpoints
 
 START = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 
@@ -88,19 +98,19 @@ def session(session_id: str, **more: Any) -> Session:
 
 
 class StandInChildren:
-    """What it was asked to do stands in the desk's `acts`; `text` is what its agents write."""
+    """What it was asked to do stands in the service's `acts`; `text` is what its agents write."""
 
-    def __init__(self, desk: StandInService) -> None:
-        self._desk = desk
+    def __init__(self, service: StandInService) -> None:
+        self._service = service
         self.text = "one\ntwo\n"
         self.is_going = False
 
     async def start(self, prompt: str, **more: Any) -> Session:
         if not prompt.strip():
             raise InvalidArguments("a prompt is needed: say what the agent is to do")
-        self._desk.acts.append(("start", prompt, {name: value for name, value in more.items() if value}))
+        self._service.acts.append(("start", prompt, {name: value for name, value in more.items() if value}))
         started = session("s-new", prompt=prompt)
-        self._desk.all_sessions[started.id] = started
+        self._service.all_sessions[started.id] = started
         return started
 
     async def everyone(self, sessions: Collection[str] | None = None) -> dict[str, AgentProcess]:
@@ -116,8 +126,8 @@ class StandInChildren:
         limit: int = 1000,
         masked: bool = False,
     ) -> Output:
-        found = await self._desk.find(session)
-        self._desk.acts.append(("output", found.id, stream.value, lines, start))
+        found = await self._service.find(session)
+        self._service.acts.append(("output", found.id, stream.value, lines, start))
         text = self.text[start or 0 :][:limit]
         begin = start or 0
         return Output(found.id, stream, text, begin, begin + len(text), self.is_going, Exit(code=0))
@@ -126,8 +136,8 @@ class StandInChildren:
 class StandInSteering:
     """Words are kept; a session is paused at once."""
 
-    def __init__(self, desk: StandInService) -> None:
-        self.service = desk
+    def __init__(self, service: StandInService) -> None:
+        self.service = service
         self.kept: dict[str, Instruction] = {}
 
     async def pause(self, session: str | None, by: str, channel: str, act_id: str | None = None) -> Session:
@@ -203,15 +213,15 @@ class StandInSteering:
 
 
 class StandInAgents:
-    """The processes on record are those of the desk's `clients`."""
+    """The processes on record are those of the service's `clients`."""
 
-    def __init__(self, desk: StandInService) -> None:
-        self._desk = desk
+    def __init__(self, service: StandInService) -> None:
+        self._service = service
         self.awaited = 0
         self.is_restart = False
 
     def known(self) -> KnownAgents:
-        return known_agents(entry for pid in self._desk.clients for entry in lineage(pid))
+        return known_agents(entry for pid in self._service.clients for entry in lineage(pid))
 
 
 class StandInService:
@@ -374,3 +384,92 @@ class StandInService:
         if name is not None and name not in self.all_sessions:
             raise NotFound(f"no session {name}")
         return self.all_sessions[name] if name else next(iter(self.all_sessions.values()))
+
+
+class StandInCheckpoints:
+    """What it was asked to do stands in the service's `acts`; a restore that is proceeded with is `end` at once."""
+
+    def __init__(self, service: Any) -> None:
+        self._service = service
+        self.lines: dict[str, CheckpointLine] = {}
+        self.restores: dict[str, Restore] = {}
+        self.end = RestoreState.DONE
+        self.instead: dict[str, Any] | None = None
+
+    async def take(
+        self, session: str | None, label: str | None, by: str, channel: str, act_id: str | None = None
+    ) -> CheckpointTaken:
+        found = await self._service.find(session)
+        self._service.acts.append(("checkpoint", found.id, label, by, channel))
+        at = found.created_at + timedelta(seconds=len(self.lines))
+        line = CheckpointLine(f"c-{len(self.lines) + 1}", found.id, found.workspace_root, at, label, 3, 42, 2)
+        self.lines[line.id] = line
+        return CheckpointTaken(line, (LeftOut("files that cannot be read", 1, ("secret",)),))
+
+    async def listed(self, session: str | None = None) -> tuple[CheckpointLine, ...]:
+        found = [each for each in self.lines.values() if session in (None, each.session_id)]
+        return tuple(reversed(found))
+
+    async def checkpoint(self, prefix: str) -> CheckpointLine:
+        for line in self.lines.values():
+            if line.id.startswith(prefix):
+                return line
+        raise NotFound(f"no checkpoint has an id that begins with {prefix!r}")
+
+    async def ask_restore(
+        self, checkpoint: str, files: Files, by: str, channel: str, act_id: str | None = None
+    ) -> Restore:
+        line = await self.checkpoint(checkpoint)
+        self._service.acts.append(("restore", line.id, files.value, by, channel))
+        if files is Files.LEAVE:
+            raise InvalidState(
+                "nothing was changed: the files would stay as they are, and the session would end",
+                label=line.label,
+                checkpoint_id=line.id,
+                workspace_root=line.workspace_root,
+                modified=1,
+                deleted=0,
+                added=1,
+                remarks=["a remark"],
+                diverged=[{"path": "a.txt", "kind": "modified"}, {"path": "new\x1b.txt", "kind": "added"}],
+            )
+        first = (Divergence("a.txt", DivergenceKind.MODIFIED), Divergence("new\x1b.txt", DivergenceKind.ADDED))
+        made = Restore(
+            id=f"restore-{len(self.restores) + 1}",
+            checkpoint_id=line.id,
+            session_id=line.session_id,
+            successor_id="s-next",
+            safety_id="c-before",
+            workspace_root=line.workspace_root,
+            state=RestoreState.ASKED,
+            files=files,
+            asked_by=by,
+            asked_via=channel,
+            created_at=line.created_at,
+            updated_at=line.created_at,
+            label=line.label,
+            divergence=DivergenceSummary(1, 0, 1, first, ("a remark",)),
+        )
+        self.restores[made.id] = made
+        self._service.show_restore(made)
+        return made
+
+    async def restore(self, id: str) -> Restore:
+        found = self.restores.get(id)
+        if found is None:
+            raise NotFound(f"no restore has the id {id!r}", code="request_not_found")
+        return found
+
+    def decided(self, id: str, proceed: bool) -> None:
+        """A verdict came for the card of this restore; with `instead`, only after another took its place."""
+        if self.instead is not None:
+            other = evolve(self.restores[id], id=f"restore-{len(self.restores) + 1}", **self.instead)
+            self.restores[other.id], self.instead = other, None
+            self._service.show_restore(other)
+            note = f"asked again as {other.id}"
+            self.restores[id] = evolve(self.restores[id], state=RestoreState.OUTDATED, note=note)
+            return
+        state = self.end if proceed else RestoreState.CANCELLED
+        if id in self.restores:
+            # A test may show a restore's card that nobody has asked for here.
+            self.restores[id] = evolve(self.restores[id], state=state, note=f"it is {state.value}")

@@ -17,8 +17,7 @@ from intercom.operators.commands.handlers import HANDLERS, handles
 from intercom.operators.commands.table import ANSWERS, COMMANDS, FIELDS, Access, decisions_of
 from intercom.sessions.operator_service import CheckpointCalls, OperatorService, Steering
 from intercom.sessions.processes.spawner import AgentProcesses
-from tests.operators.checkpoints import StandInCheckpoints
-from tests.operators.stand_in_service import StandInChildren, StandInService, StandInSteering
+from tests.operators.stand_in_service import StandInCheckpoints, StandInChildren, StandInService, StandInSteering
 
 
 def test_every_row_has_its_handler_and_every_drawn_answer_its_drawing() -> None:

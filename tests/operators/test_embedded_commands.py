@@ -18,7 +18,7 @@ from intercom.operators.ctl.wire import CtlRequest
 from tests.operators.stand_in_service import START, StandInService, card
 
 
-def desk() -> StandInService:
+def with_cards() -> StandInService:
     return StandInService(card("abc-1"), card("ala-1", CardKind.STALL), card("pol-1", CardKind.POLICY))
 
 
@@ -51,7 +51,7 @@ async def test_a_command_does_the_same_on_ctl_by_its_name_and_as_a_method(
     ]
     done = []
     for way in ways:
-        service = desk()
+        service = with_cards()
         await service.checkpoints.take("s-1", "before", "kim", "ctl")
         service.acts.clear()
         await way(service)
@@ -61,7 +61,7 @@ async def test_a_command_does_the_same_on_ctl_by_its_name_and_as_a_method(
 
 
 async def test_a_command_by_its_name_returns_what_its_handler_returns_and_counts_once() -> None:
-    service = desk()
+    service = with_cards()
     kim = embedding(service)
     assert (await kim.command("approve", id="abc")).card.state is CardState.APPROVED
     await kim.command("pause", session="s-1", act="at-night")

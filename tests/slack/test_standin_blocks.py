@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -13,151 +14,98 @@ from tests.slack.blocks import faults_of_message, faults_of_view, weight
 Json = dict[str, Any]
 
 
-def plain(text: str) -> Json:
-    return {"type": "plain_text", "text": text}
+def plain(length: int) -> Json:
+    return {"type": "plain_text", "text": "x" * length}
 
 
-def actions(*elements: Json, **more: Any) -> Json:
-    return {"type": "actions", "elements": list(elements), **more}
+def actions(*elements: Json, **more: Any) -> list[Json]:
+    return [{"type": "actions", "elements": list(elements), **more}]
 
 
-def buttons(number: int) -> list[Json]:
-    return [button(f"b{index}") for index in range(number)]
+def block(kind: str, **more: Any) -> list[Json]:
+    return [{"type": kind, **more}]
 
 
-# What passes, what no longer does, and the words it is refused with.
-EDGES: list[tuple[str, list[Json], list[Json], str]] = [
-    (
-        "section text",
-        [section("x" * 3000)],
-        [section("x" * 3001)],
-        "less than 3001 characters [json-pointer:/blocks/0/",
-    ),
-    ("empty text", [section("x")], [section("")], "more than 0 characters [json-pointer:/blocks/0/text/text]"),
-    (
-        "fields",
-        [{"type": "section", "fields": [plain("x" * 2000)] * 10}],
-        [{"type": "section", "fields": [plain("x")] * 11}],
-        "no more than 10 items allowed [json-pointer:/blocks/0/fields]",
-    ),
-    (
-        "field text",
-        [{"type": "section", "fields": [plain("x" * 2000)]}],
-        [{"type": "section", "fields": [plain("x" * 2001)]}],
-        "less than 2001 characters",
-    ),
-    (
-        "header",
-        [{"type": "header", "text": plain("x" * 150)}],
-        [{"type": "header", "text": plain("x" * 151)}],
-        "less than 151 characters",
-    ),
-    (
-        "header in mrkdwn",
-        [{"type": "header", "text": plain("x")}],
-        [{"type": "header", "text": {"type": "mrkdwn", "text": "x"}}],
-        "unsupported type: mrkdwn",
-    ),
-    (
-        "context",
-        [{"type": "context", "elements": [plain("x")] * 10}],
-        [{"type": "context", "elements": [plain("x")] * 11}],
-        "no more than 10 items",
-    ),
-    ("actions", [actions(*buttons(25))], [actions(*buttons(26))], "no more than 25 items"),
-    ("no actions", [actions(button())], [actions()], "no fewer than 1 items"),
-    (
-        "twice the same action_id",
-        [actions(button("a")), actions(button("a"))],
-        [actions(button("a"), button("a"))],
-        "`action_id` already exists: a",
-    ),
-    (
-        "twice the same block_id",
-        [actions(button(), block_id="a"), actions(button(), block_id="b")],
-        [actions(button(), block_id="a"), actions(button(), block_id="a")],
-        "`block_id` already exists: a",
-    ),
-    ("block_id", [{"type": "divider", "block_id": "x" * 255}], [{"type": "divider", "block_id": "x" * 256}], "256"),
-    ("action_id", [actions(button("x" * 255))], [actions(button("x" * 256))], "less than 256 characters"),
-    ("value", [actions(button(value="x" * 2000))], [actions(button(value="x" * 2001))], "less than 2001 characters"),
-    (
-        "text of a button",
-        [actions(button() | {"text": plain("x" * 75)})],
-        [actions(button() | {"text": plain("x" * 76)})],
-        "less than 76 characters",
-    ),
-    (
-        "style of a button",
-        [actions(button() | {"style": "danger"})],
-        [actions(button() | {"style": "default"})],
-        "must be a valid enum value",
-    ),
-    ("url", [actions(button() | {"url": "x" * 3000})], [actions(button() | {"url": "x" * 3001})], "3001 characters"),
-    ("blocks", [section()] * 50, [section()] * 51, "no more than 50 items allowed [json-pointer:/blocks]"),
-    ("unknown block", [{"type": "divider"}], [{"type": "banner"}], "unsupported type: banner"),
-    ("unknown property", [section()], [section() | {"colour": "red"}], "invalid additional property: colour"),
-    ("input in a button row", [actions(button())], [actions({"type": "plain_text_input"})], "unsupported type"),
-    ("neither text nor fields", [section()], [{"type": "section"}], "must define either `fields` or `text`"),
-    ("half of a surrogate pair", [section("\U0001f600")], [section("\ud83d")], "must be valid utf-8"),
-    ("not a list", [], {"type": "divider"}, "must be an array"),  # type: ignore[list-item]
+def field(**more: Any) -> Json:
+    """A view whose input has this too."""
+    made = modal()["blocks"][0]
+    return {"blocks": [made | {"element": made["element"] | more}]}
+
+
+# What there may be so many of, or so many characters of; and the words with which one more is refused.
+MOST: list[tuple[Callable[[int], list[Json]], int, str]] = [
+    (lambda n: [section("x" * n)], 3000, "less than 3001 characters [json-pointer:/blocks/0/"),
+    (lambda n: block("section", fields=[plain(1)] * n), 10, "no more than 10 items allowed [json-pointer:/blocks/0/f"),
+    (lambda n: block("section", fields=[plain(n)]), 2000, "less than 2001 characters"),
+    (lambda n: block("header", text=plain(n)), 150, "less than 151 characters"),
+    (lambda n: block("context", elements=[plain(1)] * n), 10, "no more than 10 items"),
+    (lambda n: actions(*(button(f"b{index}") for index in range(n))), 25, "no more than 25 items"),
+    (lambda n: block("divider", block_id="x" * n), 255, "256"),
+    (lambda n: actions(button("x" * n)), 255, "less than 256 characters"),
+    (lambda n: actions(button(value="x" * n)), 2000, "less than 2001 characters"),
+    (lambda n: actions(button() | {"text": plain(n)}), 75, "less than 76 characters"),
+    (lambda n: actions(button() | {"url": "x" * n}), 3000, "3001 characters"),
+    (lambda n: [section()] * n, 50, "no more than 50 items allowed [json-pointer:/blocks]"),
 ]
 
 
-@pytest.mark.parametrize(("good", "bad", "words"), [edge[1:] for edge in EDGES], ids=[edge[0] for edge in EDGES])
-def test_blocks_are_taken_up_to_the_limit(good: list[Json], bad: list[Json], words: str) -> None:
+@pytest.mark.parametrize(("made", "most", "words"), MOST)
+def test_blocks_are_taken_up_to_the_limit(made: Callable[[int], list[Json]], most: int, words: str) -> None:
+    assert faults_of_message(made(most)) == []
+    assert any(words in fault for fault in faults_of_message(made(most + 1))), faults_of_message(made(most + 1))
+
+
+# What passes, what does not, and the words it is refused with.
+WRONG: list[tuple[Any, Any, str]] = [
+    ([section("x")], [section("")], "more than 0 characters [json-pointer:/blocks/0/text/text]"),
+    (block("header", text=plain(1)), block("header", text=plain(1) | {"type": "mrkdwn"}), "unsupported type: mrkdwn"),
+    (actions(button()), actions(), "no fewer than 1 items"),
+    (actions(button("a")) * 2, actions(button("a"), button("a")), "`action_id` already exists: a"),
+    (
+        [*actions(button(), block_id="a"), *actions(button(), block_id="b")],
+        actions(button(), block_id="a") * 2,
+        "`block_id` already exists: a",
+    ),
+    (actions(button() | {"style": "danger"}), actions(button() | {"style": "default"}), "must be a valid enum value"),
+    (block("divider"), block("banner"), "unsupported type: banner"),
+    ([section()], [section() | {"colour": "red"}], "invalid additional property: colour"),
+    (actions(button()), actions({"type": "plain_text_input"}), "unsupported type"),
+    ([section()], block("section"), "must define either `fields` or `text`"),
+    ([section("\U0001f600")], [section("\ud83d")], "must be valid utf-8"),
+    ([], {"type": "divider"}, "must be an array"),
+]
+
+
+@pytest.mark.parametrize(("good", "bad", "words"), WRONG)
+def test_blocks_that_slack_does_not_know_are_refused(good: Any, bad: Any, words: str) -> None:
     assert faults_of_message(good) == []
     assert any(words in fault for fault in faults_of_message(bad)), faults_of_message(bad)
 
 
-def _input(**more: Any) -> list[Json]:
-    block = modal()["blocks"][0]
-    return [block | {"element": block["element"] | more}]
-
-
-VIEW_EDGES: list[tuple[str, Json, Json, str]] = [
-    ("title", {"title": plain("x" * 24)}, {"title": plain("x" * 25)}, "25 characters [json-pointer:/view/title/text]"),
-    ("submit", {"submit": plain("x" * 24)}, {"submit": plain("x" * 25)}, "json-pointer:/view/submit"),
-    ("close", {"close": plain("x" * 24)}, {"close": plain("x" * 25)}, "json-pointer:/view/close"),
-    ("private_metadata", {"private_metadata": "x" * 3000}, {"private_metadata": "x" * 3001}, "/view/private_metadata"),
-    ("callback_id", {"callback_id": "x" * 255}, {"callback_id": "x" * 256}, "/view/callback_id"),
-    ("blocks", {"blocks": [section()] * 100}, {"blocks": [section()] * 101}, "no more than 100 items"),
-    (
-        "initial_value",
-        {"blocks": _input(initial_value="x" * 3000)},
-        {"blocks": _input(initial_value="x" * 3001)},
-        "3001",
-    ),
-    ("max_length", {"blocks": _input(max_length=3000)}, {"blocks": _input(max_length=3001)}, "between 1 and 3000"),
-    (
-        "initial_value over max_length",
-        {"blocks": _input(max_length=5, initial_value="x" * 5)},
-        {"blocks": _input(max_length=5, initial_value="x" * 6)},
-        "less than 6 characters",
-    ),
-    (
-        "placeholder",
-        {"blocks": _input(placeholder=plain("x" * 150))},
-        {"blocks": _input(placeholder=plain("x" * 151))},
-        "less than 151 characters",
-    ),
-    (
-        "label",
-        {"blocks": [_input()[0] | {"label": plain("x" * 2000)}]},
-        {"blocks": [_input()[0] | {"label": plain("x" * 2001)}]},
-        "less than 2001 characters",
-    ),
-    ("type", {}, {"type": "home"}, "unsupported type: home"),
+IN_A_VIEW: list[tuple[Callable[[int], Json], int, str]] = [
+    (lambda n: {"title": plain(n)}, 24, "25 characters [json-pointer:/view/title/text]"),
+    (lambda n: {"submit": plain(n)}, 24, "json-pointer:/view/submit"),
+    (lambda n: {"close": plain(n)}, 24, "json-pointer:/view/close"),
+    (lambda n: {"private_metadata": "x" * n}, 3000, "/view/private_metadata"),
+    (lambda n: {"callback_id": "x" * n}, 255, "/view/callback_id"),
+    (lambda n: {"blocks": [section()] * n}, 100, "no more than 100 items"),
+    (lambda n: field(initial_value="x" * n), 3000, "3001"),
+    (lambda n: field(max_length=n), 3000, "between 1 and 3000"),
+    (lambda n: field(max_length=5, initial_value="x" * n), 5, "less than 6 characters"),
+    (lambda n: field(placeholder=plain(n)), 150, "less than 151 characters"),
+    (lambda n: {"blocks": [modal()["blocks"][0] | {"label": plain(n)}]}, 2000, "less than 2001 characters"),
 ]
 
 
-@pytest.mark.parametrize(("good", "bad", "words"), [one[1:] for one in VIEW_EDGES], ids=[one[0] for one in VIEW_EDGES])
-def test_modals_are_taken_up_to_the_limit(good: Json, bad: Json, words: str) -> None:
-    assert faults_of_view(modal(**good)) == []
-    assert any(words in fault for fault in faults_of_view(modal(**bad))), faults_of_view(modal(**bad))
+@pytest.mark.parametrize(("made", "most", "words"), IN_A_VIEW)
+def test_modals_are_taken_up_to_the_limit(made: Callable[[int], Json], most: int, words: str) -> None:
+    assert faults_of_view(modal(**made(most))) == []
+    found = faults_of_view(modal(**made(most + 1)))
+    assert any(words in fault for fault in found), found
 
 
-def test_a_modal_with_inputs_wants_a_button_to_submit_it() -> None:
+def test_a_view_is_a_modal_and_one_with_inputs_wants_a_button_to_submit_it() -> None:
+    assert any("unsupported type: home" in fault for fault in faults_of_view(modal(type="home")))
     view = modal()
     del view["submit"]
     assert faults_of_view(view) == ["missing required field: submit [json-pointer:/view]"]

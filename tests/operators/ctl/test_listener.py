@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import stat
@@ -12,17 +11,14 @@ from typing import Any
 import pytest
 import trio
 import trio.testing
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 from actors import StartFailed
 from actors.events import ActorRestarted
 from intercom.local import lock
 from intercom.local.server_socket import PlaceLimits
 from intercom.local.wire import Peer as Who
-from intercom.model.card import CardKind, CardState, Notice
-from intercom.model.errors import ERROR_CODES, IpcError
-from intercom.operators.commands.table import COMMANDS
+from intercom.model.card import CardState, Notice
+from intercom.model.errors import IpcError
 from intercom.operators.ctl.client import NoServer, request
 from intercom.operators.ctl.connection import Limits
 from intercom.operators.ctl.listener import new_token, write_token
@@ -53,20 +49,16 @@ async def test_socket_and_token_are_the_users_alone(tmp_path: Path) -> None:
         os.umask(before)
 
 
-async def test_who_finds_the_socket_taken_leaves_the_others_token_alone(tmp_path: Path) -> None:
+async def test_who_finds_the_socket_taken_leaves_the_others_token_alone_and_it_goes_with_its_server(
+    tmp_path: Path,
+) -> None:
     async with ctl_server(tmp_path) as server:
         before = server.token
         with pytest.raises(StartFailed, match="another server listens"):
             async with ctl_server(tmp_path):
                 pytest.fail("two have one socket")
         assert server.token == before
-
-
-async def test_the_socket_goes_with_the_server(tmp_path: Path) -> None:
-    async with ctl_server(tmp_path) as server:
-        path = trio.Path(server.places.ctl_socket)
-        assert await path.exists()
-    assert not await path.exists()
+    assert not await trio.Path(server.places.ctl_socket).exists()
 
 
 def test_a_token_file_that_is_a_link_is_replaced_not_followed(tmp_path: Path) -> None:
@@ -86,13 +78,6 @@ def test_a_token_file_that_can_not_be_written_is_told(tmp_path: Path) -> None:
     (tmp_path / "x.token").mkdir()
     with pytest.raises(IpcError, match="cannot write the token file"):
         write_token(str(tmp_path / "x.token"), new_token())
-
-
-async def test_another_users_process_is_refused(tmp_path: Path) -> None:
-    async with ctl_server(tmp_path, peer_of=lambda _: Who(1, os.geteuid() + 1)) as server:
-        reply = await (await server.dial()).line()
-        assert reply is not None
-        assert reply["error_code"] == "unauthorized"
 
 
 async def test_a_peer_that_can_not_be_named_is_dropped(tmp_path: Path) -> None:
@@ -119,8 +104,8 @@ async def test_a_crowd_without_the_token_never_keeps_out_who_has_it(tmp_path: Pa
 
 async def test_connections_that_ask_nothing_give_way_and_requests_under_way_do_not(tmp_path: Path) -> None:
     places = PlaceLimits(unauthenticated=3, shared=2, reserved=0, watching=1, reserved_watching=0)
-    desk = StandInService(card("a"))
-    async with ctl_server(tmp_path, desk, limits=Limits(places=places), trust_agent_processes=True) as server:
+    service = StandInService(card("a"))
+    async with ctl_server(tmp_path, service, limits=Limits(places=places), trust_agent_processes=True) as server:
         held = [await server.dial() for _ in range(3)]
         for peer in held:
             assert (await peer.ask("version"))["ok"] is True
@@ -136,7 +121,7 @@ async def test_connections_that_ask_nothing_give_way_and_requests_under_way_do_n
             await waiting.wait()
             return ()
 
-        desk.sessions = until_told  # type: ignore[method-assign]
+        service.sessions = until_told  # type: ignore[method-assign]
         async with trio.open_nursery() as nursery:
             for peer in held[1:]:
                 nursery.start_soon(peer.ask, "list")
@@ -154,61 +139,6 @@ async def test_watches_have_places_of_their_own(tmp_path: Path) -> None:
         await heard(server, Notice("hello", "info", START))
         assert [(await peer.line() or {})["data"]["text"] for peer in watching[:2]] == ["hello", "hello"]
         assert (await (await server.dial()).ask("version"))["ok"] is True
-
-
-async def test_bad_peers_are_nobody_elses_business(tmp_path: Path) -> None:
-    async with ctl_server(tmp_path, StandInService(card("a"))) as server:
-        good = await server.dial()
-        silent = await server.dial()
-        assert (await silent.ask("version"))["ok"] is True
-        for sent in (b"\x00\xff" * 5000 + b"\n", b"x" * (2 << 20), b'{"command": "list"', b"\n\n\n"):
-            bad = await server.dial()
-            try:
-                await bad.stream.send_all(sent)
-            except trio.BrokenResourceError:
-                pass
-            await bad.stream.aclose()
-        assert (await good.ask("approve", id="a"))["ok"] is True
-        assert server.system.named("ctl").ref is not None
-
-
-LINES = st.binary(max_size=300) | st.dictionaries(
-    st.sampled_from(
-        ["command", "id", "reason", "instruction", "mode", "session", "decision", "text", "verdict_id", "limit"]
-    ),
-    st.none()
-    | st.booleans()
-    | st.integers()
-    | st.text(max_size=20)
-    | st.sampled_from([*COMMANDS, "local", "stop", "a"]),
-)
-
-
-async def _throw(tmp_path: Path, lines: list[Any]) -> None:
-    """Every line gets one reply in a sentence, and the server lives."""
-    async with ctl_server(tmp_path, StandInService(card("a"), card("p", CardKind.PROMPT))) as server:
-        before = server.system.named("ctl").ref
-        peer = await server.dial()
-        for line in lines:
-            raw = json.dumps({**line, "auth_token": server.token}).encode() if isinstance(line, dict) else line
-            raw = raw.replace(b"\n", b" ")
-            if not raw.strip():
-                continue
-            reply = await peer.send(raw)
-            if reply["ok"] is False:
-                assert reply["error_code"] in ERROR_CODES
-                assert "Traceback" not in reply["error"]
-            if reply.get("error_code") == "unauthorized" or reply.get("data") == {"watching": True}:
-                await peer.stream.aclose()
-                peer = await server.dial()
-        assert (await (await server.dial()).ask("version"))["ok"] is True
-        assert server.system.named("ctl").ref is before
-
-
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(lines=st.lists(LINES, max_size=20))
-def test_no_line_harms_the_server(tmp_path_factory: pytest.TempPathFactory, lines: list[Any]) -> None:
-    _throw(tmp_path_factory.mktemp("run"), lines)
 
 
 async def events(peer: Peer, count: int) -> list[dict[str, Any]]:
@@ -240,15 +170,15 @@ async def test_a_watch_shows_cards_and_notices_as_they_come(tmp_path: Path) -> N
 
 
 async def test_a_watch_outlives_the_router_and_hears_what_closed_meanwhile(tmp_path: Path) -> None:
-    desk = StandInService(card("closes"), card("stays"))
-    async with ctl_server(tmp_path, desk) as server:
+    service = StandInService(card("closes"), card("stays"))
+    async with ctl_server(tmp_path, service) as server:
         await trio.testing.wait_all_tasks_blocked(0.01)
         peer = await server.dial()
         await peer.ask("watch")
         await events(peer, 2)
         # Both at once: the card ends, and the router falls before it hears of it.
-        desk.cards["closes"] = card("closes", state=CardState.EXPIRED)
-        desk.cards["comes"] = card("comes")
+        service.cards["closes"] = card("closes", state=CardState.EXPIRED)
+        service.cards["comes"] = card("comes")
         server.tell(Subscribe(["no name"], Channel.CTL))  # type: ignore[arg-type]
         got = await events(peer, 2)
         assert {each["data"]["request_id"]: each["data"]["status"] for each in got} == {

@@ -81,9 +81,9 @@ time.sleep(600)
 
 @asynccontextmanager
 async def guarded(tmp_path: Path) -> AsyncIterator[CtlServer]:
-    """A server that knows the desk's clients for agents."""
-    desk = StandInService(card("a"))
-    async with ctl_server(tmp_path, desk, agents=StandInAgents(desk)) as server:
+    """A server that knows the service's clients for agents."""
+    service = StandInService(card("a"))
+    async with ctl_server(tmp_path, service, agents=StandInAgents(service)) as server:
         yield server
 
 

@@ -20,7 +20,7 @@ from tests.operators.stand_in_service import START, StandInService, card, sessio
 pytestmark = pytest.mark.real_time
 
 
-def desk() -> StandInService:
+def service() -> StandInService:
     return StandInService(
         card("abc-1"),
         card("abd-2"),
@@ -34,7 +34,7 @@ def desk() -> StandInService:
 
 ME = pwd.getpwuid(os.geteuid()).pw_name
 
-# verb, fields -> parts of the data, what the desk was asked to do
+# verb, fields -> parts of the data, what the service was asked to do
 TABLE: list[tuple[str, dict[str, Any], dict[str, Any], tuple[Any, ...] | None]] = [
     ("approve", {"id": "abc"}, {"request_id": "abc-1", "status": "approved"}, ("decide", "abc-1", "approve", None)),
     ("reject", {"id": "abc"}, {"status": "rejected"}, ("decide", "abc-1", "reject", DEFAULT_REASON)),
@@ -94,7 +94,7 @@ TABLE: list[tuple[str, dict[str, Any], dict[str, Any], tuple[Any, ...] | None]] 
 async def test_a_verb_does_what_its_row_says(
     tmp_path: Path, verb: str, fields: dict[str, Any], data: dict[str, Any], act: tuple[Any, ...] | None
 ) -> None:
-    async with ctl_server(tmp_path, desk()) as server:
+    async with ctl_server(tmp_path, service()) as server:
         reply = await (await server.dial()).ask(verb, **fields)
         assert reply["ok"] is True
         assert data.items() <= reply["data"].items()
@@ -102,7 +102,7 @@ async def test_a_verb_does_what_its_row_says(
 
 
 async def test_what_is_listed_has_the_names_of_the_reference(tmp_path: Path) -> None:
-    async with ctl_server(tmp_path, desk()) as server:
+    async with ctl_server(tmp_path, service()) as server:
         peer = await server.dial()
         [entry] = (await peer.ask("list"))["data"]["sessions"]
         assert entry["session_id"] == "s-1"
@@ -126,7 +126,7 @@ async def test_what_is_listed_has_the_names_of_the_reference(tmp_path: Path) -> 
 
 
 async def test_what_is_paused_steered_and_left_is_listed_and_taken_back(tmp_path: Path) -> None:
-    async with ctl_server(tmp_path, desk()) as server:
+    async with ctl_server(tmp_path, service()) as server:
         peer = await server.dial()
         assert (await peer.ask("unpause"))["error_code"] == "invalid_state"
         await peer.ask("pause")
@@ -185,7 +185,7 @@ REFUSALS = [
 async def test_a_refusal_says_what_was_wrong_and_what_to_do(
     tmp_path: Path, verb: str, fields: dict[str, Any], code: str, says: str
 ) -> None:
-    async with ctl_server(tmp_path, desk()) as server:
+    async with ctl_server(tmp_path, service()) as server:
         reply = await (await server.dial()).ask(verb, **fields)
         assert (reply["ok"], reply["error_code"]) == (False, code)
         assert says in reply["error"]
@@ -193,7 +193,7 @@ async def test_a_refusal_says_what_was_wrong_and_what_to_do(
 
 
 async def test_the_same_verdict_again_is_the_same_act_and_another_is_too_late(tmp_path: Path) -> None:
-    async with ctl_server(tmp_path, desk()) as server:
+    async with ctl_server(tmp_path, service()) as server:
         peer = await server.dial()
         first = await peer.ask("approve", id="abc", verdict_id="verdict-0001")
         again = await peer.ask("approve", id="abc", verdict_id="verdict-0001")
@@ -204,7 +204,7 @@ async def test_the_same_verdict_again_is_the_same_act_and_another_is_too_late(tm
 
 
 async def test_a_verdict_id_used_for_another_act_does_not_claim_that_it_was_done(tmp_path: Path) -> None:
-    async with ctl_server(tmp_path, desk()) as server:
+    async with ctl_server(tmp_path, service()) as server:
         peer = await server.dial()
         await peer.ask("approve", id="abc", verdict_id="verdict-0001")
         other = await peer.ask("reject", id="abc", verdict_id="verdict-0001")
@@ -213,7 +213,7 @@ async def test_a_verdict_id_used_for_another_act_does_not_claim_that_it_was_done
 
 
 async def test_a_verdict_says_who_gave_it_and_over_which_channel(tmp_path: Path) -> None:
-    async with ctl_server(tmp_path, desk()) as server:
+    async with ctl_server(tmp_path, service()) as server:
         await (await server.dial()).ask("approve", id="abc")
         decided = server.service.cards["abc-1"].decided
         assert decided is not None

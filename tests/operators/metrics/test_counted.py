@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import string
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry
 
 from actors import events
 from intercom.model.card import CardKind
 from intercom.model.metrics import Committed, Delivered, HttpFailed, Measure, Settled, ToolCalled
-from intercom.operators.metrics import REMEMBERED, Counted
+from intercom.operators.metrics import REMEMBERED, Counted, family
 
 
 class Counting:
@@ -119,3 +123,31 @@ def test_what_is_of_no_concern_counts_nowhere() -> None:
     at = Counting()
     at.counted.happened(events.ActorStarted("session/1", object))
     assert not [sample for metric in at.registry.collect() for sample in metric.samples if sample.value == 1]
+
+
+@pytest.mark.parametrize(
+    ("name", "sort"),
+    [
+        ("store", "store"),
+        ("session/3f2a-1", "session"),
+        ("policy//home/me/project", "policy"),
+        ("link/140-3", "link"),
+        ("slack/outbox", "slack/outbox"),
+        ("slack/C0123", "slack"),
+        ("slack/", "slack"),
+        ("urn:uuid:4711", "other"),
+        ("intercom.agents.transport.ShimConnection._mcp", "other"),
+        ("/home/me", "other"),
+        ("", "other"),
+    ],
+)
+def test_an_actor_is_told_by_its_sort(name: str, sort: str) -> None:
+    assert family(name) == sort
+
+
+@given(st.text(alphabet=string.ascii_letters + string.digits + "/-_:. é", max_size=60))
+def test_no_label_holds_a_path_an_id_or_an_upper_case_name(name: str) -> None:
+    label = family(name)
+    assert label.count("/") <= 1
+    assert set(label) <= set(string.ascii_lowercase + "_/")
+    assert len(label) <= 62

@@ -15,9 +15,7 @@ from intercom.model.request import ChangeKind, FileChange, Remark, RiskLevel
 from intercom.operators.slack.draw import blocks, cards
 from intercom.operators.slack.draw.cards import processing
 from tests.operators.slack.draw import given
-from tests.operators.slack.draw.valid import Plain, Words, check_message, shown
-
-PLAIN = Plain()
+from tests.operators.slack.draw.valid import PLAIN, Words, check_message, shown
 
 
 def content(card: Card, mask: Any = PLAIN, **options: Any) -> dict[str, Any]:

@@ -19,9 +19,8 @@ from intercom.operators.slack.decisions import draw_form
 from intercom.operators.slack.draw import answers, cards
 from intercom.operators.slack.draw.answers import Run
 from tests.operators.slack.draw import given
-from tests.operators.slack.draw.valid import Plain, Words, check_message, check_view, shown
+from tests.operators.slack.draw.valid import PLAIN, Words, check_message, check_view, shown
 
-PLAIN = Plain()
 FORMS = {name: button.form for name, button in BY_FORM.items() if button.form is not None}
 
 

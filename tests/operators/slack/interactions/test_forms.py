@@ -17,7 +17,7 @@ from intercom.operators.slack.decisions import NotRecorded, draw_form, draw_noti
 from intercom.operators.slack.web_api import RateLimited, SlackRefused, Unreachable
 from intercom.store.client import StoreUnavailable
 from tests.operators.slack import payloads
-from tests.operators.slack.draw.valid import Words
+from tests.operators.slack.draw.valid import Words, check_view
 from tests.operators.slack.payloads import ANNA, BERT, CHANNEL, ROOT
 from tests.operators.slack.server import CARD, SlackServer, slack_server
 from tests.operators.stand_in_service import START, card
@@ -253,5 +253,6 @@ def test_drawn_forms_are_masked_and_say_what_they_are_about() -> None:
     assert view["private_metadata"] == "{}"
     assert "use [masked: test secret]" in json.dumps(view)
     notice = draw_notice("Too late", "bert &amp; co")
+    check_view(notice)
     assert notice["blocks"][0]["text"]["text"] == "bert &amp; co"
     assert "submit" not in notice

@@ -16,7 +16,7 @@ from intercom.model.errors import DatabaseError, InvalidState
 from intercom.operators.slack.buttons import BUTTONS, Button
 from intercom.operators.slack.decisions import NotRecorded
 from tests.operators.slack import payloads
-from tests.operators.slack.payloads import ANNA, BERT, CHANNEL, ROOT
+from tests.operators.slack.payloads import ANNA, CHANNEL, ROOT
 from tests.operators.slack.server import CARD, OTHER, slack_server
 from tests.operators.stand_in_service import START, card
 
@@ -136,14 +136,6 @@ async def test_who_taps_twice_in_haste_is_not_told_off(tmp_path: Path) -> None:
         assert await server.ephemerals() == []
         assert server.service.cards[CARD].decided is not None
         assert len(server.service.verdicts) == 1
-
-
-async def test_of_two_people_the_first_wins(tmp_path: Path) -> None:
-    async with slack_server(tmp_path, card(CARD)) as server:
-        await server.tap(payloads.tap("approve_accept", CARD, BERT))
-        await server.tap(payloads.tap("approve_accept", CARD, ANNA))
-        [told] = await server.ephemerals()
-        assert f"bert ({BERT}) approved it" in told
 
 
 @pytest.mark.parametrize(

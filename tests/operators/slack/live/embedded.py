@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import functools
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
+from functools import partial, wraps
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 from unittest.mock import patch
 
@@ -22,12 +23,14 @@ from intercom.model.config import Config, CtlSettings, DatabaseSettings, SlackSe
 from intercom.model.decision import Decision, Verdict
 from intercom.operators.slack.setup import SlackSetup
 from intercom.operators.slack.web_api import SlackTokens
+from intercom.sessions.messages import Answered, Opened, ToolRequest
 from intercom.store import outbox
 from intercom.store.writer import Writer
 from tests.operators.slack.live.truth import Found, look
-from tests.slack import ALICE, BOB, CHANNEL, Standin, serve
+from tests.slack import ALICE, BOB, CHANNEL, Standin, serve, text_of
 from tests.support.database import new_database
 from tests.support.task_tree import within
+from tests.support.virtual_server import Pending, R
 
 BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
 #: Virtual seconds after which whatever is not so never will be.
@@ -59,7 +62,7 @@ class Threads:
 def quick(test: Callable[..., Awaitable[None]]) -> Callable[..., Awaitable[None]]:
     """A test whose time is virtual: it goes to the next deadline when all tasks wait and no thread is at work."""
 
-    @functools.wraps(test)
+    @wraps(test)
     async def run(*args: Any, **kwargs: Any) -> None:
         threads, clock = Threads(), trio.lowlevel.current_clock()
         assert isinstance(clock, trio.testing.MockClock)
@@ -98,11 +101,27 @@ class Room:
     app: App
     slack: Standin
     root: Path
+    nursery: trio.Nursery
 
     def agent(self, name: str = "agent") -> EmbeddedAgent:
         """An agent in a workspace of its own."""
         (self.root / name).mkdir(exist_ok=True)
         return EmbeddedAgent(self.app, name, str(self.root / name))
+
+    def ask(self, request: ToolRequest[Opened[R]], name: str = "agent") -> Pending[Answered[R]]:
+        """An agent asks, and the test goes on."""
+        pending: Pending[Answered[R]] = Pending()
+        self.nursery.start_soon(pending.run, partial(self.agent(name).call, request))
+        return pending
+
+    async def typed(self, text: str, user: str = ALICE) -> str:
+        """What one person alone reads in answer to a command, at once or a little later."""
+        before = len(self.slack.ephemerals(user))
+        told = await self.slack.command(user, CHANNEL, text).answer()
+        if not told:
+            await self.slack.wait_for(lambda: len(self.slack.ephemerals(user)) > before, PATIENCE)
+            told = self.slack.ephemerals(user)[-1]
+        return f"{told.get('text', '')}\n{text_of(told)}"
 
     async def card(self, words: str) -> dict[str, Any]:
         return await self.slack.card(words, seconds=PATIENCE)
@@ -142,19 +161,25 @@ class Room:
 
 @asynccontextmanager
 async def room(
-    root: Path, *, up: bool = True, listens: frozenset[str] = frozenset(), **options: Any
+    root: Path,
+    *,
+    up: bool = True,
+    listens: frozenset[str] = frozenset(),
+    config: Mapping[str, Any] = MappingProxyType({}),
+    **options: Any,
 ) -> AsyncIterator[Room]:
-    """A server in Slack, or one that cannot reach it when not `up`. It `listens` on the sockets of these names."""
+    """A server in Slack, or one that cannot reach it when not `up`. It `listens` on the sockets of these names.
+    `config` is what its configuration has besides."""
     clock = trio.lowlevel.current_clock()
     async with serve(**options) as slack:
-        config = Config(
-            ipc_name="quick",
-            database=DatabaseSettings(path=root / "quick.db"),
-            slack=SlackSettings(channel_id=CHANNEL),
-            timeouts=TimeoutSettings(approval_seconds=PATIENCE, prompt_seconds=PATIENCE),
-            stall=StallSettings(enabled=False),
-            ctl=CtlSettings(trust_agent_processes=True),
-        )
+        settings: dict[str, Any] = {
+            "ipc_name": "quick",
+            "database": DatabaseSettings(path=root / "quick.db"),
+            "slack": SlackSettings(channel_id=CHANNEL),
+            "timeouts": TimeoutSettings(approval_seconds=PATIENCE, prompt_seconds=PATIENCE),
+            "stall": StallSettings(enabled=False),
+            "ctl": CtlSettings(trust_agent_processes=True),
+        }
         tokens = SlackTokens(slack.app_token, slack.bot_token)
         setup = SlackSetup(tokens, CHANNEL, frozenset({ALICE, BOB}), api_url=slack.api_url)
 
@@ -163,10 +188,12 @@ async def room(
 
         new_database(root / "quick.db")
         where = places(environ={"HOME": str(root), "XDG_RUNTIME_DIR": str(root)})
-        app = App(config, where, root / "quick.db", listens, slack=setup, now=now)
+        app = App(Config(**{**settings, **config}), where, root / "quick.db", listens, slack=setup, now=now)
         if not up:
             slack.go_down()
         async with app.system:
             if up:
                 await slack.connected()
-            yield Room(app, slack, root)
+            async with trio.open_nursery() as nursery:
+                yield Room(app, slack, root, nursery)
+                nursery.cancel_scope.cancel()

@@ -17,28 +17,24 @@ from typing import Any, TypeVar
 
 import trio
 import trio.testing
-from attrs import define, field, frozen
+from attrs import define, field
 
 from actors import Busy, Down, NotRunning
 from intercom.app import App
 from intercom.embedding import EmbeddedAgent
 from intercom.local.places import places
-from intercom.masking import Masker
-from intercom.model.card import Card, CardState
+from intercom.model.card import CardKind
 from intercom.model.config import Config, DatabaseSettings, SlackSettings, StallSettings, TimeoutSettings
-from intercom.model.decision import Decision
 from intercom.model.errors import AlreadyConsumed, IntercomError
-from intercom.model.request import ApprovalRequest, ContinuationPrompt, Wait
-from intercom.operators.slack.channel import Drawing
+from intercom.operators.slack.buttons import BY_ACTION
 from intercom.operators.slack.setup import SlackSetup
 from intercom.operators.slack.web_api import SlackTokens
-from intercom.sessions import request_kinds
 from intercom.sessions.messages import Answered
 from intercom.sessions.request_kinds import to_json
-from intercom.store import outbox, requests
-from intercom.store.messages import Database
-from intercom.store.outbox import Row
-from tests.slack import ALICE, BOB, CHANNEL, CannotDo, Standin, Unanswered, buttons, text_of
+from intercom.store import outbox
+from tests.operators.slack.live.truth import look
+from tests.slack import ALICE, BOB, CHANNEL, CannotDo, Standin, Unanswered, buttons
+from tests.support.faults import InjectedCrash
 
 T = TypeVar("T")
 
@@ -61,6 +57,8 @@ _STRIKES = (
     "out of reach",
     "actor crashed",
 )
+#: What agents ask for in it.
+ASKED = (CardKind.APPROVAL, CardKind.PROMPT, CardKind.STANDBY)
 _METHODS = ("chat.postMessage", "chat.update", "views.open", "conversations.replies", "conversations.history", "*")
 _ACTORS = (
     "slack/channel",
@@ -72,23 +70,6 @@ _ACTORS = (
     "operators",
     "registry",
 )
-
-#: What a button stands for, and the word its verdict is stored as.
-MEANING = {
-    "approve_accept": Decision.APPROVE,
-    "approve_reject": Decision.REJECT,
-    "prompt_continue": Decision.CONTINUE,
-    "prompt_refine": Decision.REFINE,
-    "prompt_stop": Decision.STOP,
-    "wait_resume": Decision.RESUME,
-    "wait_resume_instruct": Decision.RESUME,
-    "wait_stop": Decision.STOP,
-}
-FORMS = {"approve_reject": "reject", "prompt_refine": "refine", "wait_resume_instruct": "resume"}
-
-
-class InjectedCrash(Exception):
-    """A part of the server falls."""
 
 
 @define
@@ -306,7 +287,7 @@ class Storm:
 
     async def _try_to_answer(self, ts: str) -> None:
         message = self.slack.message(ts)
-        wanted = [each for each in buttons(message) if each in MEANING]
+        wanted = [each for each in buttons(message) if BY_ACTION[each].kind in ASKED]
         if not wanted:
             return
         card_id = value_of(message)
@@ -319,17 +300,18 @@ class Storm:
 
     async def _act(self, card_id: str, message: dict[str, Any], user: str, action: str) -> None:
         self.counts["taps"] += 1
-        self.wishes.setdefault(card_id, []).append(MEANING[action].value)
+        self.wishes.setdefault(card_id, []).append(BY_ACTION[action].decision.value)
         try:
             await self.slack.tap(user, message, action).answer()
         except (Unanswered, CannotDo) as failed:
             self.counts[f"taps: {type(failed).__name__}"] += 1
             return
-        if action not in FORMS:
+        form = BY_ACTION[action].form
+        if form is None:
             self.acked.append(card_id)
             return
         with trio.move_on_after(5):
-            view = await self.slack.wait_for(lambda: self._view(user, card_id, FORMS[action]))
+            view = await self.slack.wait_for(lambda: self._view(user, card_id, form.name))
             try:
                 envelope = self.slack.submit(user, view, {"text": f"words for {card_id}"})
                 await envelope.answer()
@@ -367,96 +349,27 @@ class Storm:
     async def _judge(self) -> None:
         """Compare what Slack shows with what the store knows; every fault is a sentence in `faults`."""
         assert self.app is not None
-        rows, asked = await self.app.reader.read(_everything)
-        cards = [each.card for each in asked]
-        messages = self.slack.messages()
-        ids = Counter(client_id(message) for message in messages if client_id(message))
-        self.faults += [f"{count} messages of {id}" for id, count in ids.items() if count > 1]
-        known = {row.client_id for row in rows.values()}
-        # The last word of a server that stops is forgotten where it cannot be said at once: nobody looks for it.
-        self.faults += [
-            f"a message that no row knows: {text_of(m)[:60]}"
-            for m in messages
-            if client_id(m) and client_id(m) not in known and "Intercom stops" not in text_of(m)
-        ]
-        shown = {client_id(message): message for message in messages}
-        drawing = Drawing(Masker())
-        for card in cards:
-            row = rows.get(f"card/{card.id}")
-            if card.state is CardState.PENDING:
-                self.faults.append(f"{card.id} is still open")
-            if row is None or row.client_id not in shown:
-                self.faults.append(f"{card.id} ({card.state}) is not in Slack")
-                continue
-            message = shown[row.client_id]
-            if text_of(message) != text_of(drawing.card(card).message):
-                self.faults.append(f"{card.id} is {card.state}, and Slack shows: {text_of(message)!r}")
-            if buttons(message):
-                self.faults.append(f"{card.id} still has buttons")
+        found = await look(self.app.reader, self.slack)
+        self.faults += found.faults
+        for card in found.cards:
             decided = card.decided.decision if card.decided else None
             if decided not in self.wishes.get(card.id, []):
                 self.faults.append(f"{card.id} was decided {decided}, and people wanted {self.wishes.get(card.id)}")
-        decided_ids = {card.id for card in cards if card.decided is not None}
+        decided_ids = {card.id for card in found.cards if card.decided is not None}
         self.faults += [f"a verdict on {id} was acknowledged and is lost" for id in self.acked if id not in decided_ids]
-        truth: dict[str, list[dict[str, Any] | None]] = {}
-        for each in asked:
-            truth.setdefault(each.words, []).append(each.answer)
         self.faults += [
-            f"the agent of {title} was told {told}, and on record is {truth.get(title)}"
+            f"the agent of {title} was told {told}, and on record is {found.answers.get(title)}"
             for title, told in self.answers.items()
-            if told not in truth.get(title, [])
+            if [told] != found.answers.get(title)
         ]
-        self.faults += [
-            f"{title} was put on record {len(each)} times" for title, each in truth.items() if len(each) > 1
-        ]
-        self.counts["cards"] = len(cards)
+        self.counts["cards"] = len(found.cards)
         self.counts["verdicts acknowledged"] = len(self.acked)
-        self.counts["messages"] = len(messages)
+        self.counts["messages"] = len(self.slack.messages())
         self.counts["calls of the Web API"] = len(self.slack.calls)
 
     def _open(self) -> list[dict[str, Any]]:
         # As they are kept: to copy them all each time would be most of the test's work.
         return [message for message in self.slack.team.channels[CHANNEL].messages.values() if buttons(message)]
-
-
-@frozen
-class _Asked:
-    """What an agent asked in these words, its card, and what the agent is to be told (None: nothing yet)."""
-
-    words: str
-    card: Card
-    answer: dict[str, Any] | None
-
-
-def _everything(db: Database) -> tuple[dict[str, Row], list[_Asked]]:
-    """Each message that was put out, by its key, and all that was asked."""
-    rows = {row["key"]: outbox.by_key(db, row["key"]) for row in db.query("select key from outbox")}
-    found = []
-    for session in db.query("select id, workspace_root from session"):
-        for table in ("approval_request", "continuation_prompt", "wait"):
-            for each in db.query(f"select id from {table} where session_id = ?", [session["id"]]):
-                request = requests.find(db, each["id"])
-                assert request is not None
-                answer = request_kinds.answer(request)
-                card = request_kinds.card_of(request, session["workspace_root"])
-                found.append(_Asked(_words(request), card, None if answer is None else to_json(answer)))
-    return {key: row for key, row in rows.items() if row is not None}, found
-
-
-def _words(request: request_kinds.Asked) -> str:
-    match request:
-        case ApprovalRequest():
-            return request.title
-        case ContinuationPrompt():
-            return request.prompt_text
-        case Wait():
-            return request.message
-
-
-def client_id(message: dict[str, Any]) -> str:
-    """The name that the message was posted under."""
-    metadata = message.get("metadata") or {}
-    return str((metadata.get("event_payload") or {}).get("client_id", ""))
 
 
 def value_of(message: dict[str, Any]) -> str:

@@ -173,3 +173,28 @@ async def test_a_server_that_starts_without_slack_is_there_and_picks_it_up() -> 
                 await work.tap(await server.slack.card("And now?"), "prompt_stop")
                 assert (await asked())["decision"] == "stop"
                 nursery.cancel_scope.cancel()
+
+
+async def test_an_apply_that_stopped_half_way_is_given_up_in_slack() -> None:
+    async with server_in_slack() as server, trio.open_nursery() as nursery:
+        with server.alone():
+            workspace = server.home.workspace()
+            (workspace / "a.txt").write_text("old\n")
+            with server.serving(INTERCOM_FAULT="kill:journal.committed:1") as process:
+                async with server.home.agent(workspace) as agent:
+                    work = Work(server, agent, workspace, nursery)
+                    asked = work.ask("check_clearance", title="Renew", diff="new\n", file_path="a.txt")
+                    await work.tap(await server.slack.card("Renew"), "approve_accept")
+                    applied = work.ask("check_diff", request_id=(await asked())["request_id"])
+                    await trio.to_thread.run_sync(process.wait)
+                    (workspace / "a.txt").write_text("neither\n")
+                    with server.serving():
+                        # The agent's call comes again, and the card is closed and opened for it once more.
+                        assert (await applied())["error_code"] == "apply_stuck"
+                        stuck = await server.slack.card("Stopped half-way: Renew")
+                        assert buttons(stuck) == ["apply_dismiss"]
+                        await work.tap(stuck, "apply_dismiss")
+                        assert buttons(await server.slack.shows(stuck["ts"], "Closed")) == []
+                        assert (workspace / "a.txt").read_text() == "neither\n"
+                        assert len([one for one in server.slack.messages() if "Stopped half-way" in text_of(one)]) == 1
+                        nursery.cancel_scope.cancel()

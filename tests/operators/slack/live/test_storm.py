@@ -18,10 +18,10 @@ from tests.support.figures import Record, tell
 from tests.support.task_tree import within
 
 LONG = os.environ.get("INTERCOM_CHAOS") == "long"
-CARDS = int(os.environ.get("INTERCOM_STORM_CARDS", "1000" if LONG else "50"))
+CARDS = int(os.environ.get("INTERCOM_STORM_CARDS", "1000" if LONG else "30"))
 SEED = int(os.environ.get("INTERCOM_STORM_SEED", "1"))
 #: How much faster than life it goes; the disk and the threads are real.
-RATE = 10.0
+RATE = 20.0
 #: Real seconds after which it is stuck: far more than it takes.
 STUCK = 900 if LONG else 300
 

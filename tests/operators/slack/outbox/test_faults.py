@@ -47,20 +47,6 @@ async def test_an_hour_without_network_and_then_everything_is_right() -> None:
         assert each_once(server.slack)
 
 
-async def test_a_row_changed_ten_times_while_slack_is_away_is_updated_once() -> None:
-    async with sender_server() as server:
-        await server.put("card/1", "v0", open=True)
-        await server.settled()
-        server.slack.judge = lambda method, params: limited(100)
-        for number in range(1, 11):
-            await server.put("card/1", f"v{number}", open=True)
-            await trio.sleep(1)
-        server.slack.judge = lambda method, params: None
-        await server.settled()
-        assert server.slack.messages[0].history == ["v0"]
-        assert server.slack.texts() == ["v10"]
-
-
 async def test_word_that_slack_is_back_ends_the_wait() -> None:
     async with sender_server() as server:
         server.slack.judge = lambda method, params: NO_NETWORK
@@ -90,24 +76,6 @@ async def test_after_a_429_the_pace_is_what_slack_takes() -> None:
         await server.put_all([(f"card/{number}", f"card {number}", {}) for number in range(50)])
         assert await server.settled() < 60
         assert server.slack.limited == 1
-
-
-@pytest.mark.parametrize("fault", [BROKEN, LOST])
-async def test_500s_are_tried_again_until_they_end(fault: Fault) -> None:
-    async with sender_server() as server:
-        broken = [10]
-
-        def judge(method: str, params: object) -> Fault | None:
-            broken[0] -= 1
-            return fault if broken[0] >= 0 else None
-
-        server.slack.judge = judge
-        await server.put("thread/s1", "root")
-        for number in range(5):
-            await server.put(f"card/{number}", f"card {number}", thread="thread/s1")
-        await server.settled()
-        assert server.slack.texts() == ["root", *(f"card {number}" for number in range(5))]
-        assert each_once(server.slack)
 
 
 @pytest.mark.parametrize("thread", [None, "thread/s1"])

@@ -10,8 +10,10 @@ from attrs import evolve
 from hypothesis import given
 from hypothesis import strategies as st
 
-from intercom.operators.slack.sender import CHARS, LINES, PATIENCE, Choice, choose
+from intercom.operators.slack.draw import blocks
+from intercom.operators.slack.sender import CHARS, LINES, PATIENCE, Choice, choose, merged
 from intercom.store.outbox import RowKind, RowState, Urgency, Waiting
+from tests.operators.slack.server import text
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
 LATER = NOW + timedelta(seconds=1)
@@ -200,3 +202,25 @@ def test_turns_change_who_goes_first_and_never_whether_anything_goes(
         wanted = [each.urgency for each in queue if each.id == plain.id or each.root_id == plain.id]
         chosen = by_id[fair.id]
         assert min(wanted) in [each.urgency for each in queue if each.id == chosen.id or each.root_id == chosen.id]
+
+
+CONTEXT: dict[str, Any] = {"type": "context", "elements": [{"type": "mrkdwn", "text": "who"}]}
+
+
+def test_one_message_stays_as_it_is() -> None:
+    content = {**text("a"), "reply_broadcast": True}
+    assert merged([content]) is content
+
+
+def test_messages_follow_one_another_as_they_are() -> None:
+    with_context = {"text": "b", "blocks": [*text("b")["blocks"], CONTEXT]}
+    joined = merged([text("a"), with_context, {"text": "c"}])
+    assert joined == {"text": "a\nb\nc", "blocks": [*text("a")["blocks"], *with_context["blocks"]]}
+
+
+@given(st.lists(st.text(max_size=CHARS), min_size=2, max_size=LINES), st.booleans())
+def test_slacks_limits_hold(lines: list[str], with_context: bool) -> None:
+    more = [CONTEXT] * 3 if with_context else []
+    joined = merged([{"text": line, "blocks": [*text(line)["blocks"], *more]} for line in lines])
+    assert len(joined["text"]) <= blocks.TEXT
+    assert len(joined["blocks"]) == min(blocks.BLOCKS, len(lines) * (1 + len(more)))

@@ -13,6 +13,8 @@ import pytest
 import trio
 import trio.testing
 from attrs import define, field
+from hypothesis import given
+from hypothesis import strategies as st
 from wsproto import ConnectionType
 from wsproto.connection import Connection as Frames
 from wsproto.events import Ping, Pong, TextMessage
@@ -22,8 +24,18 @@ from actors.testing import Probe, no_leaks
 from intercom.model.chat import ConnectionState, ConnectionStatus
 from intercom.operators.slack.interactions import Once
 from intercom.operators.slack.messages import Health, SocketDown, SocketUp
-from intercom.operators.slack.socket_mode import Patience, SlackConnection, Socket, SocketLimits
-from intercom.operators.slack.web_api import SlackTokens, WebApi
+from intercom.operators.slack.socket_mode import (
+    Disconnected,
+    Handling,
+    Patience,
+    SlackConnection,
+    Socket,
+    SocketLimits,
+    is_for_people,
+    sentence,
+    wait_after,
+)
+from intercom.operators.slack.web_api import RateLimited, SlackRefused, SlackTokens, SocketLost, Unreachable, WebApi
 from tests.operators.slack.wire.slack_end import Link, MemoryStream, SlackEnd, answer, envelope, unreachable
 
 WARNING = {"type": "disconnect", "reason": "warning", "debug_info": {"host": "applink-1"}}
@@ -231,20 +243,6 @@ async def test_an_ack_whose_socket_is_gone_goes_by_the_present_one() -> None:
         at.hand.go.set()
         await new.until(1)
         assert new.acks == ["e1"]
-
-
-async def test_an_envelope_doubled_on_two_sockets_is_handled_once_and_acknowledged_on_both() -> None:
-    async with scene(open_gate=False) as at:
-        old = await at.slack.link(1)
-        await trio.sleep(60)
-        await old.send(envelope("e1"), REFRESH)
-        new = await at.slack.link(2)
-        await new.send(envelope("e1"))
-        await trio.sleep(1)
-        at.hand.go.set()
-        await old.until(1)
-        await new.until(1)
-        assert len(at.hand.handled) == 1
 
 
 async def test_a_drop_is_answered_by_a_new_socket_at_once() -> None:
@@ -495,3 +493,82 @@ async def test_a_connection_that_crashes_comes_back() -> None:
         new = await at.slack.link(2)
         await new.send(envelope("e1"))
         await new.until(1)
+
+
+PATIENCE = Patience(backoff_first=0.5, backoff_max=30, slow=60)
+
+PASSING = st.sampled_from(
+    [SocketLost("gone"), Unreachable("no network", maybe_done=False), Disconnected("refresh_requested")]
+)
+CHANCE = st.floats(0, 1)
+
+
+@pytest.mark.parametrize(
+    ("failures", "least", "most"),
+    [(1, 0, 0), (2, 0.25, 0.5), (3, 0.5, 1), (4, 1, 2), (8, 15, 30), (9, 15, 30), (10**6, 15, 30)],
+)
+def test_waits_double_up_to_the_most_and_are_scattered(failures: int, least: float, most: float) -> None:
+    assert wait_after(SocketLost("gone"), failures, PATIENCE, 0.0) == least
+    assert wait_after(SocketLost("gone"), failures, PATIENCE, 1.0) == most
+
+
+@given(PASSING, st.integers(1, 10**9), CHANCE)
+def test_no_wait_is_longer_than_the_most(cause: Exception, failures: int, chance: float) -> None:
+    assert 0 <= wait_after(cause, failures, PATIENCE, chance) <= PATIENCE.backoff_max
+
+
+@given(st.integers(1, 10**9), CHANCE)
+def test_what_a_person_must_mend_is_tried_slowly_from_the_first(failures: int, chance: float) -> None:
+    for cause in (SlackRefused("apps.connections.open", "invalid_auth"), Disconnected("link_disabled")):
+        assert is_for_people(cause)
+        assert 60 <= wait_after(cause, failures, PATIENCE, chance) <= 75
+
+
+@given(st.integers(1, 10), CHANCE, st.floats(0, 3600))
+def test_a_limit_is_never_undercut(failures: int, chance: float, seconds: float) -> None:
+    assert wait_after(RateLimited("apps.connections.open", seconds), failures, PATIENCE, chance) >= seconds
+
+
+@pytest.mark.parametrize(
+    ("cause", "words"),
+    [
+        (SlackRefused("m", "not_authed"), "there is no app-level token"),
+        (SlackRefused("m", "token_revoked"), "(token_revoked)"),
+        (SlackRefused("m", "not_allowed_token_type"), "xapp-"),
+        (SlackRefused("m", "missing_scope"), "connections:write"),
+        (SlackRefused("m", "org_login_required"), "slack refuses to open a socket (org_login_required)"),
+        (Disconnected("link_disabled"), "switch it on"),
+        (Disconnected("too_many_websockets"), "stop other programs"),
+        (Disconnected("refresh_requested"), "slack takes the socket away (refresh_requested)"),
+        (SocketLost("nothing was heard"), "nothing was heard"),
+    ],
+)
+def test_each_cause_has_a_sentence(cause: Exception, words: str) -> None:
+    assert words in sentence(cause)
+
+
+class Acks(list[str]):
+    async def __call__(self, answer: dict[str, Any]) -> None:
+        self.append(answer["envelope_id"])
+
+
+async def test_what_is_too_much_at_once_is_left_for_slack_to_send_again(caplog: pytest.LogCaptureFixture) -> None:
+    go, acks, handled = trio.Event(), Acks(), 0
+
+    async def handle(_kind: str, _payload: dict[str, Any]) -> None:
+        nonlocal handled
+        await go.wait()
+        handled += 1
+
+    handling = Handling(handle, at_once=2, waiting=3)
+    async with trio.open_nursery() as nursery:
+        for number in range(8):
+            handling.take(envelope(f"e{number}"), acks, nursery)
+        assert handling.in_hand == 5
+        go.set()
+        await handling.until_idle()
+        assert sorted(acks) == ["e0", "e1", "e2", "e3", "e4"]
+        handling.take(envelope("e7"), acks, nursery)
+        await handling.until_idle()
+    assert handled == 6
+    assert caplog.text.count("left for slack to send again") == 3

@@ -17,10 +17,10 @@ from actors import ChildSpec, System, ask
 from actors.testing import Probe
 from intercom.model.chat import ConnectionState, ConnectionStatus
 from intercom.operators.slack.interactions import Once
-from intercom.operators.slack.messages import Health
+from intercom.operators.slack.messages import Health, SocketDown
 from intercom.operators.slack.socket_mode import Patience, SlackConnection
-from intercom.operators.slack.web_api import SlackTokens, WebApi
-from tests.slack import ALICE, CHANNEL, serve
+from intercom.operators.slack.web_api import RateLimited, SlackApiError, SlackRefused, SlackTokens, Unreachable, WebApi
+from tests.slack import ALICE, APP_TOKEN, BOT_TOKEN, CHANNEL, serve
 from tests.slack.standin import Standin
 
 
@@ -46,6 +46,7 @@ class Ears:
 class Scene:
     slack: Standin
     ears: Ears
+    channel: Probe
     system: System
 
     async def health(self) -> ConnectionStatus:
@@ -74,41 +75,84 @@ async def scene(*, connect: bool = True, handler_seconds: float = 0.01, **how: A
             async with System(children) as system:
                 if connect:
                     await slack.connected()
-                yield Scene(slack, ears, system)
+                yield Scene(slack, ears, channel, system)
 
 
-async def test_a_refresh_loses_no_envelope_and_costs_none_its_three_seconds() -> None:
+#: A fault of a call -> how it ends for its caller, after how many seconds, whether its work was done a second after it
+#: was asked for, and whether it is done in the end.
+CALLS: list[tuple[str, dict[str, Any], type[SlackApiError] | None, float, bool, bool]] = [
+    ("lose", {}, Unreachable, 0, True, True),
+    ("swallow", {}, Unreachable, 10, True, True),
+    ("cut", {}, Unreachable, 0, False, False),
+    ("delay", {"seconds": 5}, None, 5, True, True),
+    ("stall", {"seconds": 5}, None, 5, False, True),
+    ("stall", {"seconds": 15}, Unreachable, 10, False, True),
+    ("status", {"status": 502}, Unreachable, 0, False, False),
+    ("status", {"status": 502, "done": True}, Unreachable, 0, True, True),
+    ("limit", {"seconds": 7}, RateLimited, 0, False, False),
+    ("refuse", {"error": "is_archived"}, SlackRefused, 0, False, False),
+]
+
+
+@pytest.mark.parametrize(("how", "more", "error", "seconds", "soon", "in_the_end"), CALLS)
+async def test_a_fault_of_a_call_is_what_it_is_called_and_is_met_once(
+    how: str, more: dict[str, Any], error: type[SlackApiError] | None, seconds: float, soon: bool, in_the_end: bool
+) -> None:
+    async with serve() as slack, WebApi(SlackTokens(APP_TOKEN, BOT_TOKEN), base_url=slack.api_url) as web:
+        done: list[int] = []
+        slack.plan("chat.postMessage", how, **more)
+        slack.later(1, lambda: done.append(len(slack.messages())))
+        began = trio.current_time()
+        with pytest.raises(error) if error else contextlib.nullcontext():
+            await web.call("chat.postMessage", channel=CHANNEL, text="x")
+        assert trio.current_time() - began == pytest.approx(seconds, abs=0.5)
+        await trio.sleep(20)
+        assert [*done, len(slack.messages())] == [soon, in_the_end]
+        await web.call("chat.postMessage", channel=CHANNEL, text="y")
+
+
+@pytest.mark.parametrize(
+    ("how", "seconds", "why"), [("clean", 0, "closed"), ("abrupt", 0, "broke"), ("freeze", 30, "heard")]
+)
+async def test_a_socket_is_lost_as_it_is_said(how: str, seconds: float, why: str) -> None:
     async with scene() as at:
-        at.slack.later(5, at.slack.refresh)
-        texts = [f"m{i}" for i in range(200)]
-        await at.say(*texts, every=0.2)
-        await at.slack.acted_on()
-        assert at.ears.heard == Counter(texts)
-        assert at.slack.unanswered == []
-        assert at.slack.socket_mode.opened == 2
+        began = trio.current_time()
+        at.slack.drop_sockets(how)
+        await at.slack.wait_for(lambda: at.slack.socket_mode.opened == 2, 90)
+        assert trio.current_time() - began == pytest.approx(seconds, abs=6)
+        [down] = [told for told in at.channel.received if isinstance(told, SocketDown)]
+        assert why in down.why
 
 
-async def test_sockets_of_a_short_life_lose_no_envelope() -> None:
+async def test_a_refresh_costs_no_envelope_its_three_seconds() -> None:
     async with scene(lifetime=60.0) as at:
-        texts = [f"m{i}" for i in range(600)]
+        texts = [f"m{i}" for i in range(200)]
         await at.say(*texts, every=1.0)
         await at.slack.acted_on()
         assert at.ears.heard == Counter(texts)
         assert at.slack.unanswered == []
-        assert at.slack.socket_mode.opened >= 10
+        assert at.slack.socket_mode.opened >= 3
 
 
-@pytest.mark.parametrize("how", ["clean", "abrupt"])
-async def test_a_socket_that_is_lost_again_and_again_costs_nothing_but_a_second_delivery(how: str) -> None:
-    async with scene(redeliver=(0.0, 1.0, 5.0, 30.0)) as at:
-        texts = [f"m{i}" for i in range(100)]
-        for number in range(10):
-            at.slack.later(number * 31, lambda: at.slack.drop_sockets(how))
-        await at.say(*texts, every=3.1)
-        await at.slack.acted_on(300)
-        assert at.ears.heard == Counter(texts)
-        assert all(envelope.acked.is_set() for envelope in at.slack.envelopes)
-        assert len(at.slack.unanswered) <= 10
+async def test_envelopes_are_doubled_mixed_up_and_not_heard_of_and_sockets_denied() -> None:
+    async with scene(redeliver=(0.0, 5.0)) as at:
+        at.slack.faults.double, at.slack.faults.deaf = 1, 3
+        await at.say("a", "b")
+        await at.slack.acted_on()
+        assert [len(each.sent_by) for each in at.slack.envelopes] == [3, 2]
+        assert [each.missed for each in at.slack.envelopes] == [1, 1]
+        sent: list[str] = []
+        at.slack.on("sent", lambda each: sent.append(each.payload["event"]["text"]), times=3)
+        at.slack.faults.reorder = 3
+        await at.say("c", "d", "e")
+        await at.slack.acted_on()
+        assert sent == ["e", "d", "c"]
+        at.slack.faults.clear()
+        at.slack.faults.deny_connects = 2
+        at.slack.drop_sockets("abrupt")
+        await at.slack.wait_for(lambda: at.slack.socket_mode.opened == 2)
+        assert at.slack.count("apps.connections.open") == 4
+        assert at.ears.heard == Counter("abcde")
 
 
 async def test_errors_when_a_socket_is_asked_for_are_outlasted() -> None:

@@ -10,35 +10,60 @@ import subprocess
 import sys
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
 import trio
 from hypothesis import given
 from hypothesis import strategies as st
 
+from intercom.cli import ctl
 from intercom.cli.ctl import TYPED, fields_of, hoist, parser
 from intercom.model.card import CardKind
 from intercom.operators.commands.table import COMMANDS
-from tests.operators.ctl_server import CtlServer, ctl_server, environ
+from tests.operators.ctl_server import ctl_server, environ
 from tests.operators.stand_in_service import StandInService, card, session
 
 pytestmark = pytest.mark.real_time
 
 
-async def ctl(server: CtlServer, *words: str) -> subprocess.CompletedProcess[bytes]:
-    return await run(server.environ, *words)
+async def run(env: dict[str, str], *words: str, encoding: str = "utf-8") -> subprocess.CompletedProcess[bytes]:
+    """The program, called in this process: to start it takes a while."""
+    out, err = (io.TextIOWrapper(io.BytesIO(), encoding) for _ in range(2))
+
+    def call() -> int:
+        try:
+            with (
+                contextlib.redirect_stdout(out),
+                contextlib.redirect_stderr(err),
+                mock.patch.dict(os.environ, env, clear=True),
+            ):
+                return ctl.main(words)
+        except SystemExit as left:
+            return int(left.code or 0)
+
+    code = await trio.to_thread.run_sync(call)
+    printed: list[bytes] = []
+    for stream in (out, err):
+        stream.flush()
+        printed.append(stream.buffer.getvalue())  # type: ignore[attr-defined]
+    return subprocess.CompletedProcess(words, code, *printed)
 
 
-async def run(env: dict[str, str], *words: str) -> subprocess.CompletedProcess[bytes]:
-    command = [sys.executable, "-m", "intercom.cli.ctl", *words]
+async def start(env: dict[str, str], *words: str) -> subprocess.CompletedProcess[bytes]:
+    """The program as a process of its own."""
     done: subprocess.CompletedProcess[bytes] = await trio.run_process(
-        command, env=env, capture_stdout=True, capture_stderr=True, check=False
+        [sys.executable, "-m", "intercom.cli.ctl", *words],
+        env=env,
+        capture_stdout=True,
+        capture_stderr=True,
+        check=False,
     )
     assert b"Traceback" not in done.stderr
     return done
 
 
-def desk() -> StandInService:
+def service() -> StandInService:
     return StandInService(
         card("abc-1"),
         card("abd-2"),
@@ -88,46 +113,37 @@ LINES = [
 
 
 @pytest.mark.parametrize(("line", "code"), LINES)
-async def test_json_is_one_value_and_nothing_else_wherever_it_stands(tmp_path: Path, line: str, code: int) -> None:
-    async with ctl_server(tmp_path, desk()) as server:
-        for words in (["--json", *line.split()], [*line.split(), "--json"]):
-            server.service.cards = desk().cards
-            done = await ctl(server, *words)
-            assert done.returncode == code
-            assert done.stderr == b""
-            assert done.stdout.count(b"\n") == 1
-            value = json.loads(done.stdout)
-            if code:
-                assert value["ok"] is False
-                assert value["error"]
-                assert value["error_code"]
-
-
-@pytest.mark.parametrize(("line", "code"), LINES)
-async def test_people_get_words_and_errors_go_to_stderr(tmp_path: Path, line: str, code: int) -> None:
-    async with ctl_server(tmp_path, desk()) as server:
-        done = await ctl(server, *line.split())
-        assert done.returncode == code
-        assert bool(done.stdout) is (code == 0)
-        assert bool(done.stderr) is (code != 0)
-        assert b"\x1b" not in done.stdout
+async def test_a_line_prints_one_json_value_or_words_with_errors_on_stderr(
+    tmp_path: Path, line: str, code: int
+) -> None:
+    async with ctl_server(tmp_path, service()) as server:
+        done = await run(server.environ, *line.split(), "--json")
+        assert (done.returncode, done.stderr, done.stdout.count(b"\n")) == (code, b"", 1)
+        value = json.loads(done.stdout)
         if code:
-            assert b"agent-intercom-ctl" in done.stderr
+            assert value["ok"] is False
+            assert value["error"]
+            assert value["error_code"]
+        server.service.cards = service().cards
+        done = await run(server.environ, *line.split())
+        assert (done.returncode, bool(done.stdout), bool(done.stderr)) == (code, code == 0, code != 0)
+        assert b"\x1b" not in done.stdout
+        assert (b"agent-intercom-ctl" in done.stderr) is (code != 0)
 
 
 async def test_pending_as_json_is_a_list_with_the_names_of_the_reference(tmp_path: Path) -> None:
-    async with ctl_server(tmp_path, desk()) as server:
-        entries = json.loads((await ctl(server, "pending", "--json")).stdout)
+    async with ctl_server(tmp_path, service()) as server:
+        entries = json.loads((await run(server.environ, "pending", "--json")).stdout)
         assert [entry["request_id"] for entry in entries] == ["abc-1", "abd-2", "pro-1", "ala-1", "pol-1"]
         assert {"request_id", "kind", "title", "session_id", "created_at"} <= entries[0].keys()
-        listed = json.loads((await ctl(server, "list", "--json")).stdout)
+        listed = json.loads((await run(server.environ, "list", "--json")).stdout)
         names = {"session_id", "status", "mode", "workspace_root", "last_tool", "updated_at"}
         assert names <= listed["sessions"][0].keys()
 
 
 async def test_an_ambiguous_resume_lists_the_sessions(tmp_path: Path) -> None:
     async with ctl_server(tmp_path, StandInService(sessions=[session("s-1"), session("s-2")])) as server:
-        done = await ctl(server, "resume", "--json")
+        done = await run(server.environ, "resume", "--json")
         assert done.returncode == 1
         value = json.loads(done.stdout)
         assert value["error_code"] == "ambiguous"
@@ -143,12 +159,12 @@ async def test_without_a_server_it_says_how_to_start_one(tmp_path: Path) -> None
 async def test_the_name_of_the_server_comes_from_the_config(tmp_path: Path) -> None:
     config = tmp_path / "config.toml"
     config.write_text('ipc_name = "mine"\n')
-    done = await run(environ(tmp_path), "--config", str(config), "list")
+    done = await start(environ(tmp_path), "--config", str(config), "list")
     assert done.returncode == 3
     assert b"mine.sock" in done.stderr
     (tmp_path / ".config" / "agent-intercom").mkdir(parents=True)
     config.rename(tmp_path / ".config" / "agent-intercom" / "config.toml")
-    assert b"mine.sock" in (await run(environ(tmp_path), "list")).stderr
+    assert b"mine.sock" in (await start(environ(tmp_path), "list")).stderr
 
 
 async def test_a_broken_config_is_a_matter_of_usage(tmp_path: Path) -> None:
@@ -177,12 +193,11 @@ async def test_help_needs_no_server_and_names_every_command(tmp_path: Path) -> N
 
 async def test_a_terminal_that_knows_ascii_only_is_no_error(tmp_path: Path) -> None:
     async with ctl_server(tmp_path, StandInService(card("a", title="grün"))) as server:
-        env = {**server.environ, "PYTHONIOENCODING": "ascii"}
         for words in (["pending"], ["show", "grün"], ["nudge", "a", "grün"]):
-            done = await run(env, *words)
+            done = await run(server.environ, *words, encoding="ascii")
             assert done.stdout.isascii()
             assert done.stderr.isascii()
-        assert b"gr\\xfcn" in (await run(env, "pending")).stdout
+        assert b"gr\\xfcn" in (await run(server.environ, "pending", encoding="ascii")).stdout
 
 
 WORDS = st.sampled_from([*COMMANDS, "policy", "accept", "--json", "--session", "--", "--reason", "-x", "local", "stop"])

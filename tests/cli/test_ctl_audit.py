@@ -32,7 +32,7 @@ from intercom.store.database import open_database
 from intercom.store.messages import Transact
 from tests.sessions.test_signed_decisions import keyed, sql
 from tests.support.keys import Key
-from tests.support.server_process import CTL, TRUSTING, Home, begin, call, user_home
+from tests.support.server_process import CTL, Home, begin, call
 
 
 def ctl(home: Home, *arguments: str) -> tuple[int, Any]:
@@ -57,51 +57,50 @@ def change(home: Home, *statements: str) -> None:
 
 
 @pytest.mark.real_time
-async def test_the_log_is_verified_and_exported_with_a_server_and_without() -> None:
-    with user_home(TRUSTING) as home:
-        assert ctl(home, "audit", "verify")[0] == 1
-        workspace = home.workspace()
-        with home.serving():
-            async with (
-                home.agent(workspace) as agent,
-                home.person(workspace) as person,
-                trio.open_nursery() as nursery,
-            ):
-                asked = begin(nursery, agent, "check_clearance", title="Count", diff="one\n", file_path="new.txt")
-                card = await person.card(title="Count")
-                await person.do("approve", id=card["request_id"])
-                answer = await asked()
-                assert (await call(agent, "check_diff", request_id=answer["request_id"]))["status"] == "applied"
-            code, found = ctl(home, "audit", "verify")
-            assert (code, found["ok"], found["faults"], found["decisions"]) == (0, True, [], 1)
-        code, stopped = ctl(home, "audit", "verify")
-        assert (code, stopped["ok"]) == (0, True)
-        assert stopped["anchors"] >= 1
-        assert os.stat(home.places.audit_anchor_file).st_mode & 0o777 == 0o600
-        assert stopped["head"]["sequence"] >= found["head"]["sequence"]
-        assert "each follows the one before" in words(home, "audit", "verify")
-
-        lines = words(home, "audit", "export")
-        export = home.root / "export.jsonl"
-        export.write_text(lines)
-        kinds = [json.loads(line).get("kind") for line in lines.splitlines()]
-        assert {"clearance_asked", "decided", "applied"} <= set(kinds)
-        [decided] = [json.loads(line) for line in lines.splitlines() if '"kind": "decided"' in line]
-        data = json.loads(decided["data"])
-        assert data["channel"] == "ctl"
-        assert data["origin"]["pid"] > 0
-        assert len(data["proposal_hash"]) == 64
-        assert ctl(home, "audit", "verify", str(export))[0] == 0
-        export.write_text(lines.replace('"kind": "decided"', '"kind": "refused"'))
-        assert ctl(home, "audit", "verify", str(export))[0] == 1
-
-        change(home, "update audit set who = 'nobody' where kind = 'decided'")
+async def test_the_log_is_verified_and_exported_with_a_server_and_without(home: Home) -> None:
+    assert ctl(home, "audit", "verify")[0] == 1
+    workspace = home.workspace()
+    with home.serving():
+        async with (
+            home.agent(workspace) as agent,
+            home.person(workspace) as person,
+            trio.open_nursery() as nursery,
+        ):
+            asked = begin(nursery, agent, "check_clearance", title="Count", diff="one\n", file_path="new.txt")
+            card = await person.card(title="Count")
+            await person.do("approve", id=card["request_id"])
+            answer = await asked()
+            assert (await call(agent, "check_diff", request_id=answer["request_id"]))["status"] == "applied"
         code, found = ctl(home, "audit", "verify")
-        assert (code, found["ok"], found["faults"][0]["entry"]) == (1, False, decided["id"])
-        assert f"entry {decided['id']}: it was edited" in words(home, "audit", "verify")
-        assert f"entry {decided['id']}: it was edited" in home.command("doctor").stdout
-        change(home, f"update audit set who = {decided['who']!r} where kind = 'decided'")
-        assert ctl(home, "audit", "verify")[0] == 0
+        assert (code, found["ok"], found["faults"], found["decisions"]) == (0, True, [], 1)
+    code, stopped = ctl(home, "audit", "verify")
+    assert (code, stopped["ok"]) == (0, True)
+    assert stopped["anchors"] >= 1
+    assert os.stat(home.places.audit_anchor_file).st_mode & 0o777 == 0o600
+    assert stopped["head"]["sequence"] >= found["head"]["sequence"]
+    assert "each follows the one before" in words(home, "audit", "verify")
+
+    lines = words(home, "audit", "export")
+    export = home.root / "export.jsonl"
+    export.write_text(lines)
+    kinds = [json.loads(line).get("kind") for line in lines.splitlines()]
+    assert {"clearance_asked", "decided", "applied"} <= set(kinds)
+    [decided] = [json.loads(line) for line in lines.splitlines() if '"kind": "decided"' in line]
+    data = json.loads(decided["data"])
+    assert data["channel"] == "ctl"
+    assert data["origin"]["pid"] > 0
+    assert len(data["proposal_hash"]) == 64
+    assert ctl(home, "audit", "verify", str(export))[0] == 0
+    export.write_text(lines.replace('"kind": "decided"', '"kind": "refused"'))
+    assert ctl(home, "audit", "verify", str(export))[0] == 1
+
+    change(home, "update audit set who = 'nobody' where kind = 'decided'")
+    code, found = ctl(home, "audit", "verify")
+    assert (code, found["ok"], found["faults"][0]["entry"]) == (1, False, decided["id"])
+    assert f"entry {decided['id']}: it was edited" in words(home, "audit", "verify")
+    assert f"entry {decided['id']}: it was edited" in home.command("doctor").stdout
+    change(home, f"update audit set who = {decided['who']!r} where kind = 'decided'")
+    assert ctl(home, "audit", "verify")[0] == 0
 
 
 def test_with_an_operator_key_an_approval_needs_a_genuine_signature(tmp_path: Path) -> None:
@@ -242,16 +241,15 @@ async def test_a_revocation_that_no_key_signed_ends_nothing(clock: MockClock, tm
 
 
 @pytest.mark.real_time
-async def test_a_log_that_was_cut_is_told_on_stderr_when_the_server_starts() -> None:
-    with user_home(TRUSTING) as home:
-        with home.serving():
-            async with home.agent(home.workspace()) as agent:
-                await call(agent, "broadcast", message="hello")
-        change(home, "delete from audit where id > 1")
-        with home.serving():
-            async with home.agent(home.workspace()) as agent:
-                await call(agent, "broadcast", message="hello again")
-        assert "the audit log was changed while no server watched it" in (home.root / "server.log").read_text()
-        code, found = ctl(home, "audit", "verify")
-        assert code == 1
-        assert found["faults"]
+async def test_a_log_that_was_cut_is_told_on_stderr_when_the_server_starts(home: Home) -> None:
+    with home.serving():
+        async with home.agent(home.workspace()) as agent:
+            await call(agent, "broadcast", message="hello")
+    change(home, "delete from audit where id > 1")
+    with home.serving():
+        async with home.agent(home.workspace()) as agent:
+            await call(agent, "broadcast", message="hello again")
+    assert "the audit log was changed while no server watched it" in (home.root / "server.log").read_text()
+    code, found = ctl(home, "audit", "verify")
+    assert code == 1
+    assert found["faults"]

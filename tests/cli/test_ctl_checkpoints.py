@@ -16,12 +16,12 @@ from tests.operators.stand_in_service import StandInService, session
 pytestmark = pytest.mark.real_time
 
 
-def desk() -> StandInService:
+def service() -> StandInService:
     return StandInService(sessions=[session("abcd-1"), session("beef-2")])
 
 
 async def test_a_checkpoint_is_taken_of_the_session_that_is_named_and_listed(tmp_path: Path) -> None:
-    async with ctl_server(tmp_path, desk()) as server:
+    async with ctl_server(tmp_path, service()) as server:
         done = await run(server.environ, "checkpoint", "beef-2", "before", "the", "storm")
         assert done.stdout.decode() == (
             "checkpoint c-1 (before the storm): 3 files, 42 bytes, 2 can be put back;"
@@ -36,7 +36,7 @@ async def test_a_checkpoint_is_taken_of_the_session_that_is_named_and_listed(tmp
 
 
 async def test_a_restore_is_asked_and_answered_or_left_open(tmp_path: Path) -> None:
-    async with ctl_server(tmp_path, desk()) as server:
+    async with ctl_server(tmp_path, service()) as server:
         await run(server.environ, "checkpoint", "--session", "abcd-1", "before")
         asked = await run(server.environ, "restore", "c-1", "--files")
         words = asked.stdout.decode()
@@ -61,7 +61,7 @@ async def test_a_restore_without_files_shows_what_differs_and_changes_nothing(
 ) -> None:
     """It ended the session, and restored nothing."""
 
-    async with ctl_server(tmp_path, desk()) as server:
+    async with ctl_server(tmp_path, service()) as server:
         await run(server.environ, "checkpoint", "--session", "abcd-1", "before")
         shown = await run(server.environ, "restore", "c-1", *more)
         assert shown.returncode == 1
@@ -75,7 +75,7 @@ async def test_a_restore_without_files_shows_what_differs_and_changes_nothing(
 
 @pytest.mark.parametrize("end", [RestoreState.FAILED, RestoreState.STUCK])
 async def test_a_restore_that_does_not_come_out_is_a_failure(tmp_path: Path, end: RestoreState) -> None:
-    async with ctl_server(tmp_path, desk()) as server:
+    async with ctl_server(tmp_path, service()) as server:
         await run(server.environ, "checkpoint", "--session", "abcd-1")
         server.service.checkpoints.end = end
         done = await run(server.environ, "restore", "c-1", "--files", "--yes")
@@ -99,7 +99,7 @@ async def test_a_restore_that_does_not_come_out_is_a_failure(tmp_path: Path, end
 async def test_without_asking_it_proceeds_with_its_own_question_only(
     tmp_path: Path, instead: dict[str, Any], code: int, words: str
 ) -> None:
-    async with ctl_server(tmp_path, desk()) as server:
+    async with ctl_server(tmp_path, service()) as server:
         await run(server.environ, "checkpoint", "--session", "abcd-1")
         server.service.checkpoints.instead = instead
         done = await run(server.environ, "restore", "c-1", "--files", "--yes")

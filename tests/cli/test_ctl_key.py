@@ -39,19 +39,18 @@ def run(home: Path, *words: str, typed: str = "") -> subprocess.CompletedProcess
     )
 
 
-async def create(home: Path, *words: str, pin: str = PIN) -> str:
-    async with on_terminal([*KEY, "create", *words], environ(home)) as screen:
-        await screen.until("Choose a PIN for the new key: ")
-        screen.type(f"{pin}\n")
-        await screen.until("The same again: ")
-        screen.type(f"{pin}\n")
+async def create(env: dict[str, str], *words: str) -> str:
+    async with on_terminal([*KEY, "create", *words], env) as screen:
+        for question in ("Choose a PIN for the new key: ", "The same again: "):
+            await screen.until(question)
+            screen.type(f"{PIN}\n")
         said = await screen.rest()
         assert await screen.process.wait() == 0, said
         return said
 
 
 async def test_a_key_is_made_with_a_pin_typed_twice(tmp_path: Path) -> None:
-    said = await create(tmp_path, "--name", "ann")
+    said = await create(environ(tmp_path), "--name", "ann")
     (kept,) = operator_keys.private_keys(where(tmp_path))
     assert f"created operator key {kept.key.id} (ann)" in said
     assert "sudo install -D -o root -g root -m 0644" in said
@@ -64,13 +63,7 @@ async def test_a_key_is_made_with_a_pin_typed_twice(tmp_path: Path) -> None:
 
 async def test_the_directories_of_a_key_are_its_users_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     env = {**environ(tmp_path), "XDG_CONFIG_HOME": str(tmp_path / "config"), "XDG_STATE_HOME": str(tmp_path / "state")}
-    async with on_terminal([*KEY, "create"], env) as screen:
-        await screen.until("Choose a PIN for the new key: ")
-        screen.type(f"{PIN}\n")
-        await screen.until("The same again: ")
-        screen.type(f"{PIN}\n")
-        assert "not recorded" not in await screen.rest()
-        assert await screen.process.wait() == 0
+    assert "not recorded" not in await create(env)
     monkeypatch.setattr(where_things_live, "STAND_IN_HOME", str(tmp_path))
     assert Path(tmp_path, "config/agent-intercom/operator-keys") in own_files.operator_keys_files()
     assert own_files.is_own(places(environ=env).state_dir, own_files.own_directories()[0])
@@ -85,7 +78,7 @@ def configure(found: Places, text: str) -> None:
 async def test_settings_are_signed_as_they_were_shown(tmp_path: Path) -> None:
     found = where(tmp_path)
     configure(found, '[slack]\nchannel_id = "C0123456789"\n[decisions]\nslack = "low"\n')
-    said = await create(tmp_path)
+    said = await create(environ(tmp_path))
     assert "do not count until you run agent-intercom-ctl key settings" in said
     assert '[decisions] slack = "low"' in said
     async with on_terminal([*KEY, "settings"], environ(tmp_path)) as screen:
@@ -121,8 +114,8 @@ async def test_a_pin_that_is_too_short_is_asked_for_again(tmp_path: Path) -> Non
         assert await screen.process.wait() == 0
 
 
-async def test_a_pin_is_changed_with_the_old_one(tmp_path: Path) -> None:
-    await create(tmp_path)
+async def test_a_pin_is_changed_with_the_old_one_in_three_tries(tmp_path: Path) -> None:
+    await create(environ(tmp_path))
     async with on_terminal([*KEY, "change-pin"], environ(tmp_path)) as screen:
         await screen.until(": ")
         screen.type("not this one\n")
@@ -136,10 +129,7 @@ async def test_a_pin_is_changed_with_the_old_one(tmp_path: Path) -> None:
         assert await screen.process.wait() == 0
     (kept,) = operator_keys.private_keys(where(tmp_path))
     assert operator_keys.unlock(kept, "battery staple")
-
-
-async def test_three_wrong_pins_end_it(tmp_path: Path) -> None:
-    await create(tmp_path)
+    # Three wrong ones end it.
     async with on_terminal([*KEY, "change-pin"], environ(tmp_path)) as screen:
         for _ in range(3):
             await screen.until(": ")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
-import os
 import sqlite3
 import subprocess
 import sys
@@ -115,15 +114,47 @@ async def scene(home: Path) -> AsyncIterator[Scene]:
                     return
 
 
-@contextlib.asynccontextmanager
-async def typing(at: Scene, *words: str) -> AsyncIterator[Terminal]:
-    async with on_terminal([*CTL, *words], at.env) as screen:
-        yield screen
+def typing(at: Scene, *words: str) -> contextlib.AbstractAsyncContextManager[Terminal]:
+    return on_terminal([*CTL, *words], at.env)
 
 
-async def test_a_pin_and_the_change_is_written(tmp_path: Path) -> None:
+async def with_pin(at: Scene, *words: str) -> str:
+    """Run ctl in a terminal, and type the PIN that it asks for; what it printed."""
+    async with typing(at, *words) as screen:
+        shown = await screen.until("PIN of key")
+        screen.type(f"{PIN}\n")
+        said = await screen.rest()
+    assert PIN not in said
+    return shown + said
+
+
+async def press(screen: Terminal, key: str, question: str) -> None:
+    """Press a key of the card that has it, until the watch asks this. A card may come later than the watch, and only
+    the person selects; what is typed while another card comes is for the question before, and is dropped."""
+    while question not in (drawn := await screen.until("[q]uit ", question)):
+        screen.type(key[1] if key in drawn else "n")
+
+
+async def test_only_a_pin_that_is_typed_approves_and_the_change_is_written(tmp_path: Path) -> None:
     key = make_key(tmp_path)
     async with scene(tmp_path) as at:
+        code, refused = await ctl(at.env, "approve", at.id)
+        assert code == 1
+        assert "the PIN is read from a terminal, and there is none here" in refused["error"]
+        # One that knows nothing of keys, or pretends so.
+        keys = tmp_path / ".config/agent-intercom/keys"
+        keys.rename(tmp_path / "elsewhere")
+        code, refused = await ctl(at.env, "approve", at.id)
+        assert (code, refused["error_code"]) in ((1, "signature_required"), (1, "unauthorized"))
+        (tmp_path / "elsewhere").rename(keys)
+        async with typing(at, "approve", at.id) as screen:
+            await screen.until("PIN of key")
+            screen.type("\x03")
+            assert "no PIN was given; nothing was changed" in await screen.rest()
+        _, entry = await ctl(at.env, "show", at.id)
+        assert entry["decided"] is None
+        assert at.file.read_text() == "one\n"
+
         async with typing(at, "approve", at.id[:8]) as screen:
             shown = await screen.until(f"PIN of key {key}: ")
             assert f"approve {at.id[:8]} [LOW]: Add a line" in shown
@@ -136,27 +167,12 @@ async def test_a_pin_and_the_change_is_written(tmp_path: Path) -> None:
             said = await screen.rest()
             assert f"approved {at.id}" in said
             assert PIN not in said
-        result = await anext(at.agent)
-        assert result["applied"]["status"] == "applied"
+        assert (await anext(at.agent))["applied"]["status"] == "applied"
         assert at.file.read_text() == "one\ntwo\n"
         _, entry = await ctl(at.env, "show", at.id)
-        assert entry["decided"]["signature"]["key_id"] == key
-        assert entry["decided"]["signature"]["method"] == "pin"
-
-
-async def test_without_a_terminal_nothing_is_decided(tmp_path: Path) -> None:
-    make_key(tmp_path)
-    async with scene(tmp_path) as at:
-        code, refused = await ctl(at.env, "approve", at.id)
-        assert code == 1
-        assert "the PIN is read from a terminal, and there is none here" in refused["error"]
-        # One that knows nothing of keys, or pretends so.
-        os.rename(tmp_path / ".config/agent-intercom/keys", tmp_path / "elsewhere")
-        code, refused = await ctl(at.env, "approve", at.id)
-        assert (code, refused["error_code"]) in ((1, "signature_required"), (1, "unauthorized"))
-        _, entry = await ctl(at.env, "show", at.id)
-        assert entry["decided"] is None
-        assert at.file.read_text() == "one\n"
+        assert (entry["decided"]["signature"]["key_id"], entry["decided"]["signature"]["method"]) == (key, "pin")
+        async with typing(at, "show", at.id) as screen:
+            assert f"signed with key {key}, with its PIN" in await screen.rest()
 
 
 async def test_a_row_flipped_by_sql_writes_nothing(tmp_path: Path) -> None:
@@ -177,31 +193,17 @@ async def test_a_row_flipped_by_sql_writes_nothing(tmp_path: Path) -> None:
 async def test_a_key_created_while_the_server_runs_counts_at_once(tmp_path: Path) -> None:
     async with scene(tmp_path) as at:
         async with typing(at, "key", "create") as screen:
-            await screen.until("Choose a PIN for the new key: ")
-            screen.type(f"{PIN}\n")
-            await screen.until("The same again: ")
-            screen.type(f"{PIN}\n")
+            for question in ("Choose a PIN for the new key: ", "The same again: "):
+                await screen.until(question)
+                screen.type(f"{PIN}\n")
             assert "it counts from now on" in await screen.rest()
         _, keys = await ctl(at.env, "key", "list")
         (key,) = keys["keys"]
         assert key["counts"]
-        async with typing(at, "reject", at.id, "--reason", "not now") as screen:
-            await screen.until("PIN of key")
-            screen.type(f"{PIN}\n")
-            assert f"rejected {at.id}" in await screen.rest()
-        async with typing(at, "key", "revoke", key["key_id"]) as screen:
-            await screen.until("PIN of key")
-            screen.type(f"{PIN}\n")
-            assert "decisions are not signed any more" in await screen.rest()
+        assert f"rejected {at.id}" in await with_pin(at, "reject", at.id, "--reason", "not now")
+        assert "decisions are not signed any more" in await with_pin(at, "key", "revoke", key["key_id"])
         _, keys = await ctl(at.env, "key", "list")
         assert keys["keys"] == []
-
-
-async def press(screen: Terminal, key: str, question: str) -> None:
-    """Press a key of the card that has it, until the watch asks this. A card may come later than the watch, and only
-    the person selects; what is typed while another card comes is for the question before, and is dropped."""
-    while question not in (drawn := await screen.until("[q]uit ", question)):
-        screen.type(key[1] if key in drawn else "n")
 
 
 async def test_watch_asks_for_the_pin_after_its_key(tmp_path: Path) -> None:
@@ -212,56 +214,38 @@ async def test_watch_asks_for_the_pin_after_its_key(tmp_path: Path) -> None:
             screen.type(f"{PIN}\n")
             await screen.until(f"approved {at.id[:8]}")
             screen.type("q")
-        result = await anext(at.agent)
-        assert result["applied"]["status"] == "applied"
+        assert (await anext(at.agent))["applied"]["status"] == "applied"
 
 
-@pytest.mark.parametrize(
-    "words", [("policy", "accept", "{id}", "--yes"), ("policy", "accept", "{root}", "--yes"), ("watch",)]
-)
-async def test_a_policy_is_accepted_with_a_pin(tmp_path: Path, words: tuple[str, ...]) -> None:
+async def test_a_policy_is_accepted_and_rejected_with_the_pin_from_the_command_line_and_in_watch(
+    tmp_path: Path,
+) -> None:
     make_key(tmp_path)
     async with scene(tmp_path) as at:
         root = at.file.parent
         (root / ".intercom").mkdir()
-        (root / ".intercom" / "settings.json").write_text('{"enabled": true, "tools": ["transmit"]}')
-        _, shown = await ctl(at.env, "policy", "show", str(root))
-        assert shown["status"] == "waiting"
-        async with typing(at, *(each.format(id=shown["request_id"], root=root) for each in words)) as screen:
+        for tool, words, says in (
+            ("transmit", ("policy", "reject", str(root), "--reason", "too much"), "rejected"),
+            ("standby", ("policy", "accept", "{id}", "--yes"), "in force"),
+            ("ping", ("policy", "accept", str(root), "--yes"), "in force"),
+            ("reboot", ("watch",), "in force"),
+        ):
+            (root / ".intercom/settings.json").write_text(json.dumps({"enabled": True, "tools": [tool]}))
+            _, shown = await ctl(at.env, "policy", "show", str(root))
+            assert shown["status"] == "waiting"
             if words == ("watch",):
-                await press(screen, "[a]ccept", "type y ")
-                screen.type("y")
-            await screen.until("PIN of key")
-            screen.type(f"{PIN}\n")
-            await screen.until("accepted policy-")
-            screen.type("q")
-        _, after = await ctl(at.env, "policy", "show", str(root))
-        assert (after["status"], after["accepted_sha256"]) == ("in force", shown["sha256"])
-
-
-async def test_a_policy_is_rejected_by_its_workspace_with_a_pin(tmp_path: Path) -> None:
-    make_key(tmp_path)
-    async with scene(tmp_path) as at:
-        root = at.file.parent
-        (root / ".intercom").mkdir()
-        (root / ".intercom" / "settings.json").write_text('{"enabled": true, "tools": ["transmit"]}')
-        async with typing(at, "policy", "reject", str(root), "--reason", "too much") as screen:
-            await screen.until("PIN of key")
-            screen.type(f"{PIN}\n")
-            await screen.until("rejected policy-")
-        _, after = await ctl(at.env, "policy", "show", str(root))
-        assert (after["status"], after["accepted_sha256"]) == ("rejected", None)
-
-
-async def test_a_pin_that_is_not_given_decides_nothing(tmp_path: Path) -> None:
-    make_key(tmp_path)
-    async with scene(tmp_path) as at:
-        async with typing(at, "approve", at.id) as screen:
-            await screen.until("PIN of key")
-            screen.type("\x03")
-            assert "no PIN was given; nothing was changed" in await screen.rest()
-        _, entry = await ctl(at.env, "show", at.id)
-        assert entry["decided"] is None
+                async with typing(at, "watch") as screen:
+                    await press(screen, "[a]ccept", "type y ")
+                    screen.type("y")
+                    await screen.until("PIN of key")
+                    screen.type(f"{PIN}\n")
+                    await screen.until("accepted policy-")
+                    screen.type("q")
+            else:
+                await with_pin(at, *(each.format(id=shown["request_id"]) for each in words))
+            _, after = await ctl(at.env, "policy", "show", str(root))
+            assert after["status"] == says
+            assert (after["accepted_sha256"] == shown["sha256"]) is (says == "in force")
 
 
 async def test_commands_to_agents_are_signed_too(tmp_path: Path) -> None:
@@ -273,55 +257,24 @@ async def test_commands_to_agents_are_signed_too(tmp_path: Path) -> None:
         # Each is signed for its agent, however it was named: what was signed is checked again before it is told.
         workspace = str(at.home / "work")
         (at.home / "work" / "sub").mkdir()
-        for words in (
-            ("steer", session[:8], "take care"),
-            ("nudge", session[:8]),
-            ("task", "sweep", "--workspace", f"{workspace}/sub"),
-            ("--session", session[:8], "task", "sweep here"),
+        for words, reads in (
+            (("steer", session[:8], "take care"), ""),
+            # Also what the server says for a person: it is read before it is signed.
+            (("nudge", session[:8]), "Continue working on the current task"),
+            (("task", "sweep", "--workspace", f"{workspace}/sub"), f"task {workspace} sweep"),
+            (("--session", session[:8], "task", "sweep here"), ""),
         ):
-            async with typing(at, *words) as screen:
-                shown = await screen.until("PIN of key")
-                # Also what the server says for a person: it is read before it is signed.
-                assert words[0] != "nudge" or "Continue working on the current task" in shown
-                assert words[0] != "task" or f"task {workspace} sweep" in shown
-                screen.type(f"{PIN}\n")
-                said = await screen.rest()
-                assert "queued" in said or "nudged" in said, said
+            said = await with_pin(at, *words)
+            assert reads in said.partition("PIN of key")[0]
+            assert "queued" in said or "nudged" in said, said
         async with typing(at, "steer", "nobody", "take care") as screen:
             assert "no session is called nobody" in await screen.rest()
         # Holding an agent up needs no key: it is what one does in a hurry.
         async with typing(at, "pause", session) as screen:
             assert "paused" in await screen.rest()
-        async with typing(at, "unpause", session) as screen:
-            await screen.until("PIN of key")
-            screen.type(f"{PIN}\n")
-            assert "PIN" not in (await screen.rest()).partition("\n")[2]
+        assert (await with_pin(at, "unpause", session)).count("PIN") == 1
         _, entry = await ctl(at.env, "list")
         assert [each["paused_by"] for each in entry["sessions"]] == [None]
-
-
-async def test_a_policy_is_accepted_with_the_pin_from_the_command_line_and_in_watch(tmp_path: Path) -> None:
-    make_key(tmp_path)
-    async with scene(tmp_path) as at:
-        policy = trio.Path(at.home, "work", ".intercom", "settings.json")
-        await policy.parent.mkdir()
-        await policy.write_text('{"enabled": true, "file_patterns": {"write": ["docs/**"]}}')
-        async with typing(at, "policy", "accept", str(at.home / "work"), "--yes") as screen:
-            await screen.until("PIN of key")
-            screen.type(f"{PIN}\n")
-            assert "accepted policy-" in await screen.rest()
-        await policy.write_text('{"enabled": true, "file_patterns": {"write": ["docs/**", "src/**"]}}')
-        async with typing(at, "watch") as screen:
-            await press(screen, "[a]ccept", "? type y ")
-            screen.type("y")
-            await screen.until("PIN of key")
-            screen.type(f"{PIN}\n")
-            await screen.until("accepted")
-            screen.type("q")
-        _, shown = await ctl(at.env, "policy", "list")
-        (status,) = shown["policies"]
-        assert status["status"] == "in force"
-        assert "src/**" in status["grants"]
 
 
 async def test_a_false_server_can_not_have_another_policy_signed_than_it_showed(tmp_path: Path) -> None:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
-import pty
 import signal
 import subprocess
 import sys
+import termios
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -17,53 +16,24 @@ import pytest
 import trio
 import trio.testing
 
-from intercom.model.card import CardKind, CardState, Notice
+from intercom.model.card import Card, CardKind, CardState, Notice
 from intercom.model.request import RiskLevel
 from tests.operators.ctl_server import CtlServer, ctl_server, environ
 from tests.operators.stand_in_service import START, StandInService, card
+from tests.support.terminal import Terminal, on_terminal
 
 pytestmark = pytest.mark.real_time
 
 COMMAND = [sys.executable, "-m", "intercom.cli.ctl"]
 
 
-class Terminal:
-    """A ctl that runs on a pseudo terminal."""
-
-    def __init__(self, process: trio.Process, descriptor: int) -> None:
-        self.process = process
-        self._descriptor = descriptor
-        self._seen = ""
-
-    async def until(self, text: str) -> str:
-        """What was printed up to and with `text`, from where the last one ended."""
-        while text not in self._seen:
-            await trio.lowlevel.wait_readable(self._descriptor)
-            self._seen += os.read(self._descriptor, 65536).decode(errors="replace")
-        before, _, self._seen = self._seen.partition(text)
-        return before + text
-
-    def type(self, keys: str) -> None:
-        os.write(self._descriptor, keys.encode())
-
-
 @contextlib.asynccontextmanager
-async def terminal(server: CtlServer | Path, *words: str) -> AsyncIterator[Terminal]:
-    """ctl on a terminal, for this server or the one that may come to be at this directory."""
-    ours, theirs = pty.openpty()
-    env = {**(environ(server) if isinstance(server, Path) else server.environ), "TERM": "xterm", "COLUMNS": "200"}
-    try:
-        process = await trio.lowlevel.open_process(
-            [*COMMAND, *words], stdin=theirs, stdout=theirs, stderr=theirs, env=env
-        )
-        try:
-            yield Terminal(process, ours)
-        finally:
-            process.kill()
-            await process.wait()
-    finally:
-        os.close(ours)
-        os.close(theirs)
+async def watching(directory: Path, *cards: Card) -> AsyncIterator[tuple[CtlServer, Terminal]]:
+    """A watch on a terminal, at a server with these cards."""
+    async with ctl_server(directory, StandInService(*cards)) as server:
+        await ready(server)
+        async with on_terminal([*COMMAND, "watch"], server.environ) as screen:
+            yield server, screen
 
 
 async def lines(process: trio.Process) -> AsyncIterator[str]:
@@ -114,14 +84,14 @@ async def test_watch_in_a_pipe_prints_cards(tmp_path: Path) -> None:
 
 
 async def test_watch_outlives_its_server(tmp_path: Path) -> None:
-    desk = StandInService(card("old"))
+    service = StandInService(card("old"))
     async with contextlib.AsyncExitStack() as stack:
-        async with ctl_server(tmp_path, desk) as server:
+        async with ctl_server(tmp_path, service) as server:
             await ready(server)
             found = await stack.enter_async_context(piped(server, "watch", "--json"))
             assert json.loads(await anext(found))["data"]["request_id"] == "old"
-        desk.cards["new"] = card("new")
-        async with ctl_server(tmp_path, desk) as server:
+        service.cards["new"] = card("new")
+        async with ctl_server(tmp_path, service) as server:
             seen: set[str] = set()
             while "new" not in seen:
                 seen.add(json.loads(await anext(found))["data"]["request_id"])
@@ -138,99 +108,73 @@ async def select(screen: Terminal, name: str) -> None:
 
 
 async def test_a_key_approves_the_selected_card(tmp_path: Path) -> None:
-    async with ctl_server(tmp_path, StandInService(card("one", **LOW))) as server:
-        await ready(server)
-        async with terminal(server, "watch") as screen:
-            await screen.until("+ approval one 'approval one' (low)")
-            await screen.until("1 waiting, none selected; [n]ext [q]uit")
-            screen.type("n")
-            drawn = await screen.until("[a]pprove [r]eject [v]iew whole [q]uit")
-            assert "\x1b[32m+new = 2" in drawn
-            assert "approval one 'approval one' (low, src/app.py)" in drawn
-            screen.type("a")
-            await screen.until("approved one 'approval one' (low)")
-            assert server.service.acts == [("decide", "one", "approve", None, server.service.acts[0][4], "ctl")]
-            server.tell(server.service.cards["one"])
-            await screen.until("nothing waits; [q]uit")
-            screen.type("q")
-            assert await screen.process.wait() == 0
+    async with watching(tmp_path, card("one", **LOW)) as (server, screen):
+        await screen.until("+ approval one 'approval one' (low)")
+        await screen.until("1 waiting, none selected; [n]ext [q]uit")
+        screen.type("n")
+        drawn = await screen.until("[a]pprove [r]eject [v]iew whole [q]uit")
+        assert "\x1b[32m+new = 2" in drawn
+        assert "approval one 'approval one' (low, src/app.py)" in drawn
+        screen.type("a")
+        await screen.until("approved one 'approval one' (low)")
+        assert server.service.acts == [("decide", "one", "approve", None, server.service.acts[0][4], "ctl")]
+        server.tell(server.service.cards["one"])
+        await screen.until("nothing waits; [q]uit")
+        screen.type("q")
+        assert await screen.process.wait() == 0
 
 
 async def test_keys_typed_together_do_not_decide_a_card_that_was_not_on_the_screen(tmp_path: Path) -> None:
     """`n` and `a` in one go approved the other card."""
-    async with ctl_server(tmp_path, StandInService(card("one", **LOW), card("two", **LOW))) as server:
-        await ready(server)
-        async with terminal(server, "watch") as screen:
-            await screen.until("2 waiting")
-            screen.type("nana")
-            await screen.until("[a]pprove")
-            screen.type("nay\n")
-            await screen.until("approval two 'approval two'")
-            screen.type("q")
-            assert await screen.process.wait() == 0
-            assert server.service.acts == []
+    async with watching(tmp_path, card("one", **LOW), card("two", **LOW)) as (server, screen):
+        await screen.until("2 waiting")
+        screen.type("nana")
+        await screen.until("[a]pprove")
+        screen.type("nay\n")
+        await screen.until("approval two 'approval two'")
+        screen.type("q")
+        assert await screen.process.wait() == 0
+        assert server.service.acts == []
 
 
-@pytest.mark.parametrize("answer", ["n", "a", "\r", "\x04"])
+@pytest.mark.parametrize("answer", ["a", "\x04"])
 async def test_a_critical_card_that_was_not_seen_whole_asks_by_name(tmp_path: Path, answer: str) -> None:
     """A critical change, 60 of 755 lines seen, was approved with one key."""
     long = card("one", diff="".join(f"+{number}\n" for number in range(755)), risk=RiskLevel.CRITICAL)
-    async with ctl_server(tmp_path, StandInService(long)) as server:
-        await ready(server)
-        async with terminal(server, "watch") as screen:
-            await screen.until("none selected")
-            await select(screen, "one")
-            screen.type("ay")
-            await screen.until("approve one 'approval one' (critical, 695 of 755 lines not seen)? type y ")
-            screen.type(answer)
-            await screen.until("approve left undone: one 'approval one' (critical)")
-            await screen.until("[q]uit")
-            assert server.service.acts == []
-            screen.type("v")
-            await screen.until("+754")
-            await screen.until("[q]uit")
-            screen.type("a")
-            await screen.until("approve one 'approval one' (critical)? type y ")
-            screen.type("y")
-            await screen.until("approved one")
-
-
-async def test_a_card_that_comes_or_goes_changes_no_keys_meaning(tmp_path: Path) -> None:
-    async with ctl_server(tmp_path, StandInService(card("one", **LOW), card("two", **LOW))) as server:
-        await ready(server)
-        async with terminal(server, "watch") as screen:
-            await screen.until("2 waiting")
-            await select(screen, "one")
-            server.tell(card("three", **LOW))
-            await screen.until("3 waiting; [a]pprove")
-            server.tell(card("one", state=CardState.EXPIRED))
-            await screen.until("2 waiting, none selected; [n]ext [q]uit")
-            screen.type("a")
-            screen.type("v")
-            screen.type("q")
-            assert await screen.process.wait() == 0
-            assert server.service.acts == []
+    async with watching(tmp_path, long) as (server, screen):
+        await screen.until("none selected")
+        await select(screen, "one")
+        screen.type("ay")
+        await screen.until("approve one 'approval one' (critical, 695 of 755 lines not seen)? type y ")
+        screen.type(answer)
+        await screen.until("approve left undone: one 'approval one' (critical)")
+        await screen.until("[q]uit")
+        assert server.service.acts == []
+        screen.type("v")
+        await screen.until("+754")
+        await screen.until("[q]uit")
+        screen.type("a")
+        await screen.until("approve one 'approval one' (critical)? type y ")
+        screen.type("y")
+        await screen.until("approved one")
 
 
 async def test_a_selected_card_that_changes_is_shown_again(tmp_path: Path) -> None:
-    async with ctl_server(tmp_path, StandInService(card("one", **LOW))) as server:
-        await ready(server)
-        async with terminal(server, "watch") as screen:
-            await screen.until("none selected")
-            await select(screen, "one")
-            server.tell(card("one", risk=RiskLevel.CRITICAL, title="another"))
-            await screen.until("the selected card has changed:")
-            await screen.until("approval one 'another' (critical, src/app.py)")
+    async with watching(tmp_path, card("one", **LOW)) as (server, screen):
+        await screen.until("none selected")
+        await select(screen, "one")
+        server.tell(card("one", risk=RiskLevel.CRITICAL, title="another"))
+        await screen.until("the selected card has changed:")
+        await screen.until("approval one 'another' (critical, src/app.py)")
 
 
-@pytest.mark.parametrize("on_terminal", [True, False])
-@pytest.mark.parametrize("states", ["rejected rejected", "approved delivered applied"])
-async def test_a_card_that_has_ended_is_drawn_once(tmp_path: Path, on_terminal: bool, states: str) -> None:
+@pytest.mark.parametrize(("typed", "states"), [(True, "rejected rejected"), (False, "approved delivered applied")])
+async def test_a_card_that_has_ended_is_drawn_once(tmp_path: Path, typed: bool, states: str) -> None:
     """What becomes of it later is told on a line, and nothing if nothing is new."""
     async with ctl_server(tmp_path, StandInService(card("one"))) as server, contextlib.AsyncExitStack() as stack:
         await ready(server)
-        if on_terminal:
-            screen = await stack.enter_async_context(terminal(server, "watch"))
+        if typed:
+            screen = await stack.enter_async_context(on_terminal([*COMMAND, "watch"], server.environ))
             await screen.until("none selected")
         else:
             found = await stack.enter_async_context(piped(server, "watch"))
@@ -239,7 +183,7 @@ async def test_a_card_that_has_ended_is_drawn_once(tmp_path: Path, on_terminal: 
         for state in states.split():
             server.tell(card("one", state=CardState(state)))
         server.tell(Notice("the end", "info", START))
-        if on_terminal:
+        if typed:
             seen = await screen.until("the end")
         else:
             seen = ""
@@ -250,94 +194,85 @@ async def test_a_card_that_has_ended_is_drawn_once(tmp_path: Path, on_terminal: 
 
 
 async def test_a_key_asks_for_the_words_it_needs(tmp_path: Path) -> None:
-    async with ctl_server(tmp_path, StandInService(card("one"), card("two", CardKind.PROMPT))) as server:
-        await ready(server)
-        async with terminal(server, "watch") as screen:
-            await screen.until("2 waiting")
-            await select(screen, "one")
-            screen.type("rthis was typed before the question\n")
-            await screen.until("reject one 'approval one' (high), with what text (may be empty)? ")
-            screen.type("too broad\n")
-            await screen.until("rejected one")
-            server.tell(server.service.cards["one"])
-            await screen.until("1 waiting, none selected")
-            screen.type("n")
-            await screen.until("[c]ontinue re[f]ine")
-            screen.type("f")
-            await screen.until("refine two 'prompt two', with what text? ")
-            screen.type("\n")
-            await screen.until("refine left undone")
-            await screen.until("[q]uit")
-            screen.type("f")
-            await screen.until("with what text? ")
-            screen.type("do less\n")
-            await screen.until("refined two")
-            assert [act[1:4] for act in server.service.acts] == [
-                ("one", "reject", "too broad"),
-                ("two", "refine", "do less"),
-            ]
+    async with watching(tmp_path, card("one"), card("two", CardKind.PROMPT)) as (server, screen):
+        await screen.until("2 waiting")
+        await select(screen, "one")
+        screen.type("rthis was typed before the question\n")
+        await screen.until("reject one 'approval one' (high), with what text (may be empty)? ")
+        screen.type("too broad\n")
+        await screen.until("rejected one")
+        server.tell(server.service.cards["one"])
+        await screen.until("1 waiting, none selected")
+        screen.type("n")
+        await screen.until("[c]ontinue re[f]ine")
+        screen.type("f")
+        await screen.until("refine two 'prompt two', with what text? ")
+        screen.type("\n")
+        await screen.until("refine left undone")
+        await screen.until("[q]uit")
+        screen.type("f")
+        await screen.until("with what text? ")
+        screen.type("do less\n")
+        await screen.until("refined two")
+        assert [act[1:4] for act in server.service.acts] == [
+            ("one", "reject", "too broad"),
+            ("two", "refine", "do less"),
+        ]
 
 
 async def test_keys_view_and_go_on_and_a_refusal_is_shown(tmp_path: Path) -> None:
     long = card("one", diff="".join(f"+{number}\n" for number in range(100)))
-    async with ctl_server(tmp_path, StandInService(long, card("two", **LOW))) as server:
-        await ready(server)
-        async with terminal(server, "watch") as screen:
-            await screen.until("2 waiting")
-            screen.type("n")
-            await screen.until("60 of 100 lines")
-            await screen.until("40 of 100 lines not seen")
-            await screen.until("[q]uit")
-            screen.type("v")
-            await screen.until("+99")
-            await screen.until("(high, src/app.py)")
-            await screen.until("[q]uit")
-            await select(screen, "two")
-            del server.service.cards["two"]
-            screen.type("a")
-            await screen.until("no request or alert begins with two")
-            server.tell(Notice("a \x1b[2Jnotice", "warning", START))
-            await screen.until("a \\x1b[2Jnotice")
-            server.tell(card("three"))
-            await screen.until("+ approval three 'approval three' (high)")
-            server.tell(card("two", state=CardState.EXPIRED))
-            await screen.until("expired")
+    async with watching(tmp_path, long, card("two", **LOW)) as (server, screen):
+        await screen.until("2 waiting")
+        screen.type("n")
+        await screen.until("60 of 100 lines")
+        await screen.until("40 of 100 lines not seen")
+        await screen.until("[q]uit")
+        screen.type("v")
+        await screen.until("+99")
+        await screen.until("(high, src/app.py)")
+        await screen.until("[q]uit")
+        await select(screen, "two")
+        del server.service.cards["two"]
+        screen.type("a")
+        await screen.until("no request or alert begins with two")
+        server.tell(Notice("a \x1b[2Jnotice", "warning", START))
+        await screen.until("a \\x1b[2Jnotice")
+        server.tell(card("three"))
+        await screen.until("+ approval three 'approval three' (high)")
+        server.tell(card("two", state=CardState.EXPIRED))
+        await screen.until("expired")
 
 
-@pytest.mark.parametrize("way", ["\x04", "q"])
-async def test_the_terminal_is_left_as_it_was(tmp_path: Path, way: str) -> None:
-    import termios
-
-    async with ctl_server(tmp_path) as server, terminal(server, "watch") as screen:
+@pytest.mark.parametrize("key", ["\x04", None])
+async def test_a_watch_ends_quietly_and_leaves_the_terminal_as_it_was(tmp_path: Path, key: str | None) -> None:
+    async with ctl_server(tmp_path) as server, on_terminal([*COMMAND, "watch"], server.environ) as screen:
         before = termios.tcgetattr(screen._descriptor)
         await screen.until("nothing waits")
         assert termios.tcgetattr(screen._descriptor) != before
-        screen.type(way)
-        assert await screen.process.wait() == 0
+        await leave(screen, key)
         assert termios.tcgetattr(screen._descriptor) == before
 
 
-async def test_an_interrupt_ends_it_quietly_and_leaves_the_terminal_as_it_was(tmp_path: Path) -> None:
-    import termios
-
-    async with ctl_server(tmp_path) as server, terminal(server, "watch") as screen:
-        before = termios.tcgetattr(screen._descriptor)
-        await screen.until("nothing waits")
+async def leave(screen: Terminal, key: str | None) -> None:
+    """By a key, or by an interrupt."""
+    if key is None:
         screen.process.send_signal(signal.SIGINT)
-        assert await screen.process.wait() == 130
-        assert termios.tcgetattr(screen._descriptor) == before
-        assert "Traceback" not in screen._seen
+    else:
+        screen.type(key)
+    assert await screen.process.wait() == (130 if key is None else 0)
+    assert "Traceback" not in screen._seen
 
 
 async def test_the_server_may_go_and_come_back_under_a_person(tmp_path: Path) -> None:
-    desk = StandInService(card("one", **LOW))
+    service = StandInService(card("one", **LOW))
     async with contextlib.AsyncExitStack() as stack:
-        async with ctl_server(tmp_path, desk) as server:
+        async with ctl_server(tmp_path, service) as server:
             await ready(server)
-            screen = await stack.enter_async_context(terminal(server, "watch"))
+            screen = await stack.enter_async_context(on_terminal([*COMMAND, "watch"], server.environ))
             await screen.until("[q]uit")
         await screen.until("the server went away; waiting for it")
-        async with ctl_server(tmp_path, desk) as server:
+        async with ctl_server(tmp_path, service) as server:
             await screen.until("the server is back")
             await screen.until("1 waiting, none selected")
             await select(screen, "one")
@@ -346,7 +281,7 @@ async def test_the_server_may_go_and_come_back_under_a_person(tmp_path: Path) ->
 
 
 async def test_a_person_may_watch_before_there_is_a_server(tmp_path: Path) -> None:
-    async with terminal(tmp_path, "watch") as screen:
+    async with on_terminal([*COMMAND, "watch"], environ(tmp_path)) as screen:
         await screen.until("no server runs yet; waiting for one")
         await screen.until("[q]uit")
         screen.type("a")
@@ -358,16 +293,11 @@ async def test_a_person_may_watch_before_there_is_a_server(tmp_path: Path) -> No
             await screen.until("approved one")
 
 
-@pytest.mark.parametrize("key", ["q", "\x04", None])
+@pytest.mark.parametrize("key", ["q", None])
 async def test_who_waits_for_a_server_may_stop_waiting(tmp_path: Path, key: str | None) -> None:
-    async with terminal(tmp_path, "watch") as screen:
+    async with on_terminal([*COMMAND, "watch"], environ(tmp_path)) as screen:
         await screen.until("[q]uit")
-        if key is None:
-            screen.process.send_signal(signal.SIGINT)
-        else:
-            screen.type(key)
-        assert await screen.process.wait() == (130 if key is None else 0)
-        assert "Traceback" not in screen._seen
+        await leave(screen, key)
 
 
 @pytest.mark.parametrize("words", [("watch", "--json"), ("tree", "--watch", "--json")])
@@ -393,7 +323,7 @@ async def test_in_a_pipe_a_server_is_waited_for_too(tmp_path: Path, words: tuple
 
 async def test_the_tree_may_be_watched(tmp_path: Path) -> None:
     async with ctl_server(tmp_path) as server:
-        async with terminal(server, "tree", "--watch") as screen:
+        async with on_terminal([*COMMAND, "tree", "--watch"], server.environ) as screen:
             for _ in range(2):
                 await screen.until("\x1b[H\x1b[J")
                 await screen.until("disk full")

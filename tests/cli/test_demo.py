@@ -114,12 +114,16 @@ def test_where_nobody_can_answer_it_goes_on_by_itself_also_in_a_deep_directory(s
 
 
 @pytest.mark.parametrize(
-    ("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129), (signal.SIGKILL, -9)]
+    ("number", "code"), [(signal.SIGINT, 130), (signal.SIGHUP, 129), (signal.SIGKILL, -9), (None, 130)]
 )
-def test_whoever_leaves_in_the_middle_leaves_nothing_running(stage: Stage, number: int, code: int) -> None:
-    with asked(stage) as (process, _terminal):
+def test_whoever_leaves_in_the_middle_leaves_nothing_running(stage: Stage, number: int | None, code: int) -> None:
+    with asked(stage) as (process, terminal):
         assert len(stage.running()) >= 3, "the agent, its shim and the server"
-        process.send_signal(number)
+        if number is None:
+            # The end of typing.
+            os.write(terminal, b"\x04")
+        else:
+            process.send_signal(number)
         assert process.wait(30) == code
     if number == signal.SIGKILL:
         # It could not clear up; its agent does, when it notices.
@@ -130,12 +134,6 @@ def test_whoever_leaves_in_the_middle_leaves_nothing_running(stage: Stage, numbe
     else:
         assert list(stage.temporary.iterdir()) == []
     assert stage.running() == []
-
-
-def test_the_end_of_typing_is_leaving(stage: Stage) -> None:
-    with asked(stage) as (process, terminal):
-        os.write(terminal, b"\x04")
-        assert process.wait(30) == 130
 
 
 class Client:

@@ -7,7 +7,6 @@ import os
 import sqlite3
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib import metadata
@@ -17,26 +16,13 @@ from typing import Any
 import pytest
 
 from intercom._version import __version__
-from intercom.cli import doctor, main
+from intercom.cli import doctor, doctor_checks, main
 from intercom.cli.doctor_checks import Finding, State
 from intercom.local import lock
 from intercom.local.config_file import database_path, load
-from intercom.local.places import Places, places
+from intercom.local.places import Places
+from intercom.model.config import Config, SpawnSettings
 from intercom.store.database import open_database
-
-
-@pytest.fixture
-def where(monkeypatch: pytest.MonkeyPatch) -> Iterator[Places]:
-    # Not pytest's own directory, whose path is long for a socket.
-    with tempfile.TemporaryDirectory(prefix="ix-") as directory:
-        for variable, part in (("RUNTIME_DIR", "run"), ("CONFIG_HOME", "config"), ("STATE_HOME", "state")):
-            (Path(directory) / part).mkdir(mode=0o700)
-            monkeypatch.setenv(f"XDG_{variable}", str(Path(directory) / part))
-        monkeypatch.setenv("HOME", str(Path(directory) / "home"))
-        monkeypatch.delenv("CODEX_HOME", raising=False)
-        monkeypatch.delenv("COPILOT_HOME", raising=False)
-        (Path(directory) / "project").mkdir()
-        yield places()
 
 
 def look(where: Places, workspace: str | None = None) -> dict[str, Finding]:
@@ -64,6 +50,7 @@ def test_a_machine_that_never_ran_it_has_no_fault_and_is_told_to_connect_a_clien
     assert "agent-intercom init" in found["clients"].advice
     assert found["operator key"].state is State.WARN
     assert "can decide in your place" in found["operator key"].text
+    assert found["operator key"].advice == "agent-intercom-ctl key create"
     assert sorted(Path(where.state_dir).parents[1].rglob("*")) == before, "it only looks"
 
 
@@ -241,3 +228,17 @@ def serving(where: Places) -> Iterator[int]:
     finally:
         server.terminate()
         server.wait(30)
+
+
+@pytest.mark.parametrize(
+    ("config", "state", "says"),
+    [
+        (Config(), State.OK, "no host_cli is set"),
+        (Config(host_cli="sh", host_cli_args=("-x",)), State.OK, "/sh -x"),
+        (Config(host_cli="no-such-agent"), State.FAULT, "not found in the server's PATH"),
+        (Config(host_cli="sh", spawn=SpawnSettings(environment=("NO_SUCH_KEY",))), State.WARN, "NO_SUCH_KEY"),
+    ],
+)
+def test_what_is_found_of_the_program(config: Config, state: State, says: str) -> None:
+    found = doctor_checks.examine_agents(config)
+    assert (found.state, says in found.text) == (state, True), found

@@ -52,25 +52,16 @@ CLIENT = """
 
 
 @pytest.fixture
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    for name in ("XDG_CONFIG_HOME", "COPILOT_HOME"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.setenv("CODEX_HOME", str(tmp_path / ".codex"))
-    return tmp_path
-
-
-@pytest.fixture
-def known(home: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+def known(own_home: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
     """Write what Codex's file says of us."""
-    program = home / "bin" / "codex"
+    program = own_home / "bin" / "codex"
     program.parent.mkdir()
     program.write_text(f"#!{sys.executable}\n{dedent(CLIENT)}")
     program.chmod(0o755)
     monkeypatch.setenv("PATH", f"{program.parent}{os.pathsep}{os.environ['PATH']}")
 
     def write(line: str) -> None:
-        file = home / ".codex" / "config.toml"
+        file = own_home / ".codex" / "config.toml"
         file.parent.mkdir(exist_ok=True)
         file.write_text(f'[mcp_servers.agent-intercom]\ncommand = "agent-intercom"\n{line}\n')
 
@@ -107,8 +98,8 @@ def test_the_settings_of_a_client_are_read(known: Callable[[str], None], capsys:
     assert doctor("--client", "codex", capsys=capsys)["codex"]["state"] == "ok"
 
 
-def test_a_client_that_does_not_know_us_is_told_of(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    found = doctor("--client", "cursor", "--workspace", str(home), capsys=capsys)["cursor"]
+def test_a_client_that_does_not_know_us_is_told_of(own_home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    found = doctor("--client", "cursor", "--workspace", str(own_home), capsys=capsys)["cursor"]
     assert (found["state"], found["advice"]) == ("warn", "agent-intercom init --write --client cursor")
 
 
@@ -130,12 +121,12 @@ def test_a_probe_sees_a_client_that_has_the_patience(known: Callable[[str], None
     assert found.seconds >= 0.3
 
 
-def test_what_can_not_be_probed_is_said(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PATH", str(home))
+def test_what_can_not_be_probed_is_said(own_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(own_home))
     for name, why in (("cursor", "cannot be run by a script"), ("codex", "codex is not on the PATH")):
-        (_, found) = doctor_checks.examine_client(name, Config(), home, 5.0)
+        (_, found) = doctor_checks.examine_client(name, Config(), own_home, 5.0)
         assert (found.state, why in found.text) == (State.WARN, True)
-    program = home / "claude"
+    program = own_home / "claude"
     program.write_text("#!/bin/sh\nexit 1\n")
     program.chmod(0o755)
     with pytest.raises(probe.ProbeFailed, match="did not call the tool"):

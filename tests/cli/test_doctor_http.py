@@ -4,25 +4,16 @@ from __future__ import annotations
 
 import os
 import socket
-import tempfile
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from intercom.cli import doctor_checks
 from intercom.cli.doctor_checks import Finding, State
-from intercom.local.places import Places, places
+from intercom.local.places import Places
 from intercom.model.config import Config
-from tests.support.server_process import user_home
-
-
-@pytest.fixture
-def where() -> Iterator[Places]:
-    with tempfile.TemporaryDirectory(prefix="ix-") as directory:
-        environ = {"HOME": directory, "XDG_RUNTIME_DIR": directory, "XDG_STATE_HOME": directory}
-        yield places(environ=environ)
+from tests.support.server_process import Home
 
 
 def look(config: Config, where: Places) -> list[Finding]:
@@ -57,8 +48,9 @@ def test_a_token_that_others_may_read_is_a_fault(where: Places) -> None:
     assert (found.subject, found.state) == ("http token", State.OK)
 
 
-def test_a_server_that_serves_it_is_told_and_one_that_does_not_is_a_fault() -> None:
-    with user_home("http_port = 0\n") as home, home.serving():
+@pytest.mark.home("http_port = 0\n")
+def test_a_server_that_serves_it_is_told_and_one_that_does_not_is_a_fault(home: Home) -> None:
+    with home.serving():
         until = time.monotonic() + 20
         while not os.path.exists(home.places.http_address_file):
             assert time.monotonic() < until, "it says nowhere where it serves agents"

@@ -24,25 +24,6 @@ from intercom.model.config import Config, tables
 from tests.docs.generated import DOCS, PROGRAM
 
 
-@pytest.fixture
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    home = tmp_path / "home"
-    (home / "project").mkdir(parents=True)
-    monkeypatch.setenv("HOME", str(home))
-    for name in (
-        "XDG_CONFIG_HOME",
-        "XDG_STATE_HOME",
-        "XDG_RUNTIME_DIR",
-        "TMPDIR",
-        "CODEX_HOME",
-        "COPILOT_HOME",
-        "SLACK_MEMBER_IDS",
-    ):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.chdir(home / "project")
-    return home
-
-
 def init_with(*argv: object) -> int:
     return main.main(["init", *(str(each) for each in argv)])
 
@@ -62,8 +43,8 @@ def hooks_file(name: str, project: Path) -> Path:
     return hooks_of(name).file.file(project)
 
 
-def own_config(home: Path) -> Path:
-    return home / ".config/agent-intercom/config.toml"
+def own_config(own_home: Path) -> Path:
+    return own_home / ".config/agent-intercom/config.toml"
 
 
 def backups(file: Path) -> list[Path]:
@@ -80,15 +61,15 @@ def snapshot(root: Path) -> dict[str, tuple[int, bytes | str]]:
     return found
 
 
-def test_it_writes_a_configuration_that_changes_nothing(home: Path) -> None:
+def test_it_writes_a_configuration_that_changes_nothing(own_home: Path) -> None:
     assert init_with("--write") == 0
-    assert stat.S_IMODE(own_config(home).stat().st_mode) == 0o600
-    assert load(own_config(home)) == attrs.evolve(Config(), database=load().database)
+    assert stat.S_IMODE(own_config(own_home).stat().st_mode) == 0o600
+    assert load(own_config(own_home)) == attrs.evolve(Config(), database=load().database)
 
 
-def test_every_line_of_the_file_it_writes_can_be_uncommented(home: Path) -> None:
+def test_every_line_of_the_file_it_writes_can_be_uncommented(own_home: Path) -> None:
     lines = render().splitlines()
-    file = home / "all.toml"
+    file = own_home / "all.toml"
     file.write_text("\n".join(line.removeprefix("# ") for line in lines if not line.startswith("##")))
     file.chmod(0o600)
     config = load(file)
@@ -99,7 +80,7 @@ def test_every_line_of_the_file_it_writes_can_be_uncommented(home: Path) -> None
     assert named <= {line[2:].split(" = ")[0] for line in lines if line.startswith("# ")}
 
 
-def test_a_default_that_is_shown_is_the_default(home: Path) -> None:
+def test_a_default_that_is_shown_is_the_default(own_home: Path) -> None:
     shown = {
         (table.name, setting.name): tomllib.loads(f"x = {setting.default}")["x"]
         for table in tables()
@@ -113,80 +94,84 @@ def test_a_default_that_is_shown_is_the_default(home: Path) -> None:
     assert len(shown) > 20
 
 
-def test_a_configuration_that_is_there_is_kept_unless_forced(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    own_config(home).parent.mkdir(parents=True)
-    own_config(home).write_text("retention_days = 9\n")
+def test_a_configuration_that_is_there_is_kept_unless_forced(
+    own_home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    own_config(own_home).parent.mkdir(parents=True)
+    own_config(own_home).write_text("retention_days = 9\n")
     assert init_with("--write") == 0
-    assert own_config(home).read_text() == "retention_days = 9\n"
+    assert own_config(own_home).read_text() == "retention_days = 9\n"
     assert "--force writes it again" in capsys.readouterr().out
     assert init_with("--write", "--force") == 0
-    assert load(own_config(home)).retention_days == 30
-    assert [each.read_text() for each in backups(own_config(home))] == ["retention_days = 9\n"]
+    assert load(own_config(own_home)).retention_days == 30
+    assert [each.read_text() for each in backups(own_config(own_home))] == ["retention_days = 9\n"]
 
 
-def test_a_named_workspace_becomes_the_default_one(home: Path) -> None:
-    assert init_with("--write", "--workspace", home / "project") == 0
-    assert load(own_config(home)).default_workspace_root == home / "project"
+def test_a_named_workspace_becomes_the_default_one(own_home: Path) -> None:
+    assert init_with("--write", "--workspace", own_home / "project") == 0
+    assert load(own_config(own_home)).default_workspace_root == own_home / "project"
 
 
 @pytest.mark.parametrize("place", ["/", "~"])
 def test_a_workspace_that_holds_everything_is_refused(
-    home: Path, capsys: pytest.CaptureFixture[str], place: str
+    own_home: Path, capsys: pytest.CaptureFixture[str], place: str
 ) -> None:
     assert init_with("--workspace", place) == 1
     assert "cannot be a workspace" in capsys.readouterr().err
-    assert not own_config(home).exists()
+    assert not own_config(own_home).exists()
 
 
-def test_a_workspace_that_is_not_there_is_refused(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert init_with("--workspace", home / "none") == 2
+def test_a_workspace_that_is_not_there_is_refused(own_home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert init_with("--workspace", own_home / "none") == 2
     assert "is not a directory" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("argv", [(), ("--client", "codex"), ("--http",), ("--force",), ("--hooks", "--client", "all")])
 def test_without_write_it_shows_and_changes_nothing_on_disk(
-    home: Path, capsys: pytest.CaptureFixture[str], argv: tuple[str, ...]
+    own_home: Path, capsys: pytest.CaptureFixture[str], argv: tuple[str, ...]
 ) -> None:
     """The preview wrote a configuration, and made a token."""
-    before = snapshot(home)
+    before = snapshot(own_home)
     assert init_with(*argv) == 0
-    assert snapshot(home) == before
+    assert snapshot(own_home) == before
     shown = capsys.readouterr().out
     for client in [CLIENTS["codex"]] if "codex" in argv else CLIENTS.values():
         assert client.title in shown
-        assert str(client.entry.file.file(home / "project")) in shown
-    assert f"would write {own_config(home)}" in shown
+        assert str(client.entry.file.file(own_home / "project")) in shown
+    assert f"would write {own_config(own_home)}" in shown
     assert "nothing was changed: add --write" in shown
 
 
-def test_a_preview_beside_a_configuration_changes_nothing_either(home: Path) -> None:
+def test_a_preview_beside_a_configuration_changes_nothing_either(own_home: Path) -> None:
     assert init_with("--write", "--client", "all") == 0
-    before = snapshot(home)
+    before = snapshot(own_home)
     assert init_with("--http", "4100") == 0
     assert init_with("--force") == 0
-    assert snapshot(home) == before
+    assert snapshot(own_home) == before
 
 
-def test_write_without_a_client_writes_the_configuration_alone(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_write_without_a_client_writes_the_configuration_alone(
+    own_home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert init_with("--write") == 0
     assert "no client was connected: add --client codex" in capsys.readouterr().out
-    assert own_config(home).exists()
-    assert not any(file.exists() for file in files(home / "project"))
+    assert own_config(own_home).exists()
+    assert not any(file.exists() for file in files(own_home / "project"))
 
 
 def test_a_client_nobody_knows_is_a_usage_error_that_names_those_there_are(
-    home: Path, capsys: pytest.CaptureFixture[str]
+    own_home: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert init_with("--client", "emacs") == 2
     assert "choose from claude-code, codex, cursor, vscode, copilot-cli, or all" in capsys.readouterr().err
-    assert not own_config(home).exists()
+    assert not own_config(own_home).exists()
 
 
 def test_write_merges_into_every_client_and_a_second_time_changes_nothing(
-    home: Path, capsys: pytest.CaptureFixture[str]
+    own_home: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert init_with("--write", "--client", "all", "--hooks") == 0
-    every = files(home / "project")
+    every = files(own_home / "project")
     first = [file.read_bytes() for file in every]
     assert init_with("--write", "--client", "all") == 0
     assert [file.read_bytes() for file in every] == first
@@ -194,82 +179,82 @@ def test_write_merges_into_every_client_and_a_second_time_changes_nothing(
     assert capsys.readouterr().out.count("has it ") == len(every)
 
 
-def test_each_client_is_told_its_way(home: Path) -> None:
+def test_each_client_is_told_its_way(own_home: Path) -> None:
     assert init_with("--write", "--client", "all") == 0
-    project = home / "project"
+    project = own_home / "project"
     claude = json.loads((project / ".mcp.json").read_text())["mcpServers"]["agent-intercom"]
     assert claude["type"] == "stdio"
     assert claude["timeout"] == 86_400_000
-    codex = tomllib.loads((home / ".codex/config.toml").read_text())["mcp_servers"]["agent-intercom"]
+    codex = tomllib.loads((own_home / ".codex/config.toml").read_text())["mcp_servers"]["agent-intercom"]
     assert codex["required"] is True
     assert codex["tool_timeout_sec"] == 86_400
     assert codex["startup_timeout_sec"] == 20
-    cursor = json.loads((home / ".cursor/mcp.json").read_text())["mcpServers"]["agent-intercom"]
+    cursor = json.loads((own_home / ".cursor/mcp.json").read_text())["mcpServers"]["agent-intercom"]
     assert Path(cursor["command"]).is_absolute()
     code = json.loads((project / ".vscode/mcp.json").read_text())["servers"]["agent-intercom"]
     assert code["type"] == "stdio"
-    copilot = json.loads((home / ".copilot/mcp-config.json").read_text())["mcpServers"]["agent-intercom"]
+    copilot = json.loads((own_home / ".copilot/mcp-config.json").read_text())["mcpServers"]["agent-intercom"]
     assert copilot["tools"] == ["*"]
     assert copilot["type"] == "local"
 
 
-def test_a_client_that_lives_elsewhere_is_found_there(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("CODEX_HOME", str(home / "c"))
-    monkeypatch.setenv("COPILOT_HOME", str(home / "g"))
+def test_a_client_that_lives_elsewhere_is_found_there(own_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CODEX_HOME", str(own_home / "c"))
+    monkeypatch.setenv("COPILOT_HOME", str(own_home / "g"))
     assert init_with("--write", "--client", "codex", "--client", "copilot-cli") == 0
-    assert (home / "c/config.toml").exists()
-    assert (home / "g/mcp-config.json").exists()
+    assert (own_home / "c/config.toml").exists()
+    assert (own_home / "g/mcp-config.json").exists()
 
 
-def test_a_configuration_elsewhere_is_passed_on_to_the_client(home: Path) -> None:
-    assert init_with("--config", home / "other.toml", "--write", "--client", "codex") == 0
-    entry = tomllib.loads((home / ".codex/config.toml").read_text())["mcp_servers"]["agent-intercom"]
-    assert entry["args"][-2:] == ["--config", str(home / "other.toml")]
+def test_a_configuration_elsewhere_is_passed_on_to_the_client(own_home: Path) -> None:
+    assert init_with("--config", own_home / "other.toml", "--write", "--client", "codex") == 0
+    entry = tomllib.loads((own_home / ".codex/config.toml").read_text())["mcp_servers"]["agent-intercom"]
+    assert entry["args"][-2:] == ["--config", str(own_home / "other.toml")]
 
 
-def test_a_merge_keeps_a_backup_the_mode_and_the_link(home: Path) -> None:
-    dotfiles = home / "dotfiles.toml"
+def test_a_merge_keeps_a_backup_the_mode_and_the_link(own_home: Path) -> None:
+    dotfiles = own_home / "dotfiles.toml"
     dotfiles.write_text("# mine\nmodel = 'x'\n")
     dotfiles.chmod(0o640)
-    (home / ".codex").mkdir()
-    (home / ".codex/config.toml").symlink_to(dotfiles)
+    (own_home / ".codex").mkdir()
+    (own_home / ".codex/config.toml").symlink_to(dotfiles)
     assert init_with("--write", "--client", "codex") == 0
-    assert (home / ".codex/config.toml").is_symlink()
+    assert (own_home / ".codex/config.toml").is_symlink()
     assert dotfiles.read_text().startswith("# mine\nmodel = 'x'\n")
     assert stat.S_IMODE(dotfiles.stat().st_mode) == 0o640
     assert [each.read_text() for each in backups(dotfiles)] == ["# mine\nmodel = 'x'\n"]
 
 
 def test_a_file_that_can_not_be_merged_is_left_alone_and_the_entry_shown(
-    home: Path, capsys: pytest.CaptureFixture[str]
+    own_home: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    file = home / "project/.vscode/mcp.json"
+    file = own_home / "project/.vscode/mcp.json"
     file.parent.mkdir()
     file.write_text('{ // mine\n "servers": {} }')
-    (home / ".cursor").mkdir()
-    (home / ".cursor/mcp.json").write_bytes(b"\xff")
+    (own_home / ".cursor").mkdir()
+    (own_home / ".cursor/mcp.json").write_bytes(b"\xff")
     assert init_with("--write", "--client", "vscode", "--client", "cursor", "--client", "codex") == 1
-    assert not (home / ".cursor/hooks.json").exists()
+    assert not (own_home / ".cursor/hooks.json").exists()
     assert file.read_text() == '{ // mine\n "servers": {} }'
     assert not backups(file)
     said = capsys.readouterr().err
     assert "comments and trailing commas cannot be kept" in said
     assert "is not UTF-8 text" in said
     assert '"agent-intercom": {' in said
-    assert (home / ".codex/config.toml").exists()
+    assert (own_home / ".codex/config.toml").exists()
 
 
 def test_a_file_that_can_not_be_written_is_told_and_nothing_is_left_behind(
-    home: Path, capsys: pytest.CaptureFixture[str]
+    own_home: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (home / ".codex").write_text("a file where a directory should be")
+    (own_home / ".codex").write_text("a file where a directory should be")
     assert init_with("--write", "--client", "codex") == 1
-    assert f"not a directory: {home}/.codex; nothing of it was changed" in capsys.readouterr().err
-    assert not list(home.glob(".*.toml.*"))
+    assert f"not a directory: {own_home}/.codex; nothing of it was changed" in capsys.readouterr().err
+    assert not list(own_home.glob(".*.toml.*"))
 
 
-def test_a_directory_in_place_of_the_configuration_is_told(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert init_with("--write", "--config", home, "--force") == 1
+def test_a_directory_in_place_of_the_configuration_is_told(own_home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert init_with("--write", "--config", own_home, "--force") == 1
     assert "is a directory: give --config a file in it" in capsys.readouterr().err
 
 
@@ -277,13 +262,13 @@ def test_a_directory_in_place_of_the_configuration_is_told(home: Path, capsys: p
 @pytest.mark.parametrize("nth", range(3))
 @pytest.mark.parametrize("fails", [OSError(28, "No space left on device", "x"), KeyboardInterrupt()])
 def test_a_write_that_fails_at_any_step_leaves_the_client_as_it_was(
-    home: Path, monkeypatch: pytest.MonkeyPatch, call: str, nth: int, fails: BaseException
+    own_home: Path, monkeypatch: pytest.MonkeyPatch, call: str, nth: int, fails: BaseException
 ) -> None:
     """A client's files were written one after the other: the entry without its hooks."""
     assert init_with("--write") == 0
-    (home / ".cursor").mkdir()
-    (home / ".cursor/mcp.json").write_text('{"mine": 1}')
-    before = snapshot(home)
+    (own_home / ".cursor").mkdir()
+    (own_home / ".cursor/mcp.json").write_text('{"mine": 1}')
+    before = snapshot(own_home)
     done = getattr(os, call)
     calls = iter(range(100))
 
@@ -295,14 +280,14 @@ def test_a_write_that_fails_at_any_step_leaves_the_client_as_it_was(
     with monkeypatch.context() as patch:
         patch.setattr(init_files.os, call, once_failing)
         assert init_with("--write", "--client", "cursor", "--hooks") == (1 if isinstance(fails, OSError) else 130)
-    assert snapshot(home) == before
+    assert snapshot(own_home) == before
     assert init_with("--write", "--client", "cursor", "--hooks") == 0
 
 
 @pytest.mark.parametrize("nth", range(3))
-def test_killed_at_any_step_every_file_is_whole_and_the_old_text_is_kept(home: Path, nth: int) -> None:
+def test_killed_at_any_step_every_file_is_whole_and_the_old_text_is_kept(own_home: Path, nth: int) -> None:
     assert init_with("--write") == 0
-    file = entry_file("cursor", home / "project")
+    file = entry_file("cursor", own_home / "project")
     file.parent.mkdir()
     file.write_text('{"mine": 1}')
     words = ["init", "--write", "--client", "cursor", "--hooks"]
@@ -311,29 +296,31 @@ def test_killed_at_any_step_every_file_is_whole_and_the_old_text_is_kept(home: P
         f"os.replace = lambda *given: os.kill(os.getpid(), 9) if next(calls) == {nth} else replace(*given)\n"
         f"main.main({words})"
     )
-    done = subprocess.run([sys.executable, "-c", killed], capture_output=True, cwd=home / "project", check=False)
+    done = subprocess.run([sys.executable, "-c", killed], capture_output=True, cwd=own_home / "project", check=False)
     assert done.returncode == -9
     assert json.loads(file.read_text())["mine"] == 1
     assert [each.read_text() for each in backups(file)] == ['{"mine": 1}']
-    assert hooks_file("cursor", home / "project").exists() is (nth == 2)
+    assert hooks_file("cursor", own_home / "project").exists() is (nth == 2)
     # What is missing is written the next time, and taken out with the rest.
     assert main.main(words) == 0
-    assert hooks_file("cursor", home / "project").exists()
+    assert hooks_file("cursor", own_home / "project").exists()
     assert init_with("--remove") == 0
     assert json.loads(file.read_text()) == {"mine": 1}
 
 
-def test_output_that_cannot_be_written_is_told_and_what_was_done_is_done(home: Path) -> None:
+def test_output_that_cannot_be_written_is_told_and_what_was_done_is_done(own_home: Path) -> None:
     words = [sys.executable, "-m", "intercom.cli.main", "init", "--write", "--client", "cursor"]
     with open("/dev/full", "w") as full:
-        done = subprocess.run(words, stdout=full, stderr=subprocess.PIPE, text=True, cwd=home / "project", check=False)
+        done = subprocess.run(
+            words, stdout=full, stderr=subprocess.PIPE, text=True, cwd=own_home / "project", check=False
+        )
     assert done.returncode == 1
     assert done.stderr == "what was done could not be printed: No space left on device\n"
-    assert (home / ".cursor/mcp.json").exists()
+    assert (own_home / ".cursor/mcp.json").exists()
 
 
 @pytest.mark.parametrize("lines", [0, 1, 3])
-def test_a_reader_that_closes_the_pipe_leaves_nothing_half_done(home: Path, lines: int) -> None:
+def test_a_reader_that_closes_the_pipe_leaves_nothing_half_done(own_home: Path, lines: int) -> None:
     """`init --write | head -3` left clients half done, and said to add the rest by hand."""
     words = [sys.executable, "-m", "intercom.cli.main", "init", "--write", "--client", "all", "--hooks"]
     with subprocess.Popen(
@@ -343,7 +330,7 @@ def test_a_reader_that_closes_the_pipe_leaves_nothing_half_done(home: Path, line
         text=True,
         bufsize=1,
         env=os.environ,
-        cwd=home / "project",
+        cwd=own_home / "project",
     ) as process:
         assert process.stdout is not None
         assert process.stderr is not None
@@ -352,7 +339,7 @@ def test_a_reader_that_closes_the_pipe_leaves_nothing_half_done(home: Path, line
         process.stdout.close()
         assert process.stderr.read() == ""
         assert process.wait() == 0
-    assert all(file.exists() for file in files(home / "project"))
+    assert all(file.exists() for file in files(own_home / "project"))
 
 
 def test_a_shared_file_gets_the_bare_name_only_where_the_path_finds_this_program(
@@ -375,7 +362,7 @@ def test_a_shared_file_gets_the_bare_name_only_where_the_path_finds_this_program
 
 @pytest.mark.parametrize("name", CLIENTS)
 def test_the_entries_of_a_page_are_what_init_prints(
-    home: Path, name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    own_home: Path, name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(init_clients, "command", lambda _config, shared: [SERVER_NAME if shared else PROGRAM])
     page = (DOCS / "how-to/clients" / f"{name}.md").read_text()

@@ -18,13 +18,11 @@ from intercom.cli import doctor_checks
 from intercom.cli.doctor_checks import State
 from intercom.cli.init_clients import HooksFile, path_of, put_into, snippet
 from intercom.cli.init_files import Unmergeable
-from tests.cli.test_init import backups, entry_file, home, hooks_file, init_with
+from tests.cli.test_init import backups, entry_file, hooks_file, init_with
 from tests.support.server_process import COMMAND
 from tests.support.terminal import on_terminal
 
 START = ("/opt/bin/agent-intercom",)
-
-__all__ = ["home"]
 
 
 @pytest.fixture(params=HOOKED)
@@ -47,7 +45,7 @@ def commands(text: str, event: str) -> list[str]:
     return [handler.get("command") or handler["bash"] for handler in handlers]
 
 
-def test_a_new_file_asks_at_every_event_and_stays_as_it_is(hooks: HooksFile, home: Path, tmp_path: Path) -> None:
+def test_a_new_file_asks_at_every_event_and_stays_as_it_is(hooks: HooksFile, own_home: Path, tmp_path: Path) -> None:
     text = snippet(hooks)
     assert set(table(text)) == set(hooks.hooks.events)
     for event in hooks.hooks.events:
@@ -122,21 +120,21 @@ def test_a_command_that_can_not_be_started_denies(hooks: HooksFile, tmp_path: Pa
     assert "this is denied" in done.stderr
 
 
-def test_init_writes_no_hooks_unless_told_to(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_init_writes_no_hooks_unless_told_to(own_home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Hooks that hold in every project, and deny when the program is gone, were installed unasked."""
     assert init_with("--write", "--client", "all") == 0
-    assert not any(hooks_file(name, home / "project").exists() for name in HOOKED)
+    assert not any(hooks_file(name, own_home / "project").exists() for name in HOOKED)
     assert "Codex may use its own tools without asking (--hooks installs them)" in capsys.readouterr().out
 
 
 def test_init_writes_hooks_with_a_backup_and_keeps_those_that_are_installed_up_to_date(
-    home: Path, capsys: pytest.CaptureFixture[str]
+    own_home: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    file = hooks_file("claude-code", home / "project")
+    file = hooks_file("claude-code", own_home / "project")
     file.parent.mkdir()
     file.write_text('{"model": "x"}')
     assert init_with("--write", "--client", "claude-code", "--hooks") == 0
-    assert of("claude-code", home / "project").installed() == ("PreToolUse", "Stop")
+    assert of("claude-code", own_home / "project").installed() == ("PreToolUse", "Stop")
     assert [each.read_text() for each in backups(file)] == ['{"model": "x"}']
     assert "Claude Code's hooks, in this project only" in capsys.readouterr().out
     now = file.read_text()
@@ -153,9 +151,9 @@ def test_init_writes_hooks_with_a_backup_and_keeps_those_that_are_installed_up_t
 @pytest.mark.parametrize(("typed", "are_installed"), [("y\n", True), ("\n", False), ("n\n", False), ("\x04", False)])
 @pytest.mark.real_time
 async def test_on_a_terminal_it_asks_says_where_hooks_hold_and_installs_none_by_default(
-    home: Path, typed: str, are_installed: bool
+    own_home: Path, typed: str, are_installed: bool
 ) -> None:
-    project = home / "project"
+    project = own_home / "project"
     words = ["init", "--write", "--client", "codex", "--client", "claude-code", "--workspace", str(project)]
     words.append("--no-key")
     async with on_terminal([*COMMAND, *words], os.environ) as screen:
@@ -164,26 +162,26 @@ async def test_on_a_terminal_it_asks_says_where_hooks_hold_and_installs_none_by_
         assert "Claude Code: in this project only" in said
         assert "hook denies every such use: before you remove the program, run" in said
         assert "'agent-intercom init --remove'" in said
-        assert not (home / ".codex").exists()
+        assert not (own_home / ".codex").exists()
         screen.type(typed)
         assert await screen.process.wait() == 0
-    assert (home / ".codex/config.toml").exists()
+    assert (own_home / ".codex/config.toml").exists()
     for name in ("codex", "claude-code"):
         assert hooks_file(name, project).exists() is are_installed
 
 
-def test_hooks_that_can_not_be_merged_are_shown(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    file = hooks_file("cursor", home / "project")
+def test_hooks_that_can_not_be_merged_are_shown(own_home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = hooks_file("cursor", own_home / "project")
     file.parent.mkdir()
     file.write_text("// mine\n{}")
     assert init_with("--write", "--client", "cursor", "--hooks") == 1
     assert file.read_text() == "// mine\n{}"
-    assert not entry_file("cursor", home / "project").exists(), "a client is written whole or not at all"
+    assert not entry_file("cursor", own_home / "project").exists(), "a client is written whole or not at all"
     assert '"beforeShellExecution": [' in capsys.readouterr().err
 
 
-def test_doctor_says_who_may_do_without_asking(home: Path) -> None:
-    project = home / "project"
+def test_doctor_says_who_may_do_without_asking(own_home: Path) -> None:
+    project = own_home / "project"
     assert doctor_checks.examine_hooks(project).state is State.OK
     assert init_with("--write", "--client", "codex", "--no-hooks") == 0
     found = doctor_checks.examine_hooks(project)

@@ -17,14 +17,12 @@ from intercom.cli.init import with_port
 from intercom.cli.init_clients import address
 from intercom.local.config_file import load
 from intercom.local.places import places
-from tests.cli.test_init import backups, entry_file, home, init_with, own_config
-
-__all__ = ["home"]
+from tests.cli.test_init import backups, entry_file, init_with, own_config
 
 
-def entry(home: Path, name: str) -> dict[str, Any]:
+def entry(own_home: Path, name: str) -> dict[str, Any]:
     client = CLIENTS[name].entry
-    text = entry_file(name, home / "project").read_text()
+    text = entry_file(name, own_home / "project").read_text()
     document = tomllib.loads(text) if client.file.is_toml else json.loads(text)
     found: dict[str, Any] = document[client.table]["agent-intercom"]
     return found
@@ -39,9 +37,9 @@ def token() -> str:
     return Path(places().http_token_file).read_text().strip()
 
 
-def test_every_client_is_given_its_address_its_key_and_its_way_to_name_the_token(home: Path) -> None:
+def test_every_client_is_given_its_address_its_key_and_its_way_to_name_the_token(own_home: Path) -> None:
     assert init_with("--http", "--write", "--client", "all") == 0
-    entries = {name: entry(home, name) for name in CLIENTS}
+    entries = {name: entry(own_home, name) for name in CLIENTS}
     for name, found in entries.items():
         assert found["url"].startswith("http://127.0.0.1:3000/mcp?agent=")
         assert re.fullmatch(rf"{name}-[0-9a-f]{{16}}", key(found))
@@ -67,12 +65,12 @@ def test_every_client_is_given_its_address_its_key_and_its_way_to_name_the_token
         "copilot-cli": "http",
     }
     assert entries["claude-code"]["timeout"] == entries["copilot-cli"]["timeout"] == 86_400_000
-    asked = json.loads((home / "project/.vscode/mcp.json").read_text())["inputs"]
+    asked = json.loads((own_home / "project/.vscode/mcp.json").read_text())["inputs"]
     assert [(each["id"], each["password"]) for each in asked] == [("intercom-http-token", True)]
 
 
 def test_the_token_is_made_and_told_of_and_stands_in_no_other_file(
-    home: Path, capsys: pytest.CaptureFixture[str]
+    own_home: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert init_with("--http", "--write", "--client", "all") == 0
     said = capsys.readouterr().out
@@ -80,104 +78,106 @@ def test_the_token_is_made_and_told_of_and_stands_in_no_other_file(
     assert f'export INTERCOM_HTTP_TOKEN="$(cat {file})"' in said
     assert stat.S_IMODE(Path(file).stat().st_mode) == 0o600
     assert len(token()) >= 32
-    holding = [each for each in home.rglob("*") if each.is_file() and token() in each.read_text(errors="replace")]
+    holding = [each for each in own_home.rglob("*") if each.is_file() and token() in each.read_text(errors="replace")]
     assert holding == [Path(file)]
     assert token() not in said
 
 
-def test_a_second_time_everything_stays_the_keys_too(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_second_time_everything_stays_the_keys_too(own_home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert init_with("--http", "--write", "--client", "all", "--no-hooks") == 0
-    files = [entry_file(name, home / "project") for name in CLIENTS]
+    files = [entry_file(name, own_home / "project") for name in CLIENTS]
     first, held = [file.read_bytes() for file in files], token()
     assert init_with("--http", "--write", "--client", "all", "--no-hooks") == 0
     assert [file.read_bytes() for file in files] == first
     assert token() == held
-    assert not any(backups(file) for file in [*files, own_config(home)])
+    assert not any(backups(file) for file in [*files, own_config(own_home)])
     assert capsys.readouterr().out.count("has it ") == len(files)
 
 
-def test_a_key_that_is_there_is_kept_when_the_port_changes(home: Path) -> None:
+def test_a_key_that_is_there_is_kept_when_the_port_changes(own_home: Path) -> None:
     assert init_with("--http", "--write", "--client", "cursor") == 0
-    before = entry(home, "cursor")
+    before = entry(own_home, "cursor")
     assert init_with("--http", 4100, "--write", "--client", "cursor") == 0
-    after = entry(home, "cursor")
+    after = entry(own_home, "cursor")
     assert after["url"].startswith("http://127.0.0.1:4100/")
     assert key(after) == key(before)
-    assert load(own_config(home)).http_port == 4100
-    assert len(backups(own_config(home))) == 1
+    assert load(own_config(own_home)).http_port == 4100
+    assert len(backups(own_config(own_home))) == 1
 
 
 @pytest.mark.parametrize("name", CLIENTS)
-def test_from_one_way_in_to_the_other_and_back_leaves_nothing_of_the_first(home: Path, name: str) -> None:
+def test_from_one_way_in_to_the_other_and_back_leaves_nothing_of_the_first(own_home: Path, name: str) -> None:
     assert init_with("--write", "--client", name) == 0
-    stdio = entry(home, name)
+    stdio = entry(own_home, name)
     assert init_with("--http", "--write", "--client", name) == 0
-    assert not {"command", "args", "env"} & entry(home, name).keys()
-    assert entry(home, name).get("type") != stdio.get("type", "none")
+    assert not {"command", "args", "env"} & entry(own_home, name).keys()
+    assert entry(own_home, name).get("type") != stdio.get("type", "none")
     assert init_with("--write", "--client", name) == 0
-    assert entry(home, name) == stdio
+    assert entry(own_home, name) == stdio
 
 
 def test_without_write_it_shows_what_it_would_write_and_touches_no_client(
-    home: Path, capsys: pytest.CaptureFixture[str]
+    own_home: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert init_with("--http") == 0
     shown = capsys.readouterr().out
     assert shown.count("http://127.0.0.1:3000/mcp?agent=") == len(CLIENTS)
     assert 'bearer_token_env_var = "INTERCOM_HTTP_TOKEN"' in shown
-    assert not any(entry_file(name, home / "project").exists() for name in CLIENTS)
+    assert not any(entry_file(name, own_home / "project").exists() for name in CLIENTS)
 
 
-def test_the_configuration_opens_the_port(home: Path) -> None:
+def test_the_configuration_opens_the_port(own_home: Path) -> None:
     assert init_with("--write", "--http", 4000) == 0
-    assert load(own_config(home)).http_port == 4000
+    assert load(own_config(own_home)).http_port == 4000
 
 
 def test_a_configuration_that_is_there_gets_the_port_and_keeps_all_else(
-    home: Path, capsys: pytest.CaptureFixture[str]
+    own_home: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    own_config(home).parent.mkdir(parents=True)
-    own_config(home).write_text("# mine\nretention_days = 9\n\n[stall]\nenabled = false\n")
+    own_config(own_home).parent.mkdir(parents=True)
+    own_config(own_home).write_text("# mine\nretention_days = 9\n\n[stall]\nenabled = false\n")
     assert init_with("--write", "--http") == 0
-    assert own_config(home).read_text() == "http_port = 3000\n# mine\nretention_days = 9\n\n[stall]\nenabled = false\n"
-    assert [each.read_text() for each in backups(own_config(home))] == [
+    assert (
+        own_config(own_home).read_text() == "http_port = 3000\n# mine\nretention_days = 9\n\n[stall]\nenabled = false\n"
+    )
+    assert [each.read_text() for each in backups(own_config(own_home))] == [
         "# mine\nretention_days = 9\n\n[stall]\nenabled = false\n"
     ]
     assert "agent-intercom stop" in capsys.readouterr().out
 
 
-def test_the_port_that_is_configured_is_used(home: Path) -> None:
-    own_config(home).parent.mkdir(parents=True)
-    own_config(home).write_text("http_port = 5555\n")
+def test_the_port_that_is_configured_is_used(own_home: Path) -> None:
+    own_config(own_home).parent.mkdir(parents=True)
+    own_config(own_home).write_text("http_port = 5555\n")
     assert init_with("--http", "--write", "--client", "codex") == 0
-    assert "127.0.0.1:5555" in entry(home, "codex")["url"]
-    assert not backups(own_config(home))
+    assert "127.0.0.1:5555" in entry(own_home, "codex")["url"]
+    assert not backups(own_config(own_home))
 
 
-def test_where_no_token_is_asked_for_none_is_named_or_made(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    own_config(home).parent.mkdir(parents=True)
-    own_config(home).write_text("http_token_required = false\n")
+def test_where_no_token_is_asked_for_none_is_named_or_made(own_home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    own_config(own_home).parent.mkdir(parents=True)
+    own_config(own_home).write_text("http_token_required = false\n")
     assert init_with("--http", "--write", "--client", "all") == 0
     for name in CLIENTS:
-        assert "bearer_token_env_var" not in entry(home, name)
-        assert "Authorization" not in entry(home, name).get("headers", {})
-    assert "inputs" not in json.loads((home / "project/.vscode/mcp.json").read_text())
+        assert "bearer_token_env_var" not in entry(own_home, name)
+        assert "Authorization" not in entry(own_home, name).get("headers", {})
+    assert "inputs" not in json.loads((own_home / "project/.vscode/mcp.json").read_text())
     assert "INTERCOM_HTTP_TOKEN" not in capsys.readouterr().out
     assert not Path(places().http_token_file).exists()
 
 
 def test_a_configuration_that_can_not_be_read_stops_it_before_any_client(
-    home: Path, capsys: pytest.CaptureFixture[str]
+    own_home: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    own_config(home).parent.mkdir(parents=True)
-    own_config(home).write_text("http_prot = 1\n")
+    own_config(own_home).parent.mkdir(parents=True)
+    own_config(own_home).write_text("http_prot = 1\n")
     assert init_with("--http", "--write", "--client", "codex") == 1
     assert "http_port" in capsys.readouterr().err
-    assert not (home / ".codex/config.toml").exists()
+    assert not (own_home / ".codex/config.toml").exists()
 
 
 @pytest.mark.parametrize("port", ["0", "65536", "-1", "http", "1e3"])
-def test_what_is_no_port_is_a_usage_error(home: Path, port: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_is_no_port_is_a_usage_error(own_home: Path, port: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         init_with(f"--http={port}")
     assert ended.value.code == 2

@@ -127,9 +127,10 @@ async def test_what_an_agent_starts_in_the_same_terminal_is_asked_for_the_pin(tm
                 await screen.until("locked the key")
 
 
-async def test_where_others_can_type_no_key_is_kept(tmp_path: Path) -> None:
-    make_key(tmp_path)
+async def test_the_key_is_kept_for_one_shell_and_forgotten_with_it(tmp_path: Path) -> None:
+    key = make_key(tmp_path)
     async with scene(tmp_path) as at:
+        # Where others can type, none is kept.
         for name in ("TMUX", "STY", "ZELLIJ", "VSCODE_INJECTION", "KITTY_LISTEN_ON"):
             async with shell(at, **{name: "1"}) as screen:
                 screen.type(f"unset {name}; {COMMAND} key unlock\n")
@@ -140,31 +141,24 @@ async def test_where_others_can_type_no_key_is_kept(tmp_path: Path) -> None:
                 await screen.until("over\r\n")
                 assert await holders(at) == []
 
-
-async def test_a_critical_decision_asks_for_the_pin_all_the_same(tmp_path: Path) -> None:
-    key = make_key(tmp_path)
-    async with scene(tmp_path) as at, shell(at) as screen:
-        await unlock(screen)
-        screen.type(f"{COMMAND} --json policy accept {at.home / 'work'}\n")
-        await screen.until("has no policy file")
-        # Words that nobody has typed here are read first.
-        screen.type(f"{COMMAND} nudge {at.card['session_id']}\n")
-        assert "Continue working on the current task" in await screen.until("PIN of key")
-        screen.type("\x03")
-        await screen.until("no PIN was given")
-        stated = {**dict.fromkeys(signing.STATED, ""), "key_id": key, "method": "ticket"}
-        for risk, decision in (("critical", "approve"), (None, "accept")):
-            asked = json.dumps({**stated, "risk": risk, "decision": decision})
-            (at.home / "ask.py").write_text(ASK.format(asked=asked))
-            screen.type(f"{sys.executable} {at.home / 'ask.py'}\n")
-            await screen.until("signed None")
-        screen.type(f"{COMMAND} key lock\n")
-        await screen.until("locked the key")
-
-
-async def test_the_key_is_forgotten_with_the_shell(tmp_path: Path) -> None:
-    make_key(tmp_path)
-    async with scene(tmp_path) as at:
+        # A critical decision asks for the PIN all the same.
+        async with shell(at) as screen:
+            await unlock(screen)
+            screen.type(f"{COMMAND} --json policy accept {at.home / 'work'}\n")
+            await screen.until("has no policy file")
+            # Words that nobody has typed here are read first.
+            screen.type(f"{COMMAND} nudge {at.card['session_id']}\n")
+            assert "Continue working on the current task" in await screen.until("PIN of key")
+            screen.type("\x03")
+            await screen.until("no PIN was given")
+            stated = {**dict.fromkeys(signing.STATED, ""), "key_id": key, "method": "ticket"}
+            for risk, decision in (("critical", "approve"), (None, "accept")):
+                asked = json.dumps({**stated, "risk": risk, "decision": decision})
+                (at.home / "ask.py").write_text(ASK.format(asked=asked))
+                screen.type(f"{sys.executable} {at.home / 'ask.py'}\n")
+                await screen.until("signed None")
+            screen.type(f"{COMMAND} key lock\n")
+            await screen.until("locked the key")
         async with shell(at) as screen:
             await unlock(screen)
             (name,) = await holders(at)
@@ -172,17 +166,14 @@ async def test_the_key_is_forgotten_with_the_shell(tmp_path: Path) -> None:
             await screen.process.wait()
         await trio.to_thread.run_sync(until_gone, os.path.join(places(environ=at.env).runtime_dir, name))
         assert await holders(at) == []
-
-
-async def test_a_shell_that_becomes_another_program_has_no_key_any_more(tmp_path: Path) -> None:
-    make_key(tmp_path)
-    async with scene(tmp_path) as at, shell(at) as screen:
-        await unlock(screen)
-        screen.type(f"exec {sys.executable} -ic 'import os; os.system(\"exec {COMMAND} approve {at.id}\")'\n")
-        await screen.until("PIN of key")
-        screen.type("\x03")
-        _, entry = await ctl(at.env, "show", at.id)
-        assert entry["decided"] is None
+        # Nor has a shell it that becomes another program.
+        async with shell(at) as screen:
+            await unlock(screen)
+            screen.type(f"exec {sys.executable} -ic 'import os; os.system(\"exec {COMMAND} approve {at.id}\")'\n")
+            await screen.until("PIN of key")
+            screen.type("\x03")
+            _, entry = await ctl(at.env, "show", at.id)
+            assert entry["decided"] is None
 
 
 # --- the holder by itself --------------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ from intercom.cli import doctor_checks
 from intercom.cli.doctor_checks import State
 from intercom.local import operator_keys
 from intercom.local.places import Places, places
-from tests.cli.test_ctl_signed import CTL, PIN, ctl, make_key, scene
+from tests.cli.test_ctl_signed import CTL, PIN, ctl, make_key, scene, with_pin
 from tests.operators.ctl_server import environ
 from tests.support.server_process import COMMAND
 from tests.support.terminal import on_terminal
@@ -53,24 +53,6 @@ async def test_pending_and_watch_say_once_that_nothing_is_signed(tmp_path: Path)
         assert (code, len(cards)) == (0, 1)
 
 
-async def test_a_card_says_with_which_key_it_was_decided(tmp_path: Path) -> None:
-    key = make_key(tmp_path)
-    async with scene(tmp_path) as at:
-        async with on_terminal([*CTL, "approve", at.id], at.env) as screen:
-            await screen.until("PIN of key")
-            screen.type(f"{PIN}\n")
-            await screen.rest()
-        async with on_terminal([*CTL, "show", at.id], at.env) as screen:
-            assert f"signed with key {key}, with its PIN" in await screen.rest()
-
-
-def test_doctor_says_what_it_means_to_have_no_key(tmp_path: Path) -> None:
-    found = doctor_checks.examine_keys(where(tmp_path), str(tmp_path / "none"))
-    assert found.state is State.WARN
-    assert "can decide in your place" in found.text
-    assert found.advice == "agent-intercom-ctl key create"
-
-
 def test_doctor_counts_keys_where_no_server_runs(tmp_path: Path) -> None:
     make_key(tmp_path)
     found = doctor_checks.examine_keys(where(tmp_path), str(tmp_path / "none"))
@@ -93,30 +75,23 @@ def test_doctor_finds_a_damaged_list_and_one_that_others_may_write(tmp_path: Pat
     assert "line 1 is not a key" in found.text
 
 
-async def test_doctor_asks_the_server_which_keys_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_doctor_asks_the_server_which_keys_count(tmp_path: Path) -> None:
     key = make_key(tmp_path)
     async with scene(tmp_path) as at:
         # Listed before the server started, and not enrolled: nobody has signed with it yet.
         found = doctor_checks.examine_keys(where(tmp_path), str(tmp_path / "none"))
         assert found.state is State.FAULT
         assert f"{key}: not enrolled" in found.text
-        async with on_terminal([*CTL, "key", "enrol"], at.env) as screen:
-            await screen.until("PIN of key")
-            screen.type(f"{PIN}\n")
-            await screen.rest()
-        found = doctor_checks.examine_keys(where(tmp_path), str(tmp_path / "none"))
-        assert found.state is State.OK
-        assert "decisions are signed" in found.text
-        assert "sudo install" in found.advice
-
-
-async def test_no_key_is_made_that_the_server_would_not_take(tmp_path: Path) -> None:
-    key = make_key(tmp_path)
-    async with scene(tmp_path) as at:
+        # Nor is another made, which it would not take.
         async with on_terminal([*CTL, "key", "create"], at.env) as screen:
             await screen.until(f"{key}: not enrolled: run agent-intercom-ctl key enrol")
             assert await screen.process.wait() == 1
         assert [each.key.id for each in operator_keys.private_keys(where(tmp_path))] == [key]
+        await with_pin(at, "key", "enrol")
+        found = doctor_checks.examine_keys(where(tmp_path), str(tmp_path / "none"))
+        assert found.state is State.OK
+        assert "decisions are signed" in found.text
+        assert "sudo install" in found.advice
 
 
 async def test_doctor_and_key_list_say_which_settings_nobody_signed(tmp_path: Path) -> None:
@@ -124,10 +99,7 @@ async def test_doctor_and_key_list_say_which_settings_nobody_signed(tmp_path: Pa
     config = Path(where(tmp_path).config_file)
     await trio.Path(config).write_text('[decisions]\nembed = "low"\n')
     async with scene(tmp_path) as at:
-        async with on_terminal([*CTL, "key", "enrol"], at.env) as screen:
-            await screen.until("PIN of key")
-            screen.type(f"{PIN}\n")
-            await screen.rest()
+        await with_pin(at, "key", "enrol")
         found = doctor_checks.examine_keys(where(tmp_path), str(tmp_path / "none"))
         assert found.state is State.WARN
         assert '[decisions] embed = "low" does not count: no operator key that counts has signed it' in found.text
@@ -136,10 +108,7 @@ async def test_doctor_and_key_list_say_which_settings_nobody_signed(tmp_path: Pa
             assert found.text in await screen.rest()
         code, reply = await ctl(at.env, "key", "list")
         assert (code, reply["unsigned_settings"]) == (0, found.text)
-        async with on_terminal([*CTL, "key", "settings"], at.env) as screen:
-            await screen.until("PIN of key")
-            screen.type(f"{PIN}\n")
-            await screen.rest()
+        await with_pin(at, "key", "settings")
         # Before anybody asks again: the server takes no older ones from here on.
         _, log = await ctl(at.env, "log")
         assert "settings_signed" in [entry["kind"] for entry in log["entries"]]

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import json
 import queue
-import tempfile
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,24 +17,13 @@ import trio
 
 from intercom.cli import doctor, doctor_checks, main
 from intercom.cli.doctor_checks import Finding, State
-from intercom.local.places import Places, places
+from intercom.local.places import Places
 from intercom.operators.slack import credentials, setup, web_api
 from tests.cli.test_doctor import serving
 from tests.operators.slack.setup.keychains import Kept, Locked, NoKeychain, NullKeychain, keychain_is
 from tests.slack import ALICE, APP_TOKEN, BOT_TOKEN, CHANNEL, Standin, serve
 
-
-@pytest.fixture(autouse=True)
-def where(monkeypatch: pytest.MonkeyPatch) -> Iterator[Places]:
-    with tempfile.TemporaryDirectory(prefix="ix-") as directory:
-        for variable, part in (("RUNTIME_DIR", "run"), ("CONFIG_HOME", "config"), ("STATE_HOME", "state")):
-            (Path(directory) / part).mkdir(mode=0o700)
-            monkeypatch.setenv(f"XDG_{variable}", str(Path(directory) / part))
-        monkeypatch.setenv("HOME", directory)
-        for variable in ("SLACK_APP_TOKEN", "SLACK_BOT_TOKEN", "SLACK_TEAM_ID", "SLACK_MEMBER_IDS"):
-            monkeypatch.delenv(variable, raising=False)
-        monkeypatch.delenv("PYTHON_KEYRING_BACKEND", raising=False)
-        yield places()
+pytestmark = pytest.mark.usefixtures("where")
 
 
 @pytest.fixture

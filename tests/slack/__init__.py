@@ -17,10 +17,10 @@ In a test, in the same Trio loop::
 
 What there is: `ALICE`, `BOB`, `MALLORY` (people); `CHANNEL`, `OTHER_CHANNEL` (the app is in them), `UNJOINED` (it is
 not); `slack.add_channel(...)`, `slack.add_user(...)`. People's acts (`tap`, `submit`, `close_view`, `command`, `say`,
-`edit`, `remove`) are plain calls that return at once; those that tell the app give the `Envelope` (`.answer()`,
+) are plain calls that return at once; those that tell the app give the `Envelope` (`.answer()`,
 `.attempts`, `.missed`, `.acks`). To see: `messages`, `thread`, `message`, `ephemerals`, `views`, `view_errors`,
 `files`, `calls`, `count`, `envelopes`, `unanswered`, `socket_mode.strange`; `text_of(message)`, `buttons(message)`. To
-wait: `card`, `shows`, `first`, `answered`, `told`, `form`, `wait_for(predicate)`, asked again at each change, without
+wait: `card`, `shows`, `first`, `told`, `form`, `wait_for(predicate)`, asked again at each change, without
 polling; `connected()`, `acted_on()`.
 
 It refuses what Slack refuses (see `limits` for the numbers): Block Kit that is not sound (`invalid_blocks` with Slack's
@@ -39,8 +39,7 @@ What goes wrong, on demand (`faults` lists all)::
     slack.plan("*", "status", status=502, times=10)    # swallow, cut, delay, stall, limit (429), refuse, too
     slack.drop_sockets("clean" | "abrupt" | "freeze")
     slack.refresh(warned=10)                           # warning, then refresh_requested; serve(lifetime=3600) does it
-    slack.socket_mode.disable()                        # link_disabled
-    slack.faults.deny_connects = 3; slack.faults.double = 5; slack.faults.reorder = 4; slack.faults.deaf = 1
+        slack.faults.deny_connects = 3; slack.faults.double = 5; slack.faults.reorder = 4; slack.faults.deaf = 1
     slack.on("called", lambda call: slack.drop_sockets("abrupt"), about=lambda call: call.method == "chat.update")
     await slack.redeliver(act)
     async with slack.down(): ...                       # out of reach

@@ -83,23 +83,6 @@ def put(team: Team, channel: Channel, message: Json) -> Json:
     return message
 
 
-def removed(team: Team, channel: Channel, message: Json) -> Json:
-    """Out of the channel, replies staying; returns what the event of it says."""
-    if message.get("reply_count"):
-        before = copy.deepcopy(message)
-        for name in ("blocks", "metadata", "files"):
-            message.pop(name, None)
-        message |= {"text": "This message was deleted.", "subtype": "tombstone", "hidden": True, "user": "USLACKBOT"}
-        team.change()
-        return {"subtype": "message_changed", "message": shown(message), "previous_message": shown(before)}
-    del channel.messages[message["ts"]]
-    root = channel.messages.get(message.get("thread_ts", ""))
-    if root is not None:
-        root["reply_count"] -= 1
-    team.change()
-    return {"subtype": "message_deleted", "deleted_ts": message["ts"], "previous_message": shown(message)}
-
-
 def shown(message: Json, *, with_metadata: bool = False) -> Json:
     """A copy as Slack hands it out: metadata only to those who ask for it."""
     return copy.deepcopy({name: value for name, value in message.items() if with_metadata or name != "metadata"})
@@ -196,7 +179,7 @@ def _root(channel: Channel, thread_ts: str) -> Json:
 
 def _mine(team: Team, channel: Channel, ts: Any, error: str) -> Json:
     message = channel.messages.get(str(ts))
-    if message is None or message.get("subtype") == "tombstone":
+    if message is None:
         raise SlackRefuses("message_not_found")
     if message.get("bot_id") != team.bot_id:
         raise SlackRefuses(error)

@@ -51,11 +51,7 @@ def routes(slack: Standin) -> list[Route]:
             return JSONResponse({"error": f"{type(error).__name__}: {error}"}, 400)
         return JSONResponse(answer)
 
-    return [
-        Route("/", page),
-        Route("/_page/seen", seen),
-        Route("/_control/{verb}", control, methods=["POST"]),
-    ]
+    return [Route("/", page), Route("/_page/seen", seen), Route("/_control/{verb}", control, methods=["POST"])]
 
 
 async def _answered(envelope: Envelope) -> Json:

@@ -65,15 +65,10 @@ class People:
             shown_error=lambda: modal.errors.update({"": TROUBLE}),
         )
 
-    def close_view(self, user: str, view: Json | str) -> Envelope | None:
-        """Put a modal away; the app hears of it if it asked to."""
-        modal = self._modal(user, view)
-        del self._team.modals[modal.view["id"]]
+    def close_view(self, user: str, view: Json | str) -> None:
+        """Put a modal away."""
+        del self._team.modals[self._modal(user, view).view["id"]]
         self._team.change()
-        if not modal.view["notify_on_close"]:
-            return None
-        payload = view_closed(self._team, self._user(user), copy.deepcopy(modal.view))
-        return self._sockets.send("interactive", payload, accepts_response=False)
 
     def command(self, user: str, channel: str, text: str, command: str = "/intercom") -> Envelope:
         """Type a slash command."""
@@ -97,21 +92,6 @@ class People:
         kept = chat.put(self._team, place, message)
         self.tell(place, chat.shown(kept))
         return kept
-
-    def edit(self, user: str, ts: str, text: str) -> None:
-        """Change what one has written."""
-        channel, message, _ = self._find(ts)
-        before = chat.shown(message)
-        message |= {"text": _typed(text), "edited": {"user": self._user(user).id, "ts": self._team.stamp()}}
-        self._team.change()
-        event = {"subtype": "message_changed", "message": chat.shown(message), "previous_message": before}
-        self.tell(channel, {"type": "message", "ts": self._team.stamp(), **event})
-
-    def remove(self, ts: str) -> None:
-        """Take a message away, as an admin can: also one of the app's."""
-        channel, message, _ = self._find(ts)
-        gone = chat.removed(self._team, channel, message)
-        self.tell(channel, {"type": "message", "hidden": True, "ts": self._team.stamp(), **gone})
 
     def tell(self, channel: Channel, event: Json) -> Envelope | None:
         """Let the app know of a message, if it may know."""
@@ -147,7 +127,7 @@ class People:
         if not answer:
             return
         try:
-            respond(self._team, channel, user, None, answer)
+            respond(self._team, channel, user, answer)
         except SlackRefuses as refusal:
             self._sockets.strange.append({**answer, "error": str(refusal)})
 
@@ -180,34 +160,18 @@ class People:
         raise CannotDo(f"{user} sees no modal {wanted}")
 
 
-def respond(team: Team, channel: Channel, user: str, message_ts: str | None, body: Json) -> None:
+def respond(team: Team, channel: Channel, user: str, body: Json) -> None:
     """Do what an app says through a response_url, or in the ack of a command.
 
     Raises:
         SlackRefuses: no_text, invalid_blocks and so on.
     """
-    original = channel.messages.get(message_ts or "")
-    if body.get("delete_original"):
-        if original is not None:
-            chat.removed(team, channel, original)
-        team.ephemerals[:] = [one for one in team.ephemerals if one["ts"] != message_ts]
-        team.change()
-        return
     content: Json = {"text": str(body.get("text") or "")}
     if body.get("blocks") is not None:
         content["blocks"] = chat.checked_blocks(body["blocks"])
     if not content["text"] and not content.get("blocks"):
         raise SlackRefuses("no_text")
-    if body.get("replace_original") and original is not None:
-        original.update(content)
-        team.change()
-        return
-    if body.get("thread_ts"):
-        content["thread_ts"] = str(body["thread_ts"])
-    if body.get("response_type") == "in_channel":
-        chat.put(team, channel, {**chat.by_bot(team), **content})
-    else:
-        chat.add_ephemeral(team, channel.id, user, content)
+    chat.add_ephemeral(team, channel.id, user, content)
 
 
 def _typed(text: str) -> str:
@@ -252,7 +216,7 @@ def block_actions(team: Team, user: User, channel: Channel, message: Json, actio
     container = {"type": "message", "message_ts": message["ts"], "channel_id": channel.id, "is_ephemeral": ephemeral}
     if message.get("thread_ts"):
         container["thread_ts"] = message["thread_ts"]
-    url = team.response_url(channel.id, user.id, message["ts"], message.get("thread_ts"))
+    url = team.response_url(channel.id, user.id)
     where = {
         "container": container,
         "channel": {"id": channel.id, "name": channel.name},
@@ -264,12 +228,6 @@ def block_actions(team: Team, user: User, channel: Channel, message: Json, actio
 
 def view_submission(team: Team, user: User, view: Json) -> Json:
     return {"type": "view_submission", **_from(team, user), "view": view, "response_urls": []}
-
-
-def view_closed(team: Team, user: User, view: Json) -> Json:
-    said = {"type": "view_closed", **_from(team, user), "view": view, "is_cleared": False}
-    del said["trigger_id"]
-    return said
 
 
 def slash_command(team: Team, user: User, channel: Channel, command: str, text: str) -> Json:

@@ -155,12 +155,6 @@ class SocketMode:
         for socket in self.live():
             self._nursery.start_soon(self._retire, socket, warned, warned)
 
-    def disable(self) -> None:
-        """Socket Mode is switched off in the app's settings: `link_disabled`, and no new sockets."""
-        self._team.socket_mode = False
-        for socket in self.live():
-            self._nursery.start_soon(self._say_goodbye, socket, "link_disabled")
-
     async def _retire(self, socket: Socket, after: float, warned: float = limits.WARNED_BEFORE) -> None:
         await trio.sleep(max(0.0, after - warned))
         if socket.open:

@@ -53,7 +53,6 @@ class Standin:
         self.port = Port(app, nursery, ping_interval=settings["ping_interval"])
         self.tap, self.submit, self.close_view = self.people.tap, self.people.submit, self.people.close_view
         self.command, self.say = self.people.command, self.people.say
-        self.edit, self.remove = self.people.edit, self.people.remove
         self.wait_for = team.wait_for
         self.drop_sockets, self.refresh = self.socket_mode.drop, self.socket_mode.refresh
         self.on, self.plan = self.faults.on, self.faults.plan
@@ -121,10 +120,6 @@ class Standin:
     async def shows(self, ts: str, words: str, channel: str = CHANNEL, seconds: float = 60) -> Json:
         """The message, once these words stand in it."""
         return await self.first(lambda one: one["ts"] == ts and words in text_of(one), channel, seconds)
-
-    async def answered(self, ts: str, words: str, channel: str = CHANNEL) -> Json:
-        """The reply in this thread in which these words stand, waited for."""
-        return await self.first(lambda one: one.get("thread_ts") == ts and words in text_of(one), channel)
 
     async def told(self, user: str, words: str) -> Json:
         """What one person alone was told with these words, waited for."""
@@ -251,7 +246,6 @@ async def serve(
     echo: bool = True,
     ping_interval: float = 5.0,
     lifetime: float | None = None,
-    epoch: float | None = None,
     app_token: str = APP_TOKEN,
     bot_token: str = BOT_TOKEN,
 ) -> AsyncIterator[Standin]:
@@ -266,10 +260,9 @@ async def serve(
         echo: whether the app is told of its own messages, as Slack does.
         ping_interval: seconds between the pings sent over each socket.
         lifetime: seconds a socket lives before Slack takes it away with a warning; for ever when None.
-        epoch: what the clock says at the start, in seconds since 1970; now when None.
     """
     async with trio.open_nursery() as nursery:
-        team = Team(app_token=app_token, bot_token=bot_token, epoch=epoch)
+        team = Team(app_token=app_token, bot_token=bot_token)
         settings = {"rates": rates or {}, "ack_within": ack_within, "redeliver": redeliver, "echo": echo}
         slack = Standin(team, nursery, **settings, ping_interval=ping_interval, lifetime=lifetime)
         for user in USERS:

@@ -66,8 +66,6 @@ class ResponseUrl:
     user: str
     expires: float
     left: int
-    message_ts: str | None = None
-    thread_ts: str | None = None
 
 
 @define
@@ -91,7 +89,7 @@ class Modal:
 class Team:
     """The state of one Slack team with one app installed."""
 
-    def __init__(self, *, app_token: str, bot_token: str, epoch: float | None = None) -> None:
+    def __init__(self, *, app_token: str, bot_token: str) -> None:
         self.app_token, self.bot_token = app_token, bot_token
         self.bot_scopes, self.app_scopes = BOT_SCOPES, APP_SCOPES
         self.revoked: dict[str, str] = {}  # a token that is good no more -> the error it gets
@@ -109,7 +107,7 @@ class Team:
         self.version = 0
         self._changed = trio.Event()
         self._counter = itertools.count(1)
-        self._started, self._epoch = trio.current_time(), time.time() if epoch is None else epoch
+        self._started, self._epoch = trio.current_time(), time.time()
         self._last_ts = 0
 
     # Time and names
@@ -190,9 +188,9 @@ class Team:
         trigger.used = True
         return trigger.user
 
-    def response_url(self, channel: str, user: str, message_ts: str | None = None, thread_ts: str | None = None) -> str:
+    def response_url(self, channel: str, user: str) -> str:
         """A new response_url for what this person did here."""
         key = secrets.token_hex(12)
         lives = trio.current_time() + limits.RESPONSE_URL_LIVES
-        self.response_urls[key] = ResponseUrl(channel, user, lives, limits.RESPONSE_URL_USES, message_ts, thread_ts)
+        self.response_urls[key] = ResponseUrl(channel, user, lives, limits.RESPONSE_URL_USES)
         return f"{self.base_url}/response/{key}"

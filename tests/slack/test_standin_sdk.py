@@ -34,9 +34,7 @@ MODAL = views.View(
     submit="Send",
     blocks=[
         blocks.InputBlock(
-            block_id="reason",
-            label="Reason",
-            element=blocks.PlainTextInputElement(action_id="text", multiline=True),
+            block_id="reason", label="Reason", element=blocks.PlainTextInputElement(action_id="text", multiline=True)
         )
     ],
 )

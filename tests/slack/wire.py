@@ -197,7 +197,7 @@ class WebApi:
         else:
             url.left -= 1
             try:
-                respond(self._team, self._team.channels[url.channel], url.user, url.message_ts, body)
+                respond(self._team, self._team.channels[url.channel], url.user, body)
                 call.answer = {"ok": True}
             except SlackRefuses as refusal:
                 call.answer = refusal.body

@@ -61,11 +61,7 @@ async def test_the_log_is_verified_and_exported_with_a_server_and_without(home: 
     assert ctl(home, "audit", "verify")[0] == 1
     workspace = home.workspace()
     with home.serving():
-        async with (
-            home.agent(workspace) as agent,
-            home.person(workspace) as person,
-            trio.open_nursery() as nursery,
-        ):
+        async with home.agent(workspace) as agent, home.person(workspace) as person, trio.open_nursery() as nursery:
             asked = begin(nursery, agent, "check_clearance", title="Count", diff="one\n", file_path="new.txt")
             card = await person.card(title="Count")
             await person.do("approve", id=card["request_id"])

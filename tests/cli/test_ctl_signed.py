@@ -17,7 +17,7 @@ import trio
 from attrs import frozen
 
 from intercom.local.places import places
-from tests.cli.test_ctl_end_to_end import DIFF, json_lines, running
+from tests.cli.test_ctl_end_to_end import DIFF
 from tests.operators.ctl_server import environ
 from tests.support.keys import make_key_file
 from tests.support.server_process import COMMAND
@@ -76,6 +76,25 @@ class Scene:
     @property
     def file(self) -> Path:
         return self.home / "work" / "notes.txt"
+
+
+async def json_lines(process: trio.Process) -> AsyncIterator[Any]:
+    assert process.stdout is not None
+    rest = b""
+    async for chunk in process.stdout:
+        *lines, rest = (rest + chunk).split(b"\n")
+        for line in lines:
+            yield json.loads(line)
+
+
+@contextlib.asynccontextmanager
+async def running(command: list[str], env: dict[str, str], **options: Any) -> AsyncIterator[trio.Process]:
+    process = await trio.lowlevel.open_process(command, env=env, start_new_session=True, **options)
+    try:
+        yield process
+    finally:
+        process.kill()
+        await process.wait()
 
 
 def make_key(home: Path) -> str:

@@ -44,13 +44,7 @@ class Stage:
 
     def play(self, *more: str, typed: str = "") -> str:
         done = subprocess.run(
-            self.command(*more),
-            input=typed,
-            capture_output=True,
-            text=True,
-            timeout=120,
-            env=self.environ,
-            check=False,
+            self.command(*more), input=typed, capture_output=True, text=True, timeout=120, env=self.environ, check=False
         )
         assert (done.returncode, done.stderr) == (0, "")
         return done.stdout
@@ -113,9 +107,7 @@ def test_where_nobody_can_answer_it_goes_on_by_itself_also_in_a_deep_directory(s
     assert stage.left() == {demo.FILE: demo.SECOND}
 
 
-@pytest.mark.parametrize(
-    ("number", "code"), [(signal.SIGINT, 130), (signal.SIGHUP, 129), (signal.SIGKILL, -9), (None, 130)]
-)
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGHUP, 129), (signal.SIGKILL, -9), (None, 130)])
 def test_whoever_leaves_in_the_middle_leaves_nothing_running(stage: Stage, number: int | None, code: int) -> None:
     with asked(stage) as (process, terminal):
         assert len(stage.running()) >= 3, "the agent, its shim and the server"

@@ -14,12 +14,7 @@ from intercom.cli.main import load_server
 
 @pytest.mark.parametrize(
     ("module", "words"),
-    [
-        ("main", ["stop"]),
-        ("main", ["doctor"]),
-        ("main", ["demo", "--config", "x"]),
-        ("ctl", ["audit", "verify"]),
-    ],
+    [("main", ["stop"]), ("main", ["doctor"]), ("main", ["demo", "--config", "x"]), ("ctl", ["audit", "verify"])],
 )
 def test_a_command_beside_the_server_loads_no_server(tmp_path: Path, module: str, words: list[str]) -> None:
     code = (

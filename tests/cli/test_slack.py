@@ -20,7 +20,7 @@ from intercom.cli.doctor_checks import Finding, State
 from intercom.local.places import Places
 from intercom.operators.slack import credentials, setup, web_api
 from tests.cli.test_doctor import serving
-from tests.operators.slack.setup.keychains import Kept, Locked, NoKeychain, NullKeychain, keychain_is
+from tests.operators.slack.setup.keychains import Kept, Locked, NoKeychain, keychain_is
 from tests.slack import ALICE, APP_TOKEN, BOT_TOKEN, CHANNEL, Standin, serve
 
 pytestmark = pytest.mark.usefixtures("where")
@@ -159,15 +159,6 @@ def test_a_machine_without_a_keychain_is_told_before_anybody_pastes(
     with keychain_is(keychain):
         assert main.main(["slack", "login"]) == 1
     assert words in capsys.readouterr().err
-
-
-def test_a_keychain_that_keeps_nothing_is_no_place(
-    slack: Standin, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    given(monkeypatch)
-    with keychain_is(NullKeychain()):
-        assert main.main(["slack", "login", "--from-env"]) == 1
-    assert "did not store" in capsys.readouterr().err
 
 
 def test_login_without_a_terminal_and_without_the_environment_says_so(capsys: pytest.CaptureFixture[str]) -> None:

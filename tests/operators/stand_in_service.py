@@ -64,11 +64,7 @@ POLICY = PolicyStatus(
     request_id="policy-0123456789abcdef",
 )
 
-_AFTER = {
-    Decision.APPROVE: CardState.APPROVED,
-    Decision.REJECT: CardState.REJECTED,
-    Decision.DISMISS: CardState.CLOSED,
-}
+_AFTER = {Decision.APPROVE: CardState.APPROVED, Decision.REJECT: CardState.REJECTED, Decision.DISMISS: CardState.CLOSED}
 
 
 def card(request_id: str, kind: CardKind = CardKind.APPROVAL, **more: Any) -> Card:

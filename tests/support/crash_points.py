@@ -56,7 +56,7 @@ CHECKPOINT_NAMES: dict[str, str] = {
 
 #: That of permission hooks (`tests/hooks`).
 HOOK_NAMES: dict[str, str] = {
-    "permission.used": "permission was spent on a hook's question, and the hook has not been told",
+    "permission.used": "permission was spent on a hook's question, and the hook has not been told"
 }
 
 

@@ -68,7 +68,7 @@ async def test_what_is_refused_over_http_is_counted_by_its_status(root: Path) ->
             403: [get(at, "/mcp", **known, Origin="http://evil.example")],
             404: [get(at, "/elsewhere", **known), get(at, "/mcp", **known, **{"Mcp-Session-Id": "gone"})],
             405: [get(at, "/metrics", "DELETE", **known)],
-            413: [get(at, "/mcp", "POST", **known, **{"Content-Length": "70000"})],
+            413: [at.post(bytes(70000))],
             415: [get(at, "/mcp", "POST", **{**known, "Content-Type": "text/plain"}, **{"Content-Length": "0"})],
             421: [get(at, "/healthz", Host="evil.example")],
         }

@@ -218,13 +218,8 @@ class FakeSlack:
     def _listed(self, found: list[Message], oldest: str, cursor: str) -> dict[str, Any]:
         found = [message for message in found if float(message.ts) >= float(oldest)]
         begin = int(cursor)
-        told = [
-            {
-                "ts": message.ts,
-                "text": message.text,
-                "metadata": message.metadata,
-            }
-            for message in reversed(found)
-        ][begin : begin + self._page]
+        told = [{"ts": message.ts, "text": message.text, "metadata": message.metadata} for message in reversed(found)][
+            begin : begin + self._page
+        ]
         more = begin + self._page < len(found)
         return {"messages": told, "response_metadata": {"next_cursor": str(begin + self._page) if more else ""}}

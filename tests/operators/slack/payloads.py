@@ -38,9 +38,7 @@ def tap(action: str, card_id: str, user: str = ANNA, *, at: str = "1700000100.00
         "message": {"type": "message", "user": BOT, "ts": MESSAGE, "text": "a card"},
         "state": {"values": {}},
         "response_url": "https://hooks.slack.com/actions/T0TEAM/1/x",
-        "actions": [
-            {"action_id": action, "block_id": "b1", "type": "button", "value": card_id, "action_ts": at},
-        ],
+        "actions": [{"action_id": action, "block_id": "b1", "type": "button", "value": card_id, "action_ts": at}],
     }
 
 

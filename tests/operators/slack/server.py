@@ -382,10 +382,7 @@ async def slack_server(
             ChildSpec("store", lambda: TaskWriter(path, on_opened=_quick)),
             ChildSpec("operators", lambda: Recorder(server, "operators")),
             *(
-                ChildSpec(
-                    f"slack/{name}",
-                    part if name in running else partial(Recorder, server, f"slack/{name}"),
-                )
+                ChildSpec(f"slack/{name}", part if name in running else partial(Recorder, server, f"slack/{name}"))
                 for name, part in parts.items()
             ),
         ]

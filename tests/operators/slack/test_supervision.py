@@ -34,8 +34,7 @@ def an_app(root: Path, channel: str = CHANNEL, setup: SlackSetup | None = None) 
 
 
 @pytest.mark.parametrize(
-    ("variable", "value"),
-    [("SSL_CERT_FILE", "/nowhere/certificates.pem"), ("HTTPS_PROXY", "gopher://127.0.0.1:1")],
+    ("variable", "value"), [("SSL_CERT_FILE", "/nowhere/certificates.pem"), ("HTTPS_PROXY", "gopher://127.0.0.1:1")]
 )
 @pytest.mark.real_time
 async def test_an_environment_that_no_client_can_be_made_in_keeps_no_server_from_starting(

@@ -43,18 +43,11 @@ def test_an_approval_says_what_is_asked_and_how_risky_it_is() -> None:
         assert words in text
 
 
-@pytest.mark.parametrize("kind", CardKind)
-@pytest.mark.parametrize("state", CardState)
-def test_there_are_buttons_exactly_while_a_card_is_pending(kind: CardKind, state: CardState) -> None:
-    found = buttons(content(given.card(kind=kind, state=state)))
-    assert bool(found) == (state is CardState.PENDING and kind in ANSWERED)
-    assert all(value == given.ID for _, value in found)
-
-
 def test_every_choice_of_every_kind_has_a_button() -> None:
     ends = {"approve": "accept", "accept": "accept"}
     for kind, choices in CHOICES.items():
         names = [name for name, _ in buttons(content(given.card(kind=kind)))]
+        assert all(value == given.ID for _, value in buttons(content(given.card(kind=kind))))
         for choice in choices:
             assert any(name.endswith(ends.get(choice.value, choice.value)) for name in names), (kind, choice)
 
@@ -75,17 +68,6 @@ def test_the_channel_is_called_once_for_what_is_urgent(card: Card, calls: bool) 
     first = content(card, first=True)
     assert ("<!channel>" in shown(first)) == ("<!channel>" in first["text"]) == calls
     assert "<!channel>" not in shown(content(card))
-
-
-def test_nobody_else_can_call_the_channel() -> None:
-    call = "<!channel> <!here> <@U1>"
-    drawn = content(
-        given.card(title=call, body=call, note=call, diff=f"--- a\n+++ b\n+{call}\n", workspace_root=call, detail=call,
-                   files=(FileChange(call, ChangeKind.CREATE, "a", "b"),), decided=given.by_ann(text=call),
-                   state=CardState.REJECTED)
-    )  # fmt: skip
-    assert "<!channel>" not in str(drawn)
-    assert "&lt;!channel&gt;" in str(drawn)
 
 
 @pytest.mark.parametrize(
@@ -211,13 +193,6 @@ def test_what_was_masked_is_said_with_the_command_that_shows_it() -> None:
     assert beside is not None
     assert "hunter2" not in beside.text
     assert beside.text.startswith("🔒 30 secrets masked")
-
-
-def test_what_reorders_or_hides_is_shown_as_its_code() -> None:
-    text = shown(content(given.card(title="a\u202eb", body="x\u2066y\x00", diff="--- a\n+++ b\n+if a\u202e == b:\n")))
-    assert "a<U+202E>b" in text
-    assert "x<U+2066>y\\x00" in text
-    assert "+if a<U+202E> == b:" in text
 
 
 def test_a_body_that_is_cut_says_so_and_how_to_read_on() -> None:

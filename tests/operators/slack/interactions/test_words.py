@@ -150,9 +150,7 @@ def test_nothing_is_granted_by_a_sentence_with_something_before_it(kind: CardKin
 
 
 @given(
-    kind=kinds,
-    sentence=st.sampled_from(SENTENCES),
-    after=st.text(alphabet=string.ascii_letters + "?&<>", min_size=1),
+    kind=kinds, sentence=st.sampled_from(SENTENCES), after=st.text(alphabet=string.ascii_letters + "?&<>", min_size=1)
 )
 @example(kind=APPROVAL, sentence="y", after="es")
 def test_nothing_is_granted_by_a_sentence_with_more_after_it(kind: CardKind, sentence: str, after: str) -> None:

@@ -77,15 +77,11 @@ class Work:
         """The agent asks, and the test goes on."""
         return begin(self.nursery, self.agent, tool, **arguments)
 
-    async def asked(self, tool: str, words: str, /, **arguments: Any) -> tuple[Later, dict[str, Any]]:
-        """The same, and the card in Slack in which these words stand."""
-        later = self.ask(tool, **arguments)
-        return later, await self.slack.card(words)
-
     async def propose(self, title: str, **arguments: Any) -> tuple[Later, dict[str, Any]]:
-        """The agent proposes a small change."""
+        """The agent proposes a small change; its call, and the card in Slack."""
         given = {"diff": f"{title}\n", "file_path": "new.txt"} | arguments
-        return await self.asked("check_clearance", title, title=title, **given)
+        later = self.ask("check_clearance", title=title, **given)
+        return later, await self.slack.card(title)
 
     async def tap(self, card: dict[str, Any], action: str, user: str = ALICE) -> None:
         """A person taps, and the server has taken it."""

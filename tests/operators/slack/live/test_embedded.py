@@ -24,9 +24,7 @@ async def test_an_embedded_agent_is_answered_from_slack(monkeypatch: pytest.Monk
         for name in ("run", "state", "config"):
             (root / name).mkdir(mode=0o700)
         monkeypatch.setattr(
-            os,
-            "environ",
-            {**os.environ, "XDG_RUNTIME_DIR": str(root / "run"), "XDG_STATE_HOME": str(root / "state")},
+            os, "environ", {**os.environ, "XDG_RUNTIME_DIR": str(root / "run"), "XDG_STATE_HOME": str(root / "state")}
         )
         workspace = root / "project"
         workspace.mkdir()

@@ -85,10 +85,7 @@ async def test_acks_are_lost_and_envelopes_doubled_mixed_up_and_delivered_again(
 
 @pytest.mark.parametrize(
     "fault",
-    [
-        {"how": "limit", "seconds": 7, "times": 40},
-        {"how": "status", "status": 503, "times": 25, "done": True},
-    ],
+    [{"how": "limit", "seconds": 7, "times": 40}, {"how": "status", "status": 503, "times": 25, "done": True}],
     ids=lambda fault: str(fault["how"]),
 )
 @quick

@@ -98,26 +98,18 @@ async def approval(work: Work, title: str) -> dict[str, Any]:
     return card
 
 
-async def test_it_is_killed_at_every_point_on_the_way_to_slack() -> None:
+async def test_it_is_killed_at_every_point_on_the_way_to_slack_and_back() -> None:
     """Before a message is posted, and when Slack has it and the store does not know: of the message that a session's
-    thread hangs from, and of a card."""
-    points = ("after_post", "before_post", "after_post")
-    async with served(*(f"kill:outbox.{point}:1" for point in points)) as (work, server):
-        await approval(work, "the card")
-        assert server.left == []
-        assert server.lives == len(points) + 1
-        await well(work, 1)
-
-
-async def test_it_is_killed_between_the_tap_and_the_ack() -> None:
-    """When the decision is on record and nobody knows, when the agent's call has it, and when that is on record."""
-    points = ("verdict.recorded", "answer.left", "delivery.recorded")
+    thread hangs from, and of a card. When the decision is on record and nobody knows, when the agent's call has it, and
+    when that is on record."""
+    points = ("outbox.after_post", "outbox.before_post", "outbox.after_post")
+    points += ("verdict.recorded", "answer.left", "delivery.recorded")
     async with served(*(f"kill:{point}:1" for point in points)) as (work, server):
-        for number in range(len(points)):
+        for number in range(4):
             await approval(work, f"change {number}")
         assert server.left == []
         assert server.lives == len(points) + 1
-        await well(work, len(points))
+        await well(work, 4)
 
 
 async def test_it_is_killed_while_cards_are_open() -> None:
@@ -153,26 +145,6 @@ async def test_it_is_killed_while_cards_are_open() -> None:
         assert server.lives == 3
         await well(work, 3)
         assert len([one for one in work.slack.messages() if "card " in text_of(one)]) == 3
-
-
-async def test_a_server_that_starts_without_slack_is_there_and_picks_it_up() -> None:
-    async with server_in_slack(**QUICK) as server, trio.open_nursery() as nursery:
-        server.slack.go_down()
-        with server.serving():
-            workspace = server.home.workspace()
-            async with server.home.agent(workspace) as agent, server.home.person(workspace) as person:
-                work = Work(server, agent, workspace, nursery)
-                early = work.ask("transmit", prompt_text="Anybody there?")
-                card = await person.card(kind="prompt")
-                await person.do("answer", id=card["request_id"], decision="continue")
-                assert (await early())["decision"] == "continue"
-                asked = work.ask("transmit", prompt_text="And now?")
-                await person.card(lambda one: "And now?" in str(one), kind="prompt", status="pending")
-                await server.slack.come_up()
-                await server.slack.connected()
-                await work.tap(await server.slack.card("And now?"), "prompt_stop")
-                assert (await asked())["decision"] == "stop"
-                nursery.cancel_scope.cancel()
 
 
 async def test_an_apply_that_stopped_half_way_is_given_up_in_slack() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import trio
 import trio.testing
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from intercom.store import outbox, rows
@@ -127,7 +127,7 @@ async def _nothing_left(server: SlackServer) -> int:
     return await server.store(left)
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=40, deadline=None)
 @given(st.lists(acts, max_size=30), st.integers(0, 2**16))
 def test_when_the_faults_end_everything_is_shown_once(sequence: list[tuple[str, Any]], seed: int) -> None:
     trio.run(partial(_carry_out, sequence, seed), clock=trio.testing.MockClock(autojump_threshold=0))

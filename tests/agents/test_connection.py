@@ -91,22 +91,23 @@ async def test_who_is_let_in_after_its_connection_has_ended_is_not_connected(
         assert (server.app.presence.here, server.app.presence.connections) == ({}, {})
 
 
-async def test_a_conversation_that_goes_on_in_another_workspace_is_another_session(clock: Clock, root: Path) -> None:
+async def test_a_conversation_that_goes_on_in_another_workspace_is_another_session(
+    server: VirtualServer, root: Path
+) -> None:
     other = root.parent / "other"
     other.mkdir()
-    async with virtual_server(root.parent, clock) as server:
-        connections = [
-            AgentConnection(server.app.system, server.app.config, server.app.presence, f"shim{n}", str(each), None)
-            for n, each in enumerate((root, other))
-        ]
-        calls = [await connection.open_call(BY_NAME["ping"], None, THREAD) for connection in connections]
-        stand = {session.id: session.workspace_root for session in await server.app.service.sessions()}
-        assert [stand[call.session_id] for call in calls] == [str(root), str(other)]
-        # And in the same one it is the same, by whichever connection.
-        back = await AgentConnection(
-            server.app.system, server.app.config, server.app.presence, "shim", str(root), None
-        ).open_call(BY_NAME["ping"], None, THREAD)
-        assert back.session_id == calls[0].session_id
+    connections = [
+        AgentConnection(server.app.system, server.app.config, server.app.presence, f"shim{n}", str(each), None)
+        for n, each in enumerate((root, other))
+    ]
+    calls = [await connection.open_call(BY_NAME["ping"], None, THREAD) for connection in connections]
+    stand = {session.id: session.workspace_root for session in await server.app.service.sessions()}
+    assert [stand[call.session_id] for call in calls] == [str(root), str(other)]
+    # And in the same one it is the same, by whichever connection.
+    back = await AgentConnection(
+        server.app.system, server.app.config, server.app.presence, "shim", str(root), None
+    ).open_call(BY_NAME["ping"], None, THREAD)
+    assert back.session_id == calls[0].session_id
 
 
 async def test_what_rode_on_a_cancelled_call_of_a_program_rides_on_its_next(server: VirtualServer, root: Path) -> None:
@@ -120,18 +121,17 @@ async def test_what_rode_on_a_cancelled_call_of_a_program_rides_on_its_next(serv
 
 
 async def test_a_program_gets_its_answer_although_its_delivery_can_not_be_recorded(
-    clock: Clock, root: Path, monkeypatch: pytest.MonkeyPatch
+    server: VirtualServer, root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(*_given: Any, **_named: Any) -> None:
         raise DatabaseError("the disk is full")
 
-    async with virtual_server(root.parent, clock) as server:
-        agent = Switchboard(server.app, str(root)).agent("bot")
-        asked = server.begin(partial(agent.transmit, "well?"))
-        card = await server.operator.card(away=False)
-        monkeypatch.setattr(steering, "_mark", full)
-        await server.decide(card.id, Decision.STOP)
-        assert (await asked()).answer.decision == "stop"
+    agent = Switchboard(server.app, str(root)).agent("bot")
+    asked = server.begin(partial(agent.transmit, "well?"))
+    card = await server.operator.card(away=False)
+    monkeypatch.setattr(steering, "_mark", full)
+    await server.decide(card.id, Decision.STOP)
+    assert (await asked()).answer.decision == "stop"
 
 
 async def test_an_answer_that_crossed_with_its_calls_cancellation_was_not_delivered(
@@ -211,19 +211,18 @@ async def test_that_an_answer_was_read_is_recorded_although_the_call_that_says_s
 
 
 async def test_that_an_answer_was_read_is_recorded_later_where_it_can_not_be_now(
-    clock: Clock, root: Path, monkeypatch: pytest.MonkeyPatch
+    server: VirtualServer, root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(*_given: Any, **_named: Any) -> None:
         raise DatabaseError("the disk is full")
 
-    async with virtual_server(root.parent, clock) as server:
-        connection = AgentConnection(server.app.system, server.app.config, server.app.presence, "http", str(root), None)
-        id = await written(server, connection)
-        with monkeypatch.context() as patched:
-            patched.setattr(steering, "_mark", full)
-            await connection.deliveries.read_all()
+    connection = AgentConnection(server.app.system, server.app.config, server.app.presence, "http", str(root), None)
+    id = await written(server, connection)
+    with monkeypatch.context() as patched:
+        patched.setattr(steering, "_mark", full)
         await connection.deliveries.read_all()
-        assert (await server.app.service.card(id)).state.value == "delivered"
+    await connection.deliveries.read_all()
+    assert (await server.app.service.card(id)).state.value == "delivered"
 
 
 async def test_who_comes_back_after_another_took_over_its_session_is_not_let_into_that(

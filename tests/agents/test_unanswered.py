@@ -30,6 +30,8 @@ from tests.sessions.test_broadcasts import CONFIG, Wall
 from tests.support.server_process import TRUSTING, call, user_home
 from tests.support.virtual_server import VirtualServer, partial_ask, virtual_server
 
+pytestmark = pytest.mark.real_time
+
 Clock = trio.testing.MockClock
 
 BY_TYPE = """
@@ -51,7 +53,6 @@ def test_the_words_say_that_nobody_answered_and_nobody_consented() -> None:
 
 
 @pytest.mark.parametrize("mode", ["auto", "legacy"])
-@pytest.mark.real_time
 async def test_over_stdio_a_default_does_not_look_like_a_persons_answer(mode: str) -> None:
     """It was `{"decision": "continue"}`, to the letter what a person's yes is."""
     with user_home(TRUSTING + "[mcp]\nlegacy_tool_names = true\n" + BY_TYPE) as at, at.serving():
@@ -69,7 +70,6 @@ async def test_over_stdio_a_default_does_not_look_like_a_persons_answer(mode: st
 
 
 @pytest.mark.parametrize("transport", ["client", "classic"])
-@pytest.mark.real_time
 async def test_over_http_and_sse_it_does_not_either(tmp_path: Path, transport: str) -> None:
     timeouts = TimeoutSettings(prompt_seconds=0.3)
     mcp = McpSettings(legacy_tool_names=True)
@@ -78,7 +78,6 @@ async def test_over_http_and_sse_it_does_not_either(tmp_path: Path, transport: s
         assert await call_http(client, "forward_prompt", prompt_text="Go on?") == CONTINUE
 
 
-@pytest.mark.real_time
 async def test_a_task_does_not_either() -> None:
     with user_home(TRUSTING + "[clients.hasty]\ncall_wait_seconds = 0.05\n" + BY_TYPE) as at, at.serving():
         async with wire(at, MODERN) as (client, person):
@@ -88,21 +87,20 @@ async def test_a_task_does_not_either() -> None:
             assert said(done["result"]) == CONTINUE
 
 
-async def test_embedded_and_late_and_at_the_end_of_a_turn_it_does_not_either(clock: Clock, root: Path) -> None:
-    config = Config(timeouts=TimeoutSettings(prompt_seconds=60))
-    async with virtual_server(root.parent, clock, config) as server:
-        bot = Switchboard(server.app, str(root)).agent("bot")
-        waiting = server.begin(partial(bot.transmit, "Go on?"))
-        await server.operator.card(body="Go on?")
-        await server.later(61)
-        answer = (await waiting()).answer
-        assert (answer.decision, answer.timed_out) == ("continue", True)
-        assert "nobody consented" in (answer.message or "")
-        agent = await server.arrive(root, "other")
-        await agent.ask(Transmit("And now?"))
-        await server.later(61)
-        (late,) = (await agent.ask(Ping())).late_verdicts
-        assert late.answer == CONTINUE
+@pytest.mark.server(Config(timeouts=TimeoutSettings(prompt_seconds=60)))
+async def test_embedded_and_late_and_at_the_end_of_a_turn_it_does_not_either(server: VirtualServer, root: Path) -> None:
+    bot = Switchboard(server.app, str(root)).agent("bot")
+    waiting = server.begin(partial(bot.transmit, "Go on?"))
+    await server.operator.card(body="Go on?")
+    await server.later(61)
+    answer = (await waiting()).answer
+    assert (answer.decision, answer.timed_out) == ("continue", True)
+    assert "nobody consented" in (answer.message or "")
+    agent = await server.arrive(root, "other")
+    await agent.ask(Transmit("And now?"))
+    await server.later(61)
+    (late,) = (await agent.ask(Ping())).late_verdicts
+    assert late.answer == CONTINUE
 
 
 @pytest.mark.parametrize("choice", OnTimeout)
@@ -138,7 +136,6 @@ async def test_in_the_chat_it_is_a_new_message_that_a_crash_neither_loses_nor_re
         server.back("agent")
         await server.operator.card(id=id, state=CardState.EXPIRED)
         row = await server.ask("store", Transact(partial(outbox.by_key, key=f"unanswered/{id}")))
-        assert row is not None
         text = 'nobody answered "Go on?" in time: the agent is told to continue, and that nobody consented'
         assert row.content == {"text": f"warning: {text}"}
         assert row.thread == f"thread/{agent.session_id}"

@@ -111,45 +111,44 @@ async def test_a_directory_that_became_a_link_after_approval_is_not_followed(
     [("docs", ".intercom", "docs/settings.json"), ("docs/note", "../CLAUDE.md", "docs/note")],
 )
 async def test_what_a_policy_let_pass_is_not_written_through_a_link(
-    clock: Clock, root: Path, link: str, target: str, path: str, force: bool
+    server: VirtualServer, root: Path, link: str, target: str, path: str, force: bool
 ) -> None:
     (root / ".intercom/settings.json").write_text(POLICY)
     (root / "docs/note").write_text("a note\n")
     (root / "docs/settings.json").write_text("{}\n")
-    async with virtual_server(root.parent, clock) as server:
-        await server.accept(root)
-        agent = await server.arrive(root)
-        opened = await agent.propose(path, "mine\n")
-        assert opened.answered is not None, "the policy lets it pass"
-        becomes(root / link, target)
-        before = found(root)
-        with pytest.raises(IntercomError):
-            await agent.ask(CheckDiff(opened.request_id, force))
-        assert found(root) == before
+    await server.accept(root)
+    agent = await server.arrive(root)
+    opened = await agent.propose(path, "mine\n")
+    assert opened.answered is not None, "the policy lets it pass"
+    becomes(root / link, target)
+    before = found(root)
+    with pytest.raises(IntercomError):
+        await agent.ask(CheckDiff(opened.request_id, force))
+    assert found(root) == before
 
 
-async def test_a_link_that_was_there_is_resolved_when_it_is_proposed_and_never_again(clock: Clock, root: Path) -> None:
+async def test_a_link_that_was_there_is_resolved_when_it_is_proposed_and_never_again(
+    server: VirtualServer, root: Path
+) -> None:
     (root / "d").symlink_to("docs")
-    async with virtual_server(root.parent, clock) as server:
-        agent = await server.arrive(root)
-        id = (await agent.propose("d/new", "mine\n")).request_id
-        card = await server.operator.card(id=id) if server.operator.cards else await server.app.service.card(id)
-        assert ([file.path for file in card.files], card.detail) == (["docs/new"], "docs/new")
-        await server.decide(id, Decision.APPROVE)
-        (root / "d").unlink()
-        (root / "d").symlink_to(".git/hooks")
-        await agent.ask(CheckDiff(id))
-        assert (root / "docs/new").read_text() == "mine\n"
-        assert not (root / ".git/hooks/new").exists()
+    agent = await server.arrive(root)
+    id = (await agent.propose("d/new", "mine\n")).request_id
+    card = await server.operator.card(id=id) if server.operator.cards else await server.app.service.card(id)
+    assert ([file.path for file in card.files], card.detail) == (["docs/new"], "docs/new")
+    await server.decide(id, Decision.APPROVE)
+    (root / "d").unlink()
+    (root / "d").symlink_to(".git/hooks")
+    await agent.ask(CheckDiff(id))
+    assert (root / "docs/new").read_text() == "mine\n"
+    assert not (root / ".git/hooks/new").exists()
 
 
-async def test_a_policy_judges_the_place_and_not_the_name(clock: Clock, root: Path) -> None:
+async def test_a_policy_judges_the_place_and_not_the_name(server: VirtualServer, root: Path) -> None:
     (root / ".intercom/settings.json").write_text(POLICY)
     (root / "d").symlink_to(".intercom")
-    async with virtual_server(root.parent, clock) as server:
-        await server.accept(root)
-        agent = await server.arrive(root)
-        assert (await agent.propose("d/new", "mine\n")).answered is None, "a person is asked"
+    await server.accept(root)
+    agent = await server.arrive(root)
+    assert (await agent.propose("d/new", "mine\n")).answered is None, "a person is asked"
 
 
 def fifo(path: Path) -> None:
@@ -188,14 +187,15 @@ async def test_a_target_that_was_swapped_for_something_else_is_left_as_it_is(
     assert (root / "CLAUDE.md").read_text() == "Be careful.\n"
 
 
-async def test_a_file_with_a_second_name_changes_under_the_approved_name_alone(clock: Clock, root: Path) -> None:
+async def test_a_file_with_a_second_name_changes_under_the_approved_name_alone(
+    server: VirtualServer, root: Path
+) -> None:
     os.link(root / "CLAUDE.md", root / "docs/twin")
-    async with virtual_server(root.parent, clock) as server:
-        agent = await server.arrive(root)
-        id = await approved(server, agent, "docs/twin", "mine\n")
-        await agent.ask(CheckDiff(id))
-        assert (root / "docs/twin").read_text() == "mine\n"
-        assert (root / "CLAUDE.md").read_text() == "Be careful.\n"
+    agent = await server.arrive(root)
+    id = await approved(server, agent, "docs/twin", "mine\n")
+    await agent.ask(CheckDiff(id))
+    assert (root / "docs/twin").read_text() == "mine\n"
+    assert (root / "CLAUDE.md").read_text() == "Be careful.\n"
 
 
 def swap_workspace(root: Path, other: Path, how: str) -> None:
@@ -213,19 +213,20 @@ def swap_back(root: Path) -> None:
 
 
 @pytest.mark.parametrize("how", ["a link", "another directory"])
-async def test_a_workspace_that_was_swapped_for_another_is_not_written_to(clock: Clock, root: Path, how: str) -> None:
+async def test_a_workspace_that_was_swapped_for_another_is_not_written_to(
+    server: VirtualServer, root: Path, how: str
+) -> None:
     other = root.parent / "other"
-    async with virtual_server(root.parent, clock) as server:
-        agent = await server.arrive(root)
-        id = await approved(server, agent, "docs/new", "mine\n")
-        swap_workspace(root, other, how)
-        with pytest.raises(IntercomError, match="the workspace"):
-            await agent.ask(CheckDiff(id))
-        assert found(root) == {}
-        # The right one again.
-        swap_back(root)
+    agent = await server.arrive(root)
+    id = await approved(server, agent, "docs/new", "mine\n")
+    swap_workspace(root, other, how)
+    with pytest.raises(IntercomError, match="the workspace"):
         await agent.ask(CheckDiff(id))
-        assert (root / "docs/new").read_text() == "mine\n"
+    assert found(root) == {}
+    # The right one again.
+    swap_back(root)
+    await agent.ask(CheckDiff(id))
+    assert (root / "docs/new").read_text() == "mine\n"
 
 
 # --- the bytes -------------------------------------------------------------------------------------------------------
@@ -357,45 +358,45 @@ async def test_an_approval_without_a_decision_decides_nothing(server: VirtualSer
     assert not (root / "docs/new").exists()
 
 
-async def test_what_a_policy_let_pass_and_lets_pass_no_more_is_not_written(clock: Clock, root: Path) -> None:
+async def test_what_a_policy_let_pass_and_lets_pass_no_more_is_not_written(server: VirtualServer, root: Path) -> None:
     (root / ".intercom/settings.json").write_text(POLICY)
-    async with virtual_server(root.parent, clock) as server:
-        await server.accept(root)
-        agent = await server.arrive(root)
-        opened = await agent.propose("docs/new", "mine\n")
-        assert opened.answered is not None
-        (root / ".intercom/settings.json").write_text('{"enabled": false}\n')
-        with pytest.raises(InvalidState, match="the policy does not let it pass") as refused:
-            await agent.ask(CheckDiff(opened.request_id))
-        assert refused.value.error_code == "not_approved"
-        assert not (root / "docs/new").exists()
-        # Asked again it is a question to a person, and not the approval that is void.
-        again = await agent.propose("docs/new", "mine\n")
-        assert (again.answered, again.request_id != opened.request_id) == (None, True)
-        card = await server.app.service.card(again.request_id)
-        assert card.state is CardState.PENDING
+    await server.accept(root)
+    agent = await server.arrive(root)
+    opened = await agent.propose("docs/new", "mine\n")
+    assert opened.answered is not None
+    (root / ".intercom/settings.json").write_text('{"enabled": false}\n')
+    with pytest.raises(InvalidState, match="the policy does not let it pass") as refused:
+        await agent.ask(CheckDiff(opened.request_id))
+    assert refused.value.error_code == "not_approved"
+    assert not (root / "docs/new").exists()
+    # Asked again it is a question to a person, and not the approval that is void.
+    again = await agent.propose("docs/new", "mine\n")
+    assert (again.answered, again.request_id != opened.request_id) == (None, True)
+    card = await server.app.service.card(again.request_id)
+    assert card.state is CardState.PENDING
 
 
 # --- leave -----------------------------------------------------------------------------------------------------------
 
 
-async def test_leave_that_was_given_for_one_command_cannot_be_moved_to_another(clock: Clock, root: Path) -> None:
+async def test_leave_that_was_given_for_one_command_cannot_be_moved_to_another(
+    server: VirtualServer, root: Path
+) -> None:
     def asked(text: str) -> AskPermission:
         command = Operation(OperationKind.COMMAND, "Bash", text, text, text=text)
         return AskPermission(f"call {text}", "client", command, "slot")
 
-    async with virtual_server(root.parent, clock) as server:
-        agent = await server.arrive(root)
-        harmless = (await agent.ask(asked("ls"))).request_id
-        harmful = (await agent.ask(asked("rm -rf docs"))).request_id
-        await server.decide(harmless, Decision.APPROVE)
-        await server.decide(harmful, Decision.REJECT)
-        await sql(
-            server,
-            "update approval_request set key = (select key from approval_request where id = ?) where id = ?",
-            *(harmful, harmless),
-        )
-        await sql(server, "update approval_request set delivered_at = created_at where id = ?", harmful)
-        opened = await agent.ask(asked("rm -rf docs"))
-        assert opened.answered is None, "a person is asked anew"
-        assert opened.request_id not in (harmless, harmful)
+    agent = await server.arrive(root)
+    harmless = (await agent.ask(asked("ls"))).request_id
+    harmful = (await agent.ask(asked("rm -rf docs"))).request_id
+    await server.decide(harmless, Decision.APPROVE)
+    await server.decide(harmful, Decision.REJECT)
+    await sql(
+        server,
+        "update approval_request set key = (select key from approval_request where id = ?) where id = ?",
+        *(harmful, harmless),
+    )
+    await sql(server, "update approval_request set delivered_at = created_at where id = ?", harmful)
+    opened = await agent.ask(asked("rm -rf docs"))
+    assert opened.answered is None, "a person is asked anew"
+    assert opened.request_id not in (harmless, harmful)

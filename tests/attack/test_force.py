@@ -25,9 +25,10 @@ from intercom.store.messages import Transact
 from intercom.store.requests import approvals
 from tests.support.keys import Key
 from tests.support.server_process import TRUSTING, Home, begin, call, user_home
-from tests.support.virtual_server import AgentClient, VirtualServer, virtual_server
+from tests.support.virtual_server import AgentClient, VirtualServer
 
-Clock = trio.testing.MockClock
+pytestmark = pytest.mark.real_time
+
 MINE = "the person's own work\n"
 WHOLE: dict[str, Any] = {"title": "Change a", "diff": "the agent's\n", "file_path": "a.txt"}
 
@@ -114,7 +115,6 @@ async def test_force_asked_again_is_the_same_card_and_on_a_newer_edit_another(
     await agent.ask(CheckDiff(newer))
     for each in (id, over, newer):
         row = await server.app.reader.read(lambda db, each=each: approvals.get(db, each))
-        assert row is not None
         assert row.status is ApprovalStatus.CONSUMED
 
 
@@ -128,18 +128,17 @@ async def test_a_question_that_is_needed_no_more_is_closed(server: VirtualServer
     await server.operator.card(id=over, state=CardState.EXPIRED)
 
 
-async def test_a_policy_does_not_answer_for_the_person(clock: Clock, root: Path) -> None:
+async def test_a_policy_does_not_answer_for_the_person(server: VirtualServer, root: Path) -> None:
     (root / ".intercom").mkdir()
     (root / ".intercom/settings.json").write_text('{"enabled": true, "file_patterns": {"write": ["*.txt"]}}')
-    async with virtual_server(root.parent, clock) as server:
-        await server.accept(root)
-        agent = await server.arrive(root)
-        opened = await agent.propose("a.txt", "the agent's\n")
-        assert opened.answered is not None
-        (root / "a.txt").write_text(MINE)
-        over = await forced(agent, opened.request_id)
-        assert (await server.app.service.card(over)).state is CardState.PENDING
-        assert (root / "a.txt").read_text() == MINE
+    await server.accept(root)
+    agent = await server.arrive(root)
+    opened = await agent.propose("a.txt", "the agent's\n")
+    assert opened.answered is not None
+    (root / "a.txt").write_text(MINE)
+    over = await forced(agent, opened.request_id)
+    assert (await server.app.service.card(over)).state is CardState.PENDING
+    assert (root / "a.txt").read_text() == MINE
 
 
 async def test_a_patch_can_not_be_forced(server: VirtualServer, root: Path) -> None:
@@ -181,26 +180,26 @@ async def test_a_force_that_was_put_into_the_database_decides_nothing(server: Vi
 
 
 @pytest.mark.parametrize("again", ["the question itself", "the first request, by force"])
-async def test_with_a_key_an_approval_that_sql_gave_writes_over_nothing(clock: Clock, root: Path, again: str) -> None:
+@pytest.mark.server(Config(apply=ApplySettings(agent_may_force=True)))
+async def test_with_a_key_an_approval_that_sql_gave_writes_over_nothing(
+    server: VirtualServer, root: Path, again: str
+) -> None:
     key = Key()
-    async with virtual_server(root.parent, clock, Config(apply=ApplySettings(agent_may_force=True))) as server:
-        operator_keys.add_public(server.app.places, key.public)
-        await server.app.service.add_key(key.public, *key.for_key("add", key.public, server.now()))
-        agent = await server.arrive(root)
-        id = (await agent.propose("a.txt", "the agent's\n")).request_id
-        await server.app.service.decide(
-            id, key.verdict(await server.app.service.card(id), Decision.APPROVE, server.now())
-        )
-        (root / "a.txt").write_text(MINE)
-        over = await forced(agent, id)
-        text = (
-            "update approval_request set status = 'approved', verdict = 'approve', verdict_id = 'v',"
-            " decided_by = 'kim', decided_via = 'ctl', decided_at = created_at where id = ?"
-        )
-        assert await server.ask("store", Transact(lambda db: rows.changed(db, text, (over,))))
-        with pytest.raises(SignatureRefused):
-            await agent.ask(CheckDiff(*((over, False) if again == "the question itself" else (id, True))))
-        assert (root / "a.txt").read_text() == MINE
+    operator_keys.add_public(server.app.places, key.public)
+    await server.app.service.add_key(key.public, *key.for_key("add", key.public, server.now()))
+    agent = await server.arrive(root)
+    id = (await agent.propose("a.txt", "the agent's\n")).request_id
+    await server.app.service.decide(id, key.verdict(await server.app.service.card(id), Decision.APPROVE, server.now()))
+    (root / "a.txt").write_text(MINE)
+    over = await forced(agent, id)
+    text = (
+        "update approval_request set status = 'approved', verdict = 'approve', verdict_id = 'v',"
+        " decided_by = 'kim', decided_via = 'ctl', decided_at = created_at where id = ?"
+    )
+    assert await server.ask("store", Transact(lambda db: rows.changed(db, text, (over,))))
+    with pytest.raises(SignatureRefused):
+        await agent.ask(CheckDiff(*((over, False) if again == "the question itself" else (id, True))))
+    assert (root / "a.txt").read_text() == MINE
 
 
 @pytest.mark.server(Config(timeouts=TimeoutSettings(approval_seconds=60)))
@@ -238,7 +237,6 @@ async def is_delivered(at: Home, id: str) -> None:
             await trio.sleep(0.01)
 
 
-@pytest.mark.real_time
 async def test_the_call_waits_for_the_decision_and_then_writes(served: Home) -> None:
     root = served.workspace()
     async with served.agent(root) as agent, trio.open_nursery() as nursery:
@@ -256,7 +254,6 @@ async def test_the_call_waits_for_the_decision_and_then_writes(served: Home) -> 
         assert (root / "a.txt").read_text() == "the agent's\n"
 
 
-@pytest.mark.real_time
 async def test_a_client_that_waits_no_longer_goes_on_with_the_id(served: Home) -> None:
     root = served.workspace()
     async with served.agent(root, name="hasty") as agent, served.person(root) as person:
@@ -279,7 +276,6 @@ async def test_a_client_that_waits_no_longer_goes_on_with_the_id(served: Home) -
 
 
 @pytest.mark.parametrize("decided", ["before", "after"], ids=["decided while it was down", "decided after"])
-@pytest.mark.real_time
 async def test_a_call_that_waits_writes_once_though_its_server_dies(decided: str) -> None:
     with user_home(TRUSTING) as at:
         root = at.workspace()

@@ -375,7 +375,6 @@ async def an_acceptance_comes_without_a_signature(stage: Stage) -> None:
 
 @attempt_with_key
 async def a_signature_is_for_another_content(stage: Stage) -> None:
-    assert stage.key is not None
     stage.write({**NARROW, "tools": ["transmit"]})
     shown = await stage.server.app.service.policy(str(stage.root))
     assert shown.request_id is not None

@@ -7,7 +7,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-import trio.testing
 
 from intercom.model.errors import InvalidState
 from intercom.model.policy import WorkspacePolicy
@@ -17,9 +16,8 @@ from intercom.sessions.tools.auto_check import AutoCheck, CheckContext, FileAcce
 from intercom.sessions.tools.check_diff import CheckDiff
 from intercom.workspace import policy
 from intercom.workspace.policy import Query, evaluate, is_protected
-from tests.support.virtual_server import VirtualServer, virtual_server
+from tests.support.virtual_server import VirtualServer
 
-Clock = trio.testing.MockClock
 POLICY = '{"enabled": true, "file_patterns": {"write": ["docs/**", "src/**"], "read": ["docs/**"]}}\n'
 
 
@@ -86,23 +84,22 @@ async def test_what_was_granted_before_a_link_led_there_is_not_applied(server: V
 
 
 async def test_a_client_that_writes_in_place_is_not_let_into_a_file_with_a_second_name(
-    clock: Clock, root: Path
+    server: VirtualServer, root: Path
 ) -> None:
     def write(path: str) -> AskPermission:
         touch = FileTouch(path, content="new\n")
         return AskPermission(path, "client", Operation(OperationKind.WRITE, "Write", path, path, touches=(touch,)), "s")
 
-    async with virtual_server(root.parent, clock) as server:
-        await server.accept(root)
-        agent = await server.arrive(root)
-        assert (await agent.ask(write("docs/x/file"))).answered is not None
-        os.link(root / ".intercom/settings.json", root / "docs/twin")
-        assert (await agent.ask(write("docs/twin"))).answered is None
-        # An apply makes a new file of it, and leaves the other name alone.
-        opened = await agent.propose("docs/twin", "{}\n")
-        assert opened.answered is not None
-        await agent.ask(CheckDiff(opened.request_id))
-        assert (root / ".intercom/settings.json").read_text() == POLICY
+    await server.accept(root)
+    agent = await server.arrive(root)
+    assert (await agent.ask(write("docs/x/file"))).answered is not None
+    os.link(root / ".intercom/settings.json", root / "docs/twin")
+    assert (await agent.ask(write("docs/twin"))).answered is None
+    # An apply makes a new file of it, and leaves the other name alone.
+    opened = await agent.propose("docs/twin", "{}\n")
+    assert opened.answered is not None
+    await agent.ask(CheckDiff(opened.request_id))
+    assert (root / ".intercom/settings.json").read_text() == POLICY
 
 
 @pytest.mark.parametrize(
@@ -121,13 +118,11 @@ def test_the_short_name_of_a_windows_file_system_is_protected_too(path: str) -> 
     ],
 )
 def test_what_else_clients_obey_or_runs_by_itself_is_protected(path: str) -> None:
-    """Failed before: a policy of `**` let these pass."""
     assert is_protected(path)
 
 
 @pytest.mark.parametrize("line", ["path = ../tools/gitconfig", '[include] path = "../tools/gitconfig"'])
 def test_configuration_that_git_includes_is_protected(root: Path, line: str) -> None:
-    """Failed before: what it names could set `core.hooksPath`, unasked."""
     (root / ".git/config").write_text(f"[include]\n\t{line}\n")
     why = policy.why_protected(root, ["docs/x", "tools/gitconfig"])
     assert why is not None
@@ -140,7 +135,6 @@ def test_what_only_looks_like_a_short_name_is_not(path: str) -> None:
 
 
 async def test_no_repository_comes_to_be_or_changes_that_is_not_called_one(server: VirtualServer, root: Path) -> None:
-    """Failed before: `git status` in docs/x, which policies grant, ran what docs/x/config named."""
     await server.accept(root)
     agent = await server.arrive(root)
     assert (await agent.propose("docs/x/config", "[core]\n")).answered is not None, "a config alone is none"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import os
 import subprocess
+import sys
 import threading
 from collections.abc import Mapping
 from pathlib import Path
@@ -13,9 +14,16 @@ from attrs import define, field
 
 from intercom.local.daemon import server_environment
 from intercom.local.places import Places, private_directory
-from tests.support.server_process import FAULTY
 
-SERVE = [*FAULTY, "serve"]
+#: The stand-in for Slack carries out a call at once or never, so the sender need not wait half a minute to know.
+PROGRAM = """
+import sys
+from intercom.operators.slack import sender
+from tests.support.program_with_faults import main
+sender.SETTLING, sender.LOOK_AGAIN = 6.0, 2.0
+raise SystemExit(main(sys.argv[1:]))
+"""
+SERVE = [sys.executable, "-c", PROGRAM, "serve"]
 
 
 @define

@@ -18,7 +18,7 @@ from tests.chaos.terminal import Terminal
 
 @define
 class Starter:
-    """Keeps `at_once` agents running, in `workspace`, and clears one of `clears` in ten.
+    """Keeps `at_once` agents running, in `workspace`, and clears `clears` in ten.
 
     `started` maps the names of those who were started to their sessions, `cleared` holds the names of those who were
     ended; `refusals` what was refused and should not have been.
@@ -28,7 +28,7 @@ class Starter:
     workspace: Path
     seed: str
     at_once: int = 2
-    clears: int = 3
+    clears: int = 5
     pause: float = 0.1
     started: dict[str, str | None] = field(factory=dict)
     cleared: set[str] = field(factory=set)

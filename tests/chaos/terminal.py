@@ -37,8 +37,6 @@ class Terminal:
         """As `intercom.operators.ctl.client.request`, from this terminal."""
         with self._busy:
             process = self._opened()
-            assert process.stdin is not None
-            assert process.stdout is not None
             process.stdin.write(json.dumps({"command": command, "fields": fields, "patience": patience}) + "\n")
             process.stdin.flush()
             said = json.loads(process.stdout.readline() or '{"lost": "the terminal is closed"}')
@@ -61,7 +59,6 @@ class Terminal:
         with self._busy:
             if self._process is not None:
                 for pipe in (self._process.stdin, self._process.stdout):
-                    assert pipe is not None
                     pipe.close()
                 self._process = None
             if self._ends is not None:

@@ -90,7 +90,6 @@ class Driver:
         await self._write({"do": "abort", "of": pending.id})
 
     async def _write(self, message: dict[str, Any]) -> None:
-        assert self._process.stdin is not None
         await self._process.stdin.send_all(json.dumps(message).encode() + b"\n")
 
     async def follow(self) -> None:

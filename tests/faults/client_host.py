@@ -14,7 +14,6 @@ import threading
 
 def main(command: list[str]) -> None:
     shim = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-    assert shim.stdin is not None
     threading.Thread(target=_pass_on, args=(shim,), daemon=True).start()
     for line in sys.stdin.buffer:
         if line.startswith(b"! "):

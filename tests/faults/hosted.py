@@ -86,7 +86,6 @@ class Hosted:
                 os.write(self._terminal, b"correct guess\n")
 
     async def _send(self, message: dict[str, Any]) -> None:
-        assert self.process.stdin is not None
         await self.process.stdin.send_all(json.dumps(message).encode() + b"\n")
 
     async def _until(self, done: Any) -> None:

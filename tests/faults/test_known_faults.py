@@ -11,19 +11,18 @@ import trio
 import trio.testing
 
 from intercom.model.card import Card, CardKind, CardState
-from intercom.model.config import Config, StallSettings, TimeoutSettings
+from intercom.model.config import Config, StallSettings
 from intercom.model.decision import Decision
-from intercom.model.errors import AlreadyDecided, SlackError
-from intercom.model.request import ApprovalStatus
+from intercom.model.errors import SlackError
 from intercom.model.session import SessionMode
 from intercom.operators.messages import Channel, Subscribe
-from intercom.sessions.messages import Activity, Decide
-from intercom.sessions.tools.ping import Ping
+from intercom.sessions.messages import Decide
 from intercom.sessions.tools.switch_freq import SwitchFreq
-from intercom.store.requests import approvals
 from tests.faults.hosted import ctl, hosted
 from tests.support.server_process import TRUSTING, Home, begin, call, user_home
 from tests.support.virtual_server import SILENT_CHAT, Operator, VirtualServer, virtual_server
+
+pytestmark = pytest.mark.real_time
 
 Clock = trio.testing.MockClock
 CHANGE: dict[str, Any] = {"title": "Add a", "diff": "a\n", "file_path": "a.txt"}
@@ -32,7 +31,6 @@ CHANGE: dict[str, Any] = {"title": "Add a", "diff": "a\n", "file_path": "a.txt"}
 # --- local mode cannot approve; the local socket is never started and ctl sends no token ----------
 
 
-@pytest.mark.real_time
 async def test_local_mode_can_approve_and_ctl_finds_socket_and_token_by_itself() -> None:
     with user_home("") as at:
         root = at.workspace()
@@ -51,13 +49,6 @@ async def test_local_mode_can_approve_and_ctl_finds_socket_and_token_by_itself()
             assert os.stat(at.places.ctl_socket).st_mode & 0o777 == 0o600
             assert os.stat(at.places.token_file).st_mode & 0o777 == 0o600
         assert (root / "a.txt").read_text() == "a\n"
-
-
-@pytest.mark.real_time
-async def test_a_request_without_the_token_is_refused(served: Home) -> None:
-    async with served.person() as person:
-        reply = await person.say("list", auth_token=None)
-        assert (reply["ok"], reply["error_code"]) == (False, "unauthorized")
 
 
 # --- modes are cosmetic ---------------------------------------------------------------------------
@@ -126,49 +117,7 @@ async def test_a_tap_at_the_instant_the_card_appears_finds_its_waiter(server: Vi
 # --- waiters live only in memory ------------------------------------------------------------------
 
 
-@pytest.mark.real_time
-async def test_a_call_that_waits_survives_the_death_of_its_server() -> None:
-    with user_home(TRUSTING) as at:
-        root = at.workspace()
-        async with at.agent(root) as agent, trio.open_nursery() as nursery:
-            await call(agent, "ping")
-            asked = begin(nursery, agent, "check_clearance", **CHANGE)
-            async with at.person(root) as person:
-                id = (await person.card(away=False))["request_id"]
-            at.kill()
-            await call(agent, "ping")
-            async with at.person(root) as person:
-                assert (await person.card(away=False))["request_id"] == id
-                await person.do("approve", id=id)
-            assert await asked() == {"status": "approved", "request_id": id}
-
-
-async def test_a_verdict_survives_the_death_of_the_server_that_took_it(clock: Clock, root: Path) -> None:
-    async with virtual_server(root.parent, clock) as server:
-        agent = await server.arrive(root)
-        id = (await agent.propose()).request_id
-        await server.decide(id, Decision.REJECT, "no")
-    async with virtual_server(root.parent, clock) as server:
-        agent = await server.arrive(root)
-        answered = await agent.ask(Ping())
-        (late,) = answered.late_verdicts
-        assert (late.request_id, late.answer["status"], late.answer["reason"]) == (id, "rejected", "no")
-
-
 # --- a late tap revives an expired request --------------------------------------------------------
-
-
-@pytest.mark.server(Config(timeouts=TimeoutSettings(approval_seconds=60)))
-async def test_a_late_tap_on_an_expired_request_changes_nothing_and_says_so(server: VirtualServer, root: Path) -> None:
-    agent = await server.arrive(root)
-    id = (await agent.propose()).request_id
-    await server.later(60)
-    await server.operator.card(id=id, state=CardState.EXPIRED)
-    with pytest.raises(AlreadyDecided, match="no longer open: it is expired; nothing was changed"):
-        await server.decide(id, Decision.APPROVE)
-    row = await server.app.reader.read(lambda db: approvals.get(db, id))
-    assert row is not None
-    assert (row.status, row.decided) == (ApprovalStatus.EXPIRED, None)
 
 
 # --- a change is applied twice when marking it consumed fails -------------------------------------
@@ -178,7 +127,6 @@ async def test_a_late_tap_on_an_expired_request_changes_nothing_and_says_so(serv
     "point",
     ["files.staged:1", "journal.committed:1", "files.placed_one:1", "files.placed_one:2"],
 )
-@pytest.mark.real_time
 async def test_a_change_is_applied_once_though_the_server_dies_while_it_is_applied(point: str) -> None:
     with user_home(TRUSTING) as at:
         root, faults = at.workspace(), at.root / "faults"
@@ -207,7 +155,6 @@ async def test_a_change_is_applied_once_though_the_server_dies_while_it_is_appli
         assert sorted(each.name for each in root.iterdir()) == ["a.txt", "b.txt"]
 
 
-@pytest.mark.real_time
 async def test_two_calls_that_race_apply_a_change_once(served: Home) -> None:
     root = served.workspace()
     async with served.agent(root) as agent, served.person(root) as person, trio.open_nursery() as nursery:
@@ -223,7 +170,6 @@ async def test_two_calls_that_race_apply_a_change_once(served: Home) -> None:
 # --- the first agent is killed by the second ------------------------------------------------------
 
 
-@pytest.mark.real_time
 async def test_a_second_agent_leaves_the_first_alone(served: Home) -> None:
     root = served.workspace()
     async with served.agent(root) as first, served.person(root) as person, trio.open_nursery() as nursery:
@@ -241,7 +187,6 @@ async def test_a_second_agent_leaves_the_first_alone(served: Home) -> None:
 # --- workspaces leak between connections ----------------------------------------------------------
 
 
-@pytest.mark.real_time
 async def test_each_connection_writes_to_its_own_workspace(served: Home) -> None:
     roots = [served.workspace() for _ in range(3)]
     ready: list[tuple[Any, str]] = []
@@ -270,7 +215,6 @@ async def test_each_connection_writes_to_its_own_workspace(served: Home) -> None
 # --- request bodies are capped at 64 KiB ----------------------------------------------------------
 
 
-@pytest.mark.real_time
 async def test_a_change_of_a_mebibyte_goes_through_whole(served: Home) -> None:
     root = served.workspace()
     text = "".join(f"line {n} of a file that is rather long\n" for n in range(30_000))
@@ -288,24 +232,6 @@ async def test_a_change_of_a_mebibyte_goes_through_whole(served: Home) -> None:
 
 
 # --- no progress, no cancellation -----------------------------------------------------------------
-
-
-@pytest.mark.real_time
-async def test_a_call_that_waits_reports_progress_and_can_be_cancelled(served: Home) -> None:
-    root = served.workspace()
-    heard = trio.Event()
-
-    async def on_progress(progress: float, total: float | None, message: str | None) -> None:
-        heard.set()
-
-    async with served.agent(root) as agent, served.person(root) as person, trio.open_nursery() as nursery:
-        asked = begin(nursery, agent, "check_clearance", {"progress_callback": on_progress}, **CHANGE)
-        await heard.wait()
-        asked.scope.cancel()
-        id = (await person.card(lambda card: card["away"] and card["status"] == "pending"))["request_id"]
-        # It is still there to be decided, and its agent learns of it.
-        await person.do("reject", id=id, reason="too late?")
-        assert (await call(agent, "ping"))["late_verdicts"][0]["answer"]["reason"] == "too late?"
 
 
 # --- stall alarms while the agent waits for the operator ------------------------------------------
@@ -333,46 +259,7 @@ async def test_waiting_for_a_person_is_no_stall(server: VirtualServer, root: Pat
 # --- nudges are never delivered -------------------------------------------------------------------
 
 
-@pytest.mark.server(QUICK)
-async def test_a_nudge_rides_on_the_next_result_of_any_tool(server: VirtualServer, root: Path) -> None:
-    agent = await server.arrive(root)
-    await agent.settled()
-    await server.later(300)
-    alert = await server.operator.card(kind=CardKind.STALL)
-    assert alert.title == "Quiet for 5 min"
-    await server.decide(alert.id, Decision.NUDGE, "are you there?")
-    server.app.system.named(f"stall/{agent.session_id}").tell(Activity())
-    (word,) = (await agent.ask(Ping())).instructions
-    assert (word.kind, word.text) == ("nudge", "are you there?")
-    closed = await server.operator.card(lambda card: card.state is CardState.CLOSED, id=alert.id)
-    assert closed.note == "the agent is back"
-
-
 # --- CRLF files break patches ---------------------------------------------------------------------
 
 
-@pytest.mark.real_time
-async def test_a_patch_of_a_file_with_crlf_keeps_its_line_ends(served: Home) -> None:
-    root = served.workspace()
-    (root / "dos.txt").write_bytes(b"one\r\ntwo\r\nthree\r\n")
-    diff = "--- a/dos.txt\n+++ b/dos.txt\n@@ -1,3 +1,3 @@\n one\n-two\n+zwei\n three\n"
-    async with served.agent(root) as agent, served.person(root) as person, trio.open_nursery() as nursery:
-        asked = begin(nursery, agent, "check_clearance", title="dos", diff=diff, file_path="dos.txt")
-        card = await person.card(away=False)
-        await person.do("approve", id=card["request_id"])
-        await asked()
-        assert (await call(agent, "check_diff", request_id=card["request_id"]))["status"] == "applied"
-    assert (root / "dos.txt").read_bytes() == b"one\r\nzwei\r\nthree\r\n"
-
-
 # --- sessions end with the server -----------------------------------------------------------------
-
-
-async def test_a_shutdown_leaves_requests_pending_and_says_what_agents_can_do(clock: Clock, root: Path) -> None:
-    async with virtual_server(root.parent, clock) as server:
-        agent = await server.arrive(root)
-        id = (await agent.propose()).request_id
-    async with virtual_server(root.parent, clock) as server:
-        (card,) = await server.app.service.pending()
-        assert (card.id, card.state) == (id, CardState.PENDING)
-        assert (await server.decide(id, Decision.APPROVE)).state is CardState.APPROVED

@@ -93,8 +93,6 @@ class Agent:
     """A client's end of a shim (or of a server in process): says JSON-RPC by hand, in the manner of one era."""
 
     def __init__(self, process: subprocess.Popen[bytes], era: str, name: str = "fuzz") -> None:
-        assert process.stdin is not None
-        assert process.stdout is not None
         self.process, self.era, self.name = process, era, name
         self.wire = Wire(process.stdin.fileno(), process.stdout.fileno())
         self._count = 0

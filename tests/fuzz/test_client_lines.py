@@ -145,7 +145,6 @@ def test_lines_before_any_greeting_do_no_harm(shared: Rig) -> None:
 def test_a_client_that_ends_in_the_middle_of_a_line_lets_its_shim_go(shared: Rig, line: bytes) -> None:
     agent = shared.agent()
     agent.wire.say(line)
-    assert agent.process.stdin is not None
     agent.process.stdin.close()
     assert agent.process.wait(PATIENCE) == 0
     shared.first.does("ping")

@@ -92,7 +92,6 @@ def flipping(name: Path, target: Path) -> Iterator[None]:
     command = [sys.executable, "-c", FLIPPER, str(name), str(target)]
     process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
     assert process.stdin is not None
-    assert process.stdout is not None
     process.stdout.readline()
     try:
         yield

@@ -94,16 +94,15 @@ async def test_yes_is_used_by_the_answer_that_tells_it(server: VirtualServer, ro
 
 
 @pytest.mark.parametrize("last", ["why: to list", "WHY : to list", "  \uff37hy: to list"])
-async def test_no_line_of_a_command_reads_like_the_agents_reason(clock: Clock, root: Path, last: str) -> None:
+async def test_no_line_of_a_command_reads_like_the_agents_reason(server: VirtualServer, root: Path, last: str) -> None:
     """The shell would run what is in the last line: `why: $(...)`."""
     two = evolve(RUN, text=f"make\n{last}", identity="two", why="to build")
-    async with virtual_server(root.parent, clock) as server:
-        agent = await server.arrive(root)
-        hook = asking(server, agent, two)
-        card = await waiting(server)
-        assert card.body == f"| make\n| {last}\nwhy: to build"
-        await server.decide(card.id, Decision.APPROVE)
-        assert (await hook()).status == "allowed"
+    agent = await server.arrive(root)
+    hook = asking(server, agent, two)
+    card = await waiting(server)
+    assert card.body == f"| make\n| {last}\nwhy: to build"
+    await server.decide(card.id, Decision.APPROVE)
+    assert (await hook()).status == "allowed"
 
 
 async def test_what_is_typed_into_a_running_command_is_no_command_to_the_policy(
@@ -121,34 +120,30 @@ async def test_what_is_typed_into_a_running_command_is_no_command_to_the_policy(
 
 
 async def test_a_command_outside_of_its_sandbox_needs_a_person_whatever_the_policy_grants(
-    clock: Clock, root: Path
+    server: VirtualServer, root: Path
 ) -> None:
     given = {"command": "make", "dangerouslyDisableSandbox": True}
     free = operation_of(client_tools.operation("Bash", given, str(root)))
-    async with virtual_server(root.parent, clock) as server:
-        (root / ".intercom").mkdir()
-        (root / ".intercom" / "settings.json").write_text(POLICY % "{}")
-        await server.accept(root)
-        agent = await server.arrive(root)
-        sandboxed = operation_of(
-            client_tools.operation("Bash", {**given, "dangerouslyDisableSandbox": False}, str(root))
-        )
-        assert (await asking(server, agent, sandboxed)()).rule == "command:make"
-        hook = asking(server, agent, free, call="h2")
-        card = await waiting(server, title="Run outside of the sandbox: make")
-        await server.decide(card.id, Decision.APPROVE)
-        assert await hook() == PermissionAnswer("allowed", card.id)
+    (root / ".intercom").mkdir()
+    (root / ".intercom" / "settings.json").write_text(POLICY % "{}")
+    await server.accept(root)
+    agent = await server.arrive(root)
+    sandboxed = operation_of(client_tools.operation("Bash", {**given, "dangerouslyDisableSandbox": False}, str(root)))
+    assert (await asking(server, agent, sandboxed)()).rule == "command:make"
+    hook = asking(server, agent, free, call="h2")
+    card = await waiting(server, title="Run outside of the sandbox: make")
+    await server.decide(card.id, Decision.APPROVE)
+    assert await hook() == PermissionAnswer("allowed", card.id)
 
 
-async def test_a_policy_that_nobody_accepted_allows_a_hook_nothing(clock: Clock, root: Path) -> None:
+async def test_a_policy_that_nobody_accepted_allows_a_hook_nothing(server: VirtualServer, root: Path) -> None:
     (root / ".intercom").mkdir()
     (root / ".intercom" / "settings.json").write_text(POLICY % '{"write": ["**"], "read": ["**"]}')
-    async with virtual_server(root.parent, clock) as server:
-        agent = await server.arrive(root)
-        hook = asking(server, agent)
-        card = await waiting(server, title=RUN.title)
-        await server.decide(card.id, Decision.REJECT)
-        assert (await hook()).status == "denied"
+    agent = await server.arrive(root)
+    hook = asking(server, agent)
+    card = await waiting(server, title=RUN.title)
+    await server.decide(card.id, Decision.REJECT)
+    assert (await hook()).status == "denied"
 
 
 async def test_an_option_that_writes_is_asked_although_a_rule_ends_in_a_wildcard(
@@ -178,7 +173,7 @@ async def test_what_the_policy_lets_pass_is_on_record_in_its_own_words(server: V
 
 
 async def test_no_place_an_agent_names_holds_up_or_fells_its_session(
-    clock: Clock, root: Path, monkeypatch: pytest.MonkeyPatch
+    server: VirtualServer, root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     where: list[threading.Thread] = []
     real = os.path.realpath
@@ -187,17 +182,16 @@ async def test_no_place_an_agent_names_holds_up_or_fells_its_session(
         where.append(threading.current_thread())
         return real(given)
 
-    async with virtual_server(root.parent, clock) as server:
-        agent = await server.arrive(root)
-        with monkeypatch.context() as patch:
-            patch.setattr(os.path, "realpath", look)
-            hook = asking(server, agent, evolve(RUN, cwd="a\0b", path="c", kind=OperationKind.READ))
-            card = await waiting(server)
-        assert card.risk is RiskLevel.HIGH
-        assert where
-        assert threading.main_thread() not in where
-        await server.decide(card.id, Decision.REJECT)
-        assert (await hook()).status == "denied"
+    agent = await server.arrive(root)
+    with monkeypatch.context() as patch:
+        patch.setattr(os.path, "realpath", look)
+        hook = asking(server, agent, evolve(RUN, cwd="a\0b", path="c", kind=OperationKind.READ))
+        card = await waiting(server)
+    assert card.risk is RiskLevel.HIGH
+    assert where
+    assert threading.main_thread() not in where
+    await server.decide(card.id, Decision.REJECT)
+    assert (await hook()).status == "denied"
 
 
 async def test_a_yes_for_a_file_elsewhere_is_for_no_other_of_that_name(server: VirtualServer, root: Path) -> None:
@@ -320,14 +314,12 @@ async def test_leave_is_for_what_was_named_where_it_was(
         again.scope.cancel()
 
 
-async def test_nobody_answers_in_time(clock: Clock, root: Path) -> None:
-    config = Config(timeouts=TimeoutSettings(approval_seconds=60))
-    async with virtual_server(root.parent, clock, config) as server:
-        agent = await server.arrive(root)
-        hook = asking(server, agent)
-        card = await waiting(server)
-        await server.later(61)
-        assert await hook() == PermissionAnswer("timeout", card.id)
+@pytest.mark.server(Config(timeouts=TimeoutSettings(approval_seconds=60)))
+async def test_nobody_answers_in_time(server: VirtualServer, agent: AgentClient) -> None:
+    hook = asking(server, agent)
+    card = await waiting(server)
+    await server.later(61)
+    assert await hook() == PermissionAnswer("timeout", card.id)
 
 
 async def test_what_the_client_does_itself_is_not_applied_from_here(server: VirtualServer, root: Path) -> None:
@@ -387,17 +379,18 @@ async def test_what_the_policy_lets_pass(clock: Clock, tmp_path: Path, operation
             assert all(card.kind is CardKind.POLICY for card in server.operator.cards)
 
 
-async def test_what_the_policy_allows_is_asked_all_the_same_where_it_is_told_to(clock: Clock, root: Path) -> None:
+@pytest.mark.server(Config(policy=PolicySettings(max_risk_level=RiskLevel.LOW)))
+async def test_what_the_policy_allows_is_asked_all_the_same_where_it_is_told_to(
+    server: VirtualServer, root: Path
+) -> None:
     (root / ".intercom").mkdir()
     (root / ".intercom/settings.json").write_text(POLICY % "{}")
-    config = Config(policy=PolicySettings(max_risk_level=RiskLevel.LOW))
-    async with virtual_server(root.parent, clock, config) as server:
-        await server.accept(root)
-        agent = await server.arrive(root)
-        assert (await asking(server, agent)()).rule == "command:make"
-        hook = asking(server, agent, evolve(RUN, text="rm x"), call="h2")
-        assert (await waiting(server)).risk is RiskLevel.HIGH
-        hook.scope.cancel()
+    await server.accept(root)
+    agent = await server.arrive(root)
+    assert (await asking(server, agent)()).rule == "command:make"
+    hook = asking(server, agent, evolve(RUN, text="rm x"), call="h2")
+    assert (await waiting(server)).risk is RiskLevel.HIGH
+    hook.scope.cancel()
 
 
 Falls = Callable[[VirtualServer, AgentClient], Awaitable[None]]

@@ -65,7 +65,6 @@ async def hook(home: Home, given: bytes, *arguments: str, client: str = "claude-
             start_new_session=True,
         )
         running = Hook(process)
-        assert process.stdin is not None
 
         async def follow() -> None:
             async def drain(stream: Any, name: str) -> None:

@@ -134,7 +134,6 @@ def test_the_risk_of_what_lies_elsewhere_or_is_protected(root: Path) -> None:
 def child(*command: str) -> Iterator[int]:
     """A process that says the pid of the one it started, and waits."""
     with subprocess.Popen([*command], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
         yield int(process.stdout.readline())
         process.kill()
 

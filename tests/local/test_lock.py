@@ -41,7 +41,6 @@ def test_a_killed_holder_holds_nothing(tmp_path: Path) -> None:
     root = str(Path(__file__).parents[2])
     command = [sys.executable, "-c", HOLD, root, str(database)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
-        assert other.stdout is not None
         assert other.stdout.readline() == b"held\n"
         assert holder(database) == Holder(other.pid, "9.9")
         with pytest.raises(DatabaseLocked, match=str(other.pid)):

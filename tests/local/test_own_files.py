@@ -43,7 +43,6 @@ def test_what_is_recorded_is_own_until_it_is_forgotten(tmp_path: Path) -> None:
     own_files.record_directories(other)
     assert is_own(other, own_files.own_directories()[0])
     file = own_files.directories_file()
-    assert file is not None
     assert file.stat().st_mode & 0o777 == 0o600
     own_files.forget_directories(other)
     assert not is_own(other, own_files.own_directories()[0])
@@ -53,7 +52,6 @@ def test_a_list_that_others_may_read_or_write_or_that_is_a_link_lists_nothing(me
     other = str(tmp_path / "config/agent-intercom")
     own_files.record_directories(other)
     file = own_files.directories_file()
-    assert file is not None
     file.chmod(0o666)
     known, fault = own_files.own_directories()
     assert not is_own(other, known)

@@ -29,7 +29,6 @@ def test_an_id_says_which_process_it_is_of_where_that_can_be_known() -> None:
 def test_who_lives_is_not_dead_and_who_ended_is_also_before_it_is_reaped() -> None:
     assert not shim_process.is_dead(shim_process.make_id())
     with subprocess.Popen(MAKE, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
         id = process.stdout.readline().strip()
         assert not shim_process.is_dead(id)
         process.kill()

@@ -20,8 +20,6 @@ def test_the_client_is_found_at_the_other_end_of_a_pipe(wrapped: list[str]) -> N
     with subprocess.Popen(
         [*wrapped, sys.executable, "-c", said], stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True
     ) as process:
-        assert process.stdout is not None
-        assert process.stdin is not None
         pid = int(process.stdout.readline())
         assert stdio_holders(pid, [os.getppid()]) == {os.getpid()}
         assert stdio_holders(pid, [os.getpid()]) == {os.getpid()}

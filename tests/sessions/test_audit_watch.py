@@ -164,7 +164,6 @@ async def watching(path: Path) -> AsyncIterator[tuple[AuditWatch, list[str]]]:
 
 @pytest.mark.parametrize("looked", [True, False])
 async def test_a_server_that_stops_begins_no_file_of_heads_again(tmp_path: Path, looked: bool) -> None:
-    """Failed before: its notice reached nobody any more, and afterwards the file looked whole."""
     path = tmp_path / "a.db"
     async with serving(path) as server:
         await server.note("one")
@@ -329,7 +328,6 @@ async def test_a_file_that_cannot_be_read_is_compared_once_it_can(tmp_path: Path
 async def test_a_file_that_is_emptied_while_a_head_is_added_is_told_of(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Failed before: what was seen right after counted as what was added."""
     path = tmp_path / "a.db"
     async with serving(path) as server:
         await server.note("one")

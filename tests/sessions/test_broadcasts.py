@@ -73,7 +73,6 @@ async def post(server: VirtualServer, agent: AgentClient, call: str, ts: str, *,
 
     def posted(db: Database) -> None:
         row = outbox.by_key(db, notice_key(f"{agent.session_id}/{call}"))
-        assert row is not None
         assert outbox.begin_post(db, row.id, server.now()) is not None
         outbox.posted(db, row.id, ts, row.version, server.now())
 
@@ -105,8 +104,6 @@ async def test_a_broadcast_answers_with_the_ts_of_its_message(clock: Clock, root
             await row(server, notice_key(f"{agent.session_id}/one")),
             await row(server, thread_key(agent.session_id)),
         )
-        assert line is not None
-        assert top is not None
         assert top.open, "it is redrawn when the session changes"
         assert (line.channel, line.thread, line.urgency) == ("C11", top.key, Urgency.LINE)
         assert (line.content, line.session_id) == ({"text": "warning: built"}, agent.session_id)
@@ -115,55 +112,54 @@ async def test_a_broadcast_answers_with_the_ts_of_its_message(clock: Clock, root
         assert (await server.operator.notice("built")).key == line.key
 
 
-async def test_a_broadcast_that_is_not_posted_in_time_is_said_to_be_queued(clock: Clock, root: Path) -> None:
-    async with virtual_server(root.parent, clock, CONFIG, chat=Wall().chat()) as server:
-        agent = await arrive(server, root)
-        asked = await begin(server, agent)
-        await server.later(POST_SECONDS - 0.1)
-        assert asked.outcome is None
-        await server.later(0.1)
-        assert (await asked()).answer == QUEUED
-        # Asked again when it stands there by now: it says so, and there is one row and one line.
-        await post(server, agent, "one", "1700000000.000100")
-        again = await agent.ask(Broadcast("built", call="one"))
-        assert again.answer == BroadcastAnswer(posted=True, ts="1700000000.000100")
-        await agent.settled()
-        assert len([notice for notice in server.operator.notices if notice.text == "built"]) == 1
-        line = await row(server, notice_key(f"{agent.session_id}/one"))
-        assert line is not None
-        assert line.urgency is Urgency.LOG
+@pytest.mark.server(CONFIG, chat=Wall().chat())
+async def test_a_broadcast_that_is_not_posted_in_time_is_said_to_be_queued(server: VirtualServer, root: Path) -> None:
+    agent = await arrive(server, root)
+    asked = await begin(server, agent)
+    await server.later(POST_SECONDS - 0.1)
+    assert asked.outcome is None
+    await server.later(0.1)
+    assert (await asked()).answer == QUEUED
+    # Asked again when it stands there by now: it says so, and there is one row and one line.
+    await post(server, agent, "one", "1700000000.000100")
+    again = await agent.ask(Broadcast("built", call="one"))
+    assert again.answer == BroadcastAnswer(posted=True, ts="1700000000.000100")
+    await agent.settled()
+    assert len([notice for notice in server.operator.notices if notice.text == "built"]) == 1
+    line = await row(server, notice_key(f"{agent.session_id}/one"))
+    assert line.urgency is Urgency.LOG
 
 
-async def test_a_broadcast_that_the_chat_does_not_take_waits_no_more(clock: Clock, root: Path) -> None:
-    async with virtual_server(root.parent, clock, CONFIG, chat=Wall().chat()) as server:
-        agent = await arrive(server, root)
-        asked = await begin(server, agent)
-        await server.later(POST_SECONDS)
-        assert (await asked()).answer == QUEUED
-        top, line = (
-            await row(server, thread_key(agent.session_id)),
-            await row(server, notice_key(f"{agent.session_id}/one")),
-        )
-        assert top is not None
-        assert line is not None
+@pytest.mark.server(CONFIG, chat=Wall().chat())
+async def test_a_broadcast_that_the_chat_does_not_take_waits_no_more(server: VirtualServer, root: Path) -> None:
+    agent = await arrive(server, root)
+    asked = await begin(server, agent)
+    await server.later(POST_SECONDS)
+    assert (await asked()).answer == QUEUED
+    top, line = (
+        await row(server, thread_key(agent.session_id)),
+        await row(server, notice_key(f"{agent.session_id}/one")),
+    )
+    assert top is not None
+    assert line is not None
 
-        def refused(db: Database) -> None:
-            outbox.begin_post(db, top.id, server.now())
-            outbox.posted(db, top.id, "1.0", top.version, server.now())
-            assert outbox.begin_post(db, line.id, server.now()) is not None
-            outbox.refused(db, line.id, "msg_too_long", line.version)
+    def refused(db: Database) -> None:
+        outbox.begin_post(db, top.id, server.now())
+        outbox.posted(db, top.id, "1.0", top.version, server.now())
+        assert outbox.begin_post(db, line.id, server.now()) is not None
+        outbox.refused(db, line.id, "msg_too_long", line.version)
 
-        await server.ask("store", Transact(refused))
-        assert (await agent.ask(Broadcast("built", call="one"))).answer == BroadcastAnswer(posted=False)
+    await server.ask("store", Transact(refused))
+    assert (await agent.ask(Broadcast("built", call="one"))).answer == BroadcastAnswer(posted=False)
 
 
-async def test_verdicts_that_came_meanwhile_ride_on_a_broadcast_that_waited(clock: Clock, root: Path) -> None:
-    async with virtual_server(root.parent, clock, CONFIG, chat=Wall().chat()) as server:
-        agent = await arrive(server, root)
-        asked = await begin(server, agent)
-        await server.app.service.nudge(agent.session_id, "go on", "kim", "ctl")
-        await post(server, agent, "one", "1.5")
-        assert [word.text for word in (await asked()).instructions] == ["go on"]
+@pytest.mark.server(CONFIG, chat=Wall().chat())
+async def test_verdicts_that_came_meanwhile_ride_on_a_broadcast_that_waited(server: VirtualServer, root: Path) -> None:
+    agent = await arrive(server, root)
+    asked = await begin(server, agent)
+    await server.app.service.nudge(agent.session_id, "go on", "kim", "ctl")
+    await post(server, agent, "one", "1.5")
+    assert [word.text for word in (await asked()).instructions] == ["go on"]
 
 
 @pytest.mark.parametrize("posted", [True, False], ids=["posted meanwhile", "not posted yet"])
@@ -183,16 +179,15 @@ async def test_a_broadcast_is_known_again_by_a_session_that_fell(clock: Clock, t
         assert len([notice for notice in server.operator.notices if notice.text == "built"]) == 1
 
 
-async def test_a_broadcast_goes_to_the_thread_that_it_names(clock: Clock, root: Path) -> None:
-    async with virtual_server(root.parent, clock, CONFIG, chat=Wall().chat()) as server:
-        agent = await arrive(server, root)
-        await begin(server, agent, thread_ts="1700000000.000100")
-        line = await row(server, notice_key(f"{agent.session_id}/one"))
-        assert line is not None
-        assert line.thread == "1700000000.000100"
-        with pytest.raises(InvalidArguments, match="thread_ts"):
-            await agent.ask(Broadcast("built", thread_ts="card/x", call="two"))
-        assert await row(server, notice_key(f"{agent.session_id}/two")) is None
+@pytest.mark.server(CONFIG, chat=Wall().chat())
+async def test_a_broadcast_goes_to_the_thread_that_it_names(server: VirtualServer, root: Path) -> None:
+    agent = await arrive(server, root)
+    await begin(server, agent, thread_ts="1700000000.000100")
+    line = await row(server, notice_key(f"{agent.session_id}/one"))
+    assert line.thread == "1700000000.000100"
+    with pytest.raises(InvalidArguments, match="thread_ts"):
+        await agent.ask(Broadcast("built", thread_ts="card/x", call="two"))
+    assert await row(server, notice_key(f"{agent.session_id}/two")) is None
 
 
 async def test_a_session_keeps_to_the_channel_of_its_thread(clock: Clock, root: Path) -> None:
@@ -204,7 +199,6 @@ async def test_a_session_keeps_to_the_channel_of_its_thread(clock: Clock, root: 
         agent = await server.arrive(root)
         await begin(server, agent, "two")
         line = await row(server, notice_key(f"{agent.session_id}/two"))
-        assert line is not None
         assert line.channel == "C11"
 
 
@@ -272,7 +266,6 @@ def test_a_calls_row_is_its_own(one: str, other: str) -> None:
 
 
 async def test_more_than_so_many_lines_a_minute_are_refused(server: VirtualServer, root: Path) -> None:
-    """Failed before: one agent could fill every channel."""
     agent, other = await server.arrive(root), await server.arrive(root, key="other")
     first = agent.call()
     await agent.ask(Broadcast("line", call=first))

@@ -133,7 +133,6 @@ async def test_a_checkpoint_holds_the_session_its_progress_and_what_waits_in_it(
     taken = await take(server, agent)
     assert (taken.checkpoint.label, taken.checkpoint.files, taken.checkpoint.kept) == ("before", 2, 2)
     kept = await server.app.reader.read(partial(checkpoints.get, id=taken.checkpoint.id))
-    assert kept is not None
     assert kept.progress_snapshot == items
     assert kept.session_state["status"] == "active"
     [waiting] = kept.session_state["pending"]
@@ -142,7 +141,6 @@ async def test_a_checkpoint_holds_the_session_its_progress_and_what_waits_in_it(
     assert set(kept.file_hashes) == set(BEFORE)
     assert (await server.operator.notice("checkpoint taken")).session_id == agent.session_id
     answered = await agent.ask(Reboot())
-    assert answered.answer.last_checkpoint is not None
     assert answered.answer.last_checkpoint.checkpoint_id == kept.id
     assert await server.app.service.checkpoints.listed() == (taken.checkpoint,)
 
@@ -227,7 +225,6 @@ async def test_what_still_waits_moves_what_was_answered_is_asked_again_and_what_
     assert by_text["three\n"].id != answered
     assert by_text["Go on?"].id != question
     old = await server.app.reader.read(partial(requests.find, id=since))
-    assert old is not None
     assert old.status.value == "interrupted"
     cards = {card.id: card for card in await server.app.service.pending()}
     assert {card.session_id for card in cards.values()} == {done.successor_id}
@@ -242,7 +239,6 @@ async def test_what_still_waits_moves_what_was_answered_is_asked_again_and_what_
     agent = AgentClient(server, new, done.successor_id)
     told = (await agent.ask(Reboot(adopted=True))).answer
     assert {each.request_id for each in told.pending_requests} == set(cards)
-    assert told.last_checkpoint is not None
     assert told.last_checkpoint.checkpoint_id == taken.checkpoint.id
     assert (await agent.propose("a.txt", "two\n", RiskLevel.HIGH)).request_id == waits
     await server.decide(waits, Decision.APPROVE)
@@ -260,7 +256,6 @@ async def test_what_a_permission_hook_asked_ends_with_the_session_it_was_asked_i
     done = await succeed(server, await ask(server, taken))
     assert not await server.app.reader.read(partial(requests.pending, session_id=done.successor_id))
     old = await server.app.reader.read(partial(requests.find, id=id))
-    assert old is not None
     assert old.status.value == "interrupted"
 
 

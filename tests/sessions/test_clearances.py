@@ -67,18 +67,22 @@ async def test_a_request_expires_at_its_second_and_not_before(server: VirtualSer
         await server.decide(id, Decision.APPROVE)
 
 
-async def test_a_decision_is_on_record_with_where_it_came_from(clock: Clock, root: Path) -> None:
+async def test_a_decision_is_on_record_with_where_it_came_from(server: VirtualServer, root: Path) -> None:
     origin = Origin("ctl", 12, 3456, "boot", "/dev/pts/3", 11, 3400, "/usr/bin/python3", 11, "/usr/bin/bash")
-    async with virtual_server(root.parent, clock) as server:
-        agent = await server.arrive(root)
-        id = (await agent.propose()).request_id
-        await server.app.service.decide(id, evolve(server.verdict(Decision.APPROVE), origin=origin))
-        decided = (await server.app.service.card(id)).decided
-        assert decided is not None
-        assert decided.origin == origin
-        [entry] = [each for each in await server.app.service.audit(10) if each.kind == "decided"]
-        assert entry.data is not None
-        assert entry.data["origin"] == origin.to_data()
+    agent = await server.arrive(root)
+    id = (await agent.propose()).request_id
+    await server.app.service.decide(id, evolve(server.verdict(Decision.APPROVE), origin=origin))
+    decided = (await server.app.service.card(id)).decided
+    assert decided.origin == origin
+    [entry] = [each for each in await server.app.service.audit(10) if each.kind == "decided"]
+    assert entry.data["origin"] == origin.to_data()
+
+
+async def test_without_a_key_nothing_changes(server: VirtualServer, agent: AgentClient) -> None:
+    id = (await agent.propose()).request_id
+    card = await server.decide(id, Decision.APPROVE)
+    assert card.decided.signature is None
+    await agent.ask(CheckDiff(id))
 
 
 async def test_the_first_verdict_wins_and_every_later_one_is_told_so(server: VirtualServer, agent: AgentClient) -> None:
@@ -319,7 +323,7 @@ def test_a_text_that_is_a_patch_is_another_proposal_as_a_files_content() -> None
     assert len(keys) == 1
 
 
-async def test_content_is_written_literally_whatever_it_looks_like(clock: Clock, root: Path) -> None:
+async def test_content_is_written_literally_whatever_it_looks_like(server: VirtualServer, root: Path) -> None:
     texts = [
         "",
         "--- a/f\n+++ b/f\n@@ -1 +1 @@\n-old\n+new\n",
@@ -327,13 +331,12 @@ async def test_content_is_written_literally_whatever_it_looks_like(clock: Clock,
         "```diff\n-a\n```\n",
         "\ufeff\r\n",
     ]
-    async with virtual_server(root.parent, clock) as server:
-        agent = await server.arrive(root)
-        for number, text in enumerate(texts):
-            opened = await agent.ask(CheckClearance("t", None, f"{number}.txt", content=text))
-            await server.decide(opened.request_id, Decision.APPROVE)
-            await agent.ask(CheckDiff(opened.request_id))
-            assert (root / f"{number}.txt").read_bytes() == text.encode()
+    agent = await server.arrive(root)
+    for number, text in enumerate(texts):
+        opened = await agent.ask(CheckClearance("t", None, f"{number}.txt", content=text))
+        await server.decide(opened.request_id, Decision.APPROVE)
+        await agent.ask(CheckDiff(opened.request_id))
+        assert (root / f"{number}.txt").read_bytes() == text.encode()
 
 
 async def test_a_proposal_has_a_diff_or_content_and_not_both(server: VirtualServer, agent: AgentClient) -> None:

@@ -125,14 +125,12 @@ async def test_people_are_told_of_a_clock_that_was_set_and_not_of_a_small_correc
     assert len([each for each in server.operator.notices if "clock was set" in each.text]) == 1
 
 
-async def test_approvals_lapse_by_the_new_clock(clock: Clock, root: Path) -> None:
-    config = Config(timeouts=TimeoutSettings(approved_valid_seconds=DAY))
-    async with virtual_server(root.parent, clock, config) as server:
-        agent = await server.arrive(root)
-        id = (await agent.propose()).request_id
-        await server.decide(id, Decision.APPROVE)
-        await server.set_clock(2 * DAY)
-        await server.operator.card(id=id, state=CardState.EXPIRED)
+@pytest.mark.server(Config(timeouts=TimeoutSettings(approved_valid_seconds=DAY)))
+async def test_approvals_lapse_by_the_new_clock(server: VirtualServer, agent: AgentClient) -> None:
+    id = (await agent.propose()).request_id
+    await server.decide(id, Decision.APPROVE)
+    await server.set_clock(2 * DAY)
+    await server.operator.card(id=id, state=CardState.EXPIRED)
 
 
 @pytest.mark.server(Config(retention_days=30))
@@ -156,18 +154,18 @@ async def test_nothing_is_purged_by_a_clock_that_was_only_just_set(server: Virtu
     assert await server.ask("store", Transact(there)) == 0
 
 
-async def test_a_question_about_a_restore_is_judged_by_the_clock_too(clock: Clock, root: Path) -> None:
+@pytest.mark.server(CONFIG)
+async def test_a_question_about_a_restore_is_judged_by_the_clock_too(server: VirtualServer, root: Path) -> None:
     (root / "a.txt").write_text("one\n")
-    async with virtual_server(root.parent, clock, CONFIG) as server:
-        agent = await server.arrive(root)
-        taken = await take(server, agent)
-        asked = await ask(server, taken)
-        await server.set_clock(-2 * HOUR)
-        await server.later(HOUR + 60)
-        assert (await server.operator.card(id=asked.id)).state is CardState.PENDING
-        await server.set_clock(2 * DAY)
-        card = await server.operator.card(lambda card: card.state is not CardState.PENDING, id=asked.id)
-        assert card.state is CardState.EXPIRED
+    agent = await server.arrive(root)
+    taken = await take(server, agent)
+    asked = await ask(server, taken)
+    await server.set_clock(-2 * HOUR)
+    await server.later(HOUR + 60)
+    assert (await server.operator.card(id=asked.id)).state is CardState.PENDING
+    await server.set_clock(2 * DAY)
+    card = await server.operator.card(lambda card: card.state is not CardState.PENDING, id=asked.id)
+    assert card.state is CardState.EXPIRED
 
 
 def test_a_jump_is_what_wall_time_moved_beyond_steady_time() -> None:

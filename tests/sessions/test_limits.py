@@ -18,9 +18,8 @@ from intercom.sessions.tools.standby import Standby
 from intercom.sessions.tools.transmit import Transmit
 from intercom.store import rows
 from intercom.store.messages import Transact
-from tests.support.virtual_server import AgentClient, VirtualServer, virtual_server
+from tests.support.virtual_server import AgentClient, VirtualServer
 
-Clock = trio.testing.MockClock
 FEW = Config(limits=LimitSettings(pending_per_session=3, pending_total=5))
 
 
@@ -57,23 +56,24 @@ async def test_what_is_too_much_for_a_session_is_refused_and_leaves_no_card_and_
     assert (await agent.propose("1.txt")).request_id != first.request_id
 
 
-async def test_what_is_too_much_for_people_is_refused_and_who_asks_little_has_a_share(clock: Clock, root: Path) -> None:
-    few = Config(limits=LimitSettings(pending_per_session=20, pending_total=8))
-    async with virtual_server(root.parent, clock, few) as server:
-        flood, other, third = [await server.arrive(root, key) for key in ("flood", "other", "third")]
-        for number in range(8):
-            await flood.propose(f"flood-{number}.txt")
-        with pytest.raises(TooManyPending, match="8 requests wait for people already, of all agents together"):
-            await flood.propose("flood-8.txt")
-        for number in range(SHARE):
-            await other.propose(f"other-{number}.txt")
-        with pytest.raises(TooManyPending, match="of all agents together"):
-            await other.propose("other-5.txt")
-        # Nor do many who ask little come to more than twice as many.
-        for number in range(3):
-            await third.propose(f"third-{number}.txt")
-        with pytest.raises(TooManyPending, match="16 requests wait"):
-            await third.propose("third-3.txt")
+@pytest.mark.server(Config(limits=LimitSettings(pending_per_session=20, pending_total=8)))
+async def test_what_is_too_much_for_people_is_refused_and_who_asks_little_has_a_share(
+    server: VirtualServer, root: Path
+) -> None:
+    flood, other, third = [await server.arrive(root, key) for key in ("flood", "other", "third")]
+    for number in range(8):
+        await flood.propose(f"flood-{number}.txt")
+    with pytest.raises(TooManyPending, match="8 requests wait for people already, of all agents together"):
+        await flood.propose("flood-8.txt")
+    for number in range(SHARE):
+        await other.propose(f"other-{number}.txt")
+    with pytest.raises(TooManyPending, match="of all agents together"):
+        await other.propose("other-5.txt")
+    # Nor do many who ask little come to more than twice as many.
+    for number in range(3):
+        await third.propose(f"third-{number}.txt")
+    with pytest.raises(TooManyPending, match="16 requests wait"):
+        await third.propose("third-3.txt")
 
 
 @pytest.mark.server(Config(limits=LimitSettings(pending_per_session=50)))

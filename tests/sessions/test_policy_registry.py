@@ -86,15 +86,14 @@ async def test_what_comes_to_grant_more_waits_for_an_operator(server: VirtualSer
     assert "policy_accept" in [entry.kind for entry in await server.app.service.audit(20)]
 
 
-async def test_a_policy_is_rejected_by_its_workspace_where_no_agent_has_been(clock: Clock, root: Path) -> None:
+async def test_a_policy_is_rejected_by_its_workspace_where_no_agent_has_been(server: VirtualServer, root: Path) -> None:
     write(root, WIDE)
-    async with virtual_server(root.parent, clock) as server:
-        rejected = await server.app.service.decide_policy(str(root), server.verdict(Decision.REJECT, "too much"))
-        assert rejected.state is CardState.REJECTED
-        assert (await server.app.service.policy(str(root))).status == "rejected"
-        agent = await server.arrive(root)
-        assert not await passes(agent, "src/a")
-        assert not server.app.policy_registry.cards(), "it is not asked again"
+    rejected = await server.app.service.decide_policy(str(root), server.verdict(Decision.REJECT, "too much"))
+    assert rejected.state is CardState.REJECTED
+    assert (await server.app.service.policy(str(root))).status == "rejected"
+    agent = await server.arrive(root)
+    assert not await passes(agent, "src/a")
+    assert not server.app.policy_registry.cards(), "it is not asked again"
 
 
 async def test_the_same_verdict_again_is_answered_as_the_first_time(server: VirtualServer, root: Path) -> None:
@@ -117,7 +116,6 @@ async def test_of_two_verdicts_at_once_the_first_wins(server: VirtualServer, roo
     async def decide(decision: Decision) -> None:
         with contextlib.suppress(AlreadyDecided):
             decided = (await server.decide(card.id, decision)).decided
-            assert decided is not None
             won.append(decided.decision)
 
     async with trio.open_nursery() as nursery:
@@ -181,20 +179,19 @@ async def test_what_was_taken_back_or_accepted_is_asked_again_when_it_comes_agai
         assert server.app.policy_registry.cards() == ()
 
 
-async def test_workspaces_with_the_same_file_are_asked_for_each_on_its_own(clock: Clock, root: Path) -> None:
+async def test_workspaces_with_the_same_file_are_asked_for_each_on_its_own(server: VirtualServer, root: Path) -> None:
     other = root.parent / "other"
     (other / ".intercom").mkdir(parents=True)
-    async with virtual_server(root.parent, clock) as server:
-        for each in (root, other):
-            await accepted(server, each, NARROW)
-        agents = [await server.arrive(root, "one"), await server.arrive(other, "two")]
-        for each, agent in zip((root, other), agents, strict=True):
-            write(each, WIDE)
-            assert not await passes(agent, "src/a")
-        waiting = {card.workspace_root: card.id for card in server.app.policy_registry.cards()}
-        assert set(waiting) == {str(root), str(other)}
-        await server.decide(waiting[str(other)], Decision.ACCEPT)
-        assert [await passes(agent, "src/a") for agent in agents] == [False, True]
+    for each in (root, other):
+        await accepted(server, each, NARROW)
+    agents = [await server.arrive(root, "one"), await server.arrive(other, "two")]
+    for each, agent in zip((root, other), agents, strict=True):
+        write(each, WIDE)
+        assert not await passes(agent, "src/a")
+    waiting = {card.workspace_root: card.id for card in server.app.policy_registry.cards()}
+    assert set(waiting) == {str(root), str(other)}
+    await server.decide(waiting[str(other)], Decision.ACCEPT)
+    assert [await passes(agent, "src/a") for agent in agents] == [False, True]
 
 
 async def test_of_an_accepted_change_nobody_hears_that_the_file_changed_again(

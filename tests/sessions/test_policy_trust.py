@@ -53,18 +53,19 @@ async def waiting(server: VirtualServer, root: Path) -> Card:
     return await server.operator.card(kind=CardKind.POLICY, state=CardState.PENDING, workspace_root=str(root))
 
 
-async def test_a_policy_that_came_with_a_clone_grants_its_first_agent_nothing(clock: Clock, root: Path) -> None:
+async def test_a_policy_that_came_with_a_clone_grants_its_first_agent_nothing(
+    server: VirtualServer, root: Path
+) -> None:
     write(root, POLICY)
-    async with virtual_server(root.parent, clock) as server:
-        agent = await server.arrive(root)
-        assert (await agent.propose("docs/a.md", "x\n")).answered is None
-        assert not await passes(agent)
-        card = await waiting(server, root)
-        assert card.title == "Nobody has accepted this policy here"
-        assert "docs/**" in (card.body or "")
-        assert card.detail is not None
-        await server.decide(card.id, Decision.ACCEPT)
-        assert await passes(agent)
+    agent = await server.arrive(root)
+    assert (await agent.propose("docs/a.md", "x\n")).answered is None
+    assert not await passes(agent)
+    card = await waiting(server, root)
+    assert card.title == "Nobody has accepted this policy here"
+    assert "docs/**" in (card.body or "")
+    assert card.detail is not None
+    await server.decide(card.id, Decision.ACCEPT)
+    assert await passes(agent)
 
 
 async def test_a_policy_that_is_written_before_the_first_call_is_nobodys(server: VirtualServer, root: Path) -> None:
@@ -114,16 +115,15 @@ async def test_a_workspace_of_the_agents_choosing_is_another_workspace(clock: Cl
         assert not await passes(agent)
 
 
-async def test_the_card_of_a_nested_workspace_names_the_one_around_it(clock: Clock, root: Path) -> None:
+async def test_the_card_of_a_nested_workspace_names_the_one_around_it(server: VirtualServer, root: Path) -> None:
     inner = root / "sub"
     inner.mkdir()
-    async with virtual_server(root.parent, clock) as server:
-        write(root, POLICY)
-        await server.accept(root)
-        await server.arrive(root)
-        write(inner, POLICY)
-        await server.arrive(inner, "inner")
-        assert f"lies in {root}, which has a policy of its own" in ((await waiting(server, inner)).body or "")
+    write(root, POLICY)
+    await server.accept(root)
+    await server.arrive(root)
+    write(inner, POLICY)
+    await server.arrive(inner, "inner")
+    assert f"lies in {root}, which has a policy of its own" in ((await waiting(server, inner)).body or "")
 
 
 async def test_a_directory_that_is_swapped_for_a_link_grants_nothing(server: VirtualServer, root: Path) -> None:
@@ -231,28 +231,28 @@ async def test_the_same_verdict_is_answered_alike_after_a_restart(clock: Clock, 
             await server.decide(card.id, Decision.REJECT, None, "act-2")
 
 
-async def test_what_an_edited_database_calls_accepted_is_not_unless_its_hash_says_so(clock: Clock, root: Path) -> None:
+async def test_what_an_edited_database_calls_accepted_is_not_unless_its_hash_says_so(
+    server: VirtualServer, root: Path
+) -> None:
     write(root, POLICY)
-    async with virtual_server(root.parent, clock) as server:
-        await server.accept(root)
-        wide = json.dumps({"enabled": True, "file_patterns": {"write": ["**"]}})
-        await server.ask("store", Transact(lambda db: db.execute("update policy_decision set text = ?", (wide,))))
-        write(root, {"enabled": True, "file_patterns": {"write": ["**"]}})
-        agent = await server.arrive(root)
-        assert not await passes(agent)
+    await server.accept(root)
+    wide = json.dumps({"enabled": True, "file_patterns": {"write": ["**"]}})
+    await server.ask("store", Transact(lambda db: db.execute("update policy_decision set text = ?", (wide,))))
+    write(root, {"enabled": True, "file_patterns": {"write": ["**"]}})
+    agent = await server.arrive(root)
+    assert not await passes(agent)
 
 
-async def test_content_that_changed_since_it_was_shown_is_not_accepted(clock: Clock, root: Path) -> None:
+async def test_content_that_changed_since_it_was_shown_is_not_accepted(server: VirtualServer, root: Path) -> None:
     write(root, POLICY)
-    async with virtual_server(root.parent, clock) as server:
-        shown = await server.app.service.policy(str(root))
-        assert shown.request_id is not None
-        write(root, OTHER)
-        verdict = server.verdict(Decision.ACCEPT)
-        with pytest.raises(InvalidState, match="has changed since it was shown"):
-            await server.app.service.decide_policy(str(root), verdict, shown.sha256)
-        agent = await server.arrive(root)
-        assert not await passes(agent, "src/a")
+    shown = await server.app.service.policy(str(root))
+    assert shown.request_id is not None
+    write(root, OTHER)
+    verdict = server.verdict(Decision.ACCEPT)
+    with pytest.raises(InvalidState, match="has changed since it was shown"):
+        await server.app.service.decide_policy(str(root), verdict, shown.sha256)
+    agent = await server.arrive(root)
+    assert not await passes(agent, "src/a")
 
 
 async def test_a_workspace_without_an_agent_can_be_accepted_by_its_path(server: VirtualServer, root: Path) -> None:
@@ -310,19 +310,18 @@ async def test_the_card_says_what_the_policy_would_have_let_through_before(
     assert "would have let 2 of 3 past requests pass: change docs/b.md; change docs/a.md" in body
 
 
-async def test_how_policies_stand_is_listed(clock: Clock, root: Path) -> None:
+async def test_how_policies_stand_is_listed(server: VirtualServer, root: Path) -> None:
     other = root.parent / "other"
     other.mkdir()
-    async with virtual_server(root.parent, clock) as server:
-        write(root, POLICY)
-        card = await server.accept(root)
-        write(other, OTHER)
-        await server.arrive(other)
-        found = {each.workspace_root: each for each in await server.app.service.policies()}
-        assert {root: each.status for root, each in found.items()} == {str(root): "in force", str(other): "waiting"}
-        assert found[str(root)].accepted_sha256 == card.detail
-        assert found[str(root)].accepted_by == "kim"
-        assert found[str(other)].request_id == (await waiting(server, other)).id
+    write(root, POLICY)
+    card = await server.accept(root)
+    write(other, OTHER)
+    await server.arrive(other)
+    found = {each.workspace_root: each for each in await server.app.service.policies()}
+    assert {root: each.status for root, each in found.items()} == {str(root): "in force", str(other): "waiting"}
+    assert found[str(root)].accepted_sha256 == card.detail
+    assert found[str(root)].accepted_by == "kim"
+    assert found[str(other)].request_id == (await waiting(server, other)).id
 
 
 async def test_an_acceptance_that_a_crash_cuts_short_holds(
@@ -354,18 +353,17 @@ class Crash(Exception):
     """The server fell here."""
 
 
-async def test_what_agents_and_files_say_can_not_pass_for_a_line_of_ours(clock: Clock, root: Path) -> None:
+async def test_what_agents_and_files_say_can_not_pass_for_a_line_of_ours(server: VirtualServer, root: Path) -> None:
     forged = "docs/**\nthis content was accepted by kim (ctl)\u202e"
-    async with virtual_server(root.parent, clock) as server:
-        agent = await server.arrive(root)
-        call = CheckClearance("x\nwould have let 0 of 9 past requests pass", "x\n", "docs/a", call=agent.call())
-        await agent.ask(call)
-        write(root, {"enabled": True, "file_patterns": {"write": ["docs/**", forged]}})
-        assert not await passes(agent)
-        lines = ((await waiting(server, root)).body or "").split("\n")
-        assert lines[1] == ("would have let 1 of 1 past requests pass: x would have let 0 of 9 past requests pass")
-        assert not [line for line in lines if line.startswith("this content was accepted")]
-        assert "\u202e" not in "".join(lines)
+    agent = await server.arrive(root)
+    call = CheckClearance("x\nwould have let 0 of 9 past requests pass", "x\n", "docs/a", call=agent.call())
+    await agent.ask(call)
+    write(root, {"enabled": True, "file_patterns": {"write": ["docs/**", forged]}})
+    assert not await passes(agent)
+    lines = ((await waiting(server, root)).body or "").split("\n")
+    assert lines[1] == ("would have let 1 of 1 past requests pass: x would have let 0 of 9 past requests pass")
+    assert not [line for line in lines if line.startswith("this content was accepted")]
+    assert "\u202e" not in "".join(lines)
 
 
 async def test_a_file_that_changes_again_and_again_does_not_flood_people(

@@ -32,7 +32,6 @@ Clock = trio.testing.MockClock
 async def fall(server: VirtualServer, who: str, *until_gone: str) -> None:
     """Let an actor crash; these are gone when this returns."""
     ref = server.app.system.ref(who)
-    assert ref is not None
     ref._crash(RuntimeError("as a test wants it"))
     while any(server.app.system.ref(name) for name in until_gone):
         await trio.testing.wait_all_tasks_blocked()
@@ -49,7 +48,7 @@ async def test_first_calls_that_race_open_one_session(server: VirtualServer, roo
     assert len(await server.app.service.sessions()) == 1
 
 
-async def test_a_new_agent_takes_one_transaction(clock: Clock, root: Path) -> None:
+async def test_a_new_agent_takes_one_transaction(server: VirtualServer, root: Path) -> None:
     works: list[object] = []
     transact = Store.transact
 
@@ -57,17 +56,16 @@ async def test_a_new_agent_takes_one_transaction(clock: Clock, root: Path) -> No
         works.append(work)
         return await transact(store, work, **more)
 
-    async with virtual_server(root.parent, clock) as server:
-        await server.arrive(root, "first")
-        await server.later(0)
-        with patch.object(Store, "transact", noted):
-            server.back("second")
-            agent = await server.arrive(root, "second")
-            assert (await agent.ask(Ping(call="b"))).answer.acknowledged
-        assert len(works) == 1
-        assert await status(agent) is SessionStatus.ACTIVE
-        kinds = [entry.kind for entry in await server.app.service.audit(50) if entry.session_id == agent.session_id]
-        assert kinds == ["session_opened", "session_active"]
+    await server.arrive(root, "first")
+    await server.later(0)
+    with patch.object(Store, "transact", noted):
+        server.back("second")
+        agent = await server.arrive(root, "second")
+        assert (await agent.ask(Ping(call="b"))).answer.acknowledged
+    assert len(works) == 1
+    assert await status(agent) is SessionStatus.ACTIVE
+    kinds = [entry.kind for entry in await server.app.service.audit(50) if entry.session_id == agent.session_id]
+    assert kinds == ["session_opened", "session_active"]
 
 
 async def test_a_session_is_interrupted_when_its_agent_stays_away(

@@ -69,7 +69,7 @@ class Crash(BaseException):
 
 @pytest.mark.parametrize("point", CHECKPOINT_NAMES)
 async def test_an_actor_that_crashes_anywhere_is_carried_on_for(
-    clock: Clock, root: Path, point: str, monkeypatch: pytest.MonkeyPatch
+    server: VirtualServer, root: Path, point: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     crashed = []
 
@@ -78,24 +78,23 @@ async def test_an_actor_that_crashes_anywhere_is_carried_on_for(
             crashed.append(passed)
             raise Crash(point)
 
-    async with virtual_server(root.parent, clock) as server:
-        agent = await server.arrive(root)
-        id = (await agent.propose("a.txt", "two\n", RiskLevel.HIGH)).request_id
-        monkeypatch.setattr(crash_points, "hook", crash)
-        async with server.restarting():
-            taken = await take(server, agent)
-            spoil(root)
-            done = await proceed(server, await ask(server, taken, Files.EXACT))
-        monkeypatch.setattr(crash_points, "hook", None)
-        assert crashed == [point]
-        assert done.state is RestoreState.DONE, done.note
-        assert files(root) == BEFORE
-        assert not staged(root)
-        assert [each.id for each in await server.app.service.sessions()] == [done.successor_id]
-        [waiting] = await server.app.reader.read(partial(requests.pending, session_id=done.successor_id))
-        assert waiting.id == id
-        labels = [line.label for line in await server.app.service.checkpoints.listed()]
-        assert labels == ["before restoring before", "before"]
+    agent = await server.arrive(root)
+    id = (await agent.propose("a.txt", "two\n", RiskLevel.HIGH)).request_id
+    monkeypatch.setattr(crash_points, "hook", crash)
+    async with server.restarting():
+        taken = await take(server, agent)
+        spoil(root)
+        done = await proceed(server, await ask(server, taken, Files.EXACT))
+    monkeypatch.setattr(crash_points, "hook", None)
+    assert crashed == [point]
+    assert done.state is RestoreState.DONE, done.note
+    assert files(root) == BEFORE
+    assert not staged(root)
+    assert [each.id for each in await server.app.service.sessions()] == [done.successor_id]
+    [waiting] = await server.app.reader.read(partial(requests.pending, session_id=done.successor_id))
+    assert waiting.id == id
+    labels = [line.label for line in await server.app.service.checkpoints.listed()]
+    assert labels == ["before restoring before", "before"]
 
 
 async def alter(server: VirtualServer, sql: str, *values: str) -> None:

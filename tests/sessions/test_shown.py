@@ -80,37 +80,37 @@ async def test_the_card_shows_no_hunk_header_and_no_prose_of_the_agent(server: V
             assert lie not in shown
 
 
-async def test_what_hides_is_shown_as_its_code_on_every_channel(clock: Clock, root: Path) -> None:
+async def test_what_hides_is_shown_as_its_code_on_every_channel(server: VirtualServer, root: Path) -> None:
     hidden = "\x1b[2K\x1b[1A\u202e\u2066\u200b\U000e0041\ufe01\u2028\r"
-    async with virtual_server(root.parent, clock) as server:
-        card = await proposed(server, await server.arrive(root), "auth.py", f"ok = 1{hidden}x\n")
-        assert "+ok = 1\\x1b[2K\\x1b[1A<U+202E><U+2066><U+200B><U+E0041><U+FE01><U+2028>\\x0dx\n" in (card.diff or "")
-        for shown in channels(card):
-            assert not {character for character in hidden if not "0" <= character <= "["} & set(shown)
-        said = " ".join(remark.text for remark in card.remarks)
-        for name in ("escape", "right-to-left override", "zero width space", "line separator", "carriage return"):
-            assert f"({name})" in said
-        for shown in channels(card)[1:5]:
-            assert "(right-to-left override) is written as its code on line 1" in shown
+    card = await proposed(server, await server.arrive(root), "auth.py", f"ok = 1{hidden}x\n")
+    assert "+ok = 1\\x1b[2K\\x1b[1A<U+202E><U+2066><U+200B><U+E0041><U+FE01><U+2028>\\x0dx\n" in (card.diff or "")
+    for shown in channels(card):
+        assert not {character for character in hidden if not "0" <= character <= "["} & set(shown)
+    said = " ".join(remark.text for remark in card.remarks)
+    for name in ("escape", "right-to-left override", "zero width space", "line separator", "carriage return"):
+        assert f"({name})" in said
+    for shown in channels(card)[1:5]:
+        assert "(right-to-left override) is written as its code on line 1" in shown
 
 
-async def test_titles_descriptions_and_messages_are_shown_as_codes_on_every_channel(clock: Clock, root: Path) -> None:
+async def test_titles_descriptions_and_messages_are_shown_as_codes_on_every_channel(
+    server: VirtualServer, root: Path
+) -> None:
     hidden = "\x1b[2J\u202e\u200b\U000e0041\ufe01\u2028"
-    async with virtual_server(root.parent, clock) as server:
-        agent = await server.arrive(root)
-        asked = CheckClearance(f"Tidy{hidden}", "x\n", "a.txt", f"why{hidden}", call=agent.call())
-        opened = await agent.ask(asked)
-        await server.wait(agent, opened.request_id)
-        card = await server.operator.card(id=opened.request_id)
-        for shown in channels(card)[:5]:
-            assert "Tidy\\x1b[2J<U+202E><U+200B><U+E0041><U+FE01><U+2028>" in html.unescape(shown).replace("\\\\", "\\")
-            assert not {character for character in hidden if not "0" <= character <= "["} & set(shown)
-        for shown in channels(card)[2:5]:
-            assert "gent asks" in shown
-            assert "rom the agent: why" in shown
-        await agent.ask(Broadcast(f"done{hidden}"))
-        told = await server.operator.notice("done")
-        assert told.text.endswith("done\\x1b[2J<U+202E><U+200B><U+E0041><U+FE01><U+2028>")
+    agent = await server.arrive(root)
+    asked = CheckClearance(f"Tidy{hidden}", "x\n", "a.txt", f"why{hidden}", call=agent.call())
+    opened = await agent.ask(asked)
+    await server.wait(agent, opened.request_id)
+    card = await server.operator.card(id=opened.request_id)
+    for shown in channels(card)[:5]:
+        assert "Tidy\\x1b[2J<U+202E><U+200B><U+E0041><U+FE01><U+2028>" in html.unescape(shown).replace("\\\\", "\\")
+        assert not {character for character in hidden if not "0" <= character <= "["} & set(shown)
+    for shown in channels(card)[2:5]:
+        assert "gent asks" in shown
+        assert "rom the agent: why" in shown
+    await agent.ask(Broadcast(f"done{hidden}"))
+    told = await server.operator.notice("done")
+    assert told.text.endswith("done\\x1b[2J<U+202E><U+200B><U+E0041><U+FE01><U+2028>")
 
 
 async def test_the_card_is_the_same_after_the_file_has_changed_and_the_server_has_restarted(

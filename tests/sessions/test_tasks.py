@@ -14,8 +14,6 @@ from intercom.sessions.session.state import FETCH_SECONDS
 from intercom.sessions.tools.ping import Ping
 from tests.support.virtual_server import AgentClient, VirtualServer
 
-Clock = trio.testing.MockClock
-
 
 async def begin(agent: AgentClient) -> TaskState:
     opened = await agent.propose()

@@ -95,7 +95,6 @@ async def test_the_lock_of_the_database_is_renewed_after_its_watch_crashed(clock
 async def test_contents_of_checkpoints_that_another_program_removes_are_told_of(
     clock: Clock, root: Path, crashed: str
 ) -> None:
-    """Failed before: the next restore found nothing, and until then nobody knew."""
     (root / "a.txt").write_text("one\n")
     async with virtual_server(root.parent, clock, CONFIG) as server:
         await take(server, await server.arrive(root))

@@ -194,7 +194,6 @@ def test_an_anchor_file_that_went_is_missed(log: Path) -> None:
 
 @pytest.mark.parametrize("kind", ["audit_anchored", "audit_posted"])
 def test_a_file_of_heads_that_was_begun_again_is_found(log: Path, kind: str) -> None:
-    """Failed before: a file that was moved aside and begun again held what the log says by then, so all was well."""
     with closing(open_database(log).db) as db:
         audit.record(db, AT, kind, None, "intercom", "kept")
     first = anchor(log)
@@ -416,7 +415,6 @@ def append(log: Path, kind: str, data: dict[str, object], at: str = "2026-11-23T
     """An entry that somebody puts at the end, as one who knows how it is done."""
     with closing(sqlite3.connect(log)) as db, db:
         newest = head(db)
-        assert newest is not None
         entry = dict.fromkeys(COLUMNS) | {"id": newest.sequence + 1, "at": at, "kind": kind, "who": "intercom"}
         entry |= {"summary": "approve", "data": json.dumps(data), "previous": newest.hash}
         values = [*(entry[name] for name in COLUMNS), entry_hash(entry)]
@@ -425,7 +423,6 @@ def append(log: Path, kind: str, data: dict[str, object], at: str = "2026-11-23T
 
 @pytest.mark.parametrize("how", ["anchored", "put on record", "begun twice"])
 def test_an_entry_that_begins_the_chain_once_more_vouches_for_nothing(log: Path, how: str) -> None:
-    """Failed before: it said of any decision that it was made before there was a chain, and nothing was found."""
     if how == "anchored":
         anchor(log)
     else:
@@ -439,7 +436,6 @@ def test_an_entry_that_begins_the_chain_once_more_vouches_for_nothing(log: Path,
 
 @pytest.mark.parametrize(("later", "found"), [(timedelta(hours=1), True), (timedelta(days=31), False)])
 def test_entries_do_not_go_by_age_on_the_day_they_were_made(log: Path, later: timedelta, found: bool) -> None:
-    """Failed before: whoever added the entry that vouches for what went could cut off any beginning."""
     newest = anchor(log)
     write(log, 2)
     pruned = {"through": newest.sequence, "hash": newest.hash, "count": newest.sequence}
@@ -449,7 +445,6 @@ def test_entries_do_not_go_by_age_on_the_day_they_were_made(log: Path, later: ti
 
 
 def test_what_a_person_decided_did_not_pass_by_itself(log: Path) -> None:
-    """Failed before: an entry of the policy stood behind a row that names a person, and no signature was asked for."""
     approve(log, "r-1", entry=None)
     with closing(open_database(log).db) as db, db.conn:
         audit.record(db, AT, "auto_approved", "s", "policy", "t", {"request_id": "r-1", "proposal_hash": "p-1"})
@@ -469,7 +464,6 @@ ODD: tuple[object, ...] = (
 
 @pytest.mark.parametrize("odd", ODD, ids=lambda odd: repr(odd)[:30])
 def test_no_entry_that_was_edited_ends_the_verification(log: Path, odd: object) -> None:
-    """Failed before: it ended with a traceback, and said nothing of what else was found."""
     anchor(log)
     whole = log.read_bytes()
     for kind in ("purged", STARTED, "audit_anchored", "decided", "operator_key_added"):
@@ -488,7 +482,6 @@ def test_bytes_that_are_no_text_do_not_end_it_and_are_no_other_bytes(log: Path) 
 
 
 def test_what_a_fault_quotes_does_not_hide_it(log: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Failed before: who wrote the row could clear the terminal with it."""
     found = Verification()
     found.add(3, "request \x1b[2J\x1b[1A is approved\n8 decisions, each with its entry")
     assert ctl_audit._shown(found, False) == 1
@@ -498,7 +491,6 @@ def test_what_a_fault_quotes_does_not_hide_it(log: Path, capsys: pytest.CaptureF
 
 
 def test_a_head_that_was_added_for_a_log_made_anew_does_not_hide_it(log: Path) -> None:
-    """Failed before: of two heads of one entry the newer counted, so a line more in the file was enough."""
     anchor(log)
     change(log, "update audit set summary = 'forged' where id = 5")
     rechain(log, 5)

@@ -71,7 +71,6 @@ def test_a_full_store_keeps_what_fits_and_says_so(tmp_path: Path) -> None:
 def test_a_file_that_another_program_removes_or_replaces_is_told_of_once(
     contents: Contents, known: str, done: str, tmp_path: Path
 ) -> None:
-    """Failed before: nobody looked, and an empty store was begun in silence."""
     with contents.open() as held:
         held.put(name(SOURCE), SOURCE)
     if known == "there before":

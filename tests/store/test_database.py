@@ -358,7 +358,6 @@ def test_a_condition_of_the_database_is_told_with_what_to_do(code: int, words: s
     error = sqlite3.OperationalError("whatever")
     error.sqlite_errorcode = code
     refused = database.refusal(error, Path("/state/intercom.db"))
-    assert refused is not None
     assert refused.error_code == "db"
     assert words in str(refused)
     assert "/state/intercom.db" in str(refused)

@@ -44,18 +44,16 @@ INDEXES = {
 
 
 @pytest.mark.parametrize("table", REFERENCE)
-def test_the_references_columns_are_all_there(table: str) -> None:
-    with cases.database() as db:
-        found = {row["name"]: row for row in rows.every(db, f"select * from pragma_table_info('{table}')")}
-        for column in REFERENCE[table].split():
-            assert found[column.rstrip("?")]["notnull"] == (0 if column.endswith("?") else 1), column
-        assert found["id"]["pk"] == 1
+def test_the_references_columns_are_all_there(db: Database, table: str) -> None:
+    found = {row["name"]: row for row in rows.every(db, f"select * from pragma_table_info('{table}')")}
+    for column in REFERENCE[table].split():
+        assert found[column.rstrip("?")]["notnull"] == (0 if column.endswith("?") else 1), column
+    assert found["id"]["pk"] == 1
 
 
-def test_the_references_indexes_are_all_there() -> None:
-    with cases.database() as db:
-        found = db.execute("select tbl_name, name from sqlite_master where type = 'index'").fetchall()
-        assert set(found) >= INDEXES
+def test_the_references_indexes_are_all_there(db: Database) -> None:
+    found = db.execute("select tbl_name, name from sqlite_master where type = 'index'").fetchall()
+    assert set(found) >= INDEXES
 
 
 @pytest.mark.parametrize(
@@ -73,20 +71,18 @@ def test_the_references_indexes_are_all_there() -> None:
         ("approval_file", "kind", "link"),
     ],
 )
-def test_a_value_the_model_does_not_know_is_kept_out(table: str, column: str, wrong: str) -> None:
-    with cases.database() as db:
-        approvals.insert(db, cases.approval("r1"))
-        prompts.insert(db, cases.prompt("p1"))
-        stalls.insert(db, cases.alert("t1"))
-        cases_for_rest = {
-            "wait": "insert into wait (id, session_id, message, status, created_at)"
-            " values ('w', 's1', '', 'pending', '')",
-            "apply_journal": "insert into apply_journal values ('r1', 's1', '', 'staging', '[]', null, null, '')",
-        }
-        if table in cases_for_rest:
-            db.execute(cases_for_rest[table])
-        with pytest.raises(sqlite3.IntegrityError, match="CHECK"):
-            db.execute(f"update {table} set {column} = ?", (wrong,))
+def test_a_value_the_model_does_not_know_is_kept_out(db: Database, table: str, column: str, wrong: str) -> None:
+    approvals.insert(db, cases.approval("r1"))
+    prompts.insert(db, cases.prompt("p1"))
+    stalls.insert(db, cases.alert("t1"))
+    cases_for_rest = {
+        "wait": "insert into wait (id, session_id, message, status, created_at) values ('w', 's1', '', 'pending', '')",
+        "apply_journal": "insert into apply_journal values ('r1', 's1', '', 'staging', '[]', null, null, '')",
+    }
+    if table in cases_for_rest:
+        db.execute(cases_for_rest[table])
+    with pytest.raises(sqlite3.IntegrityError, match="CHECK"):
+        db.execute(f"update {table} set {column} = ?", (wrong,))
 
 
 def test_the_numbers_have_no_gaps() -> None:
@@ -151,7 +147,6 @@ def test_a_database_of_the_first_version_keeps_its_rows(tmp_path: Path) -> None:
     [after] = rows.every(db, "select * from spawned_agent")
     assert after == {renamed.get(name, name): value for name, value in before.items()}
     found = agent_processes.get(db, "s1")
-    assert found is not None
     assert (found.monitor, found.process) == (Process(71, 10.5), Process(72, 11.5))
     acts = {
         Scope.CALL: "s1/s/9",
@@ -168,7 +163,6 @@ def test_a_database_of_the_first_version_keeps_its_rows(tmp_path: Path) -> None:
     }
     assert {scope: idempotency.was_done(db, scope, acts[scope]) for scope in Scope} == dict.fromkeys(Scope, True)
     used = idempotency.answer(db, Scope.SIGNED, "ctl/act-0001")
-    assert used is not None
     assert "used before" in used["error"]
     assert db.execute("pragma foreign_key_check").fetchall() == []
     db.close()

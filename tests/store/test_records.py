@@ -43,7 +43,6 @@ def test_an_alert_moves_only_along_the_table(now: StallStatus, to: StallStatus, 
     # once more fits only a nudge after a nudge
     assert stalls.advance(db, "t1", {now}, to, nudge_count=3, updated_at=after(2)) == (now == to)
     kept = stalls.get(db, "t1")
-    assert kept is not None
     assert kept.nudge_message == "wake up"
 
 
@@ -127,7 +126,6 @@ def test_words_are_delivered_once_and_in_order(db: Database) -> None:
     assert [word.id for word in instructions.mark_delivered(db, ["i1", "i2", "nothing"], after(10))] == ["i2"]
     assert instructions.queued(db, "s1") == ()
     kept = instructions.get(db, "i1")
-    assert kept is not None
     assert kept.delivered_at == after(9)
 
 
@@ -144,7 +142,6 @@ def test_the_audit_trail_is_read_from_its_end_or_followed(db: Database) -> None:
 
 @pytest.mark.parametrize("data", ["no json", "[1]", "{", "\x00", '"text"', "7"])
 def test_entries_of_somebody_else_end_no_look_past_them(db: Database, data: str) -> None:
-    """Failed before: each look for a use, a restore or a policy ended with the first such entry."""
     kinds = {
         "s1": ("applied", "permission_used", "restore", "steer_delivered", "standby_ended", "broadcast"),
         None: ("policy_accept", "policy_narrowed", "session_adopted", "audit_posted"),

@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 from intercom.store import rows
+from intercom.store.database import Database
 
 from . import cases
 
@@ -29,10 +30,9 @@ def test_the_page_tells_of_every_table_and_column() -> None:
     assert told == found
 
 
-def test_the_page_tells_of_every_value_a_check_allows() -> None:
+def test_the_page_tells_of_every_value_a_check_allows(db: Database) -> None:
     page = PAGE.read_text(encoding="utf-8")
-    with cases.database() as db:
-        for sql in rows.column(db, "select sql from sqlite_master where type = 'table'"):
-            for values in re.findall(r"in \(('[^)]*')\s*\)", sql):
-                for value in values.split(","):
-                    assert f"`{value.strip().strip(chr(39))}`" in page
+    for sql in rows.column(db, "select sql from sqlite_master where type = 'table'"):
+        for values in re.findall(r"in \(('[^)]*')\s*\)", sql):
+            for value in values.split(","):
+                assert f"`{value.strip().strip(chr(39))}`" in page

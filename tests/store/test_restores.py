@@ -63,11 +63,9 @@ def test_sessions_are_followed_through_their_restores(db: Database) -> None:
     assert restores.latest_successor(db, "s1") == restores.latest_successor(db, "s2") == "s3"
     assert restores.latest_successor(db, "elsewhere") == "elsewhere"
     made = restores.by_successor(db, "s2")
-    assert made is not None
     assert made.id == "r1"
     assert restores.by_successor(db, "s4") is None
     ended = restores.by_ended(db, "s1")
-    assert ended is not None
     assert ended.successor_id == "s2"
 
 
@@ -97,7 +95,6 @@ def test_a_large_manifest_is_read_as_it_was_written(db: Database) -> None:
     hashes = {f"d{number % 7}/f{number}": f"{number:064x}" for number in range(4500)}
     checkpoints.insert(db, cases.checkpoint("c1", file_hashes=hashes))
     found = checkpoints.get(db, "c1")
-    assert found is not None
     assert found.file_hashes == hashes
     assert sorted(checkpoints.hashes_named(db)) == sorted(hashes.values())
 

@@ -106,7 +106,6 @@ def test_a_value_is_stored_in_these_columns_and_read_back(
     assert TABLE.insert(db, value, extra="more")
     assert not TABLE.insert(db, evolve(value, name=Name("another")))
     row = one(db, "select * from thing")
-    assert row is not None
     assert {name: row[name] for name in columns} == columns
     assert row["extra"] == "more"
     assert TABLE.get(db, "v") == value
@@ -121,7 +120,6 @@ def test_what_another_program_put_into_a_column_of_text_or_numbers_is_not_made_i
     TABLE.insert(db, PLAIN)
     db.execute("update thing set name = ?, number = ?", (found, found))
     value = TABLE.get(db, "v")
-    assert value is not None
     assert (value.name, value.number) == (found, found)
 
 

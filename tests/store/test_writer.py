@@ -299,7 +299,6 @@ def heard(path: Path) -> tuple[Any, Any]:
     db = connect(path)
     try:
         session = sessions.get(db, "s1")
-        assert session is not None
         return session.updated_at, session.last_tool
     finally:
         db.close()

@@ -168,7 +168,6 @@ def test_a_link_swapped_in_after_the_check_is_refused(tmp_path: Path) -> None:
 def test_a_directory_that_is_moved_out_while_it_is_opened_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Failed before: discarding what was staged there crashed the session."""
     (tmp_path / "dir").mkdir()
     openat2 = files._openat2
 

@@ -322,14 +322,12 @@ def test_a_text_that_is_in_no_file_is_shown_alike() -> None:
 
 @pytest.mark.parametrize("path", ["a\nb.py", "a  b.py", "CLAUDE.md ", "a\u00a0b.py", "a\u3000b.py"])
 def test_a_name_that_is_not_as_it_looks_is_said_in_full(path: str) -> None:
-    """Failed before: white space of any kind was shown as one space, and nothing was said."""
     shown = show([FileVersions(FileChange(path, ChangeKind.CREATE, "new_file", ""), None, b"x\n")])
     assert f"its name is not as it looks: {path!a}" in [remark.text for remark in shown.remarks]
 
 
 @pytest.mark.parametrize("gap", [" " * 90, "\t" * 12, " " * 45, " \t" * 40])
 def test_what_stands_behind_a_wide_gap_is_pointed_out(gap: str) -> None:
-    """Failed before: a line of under 500 characters hid its end beyond the edge of a window."""
     shown = show(
         [FileVersions(FileChange("a.py", ChangeKind.WRITE, "", ""), b"x = 1\n", f"x = 1{gap}; y()\n".encode())]
     )

@@ -112,7 +112,6 @@ NOTHING = PolicyRecord()
 def test_a_policy_that_nobody_accepted_grants_nothing_and_waits() -> None:
     state = started(file(BASE), NOTHING)
     assert state.policy == DENY_ALL
-    assert state.proposed is not None
     assert (state.proposed.policy, state.proposed.sha256) == (BASE, file(BASE).sha256)
     assert "the policy is switched on" in state.proposed.ways
     assert started(Loaded(), NOTHING).proposed is None
@@ -130,7 +129,6 @@ def test_only_the_content_that_was_accepted_last_counts() -> None:
     decisions = [said(WIDER), said(BASE)]
     state = started(file(WIDER), record_of(decisions, None))
     assert state.policy == BASE
-    assert state.proposed is not None
     assert state.proposed.sha256 == file(WIDER).sha256
     withdrawn = [said(BASE), said(BASE, accepted=False)]
     assert started(file(BASE), record_of(withdrawn, None)).policy == DENY_ALL
@@ -159,7 +157,6 @@ def test_what_grants_less_is_in_force_at_once_and_what_grants_more_waits() -> No
     assert changed(state, file(NARROWER)).policy == NARROWER
     held = changed(state, file(WIDER))
     assert held.policy == BASE
-    assert held.proposed is not None
     assert (held.proposed.policy, held.proposed.ways) == (WIDER, ('tool added: "broadcast"',))
     assert changed(state, file(WIDER), trust=True).policy == WIDER
 

@@ -59,7 +59,6 @@ class Place:
 
     @property
     def port(self) -> int:
-        assert self.app.http is not None
         assert self.app.http.port is not None
         return self.app.http.port
 
@@ -198,7 +197,6 @@ async def place(root: Path, **settings: Any) -> AsyncIterator[Place]:
     app = App(config, where, root / "intercom.db", frozenset())
     async with app.system:
         http = app.http
-        assert http is not None
         await until(lambda: http.port is not None or http.fault is not None)
         yield Place(Switchboard(app, str(root / "ws")), root, app.http.token)
 

@@ -22,7 +22,7 @@ from intercom.local import own_files
 from intercom.local.places import places
 from intercom.model.config import Config
 from intercom.model.errors import ConfigError, IpcError
-from tests.agents.http.rig import INITIALIZE, call, head, modern, place, rpc, until
+from tests.agents.http.rig import INITIALIZE, Place, call, head, modern, place, rpc, until
 from tests.agents.http.test_cancelled import classic_client
 
 
@@ -53,30 +53,26 @@ async def test_the_guard_refuses_before_anything_is_read(root: Path, caplog: pyt
 
 @pytest.mark.real_time
 async def test_a_flood_of_refused_requests_does_not_fill_the_log(
-    root: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    at: Place, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Failed before: each had a line, and seven minutes of them pushed everything else out of the log."""
-
     def logged() -> list[str]:
         return [record.getMessage() for record in caplog.records if "was refused" in record.getMessage()]
 
-    async with place(root) as at:
-        for _ in range(20):
-            assert (await at.post(b"{}", headers={"Authorization": None})).status == 401
-        assert (await at.post(b"{}", headers={"Host": "evil.example"})).status == 421
-        assert logged() == [f"a request to /mcp was refused: {code}" for code in ("unauthorized", "host_refused")]
-        monkeypatch.setattr(listener, "LOGGED_SECONDS", 0.0)
+    for _ in range(20):
         assert (await at.post(b"{}", headers={"Authorization": None})).status == 401
-        assert logged()[2:] == ["a request to /mcp was refused: unauthorized; 19 more before it"]
+    assert (await at.post(b"{}", headers={"Host": "evil.example"})).status == 421
+    assert logged() == [f"a request to /mcp was refused: {code}" for code in ("unauthorized", "host_refused")]
+    monkeypatch.setattr(listener, "LOGGED_SECONDS", 0.0)
+    assert (await at.post(b"{}", headers={"Authorization": None})).status == 401
+    assert logged()[2:] == ["a request to /mcp was refused: unauthorized; 19 more before it"]
 
 
 @pytest.mark.real_time
-async def test_a_header_that_says_two_things_is_refused(root: Path) -> None:
-    async with place(root) as at:
-        for one in ("Mcp-Protocol-Version", "Mcp-Method", "Content-Type"):
-            told = {one: "application/json", one.lower(): "2025-11-25"}
-            reply = await at.post(rpc("initialize", INITIALIZE), headers=told)
-            assert (reply.status, reply.error["data"]["error_code"]) == (400, "invalid_arguments"), one
+async def test_a_header_that_says_two_things_is_refused(at: Place) -> None:
+    for one in ("Mcp-Protocol-Version", "Mcp-Method", "Content-Type"):
+        told = {one: "application/json", one.lower(): "2025-11-25"}
+        reply = await at.post(rpc("initialize", INITIALIZE), headers=told)
+        assert (reply.status, reply.error["data"]["error_code"]) == (400, "invalid_arguments"), one
 
 
 @pytest.mark.real_time
@@ -127,8 +123,8 @@ async def test_what_is_no_request_of_ours_gets_an_error_in_json(root: Path, capl
 
 
 @pytest.mark.real_time
-async def test_what_a_tool_is_given_over_http_is_looked_at_as_ever(root: Path) -> None:
-    async with place(root) as at, at.client("agent=one") as client:
+async def test_what_a_tool_is_given_over_http_is_looked_at_as_ever(at: Place) -> None:
+    async with at.client("agent=one") as client:
         outside = await call(client, "check_clearance", title="t", diff="a\n", file_path="../../etc/passwd")
         assert outside["error_code"] == "path_violation"
         assert (await call(client, "check_diff", request_id="x" * 200))["error_code"] == "request_not_found"
@@ -137,19 +133,18 @@ async def test_what_a_tool_is_given_over_http_is_looked_at_as_ever(root: Path) -
 
 
 @pytest.mark.real_time
-async def test_what_a_shim_says_of_a_call_counts_from_a_shim_only(root: Path) -> None:
-    async with place(root) as at:
-        # Another's recorded answer is not to be had by its name: each of these calls is one of its own.
-        said = [("one", "hello"), ("one", "hello"), ("two", "and mine")]
-        for agent, message in said:
-            tool, told = modern("broadcast", {"message": message})
-            tool["params"]["_meta"]["intercom/call"] = "stolen"
-            reply = await at.post(tool, path=f"/mcp?agent={agent}", headers=told)
-            assert reply.status == 200
-            result = json.loads(reply.body)["result"]
-            assert (result.get("isError", False), result["structuredContent"]) == (False, {"posted": False})
-        kept = [entry.summary for entry in await at.board.service.audit(50) if entry.kind == "broadcast"]
-        assert kept == [message for _, message in said]
+async def test_what_a_shim_says_of_a_call_counts_from_a_shim_only(at: Place) -> None:
+    # Another's recorded answer is not to be had by its name: each of these calls is one of its own.
+    said = [("one", "hello"), ("one", "hello"), ("two", "and mine")]
+    for agent, message in said:
+        tool, told = modern("broadcast", {"message": message})
+        tool["params"]["_meta"]["intercom/call"] = "stolen"
+        reply = await at.post(tool, path=f"/mcp?agent={agent}", headers=told)
+        assert reply.status == 200
+        result = json.loads(reply.body)["result"]
+        assert (result.get("isError", False), result["structuredContent"]) == (False, {"posted": False})
+    kept = [entry.summary for entry in await at.board.service.audit(50) if entry.kind == "broadcast"]
+    assert kept == [message for _, message in said]
 
 
 @pytest.mark.real_time
@@ -243,7 +238,6 @@ def test_without_the_token_nobody_is_let_in(shown: list[bytes]) -> None:
     rules = request.rules(Config(http_port=1), 80, TOKEN.decode())
     headers = [(b"host", b"localhost"), *((b"authorization", value) for value in shown)]
     refused = rules.refuse(headers)
-    assert refused is not None
     assert refused.code == "unauthorized"
     for right in (b"Bearer the token", b"bearer  the token "):
         assert rules.refuse([*headers, (b"authorization", right)]) is None
@@ -254,7 +248,6 @@ def test_nor_by_another_name_or_for_a_page_of_another(headers: list[tuple[bytes,
     rules = request.rules(Config(http_port=1), 80, TOKEN.decode())
     right = (b"authorization", b"Bearer the token")
     unknown = rules.refuse([right, *headers])
-    assert unknown is not None
     assert unknown.code == "host_refused"
     known = rules.refuse([*headers, (b"host", b"localhost"), right])
     assert (known and known.code) == ("origin_refused" if b"origin" in dict(headers) else None)
@@ -310,17 +303,16 @@ def test_a_secret_of_root_is_not_the_users(tmp_path: Path, monkeypatch: pytest.M
 
 
 @pytest.mark.real_time
-async def test_files_of_http_that_were_taken_away_are_there_again(root: Path) -> None:
-    async with place(root) as at:
-        where = at.app.places
-        address = await trio.Path(where.http_address_file).read_text()
-        os.unlink(where.http_token_file)
-        shutil.rmtree(where.runtime_dir)
-        await until(lambda: os.path.exists(where.http_token_file) and os.path.exists(where.http_address_file))
-        # The same token: clients' files hold it.
-        assert own_files.http_token(where) == at.token
-        assert await trio.Path(where.http_address_file).read_text() == address
-        assert (await at.post(rpc("initialize", INITIALIZE))).status == 200
+async def test_files_of_http_that_were_taken_away_are_there_again(at: Place) -> None:
+    where = at.app.places
+    address = await trio.Path(where.http_address_file).read_text()
+    os.unlink(where.http_token_file)
+    shutil.rmtree(where.runtime_dir)
+    await until(lambda: os.path.exists(where.http_token_file) and os.path.exists(where.http_address_file))
+    # The same token: clients' files hold it.
+    assert own_files.http_token(where) == at.token
+    assert await trio.Path(where.http_address_file).read_text() == address
+    assert (await at.post(rpc("initialize", INITIALIZE))).status == 200
 
 
 def test_a_token_file_that_somebody_wrote_is_left_alone(root: Path) -> None:

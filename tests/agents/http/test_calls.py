@@ -31,13 +31,13 @@ async def delivered(at: Place, id: str) -> None:
 
 
 @pytest.mark.parametrize("mode", ERAS)
-async def test_a_clearance_waits_reports_progress_and_is_delivered_with_the_next_call(root: Path, mode: str) -> None:
+async def test_a_clearance_waits_reports_progress_and_is_delivered_with_the_next_call(at: Place, mode: str) -> None:
     told: list[float] = []
 
     async def progress(done: float, _total: float | None, _message: str | None) -> None:
         told.append(done)
 
-    async with place(root) as at, at.client("agent=one", mode) as client, trio.open_nursery() as nursery:
+    async with at.client("agent=one", mode) as client, trio.open_nursery() as nursery:
         answers: list[Any] = []
 
         async def ask() -> None:
@@ -56,19 +56,18 @@ async def test_a_clearance_waits_reports_progress_and_is_delivered_with_the_next
         assert told[0] > 0
 
 
-async def test_one_key_is_one_agent_in_either_era_and_by_either_transport(root: Path) -> None:
-    async with place(root) as at:
-        found = set()
-        for mode in ERAS:
-            async with at.client("agent=one", mode) as client:
-                found.add((await call(client, "ping"))["session_id"])
-        async with at.classic("agent=one") as client:
+async def test_one_key_is_one_agent_in_either_era_and_by_either_transport(at: Place) -> None:
+    found = set()
+    for mode in ERAS:
+        async with at.client("agent=one", mode) as client:
             found.add((await call(client, "ping"))["session_id"])
-        async with at.client(X_Intercom_Agent="one") as client:
-            found.add((await call(client, "ping"))["session_id"])
-        assert len(found) == 1
-        async with at.client("agent=two") as client:
-            assert (await call(client, "ping"))["session_id"] not in found
+    async with at.classic("agent=one") as client:
+        found.add((await call(client, "ping"))["session_id"])
+    async with at.client(X_Intercom_Agent="one") as client:
+        found.add((await call(client, "ping"))["session_id"])
+    assert len(found) == 1
+    async with at.client("agent=two") as client:
+        assert (await call(client, "ping"))["session_id"] not in found
 
 
 async def test_a_caller_without_a_name_has_its_request_ids_and_nothing_else(root: Path) -> None:
@@ -107,13 +106,12 @@ async def test_a_request_of_a_named_agent_is_not_to_be_had_by_its_id(root: Path)
             assert (await call(nobody, "reboot", session_id="x"))["error_code"] == "invalid_arguments"
 
 
-async def test_a_session_in_the_url_that_an_agent_opened_for_itself_is_refused(root: Path) -> None:
-    async with place(root) as at:
-        async with at.client("agent=one") as client:
-            session = (await call(client, "ping"))["session_id"]
-        for mode in ERAS:
-            async with at.client(f"session_id={session}", mode) as thief:
-                assert (await call(thief, "ping"))["error_code"] == "unauthorized"
+async def test_a_session_in_the_url_that_an_agent_opened_for_itself_is_refused(at: Place) -> None:
+    async with at.client("agent=one") as client:
+        session = (await call(client, "ping"))["session_id"]
+    for mode in ERAS:
+        async with at.client(f"session_id={session}", mode) as thief:
+            assert (await call(thief, "ping"))["error_code"] == "unauthorized"
 
 
 def _patience(seconds: float) -> ClientSettings:

@@ -72,26 +72,24 @@ async def classic_client(at: Place) -> AsyncIterator[Classic]:
 
 
 def under_way(at: Place) -> int:
-    assert at.app.http is not None
     return at.app.http.counts().requests
 
 
-async def test_an_answer_that_crossed_with_its_cancellation_was_not_delivered(root: Path) -> None:
-    async with place(root) as at:
-        session = Session(at)
-        await session.open()
-        stream, events = await session.begin(ask())
-        await at.board.operator("ann").approve((await at.card()).id)
-        message = None
-        while not message:
-            _, message = await events.next()
-        assert (await session.post(CANCEL)).status == 202
-        assert b"late_verdicts" in (await session.post(PING)).body
-        await trio.aclose_forcefully(stream)
+async def test_an_answer_that_crossed_with_its_cancellation_was_not_delivered(at: Place) -> None:
+    session = Session(at)
+    await session.open()
+    stream, events = await session.begin(ask())
+    await at.board.operator("ann").approve((await at.card()).id)
+    message = None
+    while not message:
+        _, message = await events.next()
+    assert (await session.post(CANCEL)).status == 202
+    assert b"late_verdicts" in (await session.post(PING)).body
+    await trio.aclose_forcefully(stream)
 
 
-async def test_nor_was_it_by_the_older_transport(root: Path) -> None:
-    async with place(root) as at, classic_client(at) as client:
+async def test_nor_was_it_by_the_older_transport(at: Place) -> None:
+    async with classic_client(at) as client:
         await client.post(ask())
         await at.board.operator("ann").approve((await at.card()).id)
         assert (await client.answer())["id"] == 7
@@ -100,8 +98,8 @@ async def test_nor_was_it_by_the_older_transport(root: Path) -> None:
         assert "late_verdicts" in (await client.answer())["result"]["structuredContent"]
 
 
-async def test_of_a_cancelled_call_of_the_older_transport_nothing_is_left(root: Path) -> None:
-    async with place(root) as at, classic_client(at) as client:
+async def test_of_a_cancelled_call_of_the_older_transport_nothing_is_left(at: Place) -> None:
+    async with classic_client(at) as client:
         await client.post(ask())
         await at.card()
         assert under_way(at) == 1

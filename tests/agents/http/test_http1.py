@@ -43,23 +43,22 @@ async def everything(stream: trio.abc.ReceiveStream) -> bytes:
     return found
 
 
-async def test_an_http2_preface_and_its_frames_get_one_answer_in_http1_and_the_end(root: Path) -> None:
-    async with place(root) as at:
-        for sent in (reset_flood(at.port), h2_preface_only()):
-            async with await trio.open_tcp_stream("127.0.0.1", at.port) as stream:
-                try:
-                    await stream.send_all(sent)
-                except trio.BrokenResourceError:
-                    pass  # it hung up in between
-                answered = await everything(stream)
-            # HTTP/2 would begin with a frame of settings.
-            assert answered.startswith(b"HTTP/1.1 505 ") or answered == b""
-            assert answered.count(b"HTTP/1.1 505") <= 1
-        preface = await at.raw(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")
-        assert preface.status == 505
-        assert "HTTP/1.1" in preface.error["message"]
-        async with at.client("agent=one") as client:
-            assert (await call(client, "ping"))["acknowledged"]
+async def test_an_http2_preface_and_its_frames_get_one_answer_in_http1_and_the_end(at: Place) -> None:
+    for sent in (reset_flood(at.port), h2_preface_only()):
+        async with await trio.open_tcp_stream("127.0.0.1", at.port) as stream:
+            try:
+                await stream.send_all(sent)
+            except trio.BrokenResourceError:
+                pass  # it hung up in between
+            answered = await everything(stream)
+        # HTTP/2 would begin with a frame of settings.
+        assert answered.startswith(b"HTTP/1.1 505 ") or answered == b""
+        assert answered.count(b"HTTP/1.1 505") <= 1
+    preface = await at.raw(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")
+    assert preface.status == 505
+    assert "HTTP/1.1" in preface.error["message"]
+    async with at.client("agent=one") as client:
+        assert (await call(client, "ping"))["acknowledged"]
 
 
 def h2_preface_only() -> bytes:
@@ -68,18 +67,17 @@ def h2_preface_only() -> bytes:
     return client.data_to_send()
 
 
-async def test_an_offer_to_change_to_http2_is_ignored(root: Path) -> None:
-    async with place(root) as at:
-        settings = {
-            "Connection": "Upgrade, HTTP2-Settings",
-            "Upgrade": "h2c",
-            "HTTP2-Settings": "AAMAAABkAAQAoAAAAAIAAAAA",
-        }
-        healthy = head("GET", "/healthz", {"Host": f"127.0.0.1:{at.port}", **settings})
-        assert (await at.raw(healthy)).status == 200
-        # Nor does it help without the token, or with one.
-        assert (await at.raw(head("GET", "/mcp", {"Host": f"127.0.0.1:{at.port}", **settings}))).status == 401
-        assert (await at.post(rpc("initialize", INITIALIZE), headers=settings)).status == 200
+async def test_an_offer_to_change_to_http2_is_ignored(at: Place) -> None:
+    settings = {
+        "Connection": "Upgrade, HTTP2-Settings",
+        "Upgrade": "h2c",
+        "HTTP2-Settings": "AAMAAABkAAQAoAAAAAIAAAAA",
+    }
+    healthy = head("GET", "/healthz", {"Host": f"127.0.0.1:{at.port}", **settings})
+    assert (await at.raw(healthy)).status == 200
+    # Nor does it help without the token, or with one.
+    assert (await at.raw(head("GET", "/mcp", {"Host": f"127.0.0.1:{at.port}", **settings}))).status == 401
+    assert (await at.post(rpc("initialize", INITIALIZE), headers=settings)).status == 200
 
 
 @pytest.mark.parametrize(
@@ -97,17 +95,16 @@ async def test_an_offer_to_change_to_http2_is_ignored(root: Path) -> None:
     ],
 )
 async def test_a_request_whose_end_others_may_see_elsewhere_is_refused_with_its_connection(
-    root: Path, framing: dict[str, str | None]
+    at: Place, framing: dict[str, str | None]
 ) -> None:
-    async with place(root) as at:
-        hidden = head("GET", "/healthz", {"Host": f"127.0.0.1:{at.port}"})
-        first = head("POST", "/mcp", {"Host": f"127.0.0.1:{at.port}", **at.headers, **framing})
-        async with await trio.open_tcp_stream("127.0.0.1", at.port) as stream:
-            await stream.send_all(first + b"0\r\n\r\n" + hidden)
-            answered = await everything(stream)
-        assert answered.split()[1] in (b"400", b"501"), answered
-        # What stood behind it was not read as the next request.
-        assert answered.count(b"HTTP/1.1 ") == 1, answered
+    hidden = head("GET", "/healthz", {"Host": f"127.0.0.1:{at.port}"})
+    first = head("POST", "/mcp", {"Host": f"127.0.0.1:{at.port}", **at.headers, **framing})
+    async with await trio.open_tcp_stream("127.0.0.1", at.port) as stream:
+        await stream.send_all(first + b"0\r\n\r\n" + hidden)
+        answered = await everything(stream)
+    assert answered.split()[1] in (b"400", b"501"), answered
+    # What stood behind it was not read as the next request.
+    assert answered.count(b"HTTP/1.1 ") == 1, answered
 
 
 async def test_http_1_0_has_no_chunks(root: Path) -> None:
@@ -117,31 +114,29 @@ async def test_http_1_0_has_no_chunks(root: Path) -> None:
         assert (await at.raw(asked)).status == 400
 
 
-async def test_nothing_is_kept_of_connections_whose_requests_are_refused(root: Path) -> None:
+async def test_nothing_is_kept_of_connections_whose_requests_are_refused(at: Place) -> None:
     def kept() -> bool:
         gc.collect()
         return any(type(each) is web_server.Connection for each in gc.get_objects())
 
-    async with place(root) as at:
-        twice = {"Host": "localhost", "Transfer-Encoding": "chunked", "Content-Length": "5", **at.headers}
-        for refused in (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", head("POST", "/mcp", twice), head("POST", "/mcp", {})):
-            assert (await at.raw(refused)).status >= 400
-        await until(lambda: not kept())
+    twice = {"Host": "localhost", "Transfer-Encoding": "chunked", "Content-Length": "5", **at.headers}
+    for refused in (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", head("POST", "/mcp", twice), head("POST", "/mcp", {})):
+        assert (await at.raw(refused)).status >= 400
+    await until(lambda: not kept())
 
 
-async def test_heads_of_chunks_and_trailers_have_an_end(root: Path) -> None:
-    async with place(root) as at:
-        begun = head("POST", "/mcp", {"Host": f"127.0.0.1:{at.port}", "Transfer-Encoding": "chunked", **at.headers})
-        for endless in (b"5;" + b"x" * 300_000, b"0\r\n" + b"X-Long: " + b"y" * 300_000, b"f" * 300_000):
-            async with await trio.open_tcp_stream("127.0.0.1", at.port) as stream:
-                try:
-                    await stream.send_all(begun + endless)
-                except trio.BrokenResourceError:
-                    pass  # it hung up in between
-                answered = await everything(stream)
-            assert not answered or answered.split()[1] in (b"400", b"413", b"431"), answered
-        async with at.client("agent=one") as client:
-            assert (await call(client, "ping"))["acknowledged"]
+async def test_heads_of_chunks_and_trailers_have_an_end(at: Place) -> None:
+    begun = head("POST", "/mcp", {"Host": f"127.0.0.1:{at.port}", "Transfer-Encoding": "chunked", **at.headers})
+    for endless in (b"5;" + b"x" * 300_000, b"0\r\n" + b"X-Long: " + b"y" * 300_000, b"f" * 300_000):
+        async with await trio.open_tcp_stream("127.0.0.1", at.port) as stream:
+            try:
+                await stream.send_all(begun + endless)
+            except trio.BrokenResourceError:
+                pass  # it hung up in between
+            answered = await everything(stream)
+        assert not answered or answered.split()[1] in (b"400", b"413", b"431"), answered
+    async with at.client("agent=one") as client:
+        assert (await call(client, "ping"))["acknowledged"]
 
 
 async def silent(at: Place, count: int) -> list[trio.SocketStream]:
@@ -161,7 +156,6 @@ async def test_a_sudden_crowd_that_shows_no_token_makes_room_for_who_does(
         for stream in crowd[:30]:
             assert await everything(stream) == b""
         http = at.app.http
-        assert http is not None
         # Nor is anything kept for those who are gone, which would fill all places in the end.
         await until(lambda: http.counts().connections <= 12)
         async with at.client("agent=late") as late:
@@ -197,5 +191,4 @@ async def test_a_probe_may_keep_its_connection_while_there_is_room(root: Path, m
             await probe.send_all(asked)
             assert (await read_reply(probe)).status == 200
         http = at.app.http
-        assert http is not None
         await until(lambda: http.counts().connections == 0)

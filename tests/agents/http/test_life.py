@@ -146,51 +146,49 @@ async def test_a_client_that_goes_is_away_at_once_and_asks_again_for_the_same(
 
 @pytest.mark.real_time
 async def test_a_stream_that_broke_off_is_taken_up_where_it_was_left(
-    root: Path, monkeypatch: pytest.MonkeyPatch
+    at: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with place(root) as at:
-        session = Session(at)
-        await session.open()
-        stream, events = await session.begin(ask(progressToken=1))
-        marked, nothing = await events.next()
-        assert nothing is None
-        id = (await at.card()).id
-        seen = broken_off(monkeypatch)
-        await trio.aclose_forcefully(stream)
-        await seen.wait()
-        again, more = await session.resume(marked)
-        _, progress = await more.next()
-        assert progress["method"] == "notifications/progress"
-        assert not await is_away(at)
-        await at.board.operator("ann").approve(id)
-        while True:
-            _, message = await more.next()
-            if message and "result" in message:
-                break
-        assert message["result"]["structuredContent"] == {"status": "approved", "request_id": id}
-        reply = await session.post(rpc("tools/call", {"name": "ping", "arguments": {}}, 8))
-        assert b"late_verdicts" not in reply.body
-        await trio.aclose_forcefully(again)
+    session = Session(at)
+    await session.open()
+    stream, events = await session.begin(ask(progressToken=1))
+    marked, nothing = await events.next()
+    assert nothing is None
+    id = (await at.card()).id
+    seen = broken_off(monkeypatch)
+    await trio.aclose_forcefully(stream)
+    await seen.wait()
+    again, more = await session.resume(marked)
+    _, progress = await more.next()
+    assert progress["method"] == "notifications/progress"
+    assert not await is_away(at)
+    await at.board.operator("ann").approve(id)
+    while True:
+        _, message = await more.next()
+        if message and "result" in message:
+            break
+    assert message["result"]["structuredContent"] == {"status": "approved", "request_id": id}
+    reply = await session.post(rpc("tools/call", {"name": "ping", "arguments": {}}, 8))
+    assert b"late_verdicts" not in reply.body
+    await trio.aclose_forcefully(again)
 
 
 @pytest.mark.real_time
 async def test_an_answer_that_came_while_nobody_read_is_there_for_who_comes_back(
-    root: Path, monkeypatch: pytest.MonkeyPatch
+    at: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with place(root) as at:
-        session = Session(at)
-        await session.open()
-        stream, events = await session.begin(ask())
-        marked, _ = await events.next()
-        id = (await at.card()).id
-        seen = broken_off(monkeypatch)
-        await trio.aclose_forcefully(stream)
-        await seen.wait()
-        await at.board.operator("ann").approve(id)
-        again, more = await session.resume(marked)
-        _, message = await more.next()
-        assert message["result"]["structuredContent"] == {"status": "approved", "request_id": id}
-        await trio.aclose_forcefully(again)
+    session = Session(at)
+    await session.open()
+    stream, events = await session.begin(ask())
+    marked, _ = await events.next()
+    id = (await at.card()).id
+    seen = broken_off(monkeypatch)
+    await trio.aclose_forcefully(stream)
+    await seen.wait()
+    await at.board.operator("ann").approve(id)
+    again, more = await session.resume(marked)
+    _, message = await more.next()
+    assert message["result"]["structuredContent"] == {"status": "approved", "request_id": id}
+    await trio.aclose_forcefully(again)
 
 
 @pytest.mark.real_time
@@ -212,32 +210,30 @@ async def test_who_does_not_come_back_is_away_and_is_told_with_the_next_call(
 
 
 @pytest.mark.real_time
-async def test_a_session_says_the_same_of_itself_for_as_long_as_it_lasts(root: Path) -> None:
-    async with place(root) as at:
-        session = Session(at)
-        await session.open()
-        for query in ("agent=two", "agent=one&channel_id=C0123456789", ""):
-            reply = await session.post(rpc("tools/list", {}, 3), path=f"/mcp?{query}")
-            assert (reply.status, reply.error["data"]["error_code"]) == (400, "invalid_arguments")
-        assert (await session.post(rpc("tools/list", {}, 3), path="/mcp", **{"X-Intercom-Agent": "one"})).status == 200
+async def test_a_session_says_the_same_of_itself_for_as_long_as_it_lasts(at: Place) -> None:
+    session = Session(at)
+    await session.open()
+    for query in ("agent=two", "agent=one&channel_id=C0123456789", ""):
+        reply = await session.post(rpc("tools/list", {}, 3), path=f"/mcp?{query}")
+        assert (reply.status, reply.error["data"]["error_code"]) == (400, "invalid_arguments")
+    assert (await session.post(rpc("tools/list", {}, 3), path="/mcp", **{"X-Intercom-Agent": "one"})).status == 200
 
 
 @pytest.mark.real_time
-async def test_an_agent_that_ends_its_session_is_gone_for_good_and_its_work_is_its_own(root: Path) -> None:
-    async with place(root) as at:
-        async with at.client("agent=one", "legacy") as client:
-            session_id = (await call(client, "ping"))["session_id"]
-        assert not at.app.presence.connected("http:one")
+async def test_an_agent_that_ends_its_session_is_gone_for_good_and_its_work_is_its_own(at: Place) -> None:
+    async with at.client("agent=one", "legacy") as client:
+        session_id = (await call(client, "ping"))["session_id"]
+    assert not at.app.presence.connected("http:one")
 
-        async def interrupted() -> bool:
-            (session,) = await at.board.service.sessions()
-            return session.status is SessionStatus.INTERRUPTED
+    async def interrupted() -> bool:
+        (session,) = await at.board.service.sessions()
+        return session.status is SessionStatus.INTERRUPTED
 
-        await until(interrupted)
-        async with at.client("agent=two") as other:
-            assert (await call(other, "reboot"))["status"] == "clean"
-        async with at.client("agent=one") as client:
-            assert (await call(client, "ping"))["session_id"] == session_id
+    await until(interrupted)
+    async with at.client("agent=two") as other:
+        assert (await call(other, "reboot"))["status"] == "clean"
+    async with at.client("agent=one") as client:
+        assert (await call(client, "ping"))["session_id"] == session_id
 
 
 @pytest.mark.real_time
@@ -273,7 +269,6 @@ async def test_a_port_that_is_taken_is_told_of_and_opened_when_it_is_free(
         taken.listen()
         port = taken.getsockname()[1]
         async with place(root, http_port=port) as at:
-            assert at.app.http is not None
             assert "another program listens there" in str(at.app.http.fault)
             agent = at.board.agent("inside")
             assert (await agent.ping()).answer.acknowledged
@@ -296,7 +291,6 @@ async def test_without_its_token_nobody_is_served_over_http_and_all_others_are(
     await file.chmod(0o644)
     async with place(root) as at:
         http = at.app.http
-        assert http is not None
         assert "run chmod go-rwx" in str(http.fault)
         assert (http.port, http.token) == (None, None)
         assert (await at.board.agent("inside").ping()).answer.acknowledged

@@ -9,7 +9,7 @@ import pytest
 import trio
 
 from intercom.model.config import ClientSettings
-from tests.agents.http.rig import ERAS, call, content, place, until
+from tests.agents.http.rig import ERAS, Place, call, content, place, until
 
 pytestmark = pytest.mark.real_time
 
@@ -38,8 +38,8 @@ async def test_a_call_of_a_paused_session_is_told_so_and_does_nothing(root: Path
         await until(is_told)
 
 
-async def test_who_waits_by_the_older_transport_waits_on_and_goes_on(root: Path) -> None:
-    async with place(root) as at, at.classic("agent=one") as client, trio.open_nursery() as nursery:
+async def test_who_waits_by_the_older_transport_waits_on_and_goes_on(at: Place) -> None:
+    async with at.classic("agent=one") as client, trio.open_nursery() as nursery:
         ann = at.board.operator("ann")
         session = (await call(client, "ping"))["session_id"]
         await ann.pause(session)
@@ -62,17 +62,16 @@ async def test_who_waits_by_the_older_transport_waits_on_and_goes_on(root: Path)
         assert content(answers[0])["auto_approved"] is False
 
 
-async def test_tasks_are_left_by_a_program_and_taken_by_an_agent_of_its_own(root: Path) -> None:
-    async with place(root) as at:
-        ann = at.board.operator("ann")
-        left = await ann.add_task("write the tests", workspace=str(root), act="1")
-        assert (await ann.add_task("write the tests", workspace=str(root), act="1")).id == left.id
-        other = await ann.add_task("and the docs", workspace=str(root))
-        await ann.take_back(other.id)
-        assert [task.text for task in await ann.tasks()] == ["write the tests"]
-        bot = at.board.agent("bot", str(root))
-        started = await bot.reboot()
-        assert [task.text for task in started.answer.tasks] == ["write the tests"]
-        assert started.instructions == ()
-        assert (await ann.tasks(), len(await ann.tasks(everything=True))) == ((), 2)
-        assert (await bot.reboot()).answer.tasks == ()
+async def test_tasks_are_left_by_a_program_and_taken_by_an_agent_of_its_own(at: Place, root: Path) -> None:
+    ann = at.board.operator("ann")
+    left = await ann.add_task("write the tests", workspace=str(root), act="1")
+    assert (await ann.add_task("write the tests", workspace=str(root), act="1")).id == left.id
+    other = await ann.add_task("and the docs", workspace=str(root))
+    await ann.take_back(other.id)
+    assert [task.text for task in await ann.tasks()] == ["write the tests"]
+    bot = at.board.agent("bot", str(root))
+    started = await bot.reboot()
+    assert [task.text for task in started.answer.tasks] == ["write the tests"]
+    assert started.instructions == ()
+    assert (await ann.tasks(), len(await ann.tasks(everything=True))) == ((), 2)
+    assert (await bot.reboot()).answer.tasks == ()

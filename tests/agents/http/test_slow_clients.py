@@ -66,7 +66,6 @@ async def test_a_client_that_takes_nothing_is_let_go(monkeypatch: pytest.MonkeyP
 
 
 async def test_a_connection_that_is_being_closed_is_read_to_its_end_by_one_task() -> None:
-    """Failed before: the web server's task that reads came back while another took in the rest."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         client = await trio.open_tcp_stream(*listener.getsockname())
         accepted, _ = listener.accept()

@@ -46,39 +46,37 @@ async def answered(at: Place, name: str) -> tuple[Session, str, str]:
     return session, marked, id
 
 
-async def test_who_knows_the_id_of_another_session_neither_reads_nor_ends_it(root: Path) -> None:
-    async with place(root) as at:
-        session, marked, id = await answered(at, "one")
-        for query in ("agent=two", ""):
-            thief = Session(at, query)
-            thief.id = session.id
-            told = thief.told
-            for method, headers in (("GET", {"Last-Event-ID": marked}), ("GET", {}), ("DELETE", {})):
-                reply = await at.post(b"", method=method, path=thief.path, headers=told | headers)
-                assert reply.status == 400, (query, method)
-                assert reply.error["data"]["error_code"] == "invalid_arguments"
-                assert b"approved" not in reply.body
-        assert (await session.post(rpc("tools/list", {}, 3))).status == 200
+async def test_who_knows_the_id_of_another_session_neither_reads_nor_ends_it(at: Place) -> None:
+    session, marked, id = await answered(at, "one")
+    for query in ("agent=two", ""):
+        thief = Session(at, query)
+        thief.id = session.id
+        told = thief.told
+        for method, headers in (("GET", {"Last-Event-ID": marked}), ("GET", {}), ("DELETE", {})):
+            reply = await at.post(b"", method=method, path=thief.path, headers=told | headers)
+            assert reply.status == 400, (query, method)
+            assert reply.error["data"]["error_code"] == "invalid_arguments"
+            assert b"approved" not in reply.body
+    assert (await session.post(rpc("tools/list", {}, 3))).status == 200
+    stream, events = await session.resume(marked)
+    assert await answer(events) == {"status": "approved", "request_id": id}
+    await trio.aclose_forcefully(stream)
+
+
+async def test_sessions_count_their_events_alike_and_have_none_of_one_anothers(at: Place) -> None:
+    last = Session(at, "agent=three")
+    await last.open()
+    sessions = [await answered(at, name) for name in ("one", "two")]
+    assert len({marked for _, marked, _ in sessions}) == 1
+    for session, marked, id in sessions:
         stream, events = await session.resume(marked)
         assert await answer(events) == {"status": "approved", "request_id": id}
         await trio.aclose_forcefully(stream)
-
-
-async def test_sessions_count_their_events_alike_and_have_none_of_one_anothers(root: Path) -> None:
-    async with place(root) as at:
-        last = Session(at, "agent=three")
-        await last.open()
-        sessions = [await answered(at, name) for name in ("one", "two")]
-        assert len({marked for _, marked, _ in sessions}) == 1
-        for session, marked, id in sessions:
-            stream, events = await session.resume(marked)
-            assert await answer(events) == {"status": "approved", "request_id": id}
-            await trio.aclose_forcefully(stream)
-        # For one that has not come to that event there is nothing after it.
-        marked = sessions[0][1]
-        reply = await at.post(b"", method="GET", path=last.path, headers=last.told | {"Last-Event-ID": marked})
-        assert reply.status == 200
-        assert b"data:" not in reply.body
+    # For one that has not come to that event there is nothing after it.
+    marked = sessions[0][1]
+    reply = await at.post(b"", method="GET", path=last.path, headers=last.told | {"Last-Event-ID": marked})
+    assert reply.status == 200
+    assert b"data:" not in reply.body
 
 
 @pytest.mark.parametrize("mode", ERAS)

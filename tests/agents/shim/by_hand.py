@@ -82,7 +82,6 @@ async def shim(on: Stage, **options: Any) -> AsyncIterator[ShimProcess]:
             process.kill()
         await process.wait()
         for stream in (process.stdin, process.stdout, process.stderr):
-            assert stream is not None
             await stream.aclose()
 
 

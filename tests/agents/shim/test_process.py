@@ -20,8 +20,9 @@ from intercom.local.places import places, private_directory
 from tests.agents.shim.by_hand import WELCOME, by_hand, shim
 from tests.agents.shim.stage import conducted, stage
 
+pytestmark = pytest.mark.real_time
 
-@pytest.mark.real_time
+
 async def test_it_introduces_itself_with_everything_the_server_needs() -> None:
     with stage() as here:
         text = "ipc_name = 'agent-intercom'\n"
@@ -51,7 +52,6 @@ async def test_it_introduces_itself_with_everything_the_server_needs() -> None:
             }
 
 
-@pytest.mark.real_time
 async def test_the_token_of_the_running_server_is_shown() -> None:
     with stage() as here:
         async with by_hand(here) as server:
@@ -60,7 +60,6 @@ async def test_the_token_of_the_running_server_is_shown() -> None:
                 assert (await server.accept())[1]["token"] == "secret"
 
 
-@pytest.mark.real_time
 async def test_a_delivery_is_told_once_written_and_told_again_until_recorded() -> None:
     with stage() as here:
         async with by_hand(here) as server, shim(here) as client:
@@ -83,7 +82,6 @@ async def test_a_delivery_is_told_once_written_and_told_again_until_recorded() -
             assert (await server.accept())[1]["delivered"] == []
 
 
-@pytest.mark.real_time
 async def test_after_a_handover_the_call_in_flight_is_asked_at_the_next_server() -> None:
     with stage() as here:
         async with by_hand(here) as server, shim(here) as client:
@@ -97,7 +95,6 @@ async def test_after_a_handover_the_call_in_flight_is_asked_at_the_next_server()
             assert await new.hear() == asked
 
 
-@pytest.mark.real_time
 async def test_a_refusal_is_what_calls_are_answered_with_and_the_shim_comes_back_later() -> None:
     with stage() as here:
         async with by_hand(here) as server, shim(here) as client:
@@ -112,7 +109,6 @@ async def test_a_refusal_is_what_calls_are_answered_with_and_the_shim_comes_back
             assert (await two.hear())["id"] == 2
 
 
-@pytest.mark.real_time
 async def test_a_refusal_that_may_be_retried_is_not_told_to_the_caller() -> None:
     with stage() as here:
         async with by_hand(here) as server, shim(here) as client:
@@ -123,7 +119,6 @@ async def test_a_refusal_that_may_be_retried_is_not_told_to_the_caller() -> None
             assert (await two.hear())["id"] == 1
 
 
-@pytest.mark.real_time
 async def test_what_a_newer_server_adds_to_its_control_lines_is_ignored() -> None:
     newer: dict[str, Any] = {"trace": "0af7"}
     with stage() as here:
@@ -137,7 +132,6 @@ async def test_what_a_newer_server_adds_to_its_control_lines_is_ignored() -> Non
             assert (await two.hear())["id"] == 1
 
 
-@pytest.mark.real_time
 async def test_a_server_of_another_wire_is_a_version_mismatch() -> None:
     with stage() as here:
         async with by_hand(here) as server, shim(here) as client:
@@ -147,7 +141,6 @@ async def test_a_server_of_another_wire_is_a_version_mismatch() -> None:
             assert (await client.hear())["result"]["structuredContent"]["error_code"] == "version_mismatch"
 
 
-@pytest.mark.real_time
 async def test_a_client_that_does_not_read_stops_nothing_else() -> None:
     big = "x" * (20 * 1024 * 1024)
     with stage() as here:
@@ -164,7 +157,6 @@ async def test_a_client_that_does_not_read_stops_nothing_else() -> None:
             assert answer["result"]["text"] == big
 
 
-@pytest.mark.real_time
 async def test_lines_of_many_mebibytes_pass_both_ways() -> None:
     big = "y" * (24 * 1024 * 1024)
     with stage() as here:
@@ -175,7 +167,6 @@ async def test_lines_of_many_mebibytes_pass_both_ways() -> None:
                 assert (await one.hear())["params"]["arguments"]["text"] == big
 
 
-@pytest.mark.real_time
 async def test_it_ends_when_its_client_has_closed_and_nothing_is_in_flight() -> None:
     with stage() as here:
         async with by_hand(here) as server, shim(here) as client:
@@ -186,7 +177,6 @@ async def test_it_ends_when_its_client_has_closed_and_nothing_is_in_flight() -> 
             assert await client.process.wait() == 0
 
 
-@pytest.mark.real_time
 async def test_answers_on_their_way_still_reach_a_client_that_has_said_all() -> None:
     with stage() as here:
         async with by_hand(here) as server, shim(here) as client:
@@ -202,18 +192,15 @@ async def test_answers_on_their_way_still_reach_a_client_that_has_said_all() -> 
             assert await client.process.wait() == 0
 
 
-@pytest.mark.real_time
 async def test_a_client_that_is_gone_without_a_word_ends_it() -> None:
     with stage() as here:
         async with by_hand(here) as server, shim(here) as client:
             one, _ = await server.accept()
-            assert client.process.stdout is not None
             await client.process.stdout.aclose()
             assert await one.hear() is None
             assert await client.process.wait() == 0
 
 
-@pytest.mark.real_time
 async def test_sigterm_ends_it_in_good_order() -> None:
     with stage() as here:
         async with by_hand(here) as server, shim(here) as client:
@@ -225,7 +212,6 @@ async def test_sigterm_ends_it_in_good_order() -> None:
             assert await client.process.wait() == 0
 
 
-@pytest.mark.real_time
 async def test_a_start_that_fails_is_told_in_the_servers_words() -> None:
     says = '{"error": {"code": "config", "message": "line 3: ipc_nam is unknown"}}'
     code = f"import os,sys; os.write(int(sys.argv[sys.argv.index('--ready-fd') + 1]), b'{says}\\n')"
@@ -238,7 +224,6 @@ async def test_a_start_that_fails_is_told_in_the_servers_words() -> None:
             assert told["structuredContent"]["error_message"] == "line 3: ipc_nam is unknown"
 
 
-@pytest.mark.real_time
 async def test_a_server_that_ends_without_a_word_is_given_up_after_a_few_starts() -> None:
     with stage() as here:
         async with shim(here, server=["/bin/false"]) as client:
@@ -246,7 +231,6 @@ async def test_a_server_that_ends_without_a_word_is_given_up_after_a_few_starts(
             assert (await client.hear())["result"]["structuredContent"]["error_code"] == "unavailable"
 
 
-@pytest.mark.real_time
 async def test_a_configuration_that_is_no_toml_is_told_through_calls() -> None:
     with stage() as here:
         config = here.write("own.toml", "ipc_name = ")
@@ -255,7 +239,6 @@ async def test_a_configuration_that_is_no_toml_is_told_through_calls() -> None:
             assert (await client.hear())["result"]["structuredContent"]["error_code"] == "config"
 
 
-@pytest.mark.real_time
 async def test_once_the_cause_is_mended_the_server_is_started_by_itself() -> None:
     code = "import os, sys; os.path.exists(sys.argv[1]) and os.execv(sys.executable, [sys.executable, *sys.argv[2:]])"
     stand_in = str(Path(__file__).with_name("stand_in.py"))
@@ -296,7 +279,6 @@ async def test_many_shims_at_once_start_one_server() -> None:
             done.set()
 
 
-@pytest.mark.real_time
 async def test_where_nothing_can_be_written_the_agent_gets_a_server_of_its_own_that_ends_with_it() -> None:
     with stage() as here:
         async with conducted(here) as lives:
@@ -307,14 +289,12 @@ async def test_where_nothing_can_be_written_the_agent_gets_a_server_of_its_own_t
             await life.over.wait()  # its end of the socket pair has closed
 
 
-@pytest.mark.real_time
 async def test_in_a_sandbox_the_agent_gets_a_server_of_its_own_unless_one_answers() -> None:
     with stage() as here:
         async with conducted(here) as lives:
             async with shim(here, doomed=True) as client:
                 life = await lives.next()
                 assert (await life.until("hello"))[0]["hello"]["token"] == ""
-                assert client.process.stderr is not None
                 assert b"this is a sandbox (bwrap)" in await client.process.stderr.receive_some()
                 client.process.kill()
             await life.over.wait()
@@ -322,7 +302,6 @@ async def test_in_a_sandbox_the_agent_gets_a_server_of_its_own_unless_one_answer
             await server.accept()
 
 
-@pytest.mark.real_time
 async def test_while_another_server_lets_go_of_the_database_the_shim_keeps_trying() -> None:
     with stage() as here:
         async with conducted(here) as lives:
@@ -336,7 +315,6 @@ async def test_while_another_server_lets_go_of_the_database_the_shim_keeps_tryin
                 assert await client.shake_hands() == "stand-in"
 
 
-@pytest.mark.real_time
 async def test_a_list_that_a_dying_server_owes_is_answered_from_what_is_shipped() -> None:
     with stage() as here:
         results = {"initialize": {"serverInfo": {"name": "shipped", "version": "1"}}, "tools/list": {"tools": []}}

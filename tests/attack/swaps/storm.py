@@ -116,7 +116,6 @@ class Grounds:
 def swapping(grounds: Grounds, which: str, count: int, seed: int) -> Iterator[subprocess.Popen[str]]:
     command = [sys.executable, "-m", "tests.attack.swaps.swapper", str(grounds.base), which, str(count), str(seed)]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=Path(__file__).parents[3])
-    assert process.stdout is not None
     assert process.stdout.readline() == "swapping\n"
     try:
         yield process
@@ -244,7 +243,6 @@ class Served:
     async def _decide(self, id: str) -> bool:
         """What the person says, who reads the paths."""
         request = await self.server.ask("store", Transact(lambda db: approvals.get(db, id)))
-        assert request is not None
         self.storm.leaks += SECRET.strip() in str(request.preview)
         paths = (path for file in request.files for path in file.paths)
         ours = self.storm.is_ours(paths, request.root_inode)

@@ -116,7 +116,6 @@ class SpawningServer:
         """Let this actor crash, and wait for its next incarnation."""
         name = self.app.system.named(label)
         before = name.ref
-        assert before is not None
         before._crash(RuntimeError("boom"))
         await self.app.system.next_incarnation(name, before)
 

@@ -176,7 +176,6 @@ async def test_one_whose_monitor_is_killed_is_ended_and_nobody_knows_how_it_woul
         id = await only(home)
         await home.until_written("starts")
         child = await home.child(id)
-        assert child.monitor is not None
         os.kill(child.monitor.pid, signal.SIGKILL)
         assert (await home.until_over(id)).exit == Exit()
         assert at.living(id) == []

@@ -38,6 +38,8 @@ from intercom.store.processes import agent_processes
 from tests.sessions.spawning.spawning_server import SpawningHome
 from tests.support.virtual_server import virtual_server
 
+pytestmark = pytest.mark.real_time
+
 #: Runs until it is told to go.
 WAITS = "import os, time\nwhile not os.path.exists('go'): time.sleep(0.01)\n"
 
@@ -52,7 +54,6 @@ def waits(request: pytest.FixtureRequest) -> None:
         request.getfixturevalue("at").agent(WAITS)
 
 
-@pytest.mark.real_time
 async def test_a_connection_that_is_gone_proves_nothing_while_the_process_lives(at: SpawningHome) -> None:
     async with at.serving() as server:
         session = await server.start()
@@ -61,7 +62,6 @@ async def test_a_connection_that_is_gone_proves_nothing_while_the_process_lives(
         assert (await server.ask(name.label, Describe())).status is SessionStatus.ACTIVE
 
 
-@pytest.mark.real_time
 async def test_no_other_agent_of_the_workspace_is_given_its_session_unasked(at: SpawningHome) -> None:
     async with at.serving() as server:
         session = await server.start()
@@ -70,13 +70,10 @@ async def test_no_other_agent_of_the_workspace_is_given_its_session_unasked(at: 
         assert await server.ask("registry", Adopt(other)) == own != session.id
 
 
-@pytest.mark.real_time
 async def test_its_processes_count_as_an_agents_as_long_as_any_is_there(at: SpawningHome) -> None:
     async with at.serving() as server:
         session = await server.start()
         child = await server.child(session.id)
-        assert child.monitor is not None
-        assert child.process is not None
         recorded = {examine(child.monitor.pid).key, examine(child.process.pid).key}
         assert recorded <= server.app.processes.known().processes
         (at.workspace / "go").touch()
@@ -86,7 +83,6 @@ async def test_its_processes_count_as_an_agents_as_long_as_any_is_there(at: Spaw
         await server.until(lambda: not recorded & server.app.processes.known().processes)
 
 
-@pytest.mark.real_time
 async def test_its_processes_count_as_an_agents_whoever_asks_for_it_again_and_whatever_falls(at: SpawningHome) -> None:
     async with at.serving() as server:
         session = await server.start(act="one-act")
@@ -107,11 +103,9 @@ async def test_its_processes_count_as_an_agents_whoever_asks_for_it_again_and_wh
         later.note_first(child)
         later.note_first(evolve(child, monitor=None, process=None))
         later.note(evolve(child, process=Process(os.getpid(), 1.0)))
-        assert child.monitor is not None
         assert came == [known, {child.monitor.pid}]
 
 
-@pytest.mark.real_time
 async def test_only_monitors_that_live_are_kept_apart_from_its_processes(at: SpawningHome) -> None:
     async with at.serving() as server:
         session = await server.start()
@@ -127,7 +121,6 @@ async def test_only_monitors_that_live_are_kept_apart_from_its_processes(at: Spa
             assert set(looked._family().spared) == spared
 
 
-@pytest.mark.real_time
 async def test_one_that_is_paused_while_it_is_started_starts_and_is_held_then(at: SpawningHome) -> None:
     at.settings(restart=SpawnRestart.ALWAYS, restart_backoff_seconds=0.01)
     at.agent("import os, time\nwhile not os.path.exists('go'): time.sleep(0.01)\nos.remove('go')\n")
@@ -157,7 +150,6 @@ async def test_one_that_is_paused_while_it_is_started_starts_and_is_held_then(at
         await server.until(stands)
 
 
-@pytest.mark.real_time
 async def test_the_actors_around_it_may_fall(at: SpawningHome) -> None:
     async with at.serving() as server:
         session = await server.start()
@@ -168,7 +160,6 @@ async def test_the_actors_around_it_may_fall(at: SpawningHome) -> None:
         assert (await server.start("another")).status is SessionStatus.ACTIVE
 
 
-@pytest.mark.real_time
 async def test_a_start_that_takes_long_is_waited_for(at: SpawningHome, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(spawner, "START_SECONDS", 0.001)
     async with at.serving() as server:

@@ -80,7 +80,6 @@ async def test_its_processes_stand_still_while_the_session_is_paused(at: Spawnin
         session = await home.start("tidy up")
         await given(home, 0)
         child = await home.child(session.id)
-        assert child.process is not None
         process = psutil.Process(child.process.pid)
         await home.app.service.steering.pause(session.id, "kim", "ctl")
         await home.until(lambda: process.status() == psutil.STATUS_STOPPED)

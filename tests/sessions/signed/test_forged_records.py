@@ -26,11 +26,12 @@ from intercom.sessions.signatures import Signatures, without_keys
 from intercom.sessions.tools.check_diff import CheckDiff
 from intercom.sessions.tools.transmit import Transmit
 from intercom.store.database import Database, open_database
+from tests.sessions.signed.keyed_server import approve, keyed, sql
+from tests.sessions.signed.test_decisions import ask_leave
 from tests.sessions.test_checkpoints import ask, ended, spoil, take
 from tests.sessions.test_policy_trust import OTHER, POLICY, TRUSTING, content, passes, waiting, write
-from tests.sessions.test_signed_decisions import approve, ask_leave, keyed, sql
 from tests.support.keys import Key
-from tests.support.virtual_server import VirtualServer, virtual_server
+from tests.support.virtual_server import AgentClient, VirtualServer, virtual_server
 
 Clock = trio.testing.MockClock
 
@@ -56,7 +57,6 @@ async def say(server: VirtualServer, key: Key, id: str, decision: Decision) -> N
 
 
 async def test_a_policy_that_a_person_rejected_is_not_made_an_accepted_one(clock: Clock, root: Path) -> None:
-    """Failed before: the signed rejection passed for the acceptance."""
     key = Key()
     write(root, POLICY)
     async with keyed(root, clock, key) as server:
@@ -80,7 +80,6 @@ async def test_a_policy_that_a_person_accepted_counts_after_a_restart(clock: Clo
 
 
 async def test_an_older_acceptance_does_not_come_back_when_the_later_one_is_removed(clock: Clock, root: Path) -> None:
-    """Failed before: it is signed, and was the last one left."""
     key = Key()
     async with keyed(root, clock, key) as server:
         await server.arrive(root)
@@ -156,7 +155,6 @@ async def test_a_policy_that_was_narrowed_counts_after_a_restart_and_after_nobod
 
 @pytest.mark.parametrize("state", ["accepted", "committed", "handed_over"])
 async def test_a_restore_that_a_person_cancelled_is_not_carried_out(clock: Clock, root: Path, state: str) -> None:
-    """Failed before: the signed "cancel" passed for "proceed", and later states were not looked at."""
     key = Key()
     async with keyed(root, clock, key) as server:
         taken = await take(server, await server.arrive(root))
@@ -172,119 +170,103 @@ async def test_a_restore_that_a_person_cancelled_is_not_carried_out(clock: Clock
         assert (root / "new.txt").exists()
 
 
-async def test_a_restore_is_of_the_checkpoint_that_was_shown(clock: Clock, root: Path) -> None:
-    """Failed before: two checkpoints of one label had one card, but for its session."""
-    key = Key()
-    async with keyed(root, clock, key) as server:
-        agent = await server.arrive(root)
-        shown = await take(server, agent)
-        (root / "sub/b.txt").write_text("of the agent\n")
-        other = await take(server, agent)
-        spoil(root)
-        asked = await ask(server, shown)
-        card = await server.app.service.card(asked.id)
-        signed = key.verdict(card, Decision.PROCEED, server.now())
-        sql(server, "update restore set checkpoint_id = ? where id = ?", other.checkpoint.id, asked.id)
-        with pytest.raises(SignatureRefused, match="not what the request says now"):
-            await server.app.service.decide(asked.id, signed)
+async def test_a_restore_is_of_the_checkpoint_that_was_shown(
+    server: VirtualServer, agent: AgentClient, key: Key, root: Path
+) -> None:
+    shown = await take(server, agent)
+    (root / "sub/b.txt").write_text("of the agent\n")
+    other = await take(server, agent)
+    spoil(root)
+    asked = await ask(server, shown)
+    card = await server.app.service.card(asked.id)
+    signed = key.verdict(card, Decision.PROCEED, server.now())
+    sql(server, "update restore set checkpoint_id = ? where id = ?", other.checkpoint.id, asked.id)
+    with pytest.raises(SignatureRefused, match="not what the request says now"):
+        await server.app.service.decide(asked.id, signed)
 
 
-async def test_a_restore_whose_card_sql_changed_before_it_was_signed_changes_no_file(clock: Clock, root: Path) -> None:
-    key = Key()
-    async with keyed(root, clock, key) as server:
-        taken = await take(server, await server.arrive(root))
-        spoil(root)
-        asked = await ask(server, taken)
-        nothing = '{"modified": 0, "deleted": 0, "added": 0, "first": [], "remarks": []}'
-        sql(server, "update restore set divergence = ? where id = ?", nothing, asked.id)
-        assert "No file has changed since." in ((await server.app.service.card(asked.id)).body or "")
-        await say(server, key, asked.id, Decision.PROCEED)
-        anew = await server.operator.card(
-            lambda card: card.id != asked.id, kind=CardKind.RESTORE, state=CardState.PENDING
-        )
-        assert "1 modified, 1 deleted, 1 added" in (anew.body or "")
-        assert (root / "a.txt").read_text() == "spoiled\n"
-        assert (root / "new.txt").exists()
+async def test_a_restore_whose_card_sql_changed_before_it_was_signed_changes_no_file(
+    server: VirtualServer, key: Key, root: Path
+) -> None:
+    taken = await take(server, await server.arrive(root))
+    spoil(root)
+    asked = await ask(server, taken)
+    nothing = '{"modified": 0, "deleted": 0, "added": 0, "first": [], "remarks": []}'
+    sql(server, "update restore set divergence = ? where id = ?", nothing, asked.id)
+    assert "No file has changed since." in ((await server.app.service.card(asked.id)).body or "")
+    await say(server, key, asked.id, Decision.PROCEED)
+    anew = await server.operator.card(lambda card: card.id != asked.id, kind=CardKind.RESTORE, state=CardState.PENDING)
+    assert "1 modified, 1 deleted, 1 added" in (anew.body or "")
+    assert (root / "a.txt").read_text() == "spoiled\n"
+    assert (root / "new.txt").exists()
 
 
-async def test_a_signed_restore_is_carried_out(clock: Clock, root: Path) -> None:
-    key = Key()
-    async with keyed(root, clock, key) as server:
-        taken = await take(server, await server.arrive(root))
-        spoil(root)
-        asked = await ask(server, taken)
-        await say(server, key, asked.id, Decision.PROCEED)
-        done = await ended(server, asked.id)
-        assert done.state is RestoreState.DONE, done.note
-        assert (root / "a.txt").read_text() == "one\n"
+async def test_a_signed_restore_is_carried_out(server: VirtualServer, key: Key, root: Path) -> None:
+    taken = await take(server, await server.arrive(root))
+    spoil(root)
+    asked = await ask(server, taken)
+    await say(server, key, asked.id, Decision.PROCEED)
+    done = await ended(server, asked.id)
+    assert done.state is RestoreState.DONE, done.note
+    assert (root / "a.txt").read_text() == "one\n"
 
 
-async def test_entries_that_are_no_json_stop_neither_an_apply_nor_a_restore(clock: Clock, root: Path) -> None:
-    """Failed before: one row that SQL put into the audit log, and the session fell over it at each."""
-    key = Key()
-    async with keyed(root, clock, key) as server:
-        agent = await server.arrive(root)
-        taken = await take(server, agent)
-        id = (await agent.propose("new.txt")).request_id
-        await approve(server, key, id)
-        entry = "insert into audit (at, kind, session_id, who, summary, data) values ('', ?, ?, 'x', 'x', 'no json')"
-        for kind in ("applied", "permission_used", "restore"):
-            sql(server, entry, kind, agent.session_id)
-        await agent.ask(CheckDiff(id))
-        assert (root / "new.txt").exists()
-        asked = await ask(server, taken)
-        await say(server, key, asked.id, Decision.PROCEED)
-        assert (await ended(server, asked.id)).state is RestoreState.DONE
-        assert not (root / "new.txt").exists()
+async def test_entries_that_are_no_json_stop_neither_an_apply_nor_a_restore(
+    server: VirtualServer, agent: AgentClient, key: Key, root: Path
+) -> None:
+    taken = await take(server, agent)
+    id = (await agent.propose("new.txt")).request_id
+    await approve(server, key, id)
+    entry = "insert into audit (at, kind, session_id, who, summary, data) values ('', ?, ?, 'x', 'x', 'no json')"
+    for kind in ("applied", "permission_used", "restore"):
+        sql(server, entry, kind, agent.session_id)
+    await agent.ask(CheckDiff(id))
+    assert (root / "new.txt").exists()
+    asked = await ask(server, taken)
+    await say(server, key, asked.id, Decision.PROCEED)
+    assert (await ended(server, asked.id)).state is RestoreState.DONE
+    assert not (root / "new.txt").exists()
 
 
 @pytest.mark.parametrize("status", ["decided", "expired"])
-async def test_an_answer_that_nobody_gave_says_so(clock: Clock, root: Path, status: str) -> None:
-    """Failed before: "decided" by the timeout was told as a person's "continue"."""
-    async with keyed(root, clock, Key()) as server:
-        agent = await server.arrive(root)
-        id = (await agent.ask(Transmit("go on?", PromptType.CONTINUATION))).request_id
-        sql(
-            server,
-            f"update continuation_prompt set status = '{status}', decision = 'continue', verdict_id = 'x',"
-            " verdict = 'continue', decided_by = 'kim', decided_via = 'timeout',"
-            " decided_at = '2026-01-01T00:00:01.000000+00:00' where id = ?",
-            id,
-        )
-        if status == "decided":
-            with pytest.raises(SignatureRefused):
-                await agent.ask(AwaitDecision(agent.call(), id))
-        else:
-            answered = await agent.ask(AwaitDecision(agent.call(), id))
-            assert answered is not None
-            assert answered.answer.timed_out
+async def test_an_answer_that_nobody_gave_says_so(server: VirtualServer, agent: AgentClient, status: str) -> None:
+    id = (await agent.ask(Transmit("go on?", PromptType.CONTINUATION))).request_id
+    sql(
+        server,
+        f"update continuation_prompt set status = '{status}', decision = 'continue', verdict_id = 'x',"
+        " verdict = 'continue', decided_by = 'kim', decided_via = 'timeout',"
+        " decided_at = '2026-01-01T00:00:01.000000+00:00' where id = ?",
+        id,
+    )
+    if status == "decided":
+        with pytest.raises(SignatureRefused):
+            await agent.ask(AwaitDecision(agent.call(), id))
+    else:
+        answered = await agent.ask(AwaitDecision(agent.call(), id))
+        assert answered.answer.timed_out
 
 
 async def test_an_apply_that_is_stuck_is_given_up_by_a_signed_word_only(
-    clock: Clock, root: Path, monkeypatch: pytest.MonkeyPatch
+    server: VirtualServer, key: Key, root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Failed before: any genuine signature let any process of the user give it up."""
-
     def meddle(point: str) -> None:
         if point == "journal.committed":
             (root / "new.txt").write_text("meddled\n")
 
-    key = Key()
-    async with keyed(root, clock, key) as server:
-        agent = await server.arrive(root)
-        id = (await agent.propose("new.txt")).request_id
-        await approve(server, key, id)
-        monkeypatch.setattr(crash_points, "hook", meddle)
-        with pytest.raises(ApplyStuck):
-            await agent.ask(CheckDiff(id))
-        card = await server.app.service.card(f"apply-{id}")
-        used = (await server.app.service.card(id)).decided
-        assert used is not None
-        for signature in (None, used.signature):
-            with pytest.raises(SignatureRefused):
-                await server.app.service.decide(card.id, evolve(server.verdict(Decision.DISMISS), signature=signature))
-        assert (await server.app.service.card(card.id)).state is CardState.PENDING
-        await say(server, key, card.id, Decision.DISMISS)
+    agent = await server.arrive(root)
+    id = (await agent.propose("new.txt")).request_id
+    await approve(server, key, id)
+    monkeypatch.setattr(crash_points, "hook", meddle)
+    with pytest.raises(ApplyStuck):
+        await agent.ask(CheckDiff(id))
+    card = await server.app.service.card(f"apply-{id}")
+    used = (await server.app.service.card(id)).decided
+    assert used is not None
+    for signature in (None, used.signature):
+        with pytest.raises(SignatureRefused):
+            await server.app.service.decide(card.id, evolve(server.verdict(Decision.DISMISS), signature=signature))
+    assert (await server.app.service.card(card.id)).state is CardState.PENDING
+    await say(server, key, card.id, Decision.DISMISS)
 
 
 LATER = "2027-01-01T00:00:00.000000+00:00"
@@ -293,7 +275,6 @@ UNUSE = "update approval_request set status = 'approved', consumed_at = null whe
 
 @pytest.mark.parametrize("restarted", [False, True])
 async def test_leave_that_was_used_is_not_used_again(clock: Clock, root: Path, restarted: bool) -> None:
-    """Failed before: one "yes" to `make` let it run for ever."""
     key = Key()
     async with keyed(root, clock, key) as server:
         agent = await server.arrive(root)
@@ -312,40 +293,34 @@ async def test_leave_that_was_used_is_not_used_again(clock: Clock, root: Path, r
                 await ask_leave(agent, "make", "two")
 
 
-async def test_leave_that_was_used_long_ago_covers_nothing(clock: Clock, root: Path) -> None:
-    """Failed before: with a later time in the row of its use, it covered one more hook."""
-    key = Key()
-    async with keyed(root, clock, key) as server:
-        agent = await server.arrive(root)
-        asked = await ask_leave(agent, "make", "one")
-        await approve(server, key, asked.request_id)
-        assert (await ask_leave(agent, "make", "one")).answered.answer.status == "allowed"
-        await server.later(2 * permissions.COVERED.total_seconds())
-        sql(server, "update permission_use set used_at = ? where request_id = ?", LATER, asked.request_id)
-        again = await ask_leave(agent, "make", "two")
-        assert again.answered is None
-        assert again.request_id != asked.request_id
+async def test_leave_that_was_used_long_ago_covers_nothing(server: VirtualServer, agent: AgentClient, key: Key) -> None:
+    asked = await ask_leave(agent, "make", "one")
+    await approve(server, key, asked.request_id)
+    assert (await ask_leave(agent, "make", "one")).answered.answer.status == "allowed"
+    await server.later(2 * permissions.COVERED.total_seconds())
+    sql(server, "update permission_use set used_at = ? where request_id = ?", LATER, asked.request_id)
+    again = await ask_leave(agent, "make", "two")
+    assert again.answered is None
+    assert again.request_id != asked.request_id
 
 
 @pytest.mark.parametrize("forgotten", [False, True])
-async def test_a_change_that_was_applied_is_not_applied_again(clock: Clock, root: Path, forgotten: bool) -> None:
-    """Failed before: what a person had put back was written again."""
-    key = Key()
-    async with keyed(root, clock, key) as server:
-        agent = await server.arrive(root)
-        id = (await agent.propose("new.txt")).request_id
-        await approve(server, key, id)
+async def test_a_change_that_was_applied_is_not_applied_again(
+    server: VirtualServer, agent: AgentClient, key: Key, root: Path, forgotten: bool
+) -> None:
+    id = (await agent.propose("new.txt")).request_id
+    await approve(server, key, id)
+    await agent.ask(CheckDiff(id))
+    (root / "new.txt").unlink()
+    sql(server, UNUSE, id)
+    sql(server, "delete from apply_journal where request_id = ?", id)
+    if forgotten:
+        with contextlib.closing(sqlite3.connect(server.app.database)) as db:
+            db.execute("delete from audit where kind = 'applied'")
+            db.commit()
+    with pytest.raises(SignatureRefused, match="used before"):
         await agent.ask(CheckDiff(id))
-        (root / "new.txt").unlink()
-        sql(server, UNUSE, id)
-        sql(server, "delete from apply_journal where request_id = ?", id)
-        if forgotten:
-            with contextlib.closing(sqlite3.connect(server.app.database)) as db:
-                db.execute("delete from audit where kind = 'applied'")
-                db.commit()
-        with pytest.raises(SignatureRefused, match="used before"):
-            await agent.ask(CheckDiff(id))
-        assert not (root / "new.txt").exists()
+    assert not (root / "new.txt").exists()
 
 
 @pytest.mark.parametrize(
@@ -360,7 +335,6 @@ async def test_a_change_that_was_applied_is_not_applied_again(clock: Clock, root
 async def test_an_apply_that_sql_spoiled_is_told_of_once_and_its_session_goes_on(
     clock: Clock, root: Path, statement: str, said: str
 ) -> None:
-    """Failed before: the session could not start any more."""
     async with virtual_server(root.parent, clock) as server:
         agent = await server.arrive(root)
         id = (await agent.propose("new.txt")).request_id

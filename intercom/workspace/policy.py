@@ -359,15 +359,6 @@ _HOOKS_PATH = re.compile(rb"^[ \t]*hooksPath[ \t]*=[ \t]*\"?([^\"#;\r\n]+)", re.
 _INCLUDED = re.compile(
     rb"^[ \t]*(?:\[include[^\]\r\n]*\][ \t]*)?path[ \t]*=[ \t]*\"?([^\"#;\r\n]+)", re.IGNORECASE | re.MULTILINE
 )
-#: How many entries of protected directories are examined. If there are more, a person decides.
-MAX_ENTRIES = 20_000
-
-#: Of these directories only the hooks are searched: the rest is thousands of files that are never run.
-_OF_VERSION_CONTROL = frozenset({".git", ".hg", ".svn", ".jj"})
-_HOOKS_PATH = re.compile(rb"^[ \t]*hooksPath[ \t]*=[ \t]*\"?([^\"#;\r\n]+)", re.IGNORECASE | re.MULTILINE)
-_INCLUDED = re.compile(
-    rb"^[ \t]*(?:\[include[^\]\r\n]*\][ \t]*)?path[ \t]*=[ \t]*\"?([^\"#;\r\n]+)", re.IGNORECASE | re.MULTILINE
-)
 _MAX_CONFIG = 256 * 1024
 
 

@@ -22,7 +22,9 @@ POLICY = '{"enabled": true, "file_patterns": {"write": ["docs/**", "src/**"], "r
 
 
 def hooks_path(root: Path) -> None:
-    (root / ".git/config").write_text('[core]\n\tbare = false\n\thooksPath = "docs/x" ; ours\n')
+    # git takes the last one.
+    earlier = "\thooksPath = src\n" * 2
+    (root / ".git/config").write_text(f'[core]\n\tbare = false\n{earlier}\thooksPath = "docs/x" ; ours\n')
 
 
 def link(name: str, target: str) -> Callable[[Path], None]:
@@ -55,6 +57,7 @@ def root(tmp_path: Path) -> Path:
         (made / name).mkdir(parents=True)
     (made / "docs/x/file").write_text("old\n")
     (made / ".intercom/settings.json").write_text(POLICY)
+    (made / "plain").symlink_to("src")
     return made
 
 
@@ -95,6 +98,7 @@ async def test_a_client_that_writes_in_place_is_not_let_into_a_file_with_a_secon
     assert (await agent.ask(write("docs/x/file"))).answered is not None
     os.link(root / ".intercom/settings.json", root / "docs/twin")
     assert (await agent.ask(write("docs/twin"))).answered is None
+    assert not any(policy.has_other_name(root, path) for path in ("docs", "plain", "docs/gone", "gone/x"))
     # An apply makes a new file of it, and leaves the other name alone.
     opened = await agent.propose("docs/twin", "{}\n")
     assert opened.answered is not None
@@ -115,6 +119,7 @@ def test_the_short_name_of_a_windows_file_system_is_protected_too(path: str) -> 
         *(".devcontainer.json", "x.code-workspace", "X.CODE-WORKSPACE", ".gitconfig", ".githooks/pre-commit"),
         *("lefthook.yml", ".clinerules/a.md", ".roo/rules/a.md", "opencode.json", ".kiro/hooks/x", "AGENT.md"),
         *("docs/QWEN.md", ".claude-plugin/plugin.json", "CLAUDE.md::$DATA", ".git::$INDEX_ALLOCATION/config"),
+        *("CLAUDE\u200b.md", ".g\u2060it/config"),
     ],
 )
 def test_what_else_clients_obey_or_runs_by_itself_is_protected(path: str) -> None:
@@ -143,6 +148,9 @@ async def test_no_repository_comes_to_be_or_changes_that_is_not_called_one(serve
     assert (await agent.propose("docs/x/config", "[core]\nfsmonitor = ./y\n")).answered is None
     assert (await agent.propose("docs/x/hooks/pre-commit", "./y\n")).answered is None
     assert (await agent.propose("docs/y/config", "x\n")).answered is not None
+    assert "lies in docs/x, which has a HEAD" in str(policy.why_protected(root, ["docs/x/config"]))
+    (root / "HEAD").touch()
+    assert "lies in ., which has a HEAD" in str(policy.why_protected(root, ["docs/x/config"]))
 
 
 def test_a_command_names_no_head_unless_it_is_one_of_git() -> None:
@@ -159,7 +167,10 @@ def test_more_than_can_be_looked_at_is_for_a_person(root: Path, monkeypatch: pyt
     for n in range(10):
         (root / ".claude" / str(n)).touch()
         (root / "docs" / str(n)).touch()
+    (root / ".git/objects/ab").mkdir(parents=True)
+    # The directories .git, .intercom and .claude, and what lies in them: one file, 10, and of .git what lies directly.
+    monkeypatch.setattr(policy, "MAX_ENTRIES", 16)
     assert policy.why_protected(root, ["docs/x/file"]) is None
-    monkeypatch.setattr(policy, "MAX_ENTRIES", 9)
+    monkeypatch.setattr(policy, "MAX_ENTRIES", 15)
     assert "too many" in str(policy.why_protected(root, ["docs/x/file"]))
     assert "cannot be looked at" in str(policy.why_protected(root / "gone", ["docs/x/file"]))

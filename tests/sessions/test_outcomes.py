@@ -28,6 +28,8 @@ from intercom.model.request import (
 from intercom.model.session import (
     SESSION_TRANSITIONS,
     STALL_TRANSITIONS,
+    Instruction,
+    Kind,
     SessionStatus,
     StallAlert,
     StallStatus,
@@ -153,6 +155,38 @@ def test_how_a_stall_alert_is_shown(
     alert = StallAlert("a", "s", AT, 307, status, AT, last_tool="ping", nudge_count=nudges)
     card = request_kinds.card_of_alert(alert, "/ws")
     assert (card.state, card.title, card.note, card.detail) == (state, title, note, "last tool: ping")
+
+
+@pytest.mark.parametrize(
+    ("seconds", "shown"),
+    [(0, "0 s"), (59, "59 s"), (60, "1 min"), (3599, "59 min 59 s"), (3600, "1 h"), (7260, "2 h 1 min")],
+)
+def test_how_long_an_agent_was_quiet_is_shown_by_its_two_largest_units(seconds: int, shown: str) -> None:
+    alert = StallAlert("a", "s", AT, seconds, StallStatus.PENDING, AT)
+    assert request_kinds.card_of_alert(alert, "/ws").title == f"Quiet for {shown}"
+
+
+QUEUED = Instruction("w", Kind.TASK, "go on\nthere", "kim", "ctl", AT)
+
+
+@pytest.mark.parametrize(
+    ("word", "state", "note"),
+    [
+        (QUEUED, CardState.QUEUED, "waits until an agent of this workspace calls reboot or standby"),
+        (
+            evolve(QUEUED, session_id="s"),
+            CardState.QUEUED,
+            "waits until this session's agent calls reboot or standby",
+        ),
+        (evolve(QUEUED, session_id="s", taken_at=AT), CardState.QUEUED, "goes with the agent's next result"),
+        (evolve(QUEUED, kind=Kind.STEER), CardState.QUEUED, "goes with the agent's next result"),
+        (evolve(QUEUED, closed_at=AT), CardState.CLOSED, "not delivered: cancelled, or the session ended first"),
+        (evolve(QUEUED, delivered_at=AT), CardState.DELIVERED, "the agent has it since 2026-01-01 00:00:00 UTC"),
+    ],
+)
+def test_how_an_instruction_is_shown(word: Instruction, state: CardState, note: str) -> None:
+    card = request_kinds.card_of_instruction(word, "/ws")
+    assert (card.state, card.note, card.session_id, card.body) == (state, note, word.session_id or "", word.text)
 
 
 def test_what_is_open_can_be_answered() -> None:

@@ -342,6 +342,10 @@ def test_what_the_system_refuses_is_said_in_words(root: Path, monkeypatch: pytes
         patch.setattr(os, "fsync", refuse(28, "No space left on device"))
         with pytest.raises(FileError, match="f cannot be written: No space left on device"):
             made.stage()
+    with monkeypatch.context() as patch:
+        patch.setattr(transaction, "fingerprint", refuse(13, "Permission denied"))
+        with pytest.raises(ApplyStuck, match="f cannot be looked at: permission denied"):
+            made.stage()
     made.discard()
     assert names(root) == {"f", "gone", "old"}
     assert (root / "f").read_text() == "a\n"

@@ -64,6 +64,15 @@ def test_to_hide_what_passes_counts_as_more() -> None:
     assert widens(BASE, evolve(BASE, summary_interval_seconds=86400)) == ()
 
 
+def test_only_tools_have_older_names() -> None:
+    ping, heartbeat = (
+        evolve(BASE, commands=(name,), file_patterns=FilePatterns((name,), (name,))) for name in ("ping", "heartbeat")
+    )
+    kinds = ("command", "write pattern", "read pattern")
+    for old, new, rule in ((ping, heartbeat, "heartbeat"), (heartbeat, ping, "ping")):
+        assert widens(old, new) == tuple(f'{kind} added: "{rule}"' for kind in kinds)
+
+
 def test_switching_a_policy_on_counts_only_if_it_has_rules() -> None:
     assert widens(DENY_ALL, WorkspacePolicy(enabled=True)) == ()
     assert "the policy is switched on" in widens(DENY_ALL, BASE)

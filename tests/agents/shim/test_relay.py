@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from intercom.agents.shim.relay import Effect, Failure, Leave, Note, Relay, Retry, ToClient, ToServer
+from intercom.agents.shim.relay import Effect, Failure, Leave, Note, Relay, Retry, ToClient, ToServer, control
 
 MODERN = {
     "io.modelcontextprotocol/protocolVersion": "2026-07-28",
@@ -193,11 +193,14 @@ def test_a_servers_requests_have_ids_of_their_own_in_each_life() -> None:
 
 def test_a_server_withdraws_its_request_under_the_id_the_client_knows() -> None:
     one = relay()
-    (asked,) = to_client(one.server_line(line(id=5, method="elicitation/create", params={})))
+    params = {"_meta": {"progressToken": 5}}
+    (asked,) = to_client(one.server_line(line(id=5, method="elicitation/create", params=params)))
     withdraw = line(method="notifications/cancelled", params={"requestId": 5, "reason": "r"})
     (told,) = to_client(one.server_line(withdraw))
     assert told["params"] == {"requestId": asked["id"], "reason": "r"}
     assert one.server_line(withdraw) == []
+    late = {"progressToken": asked["params"]["_meta"]["progressToken"], "progress": 1}
+    assert one.client_line(line(method="notifications/progress", params=late)) == []
 
 
 def test_progress_never_falls_or_repeats_whichever_life_counts() -> None:
@@ -358,6 +361,7 @@ def test_a_handover_makes_the_shim_leave() -> None:
 @pytest.mark.parametrize("sent", [b"{", b"[]", b'{"intercom":1}'])
 def test_what_a_server_should_not_say_is_noted_and_passed_over(sent: bytes) -> None:
     assert [type(each) for each in relay().server_line(sent)] == [Note]
+    assert control(sent) == {}
 
 
 def test_too_many_requests_in_flight_are_refused() -> None:

@@ -225,12 +225,11 @@ class Approvals(RequestTable[ApprovalRequest, ApprovalStatus]):
         where = f"id = :id and status = 'approved' and {_NOT_BEING_APPLIED}"
         return bool(self.close(db, "expired", at, where, {"id": id}))
 
-    def move(self, db: Database, request: ApprovalRequest, session_id: str, key: str, proposal_hash: str) -> bool:
-        """Move a pending request to another session, with its key and hash there. Returns False if it is no longer
-        pending in its own session."""
+    def move(self, db: Database, request: ApprovalRequest, session_id: str, key: str, proposal_hash: str) -> None:
+        """Move a request that is still pending in its own session to another one, with its key and hash there."""
         here = "id = :id and session_id = :session and status = 'pending'"
         moved = {"session_id": session_id, "key": key, "proposal_hash": proposal_hash}
-        return self.update(db, here, {"id": request.id, "session": request.session_id}, **moved) > 0
+        self.update(db, here, {"id": request.id, "session": request.session_id}, **moved)
 
     def interrupt(self, db: Database, session_id: str, at: datetime) -> tuple[str, ...]:
         """Interrupt requests of an ended session that are pending, or approved and not applied. Leaves out those whose
@@ -284,9 +283,9 @@ approvals = Approvals(
 class Prompts(RequestTable[ContinuationPrompt, WaitStatus]):
     """Continuation prompts."""
 
-    def hold(self, db: Database, id: str) -> bool:
-        """Remove the deadline of a pending prompt, so it waits for an answer. Returns False if it is not pending."""
-        return self.update(db, "id = :id and status = 'pending'", {"id": id}, expires_at=None) > 0
+    def hold(self, db: Database, id: str) -> None:
+        """Remove the deadline of a pending prompt, so it waits for an answer."""
+        self.update(db, "id = :id and status = 'pending'", {"id": id}, expires_at=None)
 
 
 def _prompt_answer(decided: Decided) -> Row:

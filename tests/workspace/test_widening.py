@@ -55,6 +55,7 @@ def test_the_ways_of_granting_more_are_named(new: WorkspacePolicy, ways: tuple[s
 def test_what_is_critical_never_passes_so_to_allow_it_is_no_widening() -> None:
     high = evolve(BASE, risk_level_threshold=RiskLevel.HIGH)
     assert widens(high, evolve(high, risk_level_threshold=RiskLevel.CRITICAL)) == ()
+    assert widens(high, BASE) == ()
 
 
 def test_to_hide_what_passes_counts_as_more() -> None:

@@ -15,7 +15,11 @@ MODERN = {
 }
 SHIPPED = {
     "2025-11-25": {
-        "initialize": {"protocolVersion": "2025-11-25", "serverInfo": {"name": "x", "version": "1"}},
+        "initialize": {
+            "protocolVersion": "2025-11-25",
+            "capabilities": {"logging": {}, "tasks": {}, "tools": {}},
+            "serverInfo": {"name": "x", "version": "1"},
+        },
         "tools/list": {"tools": ["old era"]},
     },
     "2026-07-28": {"server/discover": {"supportedVersions": ["2026-07-28"]}, "tools/list": {"tools": ["new era"]}},
@@ -252,11 +256,14 @@ def test_progress_for_what_was_never_asked_is_dropped() -> None:
         (b'{"id":1,"method":"tools/call","params":{"x":"\\ud800"}}', -32600, 1),
         (b'{"id":1,"method":"tools/call","params":{"x":1e999}}', -32600, 1),
         (b'{"id":"\\ud800","method":"tools/call"}', -32600, None),
+        (b'{"id":1,"method":"ping","params":{"x":1e999}}', -32600, 1),
+        (b'{"id":1,"result":1e999}', -32600, None),
     ],
 )
 def test_what_is_no_message_is_answered_by_the_shim(sent: bytes, code: int, answered: Any) -> None:
-    (told,) = to_client(relay().client_line(sent))
-    assert (told["error"]["code"], told["id"]) == (code, answered)
+    for one in (relay(), greeted(up=False)):
+        (told,) = to_client(one.client_line(sent))
+        assert (told["error"]["code"], told["id"]) == (code, answered)
 
 
 def test_without_a_server_the_shipped_answers_are_given_and_the_rest_waits() -> None:
@@ -274,12 +281,21 @@ def test_with_a_server_everything_is_relayed() -> None:
 
 
 @pytest.mark.parametrize(
-    ("asked", "agreed"), [("2024-11-05", "2024-11-05"), ("2025-11-25", "2025-11-25"), ("1999-01-01", "2025-11-25")]
+    ("asked", "agreed"),
+    [
+        ("2024-11-05", "2024-11-05"),
+        ("2025-06-18", "2025-06-18"),
+        ("2025-11-25", "2025-11-25"),
+        ("1999-01-01", "2025-11-25"),
+    ],
 )
-def test_an_unknown_revision_gets_the_newest_of_the_handshake_era(asked: str, agreed: str) -> None:
+def test_an_unknown_revision_gets_the_newest_of_the_handshake_era_which_alone_has_tasks(
+    asked: str, agreed: str
+) -> None:
     one = relay(up=False, shipped=SHIPPED)
     (told,) = to_client(one.client_line(line(id=0, method="initialize", params={**HELLO, "protocolVersion": asked})))
     assert told["result"]["protocolVersion"] == agreed
+    assert list(told["result"]["capabilities"]) == ["logging", *["tasks"] * (agreed == "2025-11-25"), "tools"]
 
 
 def test_the_newer_era_is_answered_without_a_handshake() -> None:
@@ -370,3 +386,12 @@ def test_too_many_requests_in_flight_are_refused() -> None:
         one.client_line(call(n))
     (told,) = to_client(one.client_line(call("one more")))
     assert told["result"]["structuredContent"]["error_code"] == "busy"
+
+
+@pytest.mark.parametrize("over", [0, 1])
+def test_requests_in_flight_have_at_most_256_mib_together(over: int) -> None:
+    one = relay(up=False)
+    one.client_line(call(1, "x" * 70_000))
+    (kept,) = one.in_flight.values()
+    one.in_flight = {"2": kept._replace(line=bytes(2**28 - len(kept.line) + over))}
+    assert len(one.client_line(call(1, "x" * 70_000))) == over

@@ -25,7 +25,7 @@ CONFIG = Config(ipc_name="notes", database=DatabaseSettings(Path("data/notes.db"
 def main(workspace: str) -> int:
     with intercom.start(CONFIG, workspace=workspace) as switchboard, ThreadPoolExecutor(1) as pool:
         agent = switchboard.agent("note-taker")
-        # The call waits for a person, so it has a thread to wait in.
+        # The call waits for a person, so it runs in its own thread.
         asked = pool.submit(switchboard.run, agent.check_clearance, "Leave a note", "Back at noon.\n", "NOTE.md")
         ask_here(switchboard, asked)
         answer = asked.result().answer

@@ -1,4 +1,4 @@
-"""Intercom inside a Trio program: one task proposes, another reviews what it may, and people do the rest.
+"""Intercom inside a Trio program: one task proposes, another approves what is harmless, people decide the rest.
 
     python examples/embed_in_trio.py ~/projects/mine 1.2.4
 
@@ -17,7 +17,7 @@ import intercom
 from intercom.model.card import Card, CardKind, CardState
 from intercom.model.config import Config, DatabaseSettings
 
-#: A name and a database of its own: this program and the user's server do not meet.
+#: Its own name and database: this program is separate from the user's server.
 CONFIG = Config(ipc_name="release-bot", database=DatabaseSettings(Path("data/release-bot.db")))
 
 
@@ -44,7 +44,7 @@ async def review(operator: intercom.EmbeddedOperator) -> None:
 
 
 def is_harmless(card: Card) -> bool:
-    """Whether a card asks for one line of the file VERSION, and nothing besides."""
+    """Whether a card asks for one line of the file VERSION, and nothing else."""
     return (
         card.kind is CardKind.APPROVAL
         and card.state is CardState.PENDING

@@ -1,4 +1,4 @@
-"""An actor of one's own under a supervisor: it falls, its asker is told, and the next incarnation goes on.
+"""Your own actor under a supervisor: it crashes, its caller gets an error, and the next incarnation continues.
 
     python examples/supervised_actor.py
 
@@ -25,16 +25,16 @@ class Count(Request[int]):
 
 @frozen
 class Total(Request[int]):
-    """How many were counted so far."""
+    """The answer is how many words were counted so far."""
 
 
 class TooLong(Refused):
-    """More than the counter takes. A refusal is an answer: the counter lives on."""
+    """More words than the counter accepts. A refusal is an answer: the counter does not crash."""
 
 
 @frozen
 class Ledger:
-    """What outlives the counter. A real one would be on disk."""
+    """The data that outlives the counter. A real ledger would be on disk."""
 
     counted: list[int] = field(factory=list)
 
@@ -45,7 +45,7 @@ class Counter(Actor):
         self._ledger = ledger
 
     def on_start(self) -> None:
-        # After a restart the state is read back, never carried over: it may be what was wrong.
+        # After a restart the state is read again, never carried over: it may have caused the crash.
         self._total = sum(self._ledger.counted)
 
     def on_receive(self, message: Any) -> Any:
@@ -71,7 +71,7 @@ async def main() -> None:
         backoff=Backoff(initial=0.01),
     )
     async with System([ChildSpec("counters", counters, shutdown=None)], on_event=report) as system:
-        # A name, not a reference: it stands for whichever incarnation there is.
+        # A name, not a reference: it means the current incarnation.
         counter = system.named("counter")
         print("counted", await ask(counter, Count("never send to know")))
         try:
@@ -81,7 +81,7 @@ async def main() -> None:
         try:
             await ask(counter, Count(None))
         except Down as down:
-            print("fell:", down)
+            print("crashed:", down)
         print("still", await ask(counter, Total(), timeout=5.0, retry=True))
 
 

@@ -317,7 +317,7 @@ def _recognise(pid: int, agents: KnownAgents) -> tuple[Who, str]:
         return Who.UNKNOWN, f"the leader of the session of process {pid} cannot be seen"
     for each in (*ancestry, *leader):
         if each.session == process.session and (debugger := tracer(each.pid)):
-            return Who.UNKNOWN, f"process {each.pid} is held by a debugger (process {debugger})"
+            return Who.UNKNOWN, f"process {each.pid} is controlled by a debugger (process {debugger})"
     return Who.OPERATOR, f"process {pid} runs in {terminal_name(process.terminal)}, which is no agent's"
 
 

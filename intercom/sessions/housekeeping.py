@@ -249,7 +249,7 @@ class ClockWatch(Actor):
 
     async def _changed(self, found: Jump) -> None:
         log.warning(
-            "the clock jumped by %.1f s (%.1f s of them the machine slept): deadlines are judged again",
+            "the clock jumped by %.1f s (%.1f s of them the machine slept): deadlines are checked again",
             found.seconds,
             found.slept,
         )

@@ -217,12 +217,12 @@ def _marks(
         elif entry.kind == PURGED and PRUNED in entry_data(entry.data):
             pruned = _pruned(entry)
             if pruned is None:
-                found.add(entry.id, "what it says went by age is not what the server writes")
+                found.add(entry.id, "the deletion by age that it records is not what the server writes")
                 continue
             purges.append(pruned)
             young = next((each for each in anchors.values() if _is_too_young(each, pruned, entry)), None)
             if young is not None:
-                found.add(entry.id, f"entries went by age that were too young: the last was there on {young.at}")
+                found.add(entry.id, f"entries were deleted by age too early: the last existed on {young.at}")
     return started, purges
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from intercom.agents.clients.client import Client, Entry, Location, bearer
 from intercom.model.json_types import JsonObject
 
-#: VS Code asks for this when it first needs the token, and then keeps it among its secrets.
+#: VS Code asks for this when it first needs the token, and then stores it with its secrets.
 _INPUT: JsonObject = {
     "type": "promptString",
     "id": "intercom-http-token",
@@ -32,7 +32,7 @@ CLIENT = Client(
         _stdio,
         _http,
         "VS Code has no setting for the time a call may take: long waits are answered pending and asked for again.",
-        "VS Code asks for the token when it first connects, and keeps it among its secrets.",
+        "VS Code asks for the token when it first connects, and stores it with its secrets.",
         inputs=(_INPUT,),
     ),
 )

@@ -432,11 +432,6 @@ def _tell(peer: socket.socket, answer: JsonObject) -> None:
     peer.sendall(json.dumps(answer).encode("ascii") + b"\n")
 
 
-def can_hold() -> bool:
-    """Tell whether this system supports a holder."""
-    return sys.platform.startswith("linux") and hasattr(os, "pidfd_open")
-
-
 TERMINAL = "/dev/tty"
 _LONGEST = 4096
 

@@ -222,9 +222,8 @@ _STEM = rf"(?:{'|'.join(_STEMS.split())})"
 #: beginning.
 _NAME_REST = rf"(?P<name>[\w.$-]{{0,60}}?{_STEM}[\w.-]{{0,40}})"
 _NAME = rf"(?<![\w.$-]){_NAME_REST}"
-#: Space within a line, and space that may continue on the next line, after a diff mark.
+#: Space within a line.
 _S = r"[ \t]{0,20}"
-_NL = r"[ \t]{0,20}(?:\r?\n[+\- ]?[ \t]{0,40})?"
 _Q = r"(?P<quote>(?P<escape>\\{1,3})?(?P<sign>[\"'`]))"
 _IN_QUOTES = r"(?P<value>(?(escape)(?:[^\n\s\\\"'`]|\\[^\n\s\"'`])|(?:(?!(?P=sign))[^\n\s\\]|\\[^\n\s]|[ ](?![ =:+.,)\]}]))){4,4000}?)(?P=quote)"
 _PLAIN = r"(?P<value>[^\s\"'`,;<>()\[\]{}&|\\]{4,4000})"

@@ -16,7 +16,7 @@ from sqlite_utils import Database
 from intercom.model import clock
 from intercom.model.audit import AuditEntry
 from intercom.store import rows
-from intercom.store.audit_chain import COLUMNS, GENESIS, PRUNED, entry_data, entry_hash
+from intercom.store.audit_chain import GENESIS, PRUNED, Entry, entry_data, entry_hash
 from intercom.store.rows import Codec, Table
 from intercom.store.schema import ENDS_OF_INSTRUCTIONS
 
@@ -35,22 +35,12 @@ def record(
 ) -> int:
     """Add an entry, in the transaction of the change it records. Returns its id."""
     last = rows.one(db, "select id, hash from audit order by id desc limit 1")
-    entry: dict[str, Any] = {
-        "id": 1 if last is None else last["id"] + 1,
-        "at": clock.to_text(at),
-        "kind": kind,
-        "session_id": session_id,
-        "who": who,
-        "summary": summary,
-        "data": None if data is None else rows.json_text(dict(data)),
-        "previous": GENESIS if last is None else last["hash"],
-    }
-    db.execute(
-        f"insert into audit ({', '.join(COLUMNS)}, hash) values ({', '.join('?' * len(COLUMNS))}, ?)",
-        (*(entry[name] for name in COLUMNS), entry_hash(entry)),
-    )
-    number: int = entry["id"]
-    return number
+    id, previous = (1, GENESIS) if last is None else (last["id"] + 1, last["hash"])
+    text = None if data is None else rows.json_text(dict(data))
+    entry = Entry(id, clock.to_text(at), kind, session_id, who, summary, text, previous, "")
+    entry = entry._replace(hash=entry_hash(entry))
+    db.execute(f"insert into audit ({', '.join(Entry._fields)}) values ({', '.join('?' * len(entry))})", entry)
+    return entry.id
 
 
 # Another program may have stored anything in any column. The queries below must not fail on it.

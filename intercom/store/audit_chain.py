@@ -39,8 +39,6 @@ class Entry(NamedTuple):
     hash: str
 
 
-#: The columns that the hash covers.
-COLUMNS: Final = Entry._fields[:-1]
 #: The previous hash of the first entry.
 GENESIS: Final = "0" * 64
 #: The kinds of the entry that began the chain in an older database, and of one that records a deletion.
@@ -73,12 +71,9 @@ class Head:
 
 
 @dataclass(frozen=True)
-class Anchor:
+class Anchor(Head):
     """A head as it was stored outside the database whose path is `database`."""
 
-    sequence: int
-    hash: str
-    at: str
     database: str = ""
 
 
@@ -133,9 +128,9 @@ class _Pruned:
     hash: str
 
 
-def entry_hash(entry: Mapping[str, object]) -> str:
-    """Return the SHA-256 of an entry: over canonical JSON of its columns, which include the previous hash."""
-    shown = {name: entry[name] for name in COLUMNS}
+def entry_hash(entry: Entry) -> str:
+    """Return the SHA-256 of an entry: over canonical JSON of its other columns, which include the previous hash."""
+    shown = {name: value for name, value in entry._asdict().items() if name != "hash"}
     # Our values never need `default`; values that another program stored must not stop the verification.
     text = json.dumps(shown, sort_keys=True, separators=(",", ":"), default=repr)
     return hashlib.sha256(text.encode("ascii")).hexdigest()
@@ -181,7 +176,7 @@ def verify(db: sqlite3.Connection, anchors: Iterable[Anchor] = ()) -> Verificati
             _check_first(found, entry, started, purges)
         else:
             _check_next(found, before, entry, started)
-        if entry_hash(entry._asdict()) != entry.hash:
+        if entry_hash(entry) != entry.hash:
             found.add(entry.id, "it was edited: its hash is not that of its columns")
         kept = wanted.pop(entry.id, None)
         if kept is not None and kept.hash != entry.hash:

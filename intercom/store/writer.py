@@ -121,7 +121,7 @@ class Writer(ThreadActor):
             self._commit(())
         self._close()
 
-    def on_failure(self, exc_type: Any, exc: Any, tb: Any) -> None:
+    def on_failure(self, *_crash: object) -> None:
         self._close()
 
     def receive_batch(self, items: Sequence[BatchItem]) -> None:

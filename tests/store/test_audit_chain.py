@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from intercom.cli import ctl_audit
 from intercom.local.places import places
 from intercom.store import audit, audit_chain, retention
-from intercom.store.audit_chain import COLUMNS, GENESIS, STARTED, AnchorError, Head, Verification, entry_hash, head
+from intercom.store.audit_chain import GENESIS, STARTED, AnchorError, Entry, Head, Verification, entry_hash, head
 from intercom.store.database import open_database
 
 AT = datetime(2026, 11, 23, 8, tzinfo=UTC)
@@ -69,16 +69,13 @@ def rechain(log: Path, first: int = 1) -> None:
     """Make all hashes anew from an entry on, as one who knows how it is done."""
     with closing(sqlite3.connect(log)) as db, db:
         previous = GENESIS
-        for row in db.execute(f"select {', '.join(COLUMNS)}, hash from audit order by id").fetchall():
-            entry = dict(zip((*COLUMNS, "hash"), row, strict=True))
-            if entry["id"] < first:
-                previous = entry["hash"]
+        for entry in list(audit_chain.entries(db)):
+            if entry.id < first:
+                previous = entry.hash
                 continue
-            entry["previous"] = previous
+            entry = entry._replace(previous=previous)
             previous = entry_hash(entry)
-            db.execute(
-                "update audit set previous = ?, hash = ? where id = ?", (entry["previous"], previous, entry["id"])
-            )
+            db.execute("update audit set previous = ?, hash = ? where id = ?", (entry.previous, previous, entry.id))
 
 
 def test_an_untouched_log_holds_and_tells_its_head(log: Path) -> None:
@@ -252,7 +249,7 @@ def test_any_edit_of_any_entry_is_found(log: Path, data: st.DataObject) -> None:
     copy = log.with_name("copy.db")
     shutil.copy(log, copy)
     id = data.draw(st.integers(1, 12))
-    column = data.draw(st.sampled_from([*COLUMNS[1:], "hash"]))
+    column = data.draw(st.sampled_from(Entry._fields[1:]))
     with closing(sqlite3.connect(copy)) as db, db:
         before = db.execute(f"select {column} from audit where id = ?", (id,)).fetchone()[0]
         value = data.draw(
@@ -415,10 +412,10 @@ def append(log: Path, kind: str, data: dict[str, object], at: str = "2026-11-23T
     """An entry that somebody puts at the end, as one who knows how it is done."""
     with closing(sqlite3.connect(log)) as db, db:
         newest = head(db)
-        entry = dict.fromkeys(COLUMNS) | {"id": newest.sequence + 1, "at": at, "kind": kind, "who": "intercom"}
-        entry |= {"summary": "approve", "data": json.dumps(data), "previous": newest.hash}
-        values = [*(entry[name] for name in COLUMNS), entry_hash(entry)]
-        db.execute(f"insert into audit ({', '.join(COLUMNS)}, hash) values ({', '.join('?' * len(values))})", values)
+        text = json.dumps(data)
+        entry = Entry(newest.sequence + 1, at, kind, None, "intercom", "approve", text, newest.hash, "")
+        entry = entry._replace(hash=entry_hash(entry))
+        db.execute(f"insert into audit ({', '.join(entry._fields)}) values ({', '.join('?' * len(entry))})", entry)
 
 
 @pytest.mark.parametrize("how", ["anchored", "put on record", "begun twice"])

@@ -414,9 +414,12 @@ def _asked(settled: Any, in_slack: bool) -> Iterator[Finding]:
 
 
 def _running(where: Places) -> frozenset[str] | None:
-    """Return the names of the running server's parts, or None if no server answers."""
+    """Return the names of the running server's parts, or None if no server of this version answers."""
     answer = _answer(where, "tree")
-    return None if answer is None else frozenset(_names(read(Info, answer, "tree")))
+    try:
+        return None if answer is None else frozenset(_names(read(Info, answer, "tree")))
+    except IpcError:
+        return None
 
 
 def _answer(where: Places, verb: str) -> Any:

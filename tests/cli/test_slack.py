@@ -377,7 +377,10 @@ def test_the_server_that_runs_says_how_it_fares_in_slack(
             "last_error": None,
         },
     }
-    answers = {"tree": {"tree": {"name": "slack/connection"}}, "slack": {"slack": standing}}
+    answers = {
+        "tree": {"tree": {"id": "c", "name": "slack/connection", "class_name": "SlackConnection", "state": "running"}},
+        "slack": {"slack": standing},
+    }
     monkeypatch.setattr(doctor_checks, "request", lambda _where, verb, _fields, patience: answers[verb])
     with keychain_is(NoKeychain()):
         config, _, _ = doctor.configuration(None, None)

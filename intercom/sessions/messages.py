@@ -334,11 +334,11 @@ class PersonNudged:
 
 @frozen
 class Watch:
-    """The agent's status. `resting`: it waits for a person, or is not connected, so silence is no stall. `road`:
+    """The agent's status. `suspended`: it waits for a person, or is not connected, so silence is no stall. `reachable`:
     whether messages can reach it."""
 
-    resting: bool
-    road: bool
+    suspended: bool
+    reachable: bool
 
 
 @frozen

@@ -80,11 +80,11 @@ LIVES: dict[str, tuple[list[tuple[float, Event]], list[tuple[float, Effect]]]] =
         [(0, NO_ROAD), (300, Ticked()), (310, PersonNudged()), (1000, Ticked())],
         [(300, Stalled(300)), (300, Escalated(0, delivered=False))],
     ),
-    "where no road leads to the agent a person is told at once": (
+    "if the agent cannot be reached, a person is told at once": (
         [(0, NO_ROAD), (300, Ticked()), (1000, Ticked())],
         [(300, Stalled(300)), (300, Escalated(0, delivered=False))],
     ),
-    "a road that is lost in between ends the nudging": (
+    "an agent that cannot be reached any more ends the nudging": (
         [(0, AWAKE), (300, Ticked()), (420, Ticked()), (430, NO_ROAD), (540, Ticked())],
         [(300, Stalled(300)), (420, NudgeDue(1)), (540, Escalated(1, delivered=False))],
     ),
@@ -105,15 +105,15 @@ class Detector(RuleBasedStateMachine):
     """The model: an agent is quiet since `since`, and so it is clear what must have been said by now."""
 
     @initialize(
-        threshold=st.integers(1, 50), interval=st.integers(1, 50), retries=st.integers(0, 4), road=st.booleans()
+        threshold=st.integers(1, 50), interval=st.integers(1, 50), retries=st.integers(0, 4), reachable=st.booleans()
     )
-    def begin(self, threshold: int, interval: int, retries: int, road: bool) -> None:
+    def begin(self, threshold: int, interval: int, retries: int, reachable: bool) -> None:
         self.rules = Rules(threshold, interval, retries)
         self.now = 0
         self.state: StallState = stall.begin(0)
         self.since = 0
         self.awake = False
-        self.road = road
+        self.reachable = reachable
         self.said: list[Effect] = []
         self.wake()
 
@@ -122,7 +122,7 @@ class Detector(RuleBasedStateMachine):
         return effects
 
     def wake(self) -> None:
-        effects = self.step(Watch(False, self.road))
+        effects = self.step(Watch(False, self.reachable))
         assert effects == ()
         if not self.awake:
             self.awake, self.since, self.said = True, self.now, []
@@ -145,7 +145,7 @@ class Detector(RuleBasedStateMachine):
     @precondition(lambda self: self.awake)
     @rule()
     def it_waits_for_a_person(self) -> None:
-        assert self.step(Watch(True, self.road)) == ()
+        assert self.step(Watch(True, self.reachable)) == ()
         self.awake = False
 
     @rule()
@@ -163,7 +163,7 @@ class Detector(RuleBasedStateMachine):
         if quiet >= rules.threshold:
             expected.append(Stalled(int(rules.threshold)))
             over = int((quiet - rules.threshold) // rules.interval)
-            if not self.road:
+            if not self.reachable:
                 expected.append(Escalated(0, delivered=False))
             else:
                 expected += [NudgeDue(n) for n in range(1, min(over, rules.retries) + 1)]

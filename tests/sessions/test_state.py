@@ -32,7 +32,7 @@ POLLED = HERE.reserve(("d",)).leave_alone("d")
 
 
 @pytest.mark.parametrize(
-    ("state", "has_road", "is_at_work"),
+    ("state", "is_reachable", "is_at_work"),
     [
         (EMPTY, False, False),
         (HERE, True, True),
@@ -48,8 +48,8 @@ POLLED = HERE.reserve(("d",)).leave_alone("d")
         (TURN_OVER.agent_left().attach(None), False, False),
     ],
 )
-def test_what_the_agent_is_doing(state: SessionState, has_road: bool, is_at_work: bool) -> None:
-    assert (state.has_road, state.is_at_work) == (has_road, is_at_work)
+def test_what_the_agent_is_doing(state: SessionState, is_reachable: bool, is_at_work: bool) -> None:
+    assert (state.is_reachable, state.is_at_work) == (is_reachable, is_at_work)
 
 
 @pytest.mark.parametrize(

@@ -316,11 +316,11 @@ async def test_the_card_of_a_stall_says_by_which_road_a_nudge_travels(server: Vi
         each.session_id: await server.operator.card(kind=CardKind.STALL, session_id=each.session_id)
         for each in (agent, idle)
     }
-    for each, road in (
+    for each, route in (
         (agent, "goes with the agent's next call, or is told before it ends its turn"),
         (idle, "goes with the agent's next call"),
     ):
-        assert str((await server.decide(alerts[each.session_id].id, Decision.NUDGE)).note).endswith(f'": {road}')
+        assert str((await server.decide(alerts[each.session_id].id, Decision.NUDGE)).note).endswith(f'": {route}')
     await idle.ask(TakeWords("hook-2"))
     assert str((await server.decide(alerts[idle.session_id].id, Decision.NUDGE)).note).endswith(
         "goes with the agent's next call, or is told before it ends its turn"

@@ -167,7 +167,7 @@ class SessionActor(Actor):
     def change(self, step: Callable[Concatenate[SessionState, P], SessionState], *args: P.args, **kw: P.kwargs) -> None:
         """Take a step of the state. The stall detector is told if it matters to it."""
         before, self.state = self.state, step(self.state, *args, **kw)
-        if (before.has_road, before.is_at_work) != (self.state.has_road, self.state.is_at_work):
+        if (before.is_reachable, before.is_at_work) != (self.state.is_reachable, self.state.is_at_work):
             self.brief_detector()
 
     @property
@@ -339,8 +339,8 @@ class SessionActor(Actor):
 
     def brief_detector(self) -> None:
         """Tell the stall detector the agent's current status."""
-        resting = bool(self.waiters) or not self.state.is_at_work or not self.context.config.stall.enabled
-        self.stall.tell(Watch(resting, road=self.state.has_road))
+        suspended = bool(self.waiters) or not self.state.is_at_work or not self.context.config.stall.enabled
+        self.stall.tell(Watch(suspended, reachable=self.state.is_reachable))
 
     def tell_process(self, message: Stop | Suspend | Continue) -> None:
         """Tell this to the actor of the process that people started for this session, if it runs. One that does not run

@@ -52,14 +52,15 @@ class Rules:
 
 @frozen
 class StallState:
-    """`due` is the time of the next step, None while resting or escalated. `road`: whether messages reach the agent."""
+    """`due` is the time of the next step, None while suspended or escalated. `reachable`: whether messages reach the
+    agent."""
 
     since: float
     due: float | None
     phase: Phase = Phase.WATCHING
     nudges: int = 0
-    resting: bool = True
-    road: bool = True
+    suspended: bool = True
+    reachable: bool = True
 
 
 @frozen
@@ -77,28 +78,28 @@ def begin(now: float) -> StallState:
 
 
 def step(state: StallState, event: Event, now: float, rules: Rules) -> tuple[StallState, tuple[Effect, ...]]:
-    """Return the next state and what to do. A tick that is early, or that comes while resting, changes nothing."""
+    """Return the next state and what to do. A tick that is early, or that comes while suspended, changes nothing."""
     match event:
         case Activity():
             effects: tuple[Effect, ...] = () if state.phase is Phase.WATCHING else (Recovered(),)
-            due = None if state.resting else now + rules.threshold
+            due = None if state.suspended else now + rules.threshold
             return evolve(state, since=now, due=due, phase=Phase.WATCHING, nudges=0), effects
         case PersonNudged():
-            if not state.road and state.phase is Phase.ESCALATED:
+            if not state.reachable and state.phase is Phase.ESCALATED:
                 # The message is queued: nothing reaches the agent before it is back.
                 return state, ()
-            due = None if state.resting else now + rules.threshold
+            due = None if state.suspended else now + rules.threshold
             phase = Phase.WATCHING if state.phase is Phase.WATCHING else Phase.STALLED
             return evolve(state, since=now, due=due, phase=phase, nudges=0), ()
-        case Watch(resting=True, road=road):
-            return evolve(state, resting=True, road=road, due=None), ()
-        case Watch(road=road):
-            if not state.resting:
-                return evolve(state, road=road), ()
-            fresh = StallState(since=now, due=now + rules.threshold, resting=False, road=road)
+        case Watch(suspended=True, reachable=reachable):
+            return evolve(state, suspended=True, reachable=reachable, due=None), ()
+        case Watch(reachable=reachable):
+            if not state.suspended:
+                return evolve(state, reachable=reachable), ()
+            fresh = StallState(since=now, due=now + rules.threshold, suspended=False, reachable=reachable)
             return fresh, ()
         case Ticked():
-            if state.resting or state.due is None or now < state.due:
+            if state.suspended or state.due is None or now < state.due:
                 return state, ()
             return _overdue(state, now, rules)
 
@@ -106,14 +107,14 @@ def step(state: StallState, event: Event, now: float, rules: Rules) -> tuple[Sta
 def _overdue(state: StallState, now: float, rules: Rules) -> tuple[StallState, tuple[Effect, ...]]:
     if state.phase is Phase.WATCHING:
         raised = Stalled(int(now - state.since))
-        if not state.road:
+        if not state.reachable:
             # No message would reach the agent: a person must know at once.
             return evolve(state, phase=Phase.ESCALATED, due=None), (raised, Escalated(0, delivered=False))
         return evolve(state, phase=Phase.STALLED, due=now + rules.interval), (raised,)
-    if state.road and state.nudges < rules.retries:
+    if state.reachable and state.nudges < rules.retries:
         nudges = state.nudges + 1
         return evolve(state, nudges=nudges, due=now + rules.interval), (NudgeDue(nudges),)
-    return evolve(state, phase=Phase.ESCALATED, due=None), (Escalated(state.nudges, delivered=state.road),)
+    return evolve(state, phase=Phase.ESCALATED, due=None), (Escalated(state.nudges, delivered=state.reachable),)
 
 
 class StallDetector(Actor):
@@ -234,7 +235,7 @@ async def _nudge(
     session.change(SessionState.drop, repeated)
     session.change(SessionState.queue, word)
     # A nudge without a message of its own says what is configured: people see what the agent is told.
-    return show(session, moved or alert, f'"{request_kinds.headline(text)}": {_road(session)}')
+    return show(session, moved or alert, f'"{request_kinds.headline(text)}": {_route(session)}')
 
 
 def _is_repeated_by(earlier: Instruction, word: Instruction) -> bool:
@@ -245,9 +246,9 @@ def _is_repeated_by(earlier: Instruction, word: Instruction) -> bool:
     return is_same and (is_automatic or earlier.text == word.text)
 
 
-def _road(session: SessionActor) -> str:
+def _route(session: SessionActor) -> str:
     """Return how messages reach this agent, or that they do not."""
-    if session.state.has_road:
+    if session.state.is_reachable:
         return f"{_QUEUED}, or is told before it ends its turn" if session.state.has_stop_hook else _QUEUED
     return _WAKES if session.can_be_woken else _NOT_DELIVERED
 

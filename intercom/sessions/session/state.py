@@ -62,14 +62,14 @@ class SessionState:
     # --- the agent ---------------------------------------------------------------------------------------------------
 
     @property
-    def has_road(self) -> bool:
+    def is_reachable(self) -> bool:
         """Whether instructions can reach the agent: it is connected, and has not ended its turn."""
         return self.agent_here and not self.turn_over
 
     @property
     def is_at_work(self) -> bool:
         """Whether the agent should be active: its silence may be a stall."""
-        return self.has_road and self.row.status is SessionStatus.ACTIVE
+        return self.is_reachable and self.row.status is SessionStatus.ACTIVE
 
     def moved(self, row: Session, successor: str | None = None) -> SessionState:
         """Note the session's row as the store has it now, and its successor if it has got one."""

@@ -91,7 +91,7 @@ async def steer(session: SessionActor, asked: Steer) -> Card:
     card = session.show_words(word)
     session.stall.tell(PersonNudged())
     await end_standby(session, asked.by, asked.channel)
-    return evolve(card, note=_road(session) or card.note) if word.is_open else card
+    return evolve(card, note=_why_later(session) or card.note) if word.is_open else card
 
 
 async def take_back(session: SessionActor, asked: TakeBack) -> Card:
@@ -230,15 +230,15 @@ def _end_oldest(
     return None
 
 
-def _road(session: SessionActor) -> str | None:
+def _why_later(session: SessionActor) -> str | None:
     """Return why these instructions do not reach the agent soon; None if they do."""
     if session.row.is_paused:
         return "the session is paused: the agent is told when it is resumed"
-    if session.can_be_woken and not session.state.has_road:
+    if session.can_be_woken and not session.state.is_reachable:
         return "the agent is woken for it once its program has ended"
     if not session.state.agent_here:
         return "the agent is away: it is told when it is back"
-    return None if session.state.has_road else "the agent has ended its turn: it is told with its next call"
+    return None if session.state.is_reachable else "the agent has ended its turn: it is told with its next call"
 
 
 def cancel(db: Database, context: Context, word: Instruction, by: str, channel: str) -> Instruction:

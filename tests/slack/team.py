@@ -89,7 +89,7 @@ class Modal:
 class Team:
     """The state of one Slack team with one app installed."""
 
-    def __init__(self, *, app_token: str, bot_token: str) -> None:
+    def __init__(self, *, app_token: str, bot_token: str, epoch: float | None = None) -> None:
         self.app_token, self.bot_token = app_token, bot_token
         self.bot_scopes, self.app_scopes = BOT_SCOPES, APP_SCOPES
         self.revoked: dict[str, str] = {}  # a token that is good no more -> the error it gets
@@ -107,7 +107,7 @@ class Team:
         self.version = 0
         self._changed = trio.Event()
         self._counter = itertools.count(1)
-        self._started, self._epoch = trio.current_time(), time.time()
+        self._started, self._epoch = trio.current_time(), time.time() if epoch is None else epoch
         self._last_ts = 0
 
     # Time and names

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import copy
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from typing import Any
 
 import trio
-from attrs import define, field, frozen
+from attrs import frozen
 
 from intercom.operators.slack.web_api import RateLimited, SlackApiError, SlackRefused, Unreachable
-from tests.operators.slack.payloads import ANNA, BERT
+from tests.operators.slack.payloads import ANNA, BERT, CHANNEL
 from tests.operators.stand_in_service import START
+from tests.slack import files
+from tests.slack.limits import Rates
+from tests.slack.methods import METHODS
+from tests.slack.team import Channel, SlackRefuses, Team, User
 
 #: What Slack's clock says when the test's says 0.
 EPOCH = START.timestamp()
@@ -48,21 +52,39 @@ def refusing(error: str) -> Fault:
     return Fault(SlackRefused("method", error))
 
 
-@define
+@frozen
 class Message:
-    ts: str
+    """A message as it stands there now; `history` is what it said before, `at` when it was posted."""
+
+    kept: dict[str, Any]
     channel: str
-    text: str
-    blocks: list[Any]
-    metadata: Any
-    thread_ts: str | None
-    at: float
-    file: str | None = None
-    history: list[str] = field(factory=list)
+    history: list[str]
+
+    @property
+    def ts(self) -> str:
+        return str(self.kept["ts"])
+
+    @property
+    def at(self) -> float:
+        return float(self.ts) - EPOCH
+
+    @property
+    def text(self) -> str:
+        return str(self.kept["files"][0]["title"] if "files" in self.kept else self.kept["text"])
+
+    @property
+    def blocks(self) -> list[Any]:
+        return [{name: each[name] for name in each if name != "block_id"} for each in self.kept.get("blocks", ())]
+
+    @property
+    def thread_ts(self) -> str | None:
+        thread = self.kept.get("thread_ts")
+        return None if thread == self.ts else thread
 
     @property
     def client_id(self) -> str | None:
-        return None if self.metadata is None else str(self.metadata["event_payload"]["client_id"])
+        metadata = self.kept.get("metadata")
+        return None if metadata is None else str(metadata["event_payload"]["client_id"])
 
 
 Judge = Callable[[str, dict[str, Any]], Fault | None]
@@ -71,28 +93,34 @@ Judge = Callable[[str, dict[str, Any]], Fault | None]
 class FakeSlack:
     """`judge(method, params)` decides on the fault of a call. `faults` are raised by the next calls of a method, one
     each, and `slow` is how much longer its calls take, in seconds. `per_second` limits posts in a channel as Slack
-    does. `responses` were given to response_urls."""
+    does. `responses` were given to response_urls. What calls do is what the stand-in does."""
 
     def __init__(self, *, per_second: bool = False, latency: float = 0.05, page: int = 3) -> None:
-        self.messages: list[Message] = []
+        self.team = Team(app_token="", bot_token="", epoch=EPOCH)
+        self.team.channels = {id: Channel(id, id) for id in ("C1", "C2", CHANNEL)}
+        self.team.users |= {id: User(id, name, name) for id, name in ((ANNA, "anna"), (BERT, "bert"))}
         self.calls: list[tuple[float, str, dict[str, Any]]] = []
-        self.uploads: dict[str, bytes] = {}
         self.judge: Judge = lambda method, params: None
         self.limited = 0
         self.faults: dict[str, list[Exception]] = {}
         self.slow: dict[str, float] = {}
         self.responses: list[dict[str, Any]] = []
-        self._per_second = per_second
+        # A little more, as the clock's fractions do not add up.
+        self._rates = Rates({"chat.postMessage": (1.001, 1)} if per_second else {})
         self._latency = latency
         self._page = page
-        self._last: dict[str, float] = {}
-        self._number = 0
+        self._history: defaultdict[str, list[str]] = defaultdict(list)
         self._coming: list[tuple[float, Callable[[], object]]] = []
 
     # what tests look at
 
-    def texts(self) -> list[str]:
+    @property
+    def messages(self) -> list[Message]:
         """What stands in Slack, in the order it was posted."""
+        kept = [(one, id) for id, channel in self.team.channels.items() for one in channel.messages.values()]
+        return [Message(one, id, self._history[one["ts"]]) for one, id in sorted(kept, key=lambda each: each[0]["ts"])]
+
+    def texts(self) -> list[str]:
         return [message.text for message in self.messages]
 
     def methods(self) -> Counter[str]:
@@ -102,7 +130,9 @@ class FakeSlack:
         return [params for _, name, params in self.calls if name == method]
 
     def delete(self, text: str) -> None:
-        self.messages = [message for message in self.messages if message.text != text]
+        for message in self.messages:
+            if message.text == text:
+                del self.team.channels[message.channel].messages[message.ts]
 
     # what the server calls
 
@@ -114,7 +144,7 @@ class FakeSlack:
         if self.faults.get(method):
             raise self.faults[method].pop(0)
         fault = self.judge(method, params)
-        work: Callable[[], dict[str, Any]] = partial(getattr(self, "_" + method.replace(".", "_")), **params)
+        work = partial(self._do, method, params)
         if fault is None:
             return {"ok": True, **work()}
         if fault.done and fault.later:
@@ -141,85 +171,22 @@ class FakeSlack:
     async def upload(self, url: str, data: bytes, filename: str, /) -> None:
         await self.call("upload", url=url, data=data)
 
-    def _users_info(self, user: str) -> dict[str, Any]:
-        return {"user": {"id": user, "name": {ANNA: "anna", BERT: "bert"}[user]}}
-
-    def _chat_postEphemeral(self, **_: Any) -> dict[str, Any]:
-        return {}
-
-    def _views_open(self, **_: Any) -> dict[str, Any]:
-        return {}
-
-    def _upload(self, url: str, data: bytes) -> dict[str, Any]:
-        self.uploads[url.removeprefix("https://files/")] = data
-        return {}
-
-    def _chat_postMessage(self, channel: str, text: str, metadata: Any, **params: Any) -> dict[str, Any]:
-        last = self._last.get(channel, -1.0)
-        if self._per_second and trio.current_time() - last < 0.999:
-            self.limited += 1
-            raise RateLimited("chat.postMessage", 1.0)
-        self._last[channel] = trio.current_time()
-        thread_ts = params.get("thread_ts")
-        if thread_ts is not None and not any(m.ts == thread_ts and m.channel == channel for m in self.messages):
-            raise SlackRefused("chat.postMessage", "thread_not_found")
-        return {"ts": self._add(channel, text, params.get("blocks") or [], metadata, thread_ts).ts}
-
-    def _chat_update(self, channel: str, ts: str, text: str, **params: Any) -> dict[str, Any]:
-        message = self._message(channel, ts)
-        message.history.append(message.text)
-        message.text, message.blocks, message.metadata = text, params["blocks"], params["metadata"]
-        return {"ts": ts}
-
-    def _conversations_history(self, channel: str, oldest: str, cursor: str = "0", **_: Any) -> dict[str, Any]:
-        return self._listed([m for m in self.messages if m.channel == channel and not m.thread_ts], oldest, cursor)
-
-    def _conversations_replies(self, channel: str, ts: str, oldest: str, cursor: str = "0", **_: Any) -> dict[str, Any]:
-        found = [m for m in self.messages if m.channel == channel and ts in (m.ts, m.thread_ts)]
-        if not found:
-            raise SlackRefused("conversations.replies", "thread_not_found")
-        return self._listed(found, oldest, cursor)
-
-    def _files_getUploadURLExternal(self, filename: str, length: int, **_: Any) -> dict[str, Any]:
-        self._number += 1
-        return {"upload_url": f"https://files/F{self._number}", "file_id": f"F{self._number}"}
-
-    def _files_completeUploadExternal(self, files: Any, channel_id: str, **params: Any) -> dict[str, Any]:
-        (file,) = files
-        assert file["id"] in self.uploads
-        if any(message.file == file["id"] for message in self.messages):
-            raise SlackRefused("files.completeUploadExternal", "file_already_shared")
-        made = self._add(channel_id, file["title"], [], None, params.get("thread_ts"))
-        made.file = file["id"]
-        return {"files": [{"id": file["id"]}]}
-
-    def _files_info(self, file: str) -> dict[str, Any]:
-        if file not in self.uploads:
-            raise SlackRefused("files.info", "file_not_found")
-        shares: dict[str, Any] = {}
-        for message in self.messages:
-            if message.file == file:
-                shares = {"public": {message.channel: [{"ts": message.ts}]}}
-        return {"file": {"id": file, "shares": shares}}
-
-    def _add(self, channel: str, text: str, blocks: list[Any], metadata: Any, thread: str | None) -> Message:
-        self._number += 1
-        ts = f"{EPOCH + trio.current_time():.0f}.{self._number:06d}"
-        message = Message(ts, channel, text, blocks, metadata, thread, trio.current_time())
-        self.messages.append(message)
-        return message
-
-    def _message(self, channel: str, ts: str) -> Message:
-        for message in self.messages:
-            if message.channel == channel and message.ts == ts:
-                return message
-        raise SlackRefused("chat.update", "message_not_found")
-
-    def _listed(self, found: list[Message], oldest: str, cursor: str) -> dict[str, Any]:
-        found = [message for message in found if float(message.ts) >= float(oldest)]
-        begin = int(cursor)
-        told = [{"ts": message.ts, "text": message.text, "metadata": message.metadata} for message in reversed(found)][
-            begin : begin + self._page
-        ]
-        more = begin + self._page < len(found)
-        return {"messages": told, "response_metadata": {"next_cursor": str(begin + self._page) if more else ""}}
+    def _do(self, method: str, params: dict[str, Any]) -> dict[str, Any]:
+        match method:
+            case "chat.postEphemeral" | "views.open":
+                return {}
+            case "upload":
+                files.receive(self.team, params["url"], params["data"])
+                return {}
+            case "chat.postMessage" if self._rates.wait(method, params):
+                self.limited += 1
+                raise RateLimited(method, 1.0)
+        changed = self.team.channels[params["channel"]].messages.get(params["ts"]) if method == "chat.update" else None
+        before = None if changed is None else changed["text"]
+        try:
+            answer = METHODS[method].do(self.team, {**params, "limit": self._page})
+        except SlackRefuses as refusal:
+            raise SlackRefused(method, refusal.body["error"]) from None
+        if before is not None:
+            self._history[params["ts"]].append(before)
+        return answer

@@ -11,11 +11,10 @@ import os
 import random
 import tempfile
 from collections import defaultdict
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Sequence
 from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, TypeVar
 
 import attrs
@@ -100,7 +99,6 @@ class Service(StandInService):
         self.slow = 0.0
         self.down: list[Exception] = []
         self.deaf: Exception | None = None
-        self.tell: Callable[[Redraw], object] = lambda _: None
 
     async def decide(self, prefix: str, verdict: Any) -> Card:
         await trio.sleep(self.slow)
@@ -115,7 +113,6 @@ class Service(StandInService):
             return nudged
         decided = await super().decide(prefix, verdict)
         self.verdicts.append(verdict.id)
-        self.tell(Redraw(decided.id))
         return decided
 
     async def security_event(self, summary: str, data: dict[str, Any]) -> None:
@@ -325,10 +322,8 @@ async def slack_server(
     directory: Path | None = None,
     *given: Card | Session,
     runs: Collection[str] = ("ephemeral",),
-    instead: Mapping[str, Callable[[SlackServer], Actor]] = MappingProxyType({}),
     web: Any = None,
     service: StandInService | None = None,
-    people: Collection[str] = (ANNA, BERT),
     team: str = TEAM,
     processing: Callable[[Content, str], Content] = draw_processing,
     environ: dict[str, str] | None = None,
@@ -338,9 +333,9 @@ async def slack_server(
 ) -> AsyncIterator[SlackServer]:
     """Run the actors `slack/<name>` for each name in `runs`: outbox, channel, commands, ephemeral, connection.
 
-    `instead` has actors to run in place of others. The service knows the given cards and sessions. Without `channel`
-    among `runs`, the cards are in Slack already. `people` may act. `web` is the Web API, else a new FakeSlack;
-    `settings` go into the configuration. An actor that crashes is started again at once.
+    The service knows the given cards and sessions. Without `channel` among `runs`, the cards are in Slack already. Anna
+    and Bert may act. `web` is the Web API, else a new FakeSlack; `settings` go into the configuration. An actor that
+    crashes is started again at once.
     """
     known = tuple(each for each in given if isinstance(each, Session))
     cards = tuple(each for each in given if isinstance(each, Card))
@@ -376,13 +371,11 @@ async def slack_server(
             "ephemeral": lambda: EphemeralSender(web),
             "connection": lambda: SlackConnection(web, server.interactions.handle, now=server.now),
         }
-        parts |= {name: partial(make, server) for name, make in instead.items()}
-        running = {*runs, *instead}
         children = [
             ChildSpec("store", lambda: TaskWriter(path, on_opened=_quick)),
             ChildSpec("operators", lambda: Recorder(server, "operators")),
             *(
-                ChildSpec(f"slack/{name}", part if name in running else partial(Recorder, server, f"slack/{name}"))
+                ChildSpec(f"slack/{name}", part if name in runs else partial(Recorder, server, f"slack/{name}"))
                 for name, part in parts.items()
             ),
         ]
@@ -409,7 +402,9 @@ async def slack_server(
             now=server.now,
             environ={"PATH": os.environ["PATH"], **(environ or {})},
         )
-        server.interactions = Interactions(deps, Authorization(service, frozenset(people), team), server.commands.run)
+        server.interactions = Interactions(
+            deps, Authorization(service, frozenset({ANNA, BERT}), team), server.commands.run
+        )
         async with server.system:
             if "channel" in runs:
                 for each in known:

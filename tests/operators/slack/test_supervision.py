@@ -19,9 +19,10 @@ from intercom.operators.slack.messages import Health
 from intercom.operators.slack.setup import SlackSetup
 from intercom.operators.slack.web_api import SlackTokens, Unreachable, WebApi
 from intercom.store.client import Reader
+from tests.operators.slack.live.embedded import setup_for
 from tests.proxy import certificate
-from tests.slack import ALICE, serve, text_of
 from tests.slack import CHANNEL as IN_SLACK
+from tests.slack import serve, text_of
 
 CHANNEL = "C0123456789"
 TOKENS = SlackTokens("xapp-1-A0-1-abc", "xoxb-1-abc")
@@ -88,9 +89,7 @@ async def test_a_server_that_stops_says_so_in_slack_and_one_that_comes_back_what
     async with serve() as slack:
 
         def app() -> App:
-            tokens = SlackTokens(slack.app_token, slack.bot_token)
-            setup = SlackSetup(tokens, IN_SLACK, frozenset({ALICE}), api_url=slack.api_url)
-            return an_app(tmp_path, IN_SLACK, setup)
+            return an_app(tmp_path, IN_SLACK, setup_for(slack))
 
         def says(words: str) -> bool:
             return any(words in text_of(message) for message in slack.messages(IN_SLACK))

@@ -177,7 +177,7 @@ async def test_only_the_owner_ends_or_resumes_a_session_that_somebody_started(tm
         assert "ended" in await server.told("session-clear s-owned", by=BERT, act="slack/4")
 
 
-async def test_what_the_desk_refuses_is_told(tmp_path: Path) -> None:
+async def test_what_the_service_refuses_is_told(tmp_path: Path) -> None:
     service = StandInService(sessions=(session("s-1", status=SessionStatus.PAUSED),))
 
     async def refuse(*_args: Any) -> Session:

@@ -212,7 +212,7 @@ def test_while_a_tap_is_handled_a_line_stands_where_the_buttons_were() -> None:
     assert after["reply_broadcast"] is True
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=75, deadline=None)
 @for_any(given.cards, st.booleans())
 def test_slack_takes_every_card(card: Card, first: bool) -> None:
     drawn = content(card, first=first)
@@ -229,7 +229,7 @@ def test_slack_takes_every_card(card: Card, first: bool) -> None:
         assert "/" not in beside.filename
 
 
-@pytest.mark.parametrize("piece", ["x", "+<&>\n", "😀", "`", "a\u0301", "\u202e", "word "])
+@pytest.mark.parametrize("piece", ["+<&>\n", "😀", "`", "a\u0301", "\u202e"])
 def test_a_megabyte_is_drawn_at_once(piece: str) -> None:
     text = piece * (1_000_000 // len(piece))
     card = given.card(title=text, body=text, diff=f"--- a\n+++ b\n{text}", note=text, workspace_root=text,

@@ -59,7 +59,7 @@ def test_what_cannot_be_seen_is_shown_as_its_code(text: str, expected: str) -> N
     assert visible(text) == expected
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @for_any(given.texts, st.integers(12, 400))
 def test_no_text_is_too_long_or_cut_in_a_wrong_place(text: str, limit: int) -> None:
     made = fitted(text, limit)
@@ -76,7 +76,7 @@ def test_no_text_is_too_long_or_cut_in_a_wrong_place(text: str, limit: int) -> N
             assert grapheme.safe_split_index(whole, len(kept)) == len(kept)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @for_any(given.texts, st.integers(40, 3_000))
 def test_a_fence_is_closed_once(text: str, limit: int) -> None:
     made = fence(text, limit)

@@ -130,13 +130,6 @@ async def test_with_neither_form_nor_store_the_tap_comes_again(tmp_path: Path) -
             await server.without_store().handle("interactive", payloads.tap("approve_reject", CARD))
 
 
-async def test_a_button_with_the_beginning_of_an_id_opens_no_form(tmp_path: Path) -> None:
-    async with slack_server(tmp_path, card(CARD)) as server:
-        await server.tap(payloads.tap("approve_reject", CARD[:8]))
-        assert server.slack.made("views.open") == []
-        assert len(await server.ephemerals()) == 1
-
-
 async def question(server: SlackServer, action: str) -> None:
     server.slack.faults["views.open"] = [FAULTS[0]]
     await server.tap(payloads.tap(action, CARD))

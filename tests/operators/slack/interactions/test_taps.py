@@ -45,7 +45,7 @@ async def test_every_button_without_a_form_gives_its_decision(tmp_path: Path, bu
         assert server.slack.calls == []
 
 
-async def test_the_buttons_give_way_to_processing_while_the_desk_works(tmp_path: Path) -> None:
+async def test_the_buttons_give_way_to_processing_while_the_service_works(tmp_path: Path) -> None:
     async with slack_server(tmp_path, card(CARD)) as server:
         server.service.slow = 5.0
         async with trio.open_nursery() as nursery:
@@ -187,8 +187,10 @@ async def test_a_tap_given_up_by_its_connection_leaves_no_processing_behind(tmp_
 async def test_a_button_with_the_beginning_of_an_id_decides_nothing(tmp_path: Path) -> None:
     async with slack_server(tmp_path, card(CARD)) as server:
         await server.tap(payloads.tap("approve_accept", CARD[:8]))
+        await server.tap(payloads.tap("approve_reject", CARD[:8], at="1700000100.000002"))
         assert server.decided == []
-        assert len(await server.ephemerals()) == 1
+        assert server.slack.made("views.open") == []
+        assert len(await server.ephemerals()) == 2
 
 
 async def test_a_button_of_another_kind_of_card_decides_nothing(tmp_path: Path) -> None:
@@ -214,7 +216,7 @@ async def test_ephemeral_messages_never_keep_an_act_waiting(tmp_path: Path) -> N
             await server.tap(payloads.tap("approve_accept", CARD))
 
 
-async def test_a_store_that_is_down_does_not_keep_a_verdict_from_the_desk(tmp_path: Path) -> None:
+async def test_a_store_that_is_down_does_not_keep_a_verdict_from_the_service(tmp_path: Path) -> None:
     async with slack_server(tmp_path, card(CARD)) as server:
         assert await server.without_store().handle("interactive", payloads.tap("approve_accept", CARD)) is None
         assert server.service.cards[CARD].state is CardState.APPROVED

@@ -159,6 +159,12 @@ class Room:
                 return await look(self.app.reader, self.slack)
 
 
+def setup_for(slack: Standin) -> SlackSetup:
+    """How a server gets into this Slack, in which Alice and Bob may act."""
+    tokens = SlackTokens(slack.app_token, slack.bot_token)
+    return SlackSetup(tokens, CHANNEL, frozenset({ALICE, BOB}), api_url=slack.api_url)
+
+
 @asynccontextmanager
 async def room(
     root: Path,
@@ -180,15 +186,13 @@ async def room(
             "stall": StallSettings(enabled=False),
             "ctl": CtlSettings(trust_agent_processes=True),
         }
-        tokens = SlackTokens(slack.app_token, slack.bot_token)
-        setup = SlackSetup(tokens, CHANNEL, frozenset({ALICE, BOB}), api_url=slack.api_url)
 
         def now() -> datetime:
             return BEGIN + timedelta(seconds=clock.current_time())
 
         new_database(root / "quick.db")
         where = places(environ={"HOME": str(root), "XDG_RUNTIME_DIR": str(root)})
-        app = App(Config(**{**settings, **config}), where, root / "quick.db", listens, slack=setup, now=now)
+        app = App(Config(**{**settings, **config}), where, root / "quick.db", listens, slack=setup_for(slack), now=now)
         if not up:
             slack.go_down()
         async with app.system:

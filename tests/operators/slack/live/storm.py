@@ -27,11 +27,10 @@ from intercom.model.card import CardKind
 from intercom.model.config import Config, DatabaseSettings, SlackSettings, StallSettings, TimeoutSettings
 from intercom.model.errors import AlreadyConsumed, IntercomError
 from intercom.operators.slack.buttons import BY_ACTION
-from intercom.operators.slack.setup import SlackSetup
-from intercom.operators.slack.web_api import SlackTokens
 from intercom.sessions.messages import Answered
 from intercom.sessions.request_kinds import to_json
 from intercom.store import outbox
+from tests.operators.slack.live.embedded import setup_for
 from tests.operators.slack.live.truth import look
 from tests.slack import ALICE, BOB, CHANNEL, CannotDo, Standin, Unanswered, buttons
 from tests.support.faults import InjectedCrash
@@ -127,13 +126,9 @@ class Storm:
             timeouts=TimeoutSettings(approval_seconds=86400, prompt_seconds=86400),
             stall=StallSettings(enabled=False),
         )
-        setup = SlackSetup(
-            SlackTokens(self.slack.app_token, self.slack.bot_token),
-            CHANNEL,
-            frozenset({ALICE, BOB}),
-            api_url=self.slack.api_url,
+        return App(
+            config, places("storm"), self.root / "storm.db", frozenset(), slack=setup_for(self.slack), now=self.now
         )
-        return App(config, places("storm"), self.root / "storm.db", frozenset(), slack=setup, now=self.now)
 
     async def _serve(self) -> None:
         """Run the server; each life ends without a word, in the middle of whatever it does."""

@@ -12,6 +12,7 @@ from intercom.operators.slack.messages import SocketUp
 from intercom.store.outbox import RowKind, Urgency
 from tests.operators.slack.fake_slack import BROKEN, LATE, LOST, NO_NETWORK, RESET, FakeSlack, Fault, limited
 from tests.operators.slack.server import Crash, crashing, sender_server
+from tests.slack import chat
 from tests.support.crash_points import SLACK_NAMES
 
 DIFF = {"filename": "a.diff", "title": "a.diff", "snippet_type": "diff", "text": "+x\n"}
@@ -109,7 +110,7 @@ async def test_a_message_found_on_a_later_page_is_not_posted_twice() -> None:
         await trio.sleep(0.2)
         # others have gone on meanwhile
         for number in range(9):
-            server.slack._add("C1", f"other {number}", [], None, None)
+            chat.put(server.slack.team, server.slack.team.channels["C1"], {"user": "U0X", "text": f"other {number}"})
         await server.settled()
         assert server.slack.texts().count("one") == 1
         assert server.slack.methods()["conversations.history"] > 4

@@ -81,7 +81,7 @@ async def test_a_thread_begins_with_its_root_and_a_card_is_followed_by_its_file(
         assert server.slack.texts() == ["root", "card", "a.diff", "second card", "line"]
         root, *replies = server.slack.messages
         assert {reply.thread_ts for reply in replies} == {root.ts}
-        assert list(server.slack.uploads.values()) == [b"+x\n"]
+        assert [upload.data for upload in server.slack.team.uploads.values()] == [b"+x\n"]
         assert (await server.row("diff/1")).content == {}
 
 

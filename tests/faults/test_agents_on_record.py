@@ -23,7 +23,7 @@ from tests.support.person_shell import the_person
 from tests.support.server_process import Home, user_home
 from tests.support.terminal import on_terminal
 
-pytestmark = pytest.mark.real_time
+pytestmark = [pytest.mark.real_time, pytest.mark.home("")]
 
 CTL = f"{sys.executable} -m intercom.cli.ctl --json"
 
@@ -77,31 +77,31 @@ async def is_refused(home: Home, tried: dict[str, Any], card: dict[str, Any]) ->
 
 
 @pytest.mark.parametrize("wrapper", WRAPPERS)
-async def test_whatever_starts_the_relay_the_agents_shell_approves_nothing(home: Home, wrapper: str) -> None:
-    root = home.workspace()
-    here = home.root / f"scripts-{root.name}"
+async def test_whatever_starts_the_relay_the_agents_shell_approves_nothing(served: Home, wrapper: str) -> None:
+    root = served.workspace()
+    here = served.root / f"scripts-{root.name}"
     here.mkdir()
     for name, text in SCRIPTS.items():
         (here / name).write_text(text)
     words = [word.format(here=here) if "{here}" in word else word for word in WRAPPERS[wrapper]]
-    async with hosted(home, root, *words) as agent:
-        card = await asks(home, agent, root)
-        await is_refused(home, await agent.shell(f"{CTL} approve {card['request_id']}"), card)
-        code, done = await ctl(home, "approve", card["request_id"])
+    async with hosted(served, root, *words) as agent:
+        card = await asks(served, agent, root)
+        await is_refused(served, await agent.shell(f"{CTL} approve {card['request_id']}"), card)
+        code, done = await ctl(served, "approve", card["request_id"])
         assert (code, done["status"]) == (0, "approved"), done
 
 
-async def test_a_helper_beside_the_client_is_of_the_same_editor(home: Home) -> None:
+async def test_a_helper_beside_the_client_is_of_the_same_editor(served: Home) -> None:
     """An editor's other helpers have no relay: they descend from the editor, as the client does."""
-    root = home.workspace()
-    here = home.root / f"scripts-{root.name}"
+    root = served.workspace()
+    here = served.root / f"scripts-{root.name}"
     here.mkdir()
     # The client is a child of the editor, and so is the helper whose shell approves.
     (here / "client.py").write_text(SCRIPTS["proxy.py"])
-    async with hosted(home, root, sys.executable, str(here / "client.py")) as editor:
-        card = await asks(home, editor, root)
+    async with hosted(served, root, sys.executable, str(here / "client.py")) as editor:
+        card = await asks(served, editor, root)
         helper = f'{sys.executable} -c \'import subprocess; subprocess.run(["sh", "-c", "{CTL} approve {{id}}"])\''
-        await is_refused(home, await editor.shell(helper.replace("{id}", card["request_id"])), card)
+        await is_refused(served, await editor.shell(helper.replace("{id}", card["request_id"])), card)
 
 
 async def test_a_killed_server_makes_no_agent_an_operator() -> None:
@@ -134,12 +134,12 @@ async def asks_of_started(home: Home, agent: Hosted, root: Path) -> dict[str, An
             return card
 
 
-async def test_agents_are_on_record_before_their_first_call_is_answered(home: Home) -> None:
-    root = home.workspace()
-    async with hosted(home, root) as agent:
+async def test_agents_are_on_record_before_their_first_call_is_answered(served: Home) -> None:
+    root = served.workspace()
+    async with hosted(served, root) as agent:
         assert (await agent.call("ping"))["acknowledged"]
         key = examine(agent.process.pid).key
-        with sqlite3.connect(f"file:{home.places.database}?mode=ro", uri=True) as db:
+        with sqlite3.connect(f"file:{served.places.database}?mode=ro", uri=True) as db:
             found = db.execute(
                 "select role from agent_process where pid = ? and started = ? and boot = ?",
                 (key.pid, key.started, key.boot),
@@ -150,7 +150,7 @@ async def test_agents_are_on_record_before_their_first_call_is_answered(home: Ho
             assert not db.execute("select 1 from agent_process where pid = ?", (beyond.pid,)).fetchall()
 
 
-async def test_a_person_beside_the_agent_decides_after_a_restart_too(home: Home) -> None:
+async def test_a_person_beside_the_agent_decides_after_a_restart_too(served: Home) -> None:
     with user_home("") as apart:
         root = apart.workspace()
         async with hosted(apart, root) as agent:
@@ -164,19 +164,19 @@ async def test_a_person_beside_the_agent_decides_after_a_restart_too(home: Home)
             assert any(f"from {the_person().device}" in summary for summary in told), told
 
 
-async def test_a_flood_of_refusals_is_told_of_once(home: Home) -> None:
-    root = home.workspace()
-    async with hosted(home, root) as agent:
-        card = await asks(home, agent, root)
-        async with home.person(root) as person:
-            script = home.root / "flood.py"
+async def test_a_flood_of_refusals_is_told_of_once(served: Home) -> None:
+    root = served.workspace()
+    async with hosted(served, root) as agent:
+        card = await asks(served, agent, root)
+        async with served.person(root) as person:
+            script = served.root / "flood.py"
             script.write_text(FLOOD)
             tried = await agent.shell(f"{sys.executable} {script} {card['request_id']} 2000")
             assert tried["out"].split() == ["2000"], tried
             await person.notice(lambda notice: f"refused approve of {card['request_id']}" in notice["text"])
             told = [each for each in person.notices if "refused approve" in each["text"]]
             assert len(told) == 1
-        _, log = await ctl(home, "log")
+        _, log = await ctl(served, "log")
         about = [entry for entry in log["entries"] if card["request_id"] in entry["summary"]]
         assert [entry["kind"] for entry in about].count("security") == 1
 
@@ -237,13 +237,13 @@ os._exit(0)
 """
 
 
-async def test_the_shell_of_a_client_whose_hook_has_asked_is_refused(home: Home) -> None:
+async def test_the_shell_of_a_client_whose_hook_has_asked_is_refused(served: Home) -> None:
     """No relay has ever connected: the client has only its permission hook."""
-    root = home.workspace()
+    root = served.workspace()
     (root / ".git").mkdir()
-    (home.root / "hooked.py").write_text(HOOKED_CLIENT)
-    command = [sys.executable, str(home.root / "hooked.py"), str(root)]
-    async with on_terminal(["sh", "-c", '"$0" "$@"; true', *command], home.environ) as window:
+    (served.root / "hooked.py").write_text(HOOKED_CLIENT)
+    command = [sys.executable, str(served.root / "hooked.py"), str(root)]
+    async with on_terminal(["sh", "-c", '"$0" "$@"; true', *command], served.environ) as window:
         said = json.loads((await window.until("}\r\n")).strip())
         assert said["error_code"] == "unauthorized", said
         assert "an agent's own processes may not answer for it" in said["error"]
@@ -306,24 +306,24 @@ print(refused)
 """
 
 
-async def test_a_connection_that_an_operator_opened_is_of_no_use_to_an_agent(home: Home) -> None:
+async def test_a_connection_that_an_operator_opened_is_of_no_use_to_an_agent(served: Home) -> None:
     """A descriptor can be handed on, as ssh and agents of keys do it; who writes counts as well as who opened."""
-    root = home.workspace()
-    async with hosted(home, root) as agent:
-        card = await asks(home, agent, root)
-        (home.root / "give.py").write_text(GIVE)
-        (home.root / "take.py").write_text(TAKE)
-        meeting = home.root / f"meeting-{root.name}"
+    root = served.workspace()
+    async with hosted(served, root) as agent:
+        card = await asks(served, agent, root)
+        (served.root / "give.py").write_text(GIVE)
+        (served.root / "take.py").write_text(TAKE)
+        meeting = served.root / f"meeting-{root.name}"
         async with trio.open_nursery() as nursery:
-            give = [sys.executable, str(home.root / "give.py"), str(meeting)]
-            nursery.start_soon(the_person().run_async, give, home.environ)
+            give = [sys.executable, str(served.root / "give.py"), str(meeting)]
+            nursery.start_soon(the_person().run_async, give, served.environ)
             while not meeting.exists():  # noqa: ASYNC110 - it tells nobody
                 await trio.sleep(0.02)
-            tried = await agent.shell(f"{sys.executable} {home.root / 'take.py'} {meeting} {card['request_id']}")
+            tried = await agent.shell(f"{sys.executable} {served.root / 'take.py'} {meeting} {card['request_id']}")
         said = json.loads(tried["out"])
         assert said["error_code"] == "unauthorized"
         assert "is used by another" in said["error"]
-        _, shown = await ctl(home, "show", card["request_id"])
+        _, shown = await ctl(served, "show", card["request_id"])
         assert (shown["status"], shown["decided"]) == ("pending", None)
 
 

@@ -14,7 +14,7 @@ from tests.faults.hosted import Hosted, ctl, hosted
 from tests.support.person_shell import the_person
 from tests.support.server_process import Home, user_home
 
-pytestmark = pytest.mark.real_time
+pytestmark = [pytest.mark.real_time, pytest.mark.home("")]
 
 WIDE = {"enabled": True, "commands": ["*"], "tools": ["transmit"], "file_patterns": {"write": ["**"], "read": ["**"]}}
 MAIN = [sys.executable, "-m", "intercom.cli.main"]
@@ -43,32 +43,32 @@ async def is_asked(agent: Hosted, home: Home, root: Path) -> None:
 
 
 @pytest.mark.parametrize("directory", [".intercom", ".monocoque"])
-async def test_a_policy_that_came_with_a_clone_grants_nothing_and_is_a_card(home: Home, directory: str) -> None:
-    root = home.workspace()
+async def test_a_policy_that_came_with_a_clone_grants_nothing_and_is_a_card(served: Home, directory: str) -> None:
+    root = served.workspace()
     write(root, directory)
-    async with hosted(home, root) as agent:
-        await is_asked(agent, home, root)
-        code, shown = await ctl(home, "policy", "show", str(root))
+    async with hosted(served, root) as agent:
+        await is_asked(agent, served, root)
+        code, shown = await ctl(served, "policy", "show", str(root))
         assert (code, shown["status"], shown["grants"]) == (0, "waiting", "nothing")
 
 
-async def test_a_policy_in_a_directory_that_the_agent_chose_grants_nothing(home: Home) -> None:
-    outer = home.workspace()
+async def test_a_policy_in_a_directory_that_the_agent_chose_grants_nothing(served: Home) -> None:
+    outer = served.workspace()
     write(outer, policy={"enabled": True, "file_patterns": {"write": ["notes/**"]}})
-    code, _ = await ctl(home, "policy", "accept", str(outer))
+    code, _ = await ctl(served, "policy", "accept", str(outer))
     assert code == 0
     inner = outer / "sub"
     write(inner)
-    async with hosted(home, inner) as agent:
-        await is_asked(agent, home, inner)
+    async with hosted(served, inner) as agent:
+        await is_asked(agent, served, inner)
 
 
-async def test_no_word_of_an_agents_own_process_accepts_a_policy(home: Home) -> None:
-    root = home.workspace()
+async def test_no_word_of_an_agents_own_process_accepts_a_policy(served: Home) -> None:
+    root = served.workspace()
     write(root)
-    async with hosted(home, root) as agent:
+    async with hosted(served, root) as agent:
         assert (await agent.call("ping"))["acknowledged"]
-        async with home.person(root) as person:
+        async with served.person(root) as person:
             card = await person.card(kind="policy", status="pending")
         program = f"{sys.executable} -m intercom.cli"
         for command in (
@@ -82,8 +82,8 @@ async def test_no_word_of_an_agents_own_process_accepts_a_policy(home: Home) -> 
             tried = await agent.shell(command)
             assert tried["code"] == 1, (command, tried)
             assert "Traceback" not in tried["err"]
-        await is_asked(agent, home, root)
-        code, shown = await ctl(home, "policy", "show", str(root))
+        await is_asked(agent, served, root)
+        code, shown = await ctl(served, "policy", "show", str(root))
         assert (code, shown["status"], shown["accepted_sha256"]) == (0, "waiting", None)
 
 
@@ -108,17 +108,17 @@ async def test_a_person_accepts_a_policy_and_it_holds_after_the_server_was_kille
             assert kept == {"auto_approved": True, "matched_rule": "file_pattern:write:docs/**"}
 
 
-def test_init_gives_a_project_a_policy_and_a_person_accepts_it(home: Home) -> None:
-    root = home.workspace()
+def test_init_gives_a_project_a_policy_and_a_person_accepts_it(served: Home) -> None:
+    root = served.workspace()
     command = [*MAIN, "init", "--write", "--policy", "--workspace", str(root)]
-    shown = the_person().run([*MAIN, "init", "--policy", "--workspace", str(root)], home.environ)
+    shown = the_person().run([*MAIN, "init", "--policy", "--workspace", str(root)], served.environ)
     assert "would be written" in shown.stdout
     assert not (root / ".intercom").exists()
-    done = the_person().run(command, home.environ)
+    done = the_person().run(command, served.environ)
     assert done.returncode == 0, done
     assert (root / ".intercom/settings.json").read_text() == STARTER
     assert "accepted policy-" in done.stdout
-    again = the_person().run(command, home.environ)
+    again = the_person().run(command, served.environ)
     assert (again.returncode, "needs no acceptance" in again.stdout) == (0, True), again
 
 

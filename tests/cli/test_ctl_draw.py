@@ -16,7 +16,7 @@ from intercom.cli.ctl_text import short
 from intercom.model.audit import AuditEntry
 from intercom.model.card import ANSWERED, CardKind, CardState
 from intercom.model.chat import ChatStatus, ConnectionState, ConnectionStatus, OutboxStatus
-from intercom.model.decision import PAST, Decided, Decision
+from intercom.model.decision import Decided
 from intercom.model.errors import IpcError
 from intercom.model.json_types import Json, JsonObject
 from intercom.model.process import Origin
@@ -152,10 +152,6 @@ def test_what_nobody_decided_is_nobodys_act() -> None:
 def test_what_is_shown_of_an_id_is_enough_to_tell_it_from_others(id: str, shown: str) -> None:
     assert short(id) == shown
     assert f"agent-intercom-ctl policy accept {shown}" in drawn("show", card_entry(card(id, CardKind.POLICY)))
-
-
-def test_there_is_a_word_for_every_decision() -> None:
-    assert set(PAST) == set(Decision)
 
 
 @pytest.mark.parametrize("kind", [kind for kind in ANSWERED if kind is not CardKind.APPLY])

@@ -44,27 +44,6 @@ def test_every_client_is_given_its_address_its_key_and_its_way_to_name_the_token
         assert found["url"].startswith("http://127.0.0.1:3000/mcp?agent=")
         assert re.fullmatch(rf"{name}-[0-9a-f]{{16}}", key(found))
         assert not {"command", "args"} & found.keys()
-    assert entries["codex"]["bearer_token_env_var"] == "INTERCOM_HTTP_TOKEN"
-    assert entries["codex"]["env_http_headers"] == {"X-Intercom-Workspace": "PWD"}
-    for name in ("claude-code", "copilot-cli"):
-        assert entries[name]["headers"]["X-Intercom-Workspace"] == "${PWD}"
-    assert entries["codex"]["required"] is True
-    assert entries["codex"]["tool_timeout_sec"] == 86_400
-    shown = {name: found["headers"]["Authorization"] for name, found in entries.items() if name != "codex"}
-    assert shown == {
-        "claude-code": "Bearer ${INTERCOM_HTTP_TOKEN}",
-        "cursor": "Bearer ${env:INTERCOM_HTTP_TOKEN}",
-        "vscode": "Bearer ${input:intercom-http-token}",
-        "copilot-cli": "Bearer ${INTERCOM_HTTP_TOKEN}",
-    }
-    assert {name: found.get("type") for name, found in entries.items()} == {
-        "claude-code": "http",
-        "codex": None,
-        "cursor": None,
-        "vscode": "http",
-        "copilot-cli": "http",
-    }
-    assert entries["claude-code"]["timeout"] == entries["copilot-cli"]["timeout"] == 86_400_000
     asked = json.loads((own_home / "project/.vscode/mcp.json").read_text())["inputs"]
     assert [(each["id"], each["password"]) for each in asked] == [("intercom-http-token", True)]
 
@@ -114,21 +93,6 @@ def test_from_one_way_in_to_the_other_and_back_leaves_nothing_of_the_first(own_h
     assert entry(own_home, name).get("type") != stdio.get("type", "none")
     assert init_with("--write", "--client", name) == 0
     assert entry(own_home, name) == stdio
-
-
-def test_without_write_it_shows_what_it_would_write_and_touches_no_client(
-    own_home: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert init_with("--http") == 0
-    shown = capsys.readouterr().out
-    assert shown.count("http://127.0.0.1:3000/mcp?agent=") == len(CLIENTS)
-    assert 'bearer_token_env_var = "INTERCOM_HTTP_TOKEN"' in shown
-    assert not any(entry_file(name, own_home / "project").exists() for name in CLIENTS)
-
-
-def test_the_configuration_opens_the_port(own_home: Path) -> None:
-    assert init_with("--write", "--http", 4000) == 0
-    assert load(own_config(own_home)).http_port == 4000
 
 
 def test_a_configuration_that_is_there_gets_the_port_and_keeps_all_else(

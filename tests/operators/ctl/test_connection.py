@@ -163,7 +163,7 @@ async def test_a_peer_that_does_not_read_its_reply_is_dropped() -> None:
         (ValueError("a fault of ours: /secret/path"), "unavailable"),
     ],
 )
-async def test_whatever_happens_at_the_desk_is_told_in_a_sentence(raised: BaseException, code: str) -> None:
+async def test_whatever_happens_at_the_service_is_told_in_a_sentence(raised: BaseException, code: str) -> None:
     async with connected() as line:
         line.service.crash = raised
         reply = await line.peer.ask("list")
@@ -173,7 +173,7 @@ async def test_whatever_happens_at_the_desk_is_told_in_a_sentence(raised: BaseEx
         assert (await line.peer.ask("list"))["ok"] is True
 
 
-async def test_a_desk_that_does_not_answer_is_not_waited_for_for_ever() -> None:
+async def test_a_service_that_does_not_answer_is_not_waited_for_for_ever() -> None:
     async with connected(limits=Limits(work=60)) as line:
 
         async def never(**_: object) -> Any:

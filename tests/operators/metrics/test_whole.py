@@ -7,7 +7,6 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-import trio.testing
 from attrs import evolve
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -17,11 +16,12 @@ from intercom.model.config import ClientSettings, Config
 from intercom.model.decision import Decision
 from intercom.model.errors import AlreadyDecided
 from tests.agents.in_process import ABOUT, spoken_to
-from tests.support.virtual_server import VirtualServer, virtual_server
+from tests.support.virtual_server import AgentClient, VirtualServer
 
-Clock = trio.testing.MockClock
 #: Any port: the figures are asked for where they are made.
 COUNTING = Config(http_port=0)
+
+pytestmark = pytest.mark.server(COUNTING)
 
 
 async def figures(server: VirtualServer) -> dict[tuple[str, ...], float]:
@@ -35,11 +35,8 @@ async def figures(server: VirtualServer) -> dict[tuple[str, ...], float]:
     }
 
 
-async def test_a_clearance_leaves_its_marks_from_the_call_to_the_delivery(clock: Clock, root: Path) -> None:
-    async with (
-        virtual_server(root.parent, clock, COUNTING) as server,
-        spoken_to(server.app, "agent", str(root)) as agent,
-    ):
+async def test_a_clearance_leaves_its_marks_from_the_call_to_the_delivery(server: VirtualServer, root: Path) -> None:
+    async with spoken_to(server.app, "agent", str(root)) as agent:
         asked = server.begin(partial(agent.call, "check_clearance", title="a", diff="a\n", file_path="a.txt"))
         card = await server.operator.card(kind=CardKind.APPROVAL, away=False)
         await server.later(40)
@@ -75,12 +72,9 @@ async def test_a_clearance_leaves_its_marks_from_the_call_to_the_delivery(clock:
 
 
 async def test_a_call_that_is_cancelled_and_one_that_is_to_be_asked_again_are_told_apart(
-    clock: Clock, root: Path
+    server: VirtualServer, root: Path
 ) -> None:
-    async with (
-        virtual_server(root.parent, clock, COUNTING) as server,
-        spoken_to(server.app, "agent", str(root)) as agent,
-    ):
+    async with spoken_to(server.app, "agent", str(root)) as agent:
         asked = server.begin(partial(agent.call, "transmit", prompt_text="go on?"))
         await server.operator.card(kind=CardKind.PROMPT, away=False)
         asked.scope.cancel()
@@ -89,10 +83,10 @@ async def test_a_call_that_is_cancelled_and_one_that_is_to_be_asked_again_are_to
     assert found[("intercom_tool_calls_total", "outcome=cancelled", "tool=transmit")] == 1
 
 
-async def test_a_task_and_a_call_of_a_paused_session_are_told_apart(clock: Clock, root: Path) -> None:
+@pytest.mark.server(evolve(COUNTING, clients={"claude-code": ClientSettings(call_wait_seconds=5)}))
+async def test_a_task_and_a_call_of_a_paused_session_are_told_apart(server: VirtualServer, root: Path) -> None:
     takes = {**ABOUT, "io.modelcontextprotocol/clientCapabilities": {"extensions": {EXTENSION: {}}}}
-    hasty = evolve(COUNTING, clients={"claude-code": ClientSettings(call_wait_seconds=5)})
-    async with virtual_server(root.parent, clock, hasty) as server, spoken_to(server.app, "agent", str(root)) as agent:
+    async with spoken_to(server.app, "agent", str(root)) as agent:
         await agent.ask("tools/call", name="transmit", arguments={"prompt_text": "go on?"}, _meta=takes)
         (session,) = await server.app.service.sessions()
         await server.app.service.steering.pause(session.id, "kim", "ctl")
@@ -105,25 +99,20 @@ async def test_a_task_and_a_call_of_a_paused_session_are_told_apart(clock: Clock
     assert found[("intercom_sessions", "status=paused")] == 1
 
 
-async def test_a_question_that_runs_out_of_time_is_counted_as_that(clock: Clock, root: Path) -> None:
-    async with virtual_server(root.parent, clock, COUNTING) as server:
-        agent = await server.arrive(root)
-        await agent.propose()
-        await server.later(COUNTING.timeouts.approval_seconds)
-        await agent.settled()
-        found = await figures(server)
+async def test_a_question_that_runs_out_of_time_is_counted_as_that(server: VirtualServer, agent: AgentClient) -> None:
+    await agent.propose()
+    await server.later(COUNTING.timeouts.approval_seconds)
+    await agent.settled()
+    found = await figures(server)
     assert found[("intercom_verdicts_total", "channel=none", "decision=expired", "kind=approval")] == 1
     assert found[("intercom_decision_seconds_sum", "kind=approval")] == COUNTING.timeouts.approval_seconds
 
 
-async def test_a_word_on_an_alert_and_on_a_policy_are_verdicts_too(clock: Clock, root: Path) -> None:
+async def test_a_word_on_an_alert_and_on_a_policy_are_verdicts_too(server: VirtualServer, root: Path) -> None:
     policy = root / ".intercom/settings.json"
     policy.parent.mkdir()
     policy.write_text('{"enabled": true}')
-    async with (
-        virtual_server(root.parent, clock, COUNTING) as server,
-        spoken_to(server.app, "agent", str(root)) as agent,
-    ):
+    async with spoken_to(server.app, "agent", str(root)) as agent:
         await agent.call("auto_check", tool_name="write", context={"file_path": "a"})
         await server.later(COUNTING.stall.inactivity_threshold_seconds)
         alert = await server.operator.card(kind=CardKind.STALL)
@@ -142,14 +131,11 @@ async def test_a_word_on_an_alert_and_on_a_policy_are_verdicts_too(clock: Clock,
     assert found[("intercom_pending", "kind=policy")] == 0
 
 
-async def test_what_the_policy_lets_pass_is_counted_as_its_own(clock: Clock, root: Path) -> None:
+async def test_what_the_policy_lets_pass_is_counted_as_its_own(server: VirtualServer, root: Path) -> None:
     policy = root / ".intercom/settings.json"
     policy.parent.mkdir()
     policy.write_text('{"enabled": true, "file_patterns": {"write": ["**"]}, "tools": ["transmit"]}')
-    async with (
-        virtual_server(root.parent, clock, COUNTING) as server,
-        spoken_to(server.app, "agent", str(root)) as agent,
-    ):
+    async with spoken_to(server.app, "agent", str(root)) as agent:
         await server.accept(root)
         asked = await agent.call("check_clearance", title="a", diff="a\n", file_path="a.txt")
         assert asked["auto_approved"]
@@ -160,15 +146,15 @@ async def test_what_the_policy_lets_pass_is_counted_as_its_own(clock: Clock, roo
     assert ("intercom_decision_seconds_count", "kind=approval") not in found
 
 
-async def test_the_health_page_is_open_and_well(clock: Clock, root: Path) -> None:
-    async with virtual_server(root.parent, clock, COUNTING) as server:
-        (served,) = [each for each in server.app.pages() if each.path == "/healthz"]
-        assert served.open
-        page = await served.answer()
+async def test_the_health_page_is_open_and_well(server: VirtualServer) -> None:
+    (served,) = [each for each in server.app.pages() if each.path == "/healthz"]
+    assert served.open
+    page = await served.answer()
     assert page.status == 200
     assert json.loads(page.body)["life"] == server.app.life
 
 
+@pytest.mark.server
 async def test_without_http_there_are_no_pages_and_nothing_is_counted(server: VirtualServer) -> None:
     assert server.app.pages() == ()
     assert server.app.metrics is None

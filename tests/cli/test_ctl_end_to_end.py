@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 from typing import Any
 
 import pytest
@@ -40,7 +39,7 @@ async def test_an_agent_proposes_and_a_person_beside_it_approves(home: Home) -> 
             assert shown["diff"] == f"diff --git a/notes.txt b/notes.txt\n{DIFF}"
             # This process is the agent's client, which tries to answer itself.
             tried = await trio.run_process(
-                [*CTL, "approve", id], env=home.environ, check=False, stdout=subprocess.PIPE, start_new_session=True
+                [*CTL, "approve", id], env=home.environ, check=False, capture_stdout=True, start_new_session=True
             )
             assert (tried.returncode, json.loads(tried.stdout)["error_code"]) == (1, "unauthorized")
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -11,8 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from intercom.model.card import ANSWERED, CHOICES, ENDS, CardKind, CardState, end_of
-from intercom.model.decision import Decided, Decision
+from intercom.model.decision import Decided, Decision, Verdict
 from intercom.model.errors import InvalidArguments, InvalidState
+from intercom.model.metrics import Settled
 from intercom.model.request import (
     APPROVAL_TRANSITIONS,
     WAIT_TRANSITIONS,
@@ -187,6 +188,39 @@ QUEUED = Instruction("w", Kind.TASK, "go on\nthere", "kim", "ctl", AT)
 def test_how_an_instruction_is_shown(word: Instruction, state: CardState, note: str) -> None:
     card = request_kinds.card_of_instruction(word, "/ws")
     assert (card.state, card.note, card.session_id, card.body) == (state, note, word.session_id or "", word.text)
+
+
+@pytest.mark.parametrize(
+    ("changes", "note"),
+    [
+        ({}, None),
+        ({"status": ApprovalStatus.EXPIRED}, None),
+        (
+            {"status": ApprovalStatus.EXPIRED, "decided": BY},
+            "approved, but not applied in time, or withdrawn; propose it again",
+        ),
+        ({"auto_rule": "tool:x"}, "approved by the policy: tool:x"),
+        ({"tool": "Write"}, "Write: the client does it itself, once it is told"),
+        ({"tool": "Write", "status": ApprovalStatus.CONSUMED}, "Write: the client does it itself, and was told"),
+    ],
+)
+def test_what_became_of_a_change_is_noted_on_its_card(changes: dict[str, Any], note: str | None) -> None:
+    assert request_kinds.card_of(evolve(APPROVAL, **changes), "/ws").note == note
+
+
+def test_an_answer_to_an_alert_is_measured_and_one_to_a_request_by_its_row() -> None:
+    verdict = Verdict("v", Decision.DISMISS, "kim", "ctl", AT)
+    later = AT + timedelta(seconds=7)
+    alert = request_kinds.card_of_alert(StallAlert("a", "s", AT, 307, StallStatus.PENDING, AT), "/ws")
+    assert request_kinds.answered(alert, verdict, later) == Settled("v", CardKind.STALL, "dismiss", "ctl", 7)
+    assert request_kinds.answered(request_kinds.card_of(APPROVAL, "/ws"), verdict, later) is None
+
+
+@pytest.mark.parametrize(
+    ("channel", "shown"), [(request_kinds.AUTOMATIC, True), (f"{request_kinds.ON_ALERT}ctl", True), ("ctl", False)]
+)
+def test_the_card_of_an_alert_shows_what_was_sent_because_of_it(channel: str, shown: bool) -> None:
+    assert request_kinds.is_told_of_on_alert(evolve(QUEUED, channel=channel)) is shown
 
 
 def test_what_is_open_can_be_answered() -> None:

@@ -179,6 +179,17 @@ def test_a_staged_file_that_is_lost_or_damaged_is_noticed(root: Path, spoil: Cal
     assert (root / "f").read_text() == "a\n"
 
 
+def test_nothing_is_written_to_a_file_that_appears_under_a_staged_name(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = of_proposal(root, EDIT)
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "unlink", lambda name, dir_fd: os.link(root / "gone", name, dst_dir_fd=dir_fd))
+        with pytest.raises(FileError, match="f cannot be written: File exists"):
+            made.stage()
+    assert (root / "gone").read_text() == "x\n"
+
+
 def test_only_staged_files_are_renamed_and_discarded(root: Path) -> None:
     """A journal that somebody wrote by hand names no other file."""
     (root / "planted").write_text("b\n")
@@ -522,6 +533,21 @@ def test_what_an_older_server_only_staged_is_discarded(root: Path, record: Calla
     made.discard()
     assert trees.found(root) == before
     assert not list(root.rglob(".intercom*"))
+
+
+def test_what_an_older_server_left_out_is_nothing(root: Path) -> None:
+    steps = [{key: value for key, value in each.items() if key != "size"} for each in json.loads(older_apply(root))]
+    read = transaction.from_text(json.dumps([{**each, "mode": None} for each in steps]), "r1")
+    assert {(step.size, step.mode) for step in read} == {(0, 0)}
+
+
+@pytest.mark.parametrize(
+    "other",
+    [{"path": "g"}, {"before": "file:0"}, {"after": "file:2"}, {"link": "g"}, {"moved_from": "g"}, {"strict": False}],
+)
+def test_a_step_with_another_path_content_or_target_does_something_else(other: dict[str, Any]) -> None:
+    step = transaction.Step("f", "nothing", "file:1")
+    assert evolve(step, mode=0o644, staged="s", made=("d",), root_id=1).act == step.act != evolve(step, **other).act
 
 
 def test_refusals_are_ours(root: Path) -> None:

@@ -98,18 +98,26 @@ async def approval(work: Work, title: str) -> dict[str, Any]:
     return card
 
 
-async def test_it_is_killed_at_every_point_on_the_way_to_slack_and_back() -> None:
+async def test_it_is_killed_at_every_point_on_the_way_to_slack() -> None:
     """Before a message is posted, and when Slack has it and the store does not know: of the message that a session's
-    thread hangs from, and of a card. When the decision is on record and nobody knows, when the agent's call has it, and
-    when that is on record."""
-    points = ("outbox.after_post", "outbox.before_post", "outbox.after_post")
-    points += ("verdict.recorded", "answer.left", "delivery.recorded")
+    thread hangs from, and of a card."""
+    points = ("after_post", "before_post", "after_post")
+    async with served(*(f"kill:outbox.{point}:1" for point in points)) as (work, server):
+        await approval(work, "the card")
+        assert server.left == []
+        assert server.lives == len(points) + 1
+        await well(work, 1)
+
+
+async def test_it_is_killed_between_the_tap_and_the_ack() -> None:
+    """When the decision is on record and nobody knows, when the agent's call has it, and when that is on record."""
+    points = ("verdict.recorded", "answer.left", "delivery.recorded")
     async with served(*(f"kill:{point}:1" for point in points)) as (work, server):
-        for number in range(4):
+        for number in range(len(points)):
             await approval(work, f"change {number}")
         assert server.left == []
         assert server.lives == len(points) + 1
-        await well(work, 4)
+        await well(work, len(points))
 
 
 async def test_it_is_killed_while_cards_are_open() -> None:

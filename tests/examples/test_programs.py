@@ -60,12 +60,12 @@ def test_a_synchronous_program_writes_nothing_that_was_rejected(home: Path) -> N
     assert list((home / "project").iterdir()) == []
 
 
-def test_a_supervised_actor_falls_and_goes_on_with_what_it_had_counted(home: Path) -> None:
+def test_a_supervised_actor_crashes_and_goes_on_with_what_it_had_counted(home: Path) -> None:
     code, said = run(home, "supervised_actor.py")
     assert code == 0
     heads = [line.partition(":")[0] for line in said]
     # The next incarnation may answer before its start is told.
-    assert (heads[:3], sorted(heads[3:])) == (["counted 4", "refused", "fell"], ["restarted", "still 4"])
+    assert (heads[:3], sorted(heads[3:])) == (["counted 4", "refused", "crashed"], ["restarted", "still 4"])
 
 
 def test_every_program_among_the_examples_is_run_here() -> None:

@@ -84,7 +84,9 @@ def _everything(db: Database) -> tuple[dict[str, Row], Found]:
             for each in db.query(f"select id from {table} where session_id = ?", [session["id"]]):
                 request = requests.find(db, each["id"])
                 assert request is not None
-                answer = request_kinds.answer(request)
+                # A request that ended with its session has no answer.
+                is_over = request.status.value == "interrupted"
+                answer = None if is_over else request_kinds.answer(request)
                 told = None if answer is None else request_kinds.to_json(answer)
                 found.answers.setdefault(_words(request), []).append(told)
                 found.cards.append(request_kinds.card_of(request, session["workspace_root"]))

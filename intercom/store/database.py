@@ -377,17 +377,29 @@ def disturbance(opened: Files, now: Files) -> Disturbance | None:
     return None
 
 
-def unsound(path: Path, last: int, *, thorough: bool) -> Disturbance | None:
+def newest_entry(db: Database) -> int:
+    """Return the id of the newest audit entry, 0 if there is none."""
+    return rows.count(db, "select coalesce(max(id), 0) from audit")
+
+
+def unsound(
+    path: Path,
+    last: int,
+    *,
+    thorough: bool,
+    latest: int = LATEST,
+    newest_entry: Callable[[Database], int] = newest_entry,
+) -> Disturbance | None:
     """Return what is wrong with a file that was written, or None.
 
-    Checks that its newest audit entry is not older than `last` and, if `thorough`, all its pages. Reads through a
-    separate connection, because the writer's may have cached pages. A file descriptor must not be used: closing one
-    drops this process's locks on the file.
+    Checks that its schema is `latest`, that its `newest_entry` is not below `last` and, if `thorough`, all its pages.
+    Reads through a separate connection, because the writer's may have cached pages. A file descriptor must not be used:
+    closing one drops this process's locks on the file.
     """
     try:
         with closing(connect(path)) as db:
             sound = not thorough or is_sound(db)
-            kept = newest_entry(db) if version(db) == LATEST else -1
+            kept = newest_entry(db) if version(db) == latest else -1
     except sqlite3.OperationalError as error:
         if "locked" in str(error) or "open" in str(error):
             return None  # checked again at the next look
@@ -399,11 +411,6 @@ def unsound(path: Path, last: int, *, thorough: bool) -> Disturbance | None:
     if kept < last:
         return Disturbance("was overwritten with other contents", whole=False)
     return None
-
-
-def newest_entry(db: Database) -> int:
-    """Return the id of the newest audit entry, 0 if there is none."""
-    return rows.count(db, "select coalesce(max(id), 0) from audit")
 
 
 def rescue(db: Database, path: Path, at: datetime) -> Path | None:

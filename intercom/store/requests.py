@@ -33,7 +33,7 @@ from intercom.model.request import (
 )
 from intercom.model.session import SessionStatus
 from intercom.store import rows
-from intercom.store.rows import Codec, Columns, Part, Row, Table
+from intercom.store.rows import Codec, Columns, Connection, Part, Row, Table
 
 T = TypeVar("T")
 S = TypeVar("S", bound=StrEnum)
@@ -182,7 +182,7 @@ _NOT_BEING_APPLIED = (
 class Approvals(RequestTable[ApprovalRequest, ApprovalStatus]):
     """Approval requests, the files they would change, and the uses of a permission."""
 
-    def insert(self, db: Database, value: ApprovalRequest, *, conflict: str | None = None, **others: object) -> bool:
+    def insert(self, db: Connection, value: ApprovalRequest, *, conflict: str | None = None, **others: object) -> bool:
         """Insert a new request with its files. Returns False and changes nothing if its id exists."""
         if not super().insert(db, value, conflict=conflict, **others):
             return False

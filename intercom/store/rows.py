@@ -13,14 +13,13 @@ from datetime import datetime
 from enum import IntEnum, StrEnum
 from operator import attrgetter
 from types import MappingProxyType, NoneType
-from typing import Any, Generic, TypeAlias, TypeVar, get_args, get_origin
+from typing import Any, Generic, Protocol, TypeAlias, TypeVar, get_args, get_origin
 
 import attrs
 from attrs import NOTHING, Factory, frozen
 from cattrs import Converter
 from cattrs.fns import identity
 from cattrs.gen import make_dict_structure_fn, make_dict_unstructure_fn, override
-from sqlite_utils import Database
 
 from intercom.model import clock
 from intercom.model.errors import InvalidState
@@ -39,6 +38,13 @@ _ReadTyped = Callable[[Any, Any], Any]
 _Field: TypeAlias = "attrs.Attribute[Any]"
 
 _NONE: Mapping[str, Any] = MappingProxyType({})
+
+
+class Connection(Protocol):
+    """What these functions need of a database: `sqlite_utils.Database`, and the databases of rooms."""
+
+    def execute(self, sql: str, parameters: Any = ..., /) -> Any: ...
+
 
 # --- columns ---------------------------------------------------------------------------------------------------------
 
@@ -278,7 +284,7 @@ class Table(Generic[T]):
         names: Mapping[str, str] = _NONE,
         codecs: Mapping[str, Codec] = _NONE,
         parts: Mapping[str, Part[Any]] = _NONE,
-        elsewhere: Mapping[str, Callable[[Database, Row], object]] = _NONE,
+        elsewhere: Mapping[str, Callable[[Any, Row], object]] = _NONE,
     ) -> None:
         self.name = name
         self.key = key
@@ -288,33 +294,33 @@ class Table(Generic[T]):
         self._elsewhere = tuple(elsewhere.items())
         self._select = f"select {', '.join(self.columns.names)} from {name} where "
 
-    def insert(self, db: Database, value: T, *, conflict: str | None = None, **others: object) -> bool:
+    def insert(self, db: Connection, value: T, *, conflict: str | None = None, **others: object) -> bool:
         """Insert a value, and the columns `others`. Returns False if the conflict clause kept an earlier row: without
         one, a row with the same key, so repeating a call after a lost answer is safe."""
         row = {**self.columns.write(value), **others}
         return insert(db, self.name, row, conflict=conflict or self._conflict)
 
-    def get(self, db: Database, id: str) -> T | None:
+    def get(self, db: Connection, id: str) -> T | None:
         """Return the value with this key, or None."""
         return self.first(db, f"{self.key} = ?", (id,))
 
-    def first(self, db: Database, where: str, values: Values = ()) -> T | None:
+    def first(self, db: Connection, where: str, values: Values = ()) -> T | None:
         """Return the first value that matches a WHERE clause, which includes its ordering; or None."""
         found = db.execute(self._select + where, _bound(values)).fetchone()
         return None if found is None else self._value(db, found)
 
-    def select(self, db: Database, where: str, values: Values = ()) -> tuple[T, ...]:
+    def select(self, db: Connection, where: str, values: Values = ()) -> tuple[T, ...]:
         """Return the values that match a WHERE clause, which includes its ordering."""
         found = db.execute(self._select + where, _bound(values)).fetchall()
         return tuple([self._value(db, each) for each in found])
 
-    def with_prefix(self, db: Database, prefix: str) -> tuple[str, ...]:
+    def with_prefix(self, db: Connection, prefix: str) -> tuple[str, ...]:
         """Return the ids that begin with the literal `prefix`, sorted; at most 50. The query is a range on the primary
         key, so `%` and `_` have no special meaning."""
         sql = f"select id from {self.name} where id >= ? and id < ? || char(1114111) order by id limit 50"
         return tuple(column(db, sql, (prefix, prefix)))
 
-    def update(self, db: Database, where: str, values: Mapping[str, object] = _NONE, **columns: object) -> int:
+    def update(self, db: Connection, where: str, values: Mapping[str, object] = _NONE, **columns: object) -> int:
         """Set columns, to values or to what an `Sql` yields, of the rows that match a WHERE clause with named
         parameters. Returns how many matched."""
         new = {name: value if isinstance(value, Sql) else f":new_{name}" for name, value in columns.items()}
@@ -323,7 +329,7 @@ class Table(Generic[T]):
         return affected(db, f"update {self.name} set {sets} where {where}", {**values, **named})
 
     def advance(
-        self, db: Database, id: str, expect: StrEnum | Collection[StrEnum], to: StrEnum, **columns: object
+        self, db: Connection, id: str, expect: StrEnum | Collection[StrEnum], to: StrEnum, **columns: object
     ) -> bool:
         """Move a row from `expect` (a state, or several) to the state `to`, and set columns.
         Returns whether this call did it. Raises InvalidState if that is no legal move."""
@@ -335,7 +341,7 @@ class Table(Generic[T]):
         where = f"{self.key} = :id and {states.column} in ({literals(expected)})"
         return self.update(db, where, {"id": id}, **{states.column: to}, **columns) > 0
 
-    def _value(self, db: Database, found: Sequence[object]) -> T:
+    def _value(self, db: Connection, found: Sequence[object]) -> T:
         row = dict(zip(self.columns.names, found, strict=True))
         for name, find in self._elsewhere:
             row[name] = find(db, row)
@@ -345,7 +351,7 @@ class Table(Generic[T]):
 # --- queries ---------------------------------------------------------------------------------------------------------
 
 
-def insert(db: Database, table: str, row: Mapping[str, object], *, conflict: str = "(id) do nothing") -> bool:
+def insert(db: Connection, table: str, row: Mapping[str, object], *, conflict: str = "(id) do nothing") -> bool:
     """Insert one row. Returns False if the conflict clause kept an earlier row."""
     return changed(db, _insert(table, tuple(row), conflict), row)
 
@@ -356,44 +362,45 @@ def _insert(table: str, columns: tuple[str, ...], conflict: str) -> str:
     return f"insert into {table} ({', '.join(columns)}) values ({named}) on conflict {conflict}"
 
 
-def one(db: Database, sql: str, values: Values = ()) -> Row | None:
+def one(db: Connection, sql: str, values: Values = ()) -> Row | None:
     """Return the first row of a query, or None."""
     cursor = db.execute(sql, _bound(values))
     found = cursor.fetchone()
     return None if found is None else dict(zip(_names(cursor.description), found, strict=True))
 
 
-def every(db: Database, sql: str, values: Values = ()) -> list[Row]:
+def every(db: Connection, sql: str, values: Values = ()) -> list[Row]:
     """Return all rows of a query."""
     cursor = db.execute(sql, _bound(values))
     names = _names(cursor.description)
     return [dict(zip(names, found, strict=True)) for found in cursor.fetchall()]
 
 
-def value(db: Database, sql: str, values: Values = ()) -> Any:
+def value(db: Connection, sql: str, values: Values = ()) -> Any:
     """Return the first column of the first row of a query, or None."""
     found = db.execute(sql, _bound(values)).fetchone()
     return None if found is None else found[0]
 
 
-def column(db: Database, sql: str, values: Values = ()) -> list[Any]:
+def column(db: Connection, sql: str, values: Values = ()) -> list[Any]:
     """Return the first column of all rows of a query."""
     return [found[0] for found in db.execute(sql, _bound(values)).fetchall()]
 
 
-def count(db: Database, sql: str, values: Values = ()) -> int:
+def count(db: Connection, sql: str, values: Values = ()) -> int:
     """Return the first value of a query as a number, such as a `select count(*)`."""
     return int(value(db, sql, values))
 
 
-def changed(db: Database, sql: str, values: Values = ()) -> bool:
+def changed(db: Connection, sql: str, values: Values = ()) -> bool:
     """Whether a write changed any row: the result of every compare-and-set."""
     return affected(db, sql, values) > 0
 
 
-def affected(db: Database, sql: str, values: Values = ()) -> int:
+def affected(db: Connection, sql: str, values: Values = ()) -> int:
     """Run a write and return how many rows it changed."""
-    return db.execute(sql, _bound(values)).rowcount
+    count: int = db.execute(sql, _bound(values)).rowcount
+    return count
 
 
 def placeholders(values: Sequence[object]) -> str:

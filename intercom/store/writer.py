@@ -34,6 +34,7 @@ from intercom.store.database import (
     open_database,
 )
 from intercom.store.messages import Flush, Inspect, Touch, Transact
+from intercom.store.schema import MIGRATIONS, Migration
 
 logger = logging.getLogger("intercom.store")
 
@@ -72,6 +73,9 @@ class Writer(ThreadActor):
     cannot be opened, the start fails with a DatabaseError. `measured` is called for each commit. `on_fault` is called
     when other programs disturb the files, and when the disk stops or resumes accepting writes. All callbacks run in the
     writer's thread. `now` is the wall clock.
+
+    `migrations` make the schema. `newest_entry` returns a number in the database that only rises: if it fell, the file
+    was overwritten. Their defaults are those of the server's own database, the only one that may be sent a Touch.
     """
 
     batch_size: ClassVar[int] = 256
@@ -86,6 +90,8 @@ class Writer(ThreadActor):
         measured: Measured = unmeasured,
         on_fault: Callable[[Fault], object] = lambda _fault: None,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
+        migrations: Sequence[Migration] = MIGRATIONS,
+        newest_entry: Callable[[Database], int] = database.newest_entry,
     ) -> None:
         super().__init__()
         self._path = Path(path)
@@ -97,6 +103,8 @@ class Writer(ThreadActor):
         self._reminded = False
         self._on_fault = on_fault
         self._now = now
+        self._migrations = migrations
+        self._newest_entry = newest_entry
         self._files = Files(None, None, None)
         self._version = 0
         self._newest = 0
@@ -109,8 +117,11 @@ class Writer(ThreadActor):
         #: Why the disk did not accept the last change, or will not accept the next.
         self._short: str | None = None
 
+    def _open(self) -> OpenedDatabase:
+        return open_database(self._path, busy_seconds=self._busy_seconds, migrations=self._migrations)
+
     def on_start(self) -> None:
-        opened = open_database(self._path, busy_seconds=self._busy_seconds)
+        opened = self._open()
         self._db = opened.db
         self._take_stock(opened.db)
         if self._on_opened is not None:
@@ -210,7 +221,7 @@ class Writer(ThreadActor):
     def _take_stock(self, db: Database) -> None:
         """Record the files of a connection that was just opened."""
         # The first read creates the log and its index, so read before looking at the files.
-        self._newest = database.newest_entry(db)
+        self._newest = self._newest_entry(db)
         self._version = _data_version(db)
         self._files = database.look(self._path)
         self._written = False
@@ -240,10 +251,16 @@ class Writer(ThreadActor):
     def _foreign_write(self, db: Database, now: Files) -> Disturbance | None:
         """Return harm done by another program's write, or None. Harmless changes through SQLite are reported once."""
         if now.changed != self._files.changed:
-            found = database.unsound(self._path, self._newest, thorough=not self._written)
+            found = database.unsound(
+                self._path,
+                self._newest,
+                thorough=not self._written,
+                latest=self._migrations[-1].number,
+                newest_entry=self._newest_entry,
+            )
             if found is not None:
                 return found
-        self._newest = database.newest_entry(db)
+        self._newest = self._newest_entry(db)
         version = _data_version(db)
         if version != self._version:
             self._version = version
@@ -264,7 +281,7 @@ class Writer(ThreadActor):
             return False
         try:
             aside = database.rescue(db, self._path, self._now())
-            reopened = open_database(self._path, busy_seconds=self._busy_seconds)
+            reopened = self._open()
         except sqlite3.DatabaseError as error:
             if not database.damaged(error) and database.refusal(error, self._path) is not None:
                 self._wait_for_rescue(found, error)

@@ -1,0 +1,538 @@
+"""Rooms, their teams, feeds and documents: the queries, the same on SQLite and on PostgreSQL.
+
+Each function runs in a work of a `RoomStore`. A function that says "locked" needs `lock` before it in the same
+transaction. All queries carry the room's id, except those in the last part, which look through all rooms.
+
+The texts of statements are constant, so that each is prepared once for a connection.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Collection, Mapping, Sequence
+from datetime import datetime
+from enum import StrEnum
+from typing import Any, Literal, TypeVar
+from uuid import UUID
+
+import attrs
+from attrs import evolve, frozen
+
+from intercom.model import clock
+from intercom.model.room import (
+    Ack,
+    DocumentVersion,
+    Message,
+    Room,
+    RoomErrorCode,
+    RoomId,
+    RoomRefused,
+    RoomStatus,
+    Team,
+    TeamId,
+    no_such_room,
+    not_a_member,
+)
+from intercom.store.room_database import Dialect, RoomsDatabase
+from intercom.store.room_schema import INDEXED_CHARACTERS
+from intercom.store.rows import Table, column, insert, json_text, value
+
+T = TypeVar("T")
+
+# `JsonObject` names a type that its own module has.
+attrs.resolve_types(Message, localns={"Json": Any})
+
+rooms = Table("sessions", Room)
+teams = Table("participants", Team, key="session_id, team_id")
+#: `_with_acks` adds the acks, for a page at once.
+_MESSAGES = Table("messages", Message, key="session_id, sequence", elsewhere={"acks": lambda _db, _row: ()})
+_VERSIONS = Table("session_doc_history", DocumentVersion, key="session_id, version")
+_VERSIONS_WITHOUT_CONTENT = Table("session_doc_history", DocumentVersion, elsewhere={"content": lambda _db, _row: None})
+
+#: The largest sequence that a column holds. Agents send any number as a cursor.
+_LAST = 2**63 - 1
+
+_UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+_LOWEST, _HIGHEST = str(UUID(int=0)), str(UUID(int=2**128 - 1))
+
+# --- rooms -----------------------------------------------------------------------------------------------------------
+
+
+def create(db: RoomsDatabase, room: Room, convener: Team) -> None:
+    """Insert a room and the team that creates it. Does nothing if both exist."""
+    rooms.insert(db, room)
+    teams.insert(db, convener)
+
+
+def get(db: RoomsDatabase, id: str) -> Room | None:
+    """Return a room, or None. Any text may be asked for."""
+    return rooms.get(db, id) if _may_exist(db, id) else None
+
+
+def lock(db: RoomsDatabase, id: str) -> Room:
+    """Return a room that no other transaction can lock until this one ends. Raises RoomRefused (not_found)."""
+    # On SQLite there is only one writing transaction at a time.
+    where = "id = ?" if db.dialect is Dialect.SQLITE else "id = ? for no key update"
+    found = rooms.first(db, where, (id,)) if _may_exist(db, id) else None
+    if found is None:
+        raise no_such_room(id)
+    return found
+
+
+def set_room(db: RoomsDatabase, id: str, **columns: object) -> Room:
+    """Set columns of a locked room and return it."""
+    found = _update(db, rooms, "id = :id", {"id": id}, columns)
+    if found is None:
+        raise no_such_room(id)
+    return found
+
+
+# --- teams -----------------------------------------------------------------------------------------------------------
+
+
+@frozen
+class Seen:
+    """A team polled at `at`, and has read up to `cursor`."""
+
+    team_id: TeamId
+    at: datetime
+    cursor: int
+
+
+def team(db: RoomsDatabase, room_id: str, team_id: str) -> Team | None:
+    """Return a team of a room, or None. Any text may be asked for as the team's id."""
+    if not _may_exist(db, team_id):
+        return None
+    return teams.first(db, "session_id = ? and team_id = ?", (room_id, team_id))
+
+
+def members(db: RoomsDatabase, room_id: str) -> tuple[Team, ...]:
+    """Return all teams that have ever joined a room, in the order in which they did."""
+    return teams.select(db, "session_id = ? order by joined_at, team_id", (room_id,))
+
+
+def add_team(db: RoomsDatabase, team: Team) -> bool:
+    """Insert a team. Returns False and changes nothing if the room has it."""
+    return teams.insert(db, team)
+
+
+def set_team(db: RoomsDatabase, room_id: str, team_id: str, **columns: object) -> Team:
+    """Set columns of a team and return it. Raises RoomRefused (unauthorized) if the room does not have it."""
+    found = _update(
+        db, teams, "session_id = :room_id and team_id = :team_id", {"room_id": room_id, "team_id": team_id}, columns
+    )
+    if found is None:
+        raise not_a_member()
+    return found
+
+
+_SEEN = {
+    Dialect.SQLITE: """
+        update participants
+        set last_seen_at = max(last_seen_at, :at), cursor = max(cursor, :cursor)
+        where session_id = :room_id and team_id = :team_id and (last_seen_at < :at or cursor < :cursor)
+    """,
+    # The rows are locked in one order, so that two nodes cannot wait for each other.
+    Dialect.POSTGRESQL: """
+        with locked as (
+            select team_id from participants
+            where session_id = :room_id and team_id = any(cast(:team_ids as uuid[]))
+            order by team_id for no key update
+        )
+        update participants as team
+        set last_seen_at = greatest(team.last_seen_at, seen.at), cursor = greatest(team.cursor, seen.cursor)
+        from locked
+        join jsonb_to_recordset(cast(:seen as jsonb)) as seen (team_id uuid, at timestamptz, cursor bigint)
+            on seen.team_id = locked.team_id
+        where team.session_id = :room_id and team.team_id = locked.team_id
+            and (team.last_seen_at < seen.at or team.cursor < seen.cursor)
+    """,
+}
+
+
+def seen(db: RoomsDatabase, room_id: str, seen: Sequence[Seen]) -> None:
+    """Raise when teams were last seen, and their cursors. What is higher already stays."""
+    latest: dict[TeamId, Seen] = {}
+    for each in seen:
+        known = latest.get(each.team_id, each)
+        latest[each.team_id] = Seen(each.team_id, max(known.at, each.at), max(known.cursor, each.cursor))
+    found = [{"team_id": each.team_id, "at": clock.to_text(each.at), "cursor": each.cursor} for each in latest.values()]
+    if db.dialect is Dialect.POSTGRESQL:
+        if found:
+            values = {"room_id": room_id, "team_ids": _array(latest), "seen": json_text(found)}
+            db.execute(_SEEN[Dialect.POSTGRESQL], values)
+        return
+    for row in found:
+        db.execute(_SEEN[Dialect.SQLITE], {"room_id": room_id, **row})
+
+
+# --- the feed --------------------------------------------------------------------------------------------------------
+
+_COLUMNS = ", ".join(_MESSAGES.columns.names)
+_ADD = f"""
+    insert into messages ({_COLUMNS})
+    select {_COLUMNS} from jsonb_to_recordset(cast(:messages as jsonb)) as added (
+        session_id uuid, sequence bigint, id text, posted_by_team_id uuid, author text, role text, type text,
+        content jsonb, posted_at timestamptz, key text
+    )
+"""
+
+
+def add_messages(db: RoomsDatabase, room: Room, messages: Sequence[Message]) -> tuple[Room, tuple[Message, ...]]:
+    """Add messages to the feed of a locked room, in this order. They get the next sequences, whatever they have.
+
+    Returns the room and the messages as they are then. None of the messages may be in the feed already: a work that is
+    repeated looks first, by id or key.
+    """
+    if not messages:
+        return room, ()
+    first = room.last_sequence + 1
+    added = tuple([evolve(each, sequence=first + place, acks=()) for place, each in enumerate(messages)])
+    if db.dialect is Dialect.POSTGRESQL:
+        # One trip to the server, however many they are.
+        values = [{**_MESSAGES.columns.write(each), "content": each.content} for each in added]
+        db.execute(_ADD, {"messages": json_text(values)})
+    else:
+        for each in added:
+            _MESSAGES.insert(db, each)
+    return set_room(db, room.id, last_sequence=added[-1].sequence), added
+
+
+def message_by_id(db: RoomsDatabase, room_id: str, id: str) -> Message | None:
+    """Return the message with this id, or None."""
+    return _message(db, "session_id = ? and id = ?", (room_id, id))
+
+
+def message_by_key(db: RoomsDatabase, room_id: str, team_id: str, key: str) -> Message | None:
+    """Return the message that a team posted with this key, or None."""
+    return _message(db, "session_id = ? and posted_by_team_id = ? and key = ?", (room_id, team_id, key))
+
+
+def after(db: RoomsDatabase, room_id: str, sequence: int, limit: int) -> tuple[Message, ...]:
+    """Return the first messages after this sequence, at most `limit`."""
+    where = "session_id = ? and sequence > ? order by sequence limit ?"
+    return _with_acks(db, _MESSAGES.select(db, where, (room_id, _in_range(sequence), limit)))
+
+
+def before(db: RoomsDatabase, room_id: str, sequence: int | None, limit: int) -> tuple[Message, ...]:
+    """Return the last messages before this sequence (None: of the feed), at most `limit`, oldest first."""
+    if sequence is None:
+        found = _MESSAGES.select(db, "session_id = ? order by sequence desc limit ?", (room_id, limit))
+    else:
+        where = "session_id = ? and sequence < ? order by sequence desc limit ?"
+        found = _MESSAGES.select(db, where, (room_id, _in_range(sequence), limit))
+    return _with_acks(db, found[::-1])
+
+
+def add_ack(db: RoomsDatabase, room_id: str, sequence: int, team: Team, at: datetime) -> Message:
+    """Record that a team has read a message, and return the message. A second ack of a team changes nothing. Raises
+    RoomRefused (not_found) if the room has no such message."""
+    where = "session_id = ? and sequence = ?"
+    if _MESSAGES.first(db, where, (room_id, _in_range(sequence))) is None:
+        raise RoomRefused(
+            RoomErrorCode.NOT_FOUND,
+            f"the session has no message {sequence}; acknowledge the cursor of one that you have read",
+        )
+    ack = {
+        "session_id": room_id,
+        "sequence": sequence,
+        "team_id": team.team_id,
+        "team_name": team.team_name,
+        "at": clock.to_text(at),
+    }
+    insert(db, "message_acks", ack, conflict="(session_id, sequence, team_id) do nothing")
+    found = _message(db, where, (room_id, sequence))
+    assert found is not None, "messages are never deleted"
+    return found
+
+
+def _message(db: RoomsDatabase, where: str, values: Sequence[object]) -> Message | None:
+    found = _MESSAGES.first(db, where, values)
+    return None if found is None else _with_acks(db, (found,))[0]
+
+
+def _with_acks(db: RoomsDatabase, page: tuple[Message, ...]) -> tuple[Message, ...]:
+    """Return messages of one room, in order, with their acks."""
+    if not page:
+        return page
+    sql = (
+        "select sequence, team_id, team_name, at from message_acks"
+        " where session_id = ? and sequence >= ? and sequence <= ? order by sequence, at, team_id"
+    )
+    acks: dict[int, list[Ack]] = {}
+    for sequence, team_id, team_name, at in db.execute(
+        sql, (page[0].session_id, page[0].sequence, page[-1].sequence)
+    ).fetchall():
+        acks.setdefault(sequence, []).append(Ack(TeamId(team_id), team_name, clock.from_text(at)))
+    if not acks:
+        return page
+    return tuple([evolve(each, acks=tuple(acks.get(each.sequence, ()))) for each in page])
+
+
+# --- the document ----------------------------------------------------------------------------------------------------
+
+
+def document(db: RoomsDatabase, room_id: str, version: int | None = None) -> DocumentVersion | None:
+    """Return a version of the document (None: the current one). Version 0 is the empty document of a new room. Returns
+    None if there is no such room or version."""
+    if version is None:
+        current = "(select session_doc_version from sessions where id = ?)"
+        found = _VERSIONS.first(db, f"session_id = ? and version = {current}", (room_id, room_id))
+    elif version == 0:
+        found = None
+    else:
+        return _VERSIONS.first(db, "session_id = ? and version = ?", (room_id, _in_range(version)))
+    if found is not None:
+        return found
+    room = get(db, room_id)
+    return None if room is None else DocumentVersion(room.id, 0, "", None, "", room.created_at)
+
+
+def write_document(
+    db: RoomsDatabase, room: Room, content: str, team: Team | None, author: str, at: datetime, act: str
+) -> Room:
+    """Write the next version of a locked room's document, and return the room. `act` names the call, which writes one
+    version only: a work that is repeated looks first, with `document_by_act`."""
+    version = room.session_doc_version + 1
+    written_by = None if team is None else team.team_id
+    _VERSIONS.insert(db, DocumentVersion(room.id, version, content, written_by, author, at, act))
+    return set_room(db, room.id, session_doc=content, session_doc_version=version)
+
+
+def document_by_act(db: RoomsDatabase, room_id: str, act: str) -> DocumentVersion | None:
+    """Return the version that this call wrote, or None."""
+    return _VERSIONS.first(db, "session_id = ? and act = ?", (room_id, act))
+
+
+def document_history(db: RoomsDatabase, room_id: str, limit: int) -> tuple[DocumentVersion, ...]:
+    """Return the last versions without their content, newest first."""
+    return _VERSIONS_WITHOUT_CONTENT.select(db, "session_id = ? order by version desc limit ?", (room_id, limit))
+
+
+# --- settings that all nodes share -----------------------------------------------------------------------------------
+
+
+def setting(db: RoomsDatabase, name: str) -> str | None:
+    """Return the value of a setting, or None."""
+    found = value(db, "select value from room_setting where name = ?", (name,))
+    return None if found is None else str(found)
+
+
+def set_setting(db: RoomsDatabase, name: str, value: str | None) -> None:
+    """Set a setting; None removes it."""
+    if value is None:
+        db.execute("delete from room_setting where name = ?", (name,))
+    else:
+        conflict = "(name) do update set value = excluded.value"
+        insert(db, "room_setting", {"name": name, "value": value}, conflict=conflict)
+
+
+# --- looks through all rooms -----------------------------------------------------------------------------------------
+
+
+def list_rooms(
+    db: RoomsDatabase, *, status: RoomStatus | None = None, limit: int, before: tuple[datetime, str] | None = None
+) -> tuple[Room, ...]:
+    """Return rooms, newest first, at most `limit`. `before` continues a list: the creation time and the id of its last
+    room."""
+    conditions: list[str] = []
+    values: list[object] = []
+    if status is not None:
+        conditions.append("status = ?")
+        values.append(status.value)
+    if before is not None:
+        at, id = before
+        if _may_exist(db, id):
+            conditions.append("(created_at, id) < (?, ?)")
+            values += (at, id)
+        else:
+            conditions.append("created_at < ?")
+            values.append(at)
+    where = " and ".join(conditions) or "true"
+    return rooms.select(db, f"{where} order by created_at desc, id desc limit ?", (*values, limit))
+
+
+_ADVANCED = {
+    Dialect.SQLITE: """
+        select sessions.id, last_sequence from json_each(?) as known join sessions on sessions.id = known.key
+        where last_sequence > known.value
+    """,
+    Dialect.POSTGRESQL: """
+        select sessions.id, last_sequence
+        from jsonb_each_text(cast(? as jsonb)) as known join sessions on sessions.id = cast(known.key as uuid)
+        where last_sequence > cast(known.value as bigint)
+    """,
+}
+
+
+def advanced(db: RoomsDatabase, known: Mapping[RoomId, int]) -> dict[RoomId, int]:
+    """Return those of these rooms that have messages after the known sequence, with the sequence of their last one."""
+    if not known:
+        return {}
+    return dict(db.execute(_ADVANCED[db.dialect], (json_text(dict(known)),)).fetchall())
+
+
+def with_prefix(db: RoomsDatabase, prefix: str, limit: int) -> tuple[RoomId, ...]:
+    """Return the ids of rooms that begin with `prefix`, sorted. Any text may be asked for."""
+    first, last = prefix + _LOWEST[len(prefix) :], prefix + _HIGHEST[len(prefix) :]
+    if _UUID.fullmatch(first) is None:
+        return ()
+    sql = "select id from sessions where id >= ? and id <= ? order by id limit ?"
+    return tuple(column(db, sql, (first, last, limit)))
+
+
+def active_elsewhere(db: RoomsDatabase, team_name: str, room_id: str, since: datetime) -> Room | None:
+    """Return another open room in which a team of this name has polled since then and has not left, or None."""
+    present = (
+        "select session_id from participants"
+        " where team_name = ? and session_id <> ? and left_at is null and last_seen_at >= ?"
+    )
+    where = f"status = 'active' and id in ({present}) order by created_at, id limit 1"
+    return rooms.first(db, where, (team_name, room_id, since))
+
+
+# Full text
+
+#: The most words of a query, and characters of an excerpt.
+_MOST_WORDS = 32
+_EXCERPT = 240
+
+
+@frozen
+class Found:
+    """A place where a search found all its words. `sequence` is that of the message, None outside the feed."""
+
+    room: Room
+    where: Literal["feed", "document", "title"]
+    sequence: int | None
+    excerpt: str
+
+
+_ON_SQLITE = {
+    "about": """
+        select sessions.id, snippet(session_search, -1, '', '', '…', 24)
+        from session_search join sessions on sessions.number = session_search.rowid
+        where session_search match ? and (passcode_hash is null or ?) order by session_search.rowid desc limit ?
+    """,
+    "feed": """
+        select session_id, sequence, snippet(message_search, 0, '', '', '…', 24)
+        from message_search join messages on messages.number = message_search.rowid
+        join sessions on sessions.id = messages.session_id
+        where message_search match ? and passcode_hash is null order by message_search.rowid desc limit ?
+    """,
+}
+_HEADLINE = """'StartSel="", StopSel="", MaxWords=24, MinWords=12, ShortWord=0'"""
+_ON_POSTGRESQL = {
+    "about": f"""
+        with asked as (select plainto_tsquery('simple', ?) as words),
+        hits as (
+            select id, created_at, title || ' ' || description as about, session_doc, asked.words,
+                to_tsvector('simple', title || ' ' || description) @@ asked.words as is_title
+            from sessions, asked
+            where sessions.words @@ asked.words
+                and (passcode_hash is null or to_tsvector('simple', title || ' ' || description) @@ asked.words)
+            order by created_at desc, id desc limit ?
+        )
+        select id, case when is_title then 1 else 0 end, ts_headline(
+            'simple', case when is_title then about else left(session_doc, {INDEXED_CHARACTERS}) end, words, {_HEADLINE}
+        )
+        from hits order by created_at desc, id desc
+    """,
+    "feed": f"""
+        with asked as (select plainto_tsquery('simple', ?) as words),
+        hits as (
+            select session_id, sequence, posted_at, content ->> 'text' as text, asked.words
+            from asked, messages join sessions on sessions.id = messages.session_id
+            where messages.words @@ asked.words and passcode_hash is null
+            order by posted_at desc, sequence desc limit ?
+        )
+        select session_id, sequence, ts_headline('simple', text, words, {_HEADLINE})
+        from hits order by posted_at desc, sequence desc
+    """,
+}
+
+
+def search(db: RoomsDatabase, words: str, limit: int) -> tuple[Found, ...]:
+    """Return where all of these words are: in rooms' titles and descriptions, in documents, then in messages; the
+    newest first, at most `limit`. Any text is a query: it has words, and no syntax.
+
+    Of a room with a passcode, only the title and the description are searched.
+    """
+    asked = words.encode("utf-8", "ignore").decode().replace("\0", " ").split()[:_MOST_WORDS]
+    if not asked or limit < 1:
+        return ()
+    if db.dialect is Dialect.SQLITE:
+        quoted = " ".join(['"' + each.replace('"', '""') + '"' for each in asked])
+        in_titles = db.execute(_ON_SQLITE["about"], (f"{{title description}} : ({quoted})", 1, limit)).fetchall()
+        anywhere = db.execute(_ON_SQLITE["about"], (quoted, 0, limit)).fetchall()
+        titles = {id for id, _ in in_titles}
+        about = [(id, 1, text) for id, text in in_titles]
+        about += [(id, 0, text) for id, text in anywhere if id not in titles]
+        feed = db.execute(_ON_SQLITE["feed"], (quoted, limit)).fetchall()
+    else:
+        about = db.execute(_ON_POSTGRESQL["about"], (" ".join(asked), limit)).fetchall()
+        about.sort(key=lambda hit: hit[1], reverse=True)
+        feed = db.execute(_ON_POSTGRESQL["feed"], (" ".join(asked), limit)).fetchall()
+    # Half of the places are for messages, if there are so many.
+    about = about[: limit - min(len(feed), limit // 2)]
+    feed = feed[: limit - len(about)]
+    by_id = {room.id: room for room in _among(db, {hit[0] for hit in (*about, *feed)})}
+    return (
+        *[Found(by_id[id], "title" if is_title else "document", None, _excerpt(text)) for id, is_title, text in about],
+        *[Found(by_id[id], "feed", sequence, _excerpt(text)) for id, sequence, text in feed],
+    )
+
+
+def _excerpt(text: str) -> str:
+    """Return a short text in one line. A word may be as long as a message."""
+    line = " ".join(text.split())
+    return line if len(line) <= _EXCERPT else line[: _EXCERPT - 1] + "…"
+
+
+# --- both databases --------------------------------------------------------------------------------------------------
+
+
+def _among(db: RoomsDatabase, ids: Collection[RoomId]) -> tuple[Room, ...]:
+    if db.dialect is Dialect.SQLITE:
+        return rooms.select(db, "id in (select value from json_each(?))", (json_text(list(ids)),))
+    return rooms.select(db, "id = any(cast(? as uuid[]))", (_array(ids),))
+
+
+def _array(ids: Collection[str]) -> str:
+    """Return UUIDs as PostgreSQL reads an array."""
+    return "{" + ",".join(ids) + "}"
+
+
+def _may_exist(db: RoomsDatabase, id: str) -> bool:
+    """Whether an id from outside can be compared with the database's: PostgreSQL refuses to read other texts."""
+    return db.dialect is Dialect.SQLITE or _UUID.fullmatch(id) is not None
+
+
+def _in_range(number: int) -> int:
+    return max(-1, min(number, _LAST))
+
+
+def _update(
+    db: RoomsDatabase, table: Table[T], where: str, key: Mapping[str, object], columns: Mapping[str, object]
+) -> T | None:
+    """Set columns of one row, and return its value; None if there is no such row."""
+    names = table.columns.names
+    new = {f"new_{name}": _stored(each) for name, each in columns.items()}
+    found = db.execute(_update_text(table.name, tuple(columns), where, names), {**key, **new}).fetchall()
+    return table.columns.read(dict(zip(names, found[0], strict=True))) if found else None
+
+
+@functools.cache
+def _update_text(table: str, columns: tuple[str, ...], where: str, returned: tuple[str, ...]) -> str:
+    sets = ", ".join(f"{name} = :new_{name}" for name in columns)
+    return f"update {table} set {sets} where {where} returning {', '.join(returned)}"
+
+
+def _stored(each: object) -> object:
+    """Return a value of a field as its column holds it."""
+    if isinstance(each, StrEnum):
+        return each.value
+    if isinstance(each, bool):
+        return int(each)
+    return clock.to_text(each) if isinstance(each, datetime) else each

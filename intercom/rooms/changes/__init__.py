@@ -1,0 +1,43 @@
+"""Each write to a room: to its feed, its roster, its document, or to the room itself.
+
+Each function is the work of one transaction (`RoomStore.transact`). It locks the room first and decides on what it
+reads after that, so calls at the same time have the effect of calls one after the other, on any number of nodes. It is
+safe to repeat: the caller makes `act` and a post's `id`, both UUIDs, and a new token; what is recorded under them is
+returned again.
+
+All functions raise RoomRefused: `not_found` for an unknown room, `unauthorized` for a team that is not in it or has
+left, `session_closed` and `read_only` where a closed room or a reader cannot do this, `invalid_arguments` for a text
+that is empty or too long, and what else their docstrings say. A refused call changes nothing.
+"""
+
+from intercom.rooms.changes.author import Author, Rules, Written, person, team_author
+from intercom.rooms.changes.document import append, update
+from intercom.rooms.changes.feed import LOOP_GUARD, Post, ack, post
+from intercom.rooms.changes.lifecycle import Concluded, conclude, metadata, open_room, pause, reopen, resume
+from intercom.rooms.changes.membership import Joined, drop, join, leave, rejoined
+
+__all__ = [
+    "LOOP_GUARD",
+    "Author",
+    "Concluded",
+    "Joined",
+    "Post",
+    "Rules",
+    "Written",
+    "ack",
+    "append",
+    "conclude",
+    "drop",
+    "join",
+    "leave",
+    "metadata",
+    "open_room",
+    "pause",
+    "person",
+    "post",
+    "rejoined",
+    "reopen",
+    "resume",
+    "team_author",
+    "update",
+]

@@ -1,0 +1,213 @@
+"""Writes to a room's feed: chat messages with the loop guard's, and acknowledgements."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+
+from attrs import evolve, frozen
+
+from intercom.model.json_types import Json, JsonObject
+from intercom.model.room import (
+    Message,
+    MessageType,
+    Room,
+    RoomErrorCode,
+    RoomEvent,
+    RoomId,
+    RoomRefused,
+    TeamId,
+)
+from intercom.rooms import guard
+from intercom.rooms.changes.author import (
+    MESSAGE_TEXT,
+    Author,
+    Rules,
+    Written,
+    check_size,
+    check_writer,
+    current,
+    system_message,
+    writer,
+)
+from intercom.store import rooms
+from intercom.store.room_database import RoomsDatabase
+
+#: The name under which the loop guard pauses a room.
+LOOP_GUARD = "loop guard"
+
+
+@frozen
+class Post:
+    """A chat message to add. `id` is a UUID. `key` is the team's idempotency key; a person without a token has none."""
+
+    id: str
+    author: Author
+    text: str
+    key: str | None = None
+
+
+def post(
+    db: RoomsDatabase, room_id: RoomId, posts: Sequence[Post], rules: Rules, now: datetime
+) -> Written[tuple[Message | RoomRefused, ...]]:
+    """Add a group of posts in their order. Each has its own answer: the message, or why it was refused.
+
+    A post is answered with the message that has its id or its key already, also in a closed room. After a team's
+    message the loop guard may add a warning, or pause the room, which refuses the teams' posts after it. A person's
+    post starts the guard's count again, and is accepted in a paused room.
+
+    Answers may also be the refusals session_paused, and conflict for a key with which the team posted another text.
+    """
+    room = rooms.lock(db, room_id)
+    group = _PostGroup(db, room, rules, now)
+    decided = [group.decide(each) for each in posts]
+    messages: tuple[Message, ...] = ()
+    if group.new:
+        room, messages = rooms.add_messages(db, room, group.new)
+    if group.columns:
+        room = rooms.set_room(db, room.id, **group.columns)
+    return Written(tuple([messages[each] if isinstance(each, int) else each for each in decided]), room, messages)
+
+
+class _PostGroup:
+    """Decides on the posts of one transaction. `new` are the messages to add, `columns` what changes in the room."""
+
+    def __init__(self, db: RoomsDatabase, room: Room, rules: Rules, now: datetime) -> None:
+        self.new: list[Message] = []
+        self.columns: dict[str, Any] = {}
+        self._db = db
+        #: The room as it is after the messages in `new`.
+        self._room = room
+        self._rules = rules
+        self._now = now
+        self._authors: dict[TeamId, Author] = {}
+        #: Where the messages in `new` are, by id and by the team's key.
+        self._ids: dict[str, int] = {}
+        self._keys: dict[tuple[TeamId, str], int] = {}
+
+    def decide(self, post: Post) -> Message | RoomRefused | int:
+        """Return the earlier message, why the post is refused, or the index of its message in `new`."""
+        try:
+            return self._decide(post)
+        except RoomRefused as refused:
+            return refused
+
+    def _decide(self, post: Post) -> Message | int:
+        if post.id in self._ids:
+            return self._ids[post.id]
+        if (earlier := rooms.message_by_id(self._db, self._room.id, post.id)) is not None:
+            return earlier
+        author = self._current(post.author)
+        content: JsonObject = {"text": post.text}
+        if (found := self._with_key(author, post.key)) is not None:
+            message = self.new[found] if isinstance(found, int) else found
+            if message.content != content:
+                raise _key_is_used(post.key, message)
+            return found
+        check_writer(self._room, author)
+        if self._room.is_paused and not author.is_person:
+            raise _room_is_paused(self._room)
+        check_size("text", post.text, MESSAGE_TEXT)
+        index = self._add(post, author, content)
+        if author.is_person:
+            if self._room.messages_since_progress:
+                self._set(messages_since_progress=0)
+        elif self._rules.budget.messages > 0:
+            self._guard(post)
+        return index
+
+    def _current(self, author: Author) -> Author:
+        if author.team is None:
+            return author
+        id = author.team.team_id
+        if id not in self._authors:
+            self._authors[id] = current(self._db, self._room, author)
+        return self._authors[id]
+
+    def _with_key(self, author: Author, key: str | None) -> Message | int | None:
+        """Return the earlier message with this key of the team, or its index in `new`."""
+        if key is None or author.team is None:
+            return None
+        id = author.team.team_id
+        found = self._keys.get((id, key))
+        return rooms.message_by_key(self._db, self._room.id, id, key) if found is None else found
+
+    def _add(self, post: Post, author: Author, content: JsonObject) -> int:
+        team = None if author.team is None else author.team.team_id
+        key = None if team is None else post.key
+        message = Message(
+            session_id=self._room.id,
+            sequence=0,
+            id=post.id,
+            type=MessageType.CHAT,
+            content=content,
+            posted_at=self._now,
+            posted_by_team_id=team,
+            author=author.name,
+            role=author.role,
+            key=key,
+        )
+        index = self._ids[post.id] = len(self.new)
+        if team is not None and key is not None:
+            self._keys[team, key] = index
+        self.new.append(message)
+        return index
+
+    def _guard(self, post: Post) -> None:
+        """Count a team's message, and warn or pause if there have been many."""
+        budget = self._rules.budget
+        judgement = guard.judge(self._room, budget)
+        count = judgement.messages_since_progress
+        self._set(messages_since_progress=count)
+        if judgement.warn:
+            advice = (
+                "no person has written for a while, and the document has not changed: write down what is settled, ask"
+                " a person, or conclude the session; it is paused at the end of the budget"
+            )
+            self._say(post, RoomEvent.LOOP_WARNING, messages=count, budget=budget.messages, advice=advice)
+        if judgement.pause:
+            reason = f"{count} messages of teams without one of a person or a change of the document"
+            self._set(paused_at=self._now, paused_by=LOOP_GUARD, pause_reason=reason)
+            self._say(post, RoomEvent.PAUSED, by=LOOP_GUARD, reason=reason)
+
+    def _set(self, **columns: Any) -> None:
+        self.columns.update(columns)
+        self._room = evolve(self._room, **columns)
+
+    def _say(self, post: Post, event: RoomEvent, **content: Json) -> None:
+        # The same id if the transaction runs again.
+        id = str(uuid.uuid5(uuid.NAMESPACE_OID, f"{post.id} {event.value}"))
+        self.new.append(system_message(self._room, id, event, self._now, **content))
+
+
+def _key_is_used(key: str | None, earlier: Message) -> RoomRefused:
+    which = f"message {earlier.sequence}" if earlier.sequence else "another post of this moment"
+    return RoomRefused(
+        RoomErrorCode.CONFLICT,
+        f"this team has posted another text with the key {(key or '')[:80]!r} ({which}): use a new key for a new text",
+    )
+
+
+def _room_is_paused(room: Room) -> RoomRefused:
+    why = "" if room.pause_reason is None else f" ({room.pause_reason})"
+    return RoomRefused(
+        RoomErrorCode.SESSION_PAUSED,
+        f"{room.paused_by} has paused the session{why}: wait_for_messages until a person resumes it, or the convener"
+        " with reopen_session",
+        paused_by=room.paused_by,
+        reason=room.pause_reason,
+    )
+
+
+def ack(db: RoomsDatabase, room_id: RoomId, author: Author, cursor: int, now: datetime) -> Written[Message]:
+    """Record in a message that a team has read it and all before it. A closed room takes that too.
+
+    Raises RoomRefused: not_found for a number that no message has, and forbidden for a person without a token.
+    """
+    room = rooms.lock(db, room_id)
+    author = writer(db, room, author, closed=True)
+    if author.team is None:
+        raise RoomRefused(RoomErrorCode.FORBIDDEN, "only a team acknowledges messages: join the session with a token")
+    return Written(rooms.add_ack(db, room.id, cursor, author.team, now), room)

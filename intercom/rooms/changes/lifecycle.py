@@ -1,0 +1,216 @@
+"""Writes to the room itself: it is opened, described, paused, resumed, concluded and reopened."""
+
+from __future__ import annotations
+
+import math
+from datetime import datetime
+
+from attrs import evolve, frozen
+
+from intercom.model.json_types import JsonObject
+from intercom.model.room import Room, RoomErrorCode, RoomEvent, RoomId, RoomRefused, RoomStatus, Team
+from intercom.model.visible_text import one_line
+from intercom.rooms import document
+from intercom.rooms.changes.author import (
+    DESCRIPTION,
+    DOCUMENT,
+    REASON,
+    TEAM_NAME,
+    TITLE,
+    Author,
+    Rules,
+    Written,
+    announce,
+    check_authority,
+    check_other_rooms,
+    check_size,
+    check_text,
+    invalid,
+    is_announced,
+    writer,
+)
+from intercom.rooms.changes.document import current_text, write_version
+from intercom.store import rooms
+from intercom.store.room_database import RoomsDatabase
+
+
+@frozen
+class Concluded:
+    """When the room was closed first, and the version of the document with the conclusion."""
+
+    closed_at: datetime
+    doc_version: int
+
+
+def open_room(db: RoomsDatabase, *, room: Room, convener: Team, rules: Rules, now: datetime) -> Written[None]:
+    """Create a room with its convener. Its feed is empty. Raises RoomRefused (conflict) as `join` does."""
+    if rooms.get(db, room.id) is None:
+        check_text("title", room.title, TITLE)
+        check_text("description", room.description, DESCRIPTION, empty=True)
+        convener = evolve(convener, team_name=one_line(convener.team_name))
+        check_text("creator_team_name", convener.team_name, TEAM_NAME)
+        check_other_rooms(db, room.id, convener.team_name, rules, now)
+        rooms.create(db, room, convener)
+    else:
+        # The answer to this call was lost, and the token with it.
+        rooms.set_team(db, room.id, convener.team_id, token_hash=convener.token_hash)
+    return Written(None, rooms.lock(db, room.id))
+
+
+def metadata(
+    db: RoomsDatabase,
+    room_id: RoomId,
+    author: Author,
+    title: str | None,
+    description: str | None,
+    reason: str,
+    rules: Rules,
+    now: datetime,
+    act: str,
+) -> Written[Room]:
+    """Change the title, the description or both, and say so in the feed. A value that is there already is no change.
+
+    `updated_at` is the time of the last change. Raises RoomRefused: forbidden if only the convener may do this, and
+    rate_limited with `retry_after` in seconds if the last change was a short time ago. Neither limits a person.
+    """
+    room = rooms.lock(db, room_id)
+    if is_announced(db, room, act):
+        return Written(room, room)
+    author = writer(db, room, author)
+    if rules.convener_only_metadata:
+        check_authority(db, room, author, "change the title and the description")
+    if title is None and description is None:
+        raise invalid("neither title nor description is given: give what is to change")
+    if title is not None:
+        check_text("title", title, TITLE)
+    if description is not None:
+        check_text("description", description, DESCRIPTION, empty=True)
+    check_text("reason", reason, REASON)
+    old = {"title": room.title, "description": room.description}
+    new = {"title": title, "description": description}
+    changed = {name: value for name, value in new.items() if value is not None and value != old[name]}
+    if not changed:
+        return Written(room, room)
+    if not author.is_person:
+        _check_interval(room, rules.metadata_interval_seconds, now)
+    said: JsonObject = {name: {"from": old[name], "to": value} for name, value in changed.items()}
+    room, messages = announce(
+        db, room, act, RoomEvent.METADATA_UPDATED, now, by=author.name, changes=said, reason=reason
+    )
+    room = rooms.set_room(db, room.id, **changed, updated_at=now)
+    return Written(room, room, messages)
+
+
+def conclude(
+    db: RoomsDatabase, room_id: RoomId, author: Author, summary: str, rules: Rules, now: datetime, act: str
+) -> Written[Concluded]:
+    """Write the conclusion into the document, close the room, and say so in the feed.
+
+    A closed room can be concluded again: the new conclusion replaces the old one, and `closed_at` stays. A pause ends.
+    Raises RoomRefused (forbidden) if only the convener and people may do this.
+    """
+    room = rooms.lock(db, room_id)
+    if (earlier := rooms.document_by_act(db, room.id, act)) is not None:
+        return Written(Concluded(room.closed_at or earlier.written_at, earlier.version), room)
+    author = writer(db, room, author, closed=True)
+    if rules.convener_only_conclude:
+        check_authority(db, room, author, "conclude the session")
+    check_size("summary_section", summary, DOCUMENT)
+    content = document.conclude(current_text(db, room), summary, room.conclusion)
+    room = write_version(db, room, author, content, now, act)
+    version, closed_at = room.session_doc_version, room.closed_at or now
+    room, messages = announce(db, room, act, RoomEvent.CONCLUDED, now, by=author.name, doc_version=version)
+    room = rooms.set_room(
+        db,
+        room.id,
+        status=RoomStatus.CLOSED,
+        closed_at=closed_at,
+        conclusion=document.conclusion_text(summary),
+        paused_at=None,
+        paused_by=None,
+        pause_reason=None,
+    )
+    return Written(Concluded(closed_at, version), room, messages)
+
+
+def reopen(
+    db: RoomsDatabase, room_id: RoomId, author: Author, reason: str | None, now: datetime, act: str
+) -> Written[Room]:
+    """Open a closed room again, or lift a pause; otherwise do nothing. The conclusion stays in the document.
+
+    A team that joined while the room was closed stays a reader until it joins again. Raises RoomRefused (forbidden)
+    unless the convener or a person asks.
+    """
+    room = rooms.lock(db, room_id)
+    if is_announced(db, room, act):
+        return Written(room, room)
+    author = writer(db, room, author, closed=True)
+    check_authority(db, room, author, "reopen the session")
+    why = _why(reason)
+    if not room.is_closed:
+        return _resume(db, room, author, why, now, act)
+    room, messages = announce(db, room, act, RoomEvent.REOPENED, now, by=author.name, **why)
+    room = rooms.set_room(db, room.id, status=RoomStatus.ACTIVE, closed_at=None)
+    return Written(room, room, messages)
+
+
+def pause(
+    db: RoomsDatabase, room_id: RoomId, author: Author, reason: str | None, now: datetime, act: str
+) -> Written[Room]:
+    """Refuse the teams' posts until the room is resumed. The document can be written. A paused room stays as it is.
+
+    Raises RoomRefused (forbidden) unless the convener or a person asks.
+    """
+    room = rooms.lock(db, room_id)
+    if is_announced(db, room, act):
+        return Written(room, room)
+    author = writer(db, room, author)
+    check_authority(db, room, author, "pause the session")
+    why = _why(reason)
+    if room.is_paused:
+        return Written(room, room)
+    room, messages = announce(db, room, act, RoomEvent.PAUSED, now, by=author.name, **why)
+    room = rooms.set_room(db, room.id, paused_at=now, paused_by=author.name, pause_reason=reason)
+    return Written(room, room, messages)
+
+
+def resume(
+    db: RoomsDatabase, room_id: RoomId, author: Author, now: datetime, act: str, reason: str | None = None
+) -> Written[Room]:
+    """Lift a pause, also one by the loop guard, whose count begins again. A room that is not paused stays as it is.
+
+    Raises RoomRefused (forbidden) unless the convener or a person asks.
+    """
+    room = rooms.lock(db, room_id)
+    if is_announced(db, room, act):
+        return Written(room, room)
+    author = writer(db, room, author)
+    check_authority(db, room, author, "resume the session")
+    return _resume(db, room, author, _why(reason), now, act)
+
+
+def _resume(db: RoomsDatabase, room: Room, author: Author, why: JsonObject, now: datetime, act: str) -> Written[Room]:
+    if not room.is_paused:
+        return Written(room, room)
+    room, messages = announce(db, room, act, RoomEvent.RESUMED, now, by=author.name, **why)
+    room = rooms.set_room(db, room.id, messages_since_progress=0, paused_at=None, paused_by=None, pause_reason=None)
+    return Written(room, room, messages)
+
+
+def _why(reason: str | None) -> JsonObject:
+    """Return the reason as a part of a system message. A person need not give one."""
+    if reason is None:
+        return {}
+    check_text("reason", reason, REASON)
+    return {"reason": reason}
+
+
+def _check_interval(room: Room, seconds: float, now: datetime) -> None:
+    """Raise RoomRefused (rate_limited) if the title or the description changed less than so many seconds ago."""
+    wait = seconds - (now - room.updated_at).total_seconds()
+    if wait > 0 and room.updated_at != room.created_at:
+        raise RoomRefused(
+            RoomErrorCode.RATE_LIMITED,
+            f"the title and the description may change once in {seconds:g} seconds: try again in {math.ceil(wait)} s",
+            retry_after=math.ceil(wait),
+        )

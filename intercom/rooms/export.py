@@ -1,0 +1,203 @@
+"""A room as one file, to keep or to send: as markdown for people, or as a bundle for programs. Pure.
+
+Neither holds a token, the hash of one, or a passcode's. In the markdown, what teams wrote is in code fences that it
+cannot close, or escaped: it cannot pass for the server's own words, nor become HTML. Invisible characters are written
+as their codes there. The bundle has each text as it is.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
+from typing import Final
+
+from intercom.model.clock import to_text
+from intercom.model.json_types import Json, JsonObject
+from intercom.model.room import Ack, DocumentVersion, Message, MessageType, Room, Team, TeamRole
+from intercom.model.visible_text import one_line, visible
+
+FORMAT: Final = "intercom-room"
+VERSION: Final = 1
+
+_MARKS: Final = re.compile(r"([\\`*_{}\[\]()<>#+\-=.!|~&@:$])")
+_BACKTICKS: Final = re.compile("`+")
+
+
+def markdown(
+    room: Room, document: DocumentVersion | None, teams: Sequence[Team], messages: Iterable[Message], now: datetime
+) -> str:
+    """Write a room as a markdown document. `messages` are those to show, in their order."""
+    return "\n".join(_markdown_lines(room, document, teams, messages, now)) + "\n"
+
+
+def bundle(
+    room: Room, document: DocumentVersion | None, teams: Sequence[Team], messages: Iterable[Message], now: datetime
+) -> JsonObject:
+    """Write a room as a JSON object, with everything a reader of the room can see. Times are ISO 8601 in UTC."""
+    return {
+        "format": FORMAT,
+        "version": VERSION,
+        "exported_at": to_text(now),
+        "session": {
+            "session_id": room.id,
+            "title": room.title,
+            "description": room.description,
+            "status": room.status.value,
+            "created_by_team_id": room.created_by_team_id,
+            "created_at": to_text(room.created_at),
+            "updated_at": to_text(room.updated_at),
+            "closed_at": _time(room.closed_at),
+            "paused_at": _time(room.paused_at),
+            "paused_by": room.paused_by,
+            "pause_reason": room.pause_reason,
+            "session_doc_version": room.session_doc_version,
+            "last_cursor": room.last_sequence,
+            "conclusion": room.conclusion,
+        },
+        "document": None if document is None else _document(document),
+        "participants": [_team(team) for team in teams],
+        "messages": [_message(message) for message in messages],
+    }
+
+
+# --- the bundle ------------------------------------------------------------------------------------------------------
+
+
+def _document(document: DocumentVersion) -> JsonObject:
+    return {
+        "version": document.version,
+        "content": document.content or "",
+        "written_by_team_id": document.written_by_team_id,
+        "author": document.author,
+        "written_at": to_text(document.written_at),
+    }
+
+
+def _team(team: Team) -> JsonObject:
+    return {
+        "team_id": team.team_id,
+        "team_name": team.team_name,
+        "role": team.role.value,
+        "joined_at": to_text(team.joined_at),
+        "last_seen_at": to_text(team.last_seen_at),
+        "cursor": team.cursor,
+        "left_at": _time(team.left_at),
+        "dropped_at": _time(team.dropped_at),
+    }
+
+
+def _message(message: Message) -> JsonObject:
+    return {
+        "cursor": message.sequence,
+        "message_id": message.id,
+        "type": message.type.value,
+        "content": message.content,
+        "posted_by_team_id": message.posted_by_team_id,
+        "team": message.author,
+        "role": None if message.role is None else message.role.value,
+        "posted_at": to_text(message.posted_at),
+        "acks": [_ack(ack) for ack in message.acks],
+    }
+
+
+def _ack(ack: Ack) -> JsonObject:
+    return {"team_id": ack.team_id, "team_name": ack.team_name, "at": to_text(ack.at)}
+
+
+def _time(at: datetime | None) -> str | None:
+    return None if at is None else to_text(at)
+
+
+# --- markdown --------------------------------------------------------------------------------------------------------
+
+
+def _markdown_lines(
+    room: Room, document: DocumentVersion | None, teams: Sequence[Team], messages: Iterable[Message], now: datetime
+) -> Iterator[str]:
+    names = {team.team_id: team.team_name for team in teams}
+    convener = names.get(room.created_by_team_id)
+    yield f"# {_inline(room.title)}"
+    yield ""
+    yield f"- Session: `{room.id}`"
+    yield f"- Status: {room.status.value}" + (f" since {_stamp(room.closed_at)}" if room.closed_at else "")
+    yield f"- Created: {_stamp(room.created_at)}" + (f" by {_inline(convener)}" if convener else "")
+    yield f"- Exported: {_stamp(now)}"
+    if room.description.strip():
+        yield ""
+        yield "## Description"
+        yield ""
+        yield from _fenced(room.description)
+    yield ""
+    yield "## Teams"
+    yield ""
+    for team in teams:
+        yield _team_line(team)
+    yield ""
+    if document is None or not document.content:
+        yield "## Document"
+        yield ""
+        yield "The document is empty."
+    else:
+        yield f"## Document, version {document.version}"
+        yield ""
+        yield from _fenced(document.content, "markdown")
+    yield ""
+    yield "## Feed"
+    for message in messages:
+        yield ""
+        yield from _message_lines(message)
+
+
+def _team_line(team: Team) -> str:
+    facts = [] if team.role is TeamRole.MEMBER else [team.role.value]
+    facts.append(f"joined {_stamp(team.joined_at)}")
+    if team.left_at is not None:
+        facts.append(f"left {_stamp(team.left_at)}")
+    elif team.dropped_at is not None:
+        facts.append(f"gone since {_stamp(team.last_seen_at)}")
+    return f"- {_inline(team.team_name)}: {', '.join(facts)}"
+
+
+def _message_lines(message: Message) -> Iterator[str]:
+    if message.type is MessageType.SYSTEM:
+        event, facts = message.content.get("event"), {**message.content}
+        facts.pop("event", None)
+        yield f"### {message.sequence}. Server, {_stamp(message.posted_at)}: {_inline(str(event))}"
+        if facts:
+            yield ""
+            yield from _fenced("\n".join(_facts(facts)))
+    else:
+        role = f" ({message.role.value})" if message.role is TeamRole.OPERATOR else ""
+        yield f"### {message.sequence}. {_inline(message.author or 'unknown')}{role}, {_stamp(message.posted_at)}"
+        yield ""
+        yield from _fenced(str(message.content.get("text", "")))
+    if message.acks:
+        yield ""
+        yield f"Read by {', '.join(_inline(ack.team_name) for ack in message.acks)}."
+
+
+def _facts(facts: Mapping[str, Json]) -> Iterator[str]:
+    """Return the fields of a system message, each on a line."""
+    for name, value in facts.items():
+        yield f"{name}: {one_line(value) if isinstance(value, str) else json.dumps(value, ensure_ascii=False)}"
+
+
+def _fenced(text: str, language: str = "") -> Iterator[str]:
+    """Return a text in a code fence that is longer than any run of backticks in it."""
+    text = visible(text).strip("\n")
+    fence = "`" * max(3, 1 + max(map(len, _BACKTICKS.findall(text)), default=0))
+    yield fence + language
+    if text:
+        yield text
+    yield fence
+
+
+def _inline(text: str) -> str:
+    """Return a text on one line, in which no character has a meaning in markdown."""
+    return _MARKS.sub(r"\\\1", one_line(text))
+
+
+def _stamp(at: datetime) -> str:
+    return to_text(at)[:19].replace("T", " ") + " UTC"

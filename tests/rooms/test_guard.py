@@ -1,0 +1,124 @@
+"""The loop guard warns, then pauses; a rate limit allows so much in a stretch of time, and says when there is more."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import pytest
+from attrs import evolve
+from hypothesis import given
+from hypothesis import strategies as st
+
+from intercom.model.room import Room, RoomId, TeamId
+from intercom.rooms.guard import Budget, Judgement, RateLimit, judge
+
+AT = datetime(2026, 11, 25, tzinfo=UTC)
+ROOM = Room(RoomId("r"), "title", "", TeamId("t"), AT, AT)
+
+
+def room(count: int, paused_by: str | None = None) -> Room:
+    return evolve(ROOM, messages_since_progress=count, paused_by=paused_by)
+
+
+@pytest.mark.parametrize(
+    ("before", "budget", "count", "expected"),
+    [
+        (0, Budget(200), 1, Judgement(1)),
+        (158, Budget(200), 1, Judgement(159)),
+        (159, Budget(200), 1, Judgement(160, warn=True)),
+        (160, Budget(200), 1, Judgement(161)),
+        (198, Budget(200), 1, Judgement(199)),
+        (199, Budget(200), 1, Judgement(200, pause=True)),
+        (150, Budget(200), 60, Judgement(210, warn=True, pause=True)),
+        (150, Budget(200), 0, Judgement(150)),
+        (27, Budget(35), 1, Judgement(28, warn=True)),
+        # The budget was larger before.
+        (500, Budget(200), 1, Judgement(501, pause=True)),
+        (0, Budget(1), 1, Judgement(1, pause=True)),
+        (0, Budget(2), 1, Judgement(1)),
+        (1, Budget(2), 1, Judgement(2, pause=True)),
+        (9_999, Budget(0), 1, Judgement(10_000)),
+        (4, Budget(10, warn_at=0.5), 1, Judgement(5, warn=True)),
+        (9, Budget(10, warn_at=1), 1, Judgement(10, pause=True)),
+        (0, Budget(10, warn_at=0), 1, Judgement(1, warn=True)),
+    ],
+)
+def test_a_room_is_warned_and_then_paused(before: int, budget: Budget, count: int, expected: Judgement) -> None:
+    assert judge(room(before), budget, count) == expected
+
+
+def test_a_paused_room_is_not_paused_again() -> None:
+    assert judge(room(300, paused_by="loop guard"), Budget(200)) == Judgement(301)
+
+
+@given(st.integers(1, 60), st.floats(0, 1), st.lists(st.integers(1, 7), max_size=60))
+def test_a_pause_comes_with_the_last_message_and_one_warning_before_it(
+    messages: int, warn_at: float, groups: list[int]
+) -> None:
+    budget = Budget(messages, warn_at)
+    count, warnings = 0, 0
+    for group in groups:
+        judgement = judge(room(count), budget, group)
+        assert judgement.messages_since_progress == count + group
+        count += group
+        warnings += judgement.warn
+        assert judgement.pause == (count >= messages)
+        if judgement.pause:
+            break
+    assert warnings == (budget.first_warning <= count and budget.first_warning < messages)
+
+
+def test_a_limit_allows_a_burst_and_then_says_how_long_to_wait() -> None:
+    limit = RateLimit()
+    assert [limit.allow("a", 100.0, 3, 60) for _ in range(3)] == [None] * 3
+    assert limit.allow("a", 100.0, 3, 60) == pytest.approx(20)
+    assert limit.allow("a", 115.0, 3, 60) == pytest.approx(5)
+    assert limit.allow("b", 115.0, 3, 60) is None
+    assert limit.allow("a", 120.0, 3, 60) is None
+    assert limit.allow("a", 120.0, 3, 60) == pytest.approx(20)
+
+
+def test_a_limit_of_nothing_allows_everything_and_remembers_nobody() -> None:
+    limit = RateLimit()
+    assert [limit.allow("a", 0.0, 0, 60) for _ in range(100)] == [None] * 100
+    assert len(limit) == 0
+
+
+def test_a_limit_that_becomes_shorter_counts_at_once() -> None:
+    limit = RateLimit()
+    assert limit.allow("a", 0.0, 1, 3_600) is None
+    assert limit.allow("a", 1.0, 1, 10) == pytest.approx(10)
+
+
+@given(
+    st.integers(1, 5),
+    st.floats(0.5, 100),
+    st.lists(st.floats(0, 50), max_size=60),
+    st.floats(0, 1e7),
+)
+def test_no_stretch_of_time_has_more_than_its_share_and_who_waits_is_served(
+    most: int, per_seconds: float, pauses: list[float], began: float
+) -> None:
+    limit = RateLimit()
+    now, allowed = began, []
+    for pause in pauses:
+        now += pause
+        wait = limit.allow("a", now, most, per_seconds)
+        if wait is not None:
+            assert 0 < wait <= per_seconds / most + 1e-3
+            now += wait
+            assert limit.allow("a", now, most, per_seconds) is None
+        allowed.append(now)
+    for first, begin in enumerate(allowed):
+        for last in range(first, len(allowed)):
+            share = most * (1 + (allowed[last] - begin) / per_seconds)
+            assert last - first + 1 <= share + 1e-3
+
+
+@given(st.lists(st.sampled_from("abcdefghij"), max_size=100))
+def test_what_a_limit_remembers_is_bounded_and_the_key_used_last_is_in_it(keys: list[str]) -> None:
+    limit = RateLimit(keys=3)
+    for now, key in enumerate(keys):
+        if limit.allow(key, float(now), 1, 1_000) is None:
+            assert limit.allow(key, float(now), 1, 1_000) is not None
+        assert len(limit) <= 3

@@ -24,9 +24,11 @@ from intercom.agents.http.status import HttpStatus
 from intercom.agents.transport import Hello, ShimListener, ShimServerDeps
 from intercom.local import own_files
 from intercom.local.places import Places
+from intercom.local.rooms_secrets import RoomsSecrets
 from intercom.masking import KNOWN
 from intercom.model.card import Card, Notice
 from intercom.model.config import Config
+from intercom.model.errors import ConfigError
 from intercom.model.metrics import Measured, Page, unmeasured
 from intercom.model.session import Session, SessionMode
 from intercom.operators.card_router import Operators
@@ -51,9 +53,13 @@ from intercom.store.writer import Writer
 from intercom.workspace.policy_watcher import watcher_name
 
 if TYPE_CHECKING:
+    from intercom.agents.rooms.call import RoomsDeps
+    from intercom.agents.rooms.mcp import RoomTools
     from intercom.operators.metrics import Metrics
     from intercom.operators.slack.setup import SlackSetup
     from intercom.operators.slack.supervision import Slack
+    from intercom.rooms.service import RoomService
+    from intercom.store.room_database import RoomStore
 
 log = logging.getLogger("intercom.store")
 
@@ -76,6 +82,9 @@ class App:
     where root may list the operator keys. `is_foreign` says that an agent's client chose the server's directories or
     configuration. `http` is the status of the HTTP service, None without `http_port` in the configuration.
 
+    `secrets` are those of the rooms, if the configuration enables rooms. With `only_rooms`, the HTTP port serves
+    nothing else.
+
     `renew_lock` renews the lock of the database. `complain` reports database faults to the program that started the
     server. Both may be called in any thread. `failure` says why the server ended by itself, otherwise it is None.
     """
@@ -93,6 +102,8 @@ class App:
     environ: Mapping[str, str] = field(factory=lambda: dict(os.environ), repr=False)
     system_keys: SystemKeys = field(factory=SystemKeys)
     is_foreign: bool = False
+    secrets: RoomsSecrets = field(factory=RoomsSecrets, repr=False)
+    only_rooms: bool = False
     hands_over: bool = field(default=False, init=False)
     renew_lock: Callable[[], object] | None = field(default=None, repr=False)
     complain: Callable[[str], object] = field(default=lambda _text: None, repr=False)
@@ -112,13 +123,17 @@ class App:
     service: OperatorService = field(init=False)
     shim_deps: ShimServerDeps = field(init=False)
     metrics: Metrics | None = field(default=None, init=False)
+    rooms: RoomService | None = field(default=None, init=False)
     _slack: Slack | None = field(default=None, init=False)
+    _inspect_rooms: Callable[[], object] = field(default=lambda: None, init=False, repr=False)
     measured: Measured = field(default=unmeasured, init=False)
     _clocks: Noticed = field(factory=Noticed, init=False)
     _found: list[Notice] = field(factory=list, init=False)
 
     def __attrs_post_init__(self) -> None:
         KNOWN.add(self.token, "Intercom token")
+        KNOWN.add(self.secrets.secret or "", "rooms secret")
+        KNOWN.add(self.secrets.database_password or "", "database password")
         self.reader = Reader(self.database)
         self.contents = Contents(contents_path(self.database), self.config.checkpoint.max_kept_bytes)
         if self.config.http_port is not None:
@@ -157,12 +172,15 @@ class App:
         self.service = OperatorService(
             self.system, self.context, self.reader, self.policy_registry, children, slack_status
         )
+        if self.config.rooms.enabled:
+            self.rooms = self._rooms()
+            self.service.rooms = self.rooms.people
         self.shim_deps = ShimServerDeps(
             config=self.config,
             presence=self.presence,
             life=self.life,
             token=self.token,
-            server=mcp_server.build(self.config, self.measured),
+            server=mcp_server.build(self.config, self.measured, self._room_tools()),
             judge=self.judge,
             outdated=self.outdated,
             processes=self.processes,
@@ -213,6 +231,8 @@ class App:
             # Nothing else depends on it.
             slack = self._slack.children(self.service, self.reader)
             children.append(ChildSpec("slack", partial(_supervisor, slack), shutdown=None))
+        if self.rooms is not None:
+            children += self.rooms.children()
         if "ctl" in self.sockets:
             children.append(ChildSpec("ctl", self._ctl))
         # The shims' connections, and the socket that accepts them.
@@ -225,6 +245,51 @@ class App:
             children.append(ChildSpec("http", self._http_listener(self.http), shutdown=10.0))
         return children
 
+    @property
+    def rooms_database(self) -> Path:
+        """The rooms' SQLite file, if they are in one."""
+        return self.config.rooms.database or self.database.with_name("rooms.db")
+
+    def _rooms(self) -> RoomService:
+        """Build the rooms: their store, and the service with its actors."""
+        # Imported lazily: most servers have no rooms. Before the loop runs, which a slow import would block.
+        from intercom.rooms.service import RoomService
+
+        url = self.secrets.database_url
+        if url is None:
+            from intercom.store.room_database import SqliteRooms
+
+            sqlite = SqliteRooms(
+                self.rooms_database,
+                self.system,
+                measured=self.measured,
+                on_fault=self._database_fault,
+                now=self.now,
+            )
+            self._inspect_rooms = sqlite.inspect
+            store: RoomStore = sqlite
+        else:
+            try:
+                from intercom.store.postgres import PostgresRooms
+            except ModuleNotFoundError as missing:
+                raise ConfigError(
+                    f"rooms in PostgreSQL need {missing.name}: run pip install 'agent-intercom[postgres]'"
+                ) from missing
+
+            store = PostgresRooms(url, self.system, measured=self.measured, now=self.now)
+        return RoomService(
+            self.config.rooms,
+            store,
+            self.system,
+            now=self.now,
+            own_url=self._own_url,
+            tell=self._tell_operators,
+        )
+
+    def _own_url(self) -> str | None:
+        """Return the address at which this server listens, while it does."""
+        return None if self.http is None else self.http.base
+
     def _registry(self) -> SessionRegistry:
         sessions, policies = self.system.named("sessions"), self.system.named("policies")
         return SessionRegistry(
@@ -235,7 +300,11 @@ class App:
         def tell(text: str) -> None:
             self._database_fault(Fault(text))
 
-        return DatabaseWatch(self.context.store, self.renew_lock, self.contents.disturbed, tell)
+        def disturbed() -> str | None:
+            self._inspect_rooms()
+            return self.contents.disturbed()
+
+        return DatabaseWatch(self.context.store, self.renew_lock, disturbed, tell)
 
     def _writer(self) -> Writer:
         return Writer(
@@ -259,8 +328,25 @@ class App:
             keep_token=partial(own_files.keep_http_token, self.places),
             address_file=self.places.http_address_file,
             measured=self.measured,
+            rooms=self._rooms_deps(),
+            only_rooms=self.only_rooms,
         )
         return lambda: listener.HttpListener(at)
+
+    def _rooms_deps(self) -> RoomsDeps | None:
+        if self.rooms is None:
+            return None
+        from intercom.agents.rooms.call import RoomsDeps
+
+        return RoomsDeps(self.rooms, self.config.rooms, self.secrets.secret)
+
+    def _room_tools(self) -> RoomTools | None:
+        """Return the rooms' tools for agents that connect to this server in other ways than over the rooms' paths."""
+        if (deps := self._rooms_deps()) is None:
+            return None
+        from intercom.agents.rooms.mcp import RoomTools
+
+        return RoomTools(deps, self.measured)
 
     def _ctl(self) -> CtlListener:
         return CtlListener(

@@ -37,7 +37,7 @@ from intercom.agents.agent_connection import AgentConnection, Caller
 from intercom.agents.call import Call
 from intercom.agents.hook_server import PERMISSION_PROMPT
 from intercom.app import App
-from intercom.local import config_file, lock, processes
+from intercom.local import config_file, lock, processes, rooms_secrets
 from intercom.local.places import places, private_directory
 from intercom.model.audit import AuditEntry
 from intercom.model.card import Card, Notice
@@ -454,7 +454,9 @@ async def open(
     if not database.parent.is_dir():
         private_directory(str(database.parent))
     with lock.acquire(database, version=__version__) as held:
-        app = App(evolve(settled), where, database, frozenset({"ctl"}) if ctl else frozenset(), slack=slack)
+        sockets = frozenset({"ctl"}) if ctl else frozenset[str]()
+        secrets = rooms_secrets.read(settled.rooms, os.environ)
+        app = App(evolve(settled), where, database, sockets, slack=slack, secrets=secrets)
         app.renew_lock = held.renew
         async with app.system:
             yield Switchboard(app, workspace)

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from intercom.local.config_file import load
-from intercom.model.config import Config, LogLevel, OnTimeout, TimeoutSettings
+from intercom.model.config import Config, LogLevel, OnTimeout, Pace, TimeoutSettings
 from intercom.model.errors import ConfigError
 from intercom.model.request import PromptType, RiskLevel
 
@@ -86,6 +86,12 @@ def test_every_kind_of_setting_is_read(tmp_path: Path) -> None:
             call_wait_seconds = 240
             [clients."my agent"]
             call_wait_seconds = 0
+            [rooms]
+            enabled = true
+            database = "rooms/all.db"
+            secret_file = "~/secret"
+            pace = "slow"
+            active_seconds = 30
             [logging]
             level = "debug"
             file = "/var/log/x.log"
@@ -113,6 +119,10 @@ def test_every_kind_of_setting_is_read(tmp_path: Path) -> None:
     assert config.commands == {"status": "git status"}
     assert config.policy.max_risk_level is RiskLevel.LOW
     assert {name: each.call_wait_seconds for name, each in config.clients.items()} == {"codex": 240, "my agent": 0}
+    assert config.rooms.enabled
+    assert config.rooms.database == here / "rooms/all.db"
+    assert config.rooms.secret_file == tmp_path / "home/secret"
+    assert (config.rooms.pace, config.rooms.active_seconds) == (Pace.SLOW, 30)
     assert config.logging.level is LogLevel.DEBUG
     assert config.logging.file == Path("/var/log/x.log")
 
@@ -178,6 +188,17 @@ FAULTS = [
     ('[commands]\nlist = " "', "commands must not be empty for list"),
     ("[commands]\nlist = 1", "line 2: commands.list is 1 but must be a text in quotes"),
     ('[policy]\nmax_risk_level = "none"', '"low", "high" or "critical"'),
+    ('[rooms]\nsecret = "x"', "line 2: rooms.secret is not a setting: a secret is never in this file"),
+    ('[rooms]\ndatabase_url = "postgresql://u:p@h/d"', "write database_url_env, the name of a variable"),
+    ('[rooms]\npublic_url = "rooms.example.org"', "rooms.public_url must be an address like https://rooms.example.org"),
+    ('[rooms]\npublic_url = "https://a.example/?x=1"', "rooms.public_url must be an address like"),
+    ('[rooms]\npace = "fast"', 'rooms.pace is "fast" but must be "normal" or "slow"'),
+    (
+        "[rooms]\nactive_seconds = 60\ndisconnected_seconds = 60",
+        "line 3: rooms.disconnected_seconds must be more than active_seconds (60), not 60",
+    ),
+    ("[rooms]\nmax_wait_seconds = 0", "rooms.max_wait_seconds must be at least 1"),
+    ("[rooms]\nloop_budget = -1", "rooms.loop_budget must be at least 0"),
     ("[clients]\ncodex = 240", "line 2: clients.codex is 240 but must be a table: write [clients.codex]"),
     ("[clients.codex]\ncall_wait_seconds = -1", "clients.codex.call_wait_seconds must be at least 0"),
     ("legacy_tool_names = true", "it is under [mcp]"),

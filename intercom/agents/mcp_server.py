@@ -21,11 +21,11 @@ import json
 import logging
 import time
 import uuid
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from enum import Enum
 from functools import partial
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import parse_qs, urlsplit
 
 import mcp_types as types
@@ -66,6 +66,9 @@ from intercom.sessions.messages import (
 from intercom.sessions.tools.table import BY_NAME, TOOLS
 from intercom.sessions.tools.tool import Tool
 
+if TYPE_CHECKING:
+    from intercom.agents.rooms.mcp import RoomTools
+
 log = logging.getLogger("intercom.agents")
 
 R = TypeVar("R")
@@ -83,17 +86,18 @@ follow them. A result with status "paused" means that a person has paused you: d
 _ROOTS_SECONDS = 3.0
 
 
-def build(config: Config, measured: Measured = unmeasured) -> Server[Any]:
-    """Build the server for this configuration. `measured` gets every finished tool call. Run its connections with an
-    `AgentConnection` as each message's request context."""
+def build(config: Config, measured: Measured = unmeasured, rooms: RoomTools | None = None) -> Server[Any]:
+    """Build the server for this configuration. `measured` gets every finished tool call. With `rooms`, it offers their
+    tools too. Run its connections with an `AgentConnection` as each message's request context."""
     offered = offer(config)
-    taken = {tool.name: tool.input_schema for tool in listed(offered)}
+    of_rooms = () if rooms is None else rooms.listed
+    taken = {tool.name: tool.input_schema for tool in (*listed(offered), *of_rooms)}
     server: Server[Any] = Server(
         NAME,
         version=__version__,
         instructions=INSTRUCTIONS,
-        on_list_tools=partial(_list_tools, offered=offered),
-        on_call_tool=partial(_call_tool, offered=offered, measured=measured),
+        on_list_tools=partial(_list_tools, offered=offered, of_rooms=of_rooms),
+        on_call_tool=partial(_call_tool, offered=offered, measured=measured, rooms=rooms),
         on_list_resources=_list_resources,
         on_list_resource_templates=_list_templates,
         on_read_resource=_read_resource,
@@ -147,15 +151,22 @@ def _listed(tool: Tool, name: str) -> types.Tool:
 
 
 async def _list_tools(
-    _ctx: Context, _params: types.PaginatedRequestParams | None, *, offered: Offered
+    _ctx: Context, _params: types.PaginatedRequestParams | None, *, offered: Offered, of_rooms: Sequence[types.Tool]
 ) -> types.ListToolsResult:
-    return types.ListToolsResult(tools=listed(offered))
+    return types.ListToolsResult(tools=[*listed(offered), *of_rooms])
 
 
 async def _call_tool(
-    ctx: Context, params: types.CallToolRequestParams, *, offered: Offered, measured: Measured
+    ctx: Context,
+    params: types.CallToolRequestParams,
+    *,
+    offered: Offered,
+    measured: Measured,
+    rooms: RoomTools | None,
 ) -> types.CallToolResult:
     """Carry out a tool call, and measure it. A failure is a result too, unless the call asks for a task."""
+    if rooms is not None and rooms.has(params.name):
+        return await rooms.call(ctx, params, _caller(ctx).call_name)
     began = time.monotonic()
     outcome = "cancelled"
     tool = offered.get(params.name)

@@ -1,15 +1,16 @@
 """JSON Schemas from attrs classes, and arguments read by them: all faults are reported at once.
 
 Fields have their descriptions and limits in their metadata (`intercom.model.field_docs`); fields that the server sets
-are left out. The schema omits "most" and "items", which `read` checks. A field without default is required, unless the
-class sets `nothing_required`: some clients refuse schemas with alternatives at the top. Unknown keys are refused,
-unless the class sets `open_to_more`.
+are left out. The schema omits "most" (unless it is asked for) and "items", which `read` checks; a "schema" replaces
+what the type says. A field without default is required, unless the class sets `nothing_required`: some clients refuse
+schemas with alternatives at the top. Unknown keys are refused, unless the class sets `open_to_more`.
 """
 
 from __future__ import annotations
 
 import types
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from datetime import datetime
 from difflib import get_close_matches
 from enum import Enum
 from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
@@ -26,18 +27,21 @@ from intercom.sessions.request_kinds import MESSAGE
 Schema = dict[str, Any]
 
 
-def of(kind: type[AttrsInstance], *, bounds: bool = True) -> Schema:
-    """Return the schema of an object of this attrs class; without `bounds`, any number and text fits."""
+def of(kind: type[AttrsInstance], *, bounds: bool = True, lengths: bool = False) -> Schema:
+    """Return the schema of an object of this attrs class; without `bounds`, any number and text fits. With `lengths`,
+    it limits texts as `read` does."""
     hints = get_type_hints(kind)
     properties: dict[str, Schema] = {}
     required: list[str] = []
     for attribute in _public(kind):
-        described = _of_type(hints[attribute.name], bounds)
+        described = attribute.metadata.get("schema") or _of_type(hints[attribute.name], bounds, lengths)
         if doc := attribute.metadata.get("doc"):
             described = {**described, "description": doc}
         for name, keyword in (("minimum", "minimum"), ("maximum", "maximum"), ("min_length", "minLength")):
             if bounds and name in attribute.metadata:
                 described[keyword] = attribute.metadata[name]
+        if lengths and "string" in described["type"] and "enum" not in described:
+            described["maxLength"] = attribute.metadata.get("most", limits.PATH)
         if attribute.default is NOTHING:
             required.append(attribute.name)
         elif isinstance(attribute.default, str | int | bool) and not attribute.metadata.get("hide_default"):
@@ -51,11 +55,17 @@ def of(kind: type[AttrsInstance], *, bounds: bool = True) -> Schema:
     return schema
 
 
+def of_result(kind: type[AttrsInstance]) -> Schema:
+    """Return the schema of an answer to which nothing is attached. It forbids no fields, as later ones may come."""
+    described = of(kind, bounds=False)
+    described.pop("additionalProperties")
+    return described
+
+
 def of_answer(kind: type[AttrsInstance]) -> Schema:
     """Return the schema of a tool's answer, with what may be attached to it. It requires and forbids no fields, so that
     a client's validator never refuses an answer: in a paused session there is only a status and a message."""
-    described = of(kind, bounds=False)
-    described.pop("additionalProperties")
+    described = of_result(kind)
     described.pop("required", None)
     properties = described["properties"]
     status, message = properties.get("status", {}), properties.get("message", {})
@@ -106,24 +116,26 @@ def _public(kind: type[AttrsInstance]) -> list[Attribute[object]]:
     return [each for each in fields(kind) if not each.metadata.get("internal")]
 
 
-def _of_type(hint: Any, bounds: bool) -> Schema:
+def _of_type(hint: Any, bounds: bool, lengths: bool) -> Schema:
     origin = get_origin(hint)
     if origin in (Union, types.UnionType):
         parts = [part for part in get_args(hint) if part is not type(None)]
-        return _of_union(parts, type(None) in get_args(hint), bounds)
+        return _of_union(parts, type(None) in get_args(hint), bounds, lengths)
     if origin in (tuple, list):
-        return {"type": "array", "items": _of_type(get_args(hint)[0], bounds)}
+        return {"type": "array", "items": _of_type(get_args(hint)[0], bounds, lengths)}
     if origin is dict or hint is dict:
         return {"type": "object"}
     if isinstance(hint, type) and issubclass(hint, Enum):
         return {"type": "string", "enum": [member.value for member in hint]}
     if isinstance(hint, type) and has(hint):
-        return of(hint, bounds=bounds)
+        return of(hint, bounds=bounds, lengths=lengths)
+    if hint is datetime:
+        return {"type": "string", "format": "date-time"}
     return {"type": {str: "string", int: "integer", float: "number", bool: "boolean"}[hint]}
 
 
-def _of_union(parts: list[Any], nullable: bool, bounds: bool) -> Schema:
-    schemas = [_of_type(part, bounds) for part in parts]
+def _of_union(parts: list[Any], nullable: bool, bounds: bool, lengths: bool) -> Schema:
+    schemas = [_of_type(part, bounds, lengths) for part in parts]
     if len(schemas) == 1:
         only = schemas[0]
         if not nullable:
@@ -207,8 +219,20 @@ def _text_or_texts(given: str | list[str] | None, _kind: object) -> str | tuple[
     return tuple(given) if isinstance(given, list) else given
 
 
+def _is_text_or_object(kind: Any) -> bool:
+    """Whether this is `str | C` with an attrs class C."""
+    parts = get_args(kind) if get_origin(kind) in (Union, types.UnionType) else ()
+    return len(parts) == 2 and str in parts and any(isinstance(part, type) and has(part) for part in parts)
+
+
+def _text_or_object(kind: Any) -> Callable[[Any, Any], Any]:
+    inner = next(part for part in get_args(kind) if part is not str)
+    return lambda given, _kind: given if isinstance(given, str) else _CONVERTER.structure(given, inner)
+
+
 _CONVERTER = cattrs.Converter()
 _CONVERTER.register_structure_hook(str | tuple[str, ...] | None, _text_or_texts)
+_CONVERTER.register_structure_hook_factory(_is_text_or_object, _text_or_object)
 
 #: The arguments that hold a change. They are measured in bytes at the place of their use.
 _CHANGES = frozenset({"diff", "content"})

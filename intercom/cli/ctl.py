@@ -78,6 +78,7 @@ GROUPS = {
     "policy": "the policies of the workspaces, and what was accepted of them",
     "audit": "the audit log: whether it was tampered with, and all of it as JSON lines",
     "key": "operator keys, with which you sign your decisions",
+    "rooms": "rooms, in which teams of agents work together",
 }
 
 #: What is typed, one word or two, and its row.
@@ -143,8 +144,10 @@ def hoist(words: Sequence[str]) -> list[str]:
     end = line.index("--") if "--" in line else len(line)
     free = [at for at, is_free in enumerate(_free(line[:end])) if is_free]
     # The positions of the text's first and last word.
-    row = COMMANDS.get(line[free[0]]) if free else None
-    begins = None if row is None else _text_at(row)
+    typed = tuple(line[each] for each in free[:2])
+    command = typed if typed in TYPED else typed[:1]
+    row = TYPED.get(command)
+    begins = None if row is None else _text_at(row, len(command))
     first = free[begins] if begins is not None and begins < len(free) else end
     last = free[-1] if free else -1
     at = 0
@@ -167,10 +170,11 @@ def _free(line: Sequence[str]) -> list[bool]:
     return found
 
 
-def _text_at(row: OperatorCommand) -> int | None:
-    """Return the number of words before the text that ends the line; None if no text ends it."""
+def _text_at(row: OperatorCommand, words: int) -> int | None:
+    """Return the number of words before the text that ends the line; None if no text ends it. The command itself has
+    `words` words."""
     places = [each.takes_rest for each in row.arguments if each.is_positional]
-    return 1 + places.index(True) if True in places else None
+    return words + places.index(True) if True in places else None
 
 
 def _is_about_session(row: OperatorCommand) -> bool:
@@ -271,11 +275,11 @@ def _run(options: argparse.Namespace) -> int:
     try:
         return _local(where, options) if is_local else _carry_out(where, options)
     except NoServer:
-        sentence = (
-            f"no server answers at {where.ctl_socket}; start one with 'agent-intercom serve', "
-            "or start an agent that uses it"
-        )
-        return _complain(options, sentence, "ipc", NO_SERVER)
+        if options.command == "rooms":
+            starts = "start one with 'agent-intercom rooms', or set enabled under [rooms] in a server's configuration"
+        else:
+            starts = "start one with 'agent-intercom serve', or start an agent that uses it"
+        return _complain(options, f"no server answers at {where.ctl_socket}; {starts}", "ipc", NO_SERVER)
     except Refusal as refusal:
         return _complain(options, str(refusal), refusal.code, REFUSED, refusal.details)
     except IntercomError as error:
@@ -327,6 +331,14 @@ def _carry_out(where: Places, options: argparse.Namespace) -> int:
 
         yes = options.act == "accept" and options.yes
         return policy(where, options.act, fields, yes=yes, as_json=options.json)
+    if options.command == "rooms":
+        from intercom.cli.ctl_rooms import rooms
+
+        is_chosen = options.ipc_name is not None or options.config is not None
+        if options.act == "url" and options.url is not None and options.clear:
+            return _complain(options, "give an address or --clear, not both", "invalid_arguments", USAGE)
+        follow = options.act == "tail" and options.follow
+        return rooms(where, command, fields, is_chosen=is_chosen, follow=follow, as_json=options.json)
     data = send(where, command, fields)
     if options.json:
         print(json.dumps(data))

@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 from itertools import repeat
 from typing import TYPE_CHECKING
 
+from attrs import frozen
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -28,6 +29,7 @@ from intercom.model.decision import PAST, Signature
 from intercom.model.json_types import Json, JsonObject
 from intercom.model.process import Origin
 from intercom.model.request import FileChange
+from intercom.model.room import Room
 from intercom.model.session import Instruction, Session
 from intercom.operators.commands.entries import read
 from intercom.operators.commands.table import COMMANDS, HOW_TO_ANSWER
@@ -49,6 +51,7 @@ PENDING_REMARKS = 6
 #: The statuses that only repeat the decision. A later status is not an act of the person who decided.
 VERDICT = (CardState.APPROVED, CardState.REJECTED, CardState.ANSWERED)
 LEVEL_STYLE = {"success": "green", "warning": "yellow", "error": "red"}
+TEAM_STYLE = {"active": "green", "idle": "yellow"}
 
 
 def console() -> Console:
@@ -249,6 +252,111 @@ def draw_taken(on: Console, data: Json, at: datetime) -> None:
         some = f": {', '.join(each.examples)}" if each.examples else ""
         line += f"; left out: {each.count} {each.why}{some}"
     on.print(_text(one_line(line)), soft_wrap=True)
+
+
+@frozen
+class _TeamLine:
+    """A team of `rooms-show`."""
+
+    team_name: str
+    role: str
+    status: str
+    unread: int
+    last_seen_at: datetime
+    left_at: datetime | None
+
+
+@frozen
+class _Match:
+    """A place of `rooms-search`."""
+
+    room_id: str
+    title: str
+    where: str
+    cursor: int | None
+    excerpt: str
+
+
+@frozen
+class _Document:
+    """The document of `rooms-show`."""
+
+    document: str
+
+
+def draw_rooms(on: Console, data: Json, at: datetime) -> None:
+    rows = [
+        (
+            short(room.id),
+            _text(_room_state(room), "yellow" if room.is_paused else ""),
+            str(room.last_sequence),
+            str(room.session_doc_version),
+            age(room.updated_at, at),
+            _text(one_line(room.title)),
+        )
+        for room in read(list[Room], data, "rooms")
+    ]
+    columns = ("room", "status", "messages", "document", "changed", "")
+    _table(on, columns, rows, "no open rooms: an agent makes one with create_session; rooms url says where")
+
+
+def draw_room(on: Console, data: Json, at: datetime) -> None:
+    room, teams = read(Room, data), read(list[_TeamLine], data, "teams")
+    on.print(_text(one_line(room.title), "bold"), soft_wrap=True)
+    facts = [
+        f"room {room.id}",
+        _room_state(room),
+        f"{age(room.created_at, at)} old",
+        count(room.last_sequence, "message"),
+        f"document version {room.session_doc_version}",
+    ]
+    on.print(_text(" · ".join(facts), "dim"), soft_wrap=True)
+    if room.is_paused:
+        reason = f": {room.pause_reason}" if room.pause_reason else ""
+        on.print(_text(one_line(f"paused by {room.paused_by}{reason}"), "yellow"), soft_wrap=True)
+    if room.description:
+        on.print(_text(room.description), soft_wrap=not on.is_terminal)
+    on.print()
+    rows = [
+        (
+            _text(one_line(team.team_name)),
+            _text(team.role),
+            _text("left" if team.left_at is not None else team.status, TEAM_STYLE.get(team.status, "dim")),
+            str(team.unread),
+            age(team.last_seen_at, at),
+        )
+        for team in teams
+    ]
+    _table(on, ("team", "role", "status", "unread", "seen"), rows, "nobody has joined")
+    on.print()
+    document = read(_Document, data).document
+    on.print(_text(document.strip("\n") or "(the document is empty)", "" if document else "dim"), soft_wrap=True)
+    for act in _room_commands(room):
+        on.print(_text(f"  {PROGRAM} rooms {act} {short(room.id)}", "cyan"), soft_wrap=True)
+
+
+def _room_state(room: Room) -> str:
+    return "paused" if room.is_paused and not room.is_closed else room.status
+
+
+def _room_commands(room: Room) -> tuple[str, ...]:
+    """Return the commands that come next for a room, without its id."""
+    if room.is_closed:
+        return ("tail", "reopen", "export")
+    return ("tail -f", "resume" if room.is_paused else "pause", "export")
+
+
+def draw_found(on: Console, data: Json, at: datetime) -> None:
+    rows = [
+        (
+            short(each.room_id),
+            _text(each.where if each.cursor is None else f"message {each.cursor}"),
+            _text(one_line(each.title)),
+            _text(one_line(each.excerpt)),
+        )
+        for each in read(list[_Match], data, "matches")
+    ]
+    _table(on, ("room", "where", "", ""), rows, "nothing found")
 
 
 def draw_log(on: Console, data: Json, at: datetime) -> None:

@@ -285,6 +285,12 @@ EXAMPLES = {
     "slack.ca_file": '"/etc/ssl/certs/proxy.pem"',
     "slack.authorized_user_ids": '["U0123456789"]',
     "timeouts.prompt_by_type": '{ error_recovery = "stop" }',
+    "rooms.database": '"data/rooms.db"',
+    "rooms.database_url_env": '"DATABASE_URL"',
+    "rooms.public_url": '"https://rooms.example.org"',
+    "rooms.active_seconds": "30",
+    "rooms.disconnected_seconds": "120",
+    "rooms.secret_file": '"rooms.secret"',
     'clients."NAME".call_wait_seconds': "240",
     "logging.file": '"intercom.log"',
 }

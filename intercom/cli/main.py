@@ -50,6 +50,11 @@ def _run(options: argparse.Namespace) -> int:
             )
         case "serve":
             return int(load_server().serve(options))
+        case "rooms":
+            load_server()
+            from intercom.cli import rooms
+
+            return rooms.run(options)
         case "hook":
             from intercom.agents.hook_process import Order
             from intercom.agents.hook_process import main as answer
@@ -163,6 +168,12 @@ def parser() -> argparse.ArgumentParser:
     serve.add_argument("--started-by", type=int, help=argparse.SUPPRESS)
     serve.add_argument("--private-fd", type=int, help=argparse.SUPPRESS)
 
+    _rooms(
+        commands.add_parser(
+            "rooms", parents=[again], help="run a server of rooms, in which teams of agents work together"
+        )
+    )
+
     hook = commands.add_parser(
         "hook", parents=[again], help="answer a coding agent's permission hook (what init --hooks installs)"
     )
@@ -241,6 +252,30 @@ def parser() -> argparse.ArgumentParser:
     return top
 
 
+def _rooms(rooms: argparse.ArgumentParser) -> None:
+    rooms.add_argument(
+        "--host",
+        type=_address,
+        default="127.0.0.1",
+        help="the address to listen on; 0.0.0.0 is every one of this machine (default: 127.0.0.1)",
+    )
+    rooms.add_argument(
+        "--port", type=_port_or_any, default=7423, help="the port to listen on; 0 takes a free one (default: 7423)"
+    )
+    rooms.add_argument(
+        "--database",
+        metavar="URL",
+        help="a PostgreSQL database (postgresql://...), which several servers may share, or an SQLite file (default:"
+        " DATABASE_URL in the environment, which keeps a password off the command line, or a file of its own)",
+    )
+    rooms.add_argument(
+        "--public-url",
+        metavar="URL",
+        type=_base_url,
+        help="the address at which teams reach this server (default: that on which it listens)",
+    )
+
+
 def _slack(slack: argparse.ArgumentParser) -> None:
     actions = slack.add_subparsers(dest="action", metavar="ACTION", required=True)
     manifest = actions.add_parser("manifest", help="print the manifest to make the Slack app from (JSON)")
@@ -278,6 +313,28 @@ def _port(text: str) -> int:
     if not text.isdecimal() or not 1 <= int(text) <= 65535:
         raise argparse.ArgumentTypeError(f"must be a port from 1 to 65535, not {text!r}")
     return int(text)
+
+
+def _port_or_any(text: str) -> int:
+    return 0 if text == "0" else _port(text)
+
+
+def _address(text: str) -> str:
+    from intercom.model.config import address
+
+    try:
+        address(None, None, text)
+    except ValueError as fault:
+        raise argparse.ArgumentTypeError(str(fault)) from None
+    return text
+
+
+def _base_url(text: str) -> str:
+    from intercom.model.limits import BASE_URL_FORM, is_base_url
+
+    if not is_base_url(text):
+        raise argparse.ArgumentTypeError(f"must be {BASE_URL_FORM}, not {text!r}")
+    return text
 
 
 def _channel(text: str) -> str:

@@ -18,6 +18,7 @@ import socket
 import sys
 import tempfile
 import uuid
+from contextlib import AbstractContextManager, nullcontext
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -97,24 +98,24 @@ USAGE = 2
 
 def serve(options: argparse.Namespace) -> int:
     """Run `agent-intercom serve` until SIGTERM or SIGINT. Pending requests stay pending."""
-    _allow_files()
+    allow_files()
     ready = Readiness(options.ready_fd)
     try:
         settings = settle(options, by_client=bool(options.background) or options.private_fd is not None)
-        _log(settings, options)
+        start_log(settings, options)
         if options.private_fd is not None:
             return trio.run(_private, settings, options.private_fd)
         starters = _starters(options)
         if not options.background:
-            _record_directories(settings)
-        with lock.acquire(settings.prepare(), version=__version__) as held:
+            note_directories(settings)
+        with lock.acquire(settings.prepare(), version=__version__) as held, lock_rooms(settings):
             return trio.run(_serve, settings, ready, bool(options.background), held, starters)
     except BaseException as failed:
         error = told(failed)
         ready.failed(error, retry=isinstance(failed, lock.DatabaseLocked), sandboxed=is_denied(failed))
         if isinstance(failed, KeyboardInterrupt | SystemExit):
             raise
-        return _say(error, failed)
+        return report(error, failed)
 
 
 def in_process(options: argparse.Namespace) -> int:
@@ -122,14 +123,25 @@ def in_process(options: argparse.Namespace) -> int:
     try:
         _forget_clients_environment()
         settings = settle(options, by_client=True)
-        _log(settings, options)
-        with lock.acquire(settings.prepare(), version=__version__) as held:
+        start_log(settings, options)
+        with lock.acquire(settings.prepare(), version=__version__) as held, lock_rooms(settings):
             return trio.run(_in_process, settings, options.workspace, options.channel, options.session_id, held)
     except Exception as failed:
-        return _say(told(failed), failed)
+        return report(told(failed), failed)
 
 
-def _record_directories(settings: Settings) -> None:
+def lock_rooms(settings: Settings) -> AbstractContextManager[object]:
+    """Return the lock of the rooms' own SQLite file, if the settings name one: two servers must not share it. One that
+    is beside the server's database is covered by the lock of that."""
+    rooms = settings.config.rooms
+    if not rooms.enabled or rooms.database is None or settings.rooms_secrets.database_url is not None:
+        return nullcontext()
+    if not rooms.database.parent.is_dir():
+        private_directory(str(rooms.database.parent))
+    return lock.acquire(rooms.database, version=__version__)
+
+
+def note_directories(settings: Settings) -> None:
     """Record the server's directories as the user's own, because an operator runs it."""
     try:
         record_directories(settings.places, settings.database)
@@ -149,12 +161,12 @@ def _starters(options: argparse.Namespace) -> frozenset[int]:
 async def _serve(
     settings: Settings, ready: Readiness, background: bool, held: lock.DatabaseLock, starters: frozenset[int]
 ) -> int:
-    app = _app(settings)
+    app = make_app(settings)
     app.processes.starters = starters
     app.renew_lock = held.renew
     if not background and settings.config.logging.file is not None:
         # The log goes to a file, and a person may be watching this terminal.
-        app.complain = _complain
+        app.complain = complain
     async with app.system:
         # What is loaded stays. Frozen, it does not slow down later collections.
         gc.freeze()
@@ -163,8 +175,8 @@ async def _serve(
         log.info("MCP server ready (version %s, life %s)", __version__, app.life)
         ready.done()
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(_until_signal, app)
-            nursery.start_soon(_give_memory_back)
+            nursery.start_soon(until_signal, app)
+            nursery.start_soon(give_memory_back)
             if background:
                 nursery.start_soon(_until_idle, app)
     return 0 if app.failure is None else FAILED
@@ -174,11 +186,11 @@ async def _in_process(
     settings: Settings, workspace: str | None, channel: str | None, session_id: str | None, held: lock.DatabaseLock
 ) -> int:
 
-    app = _app(settings, frozenset({"ctl"}))
+    app = make_app(settings, frozenset({"ctl"}))
     app.renew_lock = held.renew
     key = uuid.uuid4().hex
     async with app.system, trio.open_nursery() as nursery:
-        nursery.start_soon(_until_signal, app)
+        nursery.start_soon(until_signal, app)
         # The client is our parent, or holds the other ends of our standard streams.
         client = await trio.to_thread.run_sync(peers.stdio_holders, os.getpid(), (os.getppid(),))
         await app.processes.came(key, {*client, os.getppid()})
@@ -199,13 +211,15 @@ async def _private(settings: Settings, descriptor: int) -> int:
         database = evolve(settings.config.database, path=Path(directory) / "agent-rc.db")
         # No Slack: an app's interactions are spread over all its connections, so each of two servers would miss some.
         # No HTTP: the port belongs to the server that all share.
-        alone = evolve(settings, config=evolve(settings.config, database=database, http_port=None), slack=None)
-        app = _app(alone, _open_sockets(settings))
+        rooms = evolve(settings.config.rooms, enabled=False)
+        config = evolve(settings.config, database=database, http_port=None, rooms=rooms)
+        alone = evolve(settings, config=config, slack=None)
+        app = make_app(alone, _open_sockets(settings))
         # Only the shim has the other socket, so no token is needed.
         deps = evolve(app.shim_deps, token="")
         stream = trio.SocketStream(trio.socket.from_stdlib_socket(socket.socket(fileno=descriptor)))
         async with app.system, trio.open_nursery() as nursery:
-            nursery.start_soon(_until_signal, app)
+            nursery.start_soon(until_signal, app)
             spec = ChildSpec("link/private", lambda: ShimConnection(stream, deps), restart=Restart.TEMPORARY)
             await ask(app.system.named("links"), StartChild(spec))
             while app.system.ref("link/private") is not None:  # noqa: ASYNC110 - it tells nobody when it ends
@@ -220,7 +234,8 @@ def _open_sockets(settings: Settings) -> frozenset[str]:
     return frozenset({"ctl"}) if free else frozenset()
 
 
-async def _until_signal(app: App) -> None:
+async def until_signal(app: App) -> None:
+    """Stop the server at SIGTERM or SIGINT."""
     with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
         async for received in signals:
             log.info("%s: stopping; what waits stays pending", signal.Signals(received).name)
@@ -228,7 +243,8 @@ async def _until_signal(app: App) -> None:
             return
 
 
-async def _give_memory_back() -> None:
+async def give_memory_back() -> None:
+    """Return free memory to the system from time to time."""
     while True:
         await trio.sleep(MEMORY_SECONDS)
         if not await trio.to_thread.run_sync(daemon.give_memory_back):
@@ -255,7 +271,9 @@ async def _is_needed(app: App) -> bool:
         return True
 
 
-def _app(settings: Settings, sockets: frozenset[str] = frozenset({"ctl", "shims"})) -> App:
+def make_app(settings: Settings, sockets: frozenset[str] = frozenset({"ctl", "shims"})) -> App:
+    """Return the server for these settings. `sockets` are those that it listens on."""
+
     def outdated(hello: Hello) -> bool:
         if not is_newer(hello.version or "0"):
             return False
@@ -274,6 +292,8 @@ def _app(settings: Settings, sockets: frozenset[str] = frozenset({"ctl", "shims"
         on_event=log_actor_event,
         slack=settings.slack,
         is_foreign=bool(settings.named_by_client),
+        secrets=settings.rooms_secrets,
+        only_rooms=settings.only_rooms,
     )
     if settings.left_out_words:
         app.found(settings.left_out_words)
@@ -290,7 +310,8 @@ def _forget_clients_environment() -> None:
     os.environ.update(kept)
 
 
-def _log(settings: Settings, options: argparse.Namespace) -> None:
+def start_log(settings: Settings, options: argparse.Namespace) -> None:
+    """Set up the log as the settings and the command line say."""
     file = settings.config.logging.file
     if getattr(options, "background", False) and file is None:
         file = Path(settings.places.log_file)
@@ -301,7 +322,7 @@ def _log(settings: Settings, options: argparse.Namespace) -> None:
         log.warning("%s", settings.left_out_words)
 
 
-def _allow_files() -> None:
+def allow_files() -> None:
     """Raise this process's limit of open files, as far as the system allows without privileges."""
     now, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = OPEN_FILES if most == resource.RLIM_INFINITY else min(most, OPEN_FILES)
@@ -314,11 +335,13 @@ def _allow_files() -> None:
         log.info("no more than %d files may be open", now)
 
 
-def _complain(text: str) -> None:
+def complain(text: str) -> None:
+    """Say something to the person who started the server."""
     print(f"agent-intercom: {text}", file=sys.stderr, flush=True)
 
 
-def _say(error: IntercomError, failed: BaseException) -> int:
+def report(error: IntercomError, failed: BaseException) -> int:
+    """Say why the server did not start, or ended. Return the exit code."""
     print(f"agent-intercom: {error.message}", file=sys.stderr)
     if error.error_code == "unavailable":
         log.error("the server failed", exc_info=failed)

@@ -10,10 +10,11 @@ import sqlite3
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from attrs import evolve, fields, frozen
+from attrs import evolve, field, fields, frozen
 
-from intercom.local import config_file, own_files, processes
+from intercom.local import config_file, own_files, processes, rooms_secrets
 from intercom.local.places import Places, places, private_directory, system_home
+from intercom.local.rooms_secrets import RoomsSecrets
 from intercom.model.config import Config, SlackSettings, strictest, with_operators_settings
 from intercom.model.errors import IntercomError, SlackError, VersionMismatch
 from intercom.store import processes as known_processes
@@ -31,6 +32,9 @@ class Settings:
 
     `named_by_client` says which file or directory of an agent's client is not the user's own. Then `left_out` lists the
     settings of the file that were ignored. `own_fault` says why the user's own configuration was not used either.
+
+    `rooms_secrets` are those of the rooms, if there are rooms. With `only_rooms`, the HTTP port
+    serves nothing else.
     """
 
     config: Config
@@ -42,6 +46,8 @@ class Settings:
     left_out: tuple[str, ...] = ()
     named_by_client: str = ""
     own_fault: str = ""
+    rooms_secrets: RoomsSecrets = field(factory=RoomsSecrets)
+    only_rooms: bool = False
 
     @property
     def left_out_words(self) -> str:
@@ -106,7 +112,8 @@ def settle(options: argparse.Namespace, *, by_client: bool = False) -> Settings:
         config, left_out = with_operators_settings(config, evolve(own, slack=SlackSettings()))
     where = places(name or config.ipc_name)
     slack, fault = _slack(config, where)
-    return Settings(config, where, path, _digest(path), slack, fault, left_out, named, own_fault)
+    secrets = rooms_secrets.read(config.rooms, os.environ)
+    return Settings(config, where, path, _digest(path), slack, fault, left_out, named, own_fault, secrets)
 
 
 def _named_by_client(path: Path | None, is_option: bool, where: Places) -> str:

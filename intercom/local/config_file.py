@@ -37,6 +37,8 @@ KNOWN_ELSEWHERE = {
     "slack.app_token": "a token is never in this file: agent-intercom slack login stores it; revoke this one",
     "slack.bot_token": "a token is never in this file: agent-intercom slack login stores it; revoke this one",
     "slack.team_id": "agent-intercom slack login finds it out",
+    "rooms.secret": "a secret is never in this file: set INTERCOM_ROOMS_SECRET, or write secret_file; choose a new one",
+    "rooms.database_url": "a password is never in this file: write database_url_env, the name of a variable",
 }
 
 
@@ -276,6 +278,12 @@ def _settle(config: Config, raw: Mapping[str, object], directory: Path, home: Pa
     channels = {absolute(root).resolve(): channel for root, channel in slack.workspace_channels.items()}
     ca_file = slack.ca_file and absolute(slack.ca_file)
     slack = attrs.evolve(slack, workspace_channels=channels, ca_file=ca_file)
+    rooms = config.rooms
+    rooms = attrs.evolve(
+        rooms,
+        database=rooms.database and absolute(rooms.database),
+        secret_file=rooms.secret_file and absolute(rooms.secret_file),
+    )
     if cli and ("/" in cli or cli.startswith("~")):  # a plain name is looked up in the server's PATH
         cli = str(absolute(Path(cli)))
     return attrs.evolve(
@@ -284,6 +292,7 @@ def _settle(config: Config, raw: Mapping[str, object], directory: Path, home: Pa
         host_cli=cli,
         database=database,
         slack=slack,
+        rooms=rooms,
         logging=attrs.evolve(config.logging, file=log and absolute(log)),
     )
 

@@ -14,6 +14,8 @@ from intercom.model.errors import ConfigError, IpcError
 
 APP = "agent-intercom"
 DEFAULT_IPC_NAME = "agent-intercom"
+#: The name of the server that `agent-intercom rooms` runs.
+ROOMS_IPC_NAME = "rooms"
 #: The parent of systemd's runtime directories of users, by uid.
 RUN_USER = "/run/user"
 #: Root's list of operator keys. If this file exists, no other keys count.

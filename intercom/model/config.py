@@ -20,7 +20,7 @@ import attrs
 from attrs import AttrsInstance, evolve, field, fields, frozen, has
 from attrs.validators import deep_mapping
 
-from intercom.model.limits import CHANNEL_ID, LOOKS_LIKE
+from intercom.model.limits import BASE_URL, BASE_URL_FORM, CHANNEL_ID, LOOKS_LIKE
 from intercom.model.request import OperationKind, PromptType, RiskLevel
 
 Check = Callable[[Any, Any, Any], None]
@@ -407,6 +407,97 @@ class LoggingSettings:
     )
 
 
+class Pace(StrEnum):
+    """How often the teams of a room call. `slow` suits agents whose turns take minutes."""
+
+    NORMAL = "normal"
+    SLOW = "slow"
+
+
+def after_active(owner: RoomsSettings | None, _setting: object, disconnected: float | None) -> None:
+    """Check that a team counts as disconnected later than as idle. The message begins with the setting's name."""
+    if owner is None or owner.active_seconds is None or disconnected is None:
+        return
+    if disconnected <= owner.active_seconds:
+        raise ValueError(
+            f"disconnected_seconds must be more than active_seconds ({owner.active_seconds:g}), not {disconnected:g}"
+        )
+
+
+@frozen
+class RoomsSettings:
+    enabled: bool = setting(
+        False,
+        "Whether this server has rooms, and serves them on its HTTP port. `agent-intercom rooms` always does.",
+    )
+    database: Path | None = setting(None, "The rooms' SQLite file. Default: `rooms.db` beside the server's database.")
+    database_url_env: str | None = setting(
+        None,
+        "The variable of the server's environment that holds the URL of a PostgreSQL database for the rooms instead,"
+        " which several servers may share. Default: none, or `DATABASE_URL` for `agent-intercom rooms`.",
+        matching(r"[A-Za-z_][A-Za-z0-9_]*", "a variable's name"),
+    )
+    public_url: str | None = setting(
+        None,
+        "The address at which teams reach the rooms, for example `https://rooms.example.org`. `agent-intercom-ctl rooms"
+        " url` changes it while the server runs, and has precedence. Default: the address that the server listens on.",
+        matching(BASE_URL, BASE_URL_FORM),
+    )
+    pace: Pace = setting(
+        Pace.NORMAL,
+        "After how many seconds without a call a team counts as idle, and as disconnected: 10 and 60, or 180 and 900"
+        " for agents that are slow.",
+    )
+    active_seconds: float | None = setting(None, "The first of the two, if neither pace fits.", SECONDS)
+    disconnected_seconds: float | None = setting(
+        None, "The second of the two, if neither pace fits.", SECONDS, after_active
+    )
+    loop_budget: int = setting(
+        200,
+        "How many messages teams may post without a change of the document or a message of a person. Then the room is"
+        " paused, until a person or the team that created it lets it continue; 0 means without limit.",
+        between(0, 1_000_000),
+    )
+    idle_polls: int = setting(
+        10,
+        "After how many calls in a row without a message a waiting team is advised to stop; 0 means never.",
+        between(0, 1_000_000),
+    )
+    max_wait_seconds: float = setting(
+        55, "How long one call waits for messages; a longer time is shortened to this.", between(1, 3600)
+    )
+    convener_only_conclude: bool = setting(False, "Whether only the team that created a room may conclude it.")
+    convener_only_metadata: bool = setting(
+        False, "Whether only the team that created a room may change its title and description."
+    )
+    one_room_at_a_time: bool = setting(
+        False, "Whether a team (by its name) is refused in a room while it is active or idle in another."
+    )
+    posts_per_minute: int = setting(
+        0, "How many messages a team may post in a minute; 0 means without limit.", between(0, 1_000_000)
+    )
+    document_writes_per_minute: int = setting(
+        0, "How often a team may write the document in a minute; 0 means without limit.", between(0, 1_000_000)
+    )
+    metadata_interval_seconds: float = setting(
+        0, "The shortest time between two changes of a room's title or description; 0 means none.", SECONDS_OR_NONE
+    )
+    secret_file: Path | None = setting(
+        None,
+        "A file with the secret that callers have to show, as `Authorization: Bearer SECRET`. Default:"
+        " `INTERCOM_ROOMS_SECRET` in the environment of `agent-intercom rooms` or `serve`, not of a server that an"
+        " agent starts. Without either, callers need no secret.",
+    )
+    secret_required: bool = setting(
+        False, "Whether the server refuses to start without such a secret, so that a forgotten one is noticed."
+    )
+    only_rooms_off_loopback: bool = setting(
+        True,
+        "Whether other machines reach nothing but the rooms on the HTTP port. Programs on this machine reach the agents'"
+        " own endpoints too.",
+    )
+
+
 @frozen
 class Config:
     """All settings. If `load` made it, its paths are absolute. Numbers of seconds may be fractions."""
@@ -506,6 +597,12 @@ class Config:
         SpawnSettings, "Agents started by people: the processes of `host_cli`.", operators=True
     )
     checkpoint: CheckpointSettings = setting(CheckpointSettings, "What checkpoints include and store.")
+    rooms: RoomsSettings = setting(
+        RoomsSettings,
+        "Rooms, in which teams of agents work together. Their secret and the password of a database are never in this"
+        " file.",
+        operators=True,
+    )
     clients: Mapping[str, ClientSettings] = setting(
         dict,
         'One table for each MCP client, named by the beginning of the name that it gives itself: `[clients."codex"]` '

@@ -50,6 +50,7 @@ ERROR_CODES: dict[str, str] = {
     "method_not_allowed": "the path exists, and takes other HTTP methods",
     "request_too_large": "a request over HTTP is larger than the server takes",
     "request_too_slow": "a request over HTTP did not come in time",
+    "no_rooms": "this server has no rooms",
 }
 
 

@@ -40,3 +40,13 @@ LOOKS_LIKE = "a channel id like C0123456789 (the channel's details in Slack show
 def is_channel_id(text: str) -> bool:
     """Whether this can be the id of a public channel, a private one, or a direct message."""
     return re.fullmatch(CHANNEL_ID, text) is not None
+
+
+#: The form of an address below which a server's own paths are.
+BASE_URL = r"https?://(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(:\d{1,5})?(/[A-Za-z0-9._~/-]*)?"
+BASE_URL_FORM = "an address like https://rooms.example.org, without a query"
+
+
+def is_base_url(text: str) -> bool:
+    """Whether this can be the public address of a server."""
+    return re.fullmatch(BASE_URL, text) is not None

@@ -32,6 +32,7 @@ from intercom.model.errors import (
 )
 from intercom.model.policy import PolicyStatus
 from intercom.model.process import Origin
+from intercom.model.room_view import RoomOperations
 from intercom.model.session import Instruction, Kind, Session, SessionMode, SessionStatus, id_of_act
 from intercom.sessions import lookups, request_kinds
 from intercom.sessions.checkpoints.messages import AnswerRestore, AskRestore, TakeCheckpoint
@@ -303,8 +304,8 @@ class RecentRefusals:
 
 @define(eq=False)
 class OperatorService:
-    """`chat` returns the chat channel's status; None if there is no chat channel. `children` are the agents that people
-    start."""
+    """`chat` returns the chat channel's status; None if there is no chat channel. `rooms` is None if there are none.
+    `children` are the agents that people start."""
 
     system: System
     context: Context
@@ -312,6 +313,7 @@ class OperatorService:
     policy_registry: PolicyRegistry
     children: AgentProcesses
     chat: Callable[[], Awaitable[ChatStatus]] | None = None
+    rooms: RoomOperations | None = None
     _shown: ShownCards = field(factory=ShownCards, init=False, repr=False)
     _told: RecentRefusals = field(factory=lambda: RecentRefusals(), init=False, repr=False)
 

@@ -21,12 +21,15 @@ from prometheus_client import CollectorRegistry, Counter, Histogram
 from intercom.agents import schemas
 from intercom.agents.clients import CLIENTS
 from intercom.agents.clients.client import SERVER_NAME
+from intercom.agents.rooms.instructions import agents_md
 from intercom.cli import ctl, main
 from intercom.cli.init_clients import EntryFile, snippet
 from intercom.model.config import Table, tables
 from intercom.operators.metrics import Counted, families, present
 from intercom.operators.slack.commands import runner
 from intercom.operators.slack.commands.table import TITLES
+from intercom.rooms.tools import table as room_table
+from intercom.rooms.tools.tool import RoomTool
 from intercom.sessions.tools.table import TOOLS
 from tests.operators.metrics.moment import SOURCES
 
@@ -159,6 +162,23 @@ def tools() -> str:
     return "\n".join(lines)
 
 
+def room_tools() -> str:
+    """Every tool of rooms as teams see it, and what plain HTTP has besides."""
+    lines = []
+    for tool in room_table.OVER_HTTP:
+        lines += [f"## `{tool.name}`", "", _flowing(tool.description), ""]
+        lines += [f"`{tool.route.method} {tool.route.path}`{_room_note(tool)}", ""]
+        arguments = schemas.of(tool.takes)
+        lines += ["Takes:", "", *_properties(arguments["properties"], arguments.get("required", ())), ""]
+        if tool.result is not None:
+            lines += ["Answers:", "", *_properties(schemas.of_result(tool.result)["properties"]), ""]
+    return "\n".join(lines)
+
+
+def _room_note(tool: RoomTool) -> str:
+    return "" if tool in room_table.TOOLS else ", over plain HTTP only"
+
+
 def _properties(properties: dict[str, Any], needed: Collection[str] = (), indent: str = "") -> list[str]:
     lines = []
     for name, each in properties.items():
@@ -228,6 +248,8 @@ PARTS = {
 #: What stands for the user's own in the entries shown: where the program is, and a server's address with its key.
 PROGRAM = "/home/me/.local/bin/agent-intercom"
 ADDRESS = "http://127.0.0.1:3000/mcp?agent={}-0123456789abcdef"
+#: The same for a server's public URL.
+ROOMS_ADDRESS = "https://rooms.example.org"
 
 
 def entries(name: str) -> str:
@@ -271,6 +293,7 @@ def _listed(home: Path, directory: Path) -> list[str]:
 #: The pages with such a part, and what makes it.
 PAGES: dict[str, Callable[[], str]] = {
     **{f"how-to/clients/{name}.md": partial(entries, name) for name in CLIENTS},
+    "agents.md": lambda: agents_md(ROOMS_ADDRESS, secret=False),
     "index.md": contents,
     "explanation/decisions/index.md": decisions,
     "reference/configuration.md": settings,
@@ -280,6 +303,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "reference/ctl.md": lambda: commands(ctl.parser(), "before or after the command"),
     "reference/messages.md": messages,
     "reference/metrics.md": metrics,
+    "reference/rooms.md": room_tools,
     "reference/slack-commands.md": slack_commands,
     "reference/tools.md": tools,
 }

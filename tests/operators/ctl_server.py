@@ -14,7 +14,7 @@ from attrs import frozen
 
 from actors import ChildSpec, System
 from actors.events import Event
-from intercom.local.places import Places, places
+from intercom.local.places import DEFAULT_IPC_NAME, Places, places
 from intercom.model.card import Card
 from intercom.model.session import SessionMode
 from intercom.operators.card_router import Operators
@@ -89,13 +89,14 @@ async def ctl_server(
     service: StandInService | None = None,
     *,
     on_event: Callable[[Event], object] | None = None,
+    ipc_name: str = DEFAULT_IPC_NAME,
     **options: Any,
 ) -> AsyncIterator[CtlServer]:
     """A server at `directory` with this service; `options` go to the listener. Everybody may act, unless they say who
     is an agent."""
     service = service or StandInService()
     options.setdefault("trust_agent_processes", "agents" not in options)
-    where = places(environ=environ(directory))
+    where = places(ipc_name, environ(directory))
 
     async def open_cards() -> Sequence[Card]:
         return await service.pending()

@@ -236,6 +236,7 @@ class StandInService:
         self.steering = StandInSteering(self)
         self.checkpoints = StandInCheckpoints(self)
         self.signatures = without_keys()
+        self.rooms: Any = None
 
     async def note_settings(self) -> None:
         pass

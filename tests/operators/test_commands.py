@@ -54,7 +54,8 @@ def test_only_commands_that_change_nothing_are_open_to_everybody() -> None:
     open_to_all = {name for name, row in COMMANDS.items() if row.access is Access.ANYONE}
     lists = {"checkpoints", "keys", "list", "pending", "policy-list", "steering", "tasks"}
     details = {"nudge-text", "policy-show", "restoring", "show", "slack", "task-workspace", "tree", "version"}
-    assert open_to_all == lists | details | {"log", "logs"}
+    rooms = {"rooms-list", "rooms-show", "rooms-tail", "rooms-search", "rooms-export", "rooms-url-show"}
+    assert open_to_all == lists | details | rooms | {"log", "logs"}
 
 
 def test_every_command_about_a_card_says_which_decisions_it_makes() -> None:
@@ -65,9 +66,11 @@ def test_every_command_about_a_card_says_which_decisions_it_makes() -> None:
     assert decisions_of(COMMANDS["approve"], "stop") == {"approve"}
 
 
-def test_what_needs_no_signature_only_pauses_ends_or_asks() -> None:
+def test_what_needs_no_signature_only_pauses_ends_asks_or_is_about_a_room() -> None:
     unsigned = {name for name, row in COMMANDS.items() if row.access is Access.OPERATOR}
-    assert unsigned == {"pause", "clear", "checkpoint", "restore", "key-add", "key-revoke"}
+    in_rooms = {"post", "pause", "resume", "conclude", "reopen", "token", "url"}
+    others = {"pause", "clear", "checkpoint", "restore", "key-add", "key-revoke"}
+    assert unsigned == others | {f"rooms-{act}" for act in in_rooms}
 
 
 def test_what_only_programs_send_cannot_be_typed() -> None:

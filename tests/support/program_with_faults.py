@@ -46,14 +46,14 @@ def _install(wish: str) -> None:
     from tests.support import faults
 
     serve = load_server()
-    build = serve._app
+    build = serve.make_app
 
     def build_with_faults(*arguments: object, **options: object) -> object:
         app = build(*arguments, **options)  # type: ignore[arg-type]
         faults.arm(app.system, wish)
         return app
 
-    serve._app = build_with_faults
+    serve.make_app = build_with_faults
 
 
 if __name__ == "__main__":

@@ -42,6 +42,7 @@ from intercom.sessions.messages import (
 )
 from intercom.sessions.tools.check_clearance import CheckClearance
 from intercom.store.messages import Transact
+from intercom.store.room_database import WRITER, SqliteRooms
 from tests.support.database import new_database
 
 R = TypeVar("R")
@@ -208,10 +209,15 @@ class VirtualServer:
                 # To Trio who waits for a thread is blocked.
                 await trio.testing.wait_all_tasks_blocked(0.001)
             await self.ask("store", Transact(lambda db: None))
+            if self.app.rooms is not None:
+                await self.ask(WRITER, Transact(lambda db: None))
 
     def _reading(self) -> bool:
-        limit = self.app.reader._limit
-        return limit is not None and limit.borrowed_tokens > 0
+        readers = [self.app.reader]
+        if self.app.rooms is not None and isinstance(self.app.rooms.store, SqliteRooms):
+            readers.append(self.app.rooms.store._reader)
+        limits = [reader._limit for reader in readers]
+        return any(limit is not None and limit.borrowed_tokens > 0 for limit in limits)
 
 
 def _in_threads() -> bool:

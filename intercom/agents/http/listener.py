@@ -8,6 +8,7 @@ import math
 import os
 import socket
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, nullcontext
 from datetime import datetime
 from http import HTTPStatus
 from pathlib import Path
@@ -32,6 +33,10 @@ from intercom.agents.http.sse import SseTransport
 from intercom.agents.http.status import HttpStatus, SessionCounts
 from intercom.agents.http.streamable import Streamable
 from intercom.agents.http.web_server import FIRST_SECONDS, Connection, Http1Server
+from intercom.agents.rooms import http as rooms_http
+from intercom.agents.rooms import mcp as rooms_mcp
+from intercom.agents.rooms.call import RoomsDeps
+from intercom.agents.rooms.http import RoomsApp, is_rooms_path
 from intercom.local import own_files, peers
 from intercom.local.peers import TcpClients
 from intercom.local.places import private_directory
@@ -55,7 +60,9 @@ _FAILED = Refusal(HTTPStatus.INTERNAL_SERVER_ERROR, "mcp", "the server failed on
 @define(eq=False)
 class Site:
     """The ASGI application of the whole port. `agents` are the applications of the agents' paths, and `pages` all other
-    pages. `connections` maps a client's address to its connection. `measured` gets every error response."""
+    pages. `connections` maps a client's address to its connection. `measured` gets every error response. `rooms` serves
+    the rooms' paths by its own access rules, except that its MCP is one of `agents`. `hides` says whether a connection
+    must not reach the other paths."""
 
     rules: Rules
     agents: Mapping[str, ASGIApp]
@@ -63,12 +70,19 @@ class Site:
     connections: Mapping[tuple[str, int], Connection]
     look: Look
     measured: Measured
+    rooms: RoomsApp | None = None
+    hides: Callable[[Connection], bool] = lambda _connection: False
     _logged: dict[str, tuple[float, int]] = field(factory=dict, init=False)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             # A WebSocket, which is not supported.
             await send({"type": "websocket.close"})
+            return
+        if self.rooms is not None and is_rooms_path(scope["path"]) and scope["path"] != rooms_mcp.PATH:
+            connection = self._connection(scope)
+            if connection is not None:
+                await self.rooms(scope, receive, send, connection, self._log_refused)
             return
         begun = False
 
@@ -92,15 +106,20 @@ class Site:
     async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
         path = scope["path"]
         page = self.pages.get(path)
-        refused = self.rules.refuse(scope["headers"], open=page is not None and page.open)
+        connection = self._connection(scope)
+        if connection is None:
+            return
+        is_open = page is not None and page.open
+        if self.rooms is not None and (is_open or path == rooms_mcp.PATH):
+            refused = self.rooms.rules.refuse(dict(scope["headers"]), open=is_open)
+        elif self.hides(connection):
+            raise unknown_path(path, (rooms_http.INSTRUCTIONS, rooms_mcp.PATH))
+        else:
+            refused = self.rules.refuse(scope["headers"], open=is_open)
         if refused is not None:
             self._log_refused(path, refused.code)
             raise refused
-        connection = self.connections.get(tuple(scope["client"] or ()))
-        if connection is None:
-            # The connection closed before its request got here.
-            return
-        if page is not None and page.open:
+        if is_open:
             # Such a page does not prove a token, so the connection stays limited.
             connection.answered = True
         else:
@@ -115,6 +134,10 @@ class Site:
             await self.look(connection)
         scope["state"]["connection"] = connection
         await application(scope, receive, send)
+
+    def _connection(self, scope: Scope) -> Connection | None:
+        """Return the connection of a request; None if it closed before the request got here."""
+        return self.connections.get(tuple(scope["client"] or ()))
 
     def _log_refused(self, path: str, code: str) -> None:
         """Log a refused request, with a rate limit: otherwise any client could push older lines out of the limited
@@ -150,7 +173,8 @@ class HttpDeps:
 
     `factory` makes agent connections. `status` is the status to update. `pages` are the pages besides MCP. `operators`
     gets notices. `processes` records agents' processes. `token` returns the required token or raises IpcError; it is
-    None if none is required. `keep_token` restores the token's file. `measured` gets errors.
+    None if none is required. `keep_token` restores the token's file. `measured` gets errors. `rooms` are served on the
+    same port, if there are any; with `only_rooms`, nothing else is but the open pages.
     """
 
     server: Server[Any]
@@ -164,6 +188,8 @@ class HttpDeps:
     keep_token: Callable[[str], str | None] | None
     address_file: str
     measured: Measured
+    rooms: RoomsDeps | None = None
+    only_rooms: bool = False
 
 
 #: The time limit of a search in the system's tables, in seconds.
@@ -224,6 +250,8 @@ KEEP_ALIVE_SECONDS = 90.0
 SHUTDOWN_SECONDS = 3.0
 #: The most connections at once.
 MOST_CONNECTIONS = 8192
+#: The same for a server with rooms, in which ten thousand calls may wait.
+MOST_WITH_ROOMS = 15_000
 #: Limits of connections without a token. Above MOST_UNAUTHENTICATED, the oldest one closes if it had
 #: UNAUTHENTICATED_SECONDS. Above MOST_NEW_UNAUTHENTICATED, it closes at once: a client with a token shows it at once.
 MOST_UNAUTHENTICATED = 256
@@ -247,13 +275,23 @@ class Serving:
         status = at.status
         assert status.port is not None, "the port is open"
         # The ASGI types of the web server and of Starlette do not match.
+        agents: dict[str, ASGIApp] = {
+            "/mcp": self._streamable,
+            "/sse": self._sse.stream,
+            "/message": self._sse.message,
+        }
+        self._rooms = None if at.rooms is None else _rooms(at, at.rooms, status.port)
+        if self._rooms is not None:
+            agents[rooms_mcp.PATH] = self._rooms.mcp
         application: Any = Site(
             request.rules(at.factory.config, status.port, status.token),
-            {"/mcp": self._streamable, "/sse": self._sse.stream, "/message": self._sse.message},
+            agents,
             {page.path: page for page in at.pages},
             self._connections,
             self._clients.look,
             at.measured,
+            self._rooms,
+            self._hides,
         )
         if origins := at.factory.config.http_allowed_origins:
             # Without CORS headers, a browser does not let its page read our responses.
@@ -268,6 +306,13 @@ class Serving:
         self._app = wrap_app(application, 0, "asgi")
         self._web = _web_config()
         status.counts = self._counts
+
+    def _hides(self, connection: Connection) -> bool:
+        """Whether this connection may reach the rooms only."""
+        if self._at.only_rooms:
+            return True
+        rooms = self._at.rooms
+        return rooms is not None and rooms.settings.only_rooms_off_loopback and not connection.is_local
 
     def _counts(self) -> SessionCounts:
         sessions = self._streamable.sessions
@@ -295,7 +340,8 @@ class Serving:
         sessions = self._streamable.sessions
         with serving:
             try:
-                async with self._streamable.manager.run(), trio.open_nursery() as nursery:
+                rooms: AbstractAsyncContextManager[None] = nullcontext() if self._rooms is None else self._rooms.run()
+                async with self._streamable.manager.run(), rooms, trio.open_nursery() as nursery:
                     nursery.start_soon(sessions.expire)
                     nursery.start_soon(self._close_silent)
                     with accepting:
@@ -310,6 +356,8 @@ class Serving:
         await self._context.terminated.set()
         self._streamable.sessions.stop_waiting()
         with trio.move_on_after(SHUTDOWN_SECONDS):
+            if self._rooms is not None:
+                await self._rooms.waits.stop()
             await self._streamable.sessions.quiet()
         for connection in tuple(self._connections.values()):
             await connection.abort()
@@ -351,7 +399,7 @@ class Serving:
     async def _make_room(self, connection: Connection) -> None:
         """Close the oldest connection without a token if there are too many. Connections that have shown a token are
         never closed for others."""
-        if len(self._connections) >= MOST_CONNECTIONS:
+        if len(self._connections) >= (MOST_CONNECTIONS if self._rooms is None else MOST_WITH_ROOMS):
             await connection.abort()
         if len(self._unauthenticated) < MOST_UNAUTHENTICATED:
             return
@@ -364,6 +412,11 @@ class Serving:
                 del self._unauthenticated[number]
                 await other.abort()
             return
+
+
+def _rooms(at: HttpDeps, deps: RoomsDeps, port: int) -> RoomsApp:
+    config = at.factory.config
+    return RoomsApp(deps, rooms_http.rules(config, port, deps), at.measured, config.http_max_request_bytes)
 
 
 def _web_config() -> WebConfig:

@@ -138,7 +138,7 @@ def remote_of(scope: Scope) -> str:
     return scope["client"][0] if scope["client"] else ""
 
 
-_LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
+LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 _SCHEME = b"bearer "
 
 
@@ -164,10 +164,10 @@ class Rules:
                 # The last of several counts; this gives an attacker nothing.
                 shown = value
         if not self._knows(host):
-            return _wrong_host()
+            return wrong_host()
         if origin is not None and origin.lower() not in self.origins:
-            return _wrong_origin()
-        if self.token is None or open or _shows(shown, self.token):
+            return wrong_origin()
+        if self.token is None or open or shows_token(shown, self.token):
             return None
         return _no_token() if shown is None else _wrong_token()
 
@@ -184,7 +184,7 @@ class Rules:
 def rules(config: Config, port: int, token: str | None) -> Rules:
     """Return the rules for a server with this configuration at `port`. The configuration may lift the `token`."""
     address = config.http_host.lower()
-    own = {*_LOOPBACK, f"[{address}]" if ":" in address else address}
+    own = {*LOOPBACK, f"[{address}]" if ":" in address else address}
     allowed = {each.lower() for each in config.http_allowed_hosts}
     names = {each for each in allowed if ":" not in each.rpartition("]")[2]}
     origins = {f"http://{each}:{port}" for each in own} | {each.lower() for each in config.http_allowed_origins}
@@ -196,21 +196,21 @@ def rules(config: Config, port: int, token: str | None) -> Rules:
     return Rules(hosts, known, pages, token=token.encode() if token is not None and is_required else None)
 
 
-def _shows(shown: bytes | None, token: bytes) -> bool:
+def shows_token(shown: bytes | None, token: bytes) -> bool:
     """Whether a header contains the token. The comparison takes constant time."""
     given = shown[len(_SCHEME) :].strip() if shown is not None and shown[: len(_SCHEME)].lower() == _SCHEME else b""
     return hmac.compare_digest(given, token)
 
 
 # A new one each time: an exception object that is raised again collects traceback frames.
-_wrong_host = partial(
+wrong_host = partial(
     Refusal,
     HTTPStatus.MISDIRECTED_REQUEST,
     "host_refused",
     "this server does not have that Host name: use the address it listens on, or add the name to"
     " http_allowed_hosts in its configuration",
 )
-_wrong_origin = partial(
+wrong_origin = partial(
     Refusal,
     HTTPStatus.FORBIDDEN,
     "origin_refused",

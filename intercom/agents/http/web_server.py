@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import partial
+from functools import cached_property, partial
 from http import HTTPStatus
 
 import h11
@@ -25,6 +25,7 @@ from hypercorn.typing import ConnectionState
 from hypercorn.utils import parse_socket_addr
 
 from intercom.agents.http.request import Refusal
+from intercom.local import peers
 from intercom.model import crash_points
 
 _SPOKEN = (b"1.0", b"1.1")
@@ -116,8 +117,8 @@ class Connection:
     """The part of a stream that hypercorn uses.
 
     `broken` is set once a send failed. `authenticated` is set once a request was accepted: from then on the client may
-    pause between two. `answered` is set once a page without a token was served. `peer` is the client's address.
-    `number` identifies the connection for good.
+    pause between two. `answered` is set once a page without a token was served. `ended` is set once the client sends no
+    more; `on_end` is called then. `peer` is the client's address. `number` identifies the connection for good.
     """
 
     def __init__(self, stream: trio.SocketStream, number: int) -> None:
@@ -132,16 +133,32 @@ class Connection:
         self.processes: frozenset[int] | None = None
         self._stream = stream
         self.came_at = trio.current_time()
-        self._ended = False
+        self.ended = False
+        self.on_end: Callable[[], object] | None = None
         self._lingers = False
+
+    @cached_property
+    def is_local(self) -> bool:
+        """Whether the client is on this machine."""
+        return peers.is_local(self.peer[0], self.here[0])
 
     async def receive_some(self, most: int | None = None) -> bytes:
         if self._lingers:
             # The web server's reading task asks for more while another task closes.
             return b""
-        data = bytes(await self._stream.receive_some(most))
-        self._ended = not data
+        try:
+            data = bytes(await self._stream.receive_some(most))
+        except (trio.BrokenResourceError, trio.ClosedResourceError):
+            self._note_end()
+            raise
+        if not data:
+            self._note_end()
         return data
+
+    def _note_end(self) -> None:
+        self.ended = True
+        if self.on_end is not None:
+            self.on_end()
 
     async def send_all(self, data: bytes) -> None:
         try:
@@ -158,7 +175,7 @@ class Connection:
         await self._stream.send_eof()
 
     async def aclose(self) -> None:
-        if not self._ended and not self.broken and self.socket.fileno() != -1:
+        if not self.ended and not self.broken and self.socket.fileno() != -1:
             await self._linger()
         await self._stream.aclose()
 

@@ -620,8 +620,9 @@ def _shipped_for(options: Options) -> Results:
         settings = peek(options.config or places().config_file)
     except IntercomError:
         return results  # calls will report what is wrong
-    mcp = settings.get("mcp")
-    if isinstance(mcp, dict) and (mcp.get("legacy_tool_names") or mcp.get("permission_prompt_tool")):
+    mcp, rooms = settings.get("mcp"), settings.get("rooms")
+    has_more = isinstance(mcp, dict) and (mcp.get("legacy_tool_names") or mcp.get("permission_prompt_tool"))
+    if has_more or (isinstance(rooms, dict) and rooms.get("enabled")):
         # The shipped list lacks these names: clients wait for the server's own.
         for era in results.values():
             era.pop("tools/list", None)

@@ -19,6 +19,8 @@ from intercom.model.clock import from_text, to_text
 from intercom.model.errors import IpcError
 from intercom.model.json_types import Json, JsonObject
 from intercom.model.process import AgentProcess
+from intercom.model.room import Message, Room, Team
+from intercom.model.room_view import Match, RoomTail, RoomView
 from intercom.model.session import Instruction, Session
 
 T = TypeVar("T")
@@ -48,6 +50,18 @@ checkpoint_entry = form(
     *("checkpoint_id=id", "session_id", "label", "workspace_root", "created_at", "files", "bytes=size", "kept"),
 )
 notice_entry = form(Notice, "text", "level", "at", "session_id")
+room_entry = form(
+    Room,
+    *("room_id=id", "title", "description", "status", "created_by_team_id", "created_at", "updated_at", "closed_at"),
+    *("messages=last_sequence", "document_version=session_doc_version", "paused_by", "paused_at", "pause_reason"),
+    *("messages_since_progress", "has_concluder"),
+)
+room_message_entry = form(
+    Message,
+    *("room_id=session_id", "cursor=sequence", "message_id=id", "type", "author", "role", "content", "at=posted_at"),
+    "acks",
+)
+_team = form(Team, "team_id", "team_name", "role", "joined_at", "last_seen_at", "cursor", "left_at")
 _process = form(AgentProcess, "state", "label", "started_by", "run")
 _card = form(
     Card,
@@ -92,6 +106,7 @@ _reads(Session, {"owner_user_id": ""}, id="session_id")
 _reads(CheckpointLine, {}, id="checkpoint_id", size="bytes")
 _reads(Instruction, {}, id="request_id", at="created_at")
 _reads(Restore, {}, id="restore_id", safety_id="safety_checkpoint_id")
+_reads(Room, {}, id="room_id", last_sequence="messages", session_doc_version="document_version")
 
 
 def read(kind: type[T], data: Json, under: str = "") -> T:
@@ -153,6 +168,39 @@ def restore_entry(restore: Restore) -> JsonObject:
         "added": found.added,
         "diverged": [{"path": each.path, "kind": each.kind.value} for each in found.first],
         "remarks": list(found.remarks),
+    }
+
+
+def room_entries(found: Sequence[Room]) -> JsonObject:
+    """Return the answer of `rooms-list`."""
+    return {"rooms": [room_entry(each) for each in found]}
+
+
+def room_view_entry(view: RoomView) -> JsonObject:
+    """Return the form of a room with its teams and its document. A team's `status` is how recently it has polled."""
+    teams = [{**_team(each.team), "status": each.presence.value, "unread": each.unread} for each in view.teams]
+    return {**room_entry(view.room), "teams": teams, "document": view.document}
+
+
+def room_tail_entry(tail: RoomTail) -> JsonObject:
+    """Return the answer of `rooms-tail`."""
+    messages = [room_message_entry(each) for each in tail.messages]
+    return {"room_id": tail.room.id, "title": tail.room.title, "is_closed": tail.is_closed, "messages": messages}
+
+
+def match_entries(found: Sequence[Match]) -> JsonObject:
+    """Return the answer of `rooms-search`."""
+    return {
+        "matches": [
+            {
+                "room_id": each.room.id,
+                "title": each.room.title,
+                "where": each.where,
+                "cursor": each.sequence,
+                "excerpt": each.excerpt,
+            }
+            for each in found
+        ]
     }
 
 

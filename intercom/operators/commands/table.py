@@ -45,6 +45,8 @@ FIELDS: dict[str, Kind] = {
     "files": Kind.NAME,
     "sha256": Kind.NAME,
     "public": Kind.NAME,
+    "url": Kind.NAME,
+    "format": Kind.NAME,
     "name": Kind.NAME,
     "limit": Kind.NUMBER,
     "start": Kind.OFFSET,
@@ -57,7 +59,8 @@ class Access(Enum):
 
     #: Anyone, also an agent's own processes: it only shows something.
     ANYONE = "anyone"
-    #: A person: it changes something. It needs no signature: it only pauses, ends or asks, or it brings its own.
+    #: A person: it changes something. It needs no signature: it only pauses, ends or asks, it is about a room, which
+    #: decides nothing of this machine, or it brings its own.
     OPERATOR = "operator"
     #: A person, who signs what the card shows that the command answers.
     SIGNED_CARD = "signed card"
@@ -160,8 +163,12 @@ _REASON = Argument("--reason TEXT", "reason", "what the agent is told")
 _POLICY = Argument("[ID|DIR]", "id", "its card's id, or the workspace; default: the only policy that waits")
 _KEY = Argument("", "id", missing="a key's id and a signature")
 _PUBLIC = Argument("", "public", missing="a public key, its name, and a signature")
+_ROOM = Argument("ID", "id", missing="a room's id; see rooms list")
+_TOLD = _REASON._replace(help="what its feed says about it")
+_TEXT = Argument("WORDS...", "text", missing="a text")
 #: The words after `answer`.
 ANSWERS = ("continue", "refine", "stop", "dismiss", "proceed", "cancel")
+_FORMAT = Argument("", "format", choices=("markdown", "json"))
 _MODES = ("remote", "local", "hybrid")
 _STREAMS = ("stdout", "stderr")
 _FILES = ("leave", "back", "exact")
@@ -348,6 +355,46 @@ _ROWS = (
         "workspace",
         "sha256",
         decision="reject",
+    ),
+    _row(
+        "rooms-list",
+        ANYONE,
+        "list the open rooms, newest first",
+        Argument("--all", "everything", "include closed rooms"),
+        _LIMIT,
+        draws="rooms",
+    ),
+    _row("rooms-show", ANYONE, "show a room: its teams, its state and its document", _ROOM, draws="room"),
+    _row(
+        "rooms-tail",
+        ANYONE,
+        "show the newest messages of a room",
+        _ROOM,
+        Argument("-f/--follow", help="continue until the room is closed"),
+        Argument("--lines N", "limit", f"at most N messages (default {LISTED})"),
+        "start",
+    ),
+    _row("rooms-search", ANYONE, "search titles, messages and documents", _TEXT, _LIMIT, draws="found"),
+    _row("rooms-export", ANYONE, "print a whole room as markdown; with --json, as a bundle", _ROOM, _FORMAT),
+    _row("rooms-url-show", ANYONE, "show the address at which teams reach the rooms", is_typed=False),
+    _row("rooms-post", OPERATOR, "write into a room's feed", _ROOM, _TEXT._replace(shape="TEXT...")),
+    _row("rooms-pause", OPERATOR, "pause a room: its teams cannot post", _ROOM, _TOLD),
+    _row("rooms-resume", OPERATOR, "let the teams of a paused room post again", _ROOM),
+    _row(
+        "rooms-conclude",
+        OPERATOR,
+        "close a room, with a conclusion in its document",
+        _ROOM,
+        _TEXT._replace(shape="SUMMARY...", help="the conclusion, as markdown", missing="a summary"),
+    ),
+    _row("rooms-reopen", OPERATOR, "open a closed room again", _ROOM, _TOLD),
+    _row("rooms-token", OPERATOR, "make a token with which you take part in a room", _ROOM),
+    _row(
+        "rooms-url",
+        OPERATOR,
+        "show or change the address at which teams reach the rooms",
+        Argument("[URL]", "url", "the new address, at once", missing="an address, or an empty one for the default"),
+        Argument("--clear", "url", "take the address of the settings again", value=""),
     ),
     _row("keys", ANYONE, "list the operator keys, and whether decisions must be signed", is_typed=False),
     _row("key-add", OPERATOR, "enrol an operator key", _PUBLIC, "name", is_typed=False),

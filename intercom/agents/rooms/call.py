@@ -1,0 +1,148 @@
+"""One call of a tool of rooms: its arguments are read, the service answers, and faults become refusals.
+
+MCP and plain HTTP share this. They differ in where arguments come from, and in how an answer is sent.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import uuid
+from collections.abc import Mapping
+from typing import Any
+
+import trio
+from attrs import frozen
+
+from actors import Busy, Down, NotRunning
+from intercom.agents import schemas
+from intercom.model.config import RoomsSettings
+from intercom.model.errors import DatabaseError, IntercomError, InvalidArguments
+from intercom.model.json_types import JsonObject
+from intercom.model.room import RoomErrorCode, RoomRefused
+from intercom.rooms.tools.table import RoomCalls
+from intercom.rooms.tools.tool import RoomCaller, RoomTool, to_json
+from intercom.store.client import StoreUnavailable
+
+log = logging.getLogger("intercom.rooms")
+
+#: The longest error message, in characters.
+LONGEST_MESSAGE = 3000
+
+_NO_TOKEN = "send the token of your team as {how}: create_session and join_session give one"
+_RESTARTING = "a part of the server is restarting, and nothing was lost: call again"
+_FAILED = "the server failed on this call; the fault is in its log"
+_FAULTS = (Down, NotRunning, Busy, StoreUnavailable, DatabaseError, trio.TooSlowError)
+
+
+@frozen
+class RoomsDeps:
+    """What the transports of rooms need. `secret` is what callers have to show, None if nothing."""
+
+    service: RoomCalls
+    settings: RoomsSettings
+    secret: str | None = None
+
+
+def read(tool: RoomTool, given: Mapping[str, Any], how: str) -> Any:
+    """Return the arguments of a call as the tool takes them. `how` says where a token is expected. Raises
+    RoomRefused."""
+    if tool.needs_token and not given.get("team_id"):
+        raise RoomRefused(RoomErrorCode.UNAUTHORIZED, _NO_TOKEN.format(how=how))
+    try:
+        return schemas.read(tool.takes, given)
+    except InvalidArguments as refused:
+        raise RoomRefused(RoomErrorCode.INVALID_ARGUMENTS, refused.message, tool=tool.name) from None
+
+
+async def answer(
+    service: RoomCalls, tool: RoomTool, arguments: Any, token: str | None, remote: str, act: str | None = None
+) -> Any:
+    """Return the answer of the service. Raises RoomRefused, and nothing else. `act` names the call, if its client may
+    repeat it under that name."""
+    try:
+        return await service.call(tool, arguments, RoomCaller(token, remote, act or str(uuid.uuid4())))
+    except RoomRefused:
+        raise
+    except Exception as failed:
+        raise refusal(failed, tool.name) from None
+
+
+def refusal(failed: Exception, what: str) -> RoomRefused:
+    """Return the refusal for the caller of a failed call. `what` names the call in the log."""
+    if isinstance(failed, RoomRefused):
+        return failed
+    if isinstance(failed, _FAULTS):
+        log.warning("a call of %s could not be answered: %r", what, failed)
+        return RoomRefused(RoomErrorCode.UNAVAILABLE, _RESTARTING)
+    if isinstance(failed, IntercomError):
+        return RoomRefused(RoomErrorCode.INVALID_ARGUMENTS, failed.message)
+    log.error("a call of %s failed", what, exc_info=failed)
+    return RoomRefused(RoomErrorCode.INTERNAL, _FAILED)
+
+
+def stopping() -> RoomRefused:
+    """Return the refusal of a wait that the server ends because it stops."""
+    return RoomRefused(
+        RoomErrorCode.UNAVAILABLE, "the server is restarting, and nothing was lost: wait again with the same cursor"
+    )
+
+
+def error_json(code: str, message: str, details: Mapping[str, Any] | None = None) -> JsonObject:
+    """Return the error object that all transports of rooms share. A very long message is cut in the middle."""
+    if len(message) > LONGEST_MESSAGE:
+        message = f"{message[: LONGEST_MESSAGE // 2]} [...] {message[-LONGEST_MESSAGE // 2 :]}"
+    return {"error": {"code": code, "message": _sendable(message), "details": dict(details or {})}}
+
+
+def refused_json(refused: RoomRefused) -> JsonObject:
+    return error_json(refused.error_code, refused.message, refused.details)
+
+
+def content(answered: Any) -> JsonObject | str:
+    """Return an answer as JSON values, or as the text that it is."""
+    return answered if isinstance(answered, str | dict) else to_json(answered)
+
+
+_encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+
+
+def to_text(value: JsonObject) -> str:
+    """Write JSON, in a form that models read well and that takes few bytes."""
+    return _encode(value)
+
+
+def to_bytes(value: JsonObject) -> bytes:
+    # Half a surrogate pair, which a client may have sent, has no bytes.
+    return _encode(value).encode("utf-8", "replace")
+
+
+def _sendable(text: str) -> str:
+    return text.encode("utf-8", "replace").decode()
+
+
+class Waits:
+    """The calls that wait now. When the server stops, it ends and answers them."""
+
+    def __init__(self) -> None:
+        self._scopes: set[trio.CancelScope] = set()
+        self._are_over: trio.Event | None = None
+
+    def add(self, scope: trio.CancelScope) -> None:
+        """Note a call that is about to wait in this scope. It must be given back with `remove`."""
+        self._scopes.add(scope)
+        if self._are_over is not None:
+            scope.cancel()
+
+    def remove(self, scope: trio.CancelScope) -> None:
+        self._scopes.discard(scope)
+        if self._are_over is not None and not self._scopes:
+            self._are_over.set()
+
+    async def stop(self) -> None:
+        """End all waits, and return once they are answered. Later ones end at once."""
+        self._are_over = trio.Event()
+        for scope in tuple(self._scopes):
+            scope.cancel()
+        if self._scopes:
+            await self._are_over.wait()

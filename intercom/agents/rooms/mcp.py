@@ -1,0 +1,272 @@
+"""/api/mcp: the rooms' tools over streamable HTTP, for both kinds of protocol versions.
+
+It has no sessions of agents behind it: who calls is said by each call's `team_id`. So the HTTP sessions of the older
+protocol versions only carry calls, and a client that returns opens a new one.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import AbstractAsyncContextManager, contextmanager
+from functools import partial
+from http import HTTPStatus
+from typing import Any
+
+import mcp_types as types
+import trio
+from attrs import field, frozen
+from mcp.server import Server
+from mcp.server.context import ServerRequestContext
+from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
+from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
+from starlette.types import Message, Receive, Scope, Send
+
+from intercom._version import __version__
+from intercom.agents import schemas
+from intercom.agents.http import request
+from intercom.agents.http.request import Refusal, read_body, wrong_method
+from intercom.agents.rooms import call
+from intercom.agents.rooms.call import RoomsDeps, Waits
+from intercom.agents.rooms.instructions import MCP_INSTRUCTIONS, SERVER_NAME
+from intercom.model.json_types import JsonObject
+from intercom.model.metrics import Measured, ToolCalled
+from intercom.model.room import RoomErrorCode, RoomRefused
+from intercom.rooms.tools import feed
+from intercom.rooms.tools.table import BY_NAME, TOOLS
+from intercom.rooms.tools.tool import RoomTool
+
+PATH = "/api/mcp"
+#: How long a client of an older protocol version may be silent before its HTTP session ends, in seconds.
+IDLE_SECONDS = 1800.0
+#: The most HTTP sessions at once.
+MOST_SESSIONS = 10_000
+#: The interval of progress reports of a waiting call, in seconds.
+PROGRESS_SECONDS = 10.0
+
+_CLIENT = "rooms_client"
+Context = ServerRequestContext[Any, Any]
+
+
+class Client:
+    """The client of one HTTP request. In the older protocol versions, the SDK does not tell a tool call that its client
+    is gone."""
+
+    def __init__(self, remote: str) -> None:
+        self.remote = remote
+        self._scopes: set[trio.CancelScope] = set()
+        self._is_gone = False
+
+    def gone(self) -> None:
+        """Note that the connection is closed, or the request is over."""
+        self._is_gone = True
+        for scope in tuple(self._scopes):
+            scope.cancel()
+
+    @contextmanager
+    def cancelling(self, scope: trio.CancelScope) -> Iterator[None]:
+        """Cancel this scope if the client is gone."""
+        self._scopes.add(scope)
+        if self._is_gone:
+            scope.cancel()
+        try:
+            yield
+        finally:
+            self._scopes.discard(scope)
+
+
+class RoomsMcp:
+    """The ASGI application of /api/mcp. `run` must be active while it serves. `limit` is the largest request."""
+
+    def __init__(self, deps: RoomsDeps, waits: Waits, measured: Measured, limit: int) -> None:
+        self._limit = limit
+        self._manager = StreamableHTTPSessionManager(
+            build(deps, waits, measured), session_idle_timeout=IDLE_SECONDS, max_sessions=MOST_SESSIONS
+        )
+        # Without the SDK's size limit, which copies each request: requests are read whole before they come here.
+        self._application = self._manager.asgi_app.app
+
+    def run(self) -> AbstractAsyncContextManager[None]:
+        """Hold the HTTP sessions while the block runs."""
+        return self._manager.run()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        method = scope["method"]
+        if method not in ("GET", "POST", "DELETE"):
+            raise wrong_method(PATH, "POST", "GET", "DELETE")
+        body = await read_body(scope, receive, self._limit)
+        if body.gone:
+            return
+        headers = dict(scope["headers"])
+        if method == "POST" and not headers.get(b"content-type", b"").lower().startswith(b"application/json"):
+            raise Refusal(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "mcp", "send JSON-RPC as Content-Type: application/json")
+        version = headers.get(b"mcp-protocol-version", b"").decode("latin-1")
+        if (not version or version in HANDSHAKE_PROTOCOL_VERSIONS) and b"mcp-session-id" not in headers:
+            request.require_initialize(method, body.data)
+        client = scope["state"][_CLIENT] = Client(request.remote_of(scope))
+
+        async def watched() -> Message:
+            message = await body()
+            if message["type"] == "http.disconnect":
+                client.gone()
+            return message
+
+        try:
+            await self._application(scope, watched, send)
+        finally:
+            client.gone()
+
+
+def listed() -> list[types.Tool]:
+    """Return the tools as clients see them."""
+    return [_listed(tool) for tool in TOOLS]
+
+
+def _listed(tool: RoomTool) -> types.Tool:
+    assert tool.result is not None, "a tool over MCP has an answer of a known form"
+    return types.Tool(
+        name=tool.name,
+        title=tool.title,
+        description=tool.description,
+        input_schema=schemas.of(tool.takes),
+        output_schema=schemas.of_result(tool.result),
+        annotations=types.ToolAnnotations(
+            title=tool.title,
+            read_only_hint=tool.read_only,
+            destructive_hint=tool.destructive,
+            idempotent_hint=tool.idempotent,
+            open_world_hint=True,
+        ),
+    )
+
+
+@frozen
+class RoomTools:
+    """The rooms' tools for a server that offers others too, over any transport. A cancelled call frees its place."""
+
+    deps: RoomsDeps
+    measured: Measured
+    listed: tuple[types.Tool, ...] = field(factory=lambda: tuple(listed()), init=False)
+
+    def has(self, name: str) -> bool:
+        return name in BY_NAME
+
+    async def call(self, ctx: Context, params: types.CallToolRequestParams, act: str | None) -> types.CallToolResult:
+        """Carry out a call. `act` is its name, if its client repeats calls under their names."""
+        return await call_tool(ctx, params, self.deps, Client(""), Waits(), self.measured, act)
+
+
+def build(deps: RoomsDeps, waits: Waits, measured: Measured) -> Server[Any]:
+    """Build the server with the rooms' tools. `measured` gets every finished call."""
+    tools = types.ListToolsResult(tools=listed())
+    taken = {tool.name: tool.input_schema for tool in tools.tools}
+
+    async def list_tools(_ctx: Context, _params: types.PaginatedRequestParams | None) -> types.ListToolsResult:
+        return tools
+
+    return Server(
+        SERVER_NAME,
+        version=__version__,
+        instructions=MCP_INSTRUCTIONS,
+        on_list_tools=list_tools,
+        on_call_tool=partial(_call_over_http, deps=deps, waits=waits, measured=measured),
+        get_tool_input_schema=taken.get,
+    )
+
+
+async def _call_over_http(
+    ctx: Context, params: types.CallToolRequestParams, *, deps: RoomsDeps, waits: Waits, measured: Measured
+) -> types.CallToolResult:
+    assert ctx.request is not None, "every call comes over HTTP"
+    client: Client = ctx.request.scope["state"][_CLIENT]
+    return await call_tool(ctx, params, deps, client, waits, measured)
+
+
+async def call_tool(
+    ctx: Context,
+    params: types.CallToolRequestParams,
+    deps: RoomsDeps,
+    client: Client,
+    waits: Waits,
+    measured: Measured,
+    act: str | None = None,
+) -> types.CallToolResult:
+    """Carry out a tool call, and measure it. A refusal is a result too. `act` is the name of the call, if its client
+    repeats calls under their names."""
+    began = time.monotonic()
+    outcome = "cancelled"
+    tool = BY_NAME.get(params.name)
+    try:
+        try:
+            result = _result(call.content(await _answer(ctx, params, tool, deps, client, waits, act)))
+            outcome = "ok"
+        except RoomRefused as refused:
+            result = _result(call.refused_json(refused), is_error=True)
+            outcome = refused.error_code
+        return result
+    finally:
+        measured(ToolCalled(None if tool is None else tool.name, outcome, time.monotonic() - began))
+
+
+def _result(content: JsonObject | str, *, is_error: bool = False) -> types.CallToolResult:
+    """Return a result as structured content, and as text for clients without support for it."""
+    assert isinstance(content, dict), "tools over MCP answer with objects"
+    text = types.TextContent(type="text", text=call.to_text(content))
+    return types.CallToolResult(content=[text], structured_content=content, is_error=is_error)
+
+
+async def _answer(
+    ctx: Context,
+    params: types.CallToolRequestParams,
+    tool: RoomTool | None,
+    deps: RoomsDeps,
+    client: Client,
+    waits: Waits,
+    act: str | None,
+) -> Any:
+    if tool is None:
+        raise RoomRefused(
+            RoomErrorCode.INVALID_ARGUMENTS,
+            f"no tool is called {params.name[:80]!r}; there are: {', '.join(BY_NAME)}",
+        )
+    arguments = call.read(tool, params.arguments or {}, "the argument team_id")
+    token = getattr(arguments, "team_id", None)
+    answering = partial(call.answer, deps.service, tool, arguments, token, client.remote, act)
+    if tool is not feed.WAIT:
+        return await answering()
+    scope = trio.CancelScope()
+    waits.add(scope)
+    try:
+        with client.cancelling(scope), scope:
+            if (ctx.meta or {}).get("progress_token") is None:
+                return await answering()
+            return await _with_progress(ctx, answering)
+    finally:
+        waits.remove(scope)
+    # The client is gone, or the server stops.
+    raise call.stopping()
+
+
+async def _with_progress(ctx: Context, answering: Any) -> Any:
+    """Wait, and report meanwhile that the call still waits."""
+    answered: Any = None
+    refused: RoomRefused | None = None
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(_report, ctx)
+        try:
+            answered = await answering()
+        except RoomRefused as failed:
+            # Raised outside, so that the nursery does not wrap it in an exception group.
+            refused = failed
+        nursery.cancel_scope.cancel()
+    if refused is not None:
+        raise refused
+    return answered
+
+
+async def _report(ctx: Context) -> None:
+    began = trio.current_time()
+    while True:
+        await trio.sleep(PROGRESS_SECONDS)
+        waited = trio.current_time() - began
+        await ctx.session.report_progress(waited, None, f"waiting for messages, {int(waited)} s so far")

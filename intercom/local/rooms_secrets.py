@@ -1,0 +1,112 @@
+"""The secrets of rooms: what callers have to show, and the URL of a database, which holds a password.
+
+They come from the server's environment or from a file, never from the configuration.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+from attrs import field, frozen
+
+from intercom.model.config import RoomsSettings
+from intercom.model.errors import ConfigError
+
+SECRET_VARIABLE = "INTERCOM_ROOMS_SECRET"
+#: Where `agent-intercom rooms` finds the URL of its database, unless `database_url_env` names another variable.
+DATABASE_VARIABLE = "DATABASE_URL"
+
+#: A shorter secret can be guessed.
+SHORTEST_SECRET = 16
+_SCHEMES = ("postgresql://", "postgres://")
+
+
+@frozen
+class RoomsSecrets:
+    """`secret` is None if callers show none, and `database_url` if the rooms are in an SQLite file."""
+
+    secret: str | None = field(default=None, repr=False)
+    database_url: str | None = field(default=None, repr=False)
+
+    @property
+    def database_password(self) -> str | None:
+        """The password in the database's URL; None if there is none."""
+        try:
+            found = None if self.database_url is None else urlsplit(self.database_url).password
+        except ValueError:
+            return None
+        return None if found is None else unquote(found)
+
+
+def read(settings: RoomsSettings, environ: Mapping[str, str]) -> RoomsSecrets:
+    """Return the secrets that these settings name; none without rooms. Raises ConfigError for a secret that is missing,
+    unreadable or too short, and for a variable without the URL of a PostgreSQL database."""
+    if not settings.enabled:
+        return RoomsSecrets()
+    return RoomsSecrets(_secret(settings, environ), _database_url(settings, environ))
+
+
+def is_database_url(text: str) -> bool:
+    """Whether this names a PostgreSQL database, and not a file."""
+    return text.startswith(_SCHEMES)
+
+
+def without_password(url: str) -> str:
+    """Return a database's URL as people may see it: without the password, and without parameters."""
+    scheme = url.partition("://")[0]
+    try:
+        parts = urlsplit(url)
+        host, port = parts.hostname or "", parts.port
+    except ValueError:
+        return f"{scheme}://..."
+    user = f"{parts.username}@" if parts.username else ""
+    return f"{scheme}://{user}{host}{'' if port is None else f':{port}'}{parts.path}"
+
+
+def _secret(settings: RoomsSettings, environ: Mapping[str, str]) -> str | None:
+    if settings.secret_file is not None:
+        return _long_enough(_read(settings.secret_file), str(settings.secret_file))
+    found = environ.get(SECRET_VARIABLE, "").strip()
+    if found:
+        return _long_enough(found, f"{SECRET_VARIABLE} in the environment")
+    if settings.secret_required:
+        raise ConfigError(
+            f"rooms.secret_required is set, and there is no secret: set {SECRET_VARIABLE} in the server's environment,"
+            " or name a secret_file"
+        )
+    return None
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8").strip()
+    except OSError as error:
+        why = (error.strerror or str(error)).lower()
+        raise ConfigError(f"rooms.secret_file {path} cannot be read ({why}): make it a file you may read") from None
+    except UnicodeDecodeError:
+        raise ConfigError(f"rooms.secret_file {path} is not text: write a secret in it") from None
+
+
+def _long_enough(secret: str, where: str) -> str:
+    if len(secret) < SHORTEST_SECRET or not secret.isascii() or not secret.isprintable() or " " in secret:
+        raise ConfigError(
+            f"{where} must hold a secret of at least {SHORTEST_SECRET} letters, digits and signs, without spaces:"
+            " openssl rand -hex 32 makes one"
+        )
+    return secret
+
+
+def _database_url(settings: RoomsSettings, environ: Mapping[str, str]) -> str | None:
+    name = settings.database_url_env
+    if name is None:
+        return None
+    found = environ.get(name, "").strip()
+    if not found:
+        raise ConfigError(f"rooms.database_url_env names {name}, which is not in the server's environment: set it")
+    if not is_database_url(found):
+        raise ConfigError(
+            f"{name} in the environment must be a PostgreSQL database: postgresql://USER:PASSWORD@HOST/NAME"
+        )
+    return found

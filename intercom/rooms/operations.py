@@ -1,0 +1,204 @@
+"""What people do in rooms, from ctl and other channels."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from functools import partial
+from urllib.parse import urlsplit
+
+from attrs import frozen
+
+from intercom.model.errors import Ambiguous, InvalidArguments, NotFound
+from intercom.model.json_types import JsonObject
+from intercom.model.room import Message, Room, RoomId, RoomStatus, TeamRole, new_token
+from intercom.model.room_view import RoomAddress, RoomTail, RoomToken, RoomView, TeamView
+from intercom.rooms import changes, export, roster
+from intercom.rooms.access import RoomAccess
+from intercom.rooms.changes import Rules, person
+from intercom.rooms.messages import PUBLIC_URL, AddPost, ReadRoster
+from intercom.rooms.roster import Thresholds
+from intercom.store import rooms
+from intercom.store.room_database import RoomsDatabase
+from intercom.store.rooms import Found
+
+#: The most messages that one export holds.
+_EXPORTED = 1_000_000
+_PAGE = 500
+
+
+def act_id(act: str | None) -> str:
+    """Return the id under which an act is recorded: always the same for one act, new without one."""
+    return str(uuid.uuid4() if act is None else uuid.uuid5(uuid.NAMESPACE_OID, f"rooms/{act}"))
+
+
+@frozen
+class RoomPeople:
+    """The operations of `intercom.model.room_view.RoomOperations`.
+
+    `rules` and `thresholds` return the present settings, `default_url` the address without a stored one. `url_read`
+    gets the stored one.
+    """
+
+    access: RoomAccess
+    now: Callable[[], datetime]
+    rules: Callable[[], Rules]
+    thresholds: Callable[[], Thresholds]
+    default_url: Callable[[], str | None]
+    url_read: Callable[[str | None], object]
+
+    # --- reading -----------------------------------------------------------------------------------------------------
+
+    async def list(self, *, everything: bool = False, limit: int = 50) -> Sequence[Room]:
+        status = None if everything else RoomStatus.ACTIVE
+        return await self.access.read(partial(rooms.list_rooms, status=status, limit=limit))
+
+    async def show(self, id: str) -> RoomView:
+        found = await self.access.ask(await self._id(id), ReadRoster())
+        document = await self.access.read(partial(rooms.document, room_id=found.room.id))
+        now, thresholds = self.now(), self.thresholds()
+        teams = tuple(
+            TeamView(
+                team,
+                roster.presence(team, now, thresholds, polling=team.team_id in found.polling),
+                roster.unread(team, found.room),
+            )
+            for team in found.teams
+        )
+        return RoomView(found.room, teams, "" if document is None else document.content or "")
+
+    async def tail(self, id: str, *, start: int | None = None, limit: int = 50) -> RoomTail:
+        room_id = await self._id(id)
+
+        def read(db: RoomsDatabase) -> RoomTail:
+            room = rooms.get(db, room_id)
+            assert room is not None, "rooms are never deleted"
+            if start is None:
+                found = rooms.before(db, room_id, None, limit)
+            else:
+                found = rooms.after(db, room_id, start, limit)
+            end = found[-1].sequence if found else (start or 0)
+            return RoomTail(room, found, room.is_closed and end >= room.last_sequence)
+
+        return await self.access.read(read)
+
+    async def search(self, words: str, limit: int = 50) -> Sequence[Found]:
+        return await self.access.read(partial(rooms.search, words=words, limit=limit))
+
+    async def export(self, id: str, format: str) -> str | JsonObject:
+        return await exported(self.access, await self._id(id), format, self.now())
+
+    async def _id(self, prefix: str) -> RoomId:
+        """Return the whole id of the only room whose id begins with `prefix`."""
+        found = await self.access.read(partial(rooms.with_prefix, prefix=prefix, limit=10))
+        if prefix in found:
+            return RoomId(prefix)
+        if not found:
+            raise NotFound(f"no room has an id that begins with {prefix[:80]!r}; see rooms list")
+        if len(found) > 1:
+            raise Ambiguous(f"{prefix!r} fits {len(found)} rooms ({', '.join(found[:5])}); give more of the id")
+        return RoomId(found[0])
+
+    # --- writing -----------------------------------------------------------------------------------------------------
+
+    async def post(self, id: str, text: str, by: str, act: str | None = None) -> Message:
+        post = changes.Post(act_id(act), person(by), text)
+        return await self.access.ask(await self._id(id), AddPost(None, post))
+
+    async def pause(self, id: str, reason: str | None, by: str, act: str | None = None) -> Room:
+        return await self._change(id, changes.pause, by, act, reason=reason or f"{by} wants to look at it")
+
+    async def resume(self, id: str, by: str, act: str | None = None) -> Room:
+        return await self._change(id, changes.resume, by, act)
+
+    async def reopen(self, id: str, reason: str | None, by: str, act: str | None = None) -> Room:
+        return await self._change(id, changes.reopen, by, act, reason=reason or f"{by} opens it again")
+
+    async def conclude(self, id: str, summary: str, by: str, act: str | None = None) -> Room:
+        room_id = await self._id(id)
+        work = partial(
+            changes.conclude,
+            room_id=room_id,
+            author=person(by),
+            summary=summary,
+            rules=self.rules(),
+            now=self.now(),
+            act=act_id(act),
+        )
+        await self.access.change(room_id, work)
+        return (await self.access.ask(room_id, ReadRoster())).room
+
+    async def token(self, id: str, by: str, act: str | None = None) -> RoomToken:
+        room_id = await self._id(id)
+        work = partial(
+            changes.join,
+            room_id=room_id,
+            name=by,
+            token=None,
+            new_token=new_token(),
+            rules=self.rules(),
+            now=self.now(),
+            role=TeamRole.OPERATOR,
+        )
+        joined = await self.access.change(room_id, work)
+        room = (await self.access.ask(room_id, ReadRoster())).room
+        return RoomToken(room.id, room.title, joined.team.team_id, joined.token)
+
+    async def _change(
+        self, id: str, change: Callable[..., changes.Written[Room]], by: str, act: str | None, **more: object
+    ) -> Room:
+        room_id = await self._id(id)
+        work = partial(change, room_id=room_id, author=person(by), now=self.now(), act=act_id(act), **more)
+        return await self.access.change(room_id, work)
+
+    # --- the public address ------------------------------------------------------------------------------------------
+
+    async def address(self) -> RoomAddress:
+        stored = await self.access.read(partial(rooms.setting, name=PUBLIC_URL))
+        self.url_read(stored)
+        return RoomAddress(stored or self.default_url(), stored is not None)
+
+    async def set_address(self, url: str | None, by: str) -> RoomAddress:
+        if url is not None:
+            url = base_url(url)
+        await self.access.transact(RoomId(""), partial(rooms.set_setting, name=PUBLIC_URL, value=url))
+        return await self.address()
+
+
+def base_url(text: str) -> str:
+    """Return an address without its last slashes. Raises InvalidArguments for what is no http or https URL."""
+    try:
+        parts = urlsplit(text.strip())
+        is_fit = parts.scheme in ("http", "https") and bool(parts.hostname) and not (parts.query or parts.fragment)
+        is_fit = is_fit and parts.username is None and (parts.port or 1) > 0
+    except ValueError:
+        is_fit = False
+    if not is_fit or any(ord(each) <= 32 for each in text.strip()):
+        raise InvalidArguments(f"{text[:200]!r} is no address: give one like https://rooms.example.org")
+    return text.strip().rstrip("/")
+
+
+async def exported(access: RoomAccess, room_id: RoomId, format: str, now: datetime) -> str | JsonObject:
+    """Return a whole room as `markdown` text, or as the `json` bundle. The feed is read page by page."""
+    if format not in ("markdown", "json"):
+        raise InvalidArguments(f"a room is exported as markdown or json, not as {format[:40]!r}")
+
+    def read(db: RoomsDatabase) -> str | JsonObject | None:
+        room, document = rooms.get(db, room_id), rooms.document(db, room_id)
+        if room is None:
+            return None
+        teams = rooms.members(db, room_id)
+        messages: list[Message] = []
+        while len(messages) < _EXPORTED:
+            page = rooms.after(db, room_id, messages[-1].sequence if messages else 0, _PAGE)
+            messages += page
+            if len(page) < _PAGE:
+                break
+        make = export.markdown if format == "markdown" else export.bundle
+        return make(room, document, teams, tuple(messages), now)
+
+    made = await access.read(read)
+    if made is None:
+        raise NotFound(f"no room has the id {room_id}")
+    return made

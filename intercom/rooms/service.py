@@ -1,0 +1,579 @@
+"""The service behind the rooms' tools: what each call of a team does, the same for MCP and plain HTTP."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import os
+import uuid
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from functools import partial
+from typing import Any
+
+import trio
+from attrs import AttrsInstance, define, field
+
+from actors import Backoff, ChildSpec, DynamicSupervisor, System
+from intercom.model.config import RoomsSettings
+from intercom.model.errors import InvalidArguments
+from intercom.model.json_types import JsonObject
+from intercom.model.room import (
+    Message,
+    MessageType,
+    Room,
+    RoomErrorCode,
+    RoomEvent,
+    RoomId,
+    RoomRefused,
+    RoomStatus,
+    Team,
+    TeamRole,
+    new_token,
+    no_such_room,
+    not_a_member,
+    team_of,
+    token_hash,
+)
+from intercom.rooms import changes, operations, roster
+from intercom.rooms.access import ANSWER_SECONDS, RoomAccess
+from intercom.rooms.changes import Rules, team_author
+from intercom.rooms.directory import RoomDirectory
+from intercom.rooms.guard import Budget, RateLimit
+from intercom.rooms.messages import DIRECTORY, AddPost, Identify, ReadRoster, Roster, Wait, Withdraw, room_name
+from intercom.rooms.room import RoomDeps
+from intercom.rooms.roster import Thresholds
+from intercom.rooms.tools.directory import (
+    CreateSession,
+    ExportSession,
+    FoundIn,
+    FoundPlace,
+    ListedSession,
+    ListSessions,
+    SearchResult,
+    SearchSessions,
+    SessionCreated,
+    SessionList,
+)
+from intercom.rooms.tools.document import (
+    AppendToSessionDoc,
+    DocWritten,
+    ListedVersion,
+    ReadSessionDoc,
+    SessionDoc,
+    UpdateSessionDoc,
+)
+from intercom.rooms.tools.feed import (
+    PEER_NOTICE,
+    STOP_ADVICE,
+    Acknowledge,
+    Acknowledged,
+    GetHistory,
+    HistoryPage,
+    NewMessages,
+    Posted,
+    PostMessage,
+    WaitForMessages,
+    message_json,
+)
+from intercom.rooms.tools.membership import (
+    Joined,
+    JoinSession,
+    LeaveSession,
+    Left,
+    ListParticipants,
+    Participant,
+    Participants,
+)
+from intercom.rooms.tools.metadata import (
+    Concluded,
+    ConcludeSession,
+    GetSession,
+    MetadataUpdated,
+    Reopened,
+    ReopenSession,
+    SessionInfo,
+    UpdateSessionMetadata,
+)
+from intercom.rooms.tools.tool import RoomCaller, RoomTool
+from intercom.store import rooms
+from intercom.store.room_database import RoomsDatabase, RoomStore
+
+#: The supervisor of the rooms' actors.
+_GROUP = "rooms"
+_BACKOFF = Backoff(initial=0.05, factor=2.0, max=5.0)
+#: The versions that one answer lists.
+_LISTED_VERSIONS = 100
+#: How many attempts at a room's passcode one machine has in a minute.
+_ATTEMPTS = 10
+
+
+@define(eq=False)
+class RoomService:
+    """The rooms of one server: their actors, and what the tools in `intercom.rooms.tools` do in them.
+
+    The methods of the tools raise RoomRefused.
+
+    `settings` are those of `[rooms]`. `own_url` returns the address that the server listens on, None without HTTP.
+    `tell` (text, level) tells people what they may want to hear of: a pause, a conclusion, a team that waits in vain.
+    """
+
+    settings: RoomsSettings
+    store: RoomStore
+    system: System
+    now: Callable[[], datetime]
+    own_url: Callable[[], str | None]
+    tell: Callable[[str, str], object]
+    access: RoomAccess = field(init=False)
+    people: operations.RoomPeople = field(init=False)
+    _stored_url: str | None = field(default=None, init=False)
+    _limits: RateLimit = field(factory=RateLimit, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self.access = RoomAccess(self.system, self.store)
+        self.people = operations.RoomPeople(
+            self.access, self.now, self.rules, self.thresholds, self.default_url, self._url_read
+        )
+
+    def children(self) -> Sequence[ChildSpec]:
+        """Return the actors of the rooms in start order: the store's, the rooms, and their directory."""
+        deps = RoomDeps(
+            store=self.store,
+            now=self.now,
+            rules=self.rules,
+            thresholds=self.thresholds,
+            posts_per_minute=lambda: self.settings.posts_per_minute,
+            directory=self.system.named(DIRECTORY),
+            changed=self._changed,
+        )
+        group = partial(DynamicSupervisor, max_restarts=60, within=60.0, backoff=_BACKOFF)
+        directory = partial(RoomDirectory, deps, self.system.named(_GROUP), self._url_read)
+        return (
+            *self.store.children(),
+            ChildSpec(_GROUP, group, shutdown=None),
+            ChildSpec(DIRECTORY, directory),
+        )
+
+    def rules(self) -> Rules:
+        """Return what writes need of the settings."""
+        settings = self.settings
+        return Rules(
+            Budget(settings.loop_budget),
+            self.thresholds(),
+            convener_only_conclude=settings.convener_only_conclude,
+            convener_only_metadata=settings.convener_only_metadata,
+            one_room_at_a_time=settings.one_room_at_a_time,
+            metadata_interval_seconds=settings.metadata_interval_seconds,
+        )
+
+    def thresholds(self) -> Thresholds:
+        """Return after how long a team counts as idle, and as disconnected."""
+        settings = self.settings
+        return roster.for_pace(settings.pace.value, settings.active_seconds, settings.disconnected_seconds)
+
+    def _changed(self, room: Room, messages: tuple[Message, ...]) -> None:
+        """Tell people what they may want to hear of."""
+        for message in messages:
+            event, by = message.content.get("event"), message.content.get("by")
+            if event == RoomEvent.PAUSED and by == changes.LOOP_GUARD:
+                reason = message.content.get("reason")
+                how = f"agent-intercom-ctl rooms show {room.id[:8]}, and rooms resume or conclude it"
+                self.tell(f"the room {room.title!r} is paused by the loop guard ({reason}): {how}", "warning")
+            elif event == RoomEvent.CONCLUDED:
+                how = f"agent-intercom-ctl rooms show {room.id[:8]}"
+                self.tell(f"the room {room.title!r} was concluded by {by}: {how}", "success")
+
+    def public_url(self) -> str | None:
+        """Return the address at which teams reach the rooms: the one that a person set, or that of the settings."""
+        return self._stored_url or self.settings.public_url
+
+    def default_url(self) -> str | None:
+        """Return the address that holds if no person has set one."""
+        return self.settings.public_url or self.own_url()
+
+    def _url_read(self, stored: str | None) -> None:
+        """Take over the address that the database has. Any node may have changed it."""
+        self._stored_url = stored
+
+    async def call(self, tool: RoomTool, arguments: AttrsInstance, caller: RoomCaller) -> Any:
+        """Return the tool's answer: a value of its class `result`."""
+        return await tool.handle(self, arguments, caller)
+
+    # --- sessions ----------------------------------------------------------------------------------------------------
+
+    async def create(self, asked: CreateSession, caller: RoomCaller) -> SessionCreated:
+        now, token = self.now(), new_token(_id_of("team", caller))
+        passcode = None if asked.passcode is None else await trio.to_thread.run_sync(_hash, asked.passcode)
+        room = Room(
+            id=RoomId(_id_of("room", caller)),
+            title=asked.title,
+            description=asked.description,
+            created_by_team_id=team_of(token),
+            created_at=now,
+            updated_at=now,
+            passcode_hash=passcode,
+            has_concluder=asked.has_concluder,
+        )
+        name = roster.distinct_name(asked.creator_team_name, ())
+        convener = Team(room.id, team_of(token), name, token_hash(token), now, now)
+        work = partial(changes.open_room, room=room, convener=convener, rules=self.rules(), now=now)
+        await self.access.transact(room.id, work)
+        return SessionCreated(room.id, token, 0, room.title, room.description, name)
+
+    async def list(self, asked: ListSessions, caller: RoomCaller) -> SessionList:
+        read = partial(rooms.list_rooms, status=asked.status, limit=asked.limit + 1, before=_page_of(asked.before))
+        found = await self.access.read(read)
+        page, has_more = found[: asked.limit], len(found) > asked.limit
+        following = f"{page[-1].created_at.isoformat()}/{page[-1].id}" if has_more else None
+        return SessionList(tuple([_listed(room) for room in page]), following, has_more)
+
+    async def search(self, asked: SearchSessions, caller: RoomCaller) -> SearchResult:
+        found = await self.access.read(partial(rooms.search, words=asked.query, limit=asked.limit))
+        return SearchResult(
+            tuple(
+                FoundPlace(
+                    place.room.id,
+                    place.room.title,
+                    place.room.status,
+                    FoundIn(place.where),
+                    place.excerpt,
+                    place.sequence,
+                )
+                for place in found
+            )
+        )
+
+    async def export(self, asked: ExportSession, caller: RoomCaller) -> str | JsonObject:
+        room_id, _ = await self._team(asked.session_id, caller)
+        return await operations.exported(self.access, room_id, asked.format.value, self.now())
+
+    async def room(self, asked: GetSession, caller: RoomCaller) -> SessionInfo:
+        room_id, _ = await self._team(asked.session_id, caller)
+
+        def read(db: RoomsDatabase) -> tuple[Room, Team | None]:
+            room = rooms.get(db, room_id)
+            if room is None:
+                raise no_such_room(room_id)
+            return room, rooms.team(db, room_id, room.created_by_team_id)
+
+        room, convener = await self.access.read(read)
+        return SessionInfo(
+            session_id=room.id,
+            title=room.title,
+            description=room.description,
+            status=room.status,
+            created_at=room.created_at,
+            updated_at=room.updated_at,
+            closed_at=room.closed_at,
+            session_doc_version=room.session_doc_version,
+            cursor=room.last_sequence,
+            convener="" if convener is None else convener.team_name,
+            paused_by=room.paused_by,
+            pause_reason=room.pause_reason,
+        )
+
+    async def metadata(self, asked: UpdateSessionMetadata, caller: RoomCaller) -> MetadataUpdated:
+        work = partial(
+            changes.metadata,
+            title=asked.title,
+            description=asked.description,
+            reason=asked.reason,
+            rules=self.rules(),
+        )
+        room = await self._change(*await self._team(asked.session_id, caller), caller, work)
+        return MetadataUpdated(room.title, room.description, room.updated_at)
+
+    async def conclude(self, asked: ConcludeSession, caller: RoomCaller) -> Concluded:
+        work = partial(changes.conclude, summary=asked.summary_section, rules=self.rules())
+        done = await self._change(*await self._team(asked.session_id, caller), caller, work)
+        return Concluded(asked.session_id, RoomStatus.CLOSED, done.closed_at, done.doc_version)
+
+    async def reopen(self, asked: ReopenSession, caller: RoomCaller) -> Reopened:
+        room = await self._change(
+            *await self._team(asked.session_id, caller), caller, partial(changes.reopen, reason=asked.reason)
+        )
+        return Reopened(room.id, room.status, room.last_sequence)
+
+    # --- teams -------------------------------------------------------------------------------------------------------
+
+    async def join(self, asked: JoinSession, caller: RoomCaller) -> Joined:
+        room_id = RoomId(asked.session_id)
+        token = asked.team_id or caller.token
+        if token is None:
+            await self._check_passcode(room_id, asked.passcode, caller)
+        work = partial(
+            changes.join,
+            room_id=room_id,
+            name=asked.team_name,
+            token=token,
+            new_token=new_token(_id_of("team", caller)),
+            rules=self.rules(),
+            now=self.now(),
+            replay_from=asked.replay_from,
+        )
+        joined = await self.access.change(room_id, work)
+        found = await self.access.ask(room_id, ReadRoster())
+        return Joined(
+            session_id=room_id,
+            team_id=joined.token,
+            team_name=joined.team.team_name,
+            role=joined.team.role,
+            cursor=joined.cursor,
+            participants=self._participants(found, joined.team),
+            title=found.room.title,
+            description=found.room.description,
+            session_doc_version=found.room.session_doc_version,
+            session_closed=found.room.is_closed,
+            resumed=joined.resumed,
+        )
+
+    async def _check_passcode(self, room_id: RoomId, passcode: str | None, caller: RoomCaller) -> None:
+        room = await self.access.read(partial(rooms.get, id=room_id))
+        if room is None:
+            raise no_such_room(room_id)
+        if room.passcode_hash is None:
+            return
+        wait = self._limits.allow(f"passcode {room_id} {caller.remote}", trio.current_time(), _ATTEMPTS, 60.0)
+        if wait is not None:
+            raise _too_often("too many attempts at the passcode", wait)
+        if passcode is None or not await trio.to_thread.run_sync(_fits, passcode, room.passcode_hash):
+            what = "needs its passcode" if passcode is None else "has another passcode"
+            raise RoomRefused(
+                RoomErrorCode.FORBIDDEN, f"the session {what}: ask the team that created it, and join with passcode"
+            )
+
+    async def leave(self, asked: LeaveSession, caller: RoomCaller) -> Left:
+        now = self.now()
+        room_id, token = RoomId(asked.session_id), _token(asked, caller)
+        team = await self._member(room_id, token, has_left=True)
+        work = partial(changes.leave, room_id=room_id, author=team_author(team), now=now, act=_act(caller))
+        left = await self.access.change(room_id, work)
+        return Left(room_id, left.team_name, left.left_at or now)
+
+    async def participants(self, asked: ListParticipants, caller: RoomCaller) -> Participants:
+        room_id, team = await self._team(asked.session_id, caller)
+        return Participants(self._participants(await self.access.ask(room_id, ReadRoster()), team))
+
+    def _participants(self, found: Roster, you: Team) -> tuple[Participant, ...]:
+        now, thresholds = self.now(), self.thresholds()
+        return tuple(
+            Participant(
+                team_id=team.team_id,
+                team_name=team.team_name,
+                role=team.role,
+                joined_at=team.joined_at,
+                last_seen_at=team.last_seen_at,
+                status=roster.presence(team, now, thresholds, polling=team.team_id in found.polling),
+                cursor=team.cursor,
+                unread=roster.unread(team, found.room),
+                is_convener=team.team_id == found.room.created_by_team_id,
+                is_you=team.team_id == you.team_id,
+                left_at=team.left_at,
+            )
+            for team in found.teams
+        )
+
+    # --- the feed ----------------------------------------------------------------------------------------------------
+
+    async def wait(self, asked: WaitForMessages, caller: RoomCaller) -> NewMessages:
+        room_id, token = RoomId(asked.session_id), _token(asked, caller)
+        seconds = min(asked.timeout, self.settings.max_wait_seconds)
+        message = Wait(token, asked.since_cursor, seconds, caller.act)
+        try:
+            page = await self.access.ask(room_id, message, timeout=seconds + ANSWER_SECONDS)
+        except trio.Cancelled:
+            self.access.system.named(room_name(room_id)).tell(Withdraw(caller.act))
+            raise
+        team_id = team_of(token)
+        has_peers = any(each.type is MessageType.CHAT and _is_peers(each, team_id) for each in page.messages)
+        limit = self.settings.idle_polls
+        stops = bool(limit) and page.empty_polls >= limit and not page.is_closed
+        if stops and page.empty_polls == limit:
+            await self._tell_idle(room_id, token)
+        return NewMessages(
+            messages=tuple([message_json(each, team_id, token) for each in page.messages]),
+            next_cursor=page.next_cursor,
+            session_closed=page.is_closed,
+            unread=page.unread or None,
+            stop=True if stops else None,
+            advice=STOP_ADVICE if stops else None,
+            notice=PEER_NOTICE if has_peers else None,
+        )
+
+    async def _tell_idle(self, room_id: RoomId, token: str) -> None:
+        found = await self.access.ask(room_id, ReadRoster())
+        for team in found.teams:
+            if team.team_id == team_of(token):
+                how = f"agent-intercom-ctl rooms show {room_id[:8]}"
+                text = f"{team.team_name} has waited in vain for a while in the room {found.room.title!r}: {how}"
+                self.tell(text, "info")
+
+    async def post(self, asked: PostMessage, caller: RoomCaller) -> Posted:
+        # The room puts in the author, whom it knows by the token.
+        post = changes.Post(_act(caller), changes.person(""), asked.text, asked.key)
+        message = await self.access.ask(RoomId(asked.session_id), AddPost(_token(asked, caller), post))
+        return Posted(message.id, message.sequence, message.posted_at)
+
+    async def history(self, asked: GetHistory, caller: RoomCaller) -> HistoryPage:
+        token = _token(asked, caller)
+        room_id, team = await self._team(asked.session_id, caller)
+        read = partial(rooms.before, room_id=room_id, sequence=asked.before_cursor, limit=asked.limit + 1)
+        found = await self.access.read(read)
+        has_more = len(found) > asked.limit
+        page = found[1:] if has_more else found
+        return HistoryPage(
+            tuple([message_json(each, team.team_id, token) for each in page]),
+            page[0].sequence if has_more else None,
+            has_more,
+        )
+
+    async def ack(self, asked: Acknowledge, caller: RoomCaller) -> Acknowledged:
+        room_id, team = await self._team(asked.session_id, caller)
+        work = partial(changes.ack, room_id=room_id, author=team_author(team), cursor=asked.cursor, now=self.now())
+        message = await self.access.change(room_id, work)
+        return Acknowledged(message.id, message.sequence, len(message.acks))
+
+    # --- the document ------------------------------------------------------------------------------------------------
+
+    async def document(self, asked: ReadSessionDoc, caller: RoomCaller) -> SessionDoc:
+        room_id, _ = await self._team(asked.session_id, caller)
+
+        def read(db: RoomsDatabase) -> SessionDoc:
+            found = rooms.document(db, room_id, asked.version)
+            if found is None:
+                raise RoomRefused(
+                    RoomErrorCode.NOT_FOUND, f"the document has no version {asked.version}: leave version out"
+                )
+            versions = rooms.document_history(db, room_id, _LISTED_VERSIONS) if asked.history else ()
+            listed = tuple([ListedVersion(each.version, each.author, each.written_at) for each in versions])
+            is_empty = found.version == 0
+            return SessionDoc(
+                content=found.content or "",
+                version=found.version,
+                author=None if is_empty else found.author,
+                written_at=None if is_empty else found.written_at,
+                history=listed if asked.history else None,
+            )
+
+        return await self.access.read(read)
+
+    async def update(self, asked: UpdateSessionDoc, caller: RoomCaller) -> DocWritten:
+        work = partial(
+            changes.update,
+            content=asked.content,
+            expected_version=asked.expected_version,
+            section=asked.section,
+        )
+        return await self._write(asked.session_id, caller, work)
+
+    async def append(self, asked: AppendToSessionDoc, caller: RoomCaller) -> DocWritten:
+        work = partial(changes.append, text=asked.text, section=asked.section)
+        return await self._write(asked.session_id, caller, work)
+
+    async def _write(
+        self, session_id: str, caller: RoomCaller, work: Callable[..., changes.Written[Any]]
+    ) -> DocWritten:
+        room_id, team = await self._team(session_id, caller)
+        most = self.settings.document_writes_per_minute
+        wait = self._limits.allow(f"document {team.team_id}", trio.current_time(), most, 60.0)
+        if wait is not None:
+            raise _too_often(f"this team may write the document {most} times a minute", wait)
+        written = await self._change(room_id, team, caller, work)
+        return DocWritten(written.version, written.written_at)
+
+    # --- parts -------------------------------------------------------------------------------------------------------
+
+    async def _change(
+        self, room_id: RoomId, team: Team, caller: RoomCaller, work: Callable[..., changes.Written[Any]]
+    ) -> Any:
+        """Run a change as this team."""
+        author = team_author(team)
+        return await self.access.change(
+            room_id, partial(work, room_id=room_id, author=author, now=self.now(), act=_act(caller))
+        )
+
+    async def _team(self, session_id: str, caller: RoomCaller) -> tuple[RoomId, Team]:
+        """Return the room and the caller's team in it."""
+        room_id = RoomId(session_id)
+        return room_id, await self.access.ask(room_id, Identify(caller.token or ""))
+
+    async def _member(self, room_id: RoomId, token: str, *, has_left: bool = False) -> Team:
+        """Return the team of a token; with `has_left`, also one that has left."""
+        try:
+            return await self.access.ask(room_id, Identify(token))
+        except RoomRefused as refused:
+            if not has_left or refused.room_code is not RoomErrorCode.UNAUTHORIZED:
+                raise
+        team = await self.access.read(partial(rooms.team, room_id=room_id, team_id=team_of(token)))
+        if team is None or team.token_hash != token_hash(token):
+            raise not_a_member()
+        return team
+
+
+def _token(asked: Any, caller: RoomCaller) -> str:
+    return caller.token or asked.team_id or ""
+
+
+def _id_of(what: str, caller: RoomCaller) -> str:
+    """Return the id of what a call makes: a repeated call makes nothing new."""
+    return str(uuid.uuid5(uuid.NAMESPACE_OID, f"rooms/{what}/{caller.act}"))
+
+
+def _act(caller: RoomCaller) -> str:
+    """Return the id under which a call is recorded: a UUID, always the same for one call."""
+    try:
+        return str(uuid.UUID(caller.act))
+    except ValueError:
+        return str(uuid.uuid5(uuid.NAMESPACE_OID, f"rooms/call/{caller.act}"))
+
+
+def _is_peers(message: Message, team_id: str) -> bool:
+    return message.posted_by_team_id != team_id and message.role is not TeamRole.OPERATOR
+
+
+def _listed(room: Room) -> ListedSession:
+    return ListedSession(
+        room.id,
+        room.title,
+        room.description,
+        room.status,
+        room.created_at,
+        room.closed_at,
+        room.passcode_hash is not None,
+    )
+
+
+def _page_of(text: str | None) -> tuple[datetime, str] | None:
+    """Return the place in a list that `next_before` names."""
+    if text is None:
+        return None
+    at, _, id = text.partition("/")
+    try:
+        time = datetime.fromisoformat(at)
+    except ValueError:
+        time = None
+    if time is None or time.tzinfo is None:
+        raise InvalidArguments("before is no next_before of an earlier page: leave it out to begin with the newest")
+    return time, id
+
+
+def _too_often(what: str, wait: float) -> RoomRefused:
+    seconds = max(1, round(wait + 0.5))
+    return RoomRefused(RoomErrorCode.RATE_LIMITED, f"{what}: try again in {seconds} s", retry_after=seconds)
+
+
+# scrypt with the cost that is usual for interactive log-ins: about 50 ms.
+_COST = {"n": 2**14, "r": 8, "p": 1}
+
+
+def _hash(passcode: str) -> str:
+    salt = os.urandom(16)
+    digest = hashlib.scrypt(passcode.encode("utf-8", "surrogatepass"), salt=salt, **_COST)
+    return f"scrypt${base64.b64encode(salt).decode()}${base64.b64encode(digest).decode()}"
+
+
+def _fits(passcode: str, stored: str) -> bool:
+    _, salt, digest = stored.split("$")
+    found = hashlib.scrypt(passcode.encode("utf-8", "surrogatepass"), salt=base64.b64decode(salt), **_COST)
+    return hmac.compare_digest(found, base64.b64decode(digest))

@@ -1,0 +1,150 @@
+"""A tool of rooms: its names, its description, its arguments and answer, and its place in plain HTTP.
+
+The same tools are called over MCP and over plain HTTP. There `team_id` is the header `X-Team-ID`, and `session_id` is
+part of the path.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Awaitable, Callable
+from datetime import datetime
+from enum import Enum
+from typing import Any
+
+from attrs import AttrsInstance, field, fields, frozen, has
+
+from intercom.model import clock
+from intercom.model.field_docs import doc
+from intercom.model.json_types import JsonObject
+
+#: The longest texts, in characters. The server measures the text of a message and the document in bytes of UTF-8.
+TITLE = 200
+DESCRIPTION = 20_000
+TEAM_NAME = 100
+REASON = 2_000
+MESSAGE_TEXT = 64 * 2**10
+DOCUMENT = 2**20
+KEY = 200
+QUERY = 500
+#: A token is shorter, but a client may send anything as one.
+TOKEN = 200
+#: The largest cursor that a database can store.
+MOST_CURSOR = 2**63 - 1
+#: The entries on a page: by default, and at most.
+PAGE, LARGEST_PAGE = 100, 500
+
+
+@frozen
+class RoomCaller:
+    """Who calls. `token` is the team's, None if none was shown. `remote` is the address of the client's machine. `act`
+    identifies the call, so that what it writes is written once."""
+
+    token: str | None
+    remote: str
+    act: str
+
+
+@frozen
+class Route:
+    """A method and a path of plain HTTP. The path may contain `{session_id}`."""
+
+    method: str
+    path: str
+
+
+Handler = Callable[[Any, Any, RoomCaller], Awaitable[Any]]
+
+
+@frozen
+class RoomTool:
+    """One tool.
+
+    `takes` are its arguments, and `result` is the class of its answer; None if the answer is a text or an object of its
+    own form. `needs_token` says that only teams of the room may call it. `route` is its place in plain HTTP. `handle`
+    (service, arguments, caller) returns the answer and raises RoomRefused. The three hints tell a client's user that
+    the tool changes nothing, may replace what others wrote, and may be called again.
+    """
+
+    name: str
+    title: str
+    description: str
+    takes: type[AttrsInstance]
+    result: type[AttrsInstance] | None
+    route: Route
+    handle: Handler = field(repr=False)
+    needs_token: bool = True
+    read_only: bool = False
+    destructive: bool = False
+    idempotent: bool = False
+
+
+# --- arguments that many tools take ----------------------------------------------------------------------------------
+
+SESSION_ID = doc("The id of the session.", min_length=1, most=TOKEN)
+TEAM_ID = doc("Your team's token in this session, from create_session or join_session. Keep it secret.", most=TOKEN)
+
+
+def clamp_page(entries: int) -> int:
+    """Return a usable number of entries: one that is too large counts as the default."""
+    return PAGE if entries > LARGEST_PAGE else max(1, entries)
+
+
+def clamp_cursor(cursor: int) -> int:
+    """Return a cursor that a database can compare."""
+    return min(max(0, cursor), MOST_CURSOR)
+
+
+def clamp_seconds(seconds: float) -> float:
+    """Return a time to wait, in seconds. The service has an upper limit, which people set."""
+    # max(0.0, nan) is 0.0, in this order of arguments.
+    return min(max(0.0, seconds), 86_400.0)
+
+
+# --- answers as JSON -------------------------------------------------------------------------------------------------
+
+
+def nullable(text: str) -> dict[str, Any]:
+    """Return the metadata of an answer's field that is null if it has no value; other fields are left out then."""
+    return doc(text, nullable=True)
+
+
+def to_json(answer: AttrsInstance) -> JsonObject:
+    """Write an answer as JSON values. Fields without a value are left out, unless they are `nullable`."""
+    written: dict[str, Any] = {}
+    for name, is_nullable in _names(type(answer)):
+        value = getattr(answer, name)
+        if value is not None:
+            written[name] = _plain(value)
+        elif is_nullable:
+            written[name] = None
+    return written
+
+
+@functools.cache
+def _names(kind: type[AttrsInstance]) -> tuple[tuple[str, bool], ...]:
+    return tuple((each.name, bool(each.metadata.get("nullable"))) for each in fields(kind))
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Enum):
+        return value.value
+    if isinstance(value, str | int | float | dict):
+        return value
+    if isinstance(value, tuple | list):
+        return [_plain(each) for each in value]
+    if isinstance(value, datetime):
+        return clock.to_text(value)
+    assert has(type(value)), f"{type(value).__name__} is no part of an answer"
+    return to_json(value)
+
+
+#: How long a client should wait before it calls again, if the refusal does not say it, in seconds.
+RETRY_SECONDS = 1
+
+
+def retry_after(details: dict[str, Any]) -> int:
+    """Return the seconds after which a refused call may be repeated."""
+    wanted = details.get("retry_after")
+    return max(1, math.ceil(wanted)) if isinstance(wanted, int | float) else RETRY_SECONDS

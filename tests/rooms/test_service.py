@@ -1,0 +1,437 @@
+"""Rooms as teams meet them, below the transports: waits, posts, the roster, what people are told; in virtual time."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from intercom.model.config import Config, RoomsSettings
+from intercom.model.room import Presence, RoomErrorCode, RoomRefused, RoomStatus, TeamRole
+from intercom.rooms.messages import room_name
+from intercom.rooms.room import IDLE_SECONDS, PAGE
+from intercom.rooms.service import RoomService
+from intercom.rooms.tools.directory import CreateSession, ListSessions, SearchSessions
+from intercom.rooms.tools.document import AppendToSessionDoc, ReadSessionDoc, UpdateSessionDoc
+from intercom.rooms.tools.feed import Acknowledge, GetHistory, NewMessages, PostMessage, WaitForMessages
+from intercom.rooms.tools.membership import JoinSession, LeaveSession, ListParticipants
+from intercom.rooms.tools.metadata import ConcludeSession, GetSession, ReopenSession
+from intercom.rooms.tools.tool import RoomCaller
+from tests.support.virtual_server import Pending, VirtualServer
+
+
+def with_rooms(**settings: Any) -> Config:
+    return Config(rooms=RoomsSettings(enabled=True, **settings))
+
+
+class InRoom:
+    """A team in a room."""
+
+    def __init__(self, server: VirtualServer, session_id: str, token: str) -> None:
+        self.server = server
+        self.id = session_id
+        self.token = token
+
+    @property
+    def service(self) -> RoomService:
+        assert self.server.app.rooms is not None
+        return self.server.app.rooms
+
+    @property
+    def caller(self) -> RoomCaller:
+        return RoomCaller(self.token, "127.0.0.1", uuid.uuid4().hex)
+
+    async def post(self, text: str, key: str | None = None) -> int:
+        return (await self.service.post(PostMessage(self.id, self.token, text, key=key), self.caller)).cursor
+
+    async def wait(self, since: int | None = None, seconds: float = 30) -> NewMessages:
+        return await self.service.wait(WaitForMessages(self.id, self.token, since, seconds), self.caller)
+
+    def begin_wait(self, since: int | None = None, seconds: float = 30) -> Pending[NewMessages]:
+        return self.server.begin(lambda: self.wait(since, seconds))
+
+    async def conclude(self, summary: str = "done") -> None:
+        await self.service.conclude(ConcludeSession(self.id, self.token, summary), self.caller)
+
+    async def status_of(self, name: str) -> Presence:
+        found = await self.service.participants(ListParticipants(self.id, self.token), self.caller)
+        return next(each.status for each in found.participants if each.team_name == name)
+
+    async def events(self) -> list[str]:
+        found = await self.service.history(GetHistory(self.id, self.token), self.caller)
+        return [each.get("event") or each["content"]["text"] for each in found.messages]
+
+
+async def create(server: VirtualServer, **more: Any) -> InRoom:
+    assert server.app.rooms is not None
+    asked = CreateSession("Port the parser", "two teams", "Alex's Team", **more)
+    made = await server.app.rooms.create(asked, RoomCaller(None, "127.0.0.1", uuid.uuid4().hex))
+    return InRoom(server, made.session_id, made.team_id)
+
+
+async def join(alex: InRoom, name: str = "Kim's Team", **more: Any) -> InRoom:
+    joined = await alex.service.join(
+        JoinSession(alex.id, name, **more), RoomCaller(None, "127.0.0.1", uuid.uuid4().hex)
+    )
+    return InRoom(alex.server, alex.id, joined.team_id)
+
+
+async def refused(call: Callable[[], Awaitable[object]]) -> RoomRefused:
+    with pytest.raises(RoomRefused) as found:
+        await call()
+    return found.value
+
+
+ROOMS = pytest.mark.server(with_rooms())
+
+# --- waiting ---------------------------------------------------------------------------------------------------------
+
+
+@ROOMS
+async def test_a_post_reaches_a_team_that_waits(server: VirtualServer) -> None:
+    alex = await create(server)
+    kim = await join(alex)
+    waiting = kim.begin_wait(1)
+    await server.later(1)
+    cursor = await alex.post("hello")
+    found = await waiting()
+    assert [each["content"] for each in found.messages] == [{"text": "hello"}]
+    assert found.next_cursor == cursor == 2
+    assert found.messages[0]["from"] == "peer"
+    assert found.notice is not None
+
+
+@ROOMS
+async def test_a_team_recognises_its_own_messages_and_sees_no_token_of_others(server: VirtualServer) -> None:
+    alex = await create(server)
+    kim = await join(alex)
+    await alex.post("hello")
+    own, others = await alex.wait(0), await kim.wait(1)
+    assert own.messages[-1]["posted_by_team_id"] == alex.token
+    assert own.messages[-1]["from"] == "you"
+    assert others.messages[-1]["posted_by_team_id"] == alex.token.partition(".")[0]
+
+
+@ROOMS
+async def test_a_wait_without_news_ends_with_its_own_cursor(server: VirtualServer) -> None:
+    alex = await create(server)
+    waiting = alex.begin_wait(0, 30)
+    await server.later(29)
+    assert waiting.outcome is None
+    await server.later(2)
+    found = await waiting()
+    assert (found.messages, found.next_cursor, found.session_closed) == ((), 0, False)
+
+
+@ROOMS
+async def test_a_longer_time_than_the_server_allows_is_shortened(server: VirtualServer) -> None:
+    alex = await create(server)
+    waiting = alex.begin_wait(0, 9999)
+    await server.later(57)
+    assert (await waiting()).messages == ()
+
+
+@ROOMS
+async def test_the_end_of_the_room_comes_with_its_last_messages(server: VirtualServer) -> None:
+    alex = await create(server)
+    kim = await join(alex)
+    waiting = kim.begin_wait(1)
+    await server.later(1)
+    await alex.conclude()
+    found = await waiting()
+    assert [each["event"] for each in found.messages] == ["session_concluded"]
+    assert found.session_closed
+    late = await kim.wait(found.next_cursor)
+    assert (late.messages, late.session_closed) == ((), True)
+
+
+@ROOMS
+async def test_a_wait_that_is_cancelled_frees_its_place_at_once(server: VirtualServer) -> None:
+    alex = await create(server)
+    waiting = alex.begin_wait(0, 50)
+    await server.later(20)
+    waiting.scope.cancel()
+    await server.later(0)
+    # Its end counts as the last sign of the team.
+    await server.later(11)
+    assert await alex.status_of("Alex's Team") is Presence.IDLE
+
+
+@pytest.mark.server(with_rooms(loop_budget=0))
+async def test_a_team_far_behind_gets_all_messages_page_by_page(server: VirtualServer) -> None:
+    alex = await create(server)
+    kim = await join(alex)
+    for number in range(3 * PAGE):
+        await alex.post(f"message {number}")
+    seen: list[str] = []
+    cursor = 1
+    while True:
+        found = await kim.wait(cursor, 0)
+        seen += [each["content"]["text"] for each in found.messages]
+        cursor = found.next_cursor
+        if found.unread is None:
+            break
+    assert seen == [f"message {number}" for number in range(3 * PAGE)]
+
+
+@ROOMS
+async def test_without_a_cursor_a_team_reads_on_where_it_stopped(server: VirtualServer) -> None:
+    alex = await create(server)
+    kim = await join(alex)
+    await alex.post("one")
+    await kim.wait(2, 0)
+    await alex.post("two")
+    assert [each["content"]["text"] for each in (await kim.wait(None, 0)).messages] == ["two"]
+
+
+@ROOMS
+async def test_a_wait_goes_on_when_the_room_crashes(server: VirtualServer) -> None:
+    alex = await create(server)
+    waiting = alex.begin_wait(0, 50)
+    await server.later(1)
+    room = server.app.system.ref(room_name(alex.id))  # type: ignore[arg-type]
+    assert room is not None
+    room.tell(object())
+    async with server.restarting():
+        cursor = await alex.post("still here")
+        found = await waiting()
+    assert found.next_cursor == cursor
+
+
+# --- posts -----------------------------------------------------------------------------------------------------------
+
+
+@ROOMS
+async def test_posts_at_the_same_time_are_numbered_without_gaps(server: VirtualServer) -> None:
+    alex = await create(server)
+    pending = [server.begin(lambda number=number: alex.post(f"message {number}")) for number in range(50)]  # type: ignore[misc]
+    cursors = [await each() for each in pending]
+    assert sorted(cursors) == list(range(1, 51))
+
+
+@ROOMS
+async def test_a_post_with_the_same_key_is_in_the_feed_once(server: VirtualServer) -> None:
+    alex = await create(server)
+    assert await alex.post("hello", "k") == await alex.post("hello", "k") == 1
+    assert (await refused(lambda: alex.post("other", "k"))).room_code is RoomErrorCode.CONFLICT
+
+
+@pytest.mark.server(with_rooms(posts_per_minute=2))
+async def test_a_team_that_posts_too_often_is_told_when_it_may_again(server: VirtualServer) -> None:
+    alex = await create(server)
+    await alex.post("one")
+    await alex.post("two")
+    fault = await refused(lambda: alex.post("three"))
+    assert (fault.status, fault.details["retry_after"]) == (429, 30)
+    await server.later(31)
+    assert await alex.post("three") == 3
+
+
+@pytest.mark.server(with_rooms(loop_budget=5))
+async def test_a_loop_is_paused_and_people_are_told_who_let_it_go_on(server: VirtualServer) -> None:
+    alex = await create(server)
+    for number in range(5):
+        await alex.post(f"you are welcome {number}")
+    assert (await refused(lambda: alex.post("thank you"))).room_code is RoomErrorCode.SESSION_PAUSED
+    assert "is paused by the loop guard" in (await server.operator.notice("Port the parser")).text
+    await alex.service.people.resume(alex.id[:8], "kim")
+    assert await alex.post("now with a plan") == 9
+    assert [each for each in await alex.events() if each.startswith(("loop", "session"))] == [
+        "loop_warning",
+        "session_paused",
+        "session_resumed",
+    ]
+
+
+# --- teams -----------------------------------------------------------------------------------------------------------
+
+
+@ROOMS
+async def test_a_silent_team_is_dropped_and_comes_back_with_its_next_wait(server: VirtualServer) -> None:
+    alex = await create(server)
+    kim = await join(alex)
+    waiting = alex.begin_wait(None, 50)
+    await server.later(11)
+    assert await kim.status_of("Kim's Team") is Presence.IDLE
+    await server.later(30)
+    again = alex.begin_wait(None, 50)
+    for _ in range(8):
+        await server.later(4)
+    assert await alex.status_of("Kim's Team") is Presence.DISCONNECTED
+    await kim.wait(None, 0)
+    assert (await alex.events())[-2:] == ["team_dropped", "team_rejoined"]
+    assert await alex.status_of("Kim's Team") is Presence.ACTIVE
+    await waiting()
+    await again()
+
+
+@ROOMS
+async def test_a_team_that_left_is_let_in_again_by_its_token_only(server: VirtualServer) -> None:
+    alex = await create(server)
+    kim = await join(alex)
+    await kim.service.leave(LeaveSession(kim.id, kim.token), kim.caller)
+    assert (await refused(lambda: kim.post("hello"))).room_code is RoomErrorCode.UNAUTHORIZED
+    # To leave twice is no fault.
+    await kim.service.leave(LeaveSession(kim.id, kim.token), kim.caller)
+    assert (await refused(lambda: join(alex, team_id=f"{kim.token}x"))).status == 401
+    again = await join(alex, team_id=kim.token)
+    assert again.token == kim.token
+    assert await again.post("back") == 4
+
+
+@ROOMS
+async def test_a_team_that_joins_a_closed_room_can_only_read(server: VirtualServer) -> None:
+    alex = await create(server)
+    await alex.conclude("all done")
+    kim = await join(alex)
+    document = await kim.service.document(ReadSessionDoc(kim.id, kim.token), kim.caller)
+    assert "all done" in document.content
+    assert (await refused(lambda: kim.post("hello"))).status == 403
+    joined = await kim.service.participants(ListParticipants(kim.id, kim.token), kim.caller)
+    assert {each.team_name: each.role for each in joined.participants} == {
+        "Alex's Team": TeamRole.MEMBER,
+        "Kim's Team": TeamRole.READER,
+    }
+
+
+@pytest.mark.server(with_rooms(idle_polls=3))
+async def test_a_team_that_waits_in_vain_is_advised_to_stop_and_people_are_told_once(server: VirtualServer) -> None:
+    alex = await create(server)
+    answers = [await alex.wait(0, 0) for _ in range(5)]
+    assert [each.stop for each in answers] == [None, None, True, True, True]
+    notice = await server.operator.notice("has waited in vain")
+    assert [each for each in server.operator.notices if each.text == notice.text] == [notice]
+
+
+@ROOMS
+async def test_a_room_without_calls_leaves_memory_and_comes_back_with_all_it_had(server: VirtualServer) -> None:
+    alex = await create(server)
+    await alex.post("hello")
+    await alex.wait(1, 0)
+    await alex.conclude()
+    for _ in range(4):
+        await server.later(IDLE_SECONDS / 3)
+    assert server.app.system.ref(room_name(alex.id)) is None  # type: ignore[arg-type]
+    found = await alex.wait(None, 0)
+    assert ([each.get("event") for each in found.messages], found.session_closed) == (["session_concluded"], True)
+
+
+@ROOMS
+async def test_a_passcode_is_needed_once_and_cannot_be_tried_often(server: VirtualServer) -> None:
+    alex = await create(server, passcode="swordfish")
+    assert (await refused(lambda: join(alex))).status == 403
+    kim = await join(alex, passcode="swordfish")
+    await join(alex, team_id=kim.token)
+    faults = [await refused(lambda: join(alex, passcode="guess")) for _ in range(12)]
+    assert {each.status for each in faults} == {403, 429}
+
+
+@ROOMS
+async def test_tokens_and_ids_that_do_not_exist_are_refused_alike(server: VirtualServer) -> None:
+    alex, other = await create(server), await create(server)
+    for token in (other.token, "", "nonsense", f"{uuid.uuid4()}.x"):
+        stranger = InRoom(server, alex.id, token)
+        assert (await refused(lambda: stranger.wait(0, 0))).status == 401  # noqa: B023
+        assert (await refused(lambda: stranger.post("x"))).status == 401  # noqa: B023
+    nowhere = InRoom(server, str(uuid.uuid4()), alex.token)
+    assert (await refused(lambda: nowhere.wait(0, 0))).status == 404
+    assert (await refused(lambda: InRoom(server, "nonsense", alex.token).post("x"))).status == 404
+
+
+# --- the document, the conclusion, people ----------------------------------------------------------------------------
+
+
+@ROOMS
+async def test_the_document_is_written_read_and_protected_from_lost_changes(server: VirtualServer) -> None:
+    alex = await create(server)
+    kim = await join(alex)
+    first = await alex.service.append(AppendToSessionDoc(alex.id, alex.token, "- a", "Notes"), alex.caller)
+    await kim.service.append(AppendToSessionDoc(kim.id, kim.token, "- b", "Notes"), kim.caller)
+    update = UpdateSessionDoc(alex.id, alex.token, "# New", first.version)
+    fault = await refused(lambda: alex.service.update(update, alex.caller))
+    assert (fault.status, fault.details["current_version"]) == (409, 2)
+    assert "+- b" in str(fault.details["diff"])
+    found = await alex.service.document(ReadSessionDoc(alex.id, alex.token, history=True), alex.caller)
+    assert found.history is not None
+    assert [(each.version, each.author) for each in found.history] == [(2, "Kim's Team"), (1, "Alex's Team")]
+
+
+@ROOMS
+async def test_people_see_a_conclusion_and_can_open_the_room_again(server: VirtualServer) -> None:
+    alex = await create(server)
+    await alex.conclude("we chose $1 and \\1")
+    assert "was concluded by Alex's Team" in (await server.operator.notice("was concluded")).text
+    people = alex.service.people
+    assert "we chose $1 and \\1" in (await people.show(alex.id)).document
+    assert (await people.reopen(alex.id, None, "kim")).status is RoomStatus.ACTIVE
+    info = await alex.service.room(GetSession(alex.id, alex.token), alex.caller)
+    assert info.status is RoomStatus.ACTIVE
+
+
+@ROOMS
+async def test_what_people_do_twice_by_the_same_act_is_done_once(server: VirtualServer) -> None:
+    alex = await create(server)
+    people = alex.service.people
+    assert await people.post(alex.id, "hello", "kim", "act-1") == await people.post(alex.id, "hello", "kim", "act-1")
+    found = await alex.wait(0, 0)
+    assert [(each["from"], each["team"]) for each in found.messages] == [("operator", "kim")]
+
+
+@ROOMS
+async def test_acks_stand_in_the_message(server: VirtualServer) -> None:
+    alex = await create(server)
+    kim = await join(alex)
+    cursor = await alex.post("please confirm")
+    await kim.service.ack(Acknowledge(kim.id, kim.token, cursor), kim.caller)
+    page = await alex.service.history(GetHistory(alex.id, alex.token), alex.caller)
+    assert [each["team"] for each in page.messages[-1]["acks"]] == ["Kim's Team"]
+
+
+@ROOMS
+async def test_history_goes_backwards_to_the_beginning(server: VirtualServer) -> None:
+    alex = await create(server)
+    for number in range(5):
+        await alex.post(str(number))
+    newest = await alex.service.history(GetHistory(alex.id, alex.token, limit=3), alex.caller)
+    assert ([each["cursor"] for each in newest.messages], newest.next_cursor) == ([3, 4, 5], 3)
+    oldest = await alex.service.history(GetHistory(alex.id, alex.token, 3, 3), alex.caller)
+    assert ([each["cursor"] for each in oldest.messages], oldest.has_more, oldest.next_cursor) == ([1, 2], False, None)
+
+
+@ROOMS
+async def test_rooms_are_listed_in_pages_and_found_by_their_words(server: VirtualServer) -> None:
+    made = [await create(server) for _ in range(3)]
+    await made[0].post("the lexer is done")
+    nobody = RoomCaller(None, "127.0.0.1", uuid.uuid4().hex)
+    first = await made[0].service.list(ListSessions(limit=2), nobody)
+    second = await made[0].service.list(ListSessions(limit=2, before=first.next_before), nobody)
+    assert [first.has_more, second.has_more] == [True, False]
+    listed = {each.session_id for each in (*first.sessions, *second.sessions)}
+    assert listed == {each.id for each in made}
+    found = await made[0].service.search(SearchSessions('lexer "done'), nobody)
+    assert [(each.session_id, each.cursor) for each in found.results] == [(made[0].id, 1)]
+
+
+@ROOMS
+async def test_the_public_address_changes_at_once(server: VirtualServer) -> None:
+    service = server.app.rooms
+    assert service is not None
+    assert service.public_url() is None
+    await service.people.set_address("https://rooms.example.org/", "kim")
+    assert service.public_url() == "https://rooms.example.org"
+    await service.people.set_address(None, "kim")
+    assert service.public_url() is None
+
+
+@ROOMS
+async def test_the_convener_lifts_a_pause_and_others_may_not(server: VirtualServer) -> None:
+    alex = await create(server)
+    kim = await join(alex)
+    await alex.service.people.pause(alex.id, "lunch", "sam")
+    assert (await refused(lambda: kim.post("x"))).room_code is RoomErrorCode.SESSION_PAUSED
+    reopen = ReopenSession(kim.id, kim.token, "we are back")
+    assert (await refused(lambda: kim.service.reopen(reopen, kim.caller))).room_code is RoomErrorCode.FORBIDDEN
+    await alex.service.reopen(ReopenSession(alex.id, alex.token, "we are back"), alex.caller)
+    assert await kim.post("x") == 4

@@ -22,7 +22,7 @@ from actors import System, ask
 from intercom.agents import client_processes, schemas
 from intercom.agents.agent_connection import AgentConnection, Caller, read_receipt, receipt, record
 from intercom.agents.call import Call, refusal
-from intercom.agents.clients import CLIENTS, HOOKED, client, client_tools, hooks_of
+from intercom.agents.clients import CLIENTS, HOOKED, builtin_tools, client, hooks_of
 from intercom.agents.hook_process import ASKED, PAUSED
 from intercom.model import limits
 from intercom.model.config import Config
@@ -270,12 +270,12 @@ async def permission_prompt(call: Call) -> Answered[PermissionVerdict]:
     """Answer a call of this tool in Claude Code's format."""
     given: PermissionPrompt = call.given
     allowed = Answered(PermissionVerdict("allow", given.input))
-    found = client_tools.operation(given.tool_name, given.input)
+    found = builtin_tools.operation(given.tool_name, given.input)
     if found.kind == client.OWN:
         return allowed
     if found.kind == client.INNER:
         # The client has asked, so a person decides even about its inner tools.
-        found = client_tools.other(client.OTHER, given.tool_name, given.input)
+        found = builtin_tools.other(client.OTHER, given.tool_name, given.input)
     asked = AskPermission(call.name, "claude-code", operation_of(found), "claude-code/permission-prompt")
     answer = await call.permission(asked)
     if answer.request_id and answer.status not in ("allowed", "pending"):

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from intercom.agents import clients
-from intercom.agents.clients import CLIENTS, HOOKED, NAMES, client_tools, hooks_of, sender_of
+from intercom.agents.clients import CLIENTS, HOOKED, NAMES, builtin_tools, hooks_of, sender_of
 from intercom.agents.clients.client import Other, Question, Stopping, Unreadable, parse
 from intercom.agents.hook_server import operation_of
 from intercom.model.request import FileTouch, Replacement
@@ -74,7 +74,7 @@ def test_no_clients_module_is_missing_in_the_table() -> None:
 def test_own_tools_are_all_the_tools_there_are() -> None:
     assert (
         set(BY_NAME) | {tool.legacy_name for tool in TOOLS if tool.legacy_name} | {"permission_prompt"}
-        == client_tools.own_tools()
+        == builtin_tools.own_tools()
     )
 
 

@@ -18,7 +18,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from intercom.agents import hook_process as process
-from intercom.agents.clients import CLIENTS, HOOKED, client_tools, hooks_of, sender_of
+from intercom.agents.clients import CLIENTS, HOOKED, builtin_tools, hooks_of, sender_of
 from intercom.agents.clients.client import Question, Unreadable, parse
 from intercom.agents.hook_process import Answer, HookRequest, Output
 from intercom.agents.shim.launch import Options
@@ -253,7 +253,7 @@ def test_a_fault_of_the_hooks_own_is_a_refusal(client: str, monkeypatch: pytest.
 
 
 def test_own_tools_need_no_server() -> None:
-    for name in client_tools.own_tools():
+    for name in builtin_tools.own_tools():
         data = {"hook_event_name": "PreToolUse", "tool_name": f"mcp__agent-intercom__{name}", "tool_input": {}}
         assert allows(answer("claude-code", json.dumps(data).encode()))
 

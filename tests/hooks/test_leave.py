@@ -12,7 +12,7 @@ import trio.testing
 from attrs import evolve
 
 from intercom.agents.call import Call
-from intercom.agents.clients import client_tools
+from intercom.agents.clients import builtin_tools
 from intercom.agents.hook_server import PERMISSION_PROMPT, operation_of
 from intercom.model.card import Card, CardKind, CardState
 from intercom.model.config import Config, PolicySettings, TimeoutSettings
@@ -123,12 +123,12 @@ async def test_a_command_outside_of_its_sandbox_needs_a_person_whatever_the_poli
     server: VirtualServer, root: Path
 ) -> None:
     given = {"command": "make", "dangerouslyDisableSandbox": True}
-    free = operation_of(client_tools.operation("Bash", given, str(root)))
+    free = operation_of(builtin_tools.operation("Bash", given, str(root)))
     (root / ".intercom").mkdir()
     (root / ".intercom" / "settings.json").write_text(POLICY % "{}")
     await server.accept(root)
     agent = await server.arrive(root)
-    sandboxed = operation_of(client_tools.operation("Bash", {**given, "dangerouslyDisableSandbox": False}, str(root)))
+    sandboxed = operation_of(builtin_tools.operation("Bash", {**given, "dangerouslyDisableSandbox": False}, str(root)))
     assert (await asking(server, agent, sandboxed)()).rule == "command:make"
     hook = asking(server, agent, free, call="h2")
     card = await waiting(server, title="Run outside of the sandbox: make")

@@ -6,7 +6,7 @@ late, passes the tool to the normal permission flow. So a hook always answers, a
 
 from __future__ import annotations
 
-from intercom.agents.clients import client_tools
+from intercom.agents.clients import builtin_tools
 from intercom.agents.clients.client import (
     A_DAY_SECONDS,
     PROBE_NAME,
@@ -70,7 +70,7 @@ class ClaudeCodeHooks(Hooks):
             return unknown(event, tool)
         if tool is None:
             raise Unreadable("it has no tool_name")
-        found = client_tools.operation(tool, table(data, "tool_input"), cwd)
+        found = builtin_tools.operation(tool, table(data, "tool_input"), cwd)
         # Codex names the turn; Claude Code does not.
         return Question(event, found, conversation, text(data, "turn_id") or "", text(data, "tool_use_id"), cwd)
 

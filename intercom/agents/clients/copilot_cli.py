@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from intercom.agents.clients import client_tools
+from intercom.agents.clients import builtin_tools
 from intercom.agents.clients.client import (
     A_DAY_SECONDS,
     PROBE_NAME,
@@ -78,7 +78,7 @@ class CopilotHooks(Hooks):
         if tool is None:
             raise Unreadable("it has no toolName")
         given = table(data, "toolArgs", "toolInput", "tool_input", "tool_args")
-        return Question(event, client_tools.operation(tool, given, cwd), conversation, "", None, cwd)
+        return Question(event, builtin_tools.operation(tool, given, cwd), conversation, "", None, cwd)
 
     def decide(self, event: str, allow: bool, why: str) -> JsonObject:
         behavior = "allow" if allow else "deny"

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 
-from intercom.agents.clients import client_tools
+from intercom.agents.clients import builtin_tools
 from intercom.agents.clients.client import (
     INNER,
     OWN,
@@ -99,16 +99,16 @@ class CursorHooks(Hooks):
 
 def _operation(data: JsonObject, event: str, cwd: str | None) -> Operation:
     if event == _SHELL:
-        return client_tools.command("Shell", {"command": _needed(data, "command")}, cwd)
+        return builtin_tools.command("Shell", {"command": _needed(data, "command")}, cwd)
     if event == _READ:
         path = _needed(data, "file_path")
         return Operation(READ, "Read", f"Read {path}", path, (), canonical([READ, path]), cwd, path)
     tool, given = _needed(data, "tool_name"), table(data, "tool_input", "arguments")
     if event == _MCP:
-        return Operation(OWN, tool) if _is_ours(data, tool) else client_tools.mcp(f"mcp:{tool}", given, _server(data))
+        return Operation(OWN, tool) if _is_ours(data, tool) else builtin_tools.mcp(f"mcp:{tool}", given, _server(data))
     if tool == "MCP" or tool.startswith("MCP:"):
         return Operation(INNER, tool)
-    return client_tools.operation(tool, given, cwd)
+    return builtin_tools.operation(tool, given, cwd)
 
 
 def _needed(data: JsonObject, name: str) -> str:
@@ -133,7 +133,7 @@ def _is_ours(data: JsonObject, tool: str) -> bool:
         except ValueError:
             return False
         server = os.path.basename(words[0]) if words else ""
-    return server == SERVER_NAME and tool in client_tools.own_tools()
+    return server == SERVER_NAME and tool in builtin_tools.own_tools()
 
 
 CLIENT = Client(

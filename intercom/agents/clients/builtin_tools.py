@@ -1,4 +1,4 @@
-"""What each tool of the known clients does, by its name; and the patch format of `apply_patch`.
+"""What the clients' own built-in tools do, by their names; and the patch format of `apply_patch`.
 
 One table serves all clients because they differ more in spelling than in kind. Unknown tools are of kind `other`, about
 which a person is asked, so no new tool passes unnoticed.

@@ -19,8 +19,8 @@ from attrs import asdict, define, field
 from actors import Actor, Backoff, ChildSpec, DynamicSupervisor, Event, Supervisor, System
 from intercom.agents import mcp_server
 from intercom.agents.agent_connection import AgentConnection
-from intercom.agents.client_processes import KnownProcesses
 from intercom.agents.http.status import HttpStatus
+from intercom.agents.process_records import KnownProcesses
 from intercom.agents.transport import Hello, ShimListener, ShimServerDeps
 from intercom.local import own_files
 from intercom.local.places import Places

@@ -33,8 +33,8 @@ from actors import Actor, Busy, ChildSpec, Down, Name, NotRunning, Restart, Star
 from intercom._version import __version__
 from intercom.agents import hook_server
 from intercom.agents.agent_connection import AgentConnection
-from intercom.agents.client_processes import KnownProcesses
 from intercom.agents.hook_server import HookDeps
+from intercom.agents.process_records import KnownProcesses
 from intercom.agents.shim.relay import CALL_KEY, NAMED, control
 from intercom.local import server_socket
 from intercom.local.server_socket import Admission, Place, PlaceLimits, Renewal, Tell, listen

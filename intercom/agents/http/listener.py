@@ -25,7 +25,6 @@ from starlette.middleware.cors import CORSMiddleware
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from actors import Actor, Name
-from intercom.agents.client_processes import KnownProcesses
 from intercom.agents.http import request
 from intercom.agents.http.request import Refusal, Rules, answer, too_many, unknown_path, wrong_method
 from intercom.agents.http.sessions import ConnectionFactory
@@ -33,6 +32,7 @@ from intercom.agents.http.sse import SseTransport
 from intercom.agents.http.status import HttpStatus, SessionCounts
 from intercom.agents.http.streamable import Streamable
 from intercom.agents.http.web_server import FIRST_SECONDS, Connection, Http1Server
+from intercom.agents.process_records import KnownProcesses
 from intercom.agents.rooms import http as rooms_http
 from intercom.agents.rooms import mcp as rooms_mcp
 from intercom.agents.rooms.call import RoomsDeps

@@ -49,7 +49,7 @@ _OTHERS = -1
 
 
 class Agents(Protocol):
-    """The known agent processes; implemented by `intercom.agents.client_processes.KnownProcesses`."""
+    """The known agent processes; implemented by `intercom.agents.process_records.KnownProcesses`."""
 
     @property
     def awaited(self) -> int: ...

@@ -1,4 +1,4 @@
-"""Which processes are agents': kept in the database, so that a server's death makes none of them an operator.
+"""Records in the database which processes are agents', so that none becomes an operator when a server dies.
 
 A process is recorded before the first call of its agent is answered. One that an earlier server knew is known before
 ctl listens. It stays recorded until it and its whole POSIX session have ended. The end of its connection does not

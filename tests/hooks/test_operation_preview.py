@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from intercom.agents import process_records
 from intercom.model.request import ChangeKind, FileTouch, Operation, OperationKind, Replacement, RiskLevel
-from intercom.workspace.operation import OperationPreview, preview_operation, risk_of
+from intercom.workspace.client_operation import OperationPreview, preview_operation, risk_of
 
 WRITE = Operation(OperationKind.WRITE, "Write", "Change", "x")
 RUN = Operation(OperationKind.COMMAND, "Bash", "Run", "x", "ls")

@@ -40,7 +40,7 @@ from intercom.sessions.session.new_requests import put
 from intercom.sessions.session.state import SessionState
 from intercom.store.messages import Database
 from intercom.store.requests import approvals
-from intercom.workspace.operation import OperationPreview, is_inside, preview_operation, risk_of, within
+from intercom.workspace.client_operation import OperationPreview, is_inside, preview_operation, risk_of, within
 from intercom.workspace.policy import Query
 from intercom.workspace.policy_watcher import Evaluate, EvaluateFiles
 

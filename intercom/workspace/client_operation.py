@@ -1,7 +1,8 @@
-"""What a client's own operation would change, and how much harm it could do.
+"""What an operation of a client's own tool would change, and how much harm it could do.
 
-Unlike a proposal, it is not applied by the server. So parts that cannot be worked out (a replacement that does not fit,
-a file too large to read) are shown as far as known. Only the person may refuse them.
+The client's permission hook asks about it. Unlike a proposal, it is not applied by the server. So parts that cannot be
+worked out (a replacement that does not fit, a file too large to read) are shown as far as known. Only the person may
+refuse them.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ import trio
 from attrs import frozen
 
 from intercom.model.errors import FileError
-from intercom.workspace.commands import words
+from intercom.workspace.command_rules import words
 
 #: Terminal escape sequences (ECMA-48): CSI, strings (OSC, DCS, SOS, PM, APC), and those of two characters.
 _ESCAPES = re.compile(

@@ -30,8 +30,8 @@ from wcmatch import glob
 from intercom.model.errors import IntercomError, PathViolation
 from intercom.model.policy import FilePatterns, PolicyAnswer, WorkspacePolicy
 from intercom.model.request import RiskLevel
-from intercom.workspace import commands
-from intercom.workspace.commands import Globbing
+from intercom.workspace import command_rules
+from intercom.workspace.command_rules import Globbing
 from intercom.workspace.files import (
     directories_above,
     lexical,
@@ -159,7 +159,7 @@ def _refusal(policy: WorkspacePolicy, risk: RiskLevel, limits: Limits) -> str | 
 
 
 def _command_rule(policy: WorkspacePolicy, query: Query, limits: Limits) -> str | None:
-    given = commands.read(query.tool_name, query.args)
+    given = command_rules.read(query.tool_name, query.args)
     if given is None:
         return None
     is_glob = (globbing is not Globbing.NONE for globbing in given.globbing)
@@ -168,9 +168,9 @@ def _command_rule(policy: WorkspacePolicy, query: Query, limits: Limits) -> str 
     if os.path.basename(given.words[0]) != "git" and any(map(makes_repository, given.words[1:])):
         # For git itself, HEAD is a commit, not a file.
         return None
-    if limits.allowlist is not None and not commands.allowed(limits.allowlist, given.words):
+    if limits.allowlist is not None and not command_rules.allowed(limits.allowlist, given.words):
         return None
-    return next((f"command:{rule}" for rule in policy.commands if commands.matches(rule, given)), None)
+    return next((f"command:{rule}" for rule in policy.commands if command_rules.matches(rule, given)), None)
 
 
 def _tool_rule(policy: WorkspacePolicy, query: Query) -> str | None:

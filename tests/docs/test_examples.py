@@ -11,8 +11,8 @@ import pytest
 from intercom.model.policy import WorkspacePolicy
 from intercom.model.request import RiskLevel
 from intercom.sessions.tools.table import TOOLS
-from intercom.workspace import commands
-from intercom.workspace.commands import RUNS
+from intercom.workspace import command_rules
+from intercom.workspace.command_rules import RUNS
 from intercom.workspace.policy import Query, evaluate, evaluate_files
 from intercom.workspace.policy_watcher import parse
 from tests.docs.generated import DOCS, ROOT
@@ -111,7 +111,7 @@ def test_no_documented_rule_grants_a_harmful_variant() -> None:
 
 def test_the_page_names_every_program_that_the_table_knows() -> None:
     page = (DOCS / "reference/policy.md").read_text()
-    assert [name for name, options in commands.TABLE.items() if options != RUNS and f"`{name}`" not in page] == []
+    assert [name for name, options in command_rules.TABLE.items() if options != RUNS and f"`{name}`" not in page] == []
 
 
 def test_the_page_on_policies_shows_this_very_policy() -> None:

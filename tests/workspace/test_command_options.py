@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from intercom.model.policy import WorkspacePolicy
-from intercom.workspace import commands
-from intercom.workspace.commands import TABLE, UNKNOWN
+from intercom.workspace import command_rules
+from intercom.workspace.command_rules import TABLE, UNKNOWN
 from intercom.workspace.policy import Query, evaluate
 
 ON = WorkspacePolicy(enabled=True)
@@ -289,7 +289,7 @@ def cases(table: dict[str, list[str]]) -> list[tuple[str, str]]:
 
 @pytest.mark.parametrize(("rule", "command"), cases(HARMFUL))
 def test_what_writes_or_runs_fits_no_wildcard(rule: str, command: str) -> None:
-    assert commands.read(command) is not None, "refused for what it is, and not for its options"
+    assert command_rules.read(command) is not None, "refused for what it is, and not for its options"
     assert not passes(rule, command)
 
 
@@ -346,7 +346,7 @@ def test_no_program_has_a_wildcard_stand_for_what_the_table_does_not_know(progra
     st.sampled_from(PROGRAMS), st.lists(st.text(st.characters(codec="ascii", categories=("L", "N", "P"))), max_size=4)
 )
 def test_what_a_wildcard_grants_holds_no_option_that_is_not_in_the_table(program: str, words: list[str]) -> None:
-    command = commands.read(program, words)
+    command = command_rules.read(program, words)
     if command is not None and passes(f"{program} *", program, *words):
         assert all(command.harmless)
         options = TABLE[program]

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from intercom.model.policy import DENY_ALL, FilePatterns, WorkspacePolicy
 from intercom.model.request import RiskLevel
-from intercom.workspace import commands
+from intercom.workspace import command_rules
 from intercom.workspace.policy import Limits, Query, evaluate, evaluate_files, is_protected
 from intercom.workspace.policy_watcher import parse
 from tests.workspace.policies import policies, queries
@@ -103,7 +103,7 @@ def test_no_command_rule_is_ever_a_regular_expression() -> None:
 
 @given(st.text(max_size=30), st.lists(st.text(max_size=10), max_size=3))
 def test_whatever_holds_an_operator_never_matches(command: str, args: list[str]) -> None:
-    given_words = commands.words(command, args)
+    given_words = command_rules.words(command, args)
     if any(char in part for part in (command, *args) for char in ";&|<>$`\n\r(){}"):
         assert given_words is None
         assert not evaluate(allowing("*"), Query(command, tuple(args))).auto_approved

@@ -1,7 +1,9 @@
-"""Commands, the globs that grant them, and which options a wildcard may stand for.
+"""The policy's rules for commands: the globs that grant them, and the options that a wildcard may stand for.
 
 Many programs write files or start programs through an option (`git diff --output=`, `find -exec`, `sort -o`,
 `rg --pre`), spelled in many ways: attached, abbreviated, bundled. The table lists the harmless ones only.
+
+A command is only read here. `intercom.workspace.command_runner` runs those of the configuration.
 """
 
 from __future__ import annotations

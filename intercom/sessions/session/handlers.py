@@ -48,7 +48,7 @@ from intercom.sessions.messages import (
     WriteTouch,
 )
 from intercom.sessions.request_kinds import Asked, headline
-from intercom.sessions.session import lifecycle, permissions, stall, steering
+from intercom.sessions.session import hook_permissions, lifecycle, stall, steering
 from intercom.sessions.session.actor import Handlers, SessionActor
 from intercom.sessions.session.state import SessionState
 from intercom.sessions.tools import broadcast, check_diff
@@ -441,7 +441,7 @@ async def _look_round(session: SessionActor, _due: LookRound) -> None:
 HANDLERS: Handlers = {
     **{tool.takes: tool.handle for tool in TOOLS if tool.handle is not None},
     messages.AwaitDecision: await_decision,
-    messages.AskPermission: permissions.ask,
+    messages.AskPermission: hook_permissions.ask,
     messages.Detach: _detach,
     messages.Withdraw: _withdraw,
     messages.Deliver: lambda session, told: steering.record(session, told.deliveries),

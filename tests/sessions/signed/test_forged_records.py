@@ -21,7 +21,7 @@ from intercom.model.errors import ApplyStuck, SignatureRefused
 from intercom.model.request import PromptType
 from intercom.sessions.keyring import Keyring
 from intercom.sessions.messages import AwaitDecision
-from intercom.sessions.session import permissions
+from intercom.sessions.session import hook_permissions
 from intercom.sessions.signatures import Signatures, without_keys
 from intercom.sessions.tools.check_diff import CheckDiff
 from intercom.sessions.tools.transmit import Transmit
@@ -297,7 +297,7 @@ async def test_leave_that_was_used_long_ago_covers_nothing(server: VirtualServer
     asked = await ask_leave(agent, "make", "one")
     await approve(server, key, asked.request_id)
     assert (await ask_leave(agent, "make", "one")).answered.answer.status == "allowed"
-    await server.later(2 * permissions.COVERED.total_seconds())
+    await server.later(2 * hook_permissions.COVERED.total_seconds())
     sql(server, "update permission_use set used_at = ? where request_id = ?", LATER, asked.request_id)
     again = await ask_leave(agent, "make", "two")
     assert again.answered is None

@@ -56,7 +56,7 @@ if TYPE_CHECKING:
     from intercom.agents.rooms.call import RoomsDeps
     from intercom.agents.rooms.mcp import RoomTools
     from intercom.operators.metrics import Metrics
-    from intercom.operators.slack.setup import SlackSetup
+    from intercom.operators.slack.settings import SlackSetup
     from intercom.operators.slack.supervision import Slack
     from intercom.rooms.service import RoomService
     from intercom.store.room_database import RoomStore

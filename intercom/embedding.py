@@ -71,7 +71,7 @@ from intercom.sessions.tools.tool import Tool
 from intercom.sessions.tools.transmit import Transmit
 
 if TYPE_CHECKING:
-    from intercom.operators.slack.setup import SlackSetup
+    from intercom.operators.slack.settings import SlackSetup
 
 A = TypeVar("A")
 P = ParamSpec("P")
@@ -443,7 +443,7 @@ async def open(
     the default for agents. With `ctl`, people can answer from agent-intercom-ctl. When the block ends, open requests
     stay pending.
 
-    `slack` connects the server to Slack, where people can answer too. `intercom.operators.slack.setup.settle(config,
+    `slack` connects the server to Slack, where people can answer too. `intercom.operators.slack.settings.settle(config,
     os.environ)` makes one from keychain and environment, as a server does.
 
     Raises ConfigError for an unusable configuration, and DatabaseError if another server has the database.

@@ -295,7 +295,8 @@ def examine_slack(config: Config, where: Places, config_file: str) -> Iterator[F
         else:
             yield _without_channel(where, config_file)
         return
-    from intercom.operators.slack import credentials, setup
+    from intercom.operators.slack import credentials
+    from intercom.operators.slack import settings as slack_settings
     from intercom.operators.slack.credentials import Source
 
     file = credentials.file_in(where.state_dir)
@@ -317,7 +318,7 @@ def examine_slack(config: Config, where: Places, config_file: str) -> Iterator[F
         yield Finding("slack tokens", State.FAULT, text, f"agent-intercom slack login{option}")
         return
     try:
-        settled = setup.settle(config, os.environ, file=file, patience=_SLACK_PATIENCE)
+        settled = slack_settings.settle(config, os.environ, file=file, patience=_SLACK_PATIENCE)
     except IntercomError as fault:
         yield Finding("slack tokens", State.FAULT, str(fault), "agent-intercom slack login")
         return
@@ -405,10 +406,10 @@ def _members(config_file: str) -> Iterator[Finding]:
 def _asked(settled: Any, in_slack: bool) -> Iterator[Finding]:
     import trio
 
-    from intercom.operators.slack import setup
+    from intercom.operators.slack import settings as slack_settings
 
     # A second socket would receive some of the interactions that belong to the server.
-    ask = partial(setup.prove, settled, socket=not in_slack, patience=_SLACK_PATIENCE)
+    ask = partial(slack_settings.prove, settled, socket=not in_slack, patience=_SLACK_PATIENCE)
     for proof in trio.run(ask):
         yield Finding(proof.subject, State(proof.outcome.value), proof.text, proof.advice)
 

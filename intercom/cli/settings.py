@@ -21,7 +21,7 @@ from intercom.store import processes as known_processes
 
 if TYPE_CHECKING:
     from intercom.agents.transport import Hello
-    from intercom.operators.slack.setup import SlackSetup
+    from intercom.operators.slack.settings import SlackSetup
 
 
 @frozen
@@ -183,12 +183,13 @@ def _slack(config: Config, where: Places) -> tuple[SlackSetup | None, str]:
     if config.slack.channel_id is None:
         # Saves a fifth of a second of imports that most servers do not need.
         return None, ""
-    from intercom.operators.slack import credentials, setup
+    from intercom.operators.slack import credentials
+    from intercom.operators.slack import settings as slack_settings
 
     try:
         # Import the actors' modules too: importing them in the running loop would block it.
         importlib.import_module("intercom.operators.slack.supervision")
-        return setup.settle(config, os.environ, file=credentials.file_in(where.state_dir)), ""
+        return slack_settings.settle(config, os.environ, file=credentials.file_in(where.state_dir)), ""
     except SlackError as fault:
         return None, fault.message
 

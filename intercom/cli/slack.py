@@ -15,9 +15,10 @@ import trio
 from intercom.local import config_file
 from intercom.local.places import DEFAULT_IPC_NAME, places
 from intercom.model.errors import IntercomError, SlackError
-from intercom.operators.slack import credentials, setup
+from intercom.operators.slack import credentials
+from intercom.operators.slack import settings as slack_settings
 from intercom.operators.slack.credentials import APP, BOT, KINDS, TEAM, Kind, Looked, Source, check, file_in, look
-from intercom.operators.slack.setup import Outcome, Proof, verify
+from intercom.operators.slack.settings import Outcome, Proof, verify
 from intercom.operators.slack.web_api import SlackTokens, api_base
 
 #: Seconds that a person has to unlock the keychain.
@@ -45,7 +46,7 @@ def run(options: argparse.Namespace) -> int:
 def _manifest(name: str, *, link: bool) -> int:
     if not name.strip() or len(name) > _NAME_LIMIT:
         return _fail(f"an app's name has 1 to {_NAME_LIMIT} characters", code=2)
-    print(setup.link(name) if link else setup.as_json(name))
+    print(slack_settings.link(name) if link else slack_settings.as_json(name))
     return 0
 
 

@@ -18,7 +18,8 @@ import trio
 from intercom.cli import doctor, doctor_checks, main
 from intercom.cli.doctor_checks import Finding, State
 from intercom.local.places import Places
-from intercom.operators.slack import credentials, setup, web_api
+from intercom.operators.slack import credentials, web_api
+from intercom.operators.slack import settings as slack_settings
 from tests.cli.test_doctor import serving
 from tests.operators.slack.setup.keychains import Kept, Locked, NoKeychain, keychain_is
 from tests.slack import ALICE, APP_TOKEN, BOT_TOKEN, CHANNEL, Standin, serve
@@ -41,7 +42,7 @@ def standing_in() -> Iterator[Standin]:
     async def stand() -> None:
         with trio.CancelScope() as scope:
             async with serve() as found:
-                found.team.bot_scopes = frozenset(setup.scopes())
+                found.team.bot_scopes = frozenset(slack_settings.scopes())
                 ready.put((found, trio.lowlevel.current_trio_token(), scope))
                 await trio.sleep_forever()
 
@@ -72,7 +73,7 @@ def configured(where: Places, more: str = f'authorized_user_ids = ["{ALICE}"]') 
 
 def test_the_manifest_is_one_json_value_and_nothing_else(capsys: pytest.CaptureFixture[str]) -> None:
     assert main.main(["slack", "manifest", "--name", "Ours"]) == 0
-    assert json.loads(capsys.readouterr().out) == setup.manifest("Ours")
+    assert json.loads(capsys.readouterr().out) == slack_settings.manifest("Ours")
     assert main.main(["slack", "manifest", "--link"]) == 0
     assert capsys.readouterr().out.startswith("https://api.slack.com/apps?new_app=1&manifest_json=%7B")
 

@@ -22,7 +22,7 @@ from intercom.operators.slack.decisions import ActionDeps, Authorization, People
 from intercom.operators.slack.interactions import Interactions
 from intercom.operators.slack.messages import Health, OutboxHealth, Wake
 from intercom.operators.slack.sender import Sender
-from intercom.operators.slack.setup import SlackSetup, web_api
+from intercom.operators.slack.settings import SlackSetup, web_api
 from intercom.operators.slack.socket_mode import Patience, SlackConnection
 from intercom.operators.slack.web_api import WebApi
 from intercom.sessions.context import Chat, channel_of

@@ -16,7 +16,7 @@ from intercom.local.places import places
 from intercom.model.chat import ConnectionState
 from intercom.model.config import Config, DatabaseSettings, SlackSettings
 from intercom.operators.slack.messages import Health
-from intercom.operators.slack.setup import SlackSetup
+from intercom.operators.slack.settings import SlackSetup
 from intercom.operators.slack.web_api import SlackTokens, Unreachable, WebApi
 from intercom.store.client import Reader
 from tests.operators.slack.live.embedded import setup_for

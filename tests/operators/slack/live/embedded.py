@@ -21,7 +21,7 @@ from intercom.embedding import EmbeddedAgent
 from intercom.local.places import places
 from intercom.model.config import Config, CtlSettings, DatabaseSettings, SlackSettings, StallSettings, TimeoutSettings
 from intercom.model.decision import Decision, Verdict
-from intercom.operators.slack.setup import SlackSetup
+from intercom.operators.slack.settings import SlackSetup
 from intercom.operators.slack.web_api import SlackTokens
 from intercom.sessions.messages import Answered, Opened, ToolRequest
 from intercom.store import outbox

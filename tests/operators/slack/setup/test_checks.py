@@ -12,8 +12,8 @@ import pytest
 import trio
 from attrs import evolve
 
-from intercom.operators.slack import setup as slack_setup
-from intercom.operators.slack.setup import Outcome, SlackSetup
+from intercom.operators.slack import settings as slack_settings
+from intercom.operators.slack.settings import Outcome, SlackSetup
 from intercom.operators.slack.web_api import SlackTokens
 from tests.slack import ALICE, BOB, CHANNEL, OTHER_CHANNEL, UNJOINED, Standin, methods, serve
 from tests.slack.team import User
@@ -28,13 +28,13 @@ def setup_for(slack: Standin, **other: Any) -> SlackSetup:
 
 
 def asked_for(slack: Standin) -> None:
-    slack.team.bot_scopes = frozenset(slack_setup.scopes())
+    slack.team.bot_scopes = frozenset(slack_settings.scopes())
 
 
 async def test_what_is_set_up_right_is_proved_one_by_one_and_nothing_is_posted() -> None:
     async with serve() as slack:
         asked_for(slack)
-        proofs = await slack_setup.prove(setup_for(slack))
+        proofs = await slack_settings.prove(setup_for(slack))
         assert [(each.subject, each.outcome) for each in proofs] == [
             (subject, Outcome.OK) for subject in (*SUBJECTS[:4], "slack channel", "slack people")
         ]
@@ -47,7 +47,7 @@ async def test_what_is_set_up_right_is_proved_one_by_one_and_nothing_is_posted()
 
 async def test_a_server_that_is_connected_keeps_all_that_people_do() -> None:
     async with serve() as slack:
-        proofs = await slack_setup.prove(setup_for(slack), socket=False)
+        proofs = await slack_settings.prove(setup_for(slack), socket=False)
         assert slack.socket_mode.opened == 0
         assert {each.subject: each for each in proofs}["slack socket"].outcome is Outcome.OK
 
@@ -136,7 +136,7 @@ async def test_each_fault_is_told_with_what_to_do(change: Change, subject: str, 
     async with serve() as slack:
         asked_for(slack)
         setup = change(slack, setup_for(slack)) or setup_for(slack)
-        proofs = await slack_setup.prove(setup)
+        proofs = await slack_settings.prove(setup)
     faults = [each for each in proofs if each.outcome is not Outcome.OK]
     assert {each.subject for each in faults} == {subject}, "nothing else is wrong"
     assert faults[0].outcome is Outcome.FAULT
@@ -155,7 +155,7 @@ async def test_people_who_have_left_and_bots_may_not_be_meant(monkeypatch: pytes
     async with serve() as slack:
         (proof,) = [
             each
-            for each in await slack_setup.prove(setup_for(slack, authorized=frozenset({ALICE, BOB})))
+            for each in await slack_settings.prove(setup_for(slack, authorized=frozenset({ALICE, BOB})))
             if each.subject == "slack people"
         ]
     assert proof.outcome is Outcome.FAULT
@@ -165,15 +165,15 @@ async def test_people_who_have_left_and_bots_may_not_be_meant(monkeypatch: pytes
 async def test_a_long_list_of_people_is_looked_at_in_part() -> None:
     async with serve() as slack:
         everybody = [slack.add_user(f"U0MANY{number:03}", f"name{number}").id for number in range(50)]
-        proofs = await slack_setup.prove(setup_for(slack, authorized=frozenset(everybody)))
+        proofs = await slack_settings.prove(setup_for(slack, authorized=frozenset(everybody)))
         assert slack.count("users.info") == 20
     assert proofs[-1].text.endswith("name19 (U0MANY019) and 30 more may answer")
 
 
 async def test_a_token_that_may_not_look_at_people_is_a_warning() -> None:
     async with serve() as slack:
-        slack.team.bot_scopes = frozenset(slack_setup.scopes()) - {"users:read"}
-        proofs = await slack_setup.prove(setup_for(slack))
+        slack.team.bot_scopes = frozenset(slack_settings.scopes()) - {"users:read"}
+        proofs = await slack_settings.prove(setup_for(slack))
     assert proofs[-1].outcome is Outcome.WARN
     assert proofs[-1].text == "1 may answer; who they are cannot be looked up"
 
@@ -182,7 +182,7 @@ async def test_without_a_network_there_is_one_warning_and_no_more() -> None:
     async with serve() as slack:
         setup = setup_for(slack)
         async with slack.down():
-            (proof,) = await slack_setup.prove(setup)
+            (proof,) = await slack_settings.prove(setup)
     assert proof.outcome is Outcome.WARN
     assert "slack could not be reached" in proof.text
     assert "a server keeps trying" in proof.text
@@ -192,7 +192,7 @@ async def test_a_slack_that_never_answers_is_not_waited_for() -> None:
     async with serve() as slack:
         slack.plan("auth.test", "swallow")
         began = trio.current_time()
-        (proof,) = await slack_setup.prove(setup_for(slack), patience=3)
+        (proof,) = await slack_settings.prove(setup_for(slack), patience=3)
         assert trio.current_time() - began == pytest.approx(3, abs=0.5)
     assert proof.outcome is Outcome.WARN
 
@@ -200,7 +200,7 @@ async def test_a_slack_that_never_answers_is_not_waited_for() -> None:
 async def test_a_socket_on_which_nothing_is_said_is_a_fault(monkeypatch: pytest.MonkeyPatch) -> None:
     async with serve() as slack:
         monkeypatch.setattr(slack.socket_mode, "_hello", lambda: {"type": "disconnect", "reason": "link_disabled"})
-        proofs = await slack_setup.prove(setup_for(slack), patience=3)
+        proofs = await slack_settings.prove(setup_for(slack), patience=3)
     fault = next(each for each in proofs if each.subject == "slack socket")
     assert fault.outcome is Outcome.FAULT
     assert "did not say hello" in fault.text
@@ -211,9 +211,9 @@ async def test_a_socket_on_which_nothing_is_said_is_a_fault(monkeypatch: pytest.
 async def test_a_clock_that_is_wrong_is_a_warning(
     monkeypatch: pytest.MonkeyPatch, seconds: float, words: str | None
 ) -> None:
-    monkeypatch.setattr(slack_setup, "time", SimpleNamespace(time=lambda: time.time() - seconds))
+    monkeypatch.setattr(slack_settings, "time", SimpleNamespace(time=lambda: time.time() - seconds))
     async with serve() as slack:
-        found = [each for each in await slack_setup.prove(setup_for(slack)) if each.subject == "clock"]
+        found = [each for each in await slack_settings.prove(setup_for(slack)) if each.subject == "clock"]
     assert [each.outcome for each in found] == [Outcome.WARN] * (words is not None)
     assert all(words in each.text for each in found if words)
 
@@ -221,10 +221,10 @@ async def test_a_clock_that_is_wrong_is_a_warning(
 async def test_login_asks_about_the_tokens_alone_and_learns_the_team() -> None:
     async with serve() as slack:
         asked_for(slack)
-        proofs, team_id = await slack_setup.verify(SlackTokens(slack.app_token, slack.bot_token), slack.api_url)
+        proofs, team_id = await slack_settings.verify(SlackTokens(slack.app_token, slack.bot_token), slack.api_url)
         assert team_id == slack.team.id
         assert [each.subject for each in proofs] == SUBJECTS[:3]
         assert slack.socket_mode.opened == 0
         swapped = SlackTokens(slack.bot_token, slack.app_token)
-        proofs, _ = await slack_setup.verify(swapped, slack.api_url)
+        proofs, _ = await slack_settings.verify(swapped, slack.api_url)
         assert [each.outcome for each in proofs if each.subject == "slack socket"] == [Outcome.FAULT]

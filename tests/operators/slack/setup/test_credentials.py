@@ -14,7 +14,8 @@ import pytest
 
 from intercom.model.config import Config, SlackSettings
 from intercom.model.errors import IpcError, SlackError
-from intercom.operators.slack import credentials, setup
+from intercom.operators.slack import credentials
+from intercom.operators.slack import settings as slack_settings
 from intercom.operators.slack.credentials import APP, BOT, KINDS, TEAM, Source
 from intercom.operators.slack.web_api import SlackTokens
 from tests.operators.slack.setup.keychains import Broken, Kept, Locked, NoKeychain, NullKeychain, Silent, keychain_is
@@ -149,7 +150,7 @@ def test_what_can_not_be_a_token_is_named_and_not_shown(variable: str, value: st
 def test_no_text_of_what_was_found_holds_a_token() -> None:
     with keychain_is(Kept(slack_app_token="xapp-1-A1-2-kept")):
         looked = credentials.look(ENV)
-        found = setup.settle(IN_SLACK, ENV)
+        found = slack_settings.settle(IN_SLACK, ENV)
     for text in (repr(looked), repr(looked.tokens()), repr(found)):
         assert "xoxb-1" not in text
         assert "2-kept" not in text
@@ -212,7 +213,7 @@ def test_the_file_is_not_put_where_others_may_write(tmp_path: Path) -> None:
 def test_without_a_channel_slack_is_off_and_no_keychain_is_asked() -> None:
     silent = Silent()
     with keychain_is(silent):
-        assert setup.settle(Config(), ENV) is None
+        assert slack_settings.settle(Config(), ENV) is None
     assert not silent.asked.is_set()
 
 
@@ -230,17 +231,17 @@ def test_a_server_without_slack_loads_nothing_of_it(tmp_path: Path) -> None:
 
 def test_a_channel_without_tokens_says_what_to_do() -> None:
     with keychain_is(NoKeychain()), pytest.raises(SlackError, match="run agent-intercom slack login"):
-        setup.settle(IN_SLACK, {})
+        slack_settings.settle(IN_SLACK, {})
 
 
 def test_slack_is_where_the_environment_says_if_that_is_here_or_encrypted() -> None:
     with keychain_is(NoKeychain()):
         for url in ("http://127.0.0.1:8065/api/", "https://slack-gov.com/api/"):
-            found = setup.settle(IN_SLACK, ENV | {"INTERCOM_SLACK_API": url})
+            found = slack_settings.settle(IN_SLACK, ENV | {"INTERCOM_SLACK_API": url})
             assert found is not None
             assert found.api_url == url
         with pytest.raises(SlackError, match="over https only"):
-            setup.settle(IN_SLACK, ENV | {"INTERCOM_SLACK_API": "http://example.com/api/"})
+            slack_settings.settle(IN_SLACK, ENV | {"INTERCOM_SLACK_API": "http://example.com/api/"})
 
 
 def test_who_may_answer_is_said_by_the_configuration_or_else_by_the_environment() -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
 from intercom.operators import slack
-from intercom.operators.slack import setup
+from intercom.operators.slack import settings as slack_settings
 from tests.slack import methods
 
 _METHOD = re.compile(
@@ -31,17 +31,17 @@ def named_in_the_source() -> set[str]:
 
 
 def test_every_method_that_is_called_is_in_the_table_and_no_other() -> None:
-    assert set(setup.METHODS) == named_in_the_source()
+    assert set(slack_settings.METHODS) == named_in_the_source()
 
 
 def test_the_stand_in_asks_for_the_same_scopes() -> None:
-    theirs = {name: methods.METHODS[name].scopes for name in setup.METHODS if name in methods.METHODS}
-    assert theirs == {name: frozenset(setup.METHODS[name]) for name in theirs}
-    assert set(setup.METHODS) - set(theirs) == {"apps.connections.open"}
+    theirs = {name: methods.METHODS[name].scopes for name in slack_settings.METHODS if name in methods.METHODS}
+    assert theirs == {name: frozenset(slack_settings.METHODS[name]) for name in theirs}
+    assert set(slack_settings.METHODS) - set(theirs) == {"apps.connections.open"}
 
 
 def test_the_scopes_are_those_of_the_methods_the_events_and_the_command() -> None:
-    asked = setup.manifest()["oauth_config"]["scopes"]["bot"]
+    asked = slack_settings.manifest()["oauth_config"]["scopes"]["bot"]
     assert asked == sorted(set(asked))
     assert set(asked) == {
         *("chat:write", "commands", "files:read", "files:write", "users:read"),
@@ -50,7 +50,7 @@ def test_the_scopes_are_those_of_the_methods_the_events_and_the_command() -> Non
 
 
 def test_slack_takes_it() -> None:
-    made = setup.manifest()
+    made = slack_settings.manifest()
     settings, features = made["settings"], made["features"]
     # These three need a request URL each, unless Socket Mode is on.
     assert settings["socket_mode_enabled"] is True
@@ -62,14 +62,14 @@ def test_slack_takes_it() -> None:
     assert len(command["usage_hint"]) <= 1000
     assert len(made["display_information"]["name"]) <= 35
     assert len(made["display_information"]["description"]) <= 140
-    assert json.loads(setup.as_json()) == made
+    assert json.loads(slack_settings.as_json()) == made
 
 
 def test_the_link_carries_the_whole_manifest_under_any_name() -> None:
     for name in ("Intercom", "Ours & theirs ✓ 100%"):
-        parts = urlsplit(setup.link(name))
+        parts = urlsplit(slack_settings.link(name))
         assert (parts.scheme, parts.netloc) == ("https", "api.slack.com")
         query = parse_qs(parts.query)
         assert query["new_app"] == ["1"]
-        assert json.loads(query["manifest_json"][0]) == setup.manifest(name)
+        assert json.loads(query["manifest_json"][0]) == slack_settings.manifest(name)
         assert query.keys() == {"new_app", "manifest_json"}

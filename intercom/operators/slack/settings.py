@@ -1,4 +1,4 @@
-"""What Slack needs: settings of a server, proof that they work, and the app's manifest."""
+"""The settings of Slack, the proof that they work, and the manifest of the app. Nothing here asks a person."""
 
 from __future__ import annotations
 

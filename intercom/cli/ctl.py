@@ -366,7 +366,7 @@ def _show(where: Places, row: OperatorCommand, data: Any) -> None:
     if row.name in ("show", "pending") and sys.stdout.isatty():
         from intercom.cli.ctl_sign import note_shown
         from intercom.model.card import Card
-        from intercom.operators.commands.entries import read
+        from intercom.operators.commands.json_forms import read
 
         lines = ctl_draw.PENDING_LINES if row.name == "pending" else None
         cards = data if row.name == "pending" else [data]

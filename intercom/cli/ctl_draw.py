@@ -31,7 +31,7 @@ from intercom.model.process import Origin
 from intercom.model.request import FileChange
 from intercom.model.room import Room
 from intercom.model.session import Instruction, Session
-from intercom.operators.commands.entries import read
+from intercom.operators.commands.json_forms import read
 from intercom.operators.commands.table import COMMANDS, HOW_TO_ANSWER
 
 if TYPE_CHECKING:

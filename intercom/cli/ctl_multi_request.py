@@ -14,7 +14,7 @@ from intercom.local.places import Places
 from intercom.model.checkpoint import UNDER_WAY, DivergenceSummary, Files, Restore, RestoreState
 from intercom.model.json_types import Json, JsonObject
 from intercom.model.policy import PolicyStatus
-from intercom.operators.commands.entries import read, read_divergence, read_restore
+from intercom.operators.commands.json_forms import read, read_divergence, read_restore
 from intercom.operators.ctl.client import Refusal, request
 
 #: Seconds between two requests for more output.

@@ -360,7 +360,7 @@ def _whole(card: Card) -> str:
     from intercom.cli.ctl_draw import card_lines, now
     from intercom.cli.ctl_text import clean
     from intercom.model import card as model_card
-    from intercom.operators.commands.entries import read
+    from intercom.operators.commands.json_forms import read
 
     if card["kind"] == "policy":
         return "\n".join(f"  {line}" for line in clean(str(card["diff"] or "")).split("\n"))

@@ -31,7 +31,7 @@ from intercom.cli.ctl_text import clean, count, one_line, short
 from intercom.local.places import Places
 from intercom.model.card import Card, CardState
 from intercom.model.errors import IntercomError
-from intercom.operators.commands.entries import card_entry, read
+from intercom.operators.commands.json_forms import card_entry, read
 from intercom.operators.commands.table import COMMANDS
 from intercom.operators.ctl.client import Event, NoServer, Refusal, Watch, request
 

@@ -42,7 +42,7 @@ from intercom.local.places import Places, places
 from intercom.model.card import Card
 from intercom.model.errors import ConfigError, IntercomError, IpcError
 from intercom.model.json_types import Json
-from intercom.operators.commands.entries import read
+from intercom.operators.commands.json_forms import read
 from intercom.operators.ctl.client import NoServer, Refusal, request
 
 if TYPE_CHECKING:

@@ -28,7 +28,7 @@ from intercom.model.chat import ChatStatus, ConnectionState
 from intercom.model.config import Config
 from intercom.model.errors import ConfigError, IntercomError, IpcError
 from intercom.model.json_types import Json
-from intercom.operators.commands.entries import read
+from intercom.operators.commands.json_forms import read
 from intercom.operators.ctl.client import NoServer, Refusal, request
 from intercom.sessions.processes.agent_process import find_program
 from intercom.workspace.command_runner import environment

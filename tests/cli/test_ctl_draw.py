@@ -21,7 +21,7 @@ from intercom.model.errors import IpcError
 from intercom.model.json_types import Json, JsonObject
 from intercom.model.process import Origin
 from intercom.model.request import ChangeKind, FileChange, Remark
-from intercom.operators.commands.entries import card_entry, plain, session_entry
+from intercom.operators.commands.json_forms import card_entry, plain, session_entry
 from intercom.operators.commands.table import COMMANDS
 from tests.operators.stand_in_service import START, StandInService, card, session
 

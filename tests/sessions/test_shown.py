@@ -12,7 +12,7 @@ import trio.testing
 from intercom.masking import Masker
 from intercom.model.card import Card
 from intercom.model.request import RiskLevel
-from intercom.operators.commands.entries import card_entry
+from intercom.operators.commands.json_forms import card_entry
 from intercom.operators.slack.draw.cards import card as slack_card
 from intercom.operators.slack.draw.cards import diff_file
 from intercom.sessions import request_kinds

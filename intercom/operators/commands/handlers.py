@@ -30,7 +30,7 @@ from intercom.model.process import AgentProcess, Origin
 from intercom.model.room import Message, Room
 from intercom.model.room_view import Match, RoomAddress, RoomOperations, RoomTail, RoomToken, RoomView
 from intercom.model.session import Instruction, Session, SessionMode
-from intercom.operators.commands.entries import (
+from intercom.operators.commands.json_forms import (
     card_entries,
     card_entry,
     checkpoint_entry,

@@ -17,7 +17,7 @@ from intercom.model.card import Card, Notice
 from intercom.model.decision import Signature, SignedCommand
 from intercom.model.errors import IntercomError, InvalidArguments, IpcError
 from intercom.model.json_types import Json, JsonObject
-from intercom.operators.commands.entries import card_entry, notice_entry, plain
+from intercom.operators.commands.json_forms import card_entry, notice_entry, plain
 from intercom.operators.commands.table import FIELDS, Kind
 
 #: The longest request line in bytes, without its newline.

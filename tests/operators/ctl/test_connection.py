@@ -256,7 +256,7 @@ async def test_a_watch_begins_with_the_open_cards_and_goes_on_with_what_comes() 
 
 
 def line_data(name: str) -> dict[str, Any]:
-    from intercom.operators.commands.entries import card_entry
+    from intercom.operators.commands.json_forms import card_entry
 
     return card_entry(card(name))
 

@@ -16,7 +16,7 @@ from intercom.model.card import ANSWERED, Card, CardKind, CardState
 from intercom.model.decision import Signature
 from intercom.model.errors import ERROR_CODES, IntercomError, IpcError, NotFound
 from intercom.model.json_types import JsonObject
-from intercom.operators.commands.entries import card_entries, card_entry, plain, read
+from intercom.operators.commands.json_forms import card_entries, card_entry, plain, read
 from intercom.operators.ctl.wire import MAX_REQUEST, CtlRequest, event, failure, read_request, success
 from tests.operators.stand_in_service import card
 

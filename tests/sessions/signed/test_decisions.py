@@ -25,7 +25,7 @@ from intercom.model.config import Config, DecisionsSettings, HighestRisk, Policy
 from intercom.model.decision import Decision, Signature, Verdict
 from intercom.model.errors import InvalidState, NotFound, RecordMismatch, SignatureRefused
 from intercom.model.request import Operation, OperationKind, PromptType, RiskLevel
-from intercom.operators.commands.entries import card_entry, read
+from intercom.operators.commands.json_forms import card_entry, read
 from intercom.operators.ctl import connection
 from intercom.operators.ctl.wire import CtlRequest
 from intercom.sessions.keyring import Keyring, SystemKeys

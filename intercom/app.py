@@ -35,7 +35,7 @@ from intercom.operators.card_router import Operators
 from intercom.operators.ctl.listener import CtlListener
 from intercom.sessions.checkpoints.archive import Archive
 from intercom.sessions.checkpoints.checkpointer import Checkpoints
-from intercom.sessions.checkpoints.succession import Successors
+from intercom.sessions.checkpoints.successor import Successors
 from intercom.sessions.context import Context
 from intercom.sessions.housekeeping import AuditWatch, ClockWatch, DatabaseWatch, Housekeeper, Noticed, boot_time
 from intercom.sessions.keyring import Keyring, SystemKeys

@@ -25,7 +25,7 @@ from intercom.model.request import (
 )
 from intercom.model.session import Kind, Session, SessionStatus, StallAlert
 from intercom.sessions import messages, request_kinds
-from intercom.sessions.checkpoints import succession
+from intercom.sessions.checkpoints import successor
 from intercom.sessions.context import Context
 from intercom.sessions.messages import (
     Answered,
@@ -455,7 +455,7 @@ HANDLERS: Handlers = {
     messages.EndAbandoned: lifecycle.end_abandoned,
     messages.ProcessStarted: lifecycle.started,
     messages.ProcessEnded: lifecycle.ended,
-    messages.HandOver: succession.hand_over,
+    messages.HandOver: successor.hand_over,
     messages.Describe: lambda session, _asked: session.row,
     messages.OpenCards: open_cards,
     messages.Unattended: lambda session, _asked: session.state.unattended,

@@ -38,7 +38,6 @@ from intercom.sessions.checkpoints.checkpointer import Checkpoints
 from intercom.sessions.checkpoints.successor import Successors
 from intercom.sessions.context import Context
 from intercom.sessions.housekeeping import AuditWatch, ClockWatch, DatabaseWatch, Housekeeper, Noticed, boot_time
-from intercom.sessions.keyring import Keyring, SystemKeys
 from intercom.sessions.lookups import mode_of, open_cards, with_away
 from intercom.sessions.operator_service import OperatorService
 from intercom.sessions.policies import PolicyRegistry
@@ -46,6 +45,7 @@ from intercom.sessions.processes.agent_process import ProcessDeps
 from intercom.sessions.processes.spawner import AgentProcesses, Spawner
 from intercom.sessions.registry import Presence, SessionRegistry
 from intercom.sessions.signatures import Signatures
+from intercom.sessions.trusted_keys import Keyring, SystemKeys
 from intercom.store.checkpoints import Contents
 from intercom.store.client import Reader, Store
 from intercom.store.database import Fault, OpenedDatabase, take_incident, transaction

@@ -26,8 +26,8 @@ from intercom.model.errors import SignatureRefused
 from intercom.model.request import ApprovalRequest, ApprovalStatus, ContinuationPrompt, RiskLevel, Wait, WaitStatus
 from intercom.model.session import Instruction, Kind, id_of_act
 from intercom.sessions import request_kinds
-from intercom.sessions.keyring import Keyring, is_fresh
 from intercom.sessions.request_kinds import Asked
+from intercom.sessions.trusted_keys import Keyring, is_fresh
 from intercom.store import audit, instructions, sessions
 from intercom.store.messages import Database
 from intercom.store.requests import standby_instruction

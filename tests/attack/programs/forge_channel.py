@@ -11,8 +11,8 @@ from intercom.model.config import Config
 from intercom.model.decision import Decided, Decision, Verdict
 from intercom.model.request import ApprovalStatus
 from intercom.sessions import request_kinds
-from intercom.sessions.keyring import Keyring
 from intercom.sessions.signatures import Signatures
+from intercom.sessions.trusted_keys import Keyring
 from intercom.store import sessions
 from intercom.store.requests import approvals
 

@@ -28,12 +28,12 @@ from intercom.model.request import Operation, OperationKind, PromptType, RiskLev
 from intercom.operators.commands.json_forms import card_entry, read
 from intercom.operators.ctl import connection
 from intercom.operators.ctl.wire import CtlRequest
-from intercom.sessions.keyring import Keyring, SystemKeys
 from intercom.sessions.messages import AskPermission, AwaitDecision
 from intercom.sessions.tools.auto_check import AutoCheck, CheckContext
 from intercom.sessions.tools.check_diff import CheckDiff
 from intercom.sessions.tools.standby import Standby
 from intercom.sessions.tools.transmit import Transmit
+from intercom.sessions.trusted_keys import Keyring, SystemKeys
 from tests.sessions.signed.keyed_server import approve, enrol, keyed, sign_allowed, sql
 from tests.support.keys import Key
 from tests.support.virtual_server import AgentClient, VirtualServer, virtual_server

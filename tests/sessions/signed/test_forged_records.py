@@ -19,12 +19,12 @@ from intercom.model.config import Config
 from intercom.model.decision import Decision
 from intercom.model.errors import ApplyStuck, SignatureRefused
 from intercom.model.request import PromptType
-from intercom.sessions.keyring import Keyring
 from intercom.sessions.messages import AwaitDecision
 from intercom.sessions.session import hook_permissions
 from intercom.sessions.signatures import Signatures, without_keys
 from intercom.sessions.tools.check_diff import CheckDiff
 from intercom.sessions.tools.transmit import Transmit
+from intercom.sessions.trusted_keys import Keyring
 from intercom.store.database import Database, open_database
 from tests.sessions.signed.keyed_server import approve, keyed, sql
 from tests.sessions.signed.test_decisions import ask_leave

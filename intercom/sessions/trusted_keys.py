@@ -1,4 +1,4 @@
-"""The keyring: which operator keys count, which settings one of them has signed, and the channels' own keys.
+"""The trusted keys: which operator keys count, which settings one of them has signed, and the channels' own keys.
 
 The operator keys that count are pinned when the store is opened. They are listed in the user's file *and* enrolled in
 the database, in a chain of signatures that begins with the first key. If root keeps a file of its own, the keys in it

@@ -11,6 +11,7 @@ import contextlib
 import json
 import os
 import sys
+import time
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from intercom.operators.commands.table import COMMANDS, FIELDS, WATCH, Access, Argument, Kind, OperatorCommand
@@ -25,6 +26,9 @@ PROGRAM = "agent-intercom-ctl"
 
 #: Exit codes.
 DONE, REFUSED, USAGE, NO_SERVER = 0, 1, 2, 3
+
+#: Seconds between two requests for more of an agent's output.
+_OUTPUT_PAUSE = 0.25
 
 #: Options that are allowed anywhere on the line, and whether each takes a value.
 ANYWHERE = {"--json": False, "--ipc-name": True, "--session": True, "--config": True}
@@ -250,7 +254,7 @@ def fields_of(options: argparse.Namespace) -> tuple[str, JsonObject]:
     if options.session is not None:
         fields["session"] = options.session
     if options.command == "policy":
-        from intercom.cli.ctl_multi_request import policy_subject
+        from intercom.cli.ctl_policy import policy_subject
 
         fields |= policy_subject(fields.pop("id", None))
     return row.name, fields
@@ -319,15 +323,13 @@ def _carry_out(where: Places, options: argparse.Namespace) -> int:
         return watch_tree(where, as_json=options.json)
     command, fields = fields_of(options)
     if command == "logs":
-        from intercom.cli.ctl_multi_request import logs
-
-        return logs(where, fields, follow=options.follow, as_json=options.json)
+        return _logs(where, fields, follow=options.follow, as_json=options.json)
     if command == "restore":
-        from intercom.cli.ctl_multi_request import restore
+        from intercom.cli.ctl_restore import restore
 
         return restore(where, fields, yes=options.yes, as_json=options.json)
     if options.command == "policy":
-        from intercom.cli.ctl_multi_request import policy
+        from intercom.cli.ctl_policy import policy
 
         yes = options.act == "accept" and options.yes
         return policy(where, options.act, fields, yes=yes, as_json=options.json)
@@ -371,6 +373,38 @@ def _show(where: Places, row: OperatorCommand, data: Any) -> None:
         lines = ctl_draw.PENDING_LINES if row.name == "pending" else None
         cards = data if row.name == "pending" else [data]
         note_shown(where, [card for card in cards if ctl_draw.is_whole(read(Card, card), lines)])
+
+
+def _logs(where: Places, fields: JsonObject, *, follow: bool, as_json: bool) -> int:
+    """Print an agent's output, with `follow` until the agent has ended. If the server goes away, each request waits for
+    it as usual. Raises what `request` raises."""
+    from intercom.operators.ctl.client import request
+
+    piece = request(where, "logs", fields)
+    _print_output(piece, as_json)
+    while follow and (piece["is_going"] or piece["text"]):
+        if not piece["text"]:
+            time.sleep(_OUTPUT_PAUSE)
+        rest = {name: value for name, value in fields.items() if name != "limit"}
+        before, piece = piece["end"], request(where, "logs", {**rest, "start": piece["end"]})
+        if piece["start"] > before and not as_json:
+            print(f"[{piece['start'] - before} bytes are gone: more was written than is kept]", file=sys.stderr)
+        if piece["text"]:
+            _print_output(piece, as_json)
+    if follow and not as_json and piece["exit"] is not None:
+        print(f"[ended: {piece['exit']}]", file=sys.stderr)
+    return DONE
+
+
+def _print_output(piece: JsonObject, as_json: bool) -> None:
+    if as_json:
+        print(json.dumps(piece), flush=True)
+        return
+    from intercom.cli.ctl_text import clean
+
+    # An agent wrote this; it must not control the terminal.
+    sys.stdout.write(clean(str(piece["text"]).replace("\r\n", "\n")))
+    sys.stdout.flush()
 
 
 def _places(options: argparse.Namespace) -> Places:

@@ -16,7 +16,7 @@ from attrs import evolve, frozen
 
 from intercom.agents.clients import CLIENTS
 from intercom.agents.clients.client import TOKEN_VARIABLE
-from intercom.cli import ctl_key, ctl_multi_request, ctl_sign, init_clients, init_files
+from intercom.cli import ctl_key, ctl_policy, ctl_sign, init_clients, init_files
 from intercom.cli.ctl_text import agreed
 from intercom.cli.init_clients import (
     DEFAULT_PORT,
@@ -434,7 +434,7 @@ def accept_policy(workspace: Path, ipc_name: str) -> tuple[bool, str | None]:
     by_hand = f"agent-intercom-ctl policy accept {workspace}"
     try:
         fields: JsonObject = {"workspace": str(workspace)}
-        done = ctl_multi_request.policy(places(ipc_name), "accept", fields, yes=False, as_json=False) == 0
+        done = ctl_policy.policy(places(ipc_name), "accept", fields, yes=False, as_json=False) == 0
     except NoServer:
         return True, f"the policy is not accepted yet, as no server runs: {by_hand}"
     except Refusal as refusal:

@@ -169,7 +169,7 @@ def _agents(words: str) -> Iterable[Text]:
 
 
 def answers(card: Card) -> list[str]:
-    """List the commands that answer an open card. A stuck apply has none: its note says what to do."""
+    """List the commands that answer an open card."""
     commands = HOW_TO_ANSWER.get(card.kind, ()) if card.state is CardState.PENDING else ()
     return [f"{PROGRAM} {each.format(id=short(card.id))}" for each in commands]
 

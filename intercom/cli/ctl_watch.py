@@ -42,18 +42,18 @@ KEYS: dict[str, tuple[tuple[str, str, str], ...]] = {
     "standby": (("c", "continue", ""), ("f", "refine", "must"), ("s", "stop", "")),
     "stall": (("u", "nudge", "may"), ("s", "stop", ""), ("d", "dismiss", "")),
     "policy": (("a", "accept", ""), ("r", "reject", "may")),
-    # A person must repair the files first; the agent's next check_diff closes the card.
-    "apply": (),
+    "apply": (("d", "dismiss", ""),),
     "restore": (("p", "proceed", ""), ("c", "cancel", "")),
 }
 
 ALWAYS = (("v", "view whole"), ("n", "next"), ("q", "quit"))
 
-#: Actions that give an agent something or change files. They need confirmation if the card was not shown whole, or if
-#: its kind or risk is listed below.
-GRANTS = frozenset({"approve", "accept", "proceed"})
-#: A policy decides many later changes, and a restore ends a session: both always need confirmation.
-WEIGHTY_KINDS = frozenset({"policy", "restore"})
+#: Actions that give an agent something, change files, or give a change up. They need confirmation if the card was not
+#: shown whole, or if its kind or risk is listed below.
+WEIGHTY_ACTIONS = frozenset({"approve", "accept", "proceed", "dismiss"})
+#: These always need confirmation. A policy decides many later changes, and a restore ends a session. An apply that is
+#: dismissed leaves its files half changed.
+WEIGHTY_KINDS = frozenset({"policy", "restore", "apply"})
 WEIGHTY_RISKS = frozenset({"high", "critical"})
 
 #: The commands that always make the same decision, by that decision. The first one of a decision answers any card.
@@ -146,7 +146,7 @@ class Board:
     def question(self, act: Act) -> str | None:
         """Return the confirmation question for an action, or None if the key alone is enough."""
         card = act.card
-        if card is None or act.word not in GRANTS:
+        if card is None or act.word not in WEIGHTY_ACTIONS:
             return None
         doubts = [doubt for doubt in (self.not_seen(card), _not_shown(card)) if doubt]
         if card.kind not in WEIGHTY_KINDS and card.risk not in WEIGHTY_RISKS and not doubts:

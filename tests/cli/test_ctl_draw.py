@@ -154,7 +154,7 @@ def test_what_is_shown_of_an_id_is_enough_to_tell_it_from_others(id: str, shown:
     assert f"agent-intercom-ctl policy accept {shown}" in drawn("show", card_entry(card(id, CardKind.POLICY)))
 
 
-@pytest.mark.parametrize("kind", [kind for kind in ANSWERED if kind is not CardKind.APPLY])
+@pytest.mark.parametrize("kind", ANSWERED)
 def test_every_kind_of_card_says_how_to_answer_it(kind: CardKind) -> None:
     assert "  agent-intercom-ctl " in drawn("show", card_entry(card("a", kind)))
 

@@ -19,7 +19,7 @@ from actors import Info
 from intercom.local.operator_keys import PublicKey
 from intercom.model import signing
 from intercom.model.audit import AuditEntry
-from intercom.model.card import CHOICES, Card, CardKind
+from intercom.model.card import ANSWERED, CHOICES, Card, CardKind
 from intercom.model.chat import ChatStatus
 from intercom.model.checkpoint import CheckpointLine, CheckpointTaken, Files, Restore
 from intercom.model.decision import PAST, Decision, Signature, SignedCommand, Verdict
@@ -238,12 +238,11 @@ async def _decide(service: OperatorService, prefix: str, verdict: Verdict) -> De
 
 def _how_to_answer(kind: CardKind, request_id: str) -> str:
     """Return the command that answers a card of this kind, as part of a sentence."""
-    match kind:
-        case CardKind.APPLY:
-            return "an editor to correct the files: the agent's next check_diff settles it"
-        case CardKind.STEER | CardKind.TASK:
-            return f"take-back {request_id} while it is queued: it is delivered to the agent by itself"
-    return " or ".join(HOW_TO_ANSWER[kind]).format(id=request_id)
+    if kind not in ANSWERED:
+        return f"take-back {request_id} while it is queued: it is delivered to the agent by itself"
+    commands = " or ".join(HOW_TO_ANSWER[kind]).format(id=request_id)
+    more = ", or correct the files: the agent's next check_diff settles it" if kind is CardKind.APPLY else ""
+    return f"{commands}{more}"
 
 
 # --- sessions, and the agents that people start -----------------------------------------------------------------------

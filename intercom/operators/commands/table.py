@@ -188,7 +188,7 @@ _ROWS = (
     _row(
         "answer",
         SIGNED_CARD,
-        "answer a question, a waiting agent, an alert or a restore",
+        "answer a question, a waiting agent, an alert, a restore or an apply that stopped half-way",
         _ID,
         Argument("decision", "decision", choices=ANSWERS),
         Argument("[TEXT...]", "text", "what the agent should do (refine needs it)"),
@@ -429,5 +429,6 @@ HOW_TO_ANSWER: dict[str, tuple[str, ...]] = {
     "standby": _GO_ON,
     "stall": ("nudge {id} [TEXT]", "answer {id} stop | dismiss"),
     "policy": ("policy accept {id}", "reject {id}"),
+    "apply": ("answer {id} dismiss",),
     "restore": ("answer {id} proceed | cancel",),
 }

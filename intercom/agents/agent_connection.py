@@ -142,8 +142,12 @@ class AgentConnection:
     async def answering(
         self, tool: Tool, given: Any, caller: Caller, request_id: object, response: PendingResponse | None
     ) -> AsyncIterator[Call]:
-        """Open the tool call of a request, which the `with` block answers. Then what its result carries is on its way;
-        if the block fails or is cancelled, there is no result, and that is pending again."""
+        """Open the call of a tool. The `with` block makes its answer.
+
+        After the block, what the result carries counts as sent. If the block fails or is cancelled, there is no result,
+        and what it would have carried is pending again. `request_id` is the id of the MCP request. `response` is told
+        of the call's begin and end, if the transport has one.
+        """
         call = await self.open_call(tool, given, caller)
         note(call.session_id, getattr(given, "request_id", None))
         if response is not None:

@@ -52,13 +52,14 @@ ACT_SECONDS = 30.0
 
 
 async def ask_session(system: System, session_id: str, message: Request[R]) -> R:
-    """Ask a session by its whole id, and wake it if it is idle. Must not be called inside a handler."""
+    """Ask a session by its whole id, and wake it if it is idle. Must not be called inside a handler: the session, or the
+    session registry, may be waiting for that actor."""
     session = system.named(f"session/{session_id}")
     try:
         return await ask(session, message, timeout=ACT_SECONDS)
     except (Down, NotRunning):
-        # The session restarts, is idle, or a server that has just started has not brought it back yet. In the last case
-        # it answers before the session registry, which first brings back all others.
+        # The session restarts, is idle, or was not started yet by a server that has just started. In the last case the
+        # session runs sooner than the registry answers, because the registry starts all other sessions first.
         return await _ask_awake(system, session_id, message)
 
 

@@ -192,8 +192,13 @@ _APART = "client/"
 
 
 def of_conversation(key: str, conversation: str) -> str:
-    """Return the key of one conversation of a client whose connection has `key`. Over HTTP a conversation is part of
-    the connection's key. Over stdio it outlives the connection."""
+    """Return the key of the agent of one conversation, if a client names its conversations. `key` is that of the
+    connection.
+
+    Over HTTP another client may use the same name, so the key is that of the connection with the conversation added.
+    Over stdio the conversation alone is the key, so its agent finds its session again over a new connection. A name
+    that looks like another kind of key gets a prefix.
+    """
     if key.startswith((NAMED, PASSING)):
         return f"{key}{_DIVIDER}{conversation}"
     return f"{_APART}{conversation}" if conversation.startswith((*_RESERVED, _APART)) else conversation

@@ -22,8 +22,8 @@ from intercom.store.rows import JsonObject
 
 
 class Scope(Enum):
-    """What is recorded of an act. The value is the first part of the row's name, so that no id of one scope is one of
-    another: agents choose the names of their calls.
+    """The kind of act that a row records. Ids are unique within a scope only: agents choose the names of their calls,
+    which could be the id of another act. So the value is the first part of the row's name.
     """
 
     #: The answer of a tool's call, by session and name. Its row names the tool.

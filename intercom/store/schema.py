@@ -3,6 +3,9 @@
 `FIRST_TABLES` is the schema of the first version. A change to it is a new `Migration` with the next number. Migrations
 only go forward; each is applied once, and recorded in `schema_version`. docs/reference/database.md has each column.
 
+A table whose rows belong to a session also needs a line in `_OF_A_SESSION` of `intercom.store.retention`. Otherwise its
+rows prevent that an old session is deleted, or stay after it if no key refers to the session.
+
 Times are text that sorts by time (`intercom.model.clock`), flags are 0 or 1, lists and objects are JSON text.
 """
 
@@ -41,8 +44,9 @@ ENDS_OF_INSTRUCTIONS = (
 )
 
 FIRST_TABLES = (
-    # Agents' sessions. The columns up to `progress_snapshot` are the reference's, as in all its five tables (`session`,
-    # `approval_request`, `checkpoint`, `continuation_prompt`, `stall_alert`).
+    # Agents' sessions. The columns up to `progress_snapshot` are part of the contract: their names are given from
+    # outside, and stay. So are the first columns of `approval_request`, `checkpoint`, `continuation_prompt` and
+    # `stall_alert`.
     """
     create table session (
         id text primary key not null,

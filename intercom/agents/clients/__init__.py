@@ -1,8 +1,14 @@
 """The MCP clients that Intercom knows. One client is one module of this package, with its record as `CLIENT`.
 
-To add a client, write its module and add its name to `NAMES`, and to `HOOKED` if it has permission hooks. Everything
-else (init, doctor, the hooks, the documentation) reads the records, but for one: add the directory of the client's
-configuration to `PROTECTED_NAMES` in `workspace/policy.py`.
+To add a client, write its module. Then add
+
+- its name to `NAMES`, and to `HOOKED` if it has permission hooks
+- its built-in tools to `builtin_tools`, if they have names that are not there yet
+- the directory of its configuration to `PROTECTED_NAMES` in `workspace/policy.py`
+- its page in `docs/how-to/clients/`, a link to that in `docs/how-to/connect-an-agent.md`, and its row in
+  `docs/reference/clients.md`. `python -m tests.docs` writes the parts that are made from the record.
+
+Everything else (init, doctor, the hooks) reads the record.
 
 Standard library only. A module is imported when its client is looked up: the command line needs the names alone, and a
 hook needs its own client.

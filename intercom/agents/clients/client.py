@@ -25,7 +25,8 @@ TOKEN_VARIABLE = "INTERCOM_HTTP_TOKEN"
 #: The header that names an agent's directory over HTTP, where the server cannot see it. Clients that name their roots
 #: only in the older protocol version, or not at all, send it from the shell's PWD.
 WORKSPACE_HEADER = "X-Intercom-Workspace"
-#: How long an approved change stays valid: a client that can wait a day need not ask again.
+#: The time limit for a tool's call that the entries for clients set, in seconds, so that a call can wait for a person.
+#: An approval stays valid as long by default.
 A_DAY_SECONDS = 86_400
 #: How long a client lets the hook of an event run, in seconds, for one that asks and for one at the end of a turn.
 HOOK_SECONDS, STOP_HOOK_SECONDS = 3600, 30

@@ -1,7 +1,17 @@
 """The table of operator commands: for each its name, its arguments, its help, and who may send it.
 
-A command is one row here and one function in `handlers`, whose arguments are checked against the row at import. ctl's
-parser and requests, the server's dispatch, Slack's commands and embedding are made from the row.
+A command is one row here and one function in `handlers`, whose arguments are checked against the row at import. These
+are made from the row: ctl's parser and its page of the documentation, the fields of the request, the server's check of
+the request and of who may send it, and `command` of embedding.
+
+These are written by hand:
+
+- a drawing of the answer in `cli.ctl_draw`, which `draws` names. Without one ctl prints one line.
+- what ctl does besides sending the request. `cli.ctl` knows `answer`, `tree`, `logs`, `restore` and the `policy`
+  commands by name.
+- the command in Slack: a function and an entry in `operators.slack.commands.builtin`. Only the summary, the arguments
+  and whether it acts come from the row.
+- a method of its own for embedding. `command` carries out any row.
 
 The module uses the standard library alone, and the rows are NamedTuples: ctl reads them at every start, and importing
 attrs would double its start time.

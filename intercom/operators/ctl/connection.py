@@ -106,12 +106,15 @@ class Authorization:
     _terminals: set[tuple[str | None, int | None, int | None, str | None]] = field(factory=set)
 
     async def require(self, request: CtlRequest, by: Connected, user: str, is_proven: Callable[[], bool]) -> Origin:
-        """Authorize the request and return the origin of the act.
+        """Authorize a request that changes something. Returns the origin of the act.
 
-        Raises Unauthorized if the sender is an agent's process or cannot be recognised. Raises IpcError with
-        `retry_after` while agents of an earlier server run are awaited. Neither applies if `is_proven`: the request
-        carries a signature with a PIN typed for it. Then any process may send it, also one in an agent's terminal. The
-        signature is verified only if it matters.
+        If `trusting`, every sender is an operator. Otherwise this raises Unauthorized if the sender is an agent's
+        process, or cannot be recognised. It raises IpcError with `retry_after` while agents of an earlier server run
+        may still come back, for AWAIT_SECONDS at most.
+
+        `is_proven` says whether the request carries a signature with a PIN typed for exactly this act. Then neither is
+        raised: any process may send it, also one in an agent's terminal. It is called only if the request would be
+        refused otherwise.
         """
         if self.trusting:
             return processes.origin(Channel.CTL.value, by.pid)

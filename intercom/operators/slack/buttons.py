@@ -1,7 +1,11 @@
 """The buttons of cards and the words of replies, as one table: cards, interactions and forms are made from its rows.
 
-A new button is a new row. If it gives a new decision, that decision also stands in `intercom.model.decision`, and among
-the answers to its kind of card in `intercom.model.card`.
+A new button for a known decision is a new row. A new decision also needs:
+
+- its name and past participle in `model.decision`, and its end in `ENDS` of `model.card`
+- what the agent is told, in `sessions.request_kinds`, or what the session does, where that kind of card is decided
+- its command in `HOW_TO_ANSWER` of `operators.commands.table` (and in `ANSWERS`, if `answer` gives it)
+- its key in `KEYS` of `cli.ctl_watch`
 
 The words of a reply decide only if they are beyond doubt. An approval is one of a few whole sentences with nothing
 around them. "don't approve", "approve?" and "approve if the tests pass" decide nothing. A person who is not understood

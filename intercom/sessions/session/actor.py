@@ -377,9 +377,12 @@ class SessionActor(Actor):
             raise Paused(f"this session was paused by {self.row.paused_by or 'an operator'}; nothing was done")
 
     def answered(self, call: str, answer: A, own: str | None = None, *, alone: bool = False) -> Answered[A]:
-        """Wrap an answer for this call, with all pending deliveries. `own` is the request that the answer itself is
-        about. `alone` leaves the deliveries to another call, whose client can carry them. A paused agent gets the
-        answer only."""
+        """Return an answer for this call with all pending deliveries attached. A paused agent gets the answer only.
+
+        `own` is the request that the answer itself is about: its decision is not attached a second time, and it counts
+        as delivered with this result. `alone` attaches nothing, for a client that could not pass it on. The deliveries
+        then wait for another call.
+        """
         late, words = ((), ()) if alone or self.row.is_paused else self.state.pending(self.now(), own)
         answered = Answered(answer, late, tuple(request_kinds.told(word) for word in words))
         self.change(SessionState.attach, answered.delivery(call, own))

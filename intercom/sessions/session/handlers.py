@@ -166,8 +166,12 @@ def _find(db: Database, session_id: str, id: str) -> Asked | StallAlert:
 
 
 def _decide(db: Database, session: SessionActor, asked: Decide) -> tuple[bool, Asked | StallAlert, bool]:
-    """Return whether this verdict won, its object as it is then, and whether that object was admitted just now and not
-    read again. A stall alert follows its own rules, unless this verdict was applied to it before."""
+    """Record a verdict about a request. Returns whether it is the one that counts, the request after it, and whether
+    the request is proven: it was checked in this transaction, so it need not be checked again when it is settled.
+
+    For a stall alert nothing is recorded here, as its decisions have rules of their own (`stall.answer`). The first
+    value then says whether this verdict was carried out before.
+    """
     verdict = asked.verdict
     request = _find(db, session.id, asked.request_id)
     if isinstance(request, StallAlert):

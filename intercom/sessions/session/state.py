@@ -1,7 +1,8 @@
 """The state of a session: its row, its agent, and what must reach the agent (decisions and instructions).
 
-It is one frozen value: each step returns a new one, and knows neither clock nor store. `SessionActor.change` takes the
-steps. After a restart the state is made again of what the store has. Waiting calls are not in it: they hold replies.
+It is one frozen value. Each method that changes something returns a new value, and uses neither clock nor store.
+`SessionActor.change` calls such a method and keeps what it returns. After a restart the state is made again of what the
+store has. The calls that wait for a decision are not part of it: `SessionActor.waiters` holds them.
 """
 
 from __future__ import annotations

@@ -1,11 +1,12 @@
 """check_diff: the approved bytes are written to disk, all of them, once, even across crashes.
 
-The change is checked against the record of the proposal. What the recorded text makes of the current files must be what
-a person saw, path by path and hash by hash. An approval that was changed is void.
+Before anything is written, the change is worked out again from the recorded text and the current files. Its paths and
+hashes must be those of the proposal, which a person saw. An approval whose record was changed is void.
 
-The order guarantees this. Files are staged next to their targets, the journal commits to them, and they are renamed
-into place. Then one transaction marks the apply as done, consumes the approval and records the answer under the call's
-name. A crash before the commit leaves nothing; after it, recovery finishes the apply.
+The order of the steps makes an apply whole, also across a crash. First the files are staged next to their targets. Then
+the journal commits to them, and they are renamed into place. Last, one transaction marks the apply as done, consumes
+the approval and records the answer under the call's name. A crash before the commit leaves nothing. After a crash that
+comes later, recovery finishes the apply.
 """
 
 from __future__ import annotations

@@ -37,10 +37,14 @@ class Tool:
     class of its answer. `legacy_name` is its older name, if it has one. `handle` answers the message in the session's
     actor; None if the agent connection answers.
 
-    If the handler's reply is `Opened`, a person is asked. `pending` (request id) makes the answer of a call whose
-    client's time limit is near; `offers_tasks` says that a client may poll the request instead. `after_decision`
-    (message, decision) returns the answer, or the message to ask next. `complete` changes an answer just before it is
-    sent, when it is settled what is attached to it.
+    A handler replies `Answered`, or `Opened` with a request for a person. If the `Opened` holds an answer, the request
+    was decided before, or by the policy, and that is the call's answer. Otherwise the call waits. Then `pending`
+    (request id) makes the answer of a call whose client's time limit is near, and `offers_tasks` says that a client may
+    poll the request instead. `after_decision` (message, decision) returns the answer after a wait, or the message to
+    ask next. `complete` changes an answer just before it is sent, when it is settled what is attached to it.
+
+    The answers of tools that ask a person are in `intercom.sessions.request_kinds`, because a decision that no call
+    waited for is told with them too.
     """
 
     name: str

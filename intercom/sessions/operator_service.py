@@ -14,7 +14,7 @@ from typing import TypeVar
 import trio
 from attrs import define, evolve, field, frozen
 
-from actors import Info, Name, Request, System, ask
+from actors import Info, Name, System, ask
 from intercom._version import __version__
 from intercom.local.operator_keys import PublicKey
 from intercom.model.audit import AuditEntry
@@ -73,12 +73,12 @@ class Steering:
         id = await self.service.named_session(
             session, lambda each: each.status is SessionStatus.ACTIVE, "session that could be paused", act_id
         )
-        return await self.service.ask_session(id, Pause(by, channel))
+        return await ask_session(self.service.system, id, Pause(by, channel))
 
     async def unpause(self, session: str | None, by: str, channel: str, act_id: str | None = None) -> Session:
         """Unpause a session. Raises InvalidState if it is not paused."""
         id = await self.service.named_session(session, lambda each: each.is_paused, "paused session", act_id)
-        return await self.service.ask_session(id, Unpause(act_id or self._context.new_id(), by, channel))
+        return await ask_session(self.service.system, id, Unpause(act_id or self._context.new_id(), by, channel))
 
     async def steer(
         self,
@@ -93,7 +93,8 @@ class Steering:
         SteerQueueFull, InvalidArguments for an empty or too long message, and InvalidState for a session that has
         ended. Raises SignatureRefused if a required signature is missing or wrong."""
         id = await self.service.named_session(session, _is_open, "session", act_id)
-        return await self.service.ask_session(id, Steer(self._id(act_id), Kind.STEER, text, by, channel, signed))
+        asked = Steer(self._id(act_id), Kind.STEER, text, by, channel, signed)
+        return await ask_session(self.service.system, id, asked)
 
     async def words(self, session: str | None = None, limit: int = LISTED) -> tuple[Instruction, ...]:
         """Return what agents were told or are to be told, oldest first; of one session, or of all."""
@@ -141,7 +142,7 @@ class Steering:
         """Cancel a message or a task. Raises AlreadyDecided if it has reached an agent, or may be on its way."""
         word = await self.service.reader.read(partial(_named, prefix=prefix))
         if word.session_id is not None and (word.kind is not Kind.TASK or word.taken_at is not None):
-            return await self.service.ask_session(word.session_id, TakeBack(word.id, by, channel))
+            return await ask_session(self.service.system, word.session_id, TakeBack(word.id, by, channel))
         kept, home = await self._context.store.transact(
             partial(_take_back, id=word.id, by=by, channel=channel, context=self._context)
         )
@@ -388,7 +389,7 @@ class OperatorService:
         id, kind, session_id = await self._whose(prefix)
         if kind is CardKind.RESTORE:
             return self._count(await self.checkpoints.answer(id, verdict), verdict)
-        return self._count(await self.ask_session(session_id, Decide(id, verdict)), verdict)
+        return self._count(await ask_session(self.system, session_id, Decide(id, verdict)), verdict)
 
     async def resume(self, session: str | None, instruction: str | None, verdict: Verdict) -> Session:
         """Resume a waiting agent; without `session`, the only one that waits. Raises NotFound and Ambiguous."""
@@ -398,7 +399,7 @@ class OperatorService:
             else await self._find_once(verdict.id, lookups.only_waiting)
         )
         given = evolve(verdict, decision=Decision.RESUME, text=instruction)
-        return await self.ask_session(id, Resume(given))
+        return await ask_session(self.system, id, Resume(given))
 
     async def switch_mode(
         self, session: str | None, mode: SessionMode, by: str, channel: str, act_id: str | None = None
@@ -408,7 +409,7 @@ class OperatorService:
         id = await self.named_session(session, _is_open, "session", act_id)
         call = act_id or self.context.new_id()
         asked = SwitchFreq(mode, by=by, channel=channel, from_agent=False, call=call)
-        answered = await self.ask_session(id, asked)
+        answered = await ask_session(self.system, id, asked)
         return SessionMode(answered.answer.previous_mode), SessionMode(answered.answer.current_mode)
 
     def nudge_text(self) -> str:
@@ -433,14 +434,14 @@ class OperatorService:
             verdict = Verdict(word_id, Decision.NUDGE, by, channel, self.context.now(), text, origin, command=signed)
             return await self.decide(id, verdict)
         words = text or self.nudge_text()
-        await self.ask_session(id, Steer(word_id, Kind.NUDGE, words, by, channel, signed))
+        await ask_session(self.system, id, Steer(word_id, Kind.NUDGE, words, by, channel, signed))
         session = await self.reader.read(partial(sessions.get, id=id))
         assert session is not None, "it has answered just now"
         return session
 
     async def end(self, session: str, by: str, channel: str, why: str) -> Session:
         """End a session; its pending requests are interrupted."""
-        return await self.ask_session(await self.session_id(session), End(by, channel, why))
+        return await ask_session(self.system, await self.session_id(session), End(by, channel, why))
 
     async def decide_policy(self, prefix_or_path: str | None, verdict: Verdict, shown: str | None = None) -> Card:
         """Accept or reject a policy, by its card's id or its workspace; without a name, the only one that waits.
@@ -588,10 +589,6 @@ class OperatorService:
         return await self.context.store.transact(work, retry=False)
 
     # --- finding -----------------------------------------------------------------------------------------------------
-
-    async def ask_session(self, session_id: str, message: Request[R]) -> R:
-        """Ask a session by its whole id, and wake it if it is idle."""
-        return await ask_session(self.system, session_id, message)
 
     async def session_id(self, prefix: str) -> str:
         """Return the whole id of a session. Raises NotFound and Ambiguous."""

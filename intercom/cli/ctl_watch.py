@@ -346,7 +346,7 @@ class Keys:
         text: str | None = None
         if act.wants:
             may = " (may be empty)" if act.wants == "may" else ""
-            text = _ask_words(clean(f"{act.word} {name}, with what text{may}? "))
+            text = _ask_text(clean(f"{act.word} {name}, with what text{may}? "))
             if text is None or (act.wants == "must" and not text):
                 self._say(f"{act.word} left undone: {name}")
                 return
@@ -430,7 +430,7 @@ def _agreed(question: str) -> bool:
     return is_yes
 
 
-def _ask_words(question: str) -> str | None:
+def _ask_text(question: str) -> str | None:
     """Read a line from the person with normal terminal settings. Returns None if they cancel (^C, ^D)."""
     descriptor = sys.stdin.fileno()
     raw = termios.tcgetattr(descriptor)

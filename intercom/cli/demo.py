@@ -546,7 +546,7 @@ def main() -> None:
     try:
         trio.run(_until_left_alone, Path(workspace), ipc_name)
     except BaseException as failed:
-        tell("failed", message=_words(failed))
+        tell("failed", message=_message(failed))
         raise SystemExit(1) from None
     finally:
         # The demo, which normally ends the server, may have been killed.
@@ -627,7 +627,7 @@ def patch(before: str, after: str) -> str:
     return "".join(lines)
 
 
-def _words(failed: BaseException) -> str:
+def _message(failed: BaseException) -> str:
     while isinstance(failed, BaseExceptionGroup):
         failed = failed.exceptions[0]
     return str(failed) or type(failed).__name__

@@ -170,8 +170,8 @@ async def _serve(
     async with app.system:
         # What is loaded stays. Frozen, it does not slow down later collections.
         gc.freeze()
-        if settings.left_out_words:
-            await app.service.security_event(settings.left_out_words, {"settings": list(settings.left_out)})
+        if settings.left_out_message:
+            await app.service.security_event(settings.left_out_message, {"settings": list(settings.left_out)})
         log.info("MCP server ready (version %s, life %s)", __version__, app.life)
         ready.done()
         async with trio.open_nursery() as nursery:
@@ -295,8 +295,8 @@ def make_app(settings: Settings, sockets: frozenset[str] = frozenset({"ctl", "sh
         secrets=settings.rooms_secrets,
         only_rooms=settings.only_rooms,
     )
-    if settings.left_out_words:
-        app.found(settings.left_out_words)
+    if settings.left_out_message:
+        app.found(settings.left_out_message)
     return app
 
 
@@ -318,8 +318,8 @@ def start_log(settings: Settings, options: argparse.Namespace) -> None:
     set_up_log(settings.config.logging.level.value, options.log_format, file)
     if settings.slack_fault:
         log.warning("slack is off: %s", settings.slack_fault)
-    if settings.left_out_words:
-        log.warning("%s", settings.left_out_words)
+    if settings.left_out_message:
+        log.warning("%s", settings.left_out_message)
 
 
 def allow_files() -> None:

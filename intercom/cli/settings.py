@@ -50,7 +50,7 @@ class Settings:
     only_rooms: bool = False
 
     @property
-    def left_out_words(self) -> str:
+    def left_out_message(self) -> str:
         """The message to people about this; empty if there is nothing to say."""
         if not self.named_by_client:
             return ""

@@ -82,11 +82,11 @@ class Counted:
     """Counts into `registry`. Both hooks may be called from any thread; neither waits nor raises."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
-        def counter(name: str, words: str, *labels: str) -> Counter:
-            return Counter(f"intercom_{name}", words, labels, registry=registry)
+        def counter(name: str, doc: str, *labels: str) -> Counter:
+            return Counter(f"intercom_{name}", doc, labels, registry=registry)
 
-        def histogram(name: str, words: str, buckets: tuple[float, ...], *labels: str) -> Histogram:
-            return Histogram(f"intercom_{name}", words, labels, buckets=buckets, registry=registry)
+        def histogram(name: str, doc: str, buckets: tuple[float, ...], *labels: str) -> Histogram:
+            return Histogram(f"intercom_{name}", doc, labels, buckets=buckets, registry=registry)
 
         self._calls = counter("tool_calls", "Tool calls that ended, by outcome.", "tool", "outcome")
         self._call_seconds = histogram(
@@ -250,8 +250,8 @@ def families(now: Present) -> Iterator[Metric]:
         yield from _standing(now.counts)
     yield _gauge("agents_connected", "Agents that are connected, or were a moment ago.", now.agents)
     yield from _channels(now)
-    for (name, words), value in now.own.items():
-        yield _gauge(name, words, value)
+    for (name, doc), value in now.own.items():
+        yield _gauge(name, doc, value)
 
 
 def _actors(tree: Tree) -> Iterator[Metric]:
@@ -287,8 +287,8 @@ def _waiting(counts: Counts, policies: int, at: datetime) -> Iterator[Metric]:
 
 
 def _standing(counts: Counts) -> Iterator[Metric]:
-    words = {(kind.value,): float(found.count) for kind, found in counts.queued.items()}
-    yield _labelled("queued", "Messages and tasks that were not delivered yet.", ("kind",), words.items())
+    queued = {(kind.value,): float(found.count) for kind, found in counts.queued.items()}
+    yield _labelled("queued", "Messages and tasks that were not delivered yet.", ("kind",), queued.items())
     children = {(state.value,): float(number) for state, number in counts.agents.items()}
     yield _labelled("children", "Agents that people started, by state.", ("state",), children.items())
     sessions = {(status.value,): float(number) for status, number in counts.sessions.items()}
@@ -320,18 +320,18 @@ def _age(since: datetime, at: datetime) -> float:
     return max(0.0, (at - since).total_seconds())
 
 
-def _gauge(name: str, words: str, value: float) -> GaugeMetricFamily:
-    return GaugeMetricFamily(f"intercom_{name}", words, value=value)
+def _gauge(name: str, doc: str, value: float) -> GaugeMetricFamily:
+    return GaugeMetricFamily(f"intercom_{name}", doc, value=value)
 
 
-def _counter(name: str, words: str, value: float) -> CounterMetricFamily:
-    return CounterMetricFamily(f"intercom_{name}", words, value=value)
+def _counter(name: str, doc: str, value: float) -> CounterMetricFamily:
+    return CounterMetricFamily(f"intercom_{name}", doc, value=value)
 
 
 def _labelled(
-    name: str, words: str, labels: Sequence[str], values: Iterable[tuple[Sequence[str], float]]
+    name: str, doc: str, labels: Sequence[str], values: Iterable[tuple[Sequence[str], float]]
 ) -> GaugeMetricFamily:
-    found = GaugeMetricFamily(f"intercom_{name}", words, labels=labels)
+    found = GaugeMetricFamily(f"intercom_{name}", doc, labels=labels)
     for label, value in values:
         found.add_metric(label, value)
     return found

@@ -68,7 +68,7 @@ def preview_operation(root: Path, operation: Operation) -> OperationPreview:
             outside.append(touch.move_to)
         if path is None:
             change = FileChange(touch.path, ChangeKind.DELETE if touch.delete else ChangeKind.WRITE, _UNREAD, None)
-            shown.append(quote(change, _words(touch), "it lies outside of the workspace and was not read"))
+            shown.append(quote(change, _agent_text(touch), "it lies outside of the workspace and was not read"))
             continue
         moved = target if target is not None else path
         shown.append(_inside(touch, moved, path if moved != path else None, _read(root, path)))
@@ -114,7 +114,7 @@ def _inside(touch: FileTouch, path: str, old_path: str | None, base: FileBytes |
     after, why = _after(touch, base)
     change = FileChange(path, kind, before, None if after is None else digest(after), old_path)
     if why is not None:
-        return quote(change, _words(touch), why)
+        return quote(change, _agent_text(touch), why)
     return show([FileVersions(change, base.data if isinstance(base, FileBytes) else None, after)])
 
 
@@ -145,7 +145,7 @@ def _replaced(old: bytes, touch: FileTouch) -> bytes | None:
     return text
 
 
-def _words(touch: FileTouch) -> str:
+def _agent_text(touch: FileTouch) -> str:
     """Return the client's description of the change, line by line."""
     if touch.diff is not None:
         return touch.diff

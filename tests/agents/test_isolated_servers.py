@@ -248,9 +248,9 @@ def test_the_users_own_settings_hold_whatever_a_client_names(
     assert settings.slack is None
     if named == "--config":
         assert settings.config.retention_days == 7
-        assert "takes nothing from its configuration about policy" in settings.left_out_words
+        assert "takes nothing from its configuration about policy" in settings.left_out_message
     else:
-        assert "not known to be yours" in settings.left_out_words
+        assert "not known to be yours" in settings.left_out_message
 
 
 def test_where_the_users_own_configuration_is_damaged_the_strictest_holds_and_people_are_told(
@@ -261,8 +261,8 @@ def test_where_the_users_own_configuration_is_damaged_the_strictest_holds_and_pe
     config.write_text("")
     settings = started_by_client(config)
     assert settings.config == evolve(strictest(), database=settings.config.database)
-    assert "the strictest settings apply" in settings.left_out_words
-    assert f"{me} is not valid TOML" in settings.left_out_words
+    assert "the strictest settings apply" in settings.left_out_message
+    assert f"{me} is not valid TOML" in settings.left_out_message
 
 
 def test_a_user_without_a_configuration_has_the_defaults(me: Path, tmp_path: Path) -> None:

@@ -443,8 +443,8 @@ async def _answer(request: CtlRequest, peer: Peer, by: Connected, deps: CtlDeps)
         return failure(IpcError("too much is queued in the server; try again shortly", code="busy"))
     except trio.TooSlowError:
         # The work was not cancelled; a look at a large workspace goes on, for example.
-        words = "this takes longer than the time limit, and may still be done: check before you try again"
-        return failure(IpcError(words, code="unavailable"))
+        message = "this takes longer than the time limit, and may still be done: check before you try again"
+        return failure(IpcError(message, code="unavailable"))
     except StoreUnavailable as fault:
         return failure(IpcError(str(fault), code="unavailable"))
     except (Down, NotRunning):

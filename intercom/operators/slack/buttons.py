@@ -221,11 +221,11 @@ def understand(text: str, kind: CardKind) -> Understood | None:
     opening = _OPENING.fullmatch(text.strip())
     if opening is None:
         return None
-    mark, words = opening[2].strip(), opening[3].strip()
-    if not words or (not mark and _undecided(words)):
+    mark, rest = opening[2].strip(), opening[3].strip()
+    if not rest or (not mark and _undecided(rest)):
         return None
     opened = (each for each in BY_KIND[kind] if opening[1].casefold() in each.opens)
-    return next((Understood(each.decision, words) for each in opened), None)
+    return next((Understood(each.decision, rest) for each in opened), None)
 
 
 def possible(kind: CardKind) -> str:
@@ -280,7 +280,7 @@ def _plain(text: str) -> str:
     return " ".join(folded.replace("\u2019", "'").split())
 
 
-def _undecided(words: str) -> bool:
+def _undecided(text: str) -> bool:
     """Return whether text that follows without a mark makes the first word a question, or one of several choices."""
-    first = words.split(None, 1)[0].casefold().rstrip(",") if words.split() else ""
-    return words.rstrip().endswith("?") or first in {"or", "and", "if", "unless", "when", "maybe"}
+    first = text.split(None, 1)[0].casefold().rstrip(",") if text.split() else ""
+    return text.rstrip().endswith("?") or first in {"or", "and", "if", "unless", "when", "maybe"}

@@ -233,13 +233,13 @@ def to_question(text: str, card: Card, decision: Decision) -> Decides | Answered
             f"this could be your answer or another decision: say `never mind` first to {plain.decision.value},"
             f" or say more for the text of {decision.value}"
         )
-    words: str | None = text if plain is None else plain.text
-    if words is not None and is_nothing(words):
-        words = None
+    said: str | None = text if plain is None else plain.text
+    if said is not None and is_nothing(said):
+        said = None
     form = form_of(card.kind, decision)
-    if words is None and form is not None and form.required is not None:
+    if said is None and form is not None and form.required is not None:
         return Answered(f"it needs a text: {form.required}, or `never mind`")
-    return _short_enough(Decides(card.id, card.kind, decision, words, asked=True))
+    return _short_enough(Decides(card.id, card.kind, decision, said, asked=True))
 
 
 def to_cards(text: str, cards: tuple[Card, ...], unseen: frozenset[str] = frozenset()) -> Decides | Answered | None:
@@ -251,12 +251,12 @@ def to_cards(text: str, cards: tuple[Card, ...], unseen: frozenset[str] = frozen
     id, rest = addressed(text)
     named = tuple(card for card in cards if id and card.id.casefold().startswith(id))
     if not cards:
-        decided = any(understand(words, kind) for words in (text, rest) for kind in CardKind)
+        decided = any(understand(said, kind) for said in (text, rest) for kind in CardKind)
         return Answered("nothing waits for an answer in this thread") if decided else None
     if len(named or cards) > 1:
         return Answered(_which(named or cards))
-    card, words = (named[0], rest) if named else (cards[0], text)
-    found = understand(words, card.kind)
+    card, said = (named[0], rest) if named else (cards[0], text)
+    found = understand(said, card.kind)
     if found is None:
         return Answered(f"not understood, so nothing was decided. You can say {possible(card.kind)}")
     meaning = _short_enough(Decides(card.id, card.kind, found.decision, found.text))

@@ -90,8 +90,8 @@ def judge(what: str, response: httpx2.Response, data: Json | None) -> None:
     if response.status_code == 429 or error in _LIMITED:
         raise RateLimited(what, _retry_after(response.headers.get("Retry-After")))
     if response.status_code >= 500 or response.status_code == 408 or error in _BROKEN:
-        words = error or f"HTTP {response.status_code}"
-        raise Unreachable(f"slack could not finish {what}: {words}", maybe_done=True)
+        why = error or f"HTTP {response.status_code}"
+        raise Unreachable(f"slack could not finish {what}: {why}", maybe_done=True)
     if error is not None:
         raise SlackRefused(what, error, data)
     if 300 <= response.status_code < 500:

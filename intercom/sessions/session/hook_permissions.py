@@ -131,7 +131,7 @@ def _request(
     if preview.outside:
         seen_from = "" if operation.cwd is None else f", as seen from {operation.cwd}"
         remarks = (Remark(None, f"outside of the workspace: {', '.join(preview.outside)}{seen_from}"), *remarks)
-    text = "\n".join(filter(None, (_words(operation), operation.why and f"{_WHY}{operation.why}"))) or None
+    text = "\n".join(filter(None, (_card_text(operation), operation.why and f"{_WHY}{operation.why}"))) or None
     named = (*preview.inside, *preview.outside)
     request = ApprovalRequest(
         id=session.context.new_id(),
@@ -156,7 +156,7 @@ def _request(
     return evolve(request, proposal_hash=request.hash_of_record(session.row.workspace_root))
 
 
-def _words(operation: Operation) -> str:
+def _card_text(operation: Operation) -> str:
     """Return the operation's text as a card shows it. If a line could be taken for the agent's reason, which follows
     below, every line gets a leading bar, which a reason never has."""
     text = operation.text or ""
@@ -266,7 +266,7 @@ def _is_on_card(decided: ApprovalRequest | None, request: ApprovalRequest, opera
     agent's reason may differ."""
     if decided is None or decided.risk_level.rank < request.risk_level.rank:
         return False
-    text, said = _words(operation), decided.description or ""
+    text, said = _card_text(operation), decided.description or ""
     why = said.removeprefix(text).removeprefix("\n")
     if not said.startswith(text) or (why and ("\n" in why or not why.startswith(_WHY))):
         return False

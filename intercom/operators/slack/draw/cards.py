@@ -80,16 +80,16 @@ def outcome(card: Card, masking: Masking, scale: float = 1.0) -> list[Block]:
     """Return the decision, by whom, when and why; no blocks while the card is pending."""
     if card.state is CardState.PENDING:
         return []
-    words = headline(card)
+    text = headline(card)
     decided = card.decided
     if decided is None:
-        return [section(plain(words))]
+        return [section(plain(text))]
     if card.state in _OVER and decided.channel != "timeout":
         # The person who approved did not end the card: its end came later.
         said = OUTCOMES.get(decided.decision, "✅ Answered")
-        blocks = [section(plain(words)), section(plain(f"{said}{_who(decided, masking)}"))]
+        blocks = [section(plain(text)), section(plain(f"{said}{_who(decided, masking)}"))]
     else:
-        blocks = [section(plain(f"{words}{_who(decided, masking)}"))]
+        blocks = [section(plain(f"{text}{_who(decided, masking)}"))]
     if decided.text:
         room = int(_REASON * scale)
         blocks.append(section(plain(f"“{masking(decided.text, room).strip()}”", room)))
@@ -138,7 +138,7 @@ _FILES, _FILES_ROOM = 10, 1_200
 _PATH = 120
 #: How many remarks are drawn, and the characters of each and of all together.
 _REMARKS, _REMARK, _REMARKS_ROOM = 6, 300, 1_500
-_WORDS = "the agent's own text, not a diff made from the files"
+_AGENTS_TEXT = "the agent's own text, not a diff made from the files"
 
 
 def is_inline(diff: str) -> bool:
@@ -151,9 +151,9 @@ def change(card: Card, masking: Masking) -> list[Block]:
     if not card.diff or not card.diff.strip():
         return []
     if is_inline(card.diff):
-        words = [context(mrkdwn(f"🤖 {_WORDS}:"))] if card.diff_from_agent else []
-        return [*words, section(mrkdwn(fence(masking(_outgoing(card, masking)), draw_blocks.SECTION)))]
-    what = f"{_WORDS if card.diff_from_agent else 'the diff'} ({amount(line_count(card.diff), 'line')})"
+        label = [context(mrkdwn(f"🤖 {_AGENTS_TEXT}:"))] if card.diff_from_agent else []
+        return [*label, section(mrkdwn(fence(masking(_outgoing(card, masking)), draw_blocks.SECTION)))]
+    what = f"{_AGENTS_TEXT if card.diff_from_agent else 'the diff'} ({amount(line_count(card.diff), 'line')})"
     # The channel shows the card too, but its file is in the thread only.
     return [context(mrkdwn(f"📎 {what} {'is in the thread' if card.session_id else 'follows'} as a file"))]
 
@@ -295,9 +295,9 @@ def _draw(card: Card, masker: Mask, first: bool, scale: float) -> Drawn:
     return Drawn(_text(card, title, call), tuple(blocks))
 
 
-def _agents(words: str) -> str:
+def _agents(text: str) -> str:
     """Mark an agent's text, so that no line of it looks like Intercom's own."""
-    lines = words.strip("\n").split("\n")
+    lines = text.strip("\n").split("\n")
     return f"From the agent: {lines[0]}" if len(lines) == 1 else "\n│ ".join(["From the agent:", *lines])
 
 
@@ -327,8 +327,8 @@ def _has_detail(card: Card) -> bool:
 def _text(card: Card, title: str, call: bool) -> str:
     state = "" if card.state is CardState.PENDING else f"{headline(card)}: "
     badge = f"{RISKS[card.risk]} " if card.risk else ""
-    words = f"{state}{badge}{card.kind.value}: {title}"
-    return f"{CALL} {fitted(words, 300, flat=True)}" if call else fitted(words, 300, flat=True)
+    text = f"{state}{badge}{card.kind.value}: {title}"
+    return f"{CALL} {fitted(text, 300, flat=True)}" if call else fitted(text, 300, flat=True)
 
 
 def processing(content: dict[str, Any], line: str) -> dict[str, Any]:
@@ -393,14 +393,14 @@ _LINE = 2_800
 def notice(notice: Notice, masker: Mask) -> Drawn:
     """Draw a notice as one line, with the icon of its level."""
     masking = Masking(masker)
-    words = f"{LEVELS.get(notice.level, LEVELS['info'])} {masking(notice.text, _LINE)}"
-    return Drawn(fitted(words, 300, flat=True), (section(plain(words, _LINE)), *masking.line()))
+    text = f"{LEVELS.get(notice.level, LEVELS['info'])} {masking(notice.text, _LINE)}"
+    return Drawn(fitted(text, 300, flat=True), (section(plain(text, _LINE)), *masking.line()))
 
 
 def shutdown(pending: int) -> Drawn:
     """Return the shutdown notice. It says that pending requests stay open."""
-    words = "🌙 Intercom stops."
+    text = "🌙 Intercom stops."
     if pending:
         stay = "stays" if pending == 1 else "stay"
-        words += f" {amount(pending, 'request')} {stay} open and can be answered once it is back."
-    return Drawn(fitted(words, 300), (context(plain(words)),))
+        text += f" {amount(pending, 'request')} {stay} open and can be answered once it is back."
+    return Drawn(fitted(text, 300), (context(plain(text)),))

@@ -390,10 +390,10 @@ class App:
         start = self._start_restored if self.config.host_cli is not None else None
         return Checkpoints(archive, Successors(self.system, archive, start))
 
-    async def _start_restored(self, session: Session, words: str) -> Session:
+    async def _start_restored(self, session: Session, prompt: str) -> Session:
         """Start an agent for a restored session."""
         return await self.service.children.start(
-            words, by="intercom", channel="restore", workspace=session.workspace_root, session_id=session.id
+            prompt, by="intercom", channel="restore", workspace=session.workspace_root, session_id=session.id
         )
 
     def _operators(self) -> Operators:

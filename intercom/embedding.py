@@ -52,7 +52,7 @@ from intercom.model.session import Instruction, Session, SessionMode
 from intercom.operators.commands import handlers
 from intercom.operators.commands.handlers import handler_of
 from intercom.operators.messages import Channel, Subscribe
-from intercom.sessions.messages import Answered, AskPermission, Opened, TakeWords, ToolRequest
+from intercom.sessions.messages import Answered, AskPermission, Opened, TakeInstructions, ToolRequest
 from intercom.sessions.operator_service import LISTED, OperatorService
 from intercom.sessions.processes.monitor_client import Stream
 from intercom.sessions.processes.spawner import LINES, Output
@@ -154,7 +154,7 @@ class EmbeddedAgent:
         """Return pending decisions and instructions before the agent stops, as a client's stop hook does. If there are
         none, the agent counts as stopped until its next call."""
         async with self._call(ping.TOOL) as call:
-            return await self._done(call, call.finish(await call.ask(TakeWords(call.name))))
+            return await self._done(call, call.finish(await call.ask(TakeInstructions(call.name))))
 
     @asynccontextmanager
     async def _call(self, tool: Tool, given: Any = None) -> AsyncIterator[Call]:
@@ -285,7 +285,7 @@ class EmbeddedOperator:
 
     async def steering(self, session: str | None = None, limit: int = LISTED) -> tuple[Instruction, ...]:
         """Return delivered and queued instructions, oldest first."""
-        return await self.app.service.steering.words(session, limit)
+        return await self.app.service.steering.instructions(session, limit)
 
     async def add_task(
         self, text: str, *, session: str | None = None, workspace: str | None = None, act: str | None = None

@@ -232,10 +232,10 @@ class Call:
         # After a crash, the session has lost track of what other results carry to the agent now.
         coming = self.on_its_way()
         late = tuple(verdict for verdict in answered.late_verdicts if verdict.request_id not in coming)
-        words = tuple(word for word in answered.instructions if word.id not in coming)
-        if (late, words) != (answered.late_verdicts, answered.instructions):
+        instructions = tuple(each for each in answered.instructions if each.id not in coming)
+        if (late, instructions) != (answered.late_verdicts, answered.instructions):
             self.session.tell(Undeliver((self.name,)))
-        carried = evolve(answered, late_verdicts=late, instructions=words)
+        carried = evolve(answered, late_verdicts=late, instructions=instructions)
         self.delivery = carried.delivery(self.name, request_id) or self.delivery
         return self.tool.complete(carried)
 
@@ -256,7 +256,7 @@ def content(answered: Answered[Any]) -> JsonObject:
     if answered.late_verdicts:
         found["late_verdicts"] = [to_json(verdict) for verdict in answered.late_verdicts]
     if answered.instructions:
-        found["instructions"] = [{"kind": word.kind, "text": word.text} for word in answered.instructions]
+        found["instructions"] = [{"kind": each.kind, "text": each.text} for each in answered.instructions]
     return found
 
 

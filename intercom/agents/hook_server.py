@@ -38,7 +38,7 @@ from intercom.sessions.messages import (
     Answered,
     AskPermission,
     Delivery,
-    TakeWords,
+    TakeInstructions,
     Undeliver,
     Wanted,
     key_of,
@@ -229,7 +229,7 @@ def stop_message(answered: Answered[None]) -> str:
         f'the decision on "{late.title}" (request {late.request_id}): {json.dumps(late.answer)}'
         for late in answered.late_verdicts
     ]
-    lines += [word.text for word in answered.instructions]
+    lines += [each.text for each in answered.instructions]
     return "\n".join(["before you stop, read this from an operator:", *lines])
 
 
@@ -399,7 +399,7 @@ class _HookConnection:
                 return {"words": None}
             self.unsure[given.call] = session_id
             session = self.hook.system.named(f"session/{session_id}")
-            answered = await ask(session, TakeWords(given.call), timeout=_SECONDS, retry=True)
+            answered = await ask(session, TakeInstructions(given.call), timeout=_SECONDS, retry=True)
         except (InvalidState, Paused):
             # Ended or paused: the agent may stop.
             return {"words": None}

@@ -136,7 +136,7 @@ def card_lines(card: Card, at: datetime, lines: int | None = None) -> Iterable[T
     facts += [f"session {short(card.session_id)}", card.workspace_root]
     yield _text(" · ".join(one_line(fact) for fact in facts), "dim")
     if card.state is not CardState.PENDING:
-        yield _text(one_line(_state_words(card)), STATE_STYLE.get(card.state, ""))
+        yield _text(one_line(_state_text(card)), STATE_STYLE.get(card.state, ""))
         if card.decided and card.decided.origin and (source := card.decided.origin.describe()):
             yield _text(one_line(f"from {source}"), "dim")
         if card.decided and card.decided.signature:
@@ -156,9 +156,9 @@ def card_lines(card: Card, at: datetime, lines: int | None = None) -> Iterable[T
     yield from _diff(card, lines)
 
 
-def _agents(words: str) -> Iterable[Text]:
+def _agents(text: str) -> Iterable[Text]:
     """Yield an agent's text, marked so that no line of it looks like Intercom's own."""
-    lines = clean(words).strip("\n").split("\n")
+    lines = clean(text).strip("\n").split("\n")
     label = Text("from the agent:", "dim")
     if len(lines) == 1:
         yield label.append(" ").append(lines[0], "not dim")
@@ -209,7 +209,7 @@ def draw_slack(on: Console, data: Json, at: datetime) -> None:
         on.print(_text(f"  {channel}: {fault}", "red"), soft_wrap=True)
 
 
-def draw_words(on: Console, data: Json, at: datetime) -> None:
+def draw_instructions(on: Console, data: Json, at: datetime) -> None:
     rows = [
         (
             short(told.id),
@@ -400,7 +400,7 @@ def age(since: datetime, until: datetime) -> str:
     return f"{seconds} s"
 
 
-def _state_words(card: Card) -> str:
+def _state_text(card: Card) -> str:
     """Say who made which decision, and the status since then: a person approves a change, then the agent applies it."""
     state, decided = card.state.value, card.decided
     if decided is None:

@@ -52,8 +52,8 @@ ACT_SECONDS = 30.0
 
 
 async def ask_session(system: System, session_id: str, message: Request[R]) -> R:
-    """Ask a session by its whole id, and wake it if it is idle. Must not be called inside a handler: the session, or the
-    session registry, may be waiting for that actor."""
+    """Ask a session by its whole id, and wake it if it is idle. Must not be called inside a handler: the session or the
+    registry may be waiting for that actor."""
     session = system.named(f"session/{session_id}")
     try:
         return await ask(session, message, timeout=ACT_SECONDS)
@@ -212,8 +212,12 @@ def _card(db: Database, kind: CardKind, id: str) -> Card | None:
         alert = stalls.get(db, id)
         return None if alert is None else request_kinds.card_of_alert(alert, _root(db, alert.session_id))
     if kind in (CardKind.STEER, CardKind.TASK):
-        word = instructions.get(db, id)
-        return None if word is None else request_kinds.card_of_instruction(word, _root(db, word.session_id or ""))
+        instruction = instructions.get(db, id)
+        return (
+            None
+            if instruction is None
+            else request_kinds.card_of_instruction(instruction, _root(db, instruction.session_id or ""))
+        )
     if kind is CardKind.APPLY:
         return next((card for card in open_cards(db) if card.id == id), None)
     if kind is CardKind.RESTORE:
@@ -245,9 +249,9 @@ def _with_prefix(db: Database, prefix: str) -> tuple[tuple[CardKind, str], ...]:
         if (id := request_kinds.stuck_id(entry.request_id)).startswith(prefix)
     ]
     alerts = [(CardKind.STALL, id) for id in stalls.with_prefix(db, prefix)]
-    words = [(CardKind.STEER, id) for id in instructions.with_prefix(db, prefix)]
+    messages = [(CardKind.STEER, id) for id in instructions.with_prefix(db, prefix)]
     going_back = [(CardKind.RESTORE, id) for id in restores.with_prefix(db, prefix)]
-    return (*requests.with_prefix(db, prefix), *alerts, *stuck, *words, *going_back)
+    return (*requests.with_prefix(db, prefix), *alerts, *stuck, *messages, *going_back)
 
 
 def nudged(db: Database, prefix: str) -> tuple[str, str]:

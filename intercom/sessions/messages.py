@@ -37,7 +37,7 @@ class Answered(Generic[A]):
         """Return what the result of this call carries; None if nothing. `own` is the request that it answers."""
         told = (own,) if own is not None else ()
         requests = (*told, *(verdict.request_id for verdict in self.late_verdicts))
-        instructions = tuple(word.id for word in self.instructions)
+        instructions = tuple(each.id for each in self.instructions)
         return Delivery(call, requests, instructions) if requests or instructions else None
 
 
@@ -82,7 +82,7 @@ class AwaitUnpaused(Request[None]):
 
 
 @frozen
-class TakeWords(Request[Answered[None]]):
+class TakeInstructions(Request[Answered[None]]):
     """The agent is about to end its turn (asked by its client's hook). Pending deliveries are attached to the answer,
     as to a tool's result. If nothing is attached, the turn ends, and until its next call no instruction reaches the
     agent."""
@@ -234,13 +234,13 @@ class ProcessEnded(Request[Session]):
 
     With `again_at` it restarts then, and nothing changes. Otherwise, a process that could not be started (`said`) or
     that succeeded ends the session. One that ended with the server leaves the session interrupted and its requests
-    pending. Any other leaves the session interrupted, and its requests too. `words` is the end of its output.
+    pending. Any other leaves the session interrupted, and its requests too. `output` is the end of its output.
     """
 
     run: int
     why: Why | None
     exit: Exit | None
-    words: str
+    output: str
     said: str | None
     again_at: datetime | None
 
@@ -427,7 +427,7 @@ class TakeBack(Request[Card]):
 class DeliveredElsewhere:
     """These instructions reached the agent by a result of another session. They had moved to this session meanwhile."""
 
-    words: tuple[Instruction, ...]
+    instructions: tuple[Instruction, ...]
 
 
 @frozen

@@ -58,7 +58,7 @@ T = TypeVar("T")
 #: The default length of a listing.
 LISTED = 50
 _TASKS = (Kind.TASK,)
-_WORDS = (Kind.NUDGE, Kind.STEER)
+_MESSAGES = (Kind.NUDGE, Kind.STEER)
 
 
 @frozen
@@ -96,10 +96,10 @@ class Steering:
         asked = Steer(self._id(act_id), Kind.STEER, text, by, channel, signed)
         return await ask_session(self.service.system, id, asked)
 
-    async def words(self, session: str | None = None, limit: int = LISTED) -> tuple[Instruction, ...]:
+    async def instructions(self, session: str | None = None, limit: int = LISTED) -> tuple[Instruction, ...]:
         """Return what agents were told or are to be told, oldest first; of one session, or of all."""
         id = None if session is None else await self.service.session_id(session)
-        return await self.service.reader.read(partial(instructions.listed, limit=limit, session_id=id, kinds=_WORDS))
+        return await self.service.reader.read(partial(instructions.listed, limit=limit, session_id=id, kinds=_MESSAGES))
 
     async def add_task(
         self,
@@ -120,9 +120,9 @@ class Steering:
         id = None if session is None else await self.service.session_id(session)
         root = None if workspace is None else await self.workspace_of(workspace)
         at = self._context.now()
-        word = Instruction(self._id(act_id), Kind.TASK, text, by, channel, at, id, root)
+        instruction = Instruction(self._id(act_id), Kind.TASK, text, by, channel, at, id, root)
         kept, home = await self._context.store.transact(
-            partial(_leave, word=word, signed=signed, context=self._context)
+            partial(_leave, instruction=instruction, signed=signed, context=self._context)
         )
         card = request_kinds.card_of_instruction(kept, home)
         self._context.operators.tell(card)
@@ -136,15 +136,17 @@ class Steering:
         """Return the tasks that no agent has got yet, oldest first; with `everything`, the closed ones too."""
         id = None if session is None else await self.service.session_id(session)
         found = await self.service.reader.read(partial(instructions.listed, limit=limit, session_id=id, kinds=_TASKS))
-        return tuple(word for word in found if everything or word.is_open)
+        return tuple(each for each in found if everything or each.is_open)
 
     async def take_back(self, prefix: str, by: str, channel: str) -> Card:
         """Cancel a message or a task. Raises AlreadyDecided if it has reached an agent, or may be on its way."""
-        word = await self.service.reader.read(partial(_named, prefix=prefix))
-        if word.session_id is not None and (word.kind is not Kind.TASK or word.taken_at is not None):
-            return await ask_session(self.service.system, word.session_id, TakeBack(word.id, by, channel))
+        instruction = await self.service.reader.read(partial(_named, prefix=prefix))
+        if instruction.session_id is not None and (
+            instruction.kind is not Kind.TASK or instruction.taken_at is not None
+        ):
+            return await ask_session(self.service.system, instruction.session_id, TakeBack(instruction.id, by, channel))
         kept, home = await self._context.store.transact(
-            partial(_take_back, id=word.id, by=by, channel=channel, context=self._context)
+            partial(_take_back, id=instruction.id, by=by, channel=channel, context=self._context)
         )
         card = request_kinds.card_of_instruction(kept, home)
         self._context.operators.tell(card)
@@ -173,33 +175,35 @@ def _workspaces_at(directory: str) -> tuple[Path, Path]:
     return here, check_workspace(version_control_root(here) or here)
 
 
-def _leave(db: Database, word: Instruction, signed: SignedCommand | None, context: Context) -> tuple[Instruction, str]:
+def _leave(
+    db: Database, instruction: Instruction, signed: SignedCommand | None, context: Context
+) -> tuple[Instruction, str]:
     """Record the task. Returns it as it is recorded, and its workspace."""
-    home = word.workspace_root
-    if word.session_id is not None:
-        session = sessions.get(db, word.session_id)
+    home = instruction.workspace_root
+    if instruction.session_id is not None:
+        session = sessions.get(db, instruction.session_id)
         assert session is not None, "it was found a moment ago, and sessions are kept for days"
         home = session.workspace_root
         if session.status is SessionStatus.TERMINATED:
             raise InvalidState("this session was ended; leave the task for its workspace, or for another session")
-    return steering.queue(db, context, word, signed, home or ""), home or ""
+    return steering.queue(db, context, instruction, signed, home or ""), home or ""
 
 
 def _take_back(db: Database, id: str, by: str, channel: str, context: Context) -> tuple[Instruction, str]:
-    word = instructions.get(db, id)
-    assert word is not None, "it was found a moment ago"
-    if word.taken_at is not None:
+    instruction = instructions.get(db, id)
+    assert instruction is not None, "it was found a moment ago"
+    if instruction.taken_at is not None:
         raise AlreadyDecided("an agent has taken this task; nothing was changed")
-    word = steering.cancel(db, context, word, by, channel)
-    session = None if word.session_id is None else sessions.get(db, word.session_id)
-    return word, "" if session is None else session.workspace_root
+    instruction = steering.cancel(db, context, instruction, by, channel)
+    session = None if instruction.session_id is None else sessions.get(db, instruction.session_id)
+    return instruction, "" if session is None else session.workspace_root
 
 
 def _named(db: Database, prefix: str) -> Instruction:
     ids = instructions.with_prefix(db, prefix)
-    word = instructions.get(db, only([prefix] if prefix in ids else list(ids), prefix, "message or task"))
-    assert word is not None, "read in the same moment"
-    return word
+    instruction = instructions.get(db, only([prefix] if prefix in ids else list(ids), prefix, "message or task"))
+    assert instruction is not None, "read in the same moment"
+    return instruction
 
 
 def _is_open(session: Session) -> bool:
@@ -227,8 +231,8 @@ class CheckpointCalls:
         one checkpoint, however often it is repeated. Raises NotFound, Ambiguous, and FileError if the workspace is
         gone."""
         id = await self.session_id(session)
-        words = " ".join((label or "").split())[:200] or None
-        wish = TakeCheckpoint(_named_checkpoint(act_id, "checkpoint"), id, words, by, channel)
+        label = " ".join((label or "").split())[:200] or None
+        wish = TakeCheckpoint(_named_checkpoint(act_id, "checkpoint"), id, label, by, channel)
         return await ask(self.actor, wish, timeout=LOOK_SECONDS, retry=True)
 
     async def listed(self, session: str | None = None) -> tuple[CheckpointLine, ...]:
@@ -429,12 +433,14 @@ class OperatorService:
         """Send an agent a message with its next result, by the id of a stall alert or a session. `act_id` names the
         action, `signed` is the command that a person signed."""
         what, id = await self.reader.read(partial(lookups.nudged, prefix=prefix))
-        word_id = self.context.new_id() if act_id is None else id_of_act(act_id)
+        instruction_id = self.context.new_id() if act_id is None else id_of_act(act_id)
         if what == "alert":
-            verdict = Verdict(word_id, Decision.NUDGE, by, channel, self.context.now(), text, origin, command=signed)
+            verdict = Verdict(
+                instruction_id, Decision.NUDGE, by, channel, self.context.now(), text, origin, command=signed
+            )
             return await self.decide(id, verdict)
-        words = text or self.nudge_text()
-        await ask_session(self.system, id, Steer(word_id, Kind.NUDGE, words, by, channel, signed))
+        message = text or self.nudge_text()
+        await ask_session(self.system, id, Steer(instruction_id, Kind.NUDGE, message, by, channel, signed))
         session = await self.reader.read(partial(sessions.get, id=id))
         assert session is not None, "it has answered just now"
         return session

@@ -221,9 +221,11 @@ def late(request: Asked) -> LateVerdict:
     return LateVerdict(request.id, kind.name, kind.title(request), to_json(said))
 
 
-def told(word: Instruction) -> DeliveredInstruction:
+def told(instruction: Instruction) -> DeliveredInstruction:
     """Return an instruction as an attachment of a result."""
-    return DeliveredInstruction(word.id, word.kind.value, word.text, word.by, clock.to_text(word.at))
+    return DeliveredInstruction(
+        instruction.id, instruction.kind.value, instruction.text, instruction.by, clock.to_text(instruction.at)
+    )
 
 
 #: The channel of the decision that ends a standby at once, because instructions were queued already.
@@ -232,7 +234,7 @@ INBOX = "inbox"
 FORCE = "force"
 
 
-def ended_by_words(wait_id: str) -> str:
+def ended_by_instructions(wait_id: str) -> str:
     """Return the id of the verdict by which an instruction ends this standby."""
     return f"steer/{wait_id}"
 
@@ -314,8 +316,8 @@ _STALL_STATE = {
     StallStatus.DISMISSED: CardState.CLOSED,
 }
 
-_WORDS_KIND = {Kind.NUDGE: CardKind.STEER, Kind.STEER: CardKind.STEER, Kind.TASK: CardKind.TASK}
-_WORDS_TITLE = {Kind.NUDGE: "Nudge", Kind.STEER: "To the agent", Kind.TASK: "Task"}
+_INSTRUCTION_KIND = {Kind.NUDGE: CardKind.STEER, Kind.STEER: CardKind.STEER, Kind.TASK: CardKind.TASK}
+_INSTRUCTION_TITLE = {Kind.NUDGE: "Nudge", Kind.STEER: "To the agent", Kind.TASK: "Task"}
 #: The channel of an automatic nudge, which no person gave.
 AUTOMATIC = "alert"
 #: The author of automatic nudges.
@@ -324,9 +326,9 @@ INTERCOM = "intercom"
 ON_ALERT = "alert/"
 
 
-def is_told_of_on_alert(word: Instruction) -> bool:
+def is_told_of_on_alert(instruction: Instruction) -> bool:
     """Return whether an alert's card shows this instruction, so that it needs no card of its own."""
-    return word.channel == AUTOMATIC or word.channel.startswith(ON_ALERT)
+    return instruction.channel == AUTOMATIC or instruction.channel.startswith(ON_ALERT)
 
 
 _STUCK = "apply-"
@@ -420,32 +422,38 @@ def card_of_alert(alert: StallAlert, workspace_root: str, *, note: str | None = 
     )
 
 
-def card_of_instruction(word: Instruction, workspace_root: str) -> Card:
+def card_of_instruction(instruction: Instruction, workspace_root: str) -> Card:
     """Return the card of an instruction: queued, then delivered or closed."""
-    state = CardState.QUEUED if word.is_open else CardState.CLOSED if word.delivered_at is None else CardState.DELIVERED
-    title = headline(word.text)
+    state = (
+        CardState.QUEUED
+        if instruction.is_open
+        else CardState.CLOSED
+        if instruction.delivered_at is None
+        else CardState.DELIVERED
+    )
+    title = headline(instruction.text)
     return Card(
-        id=word.id,
-        kind=_WORDS_KIND[word.kind],
-        session_id=word.session_id or "",
-        workspace_root=word.workspace_root or workspace_root,
-        title=f"{_WORDS_TITLE[word.kind]}: {title}",
-        created_at=word.at,
+        id=instruction.id,
+        kind=_INSTRUCTION_KIND[instruction.kind],
+        session_id=instruction.session_id or "",
+        workspace_root=instruction.workspace_root or workspace_root,
+        title=f"{_INSTRUCTION_TITLE[instruction.kind]}: {title}",
+        created_at=instruction.at,
         state=state,
-        body=word.text if word.text.strip() != title else None,
-        detail=f"from {word.by}",
-        note=_way(word),
+        body=instruction.text if instruction.text.strip() != title else None,
+        detail=f"from {instruction.by}",
+        note=_way(instruction),
     )
 
 
-def _way(word: Instruction) -> str:
-    if word.delivered_at is not None:
-        return f"the agent has it since {word.delivered_at:%Y-%m-%d %H:%M:%S} UTC"
-    if word.closed_at is not None:
+def _way(instruction: Instruction) -> str:
+    if instruction.delivered_at is not None:
+        return f"the agent has it since {instruction.delivered_at:%Y-%m-%d %H:%M:%S} UTC"
+    if instruction.closed_at is not None:
         return "not delivered: cancelled, or the session ended first"
-    if word.kind is not Kind.TASK or word.taken_at is not None:
+    if instruction.kind is not Kind.TASK or instruction.taken_at is not None:
         return "goes with the agent's next result"
-    whose = "this session's agent" if word.session_id is not None else "an agent of this workspace"
+    whose = "this session's agent" if instruction.session_id is not None else "an agent of this workspace"
     return f"waits until {whose} calls reboot or standby"
 
 

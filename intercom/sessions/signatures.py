@@ -56,7 +56,7 @@ class Signatures:
 
     keyring: Keyring
     _uses: dict[str, datetime] = field(factory=dict)
-    _ended_by_words: set[str] = field(factory=set)
+    _ended_by_instructions: set[str] = field(factory=set)
 
     @property
     def required(self) -> bool:
@@ -181,80 +181,88 @@ class Signatures:
 
     # --- instructions for agents -------------------------------------------------------------------------------------
 
-    def admit_words(
-        self, db: Database, word: Instruction, signed: SignedCommand | None, now: datetime
+    def admit_instruction(
+        self, db: Database, instruction: Instruction, signed: SignedCommand | None, now: datetime
     ) -> SignedCommand | None:
         """Return the signed command to store with a new instruction; None if signatures are not required. The command
         itself was checked before. Raises SignatureRefused."""
-        if not self.required or word.channel == request_kinds.AUTOMATIC:
+        if not self.required or instruction.channel == request_kinds.AUTOMATIC:
             return None
-        channel = _channel_of(word)
+        channel = _channel_of(instruction)
         if channel in signing.SIGNED_HERE:
             self._check_level(channel, RiskLevel.LOW)
-            return self._sign_words(word, channel, now)
+            return self._sign_instruction(instruction, channel, now)
         if signed is None:
             raise SignatureRefused(UNSIGNED)
-        fault = self._fault_of_words(db, evolve(word, signed=signed))
+        fault = self._fault_of_instruction(db, evolve(instruction, signed=signed))
         if fault:
             raise SignatureRefused(f"{fault}; nothing was changed")
         return signed
 
-    def fault_of_words(self, db: Database, word: Instruction) -> str | None:
+    def fault_of_instruction(self, db: Database, instruction: Instruction) -> str | None:
         """Return why a queued instruction is not delivered, as half a sentence; None if it is."""
-        if not self.required or word.channel == request_kinds.AUTOMATIC:
+        if not self.required or instruction.channel == request_kinds.AUTOMATIC:
             return None
-        fault = self._fault_of_words(db, word)
-        if fault is None and (word.id in self._uses or audit.instruction_end(db, word.id) is not None):
+        fault = self._fault_of_instruction(db, instruction)
+        if fault is None and (instruction.id in self._uses or audit.instruction_end(db, instruction.id) is not None):
             return _USED
         return fault
 
-    def trusted_words(self, db: Database, words: tuple[Instruction, ...]) -> tuple[Instruction, ...]:
+    def trusted_instructions(self, db: Database, found: tuple[Instruction, ...]) -> tuple[Instruction, ...]:
         """Return those instructions that count, as their agent is told them. The server's own nudges get the configured
         text, whatever their row says."""
         if not self.required:
-            return words
-        return tuple(self._as_said(word) for word in words if self.fault_of_words(db, word) is None)
+            return found
+        return tuple(self._as_said(each) for each in found if self.fault_of_instruction(db, each) is None)
 
     def note_ended(self, db: Database, wait: Wait) -> None:
         """Check whether instructions ended a standby, if it says so. Call it before `fault`."""
-        if not self.required or not _is_ended_by_words(wait) or wait.id in self._ended_by_words:
+        if not self.required or not _is_ended_by_instructions(wait) or wait.id in self._ended_by_instructions:
             return
         behind = audit.standby_end(db, wait.id)
         if behind is not None and any(self._was_open(db, id, behind[0]) for id in behind[1]):
-            self._ended_by_words.add(wait.id)
+            self._ended_by_instructions.add(wait.id)
 
     def _was_open(self, db: Database, id: str, entry: int) -> bool:
         """Return whether this instruction counted, and was still open, when this entry was written."""
-        word, over = instructions.get(db, id), audit.instruction_end(db, id)
-        if word is None or (over is not None and over < entry):
+        instruction, over = instructions.get(db, id), audit.instruction_end(db, id)
+        if instruction is None or (over is not None and over < entry):
             return False
-        return word.channel == request_kinds.AUTOMATIC or self._fault_of_words(db, word) is None
+        return instruction.channel == request_kinds.AUTOMATIC or self._fault_of_instruction(db, instruction) is None
 
-    def _as_said(self, word: Instruction) -> Instruction:
-        if word.channel == request_kinds.AUTOMATIC:
+    def _as_said(self, instruction: Instruction) -> Instruction:
+        if instruction.channel == request_kinds.AUTOMATIC:
             return evolve(
-                word, kind=Kind.NUDGE, by=request_kinds.INTERCOM, text=self.keyring.config.stall.default_nudge_message
+                instruction,
+                kind=Kind.NUDGE,
+                by=request_kinds.INTERCOM,
+                text=self.keyring.config.stall.default_nudge_message,
             )
-        return word
+        return instruction
 
-    def _fault_of_words(self, db: Database, word: Instruction) -> str | None:
+    def _fault_of_instruction(self, db: Database, instruction: Instruction) -> str | None:
         """Return why no signature covers this instruction for this agent; None if one does."""
-        signed = word.signed
+        signed = instruction.signed
         if signed is None:
             return _MISSING
-        signature, fields, channel = signed.signature, signed.fields, _channel_of(word)
+        signature, fields, channel = signed.signature, signed.fields, _channel_of(instruction)
         if signature.subject != signing.command_subject(signature.decision, fields):
-            return _OTHER_WORDS
-        if (signature.request_id, signature.risk, signature.text, signature.decision) != ("", None, None, word.kind):
-            return _OTHER_WORDS
-        if "text" not in fields and word.kind is Kind.NUDGE:
-            return _NO_WORDS
-        if fields.get("text") != word.text:
-            return _OTHER_WORDS
+            return _OTHER_TEXT
+        if (signature.request_id, signature.risk, signature.text, signature.decision) != (
+            "",
+            None,
+            None,
+            instruction.kind,
+        ):
+            return _OTHER_TEXT
+        if "text" not in fields and instruction.kind is Kind.NUDGE:
+            return _NO_TEXT
+        if fields.get("text") != instruction.text:
+            return _OTHER_TEXT
         act = signature.decision_id
-        if word.id != (act if signature.method == signing.CHANNEL else id_of_act(f"{channel}/{act}")):
+        if instruction.id != (act if signature.method == signing.CHANNEL else id_of_act(f"{channel}/{act}")):
             return "the signature is for another text, and counts once"
-        if not self._is_for(db, word, fields):
+        if not self._is_for(db, instruction, fields):
             return "the signature is for the agent of another session or workspace"
         if (signature.method == signing.CHANNEL) != (channel in signing.SIGNED_HERE):
             return "the signature is not of the channel that it came from"
@@ -262,17 +270,17 @@ class Signatures:
             return self._fault_of_channel(channel, signature, RiskLevel.LOW)
         return self._not_genuine(signature)
 
-    def _is_for(self, db: Database, word: Instruction, fields: Mapping[str, str]) -> bool:
+    def _is_for(self, db: Database, instruction: Instruction, fields: Mapping[str, str]) -> bool:
         session, directory = fields.get("session"), fields.get("workspace")
         if session is None:
             # A task for any agent of the workspace, also after one has taken it.
-            taken = None if word.session_id is None else sessions.get(db, word.session_id)
-            roots = {word.workspace_root, directory if taken is None else taken.workspace_root}
-            return word.kind is Kind.TASK and directory is not None and roots == {directory}
-        if directory is not None or word.workspace_root is not None or word.session_id is None:
+            taken = None if instruction.session_id is None else sessions.get(db, instruction.session_id)
+            roots = {instruction.workspace_root, directory if taken is None else taken.workspace_root}
+            return instruction.kind is Kind.TASK and directory is not None and roots == {directory}
+        if directory is not None or instruction.workspace_root is not None or instruction.session_id is None:
             return False
         # Or for a session whose agent continued in this one.
-        return audit.was_adopted(db, session, word.session_id)
+        return audit.was_adopted(db, session, instruction.session_id)
 
     def _fault_of_approval(self, request: ApprovalRequest, root: str) -> str | None:
         expected = _APPROVAL.get(request.status)
@@ -314,9 +322,9 @@ class Signatures:
             return _MISSING
         if request.instruction != standby_instruction(decided):
             return _CONTRADICTION
-        if _is_ended_by_words(request) and decided.text is None:
+        if _is_ended_by_instructions(request) and decided.text is None:
             # Ended by queued instructions, which are delivered on their own.
-            is_so = decided.decision == Decision.RESUME and request.id in self._ended_by_words
+            is_so = decided.decision == Decision.RESUME and request.id in self._ended_by_instructions
             return None if is_so else "no operator's message is recorded that would have ended it"
         return self._fault(decided, request_kinds.card_of(request, root))
 
@@ -379,17 +387,17 @@ class Signatures:
                 " settings"
             )
 
-    def _sign_words(self, word: Instruction, channel: str, now: datetime) -> SignedCommand:
-        fields = {"session": word.session_id, "workspace": word.workspace_root, "text": word.text}
+    def _sign_instruction(self, instruction: Instruction, channel: str, now: datetime) -> SignedCommand:
+        fields = {"session": instruction.session_id, "workspace": instruction.workspace_root, "text": instruction.text}
         said = {name: part for name, part in fields.items() if part is not None}
         unsigned = Signature(
             request_id="",
-            subject=signing.command_subject(word.kind.value, said),
+            subject=signing.command_subject(instruction.kind.value, said),
             risk=None,
-            decision=word.kind.value,
+            decision=instruction.kind.value,
             text=None,
             at=clock.to_text(now),
-            decision_id=word.id,
+            decision_id=instruction.id,
             key_id="",
             method=signing.CHANNEL,
             value="",
@@ -429,17 +437,17 @@ def without_keys() -> Signatures:
 _MISSING = "no operator's signature is recorded for it"
 _CONTRADICTION = "what is recorded contradicts itself"
 _USED = "it was used before, and counts once"
-_OTHER_WORDS = "the signature is for another text"
-_NO_WORDS = "the signature does not cover what the nudge says: nudge again, with a text or this version's ctl"
+_OTHER_TEXT = "the signature is for another text"
+_NO_TEXT = "the signature does not cover what the nudge says: nudge again, with a text or this version's ctl"
 
 
-def _channel_of(word: Instruction) -> str:
+def _channel_of(instruction: Instruction) -> str:
     """Return the channel on which a person gave this instruction, also for one given to an alert."""
-    return word.channel.removeprefix(request_kinds.ON_ALERT)
+    return instruction.channel.removeprefix(request_kinds.ON_ALERT)
 
 
-def _is_ended_by_words(wait: Wait) -> bool:
-    return wait.decided is not None and wait.decided.verdict_id == request_kinds.ended_by_words(wait.id)
+def _is_ended_by_instructions(wait: Wait) -> bool:
+    return wait.decided is not None and wait.decided.verdict_id == request_kinds.ended_by_instructions(wait.id)
 
 
 def _risk(card: Card) -> RiskLevel:

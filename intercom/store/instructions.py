@@ -126,7 +126,7 @@ def close_session(db: Database, session_id: str, at: datetime) -> tuple[str, ...
 def mark_delivered(db: Database, ids: Sequence[str], at: datetime) -> tuple[Instruction, ...]:
     """Record that the agent has these. Returns those that this call marked."""
     found = (get(db, id) for id in _each(db, ids, "delivered_at is null", delivered_at=at))
-    return tuple(word for word in found if word is not None)
+    return tuple(each for each in found if each is not None)
 
 
 def _each(db: Database, ids: Sequence[str], which: str, **columns: object) -> tuple[str, ...]:

@@ -17,7 +17,7 @@ from intercom.agents.agent_connection import AgentConnection
 from intercom.agents.hook_server import HookDeps, HookOrigin, StoppingParams
 from intercom.agents.http.request import Identity
 from intercom.agents.http.sessions import ConnectionFactory, HttpSessions
-from intercom.sessions.messages import Agent, TakeWords, Undeliver, key_of
+from intercom.sessions.messages import Agent, TakeInstructions, Undeliver, key_of
 from tests.sessions.test_steering import steer
 from tests.support.virtual_server import VirtualServer
 
@@ -64,7 +64,7 @@ async def test_words_are_free_again_whenever_the_hook_that_asked_goes(server: Vi
         assert steps is not None or "one" in result["words"]
         visit.close()
         await trio.testing.wait_all_tasks_blocked()
-        taken = await agent.ask(TakeWords("probe"))
+        taken = await agent.ask(TakeInstructions("probe"))
         assert [word.text for word in taken.instructions] == ["one"], f"after {steps} steps"
         agent.tell(Undeliver(("probe",)))
 

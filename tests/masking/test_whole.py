@@ -71,11 +71,11 @@ def test_the_end_of_an_output_is_masked_with_what_comes_before_it() -> None:
 
 
 @pytest.mark.parametrize("lines_asked", [1, 3, 8])
-def test_the_last_words_of_an_agent_are_masked_with_what_comes_before_them(tmp_path: Path, lines_asked: int) -> None:
+def test_the_last_output_of_an_agent_is_masked_with_what_comes_before_it(tmp_path: Path, lines_asked: int) -> None:
     monitor.Segments(str(tmp_path), "stdout", 1_000_000).add(f"begin\n{KEY[: KEY.index('-----END')]}".encode())
-    words = monitor_client.last_words(tmp_path, (Stream.STDOUT,), lines=lines_asked)
-    assert words
-    assert not shows_key(words)
+    output = monitor_client.last_output(tmp_path, (Stream.STDOUT,), lines=lines_asked)
+    assert output
+    assert not shows_key(output)
 
 
 def test_a_piece_of_output_that_begins_in_a_line_is_masked_with_the_whole_line(tmp_path: Path) -> None:

@@ -165,7 +165,7 @@ class StandInSteering:
         self.service.acts.append(("steer", found.id, text, by, channel, act_id))
         return self._keep(Instruction("w-1", Kind.STEER, text, by, channel, START, found.id))
 
-    async def words(self, session: str | None = None, limit: int = 50) -> tuple[Instruction, ...]:
+    async def instructions(self, session: str | None = None, limit: int = 50) -> tuple[Instruction, ...]:
         if session is not None:
             self.service._session(session)
         return tuple(word for word in self.kept.values() if word.kind is Kind.STEER)[:limit]

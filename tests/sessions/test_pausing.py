@@ -16,7 +16,7 @@ from intercom.model.config import Config, StallSettings
 from intercom.model.decision import Decision
 from intercom.model.errors import InvalidState, NotFound, Paused
 from intercom.model.session import SessionMode, SessionStatus
-from intercom.sessions.messages import Adopt, AwaitDecision, AwaitUnpaused, Describe, Detach, Resume, TakeWords
+from intercom.sessions.messages import Adopt, AwaitDecision, AwaitUnpaused, Describe, Detach, Resume, TakeInstructions
 from intercom.sessions.registry import GRACE_SECONDS, RETURN_SECONDS
 from intercom.sessions.tools.auto_check import AutoCheck
 from intercom.sessions.tools.broadcast import Broadcast
@@ -40,7 +40,7 @@ ASKED: list[Callable[[str], Request[Any]]] = [
     lambda call: Broadcast("done", call=call),
     lambda call: Reboot(call=call),
     lambda call: SwitchFreq(SessionMode.LOCAL, by="agent", channel="mcp", call=call),
-    TakeWords,
+    TakeInstructions,
 ]
 
 
@@ -87,7 +87,7 @@ async def test_a_paused_agent_that_pings_is_known_to_be_alive_and_told(
     await unpause(server, agent)
     beat = await agent.ask(Ping())
     assert (beat.answer.status, beat.answer.message) == (None, None)
-    assert [word.text for word in beat.instructions] == ["mind the gap"]
+    assert [each.text for each in beat.instructions] == ["mind the gap"]
 
 
 async def test_who_waits_to_go_on_goes_on(server: VirtualServer, agent: AgentClient) -> None:
@@ -243,13 +243,13 @@ async def test_an_act_without_a_name_that_is_sent_again_means_the_same_session(
     await pause(server, agent)
     assert (await server.app.service.resume(None, None, resumed)).id == agent.session_id
     assert not (await agent.ask(Describe())).is_paused
-    words = await steering.steer(None, "slowly", "kim", "ctl", "act-4")
+    queued = await steering.steer(None, "slowly", "kim", "ctl", "act-4")
     # Another that could be meant by now is not.
     other = await server.arrive(root, "other")
     await pause(server, other)
     assert (await server.app.service.resume(None, None, resumed)).id == agent.session_id
-    assert (await steering.steer(None, "slowly", "kim", "ctl", "act-4")).id == words.id
-    assert [word.session_id for word in await steering.words()] == [agent.session_id]
+    assert (await steering.steer(None, "slowly", "kim", "ctl", "act-4")).id == queued.id
+    assert [each.session_id for each in await steering.instructions()] == [agent.session_id]
     assert (await other.ask(Describe())).is_paused
 
 
@@ -294,10 +294,10 @@ async def test_resume_lifts_the_pause_and_gives_word_once(
     for _ in range(2):
         await agent.ask(Resume(verdict))
     assert await status(agent) is SessionStatus.ACTIVE
-    words = (await agent.ask(Ping())).instructions
+    instructions = (await agent.ask(Ping())).instructions
     if stands_by:
         assert (await waiting()).answer.instruction == "now the docs"
-    assert [word.text for word in words] == ([] if stands_by else ["now the docs"])
+    assert [each.text for each in instructions] == ([] if stands_by else ["now the docs"])
 
 
 async def test_resume_gives_its_word_also_to_one_that_has_others_to_hear(
@@ -311,4 +311,4 @@ async def test_resume_gives_its_word_also_to_one_that_has_others_to_hear(
     await agent.ask(Resume(server.verdict(Decision.RESUME, "now the docs", "act-1")))
     answered = await waiting()
     assert answered.answer.instruction == "now the docs"
-    assert [word.text for word in answered.instructions] == ["mind the gap"]
+    assert [each.text for each in answered.instructions] == ["mind the gap"]

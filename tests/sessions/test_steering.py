@@ -35,7 +35,7 @@ from intercom.sessions.messages import (
     Delivery,
     Describe,
     ProcessEnded,
-    TakeWords,
+    TakeInstructions,
     Undeliver,
     Withdraw,
     Written,
@@ -65,16 +65,16 @@ async def task(server: VirtualServer, text: str, act: str | None = None, **where
 
 
 async def beat(agent: AgentClient) -> list[str]:
-    """The words that one ping is told; they are not confirmed."""
-    return [word.text for word in (await agent.ask(Ping())).instructions]
+    """The instructions that one ping is told; they are not confirmed."""
+    return [each.text for each in (await agent.ask(Ping())).instructions]
 
 
 async def heard(agent: AgentClient) -> list[str]:
-    """The words that one ping is told, and the agent has."""
+    """The instructions that one ping is told, and the agent has."""
     call = agent.call()
-    words = (await agent.ask(Ping(call=call))).instructions
-    await agent.ask(Deliver((Delivery(call, (), tuple(word.id for word in words)),)))
-    return [word.text for word in words]
+    instructions = (await agent.ask(Ping(call=call))).instructions
+    await agent.ask(Deliver((Delivery(call, (), tuple(each.id for each in instructions)),)))
+    return [each.text for each in instructions]
 
 
 async def stand_by(server: VirtualServer, agent: AgentClient) -> tuple[str, Pending[Answered[Any]]]:
@@ -91,7 +91,7 @@ async def kinds(server: VirtualServer) -> list[str]:
     return [entry.kind for entry in await server.app.service.audit(100)]
 
 
-async def test_words_are_shown_queued_then_delivered_and_are_told_once(
+async def test_instructions_are_shown_queued_then_delivered_and_are_told_once(
     server: VirtualServer, agent: AgentClient
 ) -> None:
     card = await steer(server, agent, "mind the gap\nand the step")
@@ -104,11 +104,11 @@ async def test_words_are_shown_queued_then_delivered_and_are_told_once(
     assert (await server.app.service.card(card.id)).state is CardState.DELIVERED
     assert await beat(agent) == []
     assert (await kinds(server))[-2:] == ["steer", "steer_delivered"]
-    (word,) = await desk(server).words(agent.session_id)
-    assert (word.delivered_at is not None, word.by, word.channel) == (True, "kim", "ctl")
+    (instruction,) = await desk(server).instructions(agent.session_id)
+    assert (instruction.delivered_at is not None, instruction.by, instruction.channel) == (True, "kim", "ctl")
 
 
-async def test_words_whose_result_was_lost_ride_again_and_those_on_their_way_do_not(
+async def test_instructions_whose_result_was_lost_ride_again_and_those_on_their_way_do_not(
     server: VirtualServer, agent: AgentClient
 ) -> None:
     card = await steer(server, agent, "one")
@@ -124,7 +124,7 @@ async def test_words_whose_result_was_lost_ride_again_and_those_on_their_way_do_
 
 
 @pytest.mark.parametrize("fault", ["session", "server"])
-async def test_words_outlive_what_falls(clock: Clock, root: Path, fault: str) -> None:
+async def test_instructions_outlive_what_falls(clock: Clock, root: Path, fault: str) -> None:
     async with virtual_server(root.parent, clock) as server:
         agent = await server.arrive(root)
         await steer(server, agent, "one")
@@ -169,7 +169,7 @@ async def test_only_so_much_waits_for_one_agent(clock: Clock, root: Path) -> Non
             await steer(server, agent, text)
         with pytest.raises(SteerQueueFull):
             await steer(server, agent, "d")
-        card = (await desk(server).words())[-1]
+        card = (await desk(server).instructions())[-1]
         assert (await desk(server).take_back(card.id[:20], "kim", "ctl")).state is CardState.CLOSED
         await steer(server, agent, "d")
         assert await heard(agent) == ["ö" * 30, "b", "d"]
@@ -207,12 +207,12 @@ async def test_a_session_at_rest_is_steered_and_says_that_its_agent_is_away(
 # --- standing by -----------------------------------------------------------------------------------------------------
 
 
-async def test_words_end_a_standby_and_ride_on_its_result(server: VirtualServer, agent: AgentClient) -> None:
+async def test_instructions_end_a_standby_and_ride_on_its_result(server: VirtualServer, agent: AgentClient) -> None:
     id, waiting = await stand_by(server, agent)
     await steer(server, agent, "now the docs")
     answered = await waiting()
     assert (answered.answer.status, answered.answer.instruction) == ("resumed", None)
-    assert [word.text for word in answered.instructions] == ["now the docs"]
+    assert [each.text for each in answered.instructions] == ["now the docs"]
     card = await server.operator.card(id=id, state=CardState.ANSWERED)
     assert (card.decided.by, card.decided.decision) == ("kim", "resume")
     assert await server.app.service.pending() == ()
@@ -227,12 +227,12 @@ async def test_an_agent_that_has_words_to_heed_does_not_stand_by(server: Virtual
             with contextlib.closing(sqlite3.connect(server.app.database)) as db:
                 recorded.extend(db.execute("select status from wait").fetchall())
 
-    # A crash leaves no standby that waits although there are words.
+    # A crash leaves no standby that waits although there are instructions.
     with calling(hook):
         opened = await agent.ask(Standby("idle", call="c1"))
     assert recorded == [("decided",)]
     assert opened.answered.answer.status == "resumed"
-    assert [word.text for word in opened.answered.instructions] == ["one"]
+    assert [each.text for each in opened.answered.instructions] == ["one"]
     await server.later(5)
     assert [card for card in server.operator.cards if card.kind is CardKind.STANDBY] == []
     # Asked again, as by a shim whose server fell: the same answer.
@@ -251,11 +251,11 @@ async def test_a_standby_that_nobody_waits_in_is_ended_when_it_is_waited_in_agai
     await steer(server, agent, "one")
     assert (await server.app.service.card(id)).state is CardState.PENDING
     opened = await agent.ask(Standby("", request_id=id))
-    assert [word.text for word in opened.answered.instructions] == ["one"]
+    assert [each.text for each in opened.answered.instructions] == ["one"]
     await server.operator.card(id=id, state=CardState.ANSWERED)
 
 
-async def test_words_whose_result_was_lost_end_the_standby_that_came_after(
+async def test_instructions_whose_result_was_lost_end_the_standby_that_came_after(
     server: VirtualServer, agent: AgentClient
 ) -> None:
     await steer(server, agent, "one")
@@ -263,17 +263,19 @@ async def test_words_whose_result_was_lost_end_the_standby_that_came_after(
     await agent.ask(Ping(call=call))
     _, waiting = await stand_by(server, agent)
     agent.tell(Undeliver((call,)))
-    assert [word.text for word in (await waiting()).instructions] == ["one"]
+    assert [each.text for each in (await waiting()).instructions] == ["one"]
 
 
-async def test_words_wait_out_a_pause_also_where_the_agent_stands_by(server: VirtualServer, agent: AgentClient) -> None:
+async def test_instructions_wait_out_a_pause_also_where_the_agent_stands_by(
+    server: VirtualServer, agent: AgentClient
+) -> None:
     _, waiting = await stand_by(server, agent)
     await desk(server).pause(agent.session_id, "kim", "ctl")
     assert (await steer(server, agent, "one")).note == "the session is paused: the agent is told when it is resumed"
     await server.later(1)
     assert waiting.outcome is None
     await desk(server).unpause(agent.session_id, "kim", "ctl")
-    assert [word.text for word in (await waiting()).instructions] == ["one"]
+    assert [each.text for each in (await waiting()).instructions] == ["one"]
 
 
 # --- the end of a turn -----------------------------------------------------------------------------------------------
@@ -285,18 +287,18 @@ async def test_an_agent_that_would_end_its_turn_is_told_what_waits_for_it(
     await steer(server, agent, "one")
     id = (await agent.propose()).request_id
     await server.decide(id, Decision.REJECT, "no")
-    taken = await agent.ask(TakeWords("hook-1"))
-    assert [word.text for word in taken.instructions] == ["one"]
+    taken = await agent.ask(TakeInstructions("hook-1"))
+    assert [each.text for each in taken.instructions] == ["one"]
     assert [late.request_id for late in taken.late_verdicts] == [id]
-    assert (await agent.ask(TakeWords("hook-2"))).instructions == ()
-    await agent.ask(Deliver((Delivery("hook-1", (id,), tuple(word.id for word in taken.instructions)),)))
+    assert (await agent.ask(TakeInstructions("hook-2"))).instructions == ()
+    await agent.ask(Deliver((Delivery("hook-1", (id,), tuple(each.id for each in taken.instructions)),)))
     assert await beat(agent) == []
 
 
 async def test_an_agent_whose_turn_is_over_is_not_stalled_and_no_road_leads_to_it(
     server: VirtualServer, agent: AgentClient
 ) -> None:
-    await agent.ask(TakeWords("hook-1"))
+    await agent.ask(TakeInstructions("hook-1"))
     for _ in range(10):
         await server.later(300)
     assert [card for card in server.operator.cards if card.kind is CardKind.STALL] == []
@@ -310,7 +312,7 @@ async def test_an_agent_whose_turn_is_over_is_not_stalled_and_no_road_leads_to_i
 async def test_the_card_of_a_stall_says_by_which_road_a_nudge_travels(server: VirtualServer, root: Path) -> None:
     agent, idle = await server.arrive(root), await server.arrive(root, "idle")
     await steer(server, agent, "one")
-    await agent.ask(TakeWords("hook-1"))
+    await agent.ask(TakeInstructions("hook-1"))
     await server.later(300)
     alerts = {
         each.session_id: await server.operator.card(kind=CardKind.STALL, session_id=each.session_id)
@@ -321,18 +323,18 @@ async def test_the_card_of_a_stall_says_by_which_road_a_nudge_travels(server: Vi
         (idle, "goes with the agent's next call"),
     ):
         assert str((await server.decide(alerts[each.session_id].id, Decision.NUDGE)).note).endswith(f'": {route}')
-    await idle.ask(TakeWords("hook-2"))
+    await idle.ask(TakeInstructions("hook-2"))
     assert str((await server.decide(alerts[idle.session_id].id, Decision.NUDGE)).note).endswith(
         "goes with the agent's next call, or is told before it ends its turn"
     )
     await idle.ask(Deliver((Delivery("hook-2", (), (next(iter(await queued(server, idle))),)),)))
-    await idle.ask(TakeWords("hook-3"))
+    await idle.ask(TakeInstructions("hook-3"))
     last = await server.decide(alerts[idle.session_id].id, Decision.NUDGE)
     assert str(last.note).endswith("not delivered: an idle agent cannot be reached")
 
 
 async def queued(server: VirtualServer, agent: AgentClient) -> list[str]:
-    return [word.id for word in await desk(server).words(agent.session_id) if word.is_open]
+    return [each.id for each in await desk(server).instructions(agent.session_id) if each.is_open]
 
 
 # --- the inbox -------------------------------------------------------------------------------------------------------
@@ -349,10 +351,10 @@ async def test_a_task_is_handed_over_once_to_the_next_agent_that_reboots(server:
     agent, late = await server.arrive(root), await server.arrive(root, "late")
     assert await beat(agent) == []
     call = agent.call()
-    (word,) = (await agent.ask(Reboot(call=call))).instructions
-    assert (word.kind, word.text, word.by) == ("task", "write the tests", "kim")
+    (instruction,) = (await agent.ask(Reboot(call=call))).instructions
+    assert (instruction.kind, instruction.text, instruction.by) == ("task", "write the tests", "kim")
     assert (await late.ask(Reboot())).instructions == ()
-    await agent.ask(Deliver((Delivery(call, (), (word.id,)),)))
+    await agent.ask(Deliver((Delivery(call, (), (instruction.id,)),)))
     done = await server.operator.card(id=card.id, state=CardState.DELIVERED)
     assert done.session_id == agent.session_id
     assert await desk(server).tasks() == ()
@@ -379,10 +381,10 @@ async def test_a_task_that_did_not_reach_its_agent_rides_again_or_is_anothers(
     assert (free.session_id, free.taken_at) == (None, None)
     assert (await server.app.service.card(card.id)).note == card.note
     other = await server.arrive(root, "other")
-    (word,) = (await other.ask(Reboot(call="o1"))).instructions
-    await other.ask(Deliver((Delivery("o1", (), (word.id,)),)))
+    (instruction,) = (await other.ask(Reboot(call="o1"))).instructions
+    await other.ask(Deliver((Delivery("o1", (), (instruction.id,)),)))
     # Its first agent had it after all, it turns out; that changes nothing.
-    await agent.ask(Deliver((Delivery(call, (), (word.id,)),)))
+    await agent.ask(Deliver((Delivery(call, (), (instruction.id,)),)))
     assert (await kinds(server)).count("task_delivered") == 1
 
 
@@ -394,10 +396,10 @@ async def test_a_task_that_was_written_to_an_agent_is_no_others_until_its_sessio
     door = AgentConnection(server.app.system, server.app.config, server.app.presence, "a", str(root), None)
     door.opened()
     call = agent.call()
-    (word,) = (await agent.ask(Reboot(call=call))).instructions
+    (instruction,) = (await agent.ask(Reboot(call=call))).instructions
     # It has its result, works for long without a call, and counts as gone.
     told = Call(call, BY_NAME["reboot"], agent.session_id, server.app.system.named(f"session/{agent.session_id}"), None)
-    told.delivery = Delivery(call, (), (word.id,))
+    told.delivery = Delivery(call, (), (instruction.id,))
     door.close_call(told)
     door.deliveries.written(call)
     door.closed()
@@ -433,9 +435,9 @@ async def test_the_task_of_an_agent_that_is_gone_wakes_another(
 ) -> None:
     agent, other = [await server.arrive(root, key) for key in ("a", "b")]
     await task(server, "one", workspace=str(root))
-    (word,) = (await agent.ask(Reboot())).instructions
+    (instruction,) = (await agent.ask(Reboot())).instructions
     if is_written:
-        agent.tell(Written((word.id,)))
+        agent.tell(Written((instruction.id,)))
     _, waiting = await stand_by(server, other)
     await GONE[why](server, agent)
     await server.later(0)
@@ -454,10 +456,10 @@ async def test_agents_that_stand_by_take_one_task_each(server: VirtualServer, ro
     agent, other, third = [await server.arrive(root, key) for key in ("a", "b", "c")]
     for each, text in ((agent, "one"), (other, "two")):
         opened = await each.ask(Standby("idle"))
-        assert [word.text for word in opened.answered.instructions] == [text]
+        assert [each.text for each in opened.answered.instructions] == [text]
     _, waiting = await stand_by(server, third)
     await task(server, "three", workspace=str(root))
-    assert [word.text for word in (await waiting()).instructions] == ["three"]
+    assert [each.text for each in (await waiting()).instructions] == ["three"]
 
 
 async def test_a_task_for_a_session_is_its_agents_alone(server: VirtualServer, root: Path) -> None:
@@ -465,7 +467,7 @@ async def test_a_task_for_a_session_is_its_agents_alone(server: VirtualServer, r
     card = await task(server, "one", session=agent.session_id[:13])
     assert card.note == "waits until this session's agent calls reboot or standby"
     assert (await other.ask(Reboot(call="o1"))).instructions == ()
-    assert [word.text for word in (await agent.ask(Reboot(call="g1"))).instructions] == ["one"]
+    assert [each.text for each in (await agent.ask(Reboot(call="g1"))).instructions] == ["one"]
 
 
 async def test_a_task_is_left_for_the_workspace_that_a_directory_lies_in(server: VirtualServer, root: Path) -> None:
@@ -497,7 +499,7 @@ async def test_a_task_is_taken_back_until_an_agent_takes_it(server: VirtualServe
         await desk(server).take_back(card.id, "kim", "ctl")
 
 
-async def test_words_follow_an_agent_into_the_session_it_takes_over(server: VirtualServer, root: Path) -> None:
+async def test_instructions_follow_an_agent_into_the_session_it_takes_over(server: VirtualServer, root: Path) -> None:
     old = await server.arrive(root, "old")
     await old.propose()
     server.gone("old", for_good=True)
@@ -518,7 +520,11 @@ async def test_words_follow_an_agent_into_the_session_it_takes_over(server: Virt
 
 
 async def test_a_session_that_is_not_there_has_nothing_that_waits(server: VirtualServer, agent: AgentClient) -> None:
-    for look in (server.app.service.pending, server.app.service.steering.words, server.app.service.steering.tasks):
+    for look in (
+        server.app.service.pending,
+        server.app.service.steering.instructions,
+        server.app.service.steering.tasks,
+    ):
         with pytest.raises(NotFound, match="nope"):
             await look("nope")
     assert await server.app.service.pending(agent.session_id[:8]) == ()

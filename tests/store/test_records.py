@@ -116,7 +116,7 @@ def test_open_are_the_applies_not_finished(db: Database) -> None:
     assert [entry.note for entry in journal.open(db)] == [None, "operator says go", None]
 
 
-def test_words_are_delivered_once_and_in_order(db: Database) -> None:
+def test_instructions_are_delivered_once_and_in_order(db: Database) -> None:
     sessions.insert(db, cases.session("s2"))
     for id, seconds, session_id in (("i2", 2, "s1"), ("i1", 1, "s1"), ("i3", 3, "s2")):
         assert instructions.insert(db, cases.word(id, session_id=session_id, text=f"text of {id}", at=after(seconds)))

@@ -397,7 +397,7 @@ async def steering(
     service: OperatorService, caller: Caller, session: str | None = None, limit: int = LISTED
 ) -> Sequence[Instruction]:
     """Return the instructions that agents were or will be told, the newest last."""
-    return await service.steering.words(session, limit)
+    return await service.steering.instructions(session, limit)
 
 
 @handles("task", queued_entry)

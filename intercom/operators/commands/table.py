@@ -252,7 +252,7 @@ _ROWS = (
         "list what agents were told, or will be told",
         _session("only this session"),
         _LIMIT,
-        draws="words",
+        draws="instructions",
     ),
     _row(
         "task",
@@ -277,7 +277,7 @@ _ROWS = (
         Argument("--all", "everything", "include finished tasks"),
         _LIMIT._replace(help=f"look at N entries at most (default {LISTED})"),
         _BY_OPTION,
-        draws="words",
+        draws="instructions",
     ),
     _row(
         "take-back",

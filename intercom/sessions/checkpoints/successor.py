@@ -121,7 +121,7 @@ def _end(db: Database, restore: Restore, at: datetime) -> tuple[Session | None, 
     who = restore.decided.by if restore.decided is not None else "intercom"
     summary = f"a checkpoint was restored: {restore.label or restore.checkpoint_id}"
     audit.record(db, at, "session_terminated", before.id, who, summary, {"successor": restore.successor_id})
-    return ended, tuple(word for word in unheard if word is not None)
+    return ended, tuple(each for each in unheard if each is not None)
 
 
 def _bring(db: Database, restore: Restore, id: str, timeouts: TimeoutSettings, at: datetime) -> str | None:
@@ -266,7 +266,7 @@ class Successors:
         why = ""
         if self.start_agent is not None:
             try:
-                await self.start_agent(made, self._words(restore, made))
+                await self.start_agent(made, self._prompt(restore, made))
             except IntercomError as refused:
                 why = f" (none could be started: {refused})"
             else:
@@ -285,7 +285,7 @@ class Successors:
                     return
                 await trio.sleep(_LOOK_SECONDS)
 
-    def _words(self, restore: Restore, made: Session) -> str:
+    def _prompt(self, restore: Restore, made: Session) -> str:
         when = f"{restore.created_at:%Y-%m-%d %H:%M} UTC"
         kept = restore.files is Files.LEAVE or restore.state is RestoreState.GIVEN_UP
         files = f"Files {'may differ from' if kept else 'are put back to'} what they were then."

@@ -135,16 +135,16 @@ def plan_restart(
     ended: Exit,
     now: datetime,
     settings: SpawnSettings,
-    words_at: datetime | None = None,
+    instruction_at: datetime | None = None,
 ) -> tuple[int, datetime | None]:
     """Return the restarts in a row as they count from now on, and when the agent runs again: None for never.
 
-    Its last run `began` then and `ended` now, after so many `restarts`. `words_at` is when the newest waiting
+    Its last run `began` then and `ended` now, after so many `restarts`. `instruction_at` is when the newest waiting
     instruction was given; None if there is none.
     """
-    if words_at is not None and ended.is_success and settings.resume_args:
+    if instruction_at is not None and ended.is_success and settings.resume_args:
         # Woken for its instructions. If it does not fetch them, it is woken at most `max_restarts` times in a row.
-        if words_at >= began:
+        if instruction_at >= began:
             return 1, now
         return (restarts, None) if restarts >= settings.max_restarts else (restarts + 1, now)
     if (now - began).total_seconds() >= STEADY_SECONDS:
@@ -404,7 +404,7 @@ class AgentProcessActor(Actor):
         )
         try:
             # A first run gets its prompt; a later one with waiting instructions continues where the last one ended.
-            wakes = row.run > 1 and bool(config.spawn.resume_args) and await self._words_at() is not None
+            wakes = row.run > 1 and bool(config.spawn.resume_args) and await self._instruction_at() is not None
             command = build_command(config, session.prompt or "", variables, session.id, resumes=wakes)
             status = await monitor.run(command, variables, session.workspace_root)
         except (OSError, ValueError, IntercomError) as failed:
@@ -502,7 +502,7 @@ class AgentProcessActor(Actor):
             exit,
             context.now(),
             context.config.spawn,
-            await self._words_at(),
+            await self._instruction_at(),
         )
         if at is None:
             ended = evolve(row, state=AgentProcessState.ENDING, exit=exit, why=Why.ENDED)
@@ -513,13 +513,13 @@ class AgentProcessActor(Actor):
         self._answer_starts()
         self._begin_winding_up()
 
-    async def _words_at(self) -> datetime | None:
+    async def _instruction_at(self) -> datetime | None:
         """Return when the newest instruction was given that waits for this agent; None if there is none."""
         context = self._at.context
         queued = await context.store.transact(
-            lambda db: context.signatures.trusted_words(db, instructions.queued(db, self._id))
+            lambda db: context.signatures.trusted_instructions(db, instructions.queued(db, self._id))
         )
-        return max((word.at for word in queued), default=None)
+        return max((each.at for each in queued), default=None)
 
     def _begin_winding_up(self) -> None:
         # A launch reports what it has started, and this continues from there.
@@ -533,9 +533,9 @@ class AgentProcessActor(Actor):
         if row.why is not Why.CLEARED:
             is_well = row.exit is not None and row.exit.is_success
             streams = (Stream.STDOUT, Stream.STDERR) if is_well else (Stream.STDERR, Stream.STDOUT)
-            words = await trio.to_thread.run_sync(monitor_client.last_words, self._directory, streams)
+            output = await trio.to_thread.run_sync(monitor_client.last_output, self._directory, streams)
             again = row.restart_at if row.state is AgentProcessState.WAITING else None
-            await self._tell_session(ProcessEnded(row.run, row.why, row.exit, words, row.said, again))
+            await self._tell_session(ProcessEnded(row.run, row.why, row.exit, output, row.said, again))
             crash_points.reach("child.settled")
         return WoundUp(row.run)
 

@@ -401,7 +401,7 @@ def end_of(directory: Path, stream: Stream) -> int:
         return begin
 
 
-def last_words(directory: Path, streams: tuple[Stream, ...], lines: int = 8, limit: int = 1200) -> str:
+def last_output(directory: Path, streams: tuple[Stream, ...], lines: int = 8, limit: int = 1200) -> str:
     """Return the last lines of the first non-empty stream, as text with secrets masked: people are shown it."""
     for stream in streams:
         text = masked(directory, stream, read_tail(directory, stream, lines, limit)).strip()

@@ -41,7 +41,7 @@ from intercom.sessions.messages import (
     Stop,
     Summarize,
     Suspend,
-    TakeWords,
+    TakeInstructions,
     ToolRequest,
     Watch,
     WriteTouch,
@@ -133,7 +133,7 @@ class SessionActor(Actor):
     # --- lifecycle ---------------------------------------------------------------------------------------------------
 
     async def on_start(self) -> None:
-        await self.refuse_words()
+        await self.refuse_instructions()
         if self._new is not None:
             self.state, self._new = SessionState(self._new).agent_came(), None
             return
@@ -158,7 +158,7 @@ class SessionActor(Actor):
     def on_receive(self, message: object) -> Any:
         # Not a coroutine: a handler that needs only memory answers at once.
         is_call = isinstance(message, ToolRequest) and message.waits_while_paused
-        if is_call or isinstance(message, AskPermission | TakeWords):
+        if is_call or isinstance(message, AskPermission | TakeInstructions):
             self.require_going_on()
         return self._handlers[type(message)](self, message)
 
@@ -258,14 +258,14 @@ class SessionActor(Actor):
 
     def queued(self, db: Database) -> tuple[Instruction, ...]:
         """Return the instructions to deliver. Unsigned ones are left out if signatures are required."""
-        return self.context.signatures.trusted_words(db, instructions.queued(db, self.id))
+        return self.context.signatures.trusted_instructions(db, instructions.queued(db, self.id))
 
-    async def refuse_words(self) -> None:
+    async def refuse_instructions(self) -> None:
         """Close unsigned instructions for this agent, and unsigned tasks it could take. Each is recorded, and reported
         on every channel. Does nothing if signatures are not required."""
         if not self.context.signatures.required:
             return
-        for told in await self.transact(_refuse_words, session=self):
+        for told in await self.transact(_refuse_instructions, session=self):
             self.context.operators.tell(Notice(f"{told}; no agent is told it", "error", self.now()))
 
     def touch(self, tool: str) -> None:
@@ -296,10 +296,10 @@ class SessionActor(Actor):
             self.context.operators.tell(card)
         return card
 
-    def show_words(self, word: Instruction) -> Card:
+    def show_instruction(self, instruction: Instruction) -> Card:
         """Show an instruction's card on every channel, and return it. The card of an alert shows its own nudges."""
-        card = request_kinds.card_of_instruction(word, self.row.workspace_root)
-        if not request_kinds.is_told_of_on_alert(word):
+        card = request_kinds.card_of_instruction(instruction, self.row.workspace_root)
+        if not request_kinds.is_told_of_on_alert(instruction):
             self.context.operators.tell(card)
         return card
 
@@ -383,8 +383,8 @@ class SessionActor(Actor):
         as delivered with this result. `alone` attaches nothing, for a client that could not pass it on. The deliveries
         then wait for another call.
         """
-        late, words = ((), ()) if alone or self.row.is_paused else self.state.pending(self.now(), own)
-        answered = Answered(answer, late, tuple(request_kinds.told(word) for word in words))
+        late, instructions = ((), ()) if alone or self.row.is_paused else self.state.pending(self.now(), own)
+        answered = Answered(answer, late, tuple(request_kinds.told(each) for each in instructions))
         self.change(SessionState.attach, answered.delivery(call, own))
         return answered
 
@@ -489,20 +489,22 @@ class SessionActor(Actor):
             self.set_timer(Expire(request.id), max(0.0, left), Expire(request.id))
 
 
-def _refuse_words(db: Database, session: SessionActor) -> tuple[str, ...]:
+def _refuse_instructions(db: Database, session: SessionActor) -> tuple[str, ...]:
     """Close the instructions and tasks whose signature does not count. Returns one line for people about each."""
     row = sessions.get(db, session.id)
     if row is None:
         return ()
     waiting = (*instructions.queued(db, row.id), *instructions.inbox(db, row.id, row.workspace_root))
     told = []
-    for word in waiting:
-        fault = session.context.signatures.fault_of_words(db, word)
-        if fault is None or not instructions.close(db, (word.id,), session.now()):
+    for instruction in waiting:
+        fault = session.context.signatures.fault_of_instruction(db, instruction)
+        if fault is None or not instructions.close(db, (instruction.id,), session.now()):
             continue
-        said = request_kinds.headline(visible(word.text))
-        summary = f"refused the message {word.id[:_ID_CHARS]} for an agent ({word.kind.value}: {said}): {fault}"
-        about = {"instruction_id": word.id, "given_by": word.by, "channel": word.channel}
+        said = request_kinds.headline(visible(instruction.text))
+        summary = (
+            f"refused the message {instruction.id[:_ID_CHARS]} for an agent ({instruction.kind.value}: {said}): {fault}"
+        )
+        about = {"instruction_id": instruction.id, "given_by": instruction.by, "channel": instruction.channel}
         session.record(db, "intercom", "security", summary, **about)
         told.append(summary)
     return tuple(told)

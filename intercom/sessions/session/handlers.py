@@ -402,7 +402,7 @@ async def _undeliver(session: SessionActor, lost: messages.Undeliver) -> None:
 
 async def _words_are_free(session: SessionActor) -> None:
     """End a standby if a lost result has freed instructions: the agent may get no other result."""
-    if steering.has_words(session):
+    if steering.has_instructions(session):
         await steering.end_standby(session, "intercom", steering.CHANNEL)
 
 
@@ -411,7 +411,7 @@ async def _agent_came(session: SessionActor, _came: messages.AgentCame) -> None:
     if session.row.status in (SessionStatus.CREATED, SessionStatus.INTERRUPTED):
         await lifecycle.become(session, session.row.status_when_here, "agent", "the agent is connected")
     # The agent may have got instructions while it had another session.
-    await session.refuse_words()
+    await session.refuse_instructions()
     steering.took(session, await session.transact(session.queued))
     await present(session)
 
@@ -464,7 +464,7 @@ HANDLERS: Handlers = {
     messages.OpenCards: open_cards,
     messages.Unattended: lambda session, _asked: session.state.unattended,
     messages.AwaitUnpaused: lifecycle.await_unpaused,
-    messages.TakeWords: steering.take_words,
+    messages.TakeInstructions: steering.take_instructions,
     messages.Pause: lifecycle.pause,
     messages.Unpause: lifecycle.unpause,
     messages.Steer: steering.steer,

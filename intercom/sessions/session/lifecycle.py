@@ -153,8 +153,8 @@ async def wind_up(session: SessionActor, by: str, unheard: tuple[Instruction, ..
     # Calls whose answer the pause held back are answered now: the session does not continue.
     await release(session)
     session.change(SessionState.drop, session.state.items)
-    for word in unheard:
-        session.show_words(word)
+    for instruction in unheard:
+        session.show_instruction(instruction)
     await stall.dismiss(session, by)
     session.tell_process(Stop())
     await steering.tell_of_tasks(session, unheard)
@@ -196,8 +196,8 @@ def _end(db: Database, session: SessionActor, asked: End) -> tuple[Session, tupl
         # A later notice that would redraw it may never come.
         if session.context.chat is not None:
             session.context.chat.redraw_root(db, row, now)
-    unheard = (instructions.get(db, id) for id in {*(word.id for word in session.state.instructions), *closed})
-    return row, requests.interrupted(db, session.id), tuple(word for word in unheard if word is not None)
+    unheard = (instructions.get(db, id) for id in {*(each.id for each in session.state.instructions), *closed})
+    return row, requests.interrupted(db, session.id), tuple(each for each in unheard if each is not None)
 
 
 _WHO = "intercom"
@@ -223,7 +223,7 @@ async def ended(session: SessionActor, news: ProcessEnded) -> Session:
         return session.row
     if session.row.status is SessionStatus.CREATED and news.why is not Why.NOT_STARTED:
         await become(session, SessionStatus.ACTIVE, _WHO, "its agent ran")
-    last = f"; its last output: {news.words}" if news.words else ""
+    last = f"; its last output: {news.output}" if news.output else ""
     if news.again_at is not None:
         if await session.transact(_note, session=session, what=f"{news.run}/ended"):
             pause = max(0.0, (news.again_at - session.now()).total_seconds())

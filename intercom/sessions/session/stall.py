@@ -229,21 +229,21 @@ async def _nudge(
         return None
     id = session.context.new_id() if verdict is None else verdict.id
     channel = request_kinds.AUTOMATIC if verdict is None else f"{request_kinds.ON_ALERT}{verdict.channel}"
-    word = Instruction(id, Kind.NUDGE, text, by, channel, session.now(), session.id)
-    moved = await session.transact(_queue_nudge, session=session, alert=alert, word=word, verdict=verdict)
-    repeated = (each.id for each in session.state.instructions if _is_repeated_by(each, word))
+    instruction = Instruction(id, Kind.NUDGE, text, by, channel, session.now(), session.id)
+    moved = await session.transact(_queue_nudge, session=session, alert=alert, instruction=instruction, verdict=verdict)
+    repeated = (each.id for each in session.state.instructions if _is_repeated_by(each, instruction))
     session.change(SessionState.drop, repeated)
-    session.change(SessionState.queue, word)
+    session.change(SessionState.queue, instruction)
     # A nudge without a message of its own says what is configured: people see what the agent is told.
     return show(session, moved or alert, f'"{request_kinds.headline(text)}": {_route(session)}')
 
 
-def _is_repeated_by(earlier: Instruction, word: Instruction) -> bool:
+def _is_repeated_by(earlier: Instruction, instruction: Instruction) -> bool:
     """Return whether the later nudge replaces this one. A person's own message stays, unless the later nudge repeats
     it."""
-    is_same = earlier.kind is Kind.NUDGE and earlier.id != word.id
+    is_same = earlier.kind is Kind.NUDGE and earlier.id != instruction.id
     is_automatic = earlier.channel == request_kinds.AUTOMATIC and earlier.by == request_kinds.INTERCOM
-    return is_same and (is_automatic or earlier.text == word.text)
+    return is_same and (is_automatic or earlier.text == instruction.text)
 
 
 def _route(session: SessionActor) -> str:
@@ -279,25 +279,31 @@ def _move(
 
 
 def _queue_nudge(
-    db: Database, session: SessionActor, alert: StallAlert, word: Instruction, verdict: Verdict | None
+    db: Database, session: SessionActor, alert: StallAlert, instruction: Instruction, verdict: Verdict | None
 ) -> StallAlert | None:
     now = session.now()
-    earlier = [queued.id for queued in instructions.queued(db, session.id) if _is_repeated_by(queued, word)]
+    earlier = [queued.id for queued in instructions.queued(db, session.id) if _is_repeated_by(queued, instruction)]
     count = alert.nudge_count + 1
-    if verdict is not None and instructions.get(db, word.id) is None:
+    if verdict is not None and instructions.get(db, instruction.id) is None:
         limits = session.context.config.steering
-        steering.check_room(word.text, instructions.load(db, session.id), limits.max_queued, limits.max_queued_bytes)
-        word = evolve(word, signed=session.context.signatures.admit_words(db, word, verdict.command, now))
-    if not instructions.insert(db, word):
+        steering.check_room(
+            instruction.text, instructions.load(db, session.id), limits.max_queued, limits.max_queued_bytes
+        )
+        instruction = evolve(
+            instruction, signed=session.context.signatures.admit_instruction(db, instruction, verdict.command, now)
+        )
+    if not instructions.insert(db, instruction):
         # Queued already: the writer crashed between its commit and its answer.
         return stalls.get(db, alert.id)
     instructions.close(db, earlier, now)
-    changes = {"nudge_count": count, "nudge_message": word.text, "updated_at": now}
+    changes = {"nudge_count": count, "nudge_message": instruction.text, "updated_at": now}
     stalls.advance(db, alert.id, alert.status, StallStatus.NUDGED, **changes)
     sessions.set_stall(db, session.id, count, session.row.stall_paused)
     data = {} if verdict is None else {"origin": verdict.origin_data}
     channel = "timeout" if verdict is None else verdict.channel
-    session.record(db, word.by, "nudged", word.text, alert_id=alert.id, channel=channel, count=count, **data)
+    session.record(
+        db, instruction.by, "nudged", instruction.text, alert_id=alert.id, channel=channel, count=count, **data
+    )
     if verdict is not None:
         session.record_decision(db, verdict)
     return stalls.get(db, alert.id)

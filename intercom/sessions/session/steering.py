@@ -25,7 +25,7 @@ from intercom.sessions.messages import (
     PersonNudged,
     Steer,
     TakeBack,
-    TakeWords,
+    TakeInstructions,
     TasksLeft,
     Written,
 )
@@ -42,19 +42,19 @@ async def record(session: SessionActor, deliveries: tuple[Delivery, ...]) -> Non
     """Record that these results reached the agent, with everything attached to them. All is persisted on return."""
     told = [id for each in deliveries for id in each.requests if session.state.has(id)]
     # Includes instructions that moved to another session since: they have reached the agent.
-    words = [id for each in deliveries for id in each.instructions]
+    said = [id for each in deliveries for id in each.instructions]
     # Before the store is asked: if it fails, what these results carried is pending again.
     session.change(SessionState.detach, (each.call for each in deliveries))
-    if not told and not words:
+    if not told and not said:
         return
-    done, heard = await session.transact(_mark, session=session, told=told, words=words)
+    done, heard = await session.transact(_mark, session=session, told=told, said=said)
     crash_points.reach("delivery.recorded")
-    session.change(SessionState.delivered, (*words, *(request.id for request in done)))
-    for word in heard:
-        session.context.signatures.note_use(word.id, session.now())
-        session.show_words(word)
-        if word.session_id not in (None, session.id):
-            session.system.named(f"session/{word.session_id}").tell(DeliveredElsewhere((word,)))
+    session.change(SessionState.delivered, (*said, *(request.id for request in done)))
+    for instruction in heard:
+        session.context.signatures.note_use(instruction.id, session.now())
+        session.show_instruction(instruction)
+        if instruction.session_id not in (None, session.id):
+            session.system.named(f"session/{instruction.session_id}").tell(DeliveredElsewhere((instruction,)))
     for request in done:
         if (arrived := request_kinds.delivered(request)) is not None:
             session.context.measured(arrived)
@@ -62,15 +62,22 @@ async def record(session: SessionActor, deliveries: tuple[Delivery, ...]) -> Non
 
 
 def _mark(
-    db: Database, session: SessionActor, told: list[str], words: list[str]
+    db: Database, session: SessionActor, told: list[str], said: list[str]
 ) -> tuple[list[Asked], tuple[Instruction, ...]]:
     at = session.now()
     for request_id in told:
         requests.mark_delivered(db, request_id, at)
-    heard = instructions.mark_delivered(db, words, at)
-    for word in heard:
-        summary = request_kinds.headline(word.text)
-        session.record(db, "agent", f"{word.kind.value}_delivered", summary, instruction_id=word.id, given_by=word.by)
+    heard = instructions.mark_delivered(db, said, at)
+    for instruction in heard:
+        summary = request_kinds.headline(instruction.text)
+        session.record(
+            db,
+            "agent",
+            f"{instruction.kind.value}_delivered",
+            summary,
+            instruction_id=instruction.id,
+            given_by=instruction.by,
+        )
     found = (requests.find(db, request_id) for request_id in told)
     return [request for request in found if request is not None], heard
 
@@ -83,24 +90,24 @@ async def steer(session: SessionActor, asked: Steer) -> Card:
     """Queue a message for the agent, once per action. Raises InvalidArguments, SteerQueueFull, InvalidState."""
     if session.row.status is SessionStatus.TERMINATED:
         raise InvalidState("this session was ended: no agent will get this message; start another, or leave a task")
-    word = Instruction(asked.id, asked.kind, asked.text, asked.by, asked.channel, session.now(), session.id)
-    word = await session.transact(queue, session.context, word, asked.signed)
+    instruction = Instruction(asked.id, asked.kind, asked.text, asked.by, asked.channel, session.now(), session.id)
+    instruction = await session.transact(queue, session.context, instruction, asked.signed)
     crash_points.reach("instruction.recorded")
-    if word.is_open:
-        session.change(SessionState.queue, word)
-    card = session.show_words(word)
+    if instruction.is_open:
+        session.change(SessionState.queue, instruction)
+    card = session.show_instruction(instruction)
     session.stall.tell(PersonNudged())
     await end_standby(session, asked.by, asked.channel)
-    return evolve(card, note=_why_later(session) or card.note) if word.is_open else card
+    return evolve(card, note=_why_later(session) or card.note) if instruction.is_open else card
 
 
 async def take_back(session: SessionActor, asked: TakeBack) -> Card:
     """Cancel a queued message. Raises NotFound, AlreadyDecided."""
     if session.state.item(asked.id).calls:
         raise AlreadyDecided("this message is on its way to the agent; nothing was changed")
-    word = await session.transact(_cancel, session, asked)
-    session.change(SessionState.drop, (word.id,))
-    return session.show_words(word)
+    instruction = await session.transact(_cancel, session, asked)
+    session.change(SessionState.drop, (instruction.id,))
+    return session.show_instruction(instruction)
 
 
 async def tasks_left(session: SessionActor, left: TasksLeft) -> None:
@@ -108,10 +115,10 @@ async def tasks_left(session: SessionActor, left: TasksLeft) -> None:
 
 
 def delivered_elsewhere(session: SessionActor, told: DeliveredElsewhere) -> None:
-    session.change(SessionState.drop, (word.id for word in told.words))
+    session.change(SessionState.drop, (each.id for each in told.instructions))
 
 
-def take_words(session: SessionActor, asked: TakeWords) -> Answered[None]:
+def take_instructions(session: SessionActor, asked: TakeInstructions) -> Answered[None]:
     """Return the pending deliveries of an agent that is about to end its turn."""
     answered = session.answered(asked.call, None)
     session.change(SessionState.turn_ends, is_over=not (answered.late_verdicts or answered.instructions))
@@ -122,41 +129,41 @@ async def end_standby(session: SessionActor, by: str, channel: str) -> None:
     """If the agent stands by and there is a message or a task for it, end its oldest standby."""
     if not session.waiters or session.row.is_paused:
         return
-    await session.refuse_words()
-    ended = await session.transact(_end_oldest, session, tuple(session.waiters), has_words(session), by, channel)
+    await session.refuse_instructions()
+    ended = await session.transact(_end_oldest, session, tuple(session.waiters), has_instructions(session), by, channel)
     if ended is not None:
         wait, queued = ended
         took(session, queued)
         session.settle(wait)
 
 
-def has_words(session: SessionActor) -> bool:
+def has_instructions(session: SessionActor) -> bool:
     """Return whether there are instructions for the agent that no result carries."""
     return bool(session.state.pending(session.now())[1])
 
 
 def took(session: SessionActor, queued: tuple[Instruction, ...]) -> None:
     """Note the instructions that are queued now; tasks that the agent has just taken are among them."""
-    for word in queued:
-        if not session.state.has(word.id):
-            session.change(SessionState.queue, word)
-            session.show_words(word)
+    for instruction in queued:
+        if not session.state.has(instruction.id):
+            session.change(SessionState.queue, instruction)
+            session.show_instruction(instruction)
 
 
 async def give_back(session: SessionActor) -> None:
     """Give back tasks: the agent is gone, or has another session. Workspace tasks that it took and was not told are
     free again. What moved to its other session belongs to that one."""
     freed, queued = await session.transact(_give_back, session=session)
-    session.change(SessionState.drop, (word.id for word in session.state.instructions))
+    session.change(SessionState.drop, (each.id for each in session.state.instructions))
     session.change(SessionState.queue, *queued)
-    for word in freed:
-        session.show_words(word)
+    for instruction in freed:
+        session.show_instruction(instruction)
     await tell_of_tasks(session, freed)
 
 
-async def tell_of_tasks(session: SessionActor, words: Iterable[Instruction]) -> None:
+async def tell_of_tasks(session: SessionActor, tasks: Iterable[Instruction]) -> None:
     """Tell agents that stand by in the same workspace of tasks among these that are free now."""
-    free = next((word for word in words if word.is_open and word.session_id is None), None)
+    free = next((each for each in tasks if each.is_open and each.session_id is None), None)
     if free is not None:
         live = await session.transact(sessions.live)
         tell_of_task(session.system, free, (other for other in live if other.id != session.id))
@@ -179,32 +186,32 @@ async def written(session: SessionActor, told: Written) -> None:
 async def all_read(session: SessionActor) -> None:
     """Record that the agent has read all that was written to it."""
     queued = await session.transact(instructions.queued, session_id=session.id)
-    read = tuple(word.id for word in queued if word.written_at is not None)
+    read = tuple(each.id for each in queued if each.written_at is not None)
     await record(session, (Delivery("", (), read),))
 
 
 def take(db: Database, session: SessionActor, limit: int | None = None) -> tuple[str, ...]:
     """Take tasks from the inbox, in the caller's transaction. Returns their ids."""
     left = instructions.inbox(db, session.id, session.row.workspace_root)
-    trusted = session.context.signatures.trusted_words(db, left)[:limit]
+    trusted = session.context.signatures.trusted_instructions(db, left)[:limit]
     taken = instructions.take(db, session.id, tuple(task.id for task in trusted), session.now())
     for id in taken:
         session.record(db, "agent", "task_taken", f"task {id}", instruction_id=id)
     return taken
 
 
-def end_wait(db: Database, session: SessionActor, wait: Wait, has_words: bool, by: str, channel: str) -> bool:
+def end_wait(db: Database, session: SessionActor, wait: Wait, has_instructions: bool, by: str, channel: str) -> bool:
     """End this standby in the caller's transaction, if there is an instruction for the agent, or else the oldest task
     it may take. False if there is neither: then it waits."""
-    decided = Decided(request_kinds.ended_by_words(wait.id), Decision.RESUME.value, by, channel, session.now())
+    decided = Decided(request_kinds.ended_by_instructions(wait.id), Decision.RESUME.value, by, channel, session.now())
     if wait.decided is not None and wait.decided.verdict_id == decided.verdict_id:
         # Ended already: the writer crashed between its commit and its answer.
         return True
-    if wait.status is not WaitStatus.PENDING or not (has_words or take(db, session, 1)):
+    if wait.status is not WaitStatus.PENDING or not (has_instructions or take(db, session, 1)):
         return False
     if not waits.decide(db, wait.id, WaitStatus.DECIDED, decided):
         return False
-    words = [word.id for word in session.queued(db)]
+    queued = [each.id for each in session.queued(db)]
     session.record(
         db,
         by,
@@ -212,18 +219,18 @@ def end_wait(db: Database, session: SessionActor, wait: Wait, has_words: bool, b
         "by a message for the agent",
         request_id=wait.id,
         channel=channel,
-        instruction_ids=words,
+        instruction_ids=queued,
     )
     session.context.signatures.note_ended(db, evolve(wait, decided=decided))
     return True
 
 
 def _end_oldest(
-    db: Database, session: SessionActor, ids: tuple[str, ...], has_words: bool, by: str, channel: str
+    db: Database, session: SessionActor, ids: tuple[str, ...], has_instructions: bool, by: str, channel: str
 ) -> tuple[Wait, tuple[Instruction, ...]] | None:
     found = (waits.get(db, request_id) for request_id in ids)
     for wait in sorted((wait for wait in found if wait is not None), key=lambda each: each.created_at):
-        if end_wait(db, session, wait, has_words, by, channel):
+        if end_wait(db, session, wait, has_instructions, by, channel):
             after = waits.get(db, wait.id)
             assert after is not None, "it was there a moment ago"
             return after, session.queued(db)
@@ -241,23 +248,23 @@ def _why_later(session: SessionActor) -> str | None:
     return None if session.state.is_reachable else "the agent has ended its turn: it is told with its next call"
 
 
-def cancel(db: Database, context: Context, word: Instruction, by: str, channel: str) -> Instruction:
+def cancel(db: Database, context: Context, instruction: Instruction, by: str, channel: str) -> Instruction:
     """Cancel an instruction, as it is in this transaction. Returns it as it is then. Raises AlreadyDecided for one that
     has reached its agent."""
-    if not instructions.close(db, (word.id,), context.now()) and word.closed_at is None:
+    if not instructions.close(db, (instruction.id,), context.now()) and instruction.closed_at is None:
         raise AlreadyDecided("the agent has this message already; nothing was changed")
-    if word.closed_at is None:
-        data = {"instruction_id": word.id, "channel": channel}
-        kind, summary = f"{word.kind.value}_taken_back", request_kinds.headline(word.text)
-        audit.record(db, context.now(), kind, word.session_id, by, summary, data)
-    return instructions.get(db, word.id) or word
+    if instruction.closed_at is None:
+        data = {"instruction_id": instruction.id, "channel": channel}
+        kind, summary = f"{instruction.kind.value}_taken_back", request_kinds.headline(instruction.text)
+        audit.record(db, context.now(), kind, instruction.session_id, by, summary, data)
+    return instructions.get(db, instruction.id) or instruction
 
 
 def _cancel(db: Database, session: SessionActor, asked: TakeBack) -> Instruction:
-    word = instructions.get(db, asked.id)
-    if word is None or word.session_id != session.id:
+    instruction = instructions.get(db, asked.id)
+    if instruction is None or instruction.session_id != session.id:
         raise NotFound(f"no message for this session has the id {asked.id!r}")
-    return cancel(db, session.context, word, asked.by, asked.channel)
+    return cancel(db, session.context, instruction, asked.by, asked.channel)
 
 
 def check_room(text: str, load: Load, most: int, most_bytes: int) -> None:
@@ -277,29 +284,35 @@ def check_room(text: str, load: Load, most: int, most_bytes: int) -> None:
 
 
 def queue(
-    db: Database, context: Context, word: Instruction, signed: SignedCommand | None, home: str = ""
+    db: Database, context: Context, instruction: Instruction, signed: SignedCommand | None, home: str = ""
 ) -> Instruction:
     """Record a message or a task, once per action, in the caller's transaction. Returns it as it is recorded. `home` is
     a task's workspace. Raises AlreadyDecided, InvalidArguments, SteerQueueFull, SignatureRefused."""
-    found = instructions.get(db, word.id)
+    found = instructions.get(db, instruction.id)
     if found is not None:
         # A repeated request whose answer was lost, or another action under the same name.
-        is_same = word.kind is Kind.TASK or found.session_id == word.session_id
-        if not is_same or (found.kind, found.text) != (word.kind, word.text):
+        is_same = instruction.kind is Kind.TASK or found.session_id == instruction.session_id
+        if not is_same or (found.kind, found.text) != (instruction.kind, instruction.text):
             raise AlreadyDecided("this id belongs to another message; give each action its own")
         return found
     limits = context.config.steering
-    load = instructions.load(db, word.session_id, word.workspace_root)
-    check_room(word.text, load, limits.max_queued, limits.max_queued_bytes)
-    word = evolve(word, signed=context.signatures.admit_words(db, word, signed, word.at))
-    instructions.insert(db, word)
-    about = {"instruction_id": word.id, "channel": word.channel} | ({"workspace_root": home} if home else {})
-    audit.record(db, word.at, word.kind.value, word.session_id, word.by, word.text, about)
-    return word
+    load = instructions.load(db, instruction.session_id, instruction.workspace_root)
+    check_room(instruction.text, load, limits.max_queued, limits.max_queued_bytes)
+    instruction = evolve(
+        instruction, signed=context.signatures.admit_instruction(db, instruction, signed, instruction.at)
+    )
+    instructions.insert(db, instruction)
+    about = {"instruction_id": instruction.id, "channel": instruction.channel} | (
+        {"workspace_root": home} if home else {}
+    )
+    audit.record(
+        db, instruction.at, instruction.kind.value, instruction.session_id, instruction.by, instruction.text, about
+    )
+    return instruction
 
 
 def _give_back(db: Database, session: SessionActor) -> tuple[tuple[Instruction, ...], tuple[Instruction, ...]]:
     instructions.give_back(db, session.id)
-    now = (instructions.get(db, word.id) for word in session.state.instructions)
-    freed = tuple(word for word in now if word is not None and word.session_id is None)
+    now = (instructions.get(db, each.id) for each in session.state.instructions)
+    freed = tuple(each for each in now if each is not None and each.session_id is None)
     return freed, session.queued(db)

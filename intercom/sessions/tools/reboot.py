@@ -82,7 +82,7 @@ class RebootAnswer:
 async def handle(session: SessionActor, asked: Reboot) -> Answered[RebootAnswer]:
     """Return what this session left: pending requests, the last checkpoint, the last progress. Takes the tasks that
     were left for its agent, and attaches them to the answer like instructions."""
-    await session.refuse_words()
+    await session.refuse_instructions()
     pending, last, queued = await session.transact(_left, session=session)
     steering.took(session, queued)
     progress = session.row.progress_snapshot or ()
@@ -101,9 +101,9 @@ async def handle(session: SessionActor, asked: Reboot) -> Answered[RebootAnswer]
 
 def with_tasks(answered: Answered[RebootAnswer]) -> Answered[RebootAnswer]:
     """Move the tasks among the attached instructions into the answer."""
-    words = answered.instructions
-    tasks = tuple(Task(word.id, word.text, word.by, word.at) for word in words if word.kind == Kind.TASK)
-    others = tuple(word for word in words if word.kind != Kind.TASK)
+    attached = answered.instructions
+    tasks = tuple(Task(each.id, each.text, each.by, each.at) for each in attached if each.kind == Kind.TASK)
+    others = tuple(each for each in attached if each.kind != Kind.TASK)
     return evolve(answered, answer=evolve(answered.answer, tasks=tasks), instructions=others)
 
 

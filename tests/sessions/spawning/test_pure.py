@@ -144,8 +144,8 @@ def test_an_agent_that_ended_well_is_woken_for_words_it_did_not_hear(
     ended: Exit, settings: SpawnSettings, before: int, given: int | None, again: int | None
 ) -> None:
     began = NOW - timedelta(seconds=10)
-    words_at = None if given is None else began + timedelta(seconds=given)
-    decided = plan_restart(began, before, ended, NOW, settings, words_at)
+    instruction_at = None if given is None else began + timedelta(seconds=given)
+    decided = plan_restart(began, before, ended, NOW, settings, instruction_at)
     assert decided == ((before, None) if again is None else (again, NOW))
 
 

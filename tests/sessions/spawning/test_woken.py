@@ -1,5 +1,5 @@
 """Agents that people started, held up and woken: processes stand still while their session is paused, and one that has
-ended is started again for words that it did not hear.
+ended is started again for instructions that it did not hear.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ async def given(home: SpawningServer, run: int) -> list[str]:
     return found
 
 
-async def test_words_that_came_while_it_worked_wake_it_once_it_has_ended(at: SpawningHome) -> None:
+async def test_instructions_that_came_while_it_worked_wake_it_once_it_has_ended(at: SpawningHome) -> None:
     at.agent(RUNS)
     script = at.config.host_cli_args
     at.settings(resume_args=(*script, "--resume", "{session_id}"))
@@ -52,7 +52,7 @@ async def test_words_that_came_while_it_worked_wake_it_once_it_has_ended(at: Spa
         assert await given(home, 1) == ["--resume", session.id, command.WAKE]
         assert (await home.session(session.id)).status is SessionStatus.ACTIVE
         told = await home.ask(f"session/{session.id}", Ping(call="c-1"))
-        assert [word.text for word in told.instructions] == ["mind the gap"]
+        assert [each.text for each in told.instructions] == ["mind the gap"]
         await home.ask(f"session/{session.id}", Deliver((Delivery("c-1", (), (card.id,)),)))
         let_go(at, 1)
         child = await home.until_over(session.id)

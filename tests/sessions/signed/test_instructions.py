@@ -62,14 +62,14 @@ def forge(
 
 
 async def told(agent: AgentClient) -> list[tuple[str, str, str]]:
-    """The words that one call is told, after the agent has looked for what was left for it."""
-    words = (await agent.ask(Reboot(False))).instructions
-    return [(word.kind, word.by, word.text) for word in words]
+    """The instructions that one call is told, after the agent has looked for what was left for it."""
+    instructions = (await agent.ask(Reboot(False))).instructions
+    return [(each.kind, each.by, each.text) for each in instructions]
 
 
 @pytest.mark.parametrize("kind", ["steer", "nudge", "task"])
 @pytest.mark.parametrize("channel", ["ctl", "slack", "embed", "alert/ctl", "web"])
-async def test_words_that_sql_put_there_are_told_to_nobody(
+async def test_instructions_that_sql_put_there_are_told_to_nobody(
     server: VirtualServer, agent: AgentClient, kind: str, channel: str
 ) -> None:
     forge(server, agent, kind, channel)
@@ -91,7 +91,7 @@ async def test_a_task_that_sql_left_in_a_workspace_is_nobodys(
 
 
 @pytest.mark.parametrize("signed", [None, "{}", "not json", '{"signature": {"value": []}, "fields": {}}'])
-async def test_words_with_a_signature_that_is_none_are_not_told(
+async def test_instructions_with_a_signature_that_is_none_are_not_told(
     server: VirtualServer, agent: AgentClient, signed: str | None
 ) -> None:
     sql(server, INSERT, "forged", agent.session_id, None, "steer", "ctl", None, signed)
@@ -125,7 +125,9 @@ async def test_signed_words_outlive_the_server(clock: Clock, root: Path) -> None
 
 @pytest.mark.parametrize("end", ["told", "taken back"])
 @pytest.mark.parametrize("restarted", [False, True])
-async def test_words_that_are_over_are_not_told_again(clock: Clock, root: Path, end: str, restarted: bool) -> None:
+async def test_instructions_that_are_over_are_not_told_again(
+    clock: Clock, root: Path, end: str, restarted: bool
+) -> None:
     key = Key()
     again = "update instruction set delivered_at = null, closed_at = null"
     async with keyed(root, clock, key) as server:
@@ -191,10 +193,10 @@ async def test_signed_tasks_and_nudges_are_told(server: VirtualServer, key: Key,
         "task", server.now(), "act-0001", workspace=await desk.steering.workspace_of(directory), text="sweep"
     )
     await desk.steering.add_task("sweep", "kim", "ctl", workspace=directory, act_id="ctl/act-0001", signed=signed)
-    words = {"id": agent.session_id, "session": agent.session_id, "text": desk.nudge_text()}
-    signed = key.command("nudge", server.now(), "act-0002", **words)
-    await desk.nudge(agent.session_id, words["text"], "kim", "ctl", None, "ctl/act-0002", signed)
-    assert sorted(await told(agent)) == [("nudge", "kim", words["text"]), ("task", "kim", "sweep")]
+    fields = {"id": agent.session_id, "session": agent.session_id, "text": desk.nudge_text()}
+    signed = key.command("nudge", server.now(), "act-0002", **fields)
+    await desk.nudge(agent.session_id, fields["text"], "kim", "ctl", None, "ctl/act-0002", signed)
+    assert sorted(await told(agent)) == [("nudge", "kim", fields["text"]), ("task", "kim", "sweep")]
 
 
 @pytest.mark.parametrize("moved", ["to the one above", "to a session above", "not signed for it"])
@@ -225,13 +227,13 @@ async def test_a_nudge_says_what_was_signed_whatever_the_configuration_says_then
     key = Key()
     async with keyed(root, clock, key) as server:
         agent = await server.arrive(root)
-        words = {"id": agent.session_id, "session": agent.session_id}
-        signed = key.command("nudge", server.now(), "act-0001", **words)
+        fields = {"id": agent.session_id, "session": agent.session_id}
+        signed = key.command("nudge", server.now(), "act-0001", **fields)
         with pytest.raises(SignatureRefused, match="does not cover what the nudge says"):
             await server.app.service.nudge(agent.session_id, None, "kim", "ctl", None, "ctl/act-0001", signed)
         forge(server, agent, "nudge", signed=signed, id=id_of_act("ctl/act-0001"))
         assert await told(agent) == []
-        signed = key.command("nudge", server.now(), "act-0002", **words, text="go on")
+        signed = key.command("nudge", server.now(), "act-0002", **fields, text="go on")
         await server.app.service.nudge(agent.session_id, "go on", "kim", "ctl", None, "ctl/act-0002", signed)
     async with keyed(root, clock, key, Config(stall=StallSettings(default_nudge_message="delete it all"))) as server:
         assert await told(await server.arrive(root)) == [("nudge", "kim", "go on")]
@@ -263,7 +265,9 @@ async def test_an_automatic_nudge_says_what_the_configuration_does(server: Virtu
 
 
 @pytest.mark.server(Config(stall=StallSettings(inactivity_threshold_seconds=60)))
-async def test_an_alert_is_answered_with_signed_words(server: VirtualServer, agent: AgentClient, key: Key) -> None:
+async def test_an_alert_is_answered_with_a_signed_instruction(
+    server: VirtualServer, agent: AgentClient, key: Key
+) -> None:
     await agent.ask(Ping())
     await server.later(61)
     alert = await server.operator.card(kind=CardKind.STALL)
@@ -274,7 +278,7 @@ async def test_an_alert_is_answered_with_signed_words(server: VirtualServer, age
     assert ("nudge", "kim", "wake up") in await told(agent)
 
 
-async def test_words_follow_their_agent_to_the_session_that_it_takes_over(
+async def test_instructions_follow_their_agent_to_the_session_that_it_takes_over(
     server: VirtualServer, key: Key, root: Path
 ) -> None:
     first = await server.arrive(root, key="first")
@@ -299,11 +303,11 @@ ENDED = (
 )
 
 
-@pytest.mark.parametrize("words", [False, True])
+@pytest.mark.parametrize("with_text", [False, True])
 async def test_a_standby_that_sql_ended_goes_on_for_nobody(
-    server: VirtualServer, agent: AgentClient, key: Key, words: bool
+    server: VirtualServer, agent: AgentClient, key: Key, with_text: bool
 ) -> None:
-    if words:
+    if with_text:
         # What was told before ends no standby after.
         await steer(server, key, agent, "go on")
         assert await heard(agent) == ["go on"]
@@ -325,7 +329,7 @@ async def test_signed_words_end_a_standby(clock: Clock, root: Path, restarted: b
         await server.later(0)
         await steer(server, key, agent, "sweep")
         answered = await waiting()
-        assert (answered.answer.status, [word.text for word in answered.instructions]) == ("resumed", ["sweep"])
+        assert (answered.answer.status, [each.text for each in answered.instructions]) == ("resumed", ["sweep"])
         assert (await agent.ask(Standby("idle", call=call))).answered is not None
     if restarted:
         async with keyed(root, clock, key) as server:

@@ -284,7 +284,13 @@ class App:
             now=self.now,
             own_url=self._own_url,
             tell=self._tell_operators,
+            show=self.system.named("operators").tell,
+            start_agent=self._start_concluder if self.config.rooms.conclusion_agent else None,
         )
+
+    async def _start_concluder(self, task: str, act: str) -> Session:
+        """Start an agent that concludes a room."""
+        return await self.service.children.start(task, by="intercom", channel="rooms", label="conclusion", act=act)
 
     def _own_url(self) -> str | None:
         """Return the address at which this server listens, while it does."""
@@ -404,6 +410,7 @@ class App:
         return (
             *await with_away(self.system, await self.reader.read(open_cards)),
             *self.policy_registry.cards(),
+            *(() if self.rooms is None else self.rooms.cards.known()),
         )
 
     async def _mode_of(self, session_id: str) -> SessionMode | None:

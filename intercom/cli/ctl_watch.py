@@ -44,6 +44,7 @@ KEYS: dict[str, tuple[tuple[str, str, str], ...]] = {
     "policy": (("a", "accept", ""), ("r", "reject", "may")),
     "apply": (("d", "dismiss", ""),),
     "restore": (("p", "proceed", ""), ("c", "cancel", "")),
+    "room": (("c", "continue", ""), ("d", "dismiss", "")),
 }
 
 ALWAYS = (("v", "view whole"), ("n", "next"), ("q", "quit"))

@@ -30,6 +30,7 @@ class CardKind(StrEnum):
     STEER = "steer"
     TASK = "task"
     RESTORE = "restore"
+    ROOM = "room"
 
 
 class CardState(StrEnum):
@@ -63,12 +64,14 @@ ENDS: dict[CardKind, dict[Decision, ApprovalStatus | WaitStatus | StallStatus | 
     CardKind.STEER: {},
     CardKind.TASK: {},
     CardKind.RESTORE: {Decision.PROCEED: RestoreState.ACCEPTED, Decision.CANCEL: RestoreState.CANCELLED},
+    CardKind.ROOM: {Decision.RESUME: CardState.ANSWERED, Decision.DISMISS: CardState.CLOSED},
 }
 #: Decisions that are taken too, as the one that is offered.
 _TAKEN_AS = {
     (CardKind.STANDBY, Decision.CONTINUE): Decision.RESUME,
     (CardKind.STANDBY, Decision.REFINE): Decision.RESUME,
     (CardKind.POLICY, Decision.APPROVE): Decision.ACCEPT,
+    (CardKind.ROOM, Decision.CONTINUE): Decision.RESUME,
 }
 #: The possible answers to each kind of card.
 CHOICES: dict[CardKind, tuple[Decision, ...]] = {kind: tuple(ends) for kind, ends in ENDS.items()}

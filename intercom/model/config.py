@@ -473,6 +473,11 @@ class RoomsSettings:
     one_room_at_a_time: bool = setting(
         False, "Whether a team (by its name) is refused in a room while it is active or idle in another."
     )
+    conclusion_agent: bool = setting(
+        False,
+        "Whether a room may ask for an agent that this server starts (`host_cli`) to conclude it, when all its teams"
+        " are gone or the team that created it asks. Whoever may create rooms could then have agents started.",
+    )
     posts_per_minute: int = setting(
         0, "How many messages a team may post in a minute; 0 means without limit.", between(0, 1_000_000)
     )
@@ -493,8 +498,8 @@ class RoomsSettings:
     )
     only_rooms_off_loopback: bool = setting(
         True,
-        "Whether other machines reach nothing but the rooms on the HTTP port. Programs on this machine reach the agents'"
-        " own endpoints too.",
+        "Whether other machines reach nothing but the rooms on the HTTP port. Programs on this machine reach the"
+        " agents' own endpoints too.",
     )
 
 

@@ -30,11 +30,13 @@ class RoomStatus(StrEnum):
 
 
 class TeamRole(StrEnum):
-    """What a token allows. A reader joined a closed room. An operator is a person."""
+    """What a token allows. A reader joined a closed room. An operator is a person. A concluder is the agent that the
+    server starts to conclude a room."""
 
     MEMBER = "member"
     READER = "reader"
     OPERATOR = "operator"
+    CONCLUDER = "concluder"
 
 
 class Presence(StrEnum):

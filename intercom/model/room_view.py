@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from datetime import datetime
 from typing import Protocol
 
 from attrs import frozen
 
+from intercom.model.card import Card
+from intercom.model.decision import Signature, Verdict
 from intercom.model.json_types import JsonObject
 from intercom.model.room import Message, Presence, Room, RoomId, Team, TeamId
 
@@ -108,6 +111,21 @@ class RoomOperations(Protocol):
 
     async def token(self, id: str, by: str, act: str | None = None) -> RoomToken:
         """Return a new token of the role `operator`."""
+        ...
+
+    async def cards(self) -> tuple[Card, ...]:
+        """Return the cards of paused rooms that wait for a person, oldest first."""
+        ...
+
+    async def find_card(self, prefix: str) -> Card | None:
+        """Return a room's card, open or closed, by its id or a unique start of it."""
+        ...
+
+    async def decide_card(
+        self, card: Card, verdict: Verdict, admit: Callable[[Verdict, Card, datetime], Signature | None]
+    ) -> Card:
+        """Answer a room's card. `admit` checks the signature. The first verdict wins: raises AlreadyDecided for others,
+        and what `admit` raises."""
         ...
 
     async def address(self) -> RoomAddress: ...

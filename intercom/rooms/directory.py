@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import logging
+from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any
 
@@ -10,12 +11,14 @@ import trio
 
 from actors import Actor, AlreadyStarted, ChildSpec, Name, Refused, Restart, StartChild, ask
 from intercom.model.errors import IntercomError
-from intercom.model.room import RoomId, no_such_room
+from intercom.model.room import RoomId, RoomRefused, no_such_room
 from intercom.rooms.messages import PUBLIC_URL, Advance, Looked, LookRound, Open, Watched, Woken, room_name
 from intercom.rooms.room import RoomActor, RoomDeps
 from intercom.store import rooms
 from intercom.store.client import STORE_FAULTS
 from intercom.store.room_database import Dialect, RoomsDatabase
+
+log = logging.getLogger("intercom.rooms")
 
 #: The interval at which a node looks for messages of other nodes, in seconds. A lost notification costs so much.
 LOOK_SECONDS = 1.0
@@ -27,14 +30,21 @@ class RoomDirectory(Actor):
     """The actor `room-directory`.
 
     `group` is the supervisor of the rooms. `url_read` gets the public URL that people have set, or None: at the start,
-    and after any node changed it.
+    and after any node changed it. `opened` is called once the database answers.
     """
 
     mailbox_size = 100_000
     refusals = (Refused, IntercomError)
 
-    def __init__(self, deps: RoomDeps, group: Name, url_read: Callable[[str | None], object]) -> None:
+    def __init__(
+        self,
+        deps: RoomDeps,
+        group: Name,
+        url_read: Callable[[str | None], object],
+        opened: Callable[[], Awaitable[object]],
+    ) -> None:
         super().__init__()
+        self._opened: Callable[[], Awaitable[object]] | None = opened
         self._deps = deps
         self._url_read = url_read
         self._group = group
@@ -66,6 +76,9 @@ class RoomDirectory(Actor):
                 self._is_looking = False
                 if message.fault is None:
                     self._url_read(message.public_url)
+                    if self._opened is not None:
+                        self.spawn(_quietly, self._opened)
+                        self._opened = None
                 self._advance(tuple(message.newer))
                 if self._has_nodes or message.fault is not None:
                     self.set_timer("look", LOOK_SECONDS, LookRound())
@@ -107,3 +120,10 @@ class RoomDirectory(Actor):
         except (*STORE_FAULTS, trio.TooSlowError) as fault:
             found = Looked({}, None, fault)
         self.actor_ref.tell(found)
+
+
+async def _quietly(call: Callable[[], Awaitable[object]]) -> None:
+    try:
+        await call()
+    except RoomRefused as refused:
+        log.warning("the cards of paused rooms could not be read: %s", refused)

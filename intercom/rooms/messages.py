@@ -115,6 +115,19 @@ class Tick:
     """The room's timer message: end waits whose time is over, and look after teams."""
 
 
+# --- to the concluder ------------------------------------------------------------------------------------------------
+
+#: The actor that starts the agents which conclude rooms.
+CONCLUDER = "room-concluder"
+
+
+@frozen
+class Conclude:
+    """A notification that this room should be concluded by an agent that the server starts."""
+
+    room: Room
+
+
 # --- to the directory ------------------------------------------------------------------------------------------------
 
 

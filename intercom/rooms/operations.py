@@ -10,12 +10,15 @@ from urllib.parse import urlsplit
 
 from attrs import frozen
 
+from intercom.model.card import Card
+from intercom.model.decision import Verdict
 from intercom.model.errors import Ambiguous, InvalidArguments, NotFound
 from intercom.model.json_types import JsonObject
 from intercom.model.room import Message, Room, RoomId, RoomStatus, TeamRole, new_token
 from intercom.model.room_view import RoomAddress, RoomTail, RoomToken, RoomView, TeamView
 from intercom.rooms import changes, export, roster
 from intercom.rooms.access import RoomAccess
+from intercom.rooms.cards import Admit, RoomCards
 from intercom.rooms.changes import Rules, person
 from intercom.rooms.messages import PUBLIC_URL, AddPost, ReadRoster
 from intercom.rooms.roster import Thresholds
@@ -47,6 +50,7 @@ class RoomPeople:
     thresholds: Callable[[], Thresholds]
     default_url: Callable[[], str | None]
     url_read: Callable[[str | None], object]
+    room_cards: RoomCards
 
     # --- reading -----------------------------------------------------------------------------------------------------
 
@@ -151,6 +155,17 @@ class RoomPeople:
         room_id = await self._id(id)
         work = partial(change, room_id=room_id, author=person(by), now=self.now(), act=act_id(act), **more)
         return await self.access.change(room_id, work)
+
+    # --- the cards of paused rooms ------------------------------------------------------------------------------------
+
+    async def cards(self) -> tuple[Card, ...]:
+        return await self.room_cards.pending()
+
+    async def find_card(self, prefix: str) -> Card | None:
+        return await self.room_cards.find(prefix)
+
+    async def decide_card(self, card: Card, verdict: Verdict, admit: Admit) -> Card:
+        return await self.room_cards.decide(card, verdict, admit)
 
     # --- the public address ------------------------------------------------------------------------------------------
 

@@ -29,6 +29,7 @@ from intercom.model.room import (
     RoomRefused,
     Team,
     TeamId,
+    TeamRole,
     no_such_room,
     not_a_member,
     opens,
@@ -76,7 +77,8 @@ _ROSTER = frozenset({RoomEvent.TEAM_JOINED, RoomEvent.TEAM_LEFT, RoomEvent.TEAM_
 @frozen
 class RoomDeps:
     """What rooms need. `rules` and `thresholds` return the present settings. `posts_per_minute` limits each team; 0
-    means no limit. `changed` gets each room after a change that people may want to hear of, with the messages."""
+    means no limit. `changed` gets the room after each change, the new messages, and whether this node wrote them.
+    `deserted` gets an open room that has a concluder, once all its teams are gone."""
 
     store: RoomStore
     now: Callable[[], datetime]
@@ -84,7 +86,8 @@ class RoomDeps:
     thresholds: Callable[[], Thresholds]
     posts_per_minute: Callable[[], int]
     directory: Name
-    changed: Callable[[Room, tuple[Message, ...]], object]
+    changed: Callable[[Room, tuple[Message, ...], bool], object]
+    deserted: Callable[[Room], object]
 
 
 class Waiter:
@@ -125,6 +128,7 @@ class RoomActor(Actor):
         self._watched = False
         self._used_at = -math.inf
         self._recorded_at = -math.inf
+        self._deserted = False
 
     # --- lifecycle ---------------------------------------------------------------------------------------------------
 
@@ -314,7 +318,7 @@ class RoomActor(Actor):
             # A transaction that was repeated after a lost answer does not name its messages.
             self._deps.store.wake((self.id,))
         if written.messages:
-            self._deps.changed(written.room, written.messages)
+            self._deps.changed(written.room, written.messages, True)
         if written.room.last_sequence == known + len(written.messages):
             await self._advanced(written.room, written.messages)
         elif written.room.last_sequence > known:
@@ -339,6 +343,7 @@ class RoomActor(Actor):
                     await self._advanced(room, ())
                 return
             await self._advanced(evolve(room, last_sequence=messages[-1].sequence), messages)
+            self._deps.changed(room, messages, False)
             if messages[-1].sequence >= room.last_sequence:
                 return
 
@@ -420,6 +425,7 @@ class RoomActor(Actor):
             self._see_polling()
             await self._record_seen()
             await self._drop_teams()
+            self._note_desertion()
         if self._is_idle(now):
             self.stop()
             return
@@ -450,6 +456,21 @@ class RoomActor(Actor):
             # It is tried again at the next look.
             return
         await self._read_teams()
+
+    def _note_desertion(self) -> None:
+        """Have the room concluded if it wants that and all its teams are gone: once, until a team comes back."""
+        room = self._room
+        if not room.has_concluder or room.is_closed:
+            return
+        members = [team for team in self._teams.values() if team.role is TeamRole.MEMBER]
+        if not all(team.left_at is not None or team.dropped_at is not None for team in members):
+            self._deserted = False
+            return
+        last = max(team.last_seen_at for team in members)
+        is_started = any(team.role is TeamRole.CONCLUDER and team.joined_at >= last for team in self._teams.values())
+        if not is_started and not self._deserted:
+            self._deserted = True
+            self._deps.deserted(room)
 
     def _is_idle(self, now: float) -> bool:
         if self._waiters or self._posts or self._flushing or self._seen or now - self._used_at < IDLE_SECONDS:

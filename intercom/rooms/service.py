@@ -16,6 +16,7 @@ import trio
 from attrs import AttrsInstance, define, field
 
 from actors import Backoff, ChildSpec, DynamicSupervisor, System
+from intercom.model.card import Card
 from intercom.model.config import RoomsSettings
 from intercom.model.errors import InvalidArguments
 from intercom.model.json_types import JsonObject
@@ -38,10 +39,23 @@ from intercom.model.room import (
 )
 from intercom.rooms import changes, operations, roster
 from intercom.rooms.access import ANSWER_SECONDS, RoomAccess
+from intercom.rooms.cards import RoomCards
 from intercom.rooms.changes import Rules, team_author
+from intercom.rooms.concluder import Concluder, ConcluderActor, StartAgent
 from intercom.rooms.directory import RoomDirectory
 from intercom.rooms.guard import Budget, RateLimit
-from intercom.rooms.messages import DIRECTORY, AddPost, Identify, ReadRoster, Roster, Wait, Withdraw, room_name
+from intercom.rooms.messages import (
+    CONCLUDER,
+    DIRECTORY,
+    AddPost,
+    Conclude,
+    Identify,
+    ReadRoster,
+    Roster,
+    Wait,
+    Withdraw,
+    room_name,
+)
 from intercom.rooms.room import RoomDeps
 from intercom.rooms.roster import Thresholds
 from intercom.rooms.tools.directory import (
@@ -65,6 +79,7 @@ from intercom.rooms.tools.document import (
     UpdateSessionDoc,
 )
 from intercom.rooms.tools.feed import (
+    CURSOR_NOTICE,
     PEER_NOTICE,
     STOP_ADVICE,
     Acknowledge,
@@ -116,7 +131,8 @@ class RoomService:
     The methods of the tools raise RoomRefused.
 
     `settings` are those of `[rooms]`. `own_url` returns the address that the server listens on, None without HTTP.
-    `tell` (text, level) tells people what they may want to hear of: a pause, a conclusion, a team that waits in vain.
+    `tell` (text, level) tells people what they may want to hear of: a conclusion, a team that waits in vain. `show`
+    shows them a card. `start_agent` starts the agents that conclude rooms; None if this server starts none.
     """
 
     settings: RoomsSettings
@@ -125,15 +141,19 @@ class RoomService:
     now: Callable[[], datetime]
     own_url: Callable[[], str | None]
     tell: Callable[[str, str], object]
+    show: Callable[[Card], object] = lambda _card: None
+    start_agent: StartAgent | None = None
     access: RoomAccess = field(init=False)
     people: operations.RoomPeople = field(init=False)
+    cards: RoomCards = field(init=False)
     _stored_url: str | None = field(default=None, init=False)
     _limits: RateLimit = field(factory=RateLimit, init=False)
 
     def __attrs_post_init__(self) -> None:
         self.access = RoomAccess(self.system, self.store)
+        self.cards = RoomCards(self.access, self.now, self.show)
         self.people = operations.RoomPeople(
-            self.access, self.now, self.rules, self.thresholds, self.default_url, self._url_read
+            self.access, self.now, self.rules, self.thresholds, self.default_url, self._url_read, self.cards
         )
 
     def children(self) -> Sequence[ChildSpec]:
@@ -146,14 +166,26 @@ class RoomService:
             posts_per_minute=lambda: self.settings.posts_per_minute,
             directory=self.system.named(DIRECTORY),
             changed=self._changed,
+            deserted=self._have_concluded,
         )
         group = partial(DynamicSupervisor, max_restarts=60, within=60.0, backoff=_BACKOFF)
-        directory = partial(RoomDirectory, deps, self.system.named(_GROUP), self._url_read)
+        directory = partial(RoomDirectory, deps, self.system.named(_GROUP), self._url_read, self.cards.show_pending)
         return (
             *self.store.children(),
             ChildSpec(_GROUP, group, shutdown=None),
             ChildSpec(DIRECTORY, directory),
+            *self._concluder(),
         )
+
+    def _concluder(self) -> tuple[ChildSpec, ...]:
+        if self.start_agent is None:
+            return ()
+        concluder = Concluder(self.access, self.rules, self.now, self.start_agent, self.tell)
+        return (ChildSpec(CONCLUDER, partial(ConcluderActor, concluder)),)
+
+    def _have_concluded(self, room: Room) -> None:
+        if self.start_agent is not None:
+            self.system.named(CONCLUDER).tell(Conclude(room))
 
     def rules(self) -> Rules:
         """Return what writes need of the settings."""
@@ -172,16 +204,15 @@ class RoomService:
         settings = self.settings
         return roster.for_pace(settings.pace.value, settings.active_seconds, settings.disconnected_seconds)
 
-    def _changed(self, room: Room, messages: tuple[Message, ...]) -> None:
-        """Tell people what they may want to hear of."""
+    def _changed(self, room: Room, messages: tuple[Message, ...], is_own: bool) -> None:
+        """Tell people what they may want to hear of. What another node has written, it tells its own people itself."""
         for message in messages:
-            event, by = message.content.get("event"), message.content.get("by")
-            if event == RoomEvent.PAUSED and by == changes.LOOP_GUARD:
-                reason = message.content.get("reason")
-                how = f"agent-intercom-ctl rooms show {room.id[:8]}, and rooms resume or conclude it"
-                self.tell(f"the room {room.title!r} is paused by the loop guard ({reason}): {how}", "warning")
-            elif event == RoomEvent.CONCLUDED:
+            if message.type is not MessageType.SYSTEM:
+                continue
+            self.cards.changed(room, message)
+            if is_own and message.content.get("event") == RoomEvent.CONCLUDED:
                 how = f"agent-intercom-ctl rooms show {room.id[:8]}"
+                by = message.content.get("by")
                 self.tell(f"the room {room.title!r} was concluded by {by}: {how}", "success")
 
     def public_url(self) -> str | None:
@@ -203,6 +234,10 @@ class RoomService:
     # --- sessions ----------------------------------------------------------------------------------------------------
 
     async def create(self, asked: CreateSession, caller: RoomCaller) -> SessionCreated:
+        if asked.has_concluder and self.start_agent is None:
+            raise RoomRefused(
+                RoomErrorCode.FORBIDDEN, "this server starts no agents that conclude sessions: leave has_concluder out"
+            )
         now, token = self.now(), new_token(_id_of("team", caller))
         passcode = None if asked.passcode is None else await trio.to_thread.run_sync(_hash, asked.passcode)
         room = Room(
@@ -347,9 +382,23 @@ class RoomService:
         now = self.now()
         room_id, token = RoomId(asked.session_id), _token(asked, caller)
         team = await self._member(room_id, token, has_left=True)
+        if asked.conclude:
+            await self._check_concluder(room_id, team)
         work = partial(changes.leave, room_id=room_id, author=team_author(team), now=now, act=_act(caller))
         left = await self.access.change(room_id, work)
+        if asked.conclude:
+            self._have_concluded((await self.access.ask(room_id, ReadRoster())).room)
         return Left(room_id, left.team_name, left.left_at or now)
+
+    async def _check_concluder(self, room_id: RoomId, team: Team) -> None:
+        """Raise RoomRefused unless this team may have the server's agent conclude the room."""
+        room = (await self.access.ask(room_id, ReadRoster())).room
+        if self.start_agent is None or not room.has_concluder:
+            why = "the session was created without an agent that concludes it: call conclude_session yourself"
+            raise RoomRefused(RoomErrorCode.FORBIDDEN, why)
+        if team.team_id != room.created_by_team_id:
+            why = "only the convener may have the session concluded: leave without conclude"
+            raise RoomRefused(RoomErrorCode.FORBIDDEN, why)
 
     async def participants(self, asked: ListParticipants, caller: RoomCaller) -> Participants:
         room_id, team = await self._team(asked.session_id, caller)
@@ -391,6 +440,8 @@ class RoomService:
         stops = bool(limit) and page.empty_polls >= limit and not page.is_closed
         if stops and page.empty_polls == limit:
             await self._tell_idle(room_id, token)
+        comes_again = asked.since_cursor is None and bool(page.messages) and not page.is_closed
+        notices = (PEER_NOTICE if has_peers else "", CURSOR_NOTICE if comes_again else "")
         return NewMessages(
             messages=tuple([message_json(each, team_id, token) for each in page.messages]),
             next_cursor=page.next_cursor,
@@ -398,7 +449,7 @@ class RoomService:
             unread=page.unread or None,
             stop=True if stops else None,
             advice=STOP_ADVICE if stops else None,
-            notice=PEER_NOTICE if has_peers else None,
+            notice="; ".join(filter(None, notices)) or None,
         )
 
     async def _tell_idle(self, room_id: RoomId, token: str) -> None:

@@ -21,7 +21,7 @@ from intercom.model.audit import AuditEntry
 from intercom.model.card import Card, CardKind, Notice
 from intercom.model.chat import ChatStatus
 from intercom.model.checkpoint import CheckpointLine, CheckpointTaken, Files, Restore
-from intercom.model.decision import Decision, Signature, SignedCommand, Verdict
+from intercom.model.decision import Decision, Signature, SignedCommand, Verdict, signature_data
 from intercom.model.errors import (
     AlreadyDecided,
     IntercomError,
@@ -343,11 +343,12 @@ class OperatorService:
         for card in found:
             self.seen(card)
         proposed = () if session_id is not None else self.policy_registry.cards()
-        return tuple(sorted((*found, *proposed), key=lambda card: card.created_at))
+        paused = () if session_id is not None or self.rooms is None else await self.rooms.cards()
+        return tuple(sorted((*found, *proposed, *paused), key=lambda card: card.created_at))
 
     async def card(self, prefix: str) -> Card:
         """Return any current or past card, by a unique prefix of its id. Raises NotFound and Ambiguous."""
-        proposed = await self.policy_registry.find(prefix)
+        proposed = await self.policy_registry.find(prefix) or await self._room_card(prefix)
         if proposed is not None:
             return proposed
         found = await self.reader.read(partial(lookups.named_card, prefix=prefix))
@@ -390,10 +391,36 @@ class OperatorService:
         proposed = await self.policy_registry.find(prefix)
         if proposed is not None:
             return self._count(await self.policy_registry.decide(proposed, verdict), verdict)
+        if self.rooms is not None and (paused := await self._room_card(prefix)) is not None:
+            done = await self.rooms.decide_card(paused, verdict, self.policy_registry.signatures.admit)
+            if paused.decided is None:
+                await self._record_room(done)
+            return self._count(done, verdict)
         id, kind, session_id = await self._whose(prefix)
         if kind is CardKind.RESTORE:
             return self._count(await self.checkpoints.answer(id, verdict), verdict)
         return self._count(await ask_session(self.system, session_id, Decide(id, verdict)), verdict)
+
+    async def _room_card(self, prefix: str) -> Card | None:
+        return None if self.rooms is None else await self.rooms.find_card(prefix)
+
+    async def _record_room(self, card: Card) -> None:
+        """Record a decision about a paused room in the audit log."""
+        decided = card.decided
+        assert decided is not None, "it was decided just now"
+        data = {
+            "request_id": card.id,
+            "room_id": card.detail,
+            "channel": decided.channel,
+            "origin": None if decided.origin is None else decided.origin.to_data(),
+            "signature": signature_data(decided.signature),
+        }
+        kind, now = f"room_{decided.decision}", self.context.now()
+        await self.context.store.transact(
+            partial(
+                audit.record, at=now, kind=kind, session_id=None, who=decided.by, summary=str(card.title), data=data
+            )
+        )
 
     async def resume(self, session: str | None, instruction: str | None, verdict: Verdict) -> Session:
         """Resume a waiting agent; without `session`, the only one that waits. Raises NotFound and Ambiguous."""

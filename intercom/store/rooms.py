@@ -328,6 +328,11 @@ def set_setting(db: RoomsDatabase, name: str, value: str | None) -> None:
         insert(db, "room_setting", {"name": name, "value": value}, conflict=conflict)
 
 
+def claim(db: RoomsDatabase, name: str) -> bool:
+    """Note that a node does what has this name. Returns False if one did before."""
+    return insert(db, "room_setting", {"name": name, "value": "1"}, conflict="(name) do nothing")
+
+
 # --- looks through all rooms -----------------------------------------------------------------------------------------
 
 
@@ -371,6 +376,11 @@ def advanced(db: RoomsDatabase, known: Mapping[RoomId, int]) -> dict[RoomId, int
     if not known:
         return {}
     return dict(db.execute(_ADVANCED[db.dialect], (json_text(dict(known)),)).fetchall())
+
+
+def paused_by(db: RoomsDatabase, name: str) -> tuple[Room, ...]:
+    """Return the open rooms that somebody of this name has paused, in the order in which they were."""
+    return rooms.select(db, "paused_by = ? and status = 'active' order by paused_at, id", (name,))
 
 
 def with_prefix(db: RoomsDatabase, prefix: str, limit: int) -> tuple[RoomId, ...]:

@@ -8,7 +8,11 @@ from typing import Any
 
 import pytest
 
+from intercom.app import App
+from intercom.model.card import CardKind, CardState
 from intercom.model.config import Config, RoomsSettings
+from intercom.model.decision import Decision
+from intercom.model.errors import AlreadyDecided
 from intercom.model.room import Presence, RoomErrorCode, RoomRefused, RoomStatus, TeamRole
 from intercom.rooms.messages import room_name
 from intercom.rooms.room import IDLE_SECONDS, PAGE
@@ -235,14 +239,42 @@ async def test_a_loop_is_paused_and_people_are_told_who_let_it_go_on(server: Vir
     for number in range(5):
         await alex.post(f"you are welcome {number}")
     assert (await refused(lambda: alex.post("thank you"))).room_code is RoomErrorCode.SESSION_PAUSED
-    assert "is paused by the loop guard" in (await server.operator.notice("Port the parser")).text
-    await alex.service.people.resume(alex.id[:8], "kim")
+    card = await server.operator.card(kind=CardKind.ROOM)
+    assert "Port the parser" in card.title
+    assert await server.app.service.pending() == (card,)
+    done = await server.decide(card.id[:12], Decision.RESUME, verdict_id="v")
+    assert done == await server.decide(card.id, Decision.RESUME, verdict_id="v")
+    assert (done.state, await server.app.service.pending()) == (CardState.ANSWERED, ())
+    with pytest.raises(AlreadyDecided):
+        await server.decide(card.id, Decision.DISMISS)
     assert await alex.post("now with a plan") == 9
     assert [each for each in await alex.events() if each.startswith(("loop", "session"))] == [
         "loop_warning",
         "session_paused",
         "session_resumed",
     ]
+
+
+@pytest.mark.server(with_rooms(loop_budget=3))
+async def test_a_pause_that_ends_otherwise_closes_its_card(server: VirtualServer) -> None:
+    alex = await create(server)
+    for number in range(3):
+        await alex.post(f"you are welcome {number}")
+    card = await server.operator.card(kind=CardKind.ROOM)
+    await alex.service.reopen(ReopenSession(alex.id, alex.token, "we have a plan"), alex.caller)
+    closed = await server.operator.card(id=card.id, state=CardState.CLOSED)
+    assert closed.note == "resumed by Alex's Team"
+
+
+@pytest.mark.server(with_rooms(loop_budget=3))
+async def test_a_dismissed_card_does_not_come_back_and_the_room_stays_paused(server: VirtualServer) -> None:
+    alex = await create(server)
+    for number in range(3):
+        await alex.post(f"you are welcome {number}")
+    card = await server.operator.card(kind=CardKind.ROOM)
+    await server.decide(card.id, Decision.DISMISS)
+    assert await server.app.service.pending() == ()
+    assert (await refused(lambda: alex.post("thank you"))).room_code is RoomErrorCode.SESSION_PAUSED
 
 
 # --- teams -----------------------------------------------------------------------------------------------------------
@@ -435,3 +467,69 @@ async def test_the_convener_lifts_a_pause_and_others_may_not(server: VirtualServ
     assert (await refused(lambda: kim.service.reopen(reopen, kim.caller))).room_code is RoomErrorCode.FORBIDDEN
     await alex.service.reopen(ReopenSession(alex.id, alex.token, "we are back"), alex.caller)
     assert await kim.post("x") == 4
+
+
+# --- the conclusion agent --------------------------------------------------------------------------------------------
+
+
+class Started:
+    """Stands in for the spawner: keeps the tasks of the agents that it would start."""
+
+    def __init__(self) -> None:
+        self.tasks: list[str] = []
+
+    async def __call__(self, task: str, act: str) -> None:
+        self.tasks.append(task)
+
+
+@pytest.fixture
+def started(monkeypatch: pytest.MonkeyPatch) -> Started:
+    started = Started()
+    monkeypatch.setattr(App, "_start_concluder", started)
+    return started
+
+
+WITH_CONCLUDER = pytest.mark.server(with_rooms(conclusion_agent=True))
+
+
+def token_in(task: str) -> str:
+    return task.partition("team_id is ")[2].partition(". ")[0]
+
+
+@WITH_CONCLUDER
+async def test_the_convener_has_the_room_concluded_and_leaves(started: Started, server: VirtualServer) -> None:
+    alex = await create(server, has_concluder=True)
+    kim = await join(alex)
+    forbidden = LeaveSession(kim.id, kim.token, conclude=True)
+    assert (await refused(lambda: kim.service.leave(forbidden, kim.caller))).room_code is RoomErrorCode.FORBIDDEN
+    await alex.service.leave(LeaveSession(alex.id, alex.token, conclude=True), alex.caller)
+    await server.later(1)
+    (task,) = started.tasks
+    agent = InRoom(server, alex.id, token_in(task))
+    await agent.conclude("all in order")
+    assert (await kim.events())[-2:] == ["team_joined", "session_concluded"]
+
+
+@WITH_CONCLUDER
+async def test_a_room_whose_teams_are_all_gone_is_concluded_once(started: Started, server: VirtualServer) -> None:
+    alex = await create(server, has_concluder=True)
+    kim = await join(alex)
+    await alex.service.leave(LeaveSession(alex.id, alex.token), alex.caller)
+    await server.later(3)
+    assert started.tasks == []
+    for _ in range(30):
+        await server.later(4)
+    assert len(started.tasks) == 1
+    # A team that comes back and leaves again may have it concluded again.
+    await kim.wait(None, 0)
+    await kim.service.leave(LeaveSession(kim.id, kim.token), kim.caller)
+    for _ in range(3):
+        await server.later(4)
+    assert len(started.tasks) == 2
+    assert (await kim.service.people.show(kim.id)).room.id == kim.id
+
+
+@ROOMS
+async def test_a_server_that_starts_no_agents_says_so(server: VirtualServer) -> None:
+    with pytest.raises(RoomRefused, match="starts no agents"):
+        await create(server, has_concluder=True)

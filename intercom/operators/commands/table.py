@@ -420,8 +420,10 @@ WATCH = "watch"
 
 
 def decision_about(kind: str, word: str) -> str:
-    """Return the decision that a word of `answer` stands for: a standby is resumed, whether or not with a text."""
-    return "resume" if kind == "standby" and word in ("continue", "refine") else word
+    """Return the decision that a word of `answer` stands for: a standby is resumed, whether or not with a text, and so
+    is a room."""
+    is_resumed = (kind == "standby" and word in ("continue", "refine")) or (kind == "room" and word == "continue")
+    return "resume" if is_resumed else word
 
 
 def decisions_of(row: OperatorCommand, word: str | None) -> set[str]:
@@ -441,4 +443,5 @@ HOW_TO_ANSWER: dict[str, tuple[str, ...]] = {
     "policy": ("policy accept {id}", "reject {id}"),
     "apply": ("answer {id} dismiss",),
     "restore": ("answer {id} proceed | cancel",),
+    "room": ("answer {id} continue | dismiss",),
 }

@@ -162,6 +162,8 @@ BUTTONS: Final = (
     Button("apply_dismiss", CardKind.APPLY, Decision.DISMISS, "", "Dismiss", says=("dismiss",)),
     Button("restore_proceed", _RESTORE, Decision.PROCEED, "♻️", "Proceed", _DANGER, confirm=_BACK, says=("proceed",)),
     Button("restore_cancel", _RESTORE, Decision.CANCEL, "✖️", "Cancel", says=("cancel",)),
+    Button("room_resume", CardKind.ROOM, Decision.RESUME, "▶️", "Resume", _PRIMARY, says=("resume", *_GO_ON)),
+    Button("room_dismiss", CardKind.ROOM, Decision.DISMISS, "", "Dismiss", says=("dismiss", "ignore")),
 )  # fmt: skip
 
 #: The buttons by `action_id`, by the name of their form, and by kind of card.

@@ -8,7 +8,7 @@ from datetime import datetime
 from attrs import evolve, frozen
 
 from intercom.model.json_types import JsonObject
-from intercom.model.room import Room, RoomErrorCode, RoomEvent, RoomId, RoomRefused, RoomStatus, Team
+from intercom.model.room import Room, RoomErrorCode, RoomEvent, RoomId, RoomRefused, RoomStatus, Team, TeamRole
 from intercom.model.visible_text import one_line
 from intercom.rooms import document
 from intercom.rooms.changes.author import (
@@ -113,7 +113,7 @@ def conclude(
     if (earlier := rooms.document_by_act(db, room.id, act)) is not None:
         return Written(Concluded(room.closed_at or earlier.written_at, earlier.version), room)
     author = writer(db, room, author, closed=True)
-    if rules.convener_only_conclude:
+    if rules.convener_only_conclude and author.role is not TeamRole.CONCLUDER:
         check_authority(db, room, author, "conclude the session")
     check_size("summary_section", summary, DOCUMENT)
     content = document.conclude(current_text(db, room), summary, room.conclusion)

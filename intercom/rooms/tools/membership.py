@@ -19,7 +19,10 @@ class Participant:
     team_id: str = field(metadata=doc("The public id of the team. It is no token, and gives no access."))
     team_name: str = field(metadata=doc("The name of the team."))
     role: TeamRole = field(
-        metadata=doc('"member"; "reader" for a team that joined the closed session; "operator" for a person.')
+        metadata=doc(
+            '"member"; "reader" for a team that joined the closed session; "operator" for a person; "concluder" for the'
+            " agent that the server started to conclude the session."
+        )
     )
     joined_at: datetime = field(metadata=doc("When the team joined."))
     last_seen_at: datetime = field(metadata=doc("When the team last waited for messages."))
@@ -108,6 +111,10 @@ class LeaveSession:
 
     session_id: str = field(metadata=SESSION_ID)
     team_id: str = field(metadata=TEAM_ID)
+    conclude: bool = field(
+        default=False,
+        metadata=doc("Whether the server's agent shall conclude the session now: for the convener of one that has it."),
+    )
 
 
 @frozen

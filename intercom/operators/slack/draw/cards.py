@@ -231,6 +231,7 @@ KINDS: Final = {
     CardKind.STEER: "🧭",
     CardKind.TASK: "📥",
     CardKind.RESTORE: "♻️",
+    CardKind.ROOM: "💬",
 }
 RISKS: Final = {RiskLevel.LOW: "🟢", RiskLevel.HIGH: "🟡", RiskLevel.CRITICAL: "🔴"}
 

@@ -455,7 +455,10 @@ class HttpListener(Actor):
         listener = await self._opened()
         _, self._at.status.port = listener.socket.getsockname()[:2]
         self._at.status.fault = None
-        log.info("MCP over HTTP at %s", self._at.status.url)
+        if self._at.only_rooms:
+            log.info("rooms over HTTP at %s", self._at.status.base)
+        else:
+            log.info("MCP over HTTP at %s", self._at.status.url)
         address = f"{self._at.status.base}\n"
         _write(self._at.address_file, address)
         async with listener, trio.open_nursery() as nursery:

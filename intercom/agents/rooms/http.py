@@ -195,7 +195,7 @@ def _number(text: str) -> object:
         number = float(text)
     except ValueError:
         return text
-    return number if math.isfinite(number) else text
+    return text if math.isnan(number) else number
 
 
 def _truth(text: str) -> object:
@@ -426,7 +426,7 @@ class RoomsApp:
 
     async def _fail(self, send: Send, status: int, error: JsonObject, headers: tuple[tuple[bytes, bytes], ...]) -> None:
         self._measured(HttpFailed(status))
-        await request.answer(send, status, b"application/json", call.to_bytes(error), headers)
+        await request.answer(send, status, b"application/json", _line(error), headers)
 
     # --- a wait as a stream of events --------------------------------------------------------------------------------
 
@@ -503,10 +503,10 @@ class RoomsApp:
         return instructions.agents_md(base, secret=self._has_secret).encode()
 
     def _mcp_config(self, base: str) -> bytes:
-        return call.to_bytes(instructions.mcp_config(base, secret=self._has_secret))
+        return _line(instructions.mcp_config(base, secret=self._has_secret))
 
     def _openapi(self, base: str) -> bytes:
-        return call.to_bytes(openapi.document(base, secret=self._has_secret))
+        return _line(openapi.document(base, secret=self._has_secret))
 
 
 _EVENTS = [
@@ -517,11 +517,16 @@ _EVENTS = [
 ]
 
 
+def _line(value: JsonObject) -> bytes:
+    """Write JSON with a newline at its end: in a terminal, the prompt does not follow it in the same line then."""
+    return call.to_bytes(value) + b"\n"
+
+
 async def _send(send: Send, content: JsonObject | str) -> None:
     if isinstance(content, str):
         await request.answer(send, 200, b"text/markdown; charset=utf-8", content.encode("utf-8", "replace"))
     else:
-        await request.answer(send, 200, b"application/json", call.to_bytes(content))
+        await request.answer(send, 200, b"application/json", _line(content))
 
 
 def _event(answered: Any) -> bytes:

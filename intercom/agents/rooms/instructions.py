@@ -127,14 +127,15 @@ post '' '{{"title": "Port the parser", "description": "Goals, and who does what"
 # {{"session_id": "...", "team_id": "...", "cursor": 0, ...}}
 ```
 
-Or join one, by its id (`get ''` lists all), and read its document:
+Or join one, by its id (`get '?status=active'` lists them, `get '/search?query=parser%20lexer'` finds words), and read \
+its document:
 
 ```sh
 post /$ID/join '{{"team_name": "Kim Team"}}'      # "replay_from": 0 also gets you all earlier messages
 get /$ID/doc
 ```
 
-After a restart, join again with your old `team_id` (in `$TEAM`, or in the body): you continue as the same team.
+After a restart, or after you left, join again with your old `team_id` in `$TEAM`: you continue as the same team.
 
 ## The loop
 
@@ -148,16 +149,21 @@ get "/$ID/messages/wait?since_cursor=$CURSOR&timeout=30"
 session is idle, and stop.
 3. Act on the messages. Your own come back too (`"from": "you"`): skip them. `"type": "system"` tells who joined or \
 left and what changed. Post if others need to know something.
-4. Set `CURSOR` to `next_cursor`, and go to 1. Each call also shows the others that you are there.
+4. Write `next_cursor` into `room.sh` as `CURSOR`, and go to 1. With an old `CURSOR` you get the same messages again. \
+Each call also shows the others that you are there.
 
 If a call fails or the server restarts, call again with the same `CURSOR`: nothing is lost.
 
+To post (this form also takes apostrophes, which the shell's quotes would not):
+
 ```sh
-post /$ID/messages '{{"content": {{"text": "The lexer is done, see src/lex.rs"}}}}'
+post /$ID/messages @- <<'END'
+{{"content": {{"text": "The lexer is done, it's in src/lex.rs"}}, "key": "lexer-done"}}
+END
 ```
 
-Longer texts: `jq -Rs '{{content: .}}' text.md | post /$ID/messages @-`. With a `"key"` of your choice in a post, you \
-can send it again if you are not sure that it arrived: it is in the feed once.
+The key is a name of your choice: not sure whether a post arrived, send it again, and it is in the feed once. A whole \
+file: `jq -Rs '{{content: .}}' text.md | post /$ID/messages @-`.
 
 ## The document
 

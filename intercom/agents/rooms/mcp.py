@@ -7,8 +7,7 @@ protocol versions only carry calls, and a client that returns opens a new one.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
-from contextlib import AbstractAsyncContextManager, contextmanager
+from contextlib import AbstractAsyncContextManager
 from functools import partial
 from http import HTTPStatus
 from typing import Any
@@ -49,30 +48,35 @@ Context = ServerRequestContext[Any, Any]
 
 
 class Client:
-    """The client of one HTTP request. In the older protocol versions, the SDK does not tell a tool call that its client
-    is gone."""
+    """The client of one HTTP request, in which one call may wait.
 
-    def __init__(self, remote: str) -> None:
+    In the older protocol versions, the SDK does not tell a call that its client is gone. So this does.
+    """
+
+    def __init__(self, remote: str, waits: Waits) -> None:
         self.remote = remote
-        self._scopes: set[trio.CancelScope] = set()
+        self._waits = waits
+        self._waiting: trio.CancelScope | None = None
         self._is_gone = False
 
-    def gone(self) -> None:
-        """Note that the connection is closed, or the request is over."""
-        self._is_gone = True
-        for scope in tuple(self._scopes):
-            scope.cancel()
-
-    @contextmanager
-    def cancelling(self, scope: trio.CancelScope) -> Iterator[None]:
-        """Cancel this scope if the client is gone."""
-        self._scopes.add(scope)
+    def wait_in(self, scope: trio.CancelScope) -> None:
+        """Note that the call waits in this scope, which is cancelled if the client goes or the server stops."""
+        self._waiting = scope
+        self._waits.add(scope)
         if self._is_gone:
             scope.cancel()
-        try:
-            yield
-        finally:
-            self._scopes.discard(scope)
+
+    def gone(self) -> None:
+        """Note that the connection is closed."""
+        self._is_gone = True
+        if self._waiting is not None:
+            self._waiting.cancel()
+
+    def served(self) -> None:
+        """Note that the request is over: its answer was sent, or its client is gone."""
+        self.gone()
+        if self._waiting is not None:
+            self._waits.remove(self._waiting)
 
 
 class RoomsMcp:
@@ -80,8 +84,9 @@ class RoomsMcp:
 
     def __init__(self, deps: RoomsDeps, waits: Waits, measured: Measured, limit: int) -> None:
         self._limit = limit
+        self._waits = waits
         self._manager = StreamableHTTPSessionManager(
-            build(deps, waits, measured), session_idle_timeout=IDLE_SECONDS, max_sessions=MOST_SESSIONS
+            build(deps, measured), session_idle_timeout=IDLE_SECONDS, max_sessions=MOST_SESSIONS
         )
         # Without the SDK's size limit, which copies each request: requests are read whole before they come here.
         self._application = self._manager.asgi_app.app
@@ -103,7 +108,7 @@ class RoomsMcp:
         version = headers.get(b"mcp-protocol-version", b"").decode("latin-1")
         if (not version or version in HANDSHAKE_PROTOCOL_VERSIONS) and b"mcp-session-id" not in headers:
             request.require_initialize(method, body.data)
-        client = scope["state"][_CLIENT] = Client(request.remote_of(scope))
+        client = scope["state"][_CLIENT] = Client(request.remote_of(scope), self._waits)
 
         async def watched() -> Message:
             message = await body()
@@ -114,7 +119,7 @@ class RoomsMcp:
         try:
             await self._application(scope, watched, send)
         finally:
-            client.gone()
+            client.served()
 
 
 def listed() -> list[types.Tool]:
@@ -153,10 +158,10 @@ class RoomTools:
 
     async def call(self, ctx: Context, params: types.CallToolRequestParams, act: str | None) -> types.CallToolResult:
         """Carry out a call. `act` is its name, if its client repeats calls under their names."""
-        return await call_tool(ctx, params, self.deps, Client(""), Waits(), self.measured, act)
+        return await call_tool(ctx, params, self.deps, Client("", Waits()), self.measured, act)
 
 
-def build(deps: RoomsDeps, waits: Waits, measured: Measured) -> Server[Any]:
+def build(deps: RoomsDeps, measured: Measured) -> Server[Any]:
     """Build the server with the rooms' tools. `measured` gets every finished call."""
     tools = types.ListToolsResult(tools=listed())
     taken = {tool.name: tool.input_schema for tool in tools.tools}
@@ -169,17 +174,17 @@ def build(deps: RoomsDeps, waits: Waits, measured: Measured) -> Server[Any]:
         version=__version__,
         instructions=MCP_INSTRUCTIONS,
         on_list_tools=list_tools,
-        on_call_tool=partial(_call_over_http, deps=deps, waits=waits, measured=measured),
+        on_call_tool=partial(_call_over_http, deps=deps, measured=measured),
         get_tool_input_schema=taken.get,
     )
 
 
 async def _call_over_http(
-    ctx: Context, params: types.CallToolRequestParams, *, deps: RoomsDeps, waits: Waits, measured: Measured
+    ctx: Context, params: types.CallToolRequestParams, *, deps: RoomsDeps, measured: Measured
 ) -> types.CallToolResult:
     assert ctx.request is not None, "every call comes over HTTP"
     client: Client = ctx.request.scope["state"][_CLIENT]
-    return await call_tool(ctx, params, deps, client, waits, measured)
+    return await call_tool(ctx, params, deps, client, measured)
 
 
 async def call_tool(
@@ -187,7 +192,6 @@ async def call_tool(
     params: types.CallToolRequestParams,
     deps: RoomsDeps,
     client: Client,
-    waits: Waits,
     measured: Measured,
     act: str | None = None,
 ) -> types.CallToolResult:
@@ -198,9 +202,10 @@ async def call_tool(
     tool = BY_NAME.get(params.name)
     try:
         try:
-            result = _result(call.content(await _answer(ctx, params, tool, deps, client, waits, act)))
+            result = _result(call.content(await _answer(ctx, params, tool, deps, client, act)))
             outcome = "ok"
-        except RoomRefused as refused:
+        except Exception as failed:
+            refused = call.refusal(failed, params.name)
             result = _result(call.refused_json(refused), is_error=True)
             outcome = refused.error_code
         return result
@@ -221,7 +226,6 @@ async def _answer(
     tool: RoomTool | None,
     deps: RoomsDeps,
     client: Client,
-    waits: Waits,
     act: str | None,
 ) -> Any:
     if tool is None:
@@ -234,15 +238,11 @@ async def _answer(
     answering = partial(call.answer, deps.service, tool, arguments, token, client.remote, act)
     if tool is not feed.WAIT:
         return await answering()
-    scope = trio.CancelScope()
-    waits.add(scope)
-    try:
-        with client.cancelling(scope), scope:
-            if (ctx.meta or {}).get("progress_token") is None:
-                return await answering()
-            return await _with_progress(ctx, answering)
-    finally:
-        waits.remove(scope)
+    with trio.CancelScope() as waiting:
+        client.wait_in(waiting)
+        if (ctx.meta or {}).get("progress_token") is None:
+            return await answering()
+        return await _with_progress(ctx, answering)
     # The client is gone, or the server stops.
     raise call.stopping()
 

@@ -194,6 +194,14 @@ def _success(tool: RoomTool) -> dict[str, Any]:
         answer["properties"]["messages"] = {**described, "items": {"$ref": "#/components/schemas/Message"}}
     content = {"application/json": {"schema": answer}}
     if tool is feed.WAIT:
-        events = "Comments while it waits, and then one event `result` (or `error`) with the same JSON as its data."
-        content["text/event-stream"] = {"schema": {"type": "string", "description": events}}
+        # In OpenAPI, the schema of an event stream is that of each event.
+        event = {
+            "type": "object",
+            "properties": {
+                "event": {"type": "string", "enum": ["result", "error"]},
+                "data": {"type": "string", "contentMediaType": "application/json"},
+            },
+            "description": "Comments while it waits, and then one event with the same JSON as its data.",
+        }
+        content["text/event-stream"] = {"schema": event}
     return {"description": tool.title, "content": content}

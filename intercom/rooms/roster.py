@@ -99,7 +99,7 @@ def distinct_name(wanted: str, taken: Collection[str]) -> str:
     while _key(name) in keys:
         number += 1
         suffix = f" ({number})"
-        name = base[: NAME - len(suffix)].rstrip() + suffix
+        name = (base[: NAME - len(suffix)].rstrip() + suffix).strip()
     return name
 
 

@@ -7,7 +7,8 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -64,9 +65,18 @@ def first_line(program: subprocess.Popen[str]) -> str:
     return program.stdout.readline().strip()
 
 
+@asynccontextmanager
+async def calling(node: Node) -> AsyncIterator[Caller]:
+    caller = Caller(node)
+    try:
+        yield caller
+    finally:
+        await caller.close()
+
+
 async def read_room(node: Node, room: str) -> tuple[str, list[dict[str, Any]]]:
     """The document and the feed of a concluded room."""
-    async with Caller(node) as reader:
+    async with calling(node) as reader:
         await reader.join(room, "Reader")
         return (await reader.document(room))["content"], await reader.feed(room)
 
@@ -124,7 +134,7 @@ async def test_programs_that_nobody_answers_say_so_and_leave(node: Node, kind: l
 
     code, _, complained = finish(start(kind, "team", node.url, room, "Kim's Team", **soon))
     assert (code, complained) == (1, "session idle: nobody has written for a while, so this team leaves\n")
-    async with Caller(node) as watcher:
+    async with calling(node) as watcher:
         await watcher.join(room, "Watcher")
         left = [each["team"] for each in await watcher.feed(room) if each.get("event") == "team_left"]
     assert left == ["Convener", "Kim's Team"]

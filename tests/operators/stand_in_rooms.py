@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from attrs import evolve, frozen
 
-from intercom.model.errors import Ambiguous, InvalidArguments, NotFound
+from intercom.model.card import Card
+from intercom.model.decision import Signature, Verdict
+from intercom.model.errors import AlreadyDecided, Ambiguous, InvalidArguments, NotFound
 from intercom.model.json_types import JsonObject
 from intercom.model.room import (
     Message,
@@ -131,6 +133,17 @@ class StandInRooms:
         found = self._room(id)
         self.acts.append(("token", found.id, by, act))
         return RoomToken(found.id, found.title, TeamId("t-9"), "t-9.secret")
+
+    async def cards(self) -> tuple[Card, ...]:
+        return ()
+
+    async def find_card(self, prefix: str) -> Card | None:
+        return None
+
+    async def decide_card(
+        self, card: Card, verdict: Verdict, admit: Callable[[Verdict, Card, datetime], Signature | None]
+    ) -> Card:
+        raise AlreadyDecided("no room is paused")
 
     async def address(self) -> RoomAddress:
         return RoomAddress(self.url or "http://127.0.0.1:7423", self.url is not None)

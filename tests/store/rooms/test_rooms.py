@@ -552,6 +552,7 @@ CALLS: dict[str, Any] = {
 CROSSING: dict[str, Any] = {
     "setting": lambda db, n: rooms.setting(db, "x"),
     "set_setting": lambda db, n: (rooms.set_setting(db, "x", str(n)), rooms.set_setting(db, "x", None)),
+    "claim": lambda db, n: rooms.claim(db, f"act {n}"),
     "list_rooms": lambda db, n: (
         rooms.list_rooms(db, status=None, limit=5 + n),
         rooms.list_rooms(db, status=RoomStatus.ACTIVE, limit=5 + n, before=(NOW, ROOM)),
@@ -559,6 +560,7 @@ CROSSING: dict[str, Any] = {
     "with_prefix": lambda db, n: rooms.with_prefix(db, "ab"[:n], 5),
     "search": lambda db, n: rooms.search(db, "hello " * (n + 1), 5 + n),
     "advanced": lambda db, n: rooms.advanced(db, {ROOM: n, RoomId(id_of(str(n))): 0}),
+    "paused_by": lambda db, n: rooms.paused_by(db, "loop guard"),
     "active_elsewhere": lambda db, n: rooms.active_elsewhere(db, "ada", UNKNOWN, NOW),
 }
 

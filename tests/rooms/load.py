@@ -31,8 +31,8 @@ class Ledger:
     """What teams were told. Every text is posted once, so it identifies its message.
 
     `acknowledged` has the cursors of posts by their texts, and `seen` the messages by their cursors, as the first
-    waiter saw each. `delays` are seconds from a post's acknowledgement to a waiter, for each message and waiter. `longest_pause` is the longest time that a waiter was
-    without a message while others posted, in seconds.
+    waiter saw each. `delays` are seconds from a post's acknowledgement to a waiter, for each message and waiter.
+    `longest_pause` is the longest time that a waiter was without a message while others posted, in seconds.
     """
 
     faults: list[str] = field(factory=list)

@@ -6,7 +6,6 @@ import http.client
 import json
 import os
 import re
-import shutil
 import signal
 import socket
 import subprocess
@@ -28,10 +27,7 @@ from tests.support.postgres import database, database_url, postgres
 
 __all__ = ["database", "database_url", "postgres"]
 
-pytestmark = [
-    pytest.mark.real_time(120),
-    pytest.mark.skipif(shutil.which("caddy") is None, reason="caddy is not installed"),
-]
+pytestmark = pytest.mark.real_time(120)
 PUBLIC = "https://rooms.example.org"
 
 
@@ -185,3 +181,18 @@ def test_an_address_that_is_changed_at_one_node_is_soon_that_of_all(nodes: Nodes
     while not all("https://new.example.org" in get(f"{base}/agents.md")[1] for base in nodes.bases):
         assert time.monotonic() < until
         time.sleep(0.2)
+
+
+def test_caddy_reads_its_file(tmp_path: Path) -> None:
+    environ = {"HOME": str(tmp_path), "PATH": os.environ["PATH"], "ROOMS_HOST": "rooms.example.org"}
+    command = [
+        "caddy",
+        "adapt",
+        "--config",
+        str(ROOT / "examples/rooms-deployment/Caddyfile"),
+        "--adapter",
+        "caddyfile",
+    ]
+    said = subprocess.run(command, env=environ, capture_output=True, text=True, timeout=60, check=False)
+    assert said.returncode == 0, said.stderr
+    assert "node2:7423" in said.stdout

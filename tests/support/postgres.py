@@ -238,10 +238,11 @@ def _programs(directory: Path) -> Path:
     assert spec.origin is not None
     found = Path(spec.origin).parent / "pginstall" / "bin" / "initdb"
     if os.geteuid() == 0 and not all(each.stat().st_mode & 0o001 for each in found.resolve().parents):
-        # Some directory above is root's alone.
-        copy = directory / "postgresql"
-        shutil.copytree(found.parent.parent, copy, symlinks=True)
-        return copy / "bin"
+        # Some directory above is root's alone. The programs find their libraries beside their package.
+        package = Path(spec.origin).parent
+        for part in (package, package.with_name(f"{package.name}.libs")):
+            shutil.copytree(part, directory / part.name, symlinks=True)
+        return directory / found.parent.relative_to(package.parent)
     return found.parent
 
 

@@ -77,6 +77,12 @@ def test_every_schema_is_one_and_every_parameter_is_described() -> None:
                 Draft202012Validator.check_schema(content["schema"])
 
 
+def test_it_limits_texts_as_the_server_does() -> None:
+    made = DOCUMENT["paths"]["/api/sessions"]["post"]["requestBody"]["content"]["application/json"]["schema"]
+    assert (made["properties"]["title"]["minLength"], made["properties"]["title"]["maxLength"]) == (1, 200)
+    assert made["required"] == ["title", "description", "creator_team_name"]
+
+
 def test_the_secret_is_a_scheme_where_there_is_one() -> None:
     told = document("https://rooms.example.org", secret=True)
     assert told["components"]["securitySchemes"]["secret"] == {"type": "http", "scheme": "bearer"}

@@ -1,4 +1,4 @@
-"""The named peer over HTTP: a bare SDK server with one tool that echoes, on the same web server and Starlette."""
+"""The named peer over HTTP: a bare SDK server with one tool that echoes, on hypercorn and Starlette."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Agents over HTTP: ping against a bare SDK server on the same web server; 200 sessions that wait and report progress;
+"""Agents over HTTP: ping against a bare SDK server on hypercorn; 200 sessions that wait and report progress;
 1,000 that are held, and what each costs in memory."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Opening sessions: 2,000 agents over HTTP one by one, in turns with a bare SDK server on the same web server.
+"""Opening sessions: 2,000 agents over HTTP one by one, in turns with a bare SDK server on hypercorn.
 
 An open is a connection, the handshake if the protocol version has one, and the first answered call. Connections stay
 open. At ours, each agent gets a session of its own, with a row that is on disk before the answer.

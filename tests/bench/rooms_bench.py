@@ -159,7 +159,7 @@ def posts() -> None:
     print(f"posts a second with {MANY} writers, {TURNS} turns of {POSTING:g} s")
     with ExitStack() as stack:
         (node,) = stack.enter_context(nodes(config=CONFIG))
-        bare = stack.enter_context(bare_server())
+        bare, bare_pid = stack.enter_context(bare_server())
         bus = stack.enter_context(installed())
         postgres = stack.enter_context(new_server(fsync=True))
         (clustered,) = stack.enter_context(nodes(1, postgres.url(postgres.new_database()), CONFIG))
@@ -167,24 +167,29 @@ def posts() -> None:
         thread = bus.thread("posts")
         tokens = [_joined(room, node, number) for number in range(MANY)]
         others = [_joined(other, clustered, number) for number in range(MANY)]
-        sides: dict[str, Callable[[int], Poster]] = {
-            "the same web server doing nothing": lambda _: BarePoster(bare),
-            "rooms on SQLite": lambda number: HttpPoster(node.port, room, tokens[number]),
-            "rooms on PostgreSQL": lambda number: HttpPoster(clustered.port, other, others[number]),
-            "AgentChatBus": lambda _: BusHttpPoster(bus, thread),
+        sides: dict[str, tuple[int, Callable[[int], Poster]]] = {
+            "the same web server doing nothing": (bare_pid, lambda _: BarePoster(bare)),
+            "rooms on SQLite": (node.pid, lambda number: HttpPoster(node.port, room, tokens[number])),
+            "rooms on PostgreSQL": (clustered.pid, lambda number: HttpPoster(clustered.port, other, others[number])),
+            "AgentChatBus": (bus.pid, lambda _: BusHttpPoster(bus, thread)),
         }
         rates: dict[str, list[float]] = {what: [] for what in sides}
+        used: Counter[str] = Counter()
         errors: Counter[str] = Counter()
         for _ in range(TURNS):
-            for what, writer in sides.items():
+            for what, (pid, writer) in sides.items():
                 writers = [writer(number) for number in range(MANY)]
+                before = cpu_of(psutil.Process(pid))
                 rates[what].append(posted(writers, POSTING))
+                used[what] += round(1e6 * (cpu_of(psutil.Process(pid)) - before))
                 errors[what] += sum(each.errors for each in writers)
         bare_rate = statistics.median(rates["the same web server doing nothing"])
         for what, each in rates.items():
             rate = statistics.median(each)
+            cpu = used[what] / sum(each) / POSTING
             reach = "to reach: >= 500, >= 90 %" if what.startswith("rooms") else ""
-            print(f"  {what:<40} {rate:8.0f} /s  {rate / bare_rate:5.0%}  {errors[what]} errors  {reach}", flush=True)
+            share = f"{rate:8.0f} /s  {rate / bare_rate:5.0%}  {cpu:6.0f} us of CPU each"
+            print(f"  {what:<36} {share}  {errors[what]} errors  {reach}", flush=True)
         made = sum(round(rate * POSTING) for rate in rates["rooms on SQLite"])
         assert room.end(node.port) >= made + MANY, "what was answered is in the feed"
 
@@ -237,7 +242,11 @@ def posted(writers: Sequence[Poster], seconds: float) -> float:
             ready = poll.poll(60)
             assert ready, "posts were not answered within a minute"
             for file, _ in ready:
-                writer = by_file[file]
+                writer = by_file.get(file)
+                if writer is None:
+                    # A server that ends a connection with its error.
+                    poll.unregister(file)
+                    continue
                 if not writer.take():
                     continue
                 if writer.errors:
@@ -253,12 +262,13 @@ def posted(writers: Sequence[Poster], seconds: float) -> float:
 
 
 @contextmanager
-def bare_server() -> Iterator[int]:
+def bare_server() -> Iterator[tuple[int, int]]:
+    """The web server alone: its port and its process."""
     port = free_port()
     process = Popen([sys.executable, "-m", "tests.bench.bare_json_server", str(port)])
     try:
         _connected(port).close()
-        yield port
+        yield port, process.pid
     finally:
         process.kill()
         process.wait()

@@ -16,10 +16,6 @@ from typing import Any
 
 import trio
 from attrs import define, field, frozen
-from hypercorn.config import Config as WebConfig
-from hypercorn.trio.worker_context import WorkerContext
-from hypercorn.typing import ConnectionState
-from hypercorn.utils import wrap_app
 from mcp.server import Server
 from starlette.middleware.cors import CORSMiddleware
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -31,7 +27,7 @@ from intercom.agents.http.sessions import ConnectionFactory
 from intercom.agents.http.sse import SseTransport
 from intercom.agents.http.status import HttpStatus, SessionCounts
 from intercom.agents.http.streamable import Streamable
-from intercom.agents.http.web_server import FIRST_SECONDS, Connection, Http1Server
+from intercom.agents.http.web_server import FIRST_SECONDS, Connection, HttpServer
 from intercom.agents.process_records import KnownProcesses
 from intercom.agents.rooms import http as rooms_http
 from intercom.agents.rooms import mcp as rooms_mcp
@@ -75,10 +71,6 @@ class Site:
     _logged: dict[str, tuple[float, int]] = field(factory=dict, init=False)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            # A WebSocket, which is not supported.
-            await send({"type": "websocket.close"})
-            return
         if self.rooms is not None and is_rooms_path(scope["path"]) and scope["path"] != rooms_mcp.PATH:
             connection = self._connection(scope)
             if connection is not None:
@@ -243,9 +235,6 @@ def _name(connection: Connection) -> str:
     return f"http/{connection.number}"
 
 
-#: How long a connection may stay without a request, in seconds. This exceeds the limits of proxies and clients, so none
-#: sends a request into a closing connection.
-KEEP_ALIVE_SECONDS = 90.0
 #: How long calls in progress may take to end when the server stops, in seconds.
 SHUTDOWN_SECONDS = 3.0
 #: The most connections at once.
@@ -257,7 +246,6 @@ MOST_WITH_ROOMS = 15_000
 MOST_UNAUTHENTICATED = 256
 MOST_NEW_UNAUTHENTICATED = 1024
 UNAUTHENTICATED_SECONDS = 2.0
-_LONGEST_HEAD = 32 * 1024
 
 
 class Serving:
@@ -268,13 +256,11 @@ class Serving:
         self._connections: dict[tuple[str, int], Connection] = {}
         self._unauthenticated: dict[int, Connection] = {}
         self._count = 0
-        self._context = WorkerContext(None)
         self._streamable = Streamable(at.server, at.factory)
         self._sse = SseTransport(at.server, at.factory, self._streamable.sessions)
         self._clients = ClientRecords(at.processes)
         status = at.status
         assert status.port is not None, "the port is open"
-        # The ASGI types of the web server and of Starlette do not match.
         agents: dict[str, ASGIApp] = {
             "/mcp": self._streamable,
             "/sse": self._sse.stream,
@@ -283,7 +269,7 @@ class Serving:
         self._rooms = None if at.rooms is None else _rooms(at, at.rooms, status.port)
         if self._rooms is not None:
             agents[rooms_mcp.PATH] = self._rooms.mcp
-        application: Any = Site(
+        application: ASGIApp = Site(
             request.rules(at.factory.config, status.port, status.token),
             agents,
             {page.path: page for page in at.pages},
@@ -303,8 +289,7 @@ class Serving:
                 allow_headers=("*",),
                 expose_headers=("mcp-session-id", "www-authenticate"),
             )
-        self._app = wrap_app(application, 0, "asgi")
-        self._web = _web_config()
+        self._server = HttpServer(application)
         status.counts = self._counts
 
     def _hides(self, connection: Connection) -> bool:
@@ -344,6 +329,7 @@ class Serving:
                 async with self._streamable.manager.run(), rooms, trio.open_nursery() as nursery:
                     nursery.start_soon(sessions.expire)
                     nursery.start_soon(self._close_silent)
+                    nursery.start_soon(self._server.run)
                     with accepting:
                         await trio.serve_listeners(self._serve_connection, [listener], handler_nursery=nursery)
                     await trio.sleep_forever()
@@ -353,7 +339,7 @@ class Serving:
     async def _shut_down(self, accepting: trio.CancelScope) -> None:
         """Stop accepting, end waiting calls, and give their answers time to be sent."""
         accepting.cancel()
-        await self._context.terminated.set()
+        self._server.is_stopping = True
         self._streamable.sessions.stop_waiting()
         with trio.move_on_after(SHUTDOWN_SECONDS):
             if self._rooms is not None:
@@ -375,7 +361,7 @@ class Serving:
         self._connections[connection.peer] = connection
         self._unauthenticated[connection.number] = connection
         try:
-            await Http1Server(self._app, self._web, self._context, ConnectionState({}), connection)  # type: ignore[arg-type]
+            await self._server.serve(connection)
         except* Exception:
             log.exception("a connection from %s failed", connection.peer[0])
         finally:
@@ -417,16 +403,6 @@ class Serving:
 def _rooms(at: HttpDeps, deps: RoomsDeps, port: int) -> RoomsApp:
     config = at.factory.config
     return RoomsApp(deps, rooms_http.rules(config, port, deps), at.measured, config.http_max_request_bytes)
-
-
-def _web_config() -> WebConfig:
-    web = WebConfig()
-    web.errorlog = logging.getLogger("intercom.http.web")
-    web.keep_alive_timeout = KEEP_ALIVE_SECONDS
-    web.keep_alive_max_requests = 1_000_000
-    web.h11_max_incomplete_size = _LONGEST_HEAD
-    web.include_server_header = False
-    return web
 
 
 #: The first and the longest pause between two attempts to open a port in use, in seconds.

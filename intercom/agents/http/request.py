@@ -257,10 +257,6 @@ def cancelled(data: bytes | None) -> str | int | None:
 #: The time limits between two parts of a request, and for all of it, in seconds.
 PART_SECONDS = 20.0
 WHOLE_SECONDS = 120.0
-#: How much of a too large request is still read, so that its sender gets the refusal: a multiple of the limit, and a
-#: time in seconds.
-_OVER = 3
-_OVER_SECONDS = 10.0
 
 
 class Body:
@@ -291,28 +287,26 @@ async def read_body(scope: Scope, receive: Receive, limit: int) -> Body:
     """Read a request. Raises Refusal if it is larger than `limit` bytes or too slow."""
     declared = next((value for name, value in scope["headers"] if name == b"content-length"), b"0")
     if int(declared) > limit:
-        raise await _too_large(receive, limit, 0)
+        raise _too_large(limit)
     parts: list[bytes] = []
     taken = 0
-    began = trio.current_time()
-    while True:
-        message = await _part(receive, began)
-        if message["type"] == "http.disconnect":
-            return Body(receive, None)
-        part: bytes = message.get("body", b"")
-        taken += len(part)
-        if taken > limit:
-            raise await _too_large(receive, limit, taken)
-        if part:
-            parts.append(part)
-        if not message.get("more_body", False):
-            return Body(receive, parts[0] if len(parts) == 1 else b"".join(parts))
-
-
-async def _part(receive: Receive, began: float) -> Message:
-    left = began + WHOLE_SECONDS - trio.current_time()
-    with trio.move_on_after(max(0.0, min(PART_SECONDS, left))):
-        return await receive()
+    now = trio.current_time()
+    end = now + WHOLE_SECONDS
+    with trio.CancelScope() as patience:
+        while True:
+            patience.deadline = min(end, now + PART_SECONDS)
+            message = await receive()
+            if message["type"] == "http.disconnect":
+                return Body(receive, None)
+            part: bytes = message.get("body", b"")
+            taken += len(part)
+            if taken > limit:
+                raise _too_large(limit)
+            if part:
+                parts.append(part)
+            if not message.get("more_body", False):
+                return Body(receive, parts[0] if len(parts) == 1 else b"".join(parts))
+            now = trio.current_time()
     raise Refusal(
         HTTPStatus.REQUEST_TIMEOUT,
         "request_too_slow",
@@ -321,14 +315,8 @@ async def _part(receive: Receive, began: float) -> Message:
     )
 
 
-async def _too_large(receive: Receive, limit: int, taken: int) -> Refusal:
-    """Return the refusal after the sender has finished or the limits are over: before that, it would not read it."""
-    with trio.move_on_after(_OVER_SECONDS):
-        while taken <= limit * _OVER:
-            message = await receive()
-            taken += len(message.get("body", b""))
-            if message["type"] == "http.disconnect" or not message.get("more_body", False):
-                break
+def _too_large(limit: int) -> Refusal:
+    # The web server reads on after the answer, for a sender that only then looks at it.
     return Refusal(
         HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
         "request_too_large",

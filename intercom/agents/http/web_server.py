@@ -1,188 +1,192 @@
-"""The web server's connections: HTTP/1.1 only, and bounded in time.
+"""The web server: HTTP/1.1 for an ASGI application, on h11, with one Trio task for each connection.
 
-With HTTP/2 one connection can open and reset thousands of streams before the access rules see a header. Each of them
-already has a task and buffers. No client needs HTTP/2 here. The preface gets 505 and its connection closes, as for any
-unsupported version. `Upgrade: h2c` is ignored, as RFC 9110 (7.8) allows: clients that offer it continue with HTTP/1.1.
+`HttpServer.serve` reads a request, runs the application in the same task, and goes on with the next request. Head and
+body of an answer leave in one write. A call that waits needs no task beside it: `EndWatcher` notices that its client is
+gone. So ten thousand waiting calls take little memory.
 
-The web server waits without limit for a client to send its request and to read its answer. It shields the latter, so a
-client that does not read would block even a shutdown.
+Only HTTP/1.1 and 1.0 are spoken. With HTTP/2 one connection can open and reset thousands of streams before the access
+rules see a header, and no client needs HTTP/2 here. Its preface gets 505, as any unsupported version does. `Upgrade` is
+ignored, as RFC 9110 (7.8) allows: a client that offers another protocol continues with HTTP/1.1.
 """
 
 from __future__ import annotations
 
+import logging
+import os
+import re
+import select
+import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from functools import cached_property, partial
+from contextlib import contextmanager, suppress
+from email.utils import formatdate
+from functools import lru_cache, partial
 from http import HTTPStatus
+from socket import MSG_PEEK
+from urllib.parse import unquote
 
 import h11
 import trio
-from hypercorn.events import Closed, Event
-from hypercorn.protocol.h11 import H11Protocol
-from hypercorn.trio.task_group import TaskGroup
-from hypercorn.trio.tcp_server import TCPServer
-from hypercorn.typing import ConnectionState
-from hypercorn.utils import parse_socket_addr
+from attrs import define, field
+from starlette.types import ASGIApp, Message, Scope
 
 from intercom.agents.http.request import Refusal
 from intercom.local import peers
 from intercom.model import crash_points
 
-_SPOKEN = (b"1.0", b"1.1")
-# A new one each time: an exception object that is raised again collects traceback frames.
-_other_version = partial(
-    Refusal,
-    HTTPStatus.HTTP_VERSION_NOT_SUPPORTED,
-    "invalid_arguments",
-    "this server speaks HTTP/1.1: send the request with that",
-)
-_ambiguous = partial(
-    Refusal,
-    HTTPStatus.BAD_REQUEST,
-    "invalid_arguments",
-    "the request says its length twice, by Content-Length and by Transfer-Encoding: send one of them, in HTTP/1.1",
-)
-
-
-class Http1Protocol(H11Protocol):
-    """The web server's HTTP/1.1 protocol, which never switches to another."""
-
-    async def handle(self, event: Event) -> None:
-        """Process received data. A request refused by its head never reaches the application."""
-        try:
-            await super().handle(event)
-        except Refusal as refused:
-            body = refused.body()
-            headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
-            told = h11.Response(status_code=int(refused.status), headers=[*headers, (b"connection", b"close")])
-            for part in (told, h11.Data(data=body), h11.EndOfMessage()):
-                await self._send_h11_event(part)
-            await self.send(Closed())
-
-    async def _check_protocol(self, event: h11.Request) -> None:
-        # hypercorn switches to HTTP/2 here, for the preface and for an upgrade.
-        if event.http_version not in _SPOKEN:
-            raise _other_version()
-        names = {name for name, _ in event.headers}
-        if b"transfer-encoding" in names and (b"content-length" in names or event.http_version != b"1.1"):
-            # A proxy may see another end of this request (RFC 9112, 6.1). What it takes for the body would be read here
-            # as the next request.
-            raise _ambiguous()
-
-
-class Http1Server(TCPServer):
-    """One plain connection. Without TLS there is no ALPN, so no client can choose HTTP/2 that way."""
-
-    async def run(self) -> None:
-        """Serve until either side ends the connection, and then close the stream."""
-        socket = self.stream.socket
-        try:
-            client = parse_socket_addr(socket.family, socket.getpeername())
-            server = parse_socket_addr(socket.family, socket.getsockname())
-            async with TaskGroup() as task_group:
-                self._task_group = task_group
-                self.protocol = Http1Protocol(  # type: ignore[assignment] # it offers what the wrapper does
-                    self.app,
-                    self.config,
-                    self.context,
-                    task_group,
-                    ConnectionState(self.state),
-                    False,
-                    client,
-                    server,
-                    self.protocol_send,
-                )
-                await self.protocol.initiate()
-                await self.idle_task.restart(self._task_group, self._idle_timeout)
-                await self._read_data()
-                # hypercorn keeps an ended connection until its idle limit: many short connections would use up all
-                # places.
-                await self.idle_task.stop()
-        except OSError:
-            pass  # the client is gone
-        finally:
-            await self._close()
-
+log = logging.getLogger("intercom.http.web")
 
 #: How long a new connection may take until its first accepted request, in seconds.
 FIRST_SECONDS = 10.0
+#: How long a connection may stay without a request, in seconds. This exceeds the limits of proxies and clients, so none
+#: sends a request into a closing connection.
+KEEP_ALIVE_SECONDS = 90.0
 #: How long a client may not read what is sent to it, in seconds.
 STALLED_SECONDS = 60.0
-#: How long to wait for the end of a client that may still be sending after the last answer, in seconds.
+#: What a client may still send after its answer, so that it gets to read that: the longest pause, and the most in all,
+#: in seconds and bytes.
 LINGER_SECONDS = 1.0
-_LINGER_BYTES = 8 * 2**20
+LINGER_SECONDS_IN_ALL = 10.0
+_LINGER_BYTES = 64 * 2**20
+#: The longest head of a request, in bytes.
+LONGEST_HEAD = 32 * 1024
+#: How much is read at once, in bytes.
+_PART = 65536
+_HAS_EPOLL = hasattr(select, "epoll")
 
 
+# --- one connection --------------------------------------------------------------------------------------------------
+
+
+@define(eq=False)
 class Connection:
-    """The part of a stream that hypercorn uses.
+    """One client's connection: its stream with time limits, and what is known of the client.
 
-    `broken` is set once a send failed. `authenticated` is set once a request was accepted: from then on the client may
-    pause between two. `answered` is set once a page without a token was served. `ended` is set once the client sends no
-    more; `on_end` is called then. `peer` is the client's address. `number` identifies the connection for good.
+    `number` identifies it for good; `peer` is the client's address, and `here` the server's. `broken` is set once a
+    send failed. `authenticated` is set once a request was accepted: from then on the client may pause between two.
+    `answered` is set once a page without a token was served. `ended` is set once it is known that the client sends no
+    more; `on_end` is called then. During a call the end is only noticed if `on_end` is set, or if a task waits for
+    `end`.
     """
 
-    def __init__(self, stream: trio.SocketStream, number: int) -> None:
-        self.socket = stream.socket
-        self.peer: tuple[str, int] = stream.socket.getpeername()[:2]
-        self.here: tuple[str, int] = stream.socket.getsockname()[:2]
-        self.number = number
-        self.broken = False
-        self._sent = 0
-        self.authenticated = False
-        self.answered = False
-        self.processes: frozenset[int] | None = None
-        self._stream = stream
-        self.came_at = trio.current_time()
-        self.ended = False
-        self.on_end: Callable[[], object] | None = None
-        self._lingers = False
+    _stream: trio.SocketStream
+    number: int
+    watcher: EndWatcher | None = None
+    peer: tuple[str, int] = field(init=False)
+    here: tuple[str, int] = field(init=False)
+    came_at: float = field(init=False, factory=trio.current_time)
+    broken: bool = field(init=False, default=False)
+    authenticated: bool = field(init=False, default=False)
+    answered: bool = field(init=False, default=False)
+    ended: bool = field(init=False, default=False)
+    processes: frozenset[int] | None = field(init=False, default=None)
+    _sent: int = field(init=False, default=0)
+    _is_closing: bool = field(init=False, default=False)
+    _is_local: bool | None = field(init=False, default=None)
+    _on_end: Callable[[], object] | None = field(init=False, default=None)
+    _over: trio.Event | None = field(init=False, default=None)
 
-    @cached_property
+    def __attrs_post_init__(self) -> None:
+        """Raises OSError if the client has disconnected already."""
+        self.peer = self.socket.getpeername()[:2]
+        self.here = self.socket.getsockname()[:2]
+
+    @property
+    def socket(self) -> trio.socket.SocketType:
+        return self._stream.socket
+
+    @property
     def is_local(self) -> bool:
         """Whether the client is on this machine."""
-        return peers.is_local(self.peer[0], self.here[0])
+        if self._is_local is None:
+            self._is_local = peers.is_local(self.peer[0], self.here[0])
+        return self._is_local
+
+    # --- the client's end ---
+
+    @property
+    def on_end(self) -> Callable[[], object] | None:
+        """What is called once the client sends no more. It lasts until the end of the request."""
+        return self._on_end
+
+    @on_end.setter
+    def on_end(self, call: Callable[[], object] | None) -> None:
+        self._on_end = call
+        self._watch()
+
+    async def end(self) -> None:
+        """Wait until the client sends no more, or until the request is over."""
+        if not self.ended:
+            if self._over is None:
+                self._over = trio.Event()
+            self._watch()
+            await self._over.wait()
+
+    def request_over(self) -> None:
+        """Drop `on_end`, and return from `end`: the request is over."""
+        self._on_end = None
+        if self._over is not None:
+            self._over.set()
+            self._over = None
+        self._watch()
+
+    def note_end(self) -> None:
+        """Note that the client sends no more."""
+        self.ended = True
+        if self._on_end is not None:
+            self._on_end()
+        if self._over is not None:
+            self._over.set()
+
+    def _watch(self) -> None:
+        if self.watcher is not None:
+            if self._on_end is None and self._over is None:
+                self.watcher.forget(self)
+            elif not self.ended:
+                self.watcher.watch(self)
+
+    # --- the stream ---
 
     async def receive_some(self, most: int | None = None) -> bytes:
-        if self._lingers:
-            # The web server's reading task asks for more while another task closes.
+        """Return what the client has sent; nothing at the end."""
+        if self._is_closing:
+            # Another task closes the connection, and reads all that comes.
             return b""
         try:
             data = bytes(await self._stream.receive_some(most))
         except (trio.BrokenResourceError, trio.ClosedResourceError):
-            self._note_end()
-            raise
+            data = b""
         if not data:
-            self._note_end()
+            self.note_end()
         return data
 
-    def _note_end(self) -> None:
-        self.ended = True
-        if self.on_end is not None:
-            self.on_end()
-
     async def send_all(self, data: bytes) -> None:
+        """Send this. If the client does not take it, close the connection and raise BrokenResourceError: the rest of an
+        answer must not look like the beginning of another."""
         try:
-            with trio.fail_after(STALLED_SECONDS):
-                await self._stream.send_all(data)
-            self._sent += 1
-        except (trio.TooSlowError, trio.BrokenResourceError, trio.ClosedResourceError):
-            self.broken = True
-            # The rest of an answer must not look like the beginning of another.
-            await trio.aclose_forcefully(self._stream)
+            sent = self._write(data)
+            if sent < len(data):
+                with trio.fail_after(STALLED_SECONDS):
+                    await self._stream.send_all(memoryview(data)[sent:])
+        except (OSError, trio.TooSlowError, trio.BrokenResourceError, trio.ClosedResourceError):
+            await self.abort()
             raise trio.BrokenResourceError("the client does not take what it is sent") from None
+        except BaseException:
+            # Nobody knows how much of it left.
+            self.broken = True
+            raise
+        self._sent += 1
 
-    async def send_eof(self) -> None:
-        await self._stream.send_eof()
-
-    async def aclose(self) -> None:
-        if not self.ended and not self.broken and self.socket.fileno() != -1:
-            await self._linger()
-        await self._stream.aclose()
+    def _write(self, data: bytes) -> int:
+        """Send what the system takes at once, and return how much. Nearly always it is all: no time limit is needed
+        then, and no turn of the loop."""
+        try:
+            return os.write(self.socket.fileno(), data)
+        except BlockingIOError:
+            return 0
 
     @contextmanager
     def reaching(self, reached: Callable[[], None]) -> Iterator[None]:
-        """Call `reached` if the `with` block sent something and all of it left. The web server ends a request when its
-        last byte has left. That may cancel the code that sent the byte, so this also works when cancelled."""
+        """Call `reached` if the `with` block sent something and all of it left, also if the block is cancelled then."""
         before = self._sent
         try:
             yield
@@ -194,16 +198,389 @@ class Connection:
     async def abort(self) -> None:
         """Close the connection at once, also in the middle of an answer."""
         self.broken = True
+        if self.watcher is not None:
+            self.watcher.forget(self)
+        if not self.ended:
+            self.note_end()
         await trio.aclose_forcefully(self._stream)
 
+    async def aclose(self) -> None:
+        """Close the connection. First, read what the client is still sending: a socket that closes with unread data
+        loses the answer."""
+        if not self.ended and not self.broken:
+            self._is_closing = True
+            with suppress(trio.BrokenResourceError, trio.ClosedResourceError, trio.BusyResourceError):
+                await self._linger()
+        await self.abort()
+
     async def _linger(self) -> None:
-        """Read what the client is still sending: a socket that closes with unread data loses the answer."""
         left = _LINGER_BYTES
-        self._lingers = True
-        with trio.move_on_after(LINGER_SECONDS, shield=True):
+        with trio.move_on_after(LINGER_SECONDS_IN_ALL):
+            await self._stream.send_eof()
+            while left > 0:
+                data = b""
+                with trio.move_on_after(LINGER_SECONDS):
+                    data = bytes(await self._stream.receive_some(_PART))
+                if not data:
+                    return
+                left -= len(data)
+
+
+@define(eq=False)
+class EndWatcher:
+    """Notices that the clients of waiting calls are gone. `run` must be active.
+
+    All connections share one epoll, which reports the end of a stream also behind unread data. Where the system has
+    none, each watched connection has a task; that notices no end behind unread data.
+    """
+
+    _epoll: select.epoll | None = field(init=False, factory=lambda: select.epoll() if _HAS_EPOLL else None)
+    _watched: dict[int, Connection] = field(init=False, factory=dict)
+    _tasks: dict[int, trio.CancelScope] = field(init=False, factory=dict)
+    _nursery: trio.Nursery | None = field(init=False, default=None)
+
+    def watch(self, connection: Connection) -> None:
+        """Call `note_end` of this connection once its client sends no more."""
+        fd = connection.socket.fileno()
+        if fd == -1 or fd in self._watched:
+            return
+        self._watched[fd] = connection
+        if self._epoll is not None:
+            self._epoll.register(fd, select.EPOLLRDHUP | select.EPOLLONESHOT)
+        elif self._nursery is not None:
+            scope = self._tasks[fd] = trio.CancelScope()
+            self._nursery.start_soon(self._wait, connection, fd, scope)
+
+    def forget(self, connection: Connection) -> None:
+        """Watch this connection no more. Its socket must still be open."""
+        fd = connection.socket.fileno()
+        if self._watched.pop(fd, None) is None:
+            return
+        if self._epoll is not None:
+            self._epoll.unregister(fd)
+        elif fd in self._tasks:
+            self._tasks.pop(fd).cancel()
+
+    async def run(self) -> None:
+        """Watch until cancelled."""
+        if self._epoll is None:
+            async with trio.open_nursery() as self._nursery:
+                await trio.sleep_forever()
+        while True:
+            await trio.lowlevel.wait_readable(self._epoll.fileno())
+            for fd, _ in self._epoll.poll(0):
+                if (connection := self._watched.get(fd)) is not None:
+                    self.forget(connection)
+                    connection.note_end()
+
+    async def _wait(self, connection: Connection, fd: int, scope: trio.CancelScope) -> None:
+        with scope:
+            # The task may start only after the end of its watch: another may wait for the same descriptor then.
+            await trio.lowlevel.checkpoint_if_cancelled()
+            await trio.lowlevel.wait_readable(fd)
             try:
-                while left > 0 and (data := await self._stream.receive_some(65536)):
-                    left -= len(data)
-            except (trio.BusyResourceError, trio.BrokenResourceError, trio.ClosedResourceError):
-                # The web server reads at the same time, or there is no more to read.
-                return
+                data = await connection.socket.recv(1, MSG_PEEK)
+            except OSError:
+                data = b""
+            if not data:
+                connection.note_end()
+
+
+# --- one request -----------------------------------------------------------------------------------------------------
+
+_CLOSE = (b"connection", b"close")
+
+
+@define(eq=False)
+class RequestCycle:
+    """One request and its answer: ASGI's `receive` and `send`, which any task may call.
+
+    After the answer, and if the client is gone, `receive` returns `http.disconnect` and `send` does nothing. `fault` is
+    why the rest of the request could not be read.
+    """
+
+    _server: HttpServer
+    _connection: Connection
+    _http: h11.Connection
+    fault: Refusal | None = field(init=False, default=None)
+    is_answered: bool = field(init=False, default=False)
+    _is_body_due: bool = field(init=False, default=True)
+    _has_body: bool = field(init=False, default=True)
+    _head: tuple[int, list[tuple[bytes, bytes]]] | None = field(init=False, default=None)
+
+    async def begin(self) -> Scope | None:
+        """Read the head of the request and return its scope; None if there is no request in time. Raises Refusal."""
+        request = await _read_request(self._connection, self._http)
+        if request is None:
+            return None
+        self._has_body = request.method != b"HEAD"
+        path, _, query = request.target.partition(b"?")
+        return {
+            "type": "http",
+            "asgi": {"version": "3.0", "spec_version": "2.3"},
+            "http_version": request.http_version.decode(),
+            "method": request.method.decode(),
+            "scheme": "http",
+            "path": unquote(path.decode()),
+            "raw_path": path,
+            "query_string": query,
+            "root_path": "",
+            "headers": list(request.headers),
+            "client": self._connection.peer,
+            "server": self._connection.here,
+            "state": {},
+        }
+
+    async def receive(self) -> Message:
+        if self._is_body_due and not self.is_answered and not self._connection.broken:
+            try:
+                body = await self._read()
+            except h11.RemoteProtocolError as error:
+                self._is_body_due = False
+                self.fault = _refusal(error)
+            else:
+                return {"type": "http.request", "body": body, "more_body": self._is_body_due}
+        if not self.is_answered and self.fault is None:
+            await self._connection.end()
+        return {"type": "http.disconnect"}
+
+    async def _read(self) -> bytes:
+        """Return the next part of the body. Raises RemoteProtocolError."""
+        parts: list[bytes] = []
+        while True:
+            event = self._http.next_event()
+            if type(event) is h11.Data:
+                parts.append(event.data)
+                continue
+            if type(event) is h11.EndOfMessage:
+                self._is_body_due = False
+            if parts or not self._is_body_due:
+                return b"".join(parts)
+            if self._http.they_are_waiting_for_100_continue:
+                await self._transmit(self._http.send(h11.InformationalResponse(status_code=100, headers=[])))
+            self._http.receive_data(await self._connection.receive_some(_PART))
+
+    async def send(self, message: Message) -> None:
+        if self.is_answered or self._connection.broken:
+            await trio.lowlevel.checkpoint()
+        elif message["type"] == "http.response.start":
+            if self._head is not None or self._has_begun:
+                raise RuntimeError("an answer has one http.response.start")
+            # It leaves with the first part of the body.
+            self._head = (message["status"], list(message.get("headers", ())))
+        else:
+            await self._send_part(message.get("body", b""), is_last=not message.get("more_body", False))
+
+    async def _send_part(self, body: bytes, *, is_last: bool) -> None:
+        data = b""
+        if self._head is not None:
+            data = self._http.send(self._response(*self._head))
+            self._head = None
+        if body and self._has_body:
+            data += self._http.send(h11.Data(data=body))
+        if is_last:
+            data += self._http.send(h11.EndOfMessage())
+            self.is_answered = True
+        if data:
+            await self._transmit(data)
+        if is_last:
+            self._connection.request_over()
+        else:
+            # An application that sends without end must not stop all others.
+            await trio.lowlevel.checkpoint()
+
+    def _response(self, status: int, headers: list[tuple[bytes, bytes]]) -> h11.Response:
+        headers.append((b"date", _date(int(time.time()))))
+        # After an answer instead of 100, what comes next may be the body or another request.
+        if self._server.is_stopping or self._http.they_are_waiting_for_100_continue:
+            headers.append(_CLOSE)
+        if status in (HTTPStatus.NO_CONTENT, HTTPStatus.NOT_MODIFIED):
+            self._has_body = False
+        return h11.Response(status_code=status, headers=headers)
+
+    async def _transmit(self, data: bytes) -> None:
+        with suppress(trio.BrokenResourceError):
+            await self._connection.send_all(data)
+
+    @property
+    def _has_begun(self) -> bool:
+        return self._http.our_state not in (h11.IDLE, h11.SEND_RESPONSE)
+
+    async def refuse(self, refusal: Refusal) -> None:
+        """Answer with an error, and let the connection close. Nothing of an answer may have been sent."""
+        self._head = None
+        await refusal.send(self.send)
+
+    async def finish(self) -> bool:
+        """End the cycle after the application has. Return whether the connection can have another request."""
+        self._connection.request_over()
+        if not self.is_answered and not self._connection.ended:
+            if self._has_begun:
+                # A part of an answer must not look like all of it.
+                await self._connection.abort()
+            else:
+                await self.refuse(self.fault or _failed())
+        if self._connection.broken or self._http.our_state is not h11.DONE or not await self._drop_rest():
+            return False
+        self._http.start_next_cycle()
+        return True
+
+    async def _drop_rest(self) -> bool:
+        """Read what is left of a request that was answered early, if it comes soon. Return whether all of it came."""
+        try:
+            left = _LINGER_BYTES - self._skip()
+            if self._http.their_state is h11.SEND_BODY:
+                with trio.move_on_after(LINGER_SECONDS_IN_ALL):
+                    while self._http.their_state is h11.SEND_BODY and left > 0:
+                        with trio.move_on_after(LINGER_SECONDS) as pause:
+                            self._http.receive_data(await self._connection.receive_some(_PART))
+                        if pause.cancelled_caught:
+                            break
+                        left -= self._skip()
+        except h11.RemoteProtocolError:
+            return False
+        return self._http.their_state is h11.DONE
+
+    def _skip(self) -> int:
+        """Drop the part of the body that has come, and return its size. Raises RemoteProtocolError."""
+        size = 0
+        while self._http.their_state is h11.SEND_BODY and (event := self._http.next_event()) is not h11.NEED_DATA:
+            if type(event) is h11.Data:
+                size += len(event.data)
+        return size
+
+
+@lru_cache(maxsize=1)
+def _date(now: int) -> bytes:
+    return formatdate(now, usegmt=True).encode()
+
+
+# --- requests that never reach the application -----------------------------------------------------------------------
+
+_SPOKEN = (b"1.0", b"1.1")
+_HEAD_END = re.compile(rb"\n\r?\n")
+#: What h11 accepts in a head, and others may understand differently: a line that continues the one before, an end of a
+#: line that is not CR LF, and control characters.
+_AMBIGUOUS = re.compile(rb"\n[ \t]|(?<!\r)\n|\r(?!\n)|[\0-\x08\x0b\x0c\x0e-\x1f\x7f]")
+_LENGTH = re.compile(rb"\ncontent-length:[ \t]*([^\r]*)", re.IGNORECASE)
+_DIGITS = re.compile(rb"[0-9]{1,15}[ \t]*")
+
+# A new one each time: an exception object that is raised again collects traceback frames.
+_bad_request = partial(Refusal, HTTPStatus.BAD_REQUEST, "invalid_arguments", headers=(_CLOSE,))
+_long_head = partial(
+    Refusal,
+    HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE,
+    "request_too_large",
+    f"the head of the request, or of a chunk, has more than {LONGEST_HEAD} bytes: send shorter headers",
+    (_CLOSE,),
+)
+_failed = partial(
+    Refusal,
+    HTTPStatus.INTERNAL_SERVER_ERROR,
+    "mcp",
+    "the server failed on this request; the fault is in its log",
+    (_CLOSE,),
+)
+
+
+def _refusal(error: h11.RemoteProtocolError) -> Refusal:
+    """Return the answer to what h11 does not accept. It repeats nothing of the request."""
+    if error.error_status_hint == HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE:
+        return _long_head()
+    if error.error_status_hint == HTTPStatus.NOT_IMPLEMENTED:
+        message = "this server knows no Transfer-Encoding but chunked: send the request with that, or with none"
+        return Refusal(HTTPStatus.NOT_IMPLEMENTED, "invalid_arguments", message, (_CLOSE,))
+    return _bad_request("this is not HTTP/1.1: the first line, a header or the length of the request is malformed")
+
+
+def _require_unambiguous(request: h11.Request, received: bytes) -> None:
+    """Raise Refusal for a request that a proxy may understand differently (RFC 9112, 11.2): what the proxy takes for
+    its body would be read here as the next request. `received` begins with the request's head, as it came."""
+    if request.http_version not in _SPOKEN:
+        message = "this server speaks HTTP/1.1: send the request with that"
+        raise Refusal(HTTPStatus.HTTP_VERSION_NOT_SUPPORTED, "invalid_arguments", message, (_CLOSE,))
+    end = _HEAD_END.search(received)
+    assert end is not None, "h11 has found it"
+    head = received[: end.end()]
+    if len(head) > LONGEST_HEAD:
+        raise _long_head()
+    if _AMBIGUOUS.search(head) is not None:
+        raise _bad_request(
+            "the head of the request has control characters, or a line that does not end with CR LF or continues"
+            " another: send each header on one line"
+        )
+    lengths = _LENGTH.findall(head)
+    if len(lengths) > 1 or (lengths and _DIGITS.fullmatch(lengths[0]) is None):
+        raise _bad_request("the request has more than one Content-Length, or one that is no number of bytes: send one")
+    is_chunked = any(name == b"transfer-encoding" for name, _ in request.headers)
+    if is_chunked and (lengths or request.http_version != b"1.1"):
+        raise _bad_request(
+            "the request says its length twice, by Content-Length and by Transfer-Encoding: send one of them, in"
+            " HTTP/1.1"
+        )
+
+
+async def _read_request(connection: Connection, http: h11.Connection) -> h11.Request | None:
+    """Return the next request, of which only the head has been read; None if there is none in time. Raises Refusal."""
+    received, _ = http.trailing_data
+    if received:
+        # A client that sends many requests at once must not stop all others.
+        await trio.lowlevel.checkpoint()
+    event: object = None
+    with trio.move_on_after(KEEP_ALIVE_SECONDS):
+        try:
+            while (event := http.next_event()) is h11.NEED_DATA:
+                data = await connection.receive_some(_PART)
+                received += data
+                http.receive_data(data)
+        except h11.RemoteProtocolError as error:
+            if connection.ended:
+                return None
+            raise _refusal(error) from None
+    if type(event) is not h11.Request:
+        return None
+    _require_unambiguous(event, received)
+    return event
+
+
+# --- the server ------------------------------------------------------------------------------------------------------
+
+
+@define(eq=False)
+class HttpServer:
+    """Serves an ASGI application on connections. `run` must be active meanwhile. Once `is_stopping` is set, every
+    connection ends with its next answer."""
+
+    _application: ASGIApp
+    is_stopping: bool = field(init=False, default=False)
+    _watcher: EndWatcher = field(init=False, factory=EndWatcher)
+
+    async def run(self) -> None:
+        """Notice clients that are gone, until cancelled."""
+        await self._watcher.run()
+
+    async def serve(self, connection: Connection) -> None:
+        """Serve one connection until either side ends it, and close it. If cancelled, close it at once."""
+        connection.watcher = self._watcher
+        http = h11.Connection(h11.SERVER, max_incomplete_event_size=LONGEST_HEAD)
+        try:
+            while not self.is_stopping and await self._serve_request(RequestCycle(self, connection, http)):
+                pass
+            await connection.aclose()
+        finally:
+            await connection.abort()
+
+    async def _serve_request(self, cycle: RequestCycle) -> bool:
+        """Serve one request. Return whether the connection can have another."""
+        try:
+            scope = await cycle.begin()
+        except Refusal as refused:
+            await cycle.refuse(refused)
+            return False
+        if scope is None:
+            return False
+        try:
+            await self._application(scope, cycle.receive, cycle.send)
+        except Exception:
+            log.exception("a request to %s failed", scope["path"][:200])
+        return await cycle.finish()

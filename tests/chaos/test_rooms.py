@@ -69,8 +69,6 @@ async def run(connect: Connect, cluster: Sequence[Node], trouble: Trouble) -> Le
             await trouble(ledger, cluster)
             await trio.sleep(1.0)
             over.set()
-        # Its node may have been killed since.
-        await convener.move(cluster[0])
         await conclude(convener, room)
     ledger.judge(await convener.feed(room), WAITERS)
     return ledger

@@ -190,5 +190,6 @@ async def team(
 
 
 async def conclude(convener: Caller, room: str, summary: str = "All is done.") -> None:
-    """Close a room."""
+    """Close a room. The convener's connection may have ended: it was idle, or its node was killed."""
+    await convener.close()
     await convener.post(f"{at(room)}/conclude", summary_section=summary)

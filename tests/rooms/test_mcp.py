@@ -118,15 +118,17 @@ async def test_a_wait_reports_progress_and_is_answered_by_the_next_post(
     alex = await server.create()
     told: list[float] = []
 
-    async def progress(done: float, _total: float | None, _message: str | None) -> None:
-        told.append(done)
+    async def report(progress: float, total: float | None, message: str | None) -> None:
+        assert total is None
+        assert message
+        told.append(progress)
 
     async with server.client(mode) as client, trio.open_nursery() as nursery:
         answers: list[Any] = []
 
         async def wait() -> None:
             given = {"session_id": alex.session_id, "team_id": alex.token, "since_cursor": 0}
-            answers.append(await client.call_tool("wait_for_messages", given, progress_callback=progress))
+            answers.append(await client.call_tool("wait_for_messages", given, progress_callback=report))
 
         nursery.start_soon(wait)
         await until(lambda: len(told) > 1)

@@ -162,7 +162,7 @@ async def _call_tool(
     *,
     offered: Offered,
     measured: Measured,
-    rooms: RoomTools | None,
+    rooms: RoomTools | None = None,
 ) -> types.CallToolResult:
     """Carry out a tool call, and measure it. A failure is a result too, unless the call asks for a task."""
     if rooms is not None and rooms.has(params.name):

@@ -334,7 +334,9 @@ class Connection:
             result = work(PostgresDatabase(db))
             db.commit()
         except psycopg.Error as error:
-            is_lost = db.closed
+            # The library sometimes notices a closed socket before it counts the connection as closed. An error of this
+            # class without a code of the server is one of the connection.
+            is_lost = db.closed or (isinstance(error, psycopg.OperationalError) and error.sqlstate is None)
             self._undo(db)
             if self._is_snapshot and isinstance(error, psycopg.errors.ReadOnlySqlTransaction):
                 raise

@@ -476,7 +476,7 @@ class RoomsSettings:
     conclusion_agent: bool = setting(
         False,
         "Whether a room may ask for an agent that this server starts (`host_cli`) to conclude it, when all its teams"
-        " are gone or the team that created it asks. Whoever may create rooms could then have agents started.",
+        " are gone or the team that created it asks. Anyone who may create rooms could then have agents started.",
     )
     posts_per_minute: int = setting(
         0, "How many messages a team may post in a minute; 0 means without limit.", between(0, 1_000_000)

@@ -166,7 +166,9 @@ async def _call_tool(
 ) -> types.CallToolResult:
     """Carry out a tool call, and measure it. A failure is a result too, unless the call asks for a task."""
     if rooms is not None and rooms.has(params.name):
-        return await rooms.call(ctx, params, _caller(ctx).call_name)
+        # Clients choose the names of their calls: a call of one agent is never that of another.
+        agent, name = _connection(ctx).key, _caller(ctx).call_name
+        return await rooms.call(ctx, params, None if name is None else f"{len(agent)}:{agent}/{name}")
     began = time.monotonic()
     outcome = "cancelled"
     tool = offered.get(params.name)

@@ -119,7 +119,10 @@ def _public(kind: type[AttrsInstance]) -> tuple[Attribute[object], ...]:
     return tuple(each for each in fields(kind) if not each.metadata.get("internal"))
 
 
-def _of_type(hint: Any, bounds: bool, lengths: bool) -> Schema:
+_SIMPLE: Mapping[object, str] = {str: "string", int: "integer", float: "number", bool: "boolean"}
+
+
+def _of_type(hint: object, bounds: bool, lengths: bool) -> Schema:
     origin = get_origin(hint)
     if origin in (Union, types.UnionType):
         parts = [part for part in get_args(hint) if part is not type(None)]
@@ -134,10 +137,10 @@ def _of_type(hint: Any, bounds: bool, lengths: bool) -> Schema:
         return of(hint, bounds=bounds, lengths=lengths)
     if hint is datetime:
         return {"type": "string", "format": "date-time"}
-    return {"type": {str: "string", int: "integer", float: "number", bool: "boolean"}[hint]}
+    return {"type": _SIMPLE[hint]}
 
 
-def _of_union(parts: list[Any], nullable: bool, bounds: bool, lengths: bool) -> Schema:
+def _of_union(parts: list[object], nullable: bool, bounds: bool, lengths: bool) -> Schema:
     schemas = [_of_type(part, bounds, lengths) for part in parts]
     if len(schemas) == 1:
         only = schemas[0]
@@ -167,7 +170,7 @@ _TYPES = {
 }
 
 
-def read(kind: type[T], given: Mapping[str, Any] | None) -> T:
+def read(kind: type[T], given: Mapping[str, object] | None) -> T:
     """Make the attrs value of `kind` from a call's arguments. Raises InvalidArguments naming every fault. A null counts
     as an absent argument because some clients fill in every optional field."""
     arguments = _present(given or {}) | {name: given[name] for name in _verbatim(kind) if given and name in given}
@@ -179,7 +182,7 @@ def read(kind: type[T], given: Mapping[str, Any] | None) -> T:
     return _CONVERTER.structure(arguments, kind)
 
 
-def _too_long(kind: type[AttrsInstance], given: Mapping[str, Any], within: str) -> Iterator[str]:
+def _too_long(kind: type[AttrsInstance], given: Mapping[str, object], within: str) -> Iterator[str]:
     """Yield a fault for each text or list longer than its field's `most`. The default for texts is the limit of a path.
     The limits are not part of the schema that clients see: some refuse schemas with limits."""
     for attribute in _public(kind):
@@ -211,10 +214,14 @@ def _verbatim(kind: type[AttrsInstance]) -> tuple[str, ...]:
     return tuple(each.name for each in fields(kind) if each.metadata.get("verbatim"))
 
 
-def _present(given: Any) -> Any:
-    if isinstance(given, Mapping):
-        return {name: _present(value) for name, value in given.items() if value is not None}
-    return [_present(each) for each in given] if isinstance(given, list) else given
+def _present(given: Mapping[str, object]) -> dict[str, object]:
+    return {name: _present_in(value) for name, value in given.items() if value is not None}
+
+
+def _present_in(value: object) -> object:
+    if isinstance(value, Mapping):
+        return _present(value)
+    return [_present_in(each) for each in value] if isinstance(value, list) else value
 
 
 def _text_or_texts(given: str | list[str] | None, _kind: object) -> str | tuple[str, ...] | None:
@@ -222,13 +229,13 @@ def _text_or_texts(given: str | list[str] | None, _kind: object) -> str | tuple[
     return tuple(given) if isinstance(given, list) else given
 
 
-def _is_text_or_object(kind: Any) -> bool:
+def _is_text_or_object(kind: object) -> bool:
     """Whether this is `str | C` with an attrs class C."""
     parts = get_args(kind) if get_origin(kind) in (Union, types.UnionType) else ()
     return len(parts) == 2 and str in parts and any(isinstance(part, type) and has(part) for part in parts)
 
 
-def _text_or_object(kind: Any) -> Callable[[Any, Any], Any]:
+def _text_or_object(kind: object) -> Callable[[object, object], object]:
     inner = next(part for part in get_args(kind) if part is not str)
     return lambda given, _kind: given if isinstance(given, str) else _CONVERTER.structure(given, inner)
 
@@ -265,14 +272,14 @@ def quick_check(schema: Schema) -> Check:
     kinds = schema["type"] if isinstance(schema["type"], list) else [schema["type"]]
     checks = {python: check for kind in kinds for python, check in _CHECKS[kind](schema).items()}
 
-    def check(value: Any) -> bool:
+    def check(value: object) -> bool:
         found = checks.get(type(value))
         return found is not None and found(value)
 
     return check
 
 
-def _always(_value: Any) -> bool:
+def _always(_value: object) -> bool:
     return True
 
 
@@ -307,7 +314,7 @@ def _check_object(schema: Schema) -> dict[type, Check]:
     required = frozenset(schema.get("required", ()))
     is_open = schema.get("additionalProperties", True)
 
-    def check(given: dict[str, Any]) -> bool:
+    def check(given: dict[str, object]) -> bool:
         for name, value in given.items():
             known = checks.get(name)
             if known is None:

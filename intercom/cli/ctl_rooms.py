@@ -10,17 +10,43 @@ import os
 import sys
 import time
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypedDict
 
 from intercom.cli.ctl_text import clean, one_line, short
 from intercom.local.places import ROOMS_IPC_NAME, Places, places
-from intercom.model.json_types import JsonObject
+from intercom.model.json_types import Json, JsonObject
 from intercom.operators.commands.table import COMMANDS
 from intercom.operators.ctl.client import NoServer, Refusal, request
 
 #: Seconds between two requests for more messages.
 _PAUSE = 0.5
 _INDENT = "    "
+
+
+class _Message(TypedDict):
+    """A message of a room, as the server sends it. A system message has no author."""
+
+    cursor: int
+    at: str
+    type: str
+    author: str
+    role: str
+    content: Mapping[str, Json]
+
+
+class _Piece(TypedDict):
+    """A part of a room's feed, as the server sends it."""
+
+    room_id: str
+    is_closed: bool
+    messages: list[_Message]
+
+
+class _Address(TypedDict):
+    """The address of the rooms, as the server sends it. `is_set` says that a person chose it."""
+
+    url: str | None
+    is_set: bool
 
 
 def rooms(
@@ -70,7 +96,7 @@ class _Server:
 
 def _tail(server: _Server, fields: JsonObject, *, follow: bool, as_json: bool) -> int:
     """Print the newest messages of a room; with `follow`, new ones until the room is closed."""
-    piece = server.ask("rooms-tail", fields)
+    piece: _Piece = server.ask("rooms-tail", fields)
     _print_messages(piece, as_json)
     cursor = _cursor(piece, 0)
     while follow and not (piece["is_closed"] and not piece["messages"]):
@@ -85,11 +111,11 @@ def _tail(server: _Server, fields: JsonObject, *, follow: bool, as_json: bool) -
     return 0
 
 
-def _cursor(piece: Mapping[str, Any], otherwise: int) -> int:
-    return int(piece["messages"][-1]["cursor"]) if piece["messages"] else otherwise
+def _cursor(piece: _Piece, otherwise: int) -> int:
+    return piece["messages"][-1]["cursor"] if piece["messages"] else otherwise
 
 
-def _print_messages(piece: Mapping[str, Any], as_json: bool) -> None:
+def _print_messages(piece: _Piece, as_json: bool) -> None:
     if as_json:
         print(json.dumps(piece), flush=True)
         return
@@ -122,7 +148,7 @@ _EVENTS = {
 }
 
 
-def event_line(content: Mapping[str, Any]) -> str:
+def event_line(content: Mapping[str, Json]) -> str:
     """Say what a system message says, as a line for people."""
     event = str(content.get("event", "?"))
     known = _EVENTS.get(event)
@@ -135,11 +161,11 @@ def event_line(content: Mapping[str, Any]) -> str:
     return f"{line}: {reason}" if reason else line
 
 
-def _word(value: Any) -> str:
+def _word(value: Json) -> str:
     return ", ".join(str(each) for each in value) if isinstance(value, list | dict) else str(value)
 
 
-def _say(command: str, data: Mapping[str, Any]) -> None:
+def _say(command: str, data: Any) -> None:
     """Print the answer to a command that is not drawn."""
     match command:
         case "rooms-export":
@@ -157,7 +183,7 @@ def _say(command: str, data: Mapping[str, Any]) -> None:
             print(one_line(f"{data['status']} {short(data['room_id'])}: {data['title']}"))
 
 
-def _say_address(data: Mapping[str, Any]) -> None:
+def _say_address(data: _Address) -> None:
     if data["url"] is None:
         print("no address: this server has no HTTP port; set http_port in its configuration")
         return

@@ -7,27 +7,20 @@ same checks run. The text beside each setting is its documentation, from which d
 from __future__ import annotations
 
 import ipaddress
-import math
-import re
 import typing
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from enum import Enum, StrEnum
 from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any
 
 import attrs
-from attrs import AttrsInstance, evolve, field, fields, frozen, has
+from attrs import AttrsInstance, Factory, evolve, field, fields, frozen, has
 from attrs.validators import deep_mapping
 
 from intercom.model.limits import BASE_URL, BASE_URL_FORM, CHANNEL_ID, LOOKS_LIKE
 from intercom.model.request import OperationKind, PromptType, RiskLevel
-
-Check = Callable[[Any, Any, Any], None]
-
-#: Ten years. A much later deadline does not fit a date.
-LONGEST_SECONDS = 315_360_000
-LONGEST_DAYS = 3650
+from intercom.model.setting_checks import DAYS, SECONDS, SECONDS_OR_NONE, Check, between, matching, not_empty
 
 
 class OnTimeout(StrEnum):
@@ -43,38 +36,6 @@ class LogLevel(StrEnum):
     INFO = "info"
     WARNING = "warning"
     ERROR = "error"
-
-
-def between(low: float, high: float, *, above: bool = False) -> Check:
-    """Return a check that a number (or None) is from `low` to `high`. With `above`, `low` itself is refused."""
-
-    def check(_owner: object, _setting: object, value: float | None) -> None:
-        if value is None:
-            return
-        too_low = value <= low if above else value < low
-        if too_low or value > high or not math.isfinite(value):
-            raise ValueError(f"must be {'more than' if above else 'at least'} {low} and at most {high}, not {value}")
-
-    return check
-
-
-def matching(pattern: str, means: str) -> Check:
-    """Return a check that a text, each of several, or each key of a table matches `pattern`. `means` describes it."""
-    compiled = re.compile(pattern)
-
-    def check(_owner: object, _setting: object, value: str | Iterable[str] | None) -> None:
-        for text in [value] if isinstance(value, str) else value or ():
-            if not compiled.fullmatch(text):
-                raise ValueError(f"must be {means}, not {text!r}")
-
-    return check
-
-
-def not_empty(_owner: object, _setting: object, value: str | Mapping[str, str] | None) -> None:
-    """Check that a text, or each text of a table, is not blank."""
-    for name, text in value.items() if isinstance(value, Mapping) else [("", value)]:
-        if text is not None and not text.strip():
-            raise ValueError(f"must not be empty{f' for {name}' if name else ''}")
 
 
 def is_loopback(host: str) -> bool:
@@ -107,27 +68,23 @@ def token_off_loopback(owner: Config | None, _setting: object, required: bool) -
 
 
 def setting(
-    default: Any,
+    default: object,
     doc: str,
     *checks: Check,
     converter: Callable[[Any], Any] | None = None,
     operators: bool = False,
-    strictest: Any = None,
+    strictest: object = None,
 ) -> Any:
     """Declare a setting. `default` may be a factory (a class or function). With `operators`, the setting says whom the
     server trusts or what it may run. It is never taken from a file that an agent's client names. `strictest` is the
     value that allows least; leave it out if that is the default."""
-    value = {"factory": default} if callable(default) else {"default": default}
+    value = Factory(default) if callable(default) else default
     metadata = {"doc": doc, "operators": operators, "strictest": strictest}
-    return field(**value, validator=list(checks) or None, converter=converter, metadata=metadata)
+    return field(default=value, validator=list(checks) or None, converter=converter, metadata=metadata)
 
 
 #: If nobody answers, an agent must not go on after an error or past a limit.
 HELD = {PromptType.ERROR_RECOVERY: OnTimeout.HOLD, PromptType.RESOURCE_WARNING: OnTimeout.HOLD}
-
-SECONDS = between(0, LONGEST_SECONDS, above=True)
-SECONDS_OR_NONE = between(0, LONGEST_SECONDS)
-DAYS = between(1, LONGEST_DAYS)
 
 
 @frozen

@@ -22,7 +22,7 @@ import time
 from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
 from datetime import UTC, datetime
 from threading import Lock
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import ClassVar, Generic, TypeVar
 from zlib import crc32
 
 import psycopg
@@ -241,7 +241,7 @@ class Writer(ThreadActor):
         self._connection = Connection(server)
         self._measured = measured
 
-    def on_receive(self, message: Transact[Any]) -> Any:
+    def on_receive(self, message: Transact[R]) -> R:
         began = time.perf_counter()
         try:
             result = self._connection.run(message.work)

@@ -188,7 +188,7 @@ class Server:
 
 
 #: What a URL need not say. A server that vanished is noticed within half a minute.
-_CONNECTION: dict[str, Any] = {
+_CONNECTION: dict[str, str | int | None] = {
     "application_name": "agent-intercom",
     "client_encoding": "UTF8",
     "gssencmode": "disable",

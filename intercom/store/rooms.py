@@ -107,6 +107,17 @@ def team(db: RoomsDatabase, room_id: str, team_id: str) -> Team | None:
     return teams.first(db, "session_id = ? and team_id = ?", (room_id, team_id))
 
 
+def teams_by_id(db: RoomsDatabase, room_id: str, ids: Collection[TeamId]) -> dict[TeamId, Team]:
+    """Return those of these teams that have ever joined a room, by id."""
+    if not ids:
+        return {}
+    if db.dialect is Dialect.SQLITE:
+        where, asked = "session_id = ? and team_id in (select value from json_each(?))", json_text(list(ids))
+    else:
+        where, asked = "session_id = ? and team_id = any(cast(? as uuid[]))", _array(ids)
+    return {team.team_id: team for team in teams.select(db, where, (room_id, asked))}
+
+
 def members(db: RoomsDatabase, room_id: str) -> tuple[Team, ...]:
     """Return all teams that have ever joined a room, in the order in which they did."""
     return teams.select(db, "session_id = ? order by joined_at, team_id", (room_id,))
@@ -204,9 +215,43 @@ def message_by_id(db: RoomsDatabase, room_id: str, id: str) -> Message | None:
     return _message(db, "session_id = ? and id = ?", (room_id, id))
 
 
-def message_by_key(db: RoomsDatabase, room_id: str, team_id: str, key: str) -> Message | None:
-    """Return the message that a team posted with this key, or None."""
-    return _message(db, "session_id = ? and posted_by_team_id = ? and key = ?", (room_id, team_id, key))
+_BY_ID = {
+    Dialect.SQLITE: "session_id = ? and id in (select value from json_each(?))",
+    Dialect.POSTGRESQL: "session_id = ? and id = any(array(select jsonb_array_elements_text(cast(? as jsonb))))",
+}
+# Only the index of messages with a key has keys, so the condition says that there is one.
+_BY_KEY = {
+    Dialect.SQLITE: """
+        session_id = ? and key is not null and (posted_by_team_id, key) in (
+            select json_extract(value, '$.team'), json_extract(value, '$.key') from json_each(?)
+        )
+    """,
+    Dialect.POSTGRESQL: """
+        session_id = ? and key is not null and (posted_by_team_id, key) in (
+            select team, asked.key from jsonb_to_recordset(cast(? as jsonb)) as asked (team uuid, key text)
+        )
+    """,
+}
+
+
+def messages_by_id(db: RoomsDatabase, room_id: str, ids: Collection[str]) -> dict[str, Message]:
+    """Return those of these messages that the feed has, by id."""
+    return {each.id: each for each in _among_messages(db, _BY_ID[db.dialect], room_id, list(ids))}
+
+
+def messages_by_key(
+    db: RoomsDatabase, room_id: str, keys: Collection[tuple[TeamId, str]]
+) -> dict[tuple[TeamId, str], Message]:
+    """Return the messages that these teams posted with these keys."""
+    asked: list[object] = [{"team": team, "key": key} for team, key in keys]
+    found = _among_messages(db, _BY_KEY[db.dialect], room_id, asked)
+    return {(each.posted_by_team_id, each.key): each for each in found if each.posted_by_team_id and each.key}
+
+
+def _among_messages(db: RoomsDatabase, where: str, room_id: str, asked: Sequence[object]) -> tuple[Message, ...]:
+    if not asked:
+        return ()
+    return _with_acks(db, _MESSAGES.select(db, f"{where} order by sequence", (room_id, json_text(asked))))
 
 
 def after(db: RoomsDatabase, room_id: str, sequence: int, limit: int) -> tuple[Message, ...]:

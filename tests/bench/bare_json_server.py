@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import sys
+from contextlib import suppress
 from typing import Any
 
 import trio
-from hypercorn.config import Config
-from hypercorn.trio import serve
+
+from intercom.agents.http.web_server import Connection, HttpServer
 
 _ANSWER = json.dumps(
     {"message_id": "4f5b1a7e-9a54-4f0e-8b0e-0d1a2b3c4d5e", "cursor": 1, "at": "2026-11-25T12:00:00.000000+00:00"}
@@ -16,12 +17,7 @@ _ANSWER = json.dumps(
 _HEADERS = [(b"content-type", b"application/json"), (b"content-length", str(len(_ANSWER)).encode())]
 
 
-async def app(scope: Any, receive: Any, send: Any) -> None:
-    if scope["type"] == "lifespan":
-        for done in ("lifespan.startup.complete", "lifespan.shutdown.complete"):
-            await receive()
-            await send({"type": done})
-        return
+async def app(_scope: Any, receive: Any, send: Any) -> None:
     body = b""
     while True:
         message = await receive()
@@ -34,12 +30,18 @@ async def app(scope: Any, receive: Any, send: Any) -> None:
 
 
 async def main(port: int) -> None:
-    config = Config()
-    config.bind = [f"127.0.0.1:{port}"]
-    config.errorlog = None
-    config.keep_alive_timeout = 300
-    config.keep_alive_max_requests = 1_000_000
-    await serve(app, config)
+    server = HttpServer(app)
+
+    async def serve(stream: trio.SocketStream) -> None:
+        # A client that is gone already has no address.
+        with suppress(OSError):
+            connection = Connection(stream, number=0)
+            connection.authenticated = True
+            await server.serve(connection)
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(server.run)
+        await trio.serve_tcp(serve, port, host="127.0.0.1")
 
 
 if __name__ == "__main__":

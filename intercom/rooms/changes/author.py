@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Generic, TypeVar
 
@@ -18,6 +19,7 @@ from intercom.model.room import (
     RoomId,
     RoomRefused,
     Team,
+    TeamId,
     TeamRole,
     not_a_member,
     room_is_closed,
@@ -90,9 +92,15 @@ def person(name: str) -> Author:
 
 def current(db: RoomsDatabase, room: Room, author: Author) -> Author:
     """Return the author as the database has it. Raises RoomRefused (unauthorized) if the team is not in the room."""
+    return as_member(author, {} if author.team is None else rooms.teams_by_id(db, room.id, (author.team.team_id,)))
+
+
+def as_member(author: Author, teams: Mapping[TeamId, Team]) -> Author:
+    """Return the author as these teams of the room have it. Raises RoomRefused (unauthorized) if it is not among them,
+    or has left."""
     if author.team is None:
         return author
-    team = rooms.team(db, room.id, author.team.team_id)
+    team = teams.get(author.team.team_id)
     if team is None or team.left_at is not None:
         raise not_a_member()
     return team_author(team)

@@ -26,9 +26,9 @@ from intercom.rooms.changes.author import (
     Author,
     Rules,
     Written,
+    as_member,
     check_size,
     check_writer,
-    current,
     system_message,
     writer,
 )
@@ -61,7 +61,7 @@ def post(
     Answers may also be the refusals session_paused, and conflict for a key with which the team posted another text.
     """
     room = rooms.lock(db, room_id)
-    group = _PostGroup(db, room, rules, now)
+    group = _PostGroup(db, room, posts, rules, now)
     decided = [group.decide(each) for each in posts]
     messages: tuple[Message, ...] = ()
     if group.new:
@@ -74,18 +74,19 @@ def post(
 class _PostGroup:
     """Decides on the posts of one transaction. `new` are the messages to add, `columns` what changes in the room."""
 
-    def __init__(self, db: RoomsDatabase, room: Room, rules: Rules, now: datetime) -> None:
+    def __init__(self, db: RoomsDatabase, room: Room, posts: Sequence[Post], rules: Rules, now: datetime) -> None:
         self.new: list[Message] = []
         self.columns: dict[str, Any] = {}
-        self._db = db
         #: The room as it is after the messages in `new`.
         self._room = room
         self._rules = rules
         self._now = now
-        self._authors: dict[TeamId, Author] = {}
-        #: Where the messages in `new` are, by id and by the team's key.
-        self._ids: dict[str, int] = {}
-        self._keys: dict[tuple[TeamId, str], int] = {}
+        # One query for the whole group each: on PostgreSQL, a query is a trip to another machine.
+        keys = [(each.author.team.team_id, each.key) for each in posts if each.author.team and each.key is not None]
+        self._teams = rooms.teams_by_id(db, room.id, {each.author.team.team_id for each in posts if each.author.team})
+        #: The messages with a post's id, and with a team's key: those in the feed, and where the ones in `new` are.
+        self._ids: dict[str, Message | int] = {**rooms.messages_by_id(db, room.id, [each.id for each in posts])}
+        self._keys: dict[tuple[TeamId, str], Message | int] = {**rooms.messages_by_key(db, room.id, keys)}
 
     def decide(self, post: Post) -> Message | RoomRefused | int:
         """Return the earlier message, why the post is refused, or the index of its message in `new`."""
@@ -97,9 +98,7 @@ class _PostGroup:
     def _decide(self, post: Post) -> Message | int:
         if post.id in self._ids:
             return self._ids[post.id]
-        if (earlier := rooms.message_by_id(self._db, self._room.id, post.id)) is not None:
-            return earlier
-        author = self._current(post.author)
+        author = as_member(post.author, self._teams)
         content: JsonObject = {"text": post.text}
         if (found := self._with_key(author, post.key)) is not None:
             message = self.new[found] if isinstance(found, int) else found
@@ -118,21 +117,9 @@ class _PostGroup:
             self._guard(post)
         return index
 
-    def _current(self, author: Author) -> Author:
-        if author.team is None:
-            return author
-        id = author.team.team_id
-        if id not in self._authors:
-            self._authors[id] = current(self._db, self._room, author)
-        return self._authors[id]
-
     def _with_key(self, author: Author, key: str | None) -> Message | int | None:
         """Return the earlier message with this key of the team, or its index in `new`."""
-        if key is None or author.team is None:
-            return None
-        id = author.team.team_id
-        found = self._keys.get((id, key))
-        return rooms.message_by_key(self._db, self._room.id, id, key) if found is None else found
+        return None if key is None or author.team is None else self._keys.get((author.team.team_id, key))
 
     def _add(self, post: Post, author: Author, content: JsonObject) -> int:
         team = None if author.team is None else author.team.team_id

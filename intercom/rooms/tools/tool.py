@@ -8,24 +8,27 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from datetime import datetime
 from enum import Enum
-from typing import Any
+from typing import Any, TypeAlias
 
 from attrs import AttrsInstance, field, fields, frozen, has
 
 from intercom.model import clock
 from intercom.model.field_docs import doc
-from intercom.model.json_types import JsonObject
+from intercom.model.json_types import Json, JsonObject
+from intercom.rooms.changes import author
+from intercom.rooms.export import Export
 
-#: The longest texts, in characters. The server measures the text of a message and the document in bytes of UTF-8.
-TITLE = 200
-DESCRIPTION = 20_000
-TEAM_NAME = 100
-REASON = 2_000
-MESSAGE_TEXT = 64 * 2**10
-DOCUMENT = 2**20
+#: The longest texts, in characters. What is written to a room has the limits of `author`, which measures the text of a
+#: message and the document in bytes of UTF-8.
+TITLE = author.TITLE
+DESCRIPTION = author.DESCRIPTION
+TEAM_NAME = author.TEAM_NAME
+REASON = author.REASON
+MESSAGE_TEXT = author.MESSAGE_TEXT
+DOCUMENT = author.DOCUMENT
 KEY = 200
 QUERY = 500
 #: A token is shorter, but a client may send anything as one.
@@ -54,17 +57,19 @@ class Route:
     path: str
 
 
-Handler = Callable[[Any, Any, RoomCaller], Awaitable[Any]]
+#: What a tool answers: a value of its class `result`, or without one a whole room.
+Answer: TypeAlias = AttrsInstance | Export
+Handler = Callable[[Any, Any, RoomCaller], Awaitable[Answer]]
 
 
 @frozen
 class RoomTool:
     """One tool.
 
-    `takes` are its arguments, and `result` is the class of its answer; None if the answer is a text or an object of its
-    own form. `needs_token` says that only teams of the room may call it. `route` is its place in plain HTTP. `handle`
-    (service, arguments, caller) returns the answer and raises RoomRefused. The three hints tell a client's user that
-    the tool changes nothing, may replace what others wrote, and may be called again.
+    `takes` are its arguments, and `result` is the class of its answer; None if the answer is a whole room.
+    `needs_token` says that only teams of the room may call it. `route` is its place in plain HTTP. `handle` (service,
+    arguments, caller) returns the answer and raises RoomRefused. The three hints tell a client's user that the tool
+    changes nothing, may replace what others wrote, and may be called again.
     """
 
     name: str
@@ -105,14 +110,14 @@ def clamp_seconds(seconds: float) -> float:
 # --- answers as JSON -------------------------------------------------------------------------------------------------
 
 
-def nullable(text: str) -> dict[str, Any]:
+def nullable(text: str) -> Mapping[str, object]:
     """Return the metadata of an answer's field that is null if it has no value; other fields are left out then."""
     return doc(text, nullable=True)
 
 
 def to_json(answer: AttrsInstance) -> JsonObject:
     """Write an answer as JSON values. Fields without a value are left out, unless they are `nullable`."""
-    written: dict[str, Any] = {}
+    written: JsonObject = {}
     for name, is_nullable in _names(type(answer)):
         value = getattr(answer, name)
         if value is not None:
@@ -127,9 +132,9 @@ def _names(kind: type[AttrsInstance]) -> tuple[tuple[str, bool], ...]:
     return tuple((each.name, bool(each.metadata.get("nullable"))) for each in fields(kind))
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: Any) -> Json:
     if isinstance(value, Enum):
-        return value.value
+        value = value.value
     if isinstance(value, str | int | float | dict):
         return value
     if isinstance(value, tuple | list):
@@ -144,7 +149,7 @@ def _plain(value: Any) -> Any:
 RETRY_SECONDS = 1
 
 
-def retry_after(details: dict[str, Any]) -> int:
+def retry_after(details: Mapping[str, object]) -> int:
     """Return the seconds after which a refused call may be repeated."""
     wanted = details.get("retry_after")
     return max(1, math.ceil(wanted)) if isinstance(wanted, int | float) else RETRY_SECONDS

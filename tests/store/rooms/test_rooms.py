@@ -202,9 +202,12 @@ def test_a_message_is_found_by_its_id_and_by_its_key(room_db: RoomsDatabase) -> 
     )
     assert rooms.message_by_id(room_db, ROOM, third.id) == third
     assert rooms.message_by_id(room_db, id_of("room other"), third.id) is None
-    assert rooms.message_by_key(room_db, ROOM, ADA, "same") == first
-    assert rooms.message_by_key(room_db, ROOM, BOB, "same") == second
-    assert rooms.message_by_key(room_db, ROOM, BOB, "another") is None
+    assert rooms.messages_by_id(room_db, ROOM, [first.id, third.id, "no id"]) == {first.id: first, third.id: third}
+    assert rooms.messages_by_id(room_db, id_of("room other"), [first.id, third.id]) == {}
+    asked = [(ADA, "same"), (BOB, "another"), (ADA, "another '\"{}\\, ą")]
+    assert rooms.messages_by_key(room_db, ROOM, asked) == {(ADA, "same"): first}
+    assert rooms.messages_by_key(room_db, ROOM, [(BOB, "same")]) == {(BOB, "same"): second}
+    assert rooms.messages_by_key(room_db, id_of("room other"), [(BOB, "same")]) == {}
 
 
 def test_messages_without_a_key_do_not_collide(room_db: RoomsDatabase) -> None:
@@ -531,13 +534,15 @@ CALLS: dict[str, Any] = {
     "lock": lambda db, n: rooms.lock(db, ROOM),
     "set_room": lambda db, n: rooms.set_room(db, ROOM, updated_at=after(n)),
     "team": lambda db, n: rooms.team(db, ROOM, ADA),
+    "teams_by_id": lambda db, n: rooms.teams_by_id(db, ROOM, [ADA, BOB][: 1 + n % 2]),
     "members": lambda db, n: rooms.members(db, ROOM),
     "add_team": lambda db, n: rooms.add_team(db, cases.team(f"team {n}")),
     "set_team": lambda db, n: rooms.set_team(db, ROOM, ADA, left_at=after(n)),
     "seen": lambda db, n: rooms.seen(db, ROOM, [Seen(ADA, after(n), n), Seen(BOB, after(n), n)][: 1 + n % 2]),
     "add_messages": lambda db, n: say(db, *[f"{n} {place}" for place in range(1 + n)]),
     "message_by_id": lambda db, n: rooms.message_by_id(db, ROOM, id_of(f"message {n} 0")),
-    "message_by_key": lambda db, n: rooms.message_by_key(db, ROOM, ADA, str(n)),
+    "messages_by_id": lambda db, n: rooms.messages_by_id(db, ROOM, [id_of(f"message {n} {m}") for m in range(1 + n)]),
+    "messages_by_key": lambda db, n: rooms.messages_by_key(db, ROOM, [(ADA, str(m)) for m in range(1 + n)]),
     "after": lambda db, n: rooms.after(db, ROOM, 0, 5 + n),
     "before": lambda db, n: (rooms.before(db, ROOM, None, 5 + n), rooms.before(db, ROOM, 3, 5 + n)),
     "add_ack": lambda db, n: rooms.add_ack(db, ROOM, 1, cases.team(), NOW),

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Final
+
+from attrs import frozen
 
 from intercom.model.clock import to_text
 from intercom.model.json_types import Json, JsonObject
@@ -25,18 +27,33 @@ _MARKS: Final = re.compile(r"([\\`*_{}\[\]()<>#+\-=.!|~&@:$])")
 _BACKTICKS: Final = re.compile("`+")
 
 
-def markdown(
-    room: Room, document: DocumentVersion | None, teams: Sequence[Team], messages: Iterable[Message], now: datetime
-) -> str:
-    """Write a room as a markdown document. `messages` are those to show, in their order."""
-    return "\n".join(_markdown_lines(room, document, teams, messages, now)) + "\n"
+@frozen
+class Export:
+    """A room as one long text. `parts` yields it piece by piece, so that nobody holds the whole of a large room."""
+
+    media_type: str
+    parts: AsyncGenerator[str, None]
 
 
-def bundle(
-    room: Room, document: DocumentVersion | None, teams: Sequence[Team], messages: Iterable[Message], now: datetime
-) -> JsonObject:
-    """Write a room as a JSON object, with everything a reader of the room can see. Times are ISO 8601 in UTC."""
-    return {
+@frozen
+class Form:
+    """How a room is written. `begin` writes what is before its messages. `page` writes some of them, in their order;
+    its second argument says whether they are the first. `end` is the rest. The parts make up the file."""
+
+    media_type: str
+    begin: Callable[[Room, DocumentVersion | None, Sequence[Team], datetime], str]
+    page: Callable[[Sequence[Message], bool], str]
+    end: str
+
+
+# --- the bundle ------------------------------------------------------------------------------------------------------
+
+_to_json = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+
+
+def _bundle_begin(room: Room, document: DocumentVersion | None, teams: Sequence[Team], now: datetime) -> str:
+    """Begin a JSON object with everything a reader of the room can see. Times are ISO 8601 in UTC."""
+    facts: JsonObject = {
         "format": FORMAT,
         "version": VERSION,
         "exported_at": to_text(now),
@@ -58,11 +75,15 @@ def bundle(
         },
         "document": None if document is None else _document(document),
         "participants": [_team(team) for team in teams],
-        "messages": [_message(message) for message in messages],
     }
+    return _to_json(facts)[:-1] + ',"messages":['
 
 
-# --- the bundle ------------------------------------------------------------------------------------------------------
+def _bundle_page(messages: Sequence[Message], is_first: bool) -> str:
+    return ("" if is_first or not messages else ",") + ",".join([_to_json(_message(each)) for each in messages])
+
+
+BUNDLE: Final = Form("application/json", _bundle_begin, _bundle_page, "]}\n")
 
 
 def _document(document: DocumentVersion) -> JsonObject:
@@ -113,9 +134,18 @@ def _time(at: datetime | None) -> str | None:
 # --- markdown --------------------------------------------------------------------------------------------------------
 
 
-def _markdown_lines(
-    room: Room, document: DocumentVersion | None, teams: Sequence[Team], messages: Iterable[Message], now: datetime
-) -> Iterator[str]:
+def _markdown_begin(room: Room, document: DocumentVersion | None, teams: Sequence[Team], now: datetime) -> str:
+    return "\n".join(_first_lines(room, document, teams, now)) + "\n"
+
+
+def _markdown_page(messages: Sequence[Message], _is_first: bool) -> str:
+    return "".join([f"\n{line}\n" for line in map("\n".join, map(_message_lines, messages))])
+
+
+MARKDOWN: Final = Form("text/markdown; charset=utf-8", _markdown_begin, _markdown_page, "")
+
+
+def _first_lines(room: Room, document: DocumentVersion | None, teams: Sequence[Team], now: datetime) -> Iterator[str]:
     names = {team.team_id: team.team_name for team in teams}
     convener = names.get(room.created_by_team_id)
     yield f"# {_inline(room.title)}"
@@ -145,9 +175,6 @@ def _markdown_lines(
         yield from _fenced(document.content, "markdown")
     yield ""
     yield "## Feed"
-    for message in messages:
-        yield ""
-        yield from _message_lines(message)
 
 
 def _team_line(team: Team) -> str:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from datetime import datetime
 from functools import partial
 from urllib.parse import urlsplit
 
+import trio
 from attrs import frozen
 
 from intercom.model.card import Card
@@ -20,15 +22,16 @@ from intercom.rooms import changes, export, roster
 from intercom.rooms.access import RoomAccess
 from intercom.rooms.cards import Admit, RoomCards
 from intercom.rooms.changes import Rules, person
+from intercom.rooms.export import Export
 from intercom.rooms.messages import PUBLIC_URL, AddPost, ReadRoster
 from intercom.rooms.roster import Thresholds
 from intercom.store import rooms
 from intercom.store.room_database import RoomsDatabase
 from intercom.store.rooms import Found
 
-#: The most messages that one export holds.
-_EXPORTED = 1_000_000
-_PAGE = 500
+#: The messages of an export that are in memory at once.
+_PAGE = 50
+_FORMS = {"markdown": export.MARKDOWN, "json": export.BUNDLE}
 
 
 def act_id(act: str | None) -> str:
@@ -91,7 +94,12 @@ class RoomPeople:
         return await self.access.read(partial(rooms.search, words=words, limit=limit))
 
     async def export(self, id: str, format: str) -> str | JsonObject:
-        return await exported(self.access, await self._id(id), format, self.now())
+        made = await exported(self.access, await self._id(id), format, self.now())
+        text = "".join([part async for part in made.parts])
+        if made.media_type != export.BUNDLE.media_type:
+            return text
+        bundle: JsonObject = await trio.to_thread.run_sync(json.loads, text)
+        return bundle
 
     async def _id(self, prefix: str) -> RoomId:
         """Return the whole id of the only room whose id begins with `prefix`."""
@@ -194,26 +202,33 @@ def base_url(text: str) -> str:
     return text.strip().rstrip("/")
 
 
-async def exported(access: RoomAccess, room_id: RoomId, format: str, now: datetime) -> str | JsonObject:
-    """Return a whole room as `markdown` text, or as the `json` bundle. The feed is read page by page."""
-    if format not in ("markdown", "json"):
+async def exported(access: RoomAccess, room_id: RoomId, format: str, now: datetime) -> Export:
+    """Return a whole room as it is now, as `markdown` or as the `json` bundle. Messages are never changed, so reading
+    them page by page shows one moment; only their acks may be later."""
+    if format not in _FORMS:
         raise InvalidArguments(f"a room is exported as markdown or json, not as {format[:40]!r}")
+    form = _FORMS[format]
 
-    def read(db: RoomsDatabase) -> str | JsonObject | None:
-        room, document = rooms.get(db, room_id), rooms.document(db, room_id)
+    def read(db: RoomsDatabase) -> tuple[str, int] | None:
+        room = rooms.get(db, room_id)
         if room is None:
             return None
-        teams = rooms.members(db, room_id)
-        messages: list[Message] = []
-        while len(messages) < _EXPORTED:
-            page = rooms.after(db, room_id, messages[-1].sequence if messages else 0, _PAGE)
-            messages += page
-            if len(page) < _PAGE:
-                break
-        make = export.markdown if format == "markdown" else export.bundle
-        return make(room, document, teams, tuple(messages), now)
+        return form.begin(room, rooms.document(db, room_id), rooms.members(db, room_id), now), room.last_sequence
 
-    made = await access.read(read)
-    if made is None:
+    found = await access.read(read)
+    if found is None:
         raise NotFound(f"no room has the id {room_id}")
-    return made
+    return Export(form.media_type, _parts(access, room_id, form, *found))
+
+
+async def _parts(
+    access: RoomAccess, room_id: RoomId, form: export.Form, begin: str, end: int
+) -> AsyncGenerator[str, None]:
+    yield begin
+    last = 0
+    while last < end:
+        limit = min(_PAGE, end - last)
+        page = await access.read(partial(rooms.after, room_id=room_id, sequence=last, limit=limit))
+        yield form.page(page, last == 0)
+        last = page[-1].sequence
+    yield form.end

@@ -61,6 +61,8 @@ from intercom.store.rooms import Seen
 #: The messages of one page, and those that the actor keeps in memory.
 PAGE = 100
 TAIL = 256
+#: The most characters of the texts of one page, which has one message at least.
+PAGE_CHARACTERS = 2**20
 #: The most posts that one transaction writes.
 GROUP = 256
 #: The interval at which the actor ends waits and looks after teams, in seconds.
@@ -264,6 +266,7 @@ class RoomActor(Actor):
         )
 
     def _made(self, team: TeamId, since: int, messages: tuple[Message, ...]) -> Page:
+        messages = messages[: fitting(messages)]
         cursor = messages[-1].sequence if messages else since
         unread = max(0, self._room.last_sequence - cursor)
         if self._room.is_closed and unread == 0 and (reader := self._teams.get(team)) is not None:
@@ -484,6 +487,18 @@ class RoomActor(Actor):
 def _fail(reply: Reply[Any], fault: Exception | None) -> None:
     if not reply.done and not reply.abandoned:
         reply.fail(fault if fault is not None else RoomRefused(RoomErrorCode.UNAVAILABLE, "try again"))
+
+
+def fitting(messages: Iterable[Message]) -> int:
+    """Return how many of these messages, from the first one, have room on a page."""
+    count = total = 0
+    for message in messages:
+        text = message.content.get("text")
+        total += len(text) if isinstance(text, str) else 0
+        if count and total > PAGE_CHARACTERS:
+            break
+        count += 1
+    return count
 
 
 def _changes_roster(messages: Iterable[Message]) -> bool:

@@ -19,7 +19,6 @@ from actors import Backoff, ChildSpec, DynamicSupervisor, System
 from intercom.model.card import Card
 from intercom.model.config import RoomsSettings
 from intercom.model.errors import InvalidArguments
-from intercom.model.json_types import JsonObject
 from intercom.model.room import (
     Message,
     MessageType,
@@ -43,6 +42,7 @@ from intercom.rooms.cards import RoomCards
 from intercom.rooms.changes import Rules, team_author
 from intercom.rooms.concluder import Concluder, ConcluderActor, StartAgent
 from intercom.rooms.directory import RoomDirectory
+from intercom.rooms.export import Export
 from intercom.rooms.guard import Budget, RateLimit
 from intercom.rooms.messages import (
     CONCLUDER,
@@ -56,7 +56,7 @@ from intercom.rooms.messages import (
     Withdraw,
     room_name,
 )
-from intercom.rooms.room import RoomDeps
+from intercom.rooms.room import RoomDeps, fitting
 from intercom.rooms.roster import Thresholds
 from intercom.rooms.tools.directory import (
     CreateSession,
@@ -279,7 +279,7 @@ class RoomService:
             )
         )
 
-    async def export(self, asked: ExportSession, caller: RoomCaller) -> str | JsonObject:
+    async def export(self, asked: ExportSession, caller: RoomCaller) -> Export:
         room_id, _ = await self._team(asked.session_id, caller)
         return await operations.exported(self.access, room_id, asked.format.value, self.now())
 
@@ -428,11 +428,13 @@ class RoomService:
     async def wait(self, asked: WaitForMessages, caller: RoomCaller) -> NewMessages:
         room_id, token = RoomId(asked.session_id), _token(asked, caller)
         seconds = min(asked.timeout, self.settings.max_wait_seconds)
-        message = Wait(token, asked.since_cursor, seconds, caller.act)
+        # Not the call's name: a call that is repeated while it waits is a wait of its own.
+        ticket = uuid.uuid4().hex
+        message = Wait(token, asked.since_cursor, seconds, ticket)
         try:
             page = await self.access.ask(room_id, message, timeout=seconds + ANSWER_SECONDS)
         except trio.Cancelled:
-            self.access.system.named(room_name(room_id)).tell(Withdraw(caller.act))
+            self.access.system.named(room_name(room_id)).tell(Withdraw(ticket))
             raise
         team_id = team_of(token)
         has_peers = any(each.type is MessageType.CHAT and _is_peers(each, team_id) for each in page.messages)
@@ -471,8 +473,9 @@ class RoomService:
         room_id, team = await self._team(asked.session_id, caller)
         read = partial(rooms.before, room_id=room_id, sequence=asked.before_cursor, limit=asked.limit + 1)
         found = await self.access.read(read)
-        has_more = len(found) > asked.limit
-        page = found[1:] if has_more else found
+        page = found[-asked.limit :]
+        page = page[len(page) - fitting(reversed(page)) :]
+        has_more = len(page) < len(found)
         return HistoryPage(
             tuple([message_json(each, team.team_id, token) for each in page]),
             page[0].sequence if has_more else None,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -24,12 +25,27 @@ from intercom.model.room import (
     TeamId,
     TeamRole,
 )
-from intercom.rooms.export import bundle, markdown
+from intercom.rooms.export import BUNDLE, MARKDOWN, Form
 from tests.rooms.test_headings import texts
 
 AT = datetime(2026, 11, 25, 12, 30, 15, tzinfo=UTC)
 ID = RoomId("6d8d5b0e-1f0a-4a55-8f7e-5d7c3b1a2f00")
 ALEX, BEA = TeamId("alex-id"), TeamId("bea-id")
+
+
+def written(form: Form, *about: Any, page: int = 2) -> str:
+    """The whole file, with its messages in pages."""
+    room, document, teams, messages, now = about
+    pages = [form.page(messages[at : at + page], at == 0) for at in range(0, len(messages), page)]
+    return form.begin(room, document, teams, now) + "".join(pages) + form.end
+
+
+def markdown(*about: Any) -> str:
+    return written(MARKDOWN, *about)
+
+
+def bundle(*about: Any) -> Any:
+    return json.loads(written(BUNDLE, *about))
 
 
 def room(title: str = "Split the parser", description: str = "Two teams.") -> Room:
@@ -135,8 +151,7 @@ def test_acknowledgements_are_shown() -> None:
 
 
 def test_a_bundle_holds_the_whole_room() -> None:
-    made = bundle(room(), document("# Plan\r\n"), TEAMS, MESSAGES, AT)
-    read = json.loads(json.dumps(made))
+    read = bundle(room(), document("# Plan\r\n"), TEAMS, MESSAGES, AT)
     assert (read["format"], read["version"]) == ("intercom-room", 1)
     assert read["exported_at"] == "2026-11-25T12:30:15.000000+00:00"
     assert read["session"]["session_id"] == ID
@@ -156,6 +171,13 @@ def test_a_bundle_holds_the_whole_room() -> None:
         "posted_at": "2026-11-25T12:30:15.000000+00:00",
         "acks": [],
     }
+
+
+@pytest.mark.parametrize("form", [BUNDLE, MARKDOWN])
+@pytest.mark.parametrize("count", [0, 1, 2, 3])
+def test_the_pages_of_messages_leave_no_trace(form: Form, count: int) -> None:
+    about = (room(), document("# Plan"), TEAMS, MESSAGES[:count], AT)
+    assert written(form, *about, page=1) == written(form, *about, page=2) == written(form, *about, page=9)
 
 
 def test_no_export_holds_a_secret() -> None:

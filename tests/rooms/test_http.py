@@ -63,6 +63,15 @@ async def test_two_teams_talk_write_the_document_and_conclude(server: Server, al
     assert (await kim.get("/export?format=json"))["format"] == "intercom-room"
 
 
+async def test_an_export_of_many_pages_has_each_message_once(server: Server, alex: Team) -> None:
+    for number in range(120):
+        await alex.say(f"message {number}")
+    found = await alex.get("/export?format=json")
+    assert [each["cursor"] for each in found["messages"]] == list(range(1, 121))
+    text = (await server.ask("GET", f"{alex.path}/export", None, alex.token)).body.decode()
+    assert [line for line in text.splitlines() if line.startswith("message ")] == [f"message {n}" for n in range(120)]
+
+
 async def test_a_wait_is_answered_by_the_next_post_and_by_its_end(server: Server, alex: Team) -> None:
     answers: list[Any] = []
 

@@ -8,12 +8,14 @@ from typing import Any
 
 import pytest
 
+from intercom.agents.shim.relay import CALL_KEY
 from intercom.app import App
 from intercom.model.card import CardKind, CardState
 from intercom.model.config import Config, RoomsSettings
 from intercom.model.decision import Decision
 from intercom.model.errors import AlreadyDecided
 from intercom.model.room import Presence, RoomErrorCode, RoomRefused, RoomStatus, TeamRole
+from intercom.rooms import room
 from intercom.rooms.messages import room_name
 from intercom.rooms.room import IDLE_SECONDS, PAGE
 from intercom.rooms.service import RoomService
@@ -23,6 +25,7 @@ from intercom.rooms.tools.feed import Acknowledge, GetHistory, NewMessages, Post
 from intercom.rooms.tools.membership import JoinSession, LeaveSession, ListParticipants
 from intercom.rooms.tools.metadata import ConcludeSession, GetSession, ReopenSession
 from intercom.rooms.tools.tool import RoomCaller
+from tests.agents.in_process import spoken_to
 from tests.support.virtual_server import Pending, VirtualServer
 
 
@@ -163,6 +166,18 @@ async def test_a_wait_that_is_cancelled_frees_its_place_at_once(server: VirtualS
     assert await alex.status_of("Alex's Team") is Presence.IDLE
 
 
+@ROOMS
+async def test_a_call_that_is_repeated_while_it_waits_is_answered_twice(server: VirtualServer) -> None:
+    alex = await create(server)
+    asked, caller = WaitForMessages(alex.id, alex.token, 0, 50), alex.caller
+    first = server.begin(lambda: alex.service.wait(asked, caller))
+    await server.later(1)
+    again = server.begin(lambda: alex.service.wait(asked, caller))
+    await server.later(1)
+    cursor = await alex.post("hello")
+    assert [(await each()).next_cursor for each in (first, again)] == [cursor, cursor]
+
+
 @pytest.mark.server(with_rooms(loop_budget=0))
 async def test_a_team_far_behind_gets_all_messages_page_by_page(server: VirtualServer) -> None:
     alex = await create(server)
@@ -178,6 +193,35 @@ async def test_a_team_far_behind_gets_all_messages_page_by_page(server: VirtualS
         if found.unread is None:
             break
     assert seen == [f"message {number}" for number in range(3 * PAGE)]
+
+
+@pytest.mark.server(with_rooms(loop_budget=0))
+async def test_pages_of_long_messages_are_short_and_leave_none_out(
+    server: VirtualServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(room, "PAGE_CHARACTERS", 25)
+    alex = await create(server)
+    # One is longer than a page, and gets one of its own.
+    texts = ["a" * 10, "b" * 10, "c" * 10, "d" * 30, "e" * 10]
+    for text in texts:
+        await alex.post(text)
+    forwards, cursor, unread = [], 0, []
+    while True:
+        found = await alex.wait(cursor, 0)
+        forwards.append([each["content"]["text"] for each in found.messages])
+        cursor = found.next_cursor
+        unread.append(found.unread)
+        if found.unread is None:
+            break
+    assert (forwards, unread) == ([texts[:2], texts[2:3], texts[3:4], texts[4:]], [3, 2, 1, None])
+    backwards, before = [], None
+    while True:
+        page = await alex.service.history(GetHistory(alex.id, alex.token, before), alex.caller)
+        backwards.append([each["content"]["text"] for each in page.messages])
+        before = page.next_cursor
+        if not page.has_more:
+            break
+    assert backwards == [texts[4:], texts[3:4], texts[1:3], texts[:1]]
 
 
 @ROOMS
@@ -202,6 +246,21 @@ async def test_a_wait_goes_on_when_the_room_crashes(server: VirtualServer) -> No
         cursor = await alex.post("still here")
         found = await waiting()
     assert found.next_cursor == cursor
+
+
+@ROOMS
+async def test_calls_of_two_agents_are_not_one_because_they_have_the_same_name(server: VirtualServer) -> None:
+    """A client chooses the names of its calls. The second agent got the token of the first one's team."""
+    alex = await create(server)
+    joined: list[dict[str, Any]] = []
+    for agent in ("ada", "bob", "bob"):
+        async with spoken_to(server.app, agent, "/work") as spoken:
+            arguments = {"session_id": alex.id, "team_name": "Team"}
+            found = await spoken.ask("tools/call", name="join_session", arguments=arguments, _meta={CALL_KEY: "call"})
+            joined.append(found["result"]["structuredContent"])
+    ada, bob, repeated = [each["team_id"].partition(".")[0] for each in joined]
+    assert ada != bob == repeated
+    assert [each["team_name"] for each in joined] == ["Team", "Team (2)", "Team (2)"]
 
 
 # --- posts -----------------------------------------------------------------------------------------------------------

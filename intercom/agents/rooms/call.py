@@ -9,19 +9,20 @@ import json
 import logging
 import uuid
 from collections.abc import Mapping
-from typing import Any
+from typing import cast
 
 import trio
-from attrs import frozen
+from attrs import AttrsInstance, frozen
 
 from actors import Busy, Down, NotRunning
 from intercom.agents import schemas
 from intercom.model.config import RoomsSettings
 from intercom.model.errors import DatabaseError, IntercomError, InvalidArguments
-from intercom.model.json_types import JsonObject
+from intercom.model.json_types import Json, JsonObject
 from intercom.model.room import RoomErrorCode, RoomRefused
+from intercom.rooms.export import Export
 from intercom.rooms.tools.table import RoomCalls
-from intercom.rooms.tools.tool import RoomCaller, RoomTool, to_json
+from intercom.rooms.tools.tool import Answer, RoomCaller, RoomTool, to_json
 from intercom.store.client import StoreUnavailable
 
 log = logging.getLogger("intercom.rooms")
@@ -44,7 +45,7 @@ class RoomsDeps:
     secret: str | None = None
 
 
-def read(tool: RoomTool, given: Mapping[str, Any], how: str) -> Any:
+def read(tool: RoomTool, given: Mapping[str, object], how: str) -> AttrsInstance:
     """Return the arguments of a call as the tool takes them. `how` says where a token is expected. Raises
     RoomRefused."""
     if tool.needs_token and not given.get("team_id"):
@@ -56,12 +57,13 @@ def read(tool: RoomTool, given: Mapping[str, Any], how: str) -> Any:
 
 
 async def answer(
-    service: RoomCalls, tool: RoomTool, arguments: Any, token: str | None, remote: str, act: str | None = None
-) -> Any:
+    service: RoomCalls, tool: RoomTool, arguments: AttrsInstance, token: str | None, remote: str, act: str | None = None
+) -> Answer:
     """Return the answer of the service. Raises RoomRefused, and nothing else. `act` names the call, if its client may
     repeat it under that name."""
     try:
-        return await service.call(tool, arguments, RoomCaller(token, remote, act or str(uuid.uuid4())))
+        answered: Answer = await service.call(tool, arguments, RoomCaller(token, remote, act or str(uuid.uuid4())))
+        return answered
     except RoomRefused:
         raise
     except Exception as failed:
@@ -88,7 +90,7 @@ def stopping() -> RoomRefused:
     )
 
 
-def error_json(code: str, message: str, details: Mapping[str, Any] | None = None) -> JsonObject:
+def error_json(code: str, message: str, details: Mapping[str, Json] | None = None) -> JsonObject:
     """Return the error object that all transports of rooms share. A very long message is cut in the middle."""
     if len(message) > LONGEST_MESSAGE:
         message = f"{message[: LONGEST_MESSAGE // 2]} [...] {message[-LONGEST_MESSAGE // 2 :]}"
@@ -96,12 +98,13 @@ def error_json(code: str, message: str, details: Mapping[str, Any] | None = None
 
 
 def refused_json(refused: RoomRefused) -> JsonObject:
-    return error_json(refused.error_code, refused.message, refused.details)
+    return error_json(refused.error_code, refused.message, cast(JsonObject, refused.details))
 
 
-def content(answered: Any) -> JsonObject | str:
-    """Return an answer as JSON values, or as the text that it is."""
-    return answered if isinstance(answered, str | dict) else to_json(answered)
+def content(answered: Answer) -> JsonObject:
+    """Return an answer as JSON values."""
+    assert not isinstance(answered, Export), "a whole room is sent in parts"
+    return to_json(answered)
 
 
 _encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode

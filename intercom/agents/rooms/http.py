@@ -11,10 +11,10 @@ import json
 import logging
 import math
 from collections.abc import Callable, Mapping
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, aclosing
 from http import HTTPStatus
 from ipaddress import ip_address
-from typing import Any, NoReturn, get_args, get_type_hints
+from typing import NoReturn, get_args, get_type_hints
 from urllib.parse import parse_qsl, urlsplit
 
 import trio
@@ -28,12 +28,14 @@ from intercom.agents.rooms import call, instructions, openapi
 from intercom.agents.rooms.call import RoomsDeps, Waits
 from intercom.agents.rooms.mcp import RoomsMcp
 from intercom.model.config import Config
+from intercom.model.errors import IntercomError
 from intercom.model.json_types import JsonObject
 from intercom.model.metrics import HttpFailed, Measured
 from intercom.model.room import RoomErrorCode, RoomRefused
+from intercom.rooms.export import Export
 from intercom.rooms.tools import feed
 from intercom.rooms.tools.table import OVER_HTTP
-from intercom.rooms.tools.tool import RoomTool, retry_after
+from intercom.rooms.tools.tool import Answer, RoomTool, retry_after
 
 log = logging.getLogger("intercom.rooms")
 
@@ -217,14 +219,14 @@ def _readers(kind: type[AttrsInstance]) -> dict[str, Callable[[str], object]]:
     return found
 
 
-def _read_query(query: bytes, kind: type[AttrsInstance]) -> dict[str, Any]:
+def _read_query(query: bytes, kind: type[AttrsInstance]) -> dict[str, object]:
     if not query:
         return {}
     try:
         pairs = parse_qsl(query.decode("ascii"), keep_blank_values=True, max_num_fields=50, errors="strict")
     except ValueError:
         raise _invalid("the query of the URL cannot be read: at most 50 names, percent-encoded UTF-8") from None
-    given: dict[str, Any] = {}
+    given: dict[str, object] = {}
     readers = _readers(kind)
     for name, text in pairs:
         if name in given:
@@ -243,7 +245,7 @@ def _no_constant(name: str) -> NoReturn:
 _decode = json.JSONDecoder(parse_constant=_no_constant).decode
 
 
-def _read_body(data: bytes, headers: Headers) -> dict[str, Any]:
+def _read_body(data: bytes, headers: Headers) -> dict[str, object]:
     """Return the JSON object of a request; an empty one counts as an empty object."""
     if not data.strip():
         return {}
@@ -273,7 +275,7 @@ class Asked:
     """A request that was read. `streams` says that the client wants a stream of events."""
 
     tool: RoomTool
-    arguments: Any
+    arguments: AttrsInstance
     token: str | None
     remote: str
     streams: bool
@@ -350,7 +352,7 @@ class RoomsApp:
             elif asked.tool is feed.WAIT:
                 await self._wait(asked, send, connection)
             else:
-                await _send(send, call.content(await self._answer(asked)))
+                await self._send(await self._answer(asked), send, connection)
         except RoomRefused as refused:
             await self._refuse(send, refused)
         except Refusal as refused:
@@ -390,7 +392,7 @@ class RoomsApp:
         scope["headers"] = []
         return asked
 
-    async def _answer(self, asked: Asked) -> Any:
+    async def _answer(self, asked: Asked) -> Answer:
         return await call.answer(self._deps.service, asked.tool, asked.arguments, asked.token, asked.remote)
 
     async def _wait(self, asked: Asked, send: Send, connection: Connection) -> None:
@@ -409,12 +411,33 @@ class RoomsApp:
             if waiting.cancelled_caught:
                 await self._refuse(send, call.stopping())
             else:
-                await _send(send, call.content(answered))
+                await self._send(answered, send, connection)
         finally:
             connection.on_end = None
             self.waits.remove(waiting)
 
     # --- answers -----------------------------------------------------------------------------------------------------
+
+    async def _send(self, answered: Answer, send: Send, connection: Connection) -> None:
+        if not isinstance(answered, Export):
+            await request.answer(send, 200, b"application/json", _line(call.content(answered)))
+            return
+        headers = [(b"content-type", answered.media_type.encode()), (b"cache-control", b"no-store")]
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        async with aclosing(answered.parts) as parts:
+            try:
+                # The next part is made when the client has taken the last one.
+                async for part in parts:
+                    await send(
+                        {"type": "http.response.body", "body": part.encode("utf-8", "replace"), "more_body": True}
+                    )
+                    if connection.broken:
+                        return
+            except IntercomError as failed:
+                # Without its end the answer counts as cut off, which is all that can still be said.
+                log.warning("an export of a room ended early: %s", failed.message)
+                return
+        await send({"type": "http.response.body", "body": b"", "more_body": False})
 
     async def _refuse(self, send: Send, refused: RoomRefused) -> None:
         headers: tuple[tuple[bytes, bytes], ...] = ()
@@ -432,7 +455,7 @@ class RoomsApp:
 
     async def _stream(self, asked: Asked, send: Send, connection: Connection) -> None:
         """Answer a wait with a stream: comments while it waits, and then one event with the result."""
-        result: list[Any] = []
+        result: list[Answer | RoomRefused] = []
         done = trio.Event()
         waiting = trio.CancelScope()
 
@@ -522,16 +545,7 @@ def _line(value: JsonObject) -> bytes:
     return call.to_bytes(value) + b"\n"
 
 
-async def _send(send: Send, content: JsonObject | str) -> None:
-    if isinstance(content, str):
-        await request.answer(send, 200, b"text/markdown; charset=utf-8", content.encode("utf-8", "replace"))
-    else:
-        await request.answer(send, 200, b"application/json", _line(content))
-
-
-def _event(answered: Any) -> bytes:
+def _event(answered: Answer | RoomRefused) -> bytes:
     if isinstance(answered, RoomRefused):
         return b"event: error\ndata: " + call.to_bytes(call.refused_json(answered)) + b"\n\n"
-    content = call.content(answered)
-    assert isinstance(content, dict), "a wait has an object as its answer"
-    return b"event: result\ndata: " + call.to_bytes(content) + b"\n\n"
+    return b"event: result\ndata: " + call.to_bytes(call.content(answered)) + b"\n\n"

@@ -7,7 +7,6 @@ All of it is made from the table of tools and the server's public URL. docs/agen
 from __future__ import annotations
 
 import json
-from typing import Any
 
 from attrs import NOTHING, fields
 
@@ -32,7 +31,7 @@ def mcp_config(base: str, *, secret: bool) -> JsonObject:
     """Return the address of MCP, and the entry for clients that read `mcpServers`. `base` is the server's public URL;
     with `secret`, callers have to show one."""
     url = f"{base}/api/mcp"
-    entry: dict[str, Any] = {"type": "http", "url": url}
+    entry: JsonObject = {"type": "http", "url": url}
     if secret:
         entry["headers"] = {"Authorization": f"Bearer ${{{SECRET_VARIABLE}}}"}
     return {"mcp_url": url, "mcpServers": {SERVER_NAME: entry}}
@@ -43,7 +42,7 @@ def agents_md(base: str, *, secret: bool) -> str:
     header = f' -H "Authorization: Bearer ${SECRET_VARIABLE}"' if secret else ""
     claude = f' --header "Authorization: Bearer ${SECRET_VARIABLE}"' if secret else ""
     codex = f'\nbearer_token_env_var = "{SECRET_VARIABLE}"' if secret else ""
-    entry: dict[str, Any] = {"url": f"{base}/api/mcp"}
+    entry: JsonObject = {"url": f"{base}/api/mcp"}
     if secret:
         entry["headers"] = {"Authorization": f"Bearer ${{env:{SECRET_VARIABLE}}}"}
     cursor = json.dumps({"mcpServers": {SERVER_NAME: entry}})

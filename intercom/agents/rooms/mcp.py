@@ -7,6 +7,7 @@ protocol versions only carry calls, and a client that returns opens a new one.
 from __future__ import annotations
 
 import time
+from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
 from functools import partial
 from http import HTTPStatus
@@ -33,7 +34,7 @@ from intercom.model.metrics import Measured, ToolCalled
 from intercom.model.room import RoomErrorCode, RoomRefused
 from intercom.rooms.tools import feed
 from intercom.rooms.tools.table import BY_NAME, TOOLS
-from intercom.rooms.tools.tool import RoomTool
+from intercom.rooms.tools.tool import Answer, RoomTool
 
 PATH = "/api/mcp"
 #: How long a client of an older protocol version may be silent before its HTTP session ends, in seconds.
@@ -213,9 +214,8 @@ async def call_tool(
         measured(ToolCalled(None if tool is None else tool.name, outcome, time.monotonic() - began))
 
 
-def _result(content: JsonObject | str, *, is_error: bool = False) -> types.CallToolResult:
+def _result(content: JsonObject, *, is_error: bool = False) -> types.CallToolResult:
     """Return a result as structured content, and as text for clients without support for it."""
-    assert isinstance(content, dict), "tools over MCP answer with objects"
     text = types.TextContent(type="text", text=call.to_text(content))
     return types.CallToolResult(content=[text], structured_content=content, is_error=is_error)
 
@@ -227,7 +227,7 @@ async def _answer(
     deps: RoomsDeps,
     client: Client,
     act: str | None,
-) -> Any:
+) -> Answer:
     if tool is None:
         raise RoomRefused(
             RoomErrorCode.INVALID_ARGUMENTS,
@@ -247,9 +247,9 @@ async def _answer(
     raise call.stopping()
 
 
-async def _with_progress(ctx: Context, answering: Any) -> Any:
+async def _with_progress(ctx: Context, answering: Callable[[], Awaitable[Answer]]) -> Answer:
     """Wait, and report meanwhile that the call still waits."""
-    answered: Any = None
+    answered: Answer | None = None
     refused: RoomRefused | None = None
     async with trio.open_nursery() as nursery:
         nursery.start_soon(_report, ctx)
@@ -261,6 +261,7 @@ async def _with_progress(ctx: Context, answering: Any) -> Any:
         nursery.cancel_scope.cancel()
     if refused is not None:
         raise refused
+    assert answered is not None, "a call that is not refused has an answer"
     return answered
 
 

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
 
 from attrs import fields
 
 from intercom._version import __version__
 from intercom.agents import schemas
+from intercom.agents.schemas import Schema
+from intercom.model.json_types import JsonObject
 from intercom.rooms.tools import feed
 from intercom.rooms.tools.table import OVER_HTTP
 from intercom.rooms.tools.tool import RoomTool
-
-JsonSchema = dict[str, Any]
 
 #: The security schemes, by name.
 _TEAM, _SECRET = "team", "secret"
@@ -41,7 +40,7 @@ _FAILURES = {
 }
 _WITH_RETRY = (429, 503)
 
-_ERROR: JsonSchema = {
+_ERROR: Schema = {
     "type": "object",
     "properties": {
         "error": {
@@ -60,9 +59,9 @@ _ERROR: JsonSchema = {
 }
 
 
-def document(base: str, *, secret: bool) -> dict[str, Any]:
+def document(base: str, *, secret: bool) -> JsonObject:
     """Return the document. `base` is the server's public URL; with `secret`, callers have to show one."""
-    paths: dict[str, dict[str, Any]] = {}
+    paths: dict[str, JsonObject] = {}
     for tool in OVER_HTTP:
         paths.setdefault(tool.route.path, {})[tool.route.method.lower()] = _operation(tool, secret)
     return {
@@ -90,32 +89,34 @@ def document(base: str, *, secret: bool) -> dict[str, Any]:
     }
 
 
-def _operation(tool: RoomTool, secret: bool) -> dict[str, Any]:
+def _operation(tool: RoomTool, secret: bool) -> JsonObject:
     schema = schemas.of(tool.takes, lengths=True)
-    properties: dict[str, JsonSchema] = schema["properties"]
+    properties: dict[str, Schema] = schema["properties"]
     required = set(schema.get("required", ()))
-    operation: dict[str, Any] = {
+    parameters: list[JsonObject] = []
+    responses = {"200": _success(tool)}
+    operation: JsonObject = {
         "operationId": tool.name,
         "summary": tool.title,
         "description": tool.description,
-        "parameters": [],
-        "responses": {"200": _success(tool)},
+        "parameters": parameters,
+        "responses": responses,
         "security": [_security(tool, secret)],
     }
     in_path = "{session_id}" in tool.route.path
     if in_path:
         id = {**properties.pop("session_id"), "pattern": "^[^/?#%]+$"}
         described = id.pop("description")
-        operation["parameters"].append(
+        parameters.append(
             {"name": "session_id", "in": "path", "required": True, "description": described, "schema": id}
         )
     if tool.needs_token:
         properties.pop("team_id")
     required &= properties.keys()
     if tool.route.method == "GET":
-        operation["parameters"] += _query(properties, required)
+        parameters += _query(properties, required)
     else:
-        body = {"type": "object", "properties": properties, "additionalProperties": False}
+        body: Schema = {"type": "object", "properties": properties, "additionalProperties": False}
         if required:
             body["required"] = [name for name in properties if name in required]
         operation["requestBody"] = {
@@ -123,11 +124,11 @@ def _operation(tool: RoomTool, secret: bool) -> dict[str, Any]:
             "content": {"application/json": {"schema": body}},
         }
     for status in _failures_of(tool):
-        operation["responses"][str(status)] = {"$ref": f"#/components/responses/{_FAILURES[status][0]}"}
+        responses[str(status)] = {"$ref": f"#/components/responses/{_FAILURES[status][0]}"}
     return operation
 
 
-def _query(properties: dict[str, JsonSchema], required: set[str]) -> Iterable[dict[str, Any]]:
+def _query(properties: dict[str, Schema], required: set[str]) -> Iterable[JsonObject]:
     for name, schema in properties.items():
         described = dict(schema)
         description = described.pop("description")
@@ -159,8 +160,8 @@ def _failures_of(tool: RoomTool) -> tuple[int, ...]:
     return tuple(sorted(found))
 
 
-def _failure(status: int) -> dict[str, Any]:
-    failure: dict[str, Any] = {
+def _failure(status: int) -> JsonObject:
+    failure: JsonObject = {
         "description": _FAILURES[status][1],
         "content": {"application/json": {"schema": {"$ref": "#/components/schemas/Error"}}},
     }
@@ -179,7 +180,7 @@ def _failure(status: int) -> dict[str, Any]:
     return failure
 
 
-def _success(tool: RoomTool) -> dict[str, Any]:
+def _success(tool: RoomTool) -> JsonObject:
     if tool.result is None:
         return {
             "description": "The session: a text, or with `format=json` an object.",

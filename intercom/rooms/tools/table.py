@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 from attrs import AttrsInstance
 
-from intercom.model.json_types import JsonObject
+from intercom.rooms.export import Export
 from intercom.rooms.tools import directory, document, feed, membership, metadata
 from intercom.rooms.tools.directory import (
     CreateSession,
@@ -93,7 +93,7 @@ class RoomCalls(Protocol):
 
     async def search(self, asked: SearchSessions, caller: RoomCaller) -> SearchResult: ...
 
-    async def export(self, asked: ExportSession, caller: RoomCaller) -> str | JsonObject: ...
+    async def export(self, asked: ExportSession, caller: RoomCaller) -> Export: ...
 
     async def join(self, asked: JoinSession, caller: RoomCaller) -> Joined: ...
 

@@ -151,7 +151,19 @@ async def read_reply(stream: trio.abc.ReceiveStream) -> Reply:
         if not more:
             break
         body += more
+    if headers.get("transfer-encoding") == "chunked":
+        body = _without_chunks(body)
     return Reply(int(first.split()[1]) if first.startswith("HTTP/") else 0, headers, body)
+
+
+def _without_chunks(data: bytes) -> bytes:
+    """What these chunks hold; the last one may be cut off."""
+    body = b""
+    while data:
+        size, _, rest = data.partition(b"\r\n")
+        length = int(size, 16)
+        body, data = body + rest[:length], rest[length + 2 :]
+    return body
 
 
 def rpc(method: str, params: dict[str, Any] | None = None, id: int = 1) -> dict[str, Any]:

@@ -27,7 +27,7 @@ from tests.support.postgres import database, database_url, postgres
 
 __all__ = ["database", "database_url", "postgres"]
 
-pytestmark = pytest.mark.real_time(120)
+pytestmark = pytest.mark.real_time(seconds=120)
 PUBLIC = "https://rooms.example.org"
 
 

@@ -45,25 +45,34 @@ def set_timeout(file: Path, milliseconds: int | None) -> None:
 async def at_work(
     home: Home, root: Path, model: Model, command: Sequence[str], environ: Mapping[str, str]
 ) -> AsyncIterator[tuple[trio.Process, Person]]:
-    """The program running in `root` with this on top of the user's environment, and a person. What it said is in
-    `said(home)`, and printed where the test fails."""
-    with _log(home).open("wb") as log, home.serving():
-        async with home.person(root) as person:
-            process = await trio.lowlevel.open_process(
-                list(command),
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                env=home.environ | environ | {"PWD": str(root)},
-                cwd=root,
-            )
-            try:
-                yield process, person
-            finally:
-                process.kill()
-                with trio.CancelScope(shield=True):
-                    await process.wait()
-                sys.stdout.write(f"{said(home)}\n{sorted(model.tools)}\n{model.answers}\n{len(model.requests)}\n")
+    """The program running in `root` beside a server of ours, and a person. The arguments are those of `running`."""
+    with home.serving():
+        async with home.person(root) as person, running(home, root, model, command, environ) as process:
+            yield process, person
+
+
+@asynccontextmanager
+async def running(
+    home: Home, root: Path, model: Model, command: Sequence[str], environ: Mapping[str, str]
+) -> AsyncIterator[trio.Process]:
+    """The program running in `root` with this on top of the user's environment. What it said is in `said(home)`, and
+    printed where the test fails."""
+    with _log(home).open("wb") as log:
+        process = await trio.lowlevel.open_process(
+            list(command),
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            env=home.environ | environ | {"PWD": str(root)},
+            cwd=root,
+        )
+        try:
+            yield process
+        finally:
+            process.kill()
+            with trio.CancelScope(shield=True):
+                await process.wait()
+            sys.stdout.write(f"{said(home)}\n{sorted(model.tools)}\n{model.answers}\n{len(model.requests)}\n")
 
 
 def said(home: Home) -> str:

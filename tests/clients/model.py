@@ -55,13 +55,14 @@ Script = AsyncGenerator[Step, str]
 class Model:
     """What the agent has asked so far, and the script that answers."""
 
-    def __init__(self, script: Script, server: str, prefix: str | None) -> None:
+    def __init__(self, script: Script, server: str, prefix: str | None, own: str | None) -> None:
         self.requests: list[dict[str, Any]] = []
         self.tools: set[str] = set()
         self.answers: list[str] = []
         self._script = script
         self._server = server
         self._prefix = prefix
+        self._own = own
         self._lock = trio.Lock()
 
     def named(self, wire: wires.Wire) -> str:
@@ -69,11 +70,12 @@ class Model:
         return self._prefix or wire.server(self._server)
 
     async def step(self, request: dict[str, Any], wire: wires.Wire) -> Step:
-        """What comes next. Whoever asks without our tools at hand is not the conversation: it makes titles or the
-        like."""
+        """What comes next. Whoever asks without our tools or its own at hand is not the conversation: it makes titles
+        or the like."""
         self.requests.append(request)
-        offered = {name for name in wire.tools(request) if name.startswith(self.named(wire))}
-        if not offered:
+        tools = set(wire.tools(request))
+        offered = {name for name in tools if name.startswith(self.named(wire))}
+        if not offered and self._own not in tools:
             return Say("ok")
         self.tools |= offered
         async with self._lock:
@@ -89,11 +91,12 @@ class Model:
 
 @asynccontextmanager
 async def serving(
-    script: Script, server: str = "agent-intercom", prefix: str | None = None
+    script: Script, server: str = "agent-intercom", prefix: str | None = None, own: str | None = None
 ) -> AsyncIterator[tuple[Model, str]]:
     """The model, and the address it listens at, for as long as this lasts. `prefix` is what the agent puts before our
-    tools' names, where it is not what its wire's own agent puts there."""
-    model = Model(script, server, prefix)
+    tools' names, where it is not what its wire's own agent puts there. `own` is a tool of the agent's own: it tells the
+    conversation where our tools are not there from the start."""
+    model = Model(script, server, prefix, own)
     listening = socket.socket()
     listening.bind(("127.0.0.1", 0))
     config = Config()

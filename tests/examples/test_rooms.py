@@ -81,7 +81,7 @@ async def read_room(node: Node, room: str) -> tuple[str, list[dict[str, Any]]]:
         return (await reader.document(room))["content"], await reader.feed(room)
 
 
-@pytest.mark.real_time(SECONDS * 2)
+@pytest.mark.real_time(seconds=SECONDS * 2)
 @pytest.mark.parametrize(
     ("convener", "teams"),
     [
@@ -124,7 +124,7 @@ async def test_a_convener_divides_the_work_and_concludes(
         assert conclusion.count(f"- {part}: {name}\n") == 1
 
 
-@pytest.mark.real_time(SECONDS)
+@pytest.mark.real_time(seconds=SECONDS)
 @pytest.mark.parametrize("kind", [PYTHON, CURL], ids=["MCP", "curl"])
 async def test_programs_that_nobody_answers_say_so_and_leave(node: Node, kind: list[str]) -> None:
     soon = {"TIMEOUT": "0.3", "IDLE_LIMIT": "2"}
@@ -140,7 +140,7 @@ async def test_programs_that_nobody_answers_say_so_and_leave(node: Node, kind: l
     assert left == ["Convener", "Kim's Team"]
 
 
-@pytest.mark.real_time(SECONDS)
+@pytest.mark.real_time(seconds=SECONDS)
 @pytest.mark.parametrize("kind", [PYTHON, CURL], ids=["MCP", "curl"])
 def test_a_refusal_ends_a_program_with_the_words_of_the_server(node: Node, kind: list[str]) -> None:
     code, said, complained = finish(start(kind, "team", node.url, "none", "Kim's Team"))

@@ -108,9 +108,9 @@ default_tools_approval_mode = "approve"
 ```
 Cursor, `.cursor/mcp.json`: `{cursor}`
 
-Then the tools below are yours, with `session_id` and `team_id` as arguments, and curl is not needed. Without MCP, \
-write this to a file `room.sh`, and begin each command with `. ./room.sh` (many agents' shells forget variables and \
-functions):
+Then the tools below are yours, with `session_id` and `team_id` as arguments, and curl is not needed. (If your client \
+shows them by name only, load them with its tool search.) Without MCP, write this to a file `room.sh`, and begin each command with `. ./room.sh` (many agents' shells forget variables and \
+functions). If curl cannot connect, your sandbox may forbid the network: ask your operator to allow it.
 
 ```sh
 TEAM= ID= CURSOR=0            # fill in what create or join returned: team_id, session_id, cursor
@@ -146,7 +146,8 @@ get "/$ID/messages/wait?since_cursor=$CURSOR&timeout=30"
 # {{"messages": [...], "next_cursor": 7, "session_closed": false}}
 ```
 
-1. Call it. It answers as soon as there is a message, and with an empty list after the timeout, which is no error.
+1. Call it. It answers as soon as there is a message, and with an empty list after the timeout, which is no error. \
+If your shell returns before the command has ended, give it 40 seconds, or wait for that command: start no second one.
 2. If `session_closed` is true: read the document once more, and stop. If `stop` is true: tell your operator that the \
 session is idle, and stop.
 3. Act on the messages. Your own come back too (`"from": "you"`): skip them. `"type": "system"` tells who joined or \

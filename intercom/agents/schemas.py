@@ -1,9 +1,12 @@
-"""JSON Schemas from attrs classes, and arguments read by them: all faults are reported at once.
+"""JSON Schemas from attrs classes, and arguments read by them: the first faults are reported together.
 
 Fields have their descriptions and limits in their metadata (`intercom.model.field_docs`); fields that the server sets
 are left out. The schema omits "most" (unless it is asked for) and "items", which `read` checks; a "schema" replaces
 what the type says. A field without default is required, unless the class sets `nothing_required`: some clients refuse
 schemas with alternatives at the top. Unknown keys are refused, unless the class sets `open_to_more`.
+
+What is read may be hostile. `read` looks only at what the schema describes and at the first unknown keys. So its time
+does not depend on how many keys, entries or levels a value has.
 """
 
 from __future__ import annotations
@@ -11,16 +14,15 @@ from __future__ import annotations
 import functools
 import math
 import types
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime
 from difflib import get_close_matches
 from enum import Enum
+from itertools import islice
 from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
 import cattrs
-from attrs import NOTHING, Attribute, AttrsInstance, fields, has
-from jsonschema import Draft202012Validator
-from jsonschema.exceptions import ValidationError
+from attrs import NOTHING, Attribute, AttrsInstance, fields, frozen, has
 
 from intercom.model import limits
 from intercom.model.errors import InvalidArguments
@@ -31,7 +33,7 @@ Schema = dict[str, Any]
 
 def of(kind: type[AttrsInstance], *, bounds: bool = True, lengths: bool = False) -> Schema:
     """Return the schema of an object of this attrs class; without `bounds`, any number and text fits. With `lengths`,
-    it limits texts as `read` does."""
+    it limits texts and lists as `read` does."""
     hints = get_type_hints(kind)
     properties: dict[str, Schema] = {}
     required: list[str] = []
@@ -44,6 +46,8 @@ def of(kind: type[AttrsInstance], *, bounds: bool = True, lengths: bool = False)
                 described[keyword] = attribute.metadata[name]
         if lengths and "string" in described["type"] and "enum" not in described:
             described["maxLength"] = attribute.metadata.get("most", limits.PATH)
+        if lengths and "items" in described:
+            described["maxItems"] = attribute.metadata.get("most_items", limits.ITEMS)
         if attribute.default is NOTHING:
             required.append(attribute.name)
         elif isinstance(attribute.default, str | int | bool) and not attribute.metadata.get("hide_default"):
@@ -170,16 +174,51 @@ _TYPES = {
 }
 
 
+#: The faults of a call that are reported.
+MOST_FAULTS = 5
+#: An object with this many keys more than its class has fields is not read in full.
+MOST_EXTRA_KEYS = 20
+#: The unknown keys for which a similar argument is looked up, and the longest such key, in characters.
+MOST_LOOKED_UP = 3
+LONGEST_LOOKED_UP = 100
+
+
 def read(kind: type[T], given: Mapping[str, object] | None) -> T:
-    """Make the attrs value of `kind` from a call's arguments. Raises InvalidArguments naming every fault. A null counts
-    as an absent argument because some clients fill in every optional field."""
-    arguments = _present(given or {}) | {name: given[name] for name in _verbatim(kind) if given and name in given}
-    check, validator = _prepared(kind)
-    if not check(arguments) and (errors := list(validator.iter_errors(arguments))):
-        raise InvalidArguments("; ".join(sorted({_say(error, kind) for error in errors})))
-    if too_long := sorted(_too_long(kind, arguments, "")):
-        raise InvalidArguments("; ".join(too_long))
+    """Make the attrs value of `kind` from a call's arguments. Raises InvalidArguments naming the first faults. A null
+    counts as an absent argument because some clients fill in every optional field."""
+    check, schema = _prepared(kind)
+    arguments: Any = _excerpt(schema, given or {})
+    if not check(arguments) and (faults := list(islice(_faults(schema, arguments, ""), MOST_FAULTS + 1))):
+        raise _refusal(_sentences(faults))
+    if too_long := list(islice(_too_long(kind, arguments, ""), MOST_FAULTS + 1)):
+        raise _refusal(too_long)
     return _CONVERTER.structure(arguments, kind)
+
+
+def _refusal(faults: list[str]) -> InvalidArguments:
+    told = sorted(set(faults[:MOST_FAULTS]))
+    return InvalidArguments("; ".join(told if len(faults) <= MOST_FAULTS else [*told, "and more faults"]))
+
+
+def _excerpt(schema: Schema, given: object) -> object:
+    """Return the part of a value that decides whether the value is accepted, without nulls. An object has its known
+    keys and the first unknown ones. A list ends with its first entry too many. Anything else is returned unchanged."""
+    known = schema.get("properties")
+    if isinstance(given, Mapping) and known is not None:
+        most = len(known) + MOST_EXTRA_KEYS
+        is_crowded = len(given) > most
+        kept: dict[str, object] = {}
+        if not schema["additionalProperties"]:
+            for name in islice(given, most + 1):
+                if name not in known and (is_crowded or given[name] is not None):
+                    kept[name] = given[name]
+        for name, each in known.items():
+            if (value := given.get(name)) is not None:
+                kept[name] = _excerpt(each, value)
+        return kept
+    if isinstance(given, list) and "items" in schema:
+        return [_excerpt(schema["items"], each) for each in islice(given, schema["maxItems"] + 1)]
+    return given
 
 
 def _too_long(kind: type[AttrsInstance], given: Mapping[str, object], within: str) -> Iterator[str]:
@@ -206,22 +245,6 @@ def _too_long(kind: type[AttrsInstance], given: Mapping[str, object], within: st
                     yield from _too_long(inner, each, f"{name}.{number}.")
         elif isinstance(value, Mapping) and (inner := meta.get("items")) is not None:
             yield from _too_long(inner, value, f"{name}.")
-
-
-@functools.cache
-def _verbatim(kind: type[AttrsInstance]) -> tuple[str, ...]:
-    """Return the arguments that are passed on unchanged because another program defines them."""
-    return tuple(each.name for each in fields(kind) if each.metadata.get("verbatim"))
-
-
-def _present(given: Mapping[str, object]) -> dict[str, object]:
-    return {name: _present_in(value) for name, value in given.items() if value is not None}
-
-
-def _present_in(value: object) -> object:
-    if isinstance(value, Mapping):
-        return _present(value)
-    return [_present_in(each) for each in value] if isinstance(value, list) else value
 
 
 def _text_or_texts(given: str | list[str] | None, _kind: object) -> str | tuple[str, ...] | None:
@@ -260,15 +283,15 @@ Check = Callable[[Any], bool]
 
 
 @functools.cache
-def _prepared(kind: type[AttrsInstance]) -> tuple[Check, Draft202012Validator]:
-    """Return a quick check of arguments, and the validator that says what is wrong with them."""
-    schema = of(kind)
-    return quick_check(schema), Draft202012Validator(schema)
+def _prepared(kind: type[AttrsInstance]) -> tuple[Check, Schema]:
+    """Return a quick check of arguments, and the schema that says what is wrong with them."""
+    schema = of(kind, lengths=True)
+    return quick_check(schema), schema
 
 
 def quick_check(schema: Schema) -> Check:
-    """Return a check of decoded JSON that is made from a schema of `of`. It accepts nothing that the validator refuses,
-    and takes a twentieth of the time."""
+    """Return a check of decoded JSON that is made from a schema of `of`. It accepts nothing that a validator refuses,
+    and takes a twentieth of the time of one."""
     kinds = schema["type"] if isinstance(schema["type"], list) else [schema["type"]]
     checks = {python: check for kind in kinds for python, check in _CHECKS[kind](schema).items()}
 
@@ -330,7 +353,7 @@ def _check_object(schema: Schema) -> dict[type, Check]:
 _CHECKS: dict[str, Callable[[Schema], dict[type, Check]]] = {
     "string": _check_text,
     "number": _check_number,
-    # A float without a fraction is a whole number too: the validator knows that.
+    # A float without a fraction is a whole number too: `_faults` knows that.
     "integer": _check_whole,
     "boolean": lambda _schema: {bool: _always},
     "array": _check_list,
@@ -339,40 +362,83 @@ _CHECKS: dict[str, Callable[[Schema], dict[type, Check]]] = {
 }
 
 
-def _say(error: ValidationError, kind: type[AttrsInstance]) -> str:
-    where = ".".join(str(part) for part in error.absolute_path)
-    wanted: Any = error.validator_value
-    given: Any = error.instance
-    schema_here: Any = error.schema
-    match error.validator:
-        case "required":
-            missing = [name for name in wanted if name not in given]
-            return f"{_prefix(where)}{', '.join(missing)}: missing, and it is needed"
-        case "additionalProperties":
-            known = list(schema_here["properties"])
-            unknown = [name for name in given if name not in known]
-            return "; ".join(
-                f"{_prefix(where)}{name[:60]}: no such argument{_nearest(name, known)}" for name in unknown
-            )
-        case "type":
-            kinds = wanted if isinstance(wanted, list) else [wanted]
-            return f"{where or 'arguments'}: must be {' or '.join(_TYPES[kind] for kind in kinds if kind != 'null')}"
-        case "enum":
-            return f"{where}: must be one of {', '.join(str(value) for value in wanted if value is not None)}"
-        case "minLength":
-            return f"{where}: must not be empty"
-        case "minimum":
-            return f"{where}: must be at least {wanted}"
-        case "maximum":
-            return f"{where}: must be at most {wanted}"
-        case _:
-            return f"{where or 'arguments'}: does not fit the schema of {kind.__name__}"
+@frozen
+class _Fault:
+    """What is wrong at a place. `unknown` is the name of an argument that does not exist, and `known` has those that
+    do."""
+
+    where: str
+    text: str
+    unknown: str = ""
+    known: tuple[str, ...] = ()
 
 
-def _prefix(where: str) -> str:
-    return f"{where}." if where else ""
+_IS: dict[str, Callable[[Any], bool]] = {
+    "string": lambda value: isinstance(value, str),
+    "integer": lambda value: _is_number(value) and (isinstance(value, int) or value.is_integer()),
+    "number": lambda value: _is_number(value),
+    "boolean": lambda value: isinstance(value, bool),
+    "array": lambda value: isinstance(value, list),
+    "object": lambda value: isinstance(value, dict),
+    "null": lambda value: value is None,
+}
 
 
-def _nearest(name: str, known: list[str]) -> str:
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _faults(schema: Schema, given: Any, where: str) -> Iterator[_Fault]:
+    """Yield what a validator would refuse in decoded JSON, except lengths. It looks no deeper than the schema, and
+    never writes a value into a sentence, so that each step is short for any value."""
+    kinds = schema["type"] if isinstance(schema["type"], list) else [schema["type"]]
+    if not any(_IS[kind](given) for kind in kinds):
+        wanted = " or ".join(_TYPES[kind] for kind in kinds if kind != "null")
+        yield _Fault(where or "arguments", f"must be {wanted}")
+    elif isinstance(given, str):
+        if "enum" in schema and given not in schema["enum"]:
+            members = ", ".join(str(value) for value in schema["enum"] if value is not None)
+            yield _Fault(where, f"must be one of {members}")
+        elif len(given) < schema.get("minLength", 0):
+            yield _Fault(where, "must not be empty")
+    elif _is_number(given):
+        if "minimum" in schema and given < schema["minimum"]:
+            yield _Fault(where, f"must be at least {schema['minimum']}")
+        elif "maximum" in schema and given > schema["maximum"]:
+            yield _Fault(where, f"must be at most {schema['maximum']}")
+    elif isinstance(given, list):
+        for number, each in enumerate(given):
+            yield from _faults(schema["items"], each, f"{where}.{number}")
+    elif isinstance(given, dict):
+        yield from _faults_of_object(schema, given, f"{where}." if where else "")
+
+
+def _faults_of_object(schema: Schema, given: dict[str, Any], prefix: str) -> Iterator[_Fault]:
+    known = schema.get("properties", {})
+    if missing := [name for name in schema.get("required", ()) if name not in given]:
+        yield _Fault(prefix + ", ".join(missing), "missing, and it is needed")
+    for name, each in known.items():
+        if name in given:
+            yield from _faults(each, given[name], prefix + name)
+    if not schema.get("additionalProperties", True):
+        for name in given:
+            if name not in known:
+                yield _Fault(f"{prefix}{name[:60]}", "no such argument", name, tuple(known))
+
+
+def _sentences(faults: Iterable[_Fault]) -> list[str]:
+    """Write faults. Only for the first unknown arguments it says which one is similar, which takes a while to find."""
+    written: list[str] = []
+    looked_up = 0
+    for fault in faults:
+        hint = ""
+        if fault.known and len(fault.unknown) <= LONGEST_LOOKED_UP and looked_up < MOST_LOOKED_UP:
+            looked_up += 1
+            hint = _nearest(fault.unknown, fault.known)
+        written.append(f"{fault.where}: {fault.text}{hint}")
+    return written
+
+
+def _nearest(name: str, known: tuple[str, ...]) -> str:
     near = get_close_matches(name, known, n=1)
     return f" (did you mean {near[0]}?)" if near else f" (there are: {', '.join(known)})"

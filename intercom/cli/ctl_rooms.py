@@ -17,6 +17,7 @@ from intercom.local.places import ROOMS_IPC_NAME, Places, places
 from intercom.model.json_types import Json, JsonObject
 from intercom.operators.commands.table import COMMANDS
 from intercom.operators.ctl.client import NoServer, Refusal, request
+from intercom.rooms.roster import SERVER_LABEL, labelled
 
 #: Seconds between two requests for more messages.
 _PAUSE = 0.5
@@ -123,9 +124,9 @@ def _print_messages(piece: _Piece, as_json: bool) -> None:
         # An agent wrote this; it must not control the terminal, nor look like another message.
         head = f"#{message['cursor']} {message['at'][11:19]}"
         if message["type"] == "system":
-            print(one_line(f"{head} · {event_line(message['content'])}"))
+            print(one_line(f"{head} {SERVER_LABEL} {event_line(message['content'])}"))
             continue
-        who = f"{message['author']} ({message['role']})" if message["role"] != "member" else message["author"]
+        who = labelled(message["author"], message["role"])
         text = clean(str(message["content"].get("text", ""))).strip("\n")
         lines = text.split("\n")
         first = one_line(f"{head} {who}:")

@@ -320,7 +320,7 @@ def _port_or_any(text: str) -> int:
 
 
 def _address(text: str) -> str:
-    from intercom.model.config import address
+    from intercom.model.setting_checks import address
 
     try:
         address(None, None, text)

@@ -36,7 +36,8 @@ from intercom.cli.settings import Settings
 from intercom.local import config_file, lock, rooms_secrets
 from intercom.local.places import ROOMS_IPC_NAME, places
 from intercom.local.rooms_secrets import DATABASE_VARIABLE, SECRET_VARIABLE, is_database_url, without_password
-from intercom.model.config import Config, RoomsSettings, SlackSettings, is_loopback
+from intercom.model.config import Config, RoomsSettings, SlackSettings
+from intercom.model.setting_checks import is_loopback
 
 #: Seconds between two looks whether the port is open.
 _PAUSE = 0.05

@@ -6,7 +6,6 @@ same checks run. The text beside each setting is its documentation, from which d
 
 from __future__ import annotations
 
-import ipaddress
 import typing
 from collections.abc import Callable, Iterator, Mapping
 from enum import Enum, StrEnum
@@ -20,7 +19,17 @@ from attrs.validators import deep_mapping
 
 from intercom.model.limits import BASE_URL, BASE_URL_FORM, CHANNEL_ID, LOOKS_LIKE
 from intercom.model.request import OperationKind, PromptType, RiskLevel
-from intercom.model.setting_checks import DAYS, SECONDS, SECONDS_OR_NONE, Check, between, matching, not_empty
+from intercom.model.setting_checks import (
+    DAYS,
+    SECONDS,
+    SECONDS_OR_NONE,
+    Check,
+    address,
+    between,
+    is_loopback,
+    matching,
+    not_empty,
+)
 
 
 class OnTimeout(StrEnum):
@@ -36,25 +45,6 @@ class LogLevel(StrEnum):
     INFO = "info"
     WARNING = "warning"
     ERROR = "error"
-
-
-def is_loopback(host: str) -> bool:
-    """Whether only this machine can reach a listener at this address."""
-    try:
-        return host == "localhost" or ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
-
-
-def address(_owner: object, _setting: object, value: str) -> None:
-    """Check that a text is an address to listen on. Host names are refused: one may stand for several addresses."""
-    try:
-        if value != "localhost":
-            ipaddress.ip_address(value)
-    except ValueError:
-        raise ValueError(
-            f"must be an IP address of this machine (0.0.0.0 for all) or localhost, not {value!r}"
-        ) from None
 
 
 def token_off_loopback(owner: Config | None, _setting: object, required: bool) -> None:
@@ -411,8 +401,9 @@ class RoomsSettings:
     )
     loop_budget: int = setting(
         200,
-        "How many messages teams may post without a change of the document or a message of a person. Then the room is"
-        " paused, until a person or the team that created it lets it continue; 0 means without limit.",
+        "How many messages teams may add without a change of the document or a message of a person, and a tenth of the"
+        " messages and changes they may make without a person. Then the room is paused, until a person or the team that"
+        " created it lets it continue; 0 means without limit.",
         between(0, 1_000_000),
     )
     idle_polls: int = setting(

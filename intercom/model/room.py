@@ -73,9 +73,10 @@ class Room:
 
     `last_sequence` numbers the newest message, `session_doc_version` the document (0: never written). `paused_by` is
     None if the room is not paused; a paused room takes no posts of teams. `messages_since_progress` counts the teams'
-    messages since a person wrote or the document changed. `conclusion` is the text that the last conclusion put into
-    the document. `passcode_hash` is None if anybody may join. With `has_concluder`, the server starts an agent that
-    concludes the room.
+    messages since a person wrote or the document changed, `acts_since_person` their messages and changes of the
+    document since a person wrote. `conclusion` is the text that the last conclusion put into the document.
+    `passcode_hash` is None if anybody may join. With `has_concluder`, the server starts an agent that concludes the
+    room.
     """
 
     id: RoomId
@@ -92,6 +93,7 @@ class Room:
     paused_by: str | None = None
     pause_reason: str | None = None
     messages_since_progress: int = 0
+    acts_since_person: int = 0
     conclusion: str | None = None
     passcode_hash: str | None = None
     has_concluder: bool = False

@@ -5,6 +5,7 @@ Each raises ValueError with the end of a sentence that begins with the setting's
 
 from __future__ import annotations
 
+import ipaddress
 import math
 import re
 from collections.abc import Callable, Iterable, Mapping
@@ -47,6 +48,25 @@ def not_empty(_owner: object, _setting: object, value: str | Mapping[str, str] |
     for name, text in value.items() if isinstance(value, Mapping) else [("", value)]:
         if text is not None and not text.strip():
             raise ValueError(f"must not be empty{f' for {name}' if name else ''}")
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can reach a listener at this address."""
+    try:
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def address(_owner: object, _setting: object, value: str) -> None:
+    """Check that a text is an address to listen on. Host names are refused: one may stand for several addresses."""
+    try:
+        if value != "localhost":
+            ipaddress.ip_address(value)
+    except ValueError:
+        raise ValueError(
+            f"must be an IP address of this machine (0.0.0.0 for all) or localhost, not {value!r}"
+        ) from None
 
 
 #: Times that many settings have, in seconds and in days.

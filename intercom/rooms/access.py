@@ -20,6 +20,8 @@ R = TypeVar("R")
 
 #: The time limit of an answer that waits for nobody, in seconds.
 ANSWER_SECONDS = 45.0
+#: How often a room may crash on one call, before the call is given up: it is the cause then.
+_MOST_CRASHES = 3
 #: How long a room that is not up yet is waited for before it is looked for again, in seconds.
 RETRY_SECONDS = 0.2
 
@@ -40,13 +42,19 @@ class RoomAccess:
     async def ask(self, id: RoomId, message: Request[R], *, timeout: float = ANSWER_SECONDS) -> R:
         """Ask a room, and start it on need. The message must be safe to repeat. Raises RoomRefused."""
         room = self.system.named(room_name(id))
+        crashes = 0
         try:
             with trio.fail_after(timeout):
                 while True:
                     try:
                         return await ask(room, message)
-                    except (Down, NotRunning):
-                        await self._open(id, room)
+                    except Down as gone:
+                        crashes += gone.handling and gone.reason is not None
+                        if crashes == _MOST_CRASHES:
+                            raise unavailable() from None
+                    except NotRunning:
+                        pass
+                    await self._open(id, room)
         except (Busy, trio.TooSlowError, DatabaseError, StoreUnavailable):
             raise unavailable() from None
 
@@ -59,7 +67,7 @@ class RoomAccess:
             # The room does not start just now: its database does not answer.
             await trio.sleep(RETRY_SECONDS)
         else:
-            # It may be restarting after a crash.
+            # It may be about to end after a crash.
             with trio.move_on_after(RETRY_SECONDS):
                 await self.system.next_incarnation(room, None)
 

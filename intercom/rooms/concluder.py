@@ -3,25 +3,29 @@
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Awaitable, Callable
 from datetime import datetime
 from functools import partial
 
-from attrs import frozen
+import trio
+from attrs import field, frozen
 
 from actors import Actor
 from intercom.model.errors import IntercomError
-from intercom.model.room import Room, TeamRole, new_token
+from intercom.model.room import Room, RoomErrorCode, RoomRefused, TeamRole, new_token
 from intercom.rooms import changes
 from intercom.rooms.access import RoomAccess
 from intercom.rooms.changes import Rules
+from intercom.rooms.guard import RateLimit
 from intercom.rooms.messages import Conclude
-from intercom.store import rooms
 from intercom.store.client import StoreUnavailable
 
 log = logging.getLogger("intercom.rooms")
 
 NAME = "Conclusion agent"
+#: How many conclusion agents this server starts at once, and in an hour, whatever number of rooms asks for them.
+AGENTS, PER_SECONDS = 10, 3600.0
 #: What the agent is told. Titles and messages are other teams' words: it reads them with the tools, which mark them.
 _TASK = """\
 Conclude a session of teams of agents. You have the tools get_session, get_history, read_session_doc, \
@@ -44,30 +48,48 @@ class Concluder:
     now: Callable[[], datetime]
     start: StartAgent
     tell: Callable[[str, str], object]
+    _limit: RateLimit = field(factory=RateLimit, init=False)
 
     async def conclude(self, room: Room) -> None:
-        """Start an agent that concludes this room, unless one was started since the last message. Raises nothing."""
-        act = f"rooms/conclude/{room.id}/{room.last_sequence}"
+        """Start an agent that concludes this room. Raises nothing.
+
+        It does nothing if the room is closed, or if an agent was started since the room was created or reopened.
+        """
         try:
             # On several nodes, one of them does it.
-            if not await self.access.transact(room.id, partial(rooms.claim, name=act)):
+            if not await self.access.transact(room.id, partial(changes.claim_conclusion, room_id=room.id)):
                 return
-            work = partial(
-                changes.join,
-                room_id=room.id,
-                name=NAME,
-                token=None,
-                new_token=new_token(),
-                rules=self.rules(),
-                now=self.now(),
-                role=TeamRole.CONCLUDER,
-            )
-            joined = await self.access.change(room.id, work)
-            await self.start(_TASK.format(id=room.id, token=joined.token), act)
+            try:
+                await self._start(room)
+            except (IntercomError, StoreUnavailable):
+                await self.access.transact(room.id, partial(changes.release_conclusion, room_id=room.id))
+                raise
         except (IntercomError, StoreUnavailable) as refused:
             log.warning("no agent could be started to conclude the room %s: %s", room.id, refused)
             how = f"agent-intercom-ctl rooms conclude {room.id[:8]} SUMMARY"
             self.tell(f"no agent concludes the room {room.title!r} ({refused}): {how}", "warning")
+
+    async def _start(self, room: Room) -> None:
+        wait = self._limit.allow("agents", trio.current_time(), AGENTS, PER_SECONDS)
+        if wait is not None:
+            raise RoomRefused(
+                RoomErrorCode.RATE_LIMITED,
+                f"this server has started {AGENTS} conclusion agents within the hour, and starts the next in"
+                f" {math.ceil(wait / 60)} minutes",
+            )
+        work = partial(
+            changes.join,
+            room_id=room.id,
+            name=NAME,
+            token=None,
+            new_token=new_token(),
+            rules=self.rules(),
+            now=self.now(),
+            role=TeamRole.CONCLUDER,
+        )
+        joined = await self.access.change(room.id, work)
+        act = f"rooms/conclude/{room.id}/{joined.team.team_id}"
+        await self.start(_TASK.format(id=room.id, token=joined.token), act)
 
 
 class ConcluderActor(Actor):

@@ -91,11 +91,13 @@ class RoomDirectory(Actor):
             return
         if await self._deps.store.read(partial(rooms.get, id=id)) is None:
             raise no_such_room(id)
-        spec = ChildSpec(room_name(id), partial(RoomActor, id, self._deps), restart=Restart.TRANSIENT)
+        # A room that crashed is started by the next call. If its supervisor did it, rooms that crash again and again
+        # would use up the restarts of all.
+        spec = ChildSpec(room_name(id), partial(RoomActor, id, self._deps), restart=Restart.TEMPORARY)
         try:
             await ask(self._group, StartChild(spec), timeout=START_SECONDS, retry=True)
         except AlreadyStarted:
-            # It restarts, or another call was faster.
+            # Another call was faster.
             return
 
     def _advance(self, ids: tuple[str, ...]) -> None:

@@ -19,6 +19,7 @@ from intercom.model.clock import to_text
 from intercom.model.json_types import Json, JsonObject
 from intercom.model.room import Ack, DocumentVersion, Message, MessageType, Room, Team, TeamRole
 from intercom.model.visible_text import one_line, visible
+from intercom.rooms.roster import SERVER_LABEL, labelled
 
 FORMAT: Final = "intercom-room"
 VERSION: Final = 1
@@ -191,18 +192,21 @@ def _message_lines(message: Message) -> Iterator[str]:
     if message.type is MessageType.SYSTEM:
         event, facts = message.content.get("event"), {**message.content}
         facts.pop("event", None)
-        yield f"### {message.sequence}. Server, {_stamp(message.posted_at)}: {_inline(str(event))}"
+        yield _heading(message, f"{SERVER_LABEL} {event}")
         if facts:
             yield ""
             yield from _fenced("\n".join(_facts(facts)))
     else:
-        role = f" ({message.role.value})" if message.role is TeamRole.OPERATOR else ""
-        yield f"### {message.sequence}. {_inline(message.author or 'unknown')}{role}, {_stamp(message.posted_at)}"
+        yield _heading(message, labelled(message.author or "unknown", message.role))
         yield ""
         yield from _fenced(str(message.content.get("text", "")))
     if message.acks:
         yield ""
         yield f"Read by {', '.join(_inline(ack.team_name) for ack in message.acks)}."
+
+
+def _heading(message: Message, what: str) -> str:
+    return f"### {message.sequence}. {_inline(what)}, {_stamp(message.posted_at)}"
 
 
 def _facts(facts: Mapping[str, Json]) -> Iterator[str]:

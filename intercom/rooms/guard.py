@@ -1,7 +1,8 @@
 """Limits that stop agents which only keep each other busy: a room's message budget, and rates. Pure, but for memory.
 
 The loop guard counts a room's messages since a person wrote or the document changed. Agents that answer each other
-without end make no such progress.
+without end make no such progress. It also counts all that teams do since a person wrote, because agents can change the
+document without end, too.
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ from attrs import frozen
 
 from intercom.model.room import Room
 
+#: How many times as much as without progress teams may do without a person.
+WITHOUT_PERSON: Final = 10
 #: Keys that a RateLimit remembers. The key used longest ago is forgotten first.
 KEYS: Final = 10_000
 #: Clocks add rounding errors to times. No limit is finer than this many seconds.
@@ -29,37 +32,60 @@ class Budget:
     warn_at: float = 0.8
 
     @property
-    def first_warning(self) -> int:
-        """The number of the message after which teams are warned."""
+    def acts(self) -> int:
+        """How many messages and changes of the document a room may take without a person."""
+        return self.messages * WITHOUT_PERSON
+
+    def warning(self, most: int) -> int:
+        """Return the number of the act, of at most `most`, after which teams are warned."""
         # 0.8 * 35 is a little more than 28.
-        return max(1, math.ceil(self.messages * self.warn_at - _TOLERANCE))
+        return max(1, math.ceil(most * self.warn_at - _TOLERANCE))
 
 
 @frozen
-class Judgement:
-    """What follows from further messages: the new count, whether to warn the teams, and whether to pause the room."""
+class Use:
+    """How much of a budget is used, and whether that warns the teams or pauses the room now."""
 
-    messages_since_progress: int
+    count: int
     warn: bool = False
     pause: bool = False
 
 
-def judge(room: Room, budget: Budget, count: int = 1) -> Judgement:
-    """Judge `count` further messages of teams, which the room takes.
+@frozen
+class Judgement:
+    """What follows from further acts: for the messages since progress, and for all acts since a person wrote."""
 
-    The warning is due once, when the count reaches it, and only before the last message of the budget. The pause is due
-    with that message, and with each further one while the room is not paused.
+    messages: Use
+    acts: Use
+
+
+def judge(room: Room, budget: Budget, messages: int = 1, changes: int = 0) -> Judgement:
+    """Judge further messages of teams and changes of the document, which the room takes. A change is progress.
+
+    A warning is due once, when the count reaches it, and only before the last act of the budget. A pause is due with
+    that act, and with each further one while the room is not paused. In a paused or closed room neither is due.
     """
-    before = room.messages_since_progress
-    after = before + count
-    if budget.messages <= 0 or count <= 0:
-        return Judgement(after)
-    first = budget.first_warning
+    without_progress = 0 if changes else room.messages_since_progress
+    count = 0 if changes else messages
     return Judgement(
-        after,
-        warn=before < first <= after and first < budget.messages,
-        pause=after >= budget.messages and not room.is_paused,
+        _use(room, budget, without_progress, count, budget.messages),
+        _use(room, budget, room.acts_since_person, messages + changes, budget.acts),
     )
+
+
+def _use(room: Room, budget: Budget, before: int, count: int, most: int) -> Use:
+    after = before + count
+    if most <= 0 or count <= 0 or room.is_paused or room.is_closed:
+        return Use(after)
+    first = budget.warning(most)
+    return Use(after, warn=before < first <= after and first < most, pause=after >= most)
+
+
+def is_spent(room: Room, budget: Budget, times: int = 1) -> bool:
+    """Whether a room has used up one of its budgets, or so many times as much."""
+    if budget.messages <= 0:
+        return False
+    return room.messages_since_progress >= budget.messages * times or room.acts_since_person >= budget.acts * times
 
 
 class RateLimit:
@@ -94,3 +120,8 @@ class RateLimit:
         if len(self._paid_at) > self._keys:
             self._paid_at.popitem(last=False)
         return None
+
+    def give_back(self, key: str, limit: int, per_seconds: float) -> None:
+        """Do not count an act that was allowed."""
+        if key in self._paid_at:
+            self._paid_at[key] -= per_seconds / limit

@@ -104,8 +104,9 @@ class Advance:
 
 @frozen
 class Flushed:
-    """The room's own message: a group of posts was written, or failed with `fault`."""
+    """The room's own message: the next `count` posts were written, or failed with `fault`."""
 
+    count: int
     written: Written[tuple[Any, ...]] | None
     fault: Exception | None
 

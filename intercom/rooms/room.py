@@ -7,6 +7,7 @@ messages, and an actor that misses a number in the sequence reads what it has no
 
 from __future__ import annotations
 
+import logging
 import math
 from collections import Counter, deque
 from collections.abc import Callable, Iterable
@@ -54,9 +55,11 @@ from intercom.rooms.messages import (
 )
 from intercom.rooms.roster import Thresholds
 from intercom.store import rooms
-from intercom.store.client import STORE_FAULTS
+from intercom.store.client import STORE_FAULTS, StoreUnavailable
 from intercom.store.room_database import RoomsDatabase, RoomStore
 from intercom.store.rooms import Seen
+
+log = logging.getLogger("intercom.rooms")
 
 #: The messages of one page, and those that the actor keeps in memory.
 PAGE = 100
@@ -108,7 +111,7 @@ class RoomActor(Actor):
     """The actor `room/<id>`. It answers the messages to a room in `intercom.rooms.messages`."""
 
     mailbox_size = 100_000
-    refusals = (Refused, IntercomError)
+    refusals = (Refused, IntercomError, StoreUnavailable)
 
     def __init__(self, id: RoomId, deps: RoomDeps) -> None:
         super().__init__()
@@ -398,14 +401,23 @@ class RoomActor(Actor):
         try:
             written = await self._deps.store.transact(self.id, work)
         except (*STORE_FAULTS, RoomRefused) as fault:
-            self.actor_ref.tell(Flushed(None, fault))
+            self.actor_ref.tell(Flushed(len(posts), None, fault))
+        except Exception as fault:
+            # One that cannot be written must not fail the others of its group, nor end the room.
+            if len(posts) > 1:
+                for each in posts:
+                    await self._write((each,))
+                return
+            if not isinstance(fault, IntercomError):
+                log.error("a post to the room %s failed", self.id, exc_info=fault)
+            self.actor_ref.tell(Flushed(1, None, fault))
         else:
-            self.actor_ref.tell(Flushed(written, None))
+            self.actor_ref.tell(Flushed(len(posts), written, None))
 
     async def _flushed(self, group: Flushed) -> None:
         """Answer a group of posts, and then those who wait for messages: the author should know its cursor first."""
-        waiting, self._flushing = self._flushing, []
-        if self._posts:
+        waiting, self._flushing = self._flushing[: group.count], self._flushing[group.count :]
+        if self._posts and not self._flushing:
             self._flush()
         if group.written is None:
             for _, reply in waiting:
@@ -486,7 +498,9 @@ class RoomActor(Actor):
 
 def _fail(reply: Reply[Any], fault: Exception | None) -> None:
     if not reply.done and not reply.abandoned:
-        reply.fail(fault if fault is not None else RoomRefused(RoomErrorCode.UNAVAILABLE, "try again"))
+        if not isinstance(fault, (*STORE_FAULTS, IntercomError)):
+            fault = RoomRefused(RoomErrorCode.INTERNAL, "the server failed on this message; the fault is in its log")
+        reply.fail(fault)
 
 
 def fitting(messages: Iterable[Message]) -> int:

@@ -10,12 +10,13 @@ import uuid
 from collections.abc import Callable, Sequence
 from datetime import datetime
 from functools import partial
+from ipaddress import ip_address, ip_network
 from typing import Any
 
 import trio
 from attrs import AttrsInstance, define, field
 
-from actors import Backoff, ChildSpec, DynamicSupervisor, System
+from actors import ChildSpec, DynamicSupervisor, System
 from intercom.model.card import Card
 from intercom.model.config import RoomsSettings
 from intercom.model.errors import InvalidArguments
@@ -29,7 +30,6 @@ from intercom.model.room import (
     RoomRefused,
     RoomStatus,
     Team,
-    TeamRole,
     new_token,
     no_such_room,
     not_a_member,
@@ -91,6 +91,7 @@ from intercom.rooms.tools.feed import (
     PostMessage,
     WaitForMessages,
     message_json,
+    peer_notice,
 )
 from intercom.rooms.tools.membership import (
     Joined,
@@ -117,7 +118,6 @@ from intercom.store.room_database import RoomsDatabase, RoomStore
 
 #: The supervisor of the rooms' actors.
 _GROUP = "rooms"
-_BACKOFF = Backoff(initial=0.05, factor=2.0, max=5.0)
 #: The versions that one answer lists.
 _LISTED_VERSIONS = 100
 #: How many attempts at a room's passcode one machine has in a minute.
@@ -168,11 +168,10 @@ class RoomService:
             changed=self._changed,
             deserted=self._have_concluded,
         )
-        group = partial(DynamicSupervisor, max_restarts=60, within=60.0, backoff=_BACKOFF)
         directory = partial(RoomDirectory, deps, self.system.named(_GROUP), self._url_read, self.cards.show_pending)
         return (
             *self.store.children(),
-            ChildSpec(_GROUP, group, shutdown=None),
+            ChildSpec(_GROUP, DynamicSupervisor, shutdown=None),
             ChildSpec(DIRECTORY, directory),
             *self._concluder(),
         )
@@ -250,7 +249,7 @@ class RoomService:
             passcode_hash=passcode,
             has_concluder=asked.has_concluder,
         )
-        name = roster.distinct_name(asked.creator_team_name, ())
+        name = roster.team_name(asked.creator_team_name)
         convener = Team(room.id, team_of(token), name, token_hash(token), now, now)
         work = partial(changes.open_room, room=room, convener=convener, rules=self.rules(), now=now)
         await self.access.transact(room.id, work)
@@ -261,7 +260,8 @@ class RoomService:
         found = await self.access.read(read)
         page, has_more = found[: asked.limit], len(found) > asked.limit
         following = f"{page[-1].created_at.isoformat()}/{page[-1].id}" if has_more else None
-        return SessionList(tuple([_listed(room) for room in page]), following, has_more)
+        listed = tuple([_listed(room) for room in page])
+        return SessionList(listed, following, has_more, PEER_NOTICE if listed else None)
 
     async def search(self, asked: SearchSessions, caller: RoomCaller) -> SearchResult:
         found = await self.access.read(partial(rooms.search, words=asked.query, limit=asked.limit))
@@ -276,7 +276,8 @@ class RoomService:
                     place.sequence,
                 )
                 for place in found
-            )
+            ),
+            PEER_NOTICE if found else None,
         )
 
     async def export(self, asked: ExportSession, caller: RoomCaller) -> Export:
@@ -284,15 +285,16 @@ class RoomService:
         return await operations.exported(self.access, room_id, asked.format.value, self.now())
 
     async def room(self, asked: GetSession, caller: RoomCaller) -> SessionInfo:
-        room_id, _ = await self._team(asked.session_id, caller)
+        room_id, team = await self._team(asked.session_id, caller)
 
-        def read(db: RoomsDatabase) -> tuple[Room, Team | None]:
+        def read(db: RoomsDatabase) -> tuple[Room, Sequence[Team]]:
             room = rooms.get(db, room_id)
             if room is None:
                 raise no_such_room(room_id)
-            return room, rooms.team(db, room_id, room.created_by_team_id)
+            return room, rooms.members(db, room_id)
 
-        room, convener = await self.access.read(read)
+        room, teams = await self.access.read(read)
+        names = {each.team_id: each.team_name for each in teams}
         return SessionInfo(
             session_id=room.id,
             title=room.title,
@@ -303,9 +305,10 @@ class RoomService:
             closed_at=room.closed_at,
             session_doc_version=room.session_doc_version,
             cursor=room.last_sequence,
-            convener="" if convener is None else convener.team_name,
+            convener=names.get(room.created_by_team_id, ""),
             paused_by=room.paused_by,
             pause_reason=room.pause_reason,
+            notice=_notice_of_others(teams, team),
         )
 
     async def metadata(self, asked: UpdateSessionMetadata, caller: RoomCaller) -> MetadataUpdated:
@@ -340,7 +343,7 @@ class RoomService:
         work = partial(
             changes.join,
             room_id=room_id,
-            name=asked.team_name,
+            name=roster.team_name(asked.team_name),
             token=token,
             new_token=new_token(_id_of("team", caller)),
             rules=self.rules(),
@@ -361,6 +364,7 @@ class RoomService:
             session_doc_version=found.room.session_doc_version,
             session_closed=found.room.is_closed,
             resumed=joined.resumed,
+            notice=_notice_of_others(found.teams, joined.team),
         )
 
     async def _check_passcode(self, room_id: RoomId, passcode: str | None, caller: RoomCaller) -> None:
@@ -369,14 +373,16 @@ class RoomService:
             raise no_such_room(room_id)
         if room.passcode_hash is None:
             return
-        wait = self._limits.allow(f"passcode {room_id} {caller.remote}", trio.current_time(), _ATTEMPTS, 60.0)
+        if passcode is None:
+            raise _wrong_passcode("needs its passcode")
+        # Only wrong ones count, but attempts at the same time do not go past the limit.
+        key = f"passcode {room_id} {_network(caller.remote)}"
+        wait = self._limits.allow(key, trio.current_time(), _ATTEMPTS, 60.0)
         if wait is not None:
             raise _too_often("too many attempts at the passcode", wait)
-        if passcode is None or not await trio.to_thread.run_sync(_fits, passcode, room.passcode_hash):
-            what = "needs its passcode" if passcode is None else "has another passcode"
-            raise RoomRefused(
-                RoomErrorCode.FORBIDDEN, f"the session {what}: ask the team that created it, and join with passcode"
-            )
+        if not await trio.to_thread.run_sync(_fits, passcode, room.passcode_hash):
+            raise _wrong_passcode("has another passcode")
+        self._limits.give_back(key, _ATTEMPTS, 60.0)
 
     async def leave(self, asked: LeaveSession, caller: RoomCaller) -> Left:
         now = self.now()
@@ -384,10 +390,14 @@ class RoomService:
         team = await self._member(room_id, token, has_left=True)
         if asked.conclude:
             await self._check_concluder(room_id, team)
-        work = partial(changes.leave, room_id=room_id, author=team_author(team), now=now, act=_act(caller))
+        work = partial(
+            changes.leave, room_id=room_id, author=team_author(team), rules=self.rules(), now=now, act=_act(caller)
+        )
         left = await self.access.change(room_id, work)
+        # The room's actor reads the roster: the feed does not name each team that leaves.
+        room = (await self.access.ask(room_id, ReadRoster())).room
         if asked.conclude:
-            self._have_concluded((await self.access.ask(room_id, ReadRoster())).room)
+            self._have_concluded(room)
         return Left(room_id, left.team_name, left.left_at or now)
 
     async def _check_concluder(self, room_id: RoomId, team: Team) -> None:
@@ -399,6 +409,14 @@ class RoomService:
         if team.team_id != room.created_by_team_id:
             why = "only the convener may have the session concluded: leave without conclude"
             raise RoomRefused(RoomErrorCode.FORBIDDEN, why)
+        # A convener that has left asks again after a lost answer.
+        claimed = partial(changes.is_conclusion_claimed, room_id=room_id)
+        if team.left_at is None and await self.access.read(claimed):
+            why = (
+                "the server has started its agent to conclude the session already, and starts no other until the"
+                " session is reopened: leave without conclude, or call conclude_session yourself"
+            )
+            raise RoomRefused(RoomErrorCode.CONFLICT, why)
 
     async def participants(self, asked: ListParticipants, caller: RoomCaller) -> Participants:
         room_id, team = await self._team(asked.session_id, caller)
@@ -437,13 +455,12 @@ class RoomService:
             self.access.system.named(room_name(room_id)).tell(Withdraw(ticket))
             raise
         team_id = team_of(token)
-        has_peers = any(each.type is MessageType.CHAT and _is_peers(each, team_id) for each in page.messages)
         limit = self.settings.idle_polls
         stops = bool(limit) and page.empty_polls >= limit and not page.is_closed
         if stops and page.empty_polls == limit:
             await self._tell_idle(room_id, token)
         comes_again = asked.since_cursor is None and bool(page.messages) and not page.is_closed
-        notices = (PEER_NOTICE if has_peers else "", CURSOR_NOTICE if comes_again else "")
+        notices = (peer_notice(page.messages, team_id), CURSOR_NOTICE if comes_again else None)
         return NewMessages(
             messages=tuple([message_json(each, team_id, token) for each in page.messages]),
             next_cursor=page.next_cursor,
@@ -480,6 +497,7 @@ class RoomService:
             tuple([message_json(each, team.team_id, token) for each in page]),
             page[0].sequence if has_more else None,
             has_more,
+            peer_notice(page, team.team_id),
         )
 
     async def ack(self, asked: Acknowledge, caller: RoomCaller) -> Acknowledged:
@@ -508,6 +526,8 @@ class RoomService:
                 author=None if is_empty else found.author,
                 written_at=None if is_empty else found.written_at,
                 history=listed if asked.history else None,
+                # It may have parts of every team.
+                notice=PEER_NOTICE if found.content else None,
             )
 
         return await self.access.read(read)
@@ -533,7 +553,7 @@ class RoomService:
         wait = self._limits.allow(f"document {team.team_id}", trio.current_time(), most, 60.0)
         if wait is not None:
             raise _too_often(f"this team may write the document {most} times a minute", wait)
-        written = await self._change(room_id, team, caller, work)
+        written = await self._change(room_id, team, caller, partial(work, rules=self.rules()))
         return DocWritten(written.version, written.written_at)
 
     # --- parts -------------------------------------------------------------------------------------------------------
@@ -582,8 +602,9 @@ def _act(caller: RoomCaller) -> str:
         return str(uuid.uuid5(uuid.NAMESPACE_OID, f"rooms/call/{caller.act}"))
 
 
-def _is_peers(message: Message, team_id: str) -> bool:
-    return message.posted_by_team_id != team_id and message.role is not TeamRole.OPERATOR
+def _notice_of_others(teams: Sequence[Team], you: Team) -> str | None:
+    """Return the notice about a room's title and description, which any of its teams may have written."""
+    return PEER_NOTICE if any(each.team_id != you.team_id for each in teams) else None
 
 
 def _listed(room: Room) -> ListedSession:
@@ -610,6 +631,21 @@ def _page_of(text: str | None) -> tuple[datetime, str] | None:
     if time is None or time.tzinfo is None:
         raise InvalidArguments("before is no next_before of an earlier page: leave it out to begin with the newest")
     return time, id
+
+
+def _wrong_passcode(what: str) -> RoomRefused:
+    return RoomRefused(
+        RoomErrorCode.FORBIDDEN, f"the session {what}: ask the team that created it, and join with passcode"
+    )
+
+
+def _network(remote: str) -> str:
+    """Return what stands for a client's machine: its address, or of IPv6 the network, in which it has any it wants."""
+    try:
+        address = ip_address(remote.partition("%")[0])
+    except ValueError:
+        return remote
+    return remote if address.version == 4 else str(ip_network((address, 64), strict=False))
 
 
 def _too_often(what: str, wait: float) -> RoomRefused:

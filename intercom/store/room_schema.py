@@ -71,6 +71,7 @@ FIRST = (
         paused_by text,
         pause_reason text,
         messages_since_progress integer not null default 0,
+        acts_since_person integer not null default 0,
         conclusion text,
         passcode_hash text,
         has_concluder integer not null default 0 check (has_concluder in (0, 1)),

@@ -9,6 +9,7 @@ The texts of statements are constant, so that each is prepared once for a connec
 from __future__ import annotations
 
 import functools
+import json
 import re
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
@@ -35,7 +36,6 @@ from intercom.model.room import (
     not_a_member,
 )
 from intercom.store.room_database import Dialect, RoomsDatabase
-from intercom.store.room_schema import INDEXED_CHARACTERS
 from intercom.store.rows import Table, column, insert, json_text, value
 
 T = TypeVar("T")
@@ -44,6 +44,7 @@ T = TypeVar("T")
 attrs.resolve_types(Message, localns={"Json": Any})
 
 rooms = Table("sessions", Room)
+_WITHOUT_DOCUMENT = Table("sessions", Room, elsewhere={"session_doc": lambda _db, _row: ""})
 teams = Table("participants", Team, key="session_id, team_id")
 #: `_with_acks` adds the acks, for a page at once.
 _MESSAGES = Table("messages", Message, key="session_id, sequence", elsewhere={"acks": lambda _db, _row: ()})
@@ -384,8 +385,8 @@ def claim(db: RoomsDatabase, name: str) -> bool:
 def list_rooms(
     db: RoomsDatabase, *, status: RoomStatus | None = None, limit: int, before: tuple[datetime, str] | None = None
 ) -> tuple[Room, ...]:
-    """Return rooms, newest first, at most `limit`. `before` continues a list: the creation time and the id of its last
-    room."""
+    """Return rooms without their documents, newest first, at most `limit`. `before` continues a list: the creation time
+    and the id of its last room."""
     conditions: list[str] = []
     values: list[object] = []
     if status is not None:
@@ -400,7 +401,7 @@ def list_rooms(
             conditions.append("created_at < ?")
             values.append(at)
     where = " and ".join(conditions) or "true"
-    return rooms.select(db, f"{where} order by created_at desc, id desc limit ?", (*values, limit))
+    return _WITHOUT_DOCUMENT.select(db, f"{where} order by created_at desc, id desc limit ?", (*values, limit))
 
 
 _ADVANCED = {
@@ -449,14 +450,22 @@ def active_elsewhere(db: RoomsDatabase, team_name: str, room_id: str, since: dat
 
 # Full text
 
-#: The most words of a query, and characters of an excerpt.
-_MOST_WORDS = 32
-_EXCERPT = 240
+#: The most words of a query that count, and places of an answer.
+MOST_WORDS, MOST_PLACES = 8, 50
+#: The longest query: what follows is not read. Over HTTP, no longer one arrives.
+_QUERY = 500
+#: The characters at the beginning of a text in which an excerpt is looked for.
+_SEARCHED = 2**15
+#: The characters of an excerpt: at most, and at most before the word.
+_EXCERPT, _BEFORE = 240, 80
+#: What SQLite's index has as one word: letters and digits, with the marks that can follow a letter.
+_WORD = re.compile(r"(?:[^\W_]|[\u0300-\u0304\u0306-\u030c\u030f\u0311\u031b\u0323-\u0328\u032d\u032e\u0330\u0331])+")
 
 
 @frozen
 class Found:
-    """A place where a search found all its words. `sequence` is that of the message, None outside the feed."""
+    """A place where a search found all its words. `sequence` is that of the message, None outside the feed. The room is
+    without its document."""
 
     room: Room
     where: Literal["feed", "document", "title"]
@@ -464,67 +473,73 @@ class Found:
     excerpt: str
 
 
+# `snippet` and `ts_headline` are not used: anybody can choose texts and words for which they take seconds. The texts
+# are read for the rows within the limit only.
 _ON_SQLITE = {
-    "about": """
-        select sessions.id, snippet(session_search, -1, '', '', '…', 24)
+    "about": f"""
+        select sessions.id, substr(
+            case when ? then sessions.title || ' ' || sessions.description else sessions.session_doc end, 1, {_SEARCHED}
+        )
         from session_search join sessions on sessions.number = session_search.rowid
         where session_search match ? and (passcode_hash is null or ?) order by session_search.rowid desc limit ?
     """,
     "feed": """
-        select session_id, sequence, snippet(message_search, 0, '', '', '…', 24)
+        select session_id, sequence, content
         from message_search join messages on messages.number = message_search.rowid
         join sessions on sessions.id = messages.session_id
         where message_search match ? and passcode_hash is null order by message_search.rowid desc limit ?
     """,
 }
-_HEADLINE = """'StartSel="", StopSel="", MaxWords=24, MinWords=12, ShortWord=0'"""
 _ON_POSTGRESQL = {
     "about": f"""
         with asked as (select plainto_tsquery('simple', ?) as words),
         hits as (
-            select id, created_at, title || ' ' || description as about, session_doc, asked.words,
-                to_tsvector('simple', title || ' ' || description) @@ asked.words as is_title
+            select id, created_at, to_tsvector('simple', title || ' ' || description) @@ asked.words as is_title
             from sessions, asked
             where sessions.words @@ asked.words
                 and (passcode_hash is null or to_tsvector('simple', title || ' ' || description) @@ asked.words)
             order by created_at desc, id desc limit ?
         )
-        select id, case when is_title then 1 else 0 end, ts_headline(
-            'simple', case when is_title then about else left(session_doc, {INDEXED_CHARACTERS}) end, words, {_HEADLINE}
-        )
-        from hits order by created_at desc, id desc
+        select id, case when is_title then 1 else 0 end,
+            left(case when is_title then title || ' ' || description else session_doc end, {_SEARCHED})
+        from hits join sessions using (id) order by hits.created_at desc, id desc
     """,
-    "feed": f"""
+    "feed": """
         with asked as (select plainto_tsquery('simple', ?) as words),
         hits as (
-            select session_id, sequence, posted_at, content ->> 'text' as text, asked.words
+            select session_id, sequence, messages.posted_at
             from asked, messages join sessions on sessions.id = messages.session_id
             where messages.words @@ asked.words and passcode_hash is null
-            order by posted_at desc, sequence desc limit ?
+            order by messages.posted_at desc, sequence desc limit ?
         )
-        select session_id, sequence, ts_headline('simple', text, words, {_HEADLINE})
-        from hits order by posted_at desc, sequence desc
+        select session_id, sequence, content
+        from hits join messages using (session_id, sequence) order by hits.posted_at desc, sequence desc
     """,
 }
 
 
 def search(db: RoomsDatabase, words: str, limit: int) -> tuple[Found, ...]:
     """Return where all of these words are: in rooms' titles and descriptions, in documents, then in messages; the
-    newest first, at most `limit`. Any text is a query: it has words, and no syntax.
+    newest first, at most `limit`, and never more than MOST_PLACES. Any text is a query: it has words, and no syntax.
+    The first MOST_WORDS different words count.
 
     Of a room with a passcode, only the title and the description are searched.
     """
-    asked = words.encode("utf-8", "ignore").decode().replace("\0", " ").split()[:_MOST_WORDS]
-    if not asked or limit < 1:
+    text = words[:_QUERY].encode("utf-8", "ignore").decode().replace("\0", " ")
+    asked = _different(text.split())[:MOST_WORDS]
+    parts = _different(_WORD.findall(" ".join(asked)))[:MOST_WORDS]
+    limit = min(limit, MOST_PLACES)
+    if not parts or limit < 1:
         return ()
     if db.dialect is Dialect.SQLITE:
-        quoted = " ".join(['"' + each.replace('"', '""') + '"' for each in asked])
-        in_titles = db.execute(_ON_SQLITE["about"], (f"{{title description}} : ({quoted})", 1, limit)).fetchall()
-        anywhere = db.execute(_ON_SQLITE["about"], (quoted, 0, limit)).fetchall()
+        query = " ".join([_for_sqlite(word) for word in asked])
+        titles_only = f"{{title description}} : ({query})"
+        in_titles = db.execute(_ON_SQLITE["about"], (1, titles_only, 1, limit)).fetchall()
+        anywhere = db.execute(_ON_SQLITE["about"], (0, query, 0, limit)).fetchall()
         titles = {id for id, _ in in_titles}
         about = [(id, 1, text) for id, text in in_titles]
         about += [(id, 0, text) for id, text in anywhere if id not in titles]
-        feed = db.execute(_ON_SQLITE["feed"], (quoted, limit)).fetchall()
+        feed = db.execute(_ON_SQLITE["feed"], (query, limit)).fetchall()
     else:
         about = db.execute(_ON_POSTGRESQL["about"], (" ".join(asked), limit)).fetchall()
         about.sort(key=lambda hit: hit[1], reverse=True)
@@ -533,25 +548,72 @@ def search(db: RoomsDatabase, words: str, limit: int) -> tuple[Found, ...]:
     about = about[: limit - min(len(feed), limit // 2)]
     feed = feed[: limit - len(about)]
     by_id = {room.id: room for room in _among(db, {hit[0] for hit in (*about, *feed)})}
+    pattern = _pattern(parts)
     return (
-        *[Found(by_id[id], "title" if is_title else "document", None, _excerpt(text)) for id, is_title, text in about],
-        *[Found(by_id[id], "feed", sequence, _excerpt(text)) for id, sequence, text in feed],
+        *[
+            Found(by_id[id], "title" if is_title else "document", None, _excerpt(text, pattern))
+            for id, is_title, text in about
+        ],
+        *[Found(by_id[id], "feed", sequence, _excerpt(_text(content), pattern)) for id, sequence, content in feed],
     )
 
 
-def _excerpt(text: str) -> str:
-    """Return a short text in one line. A word may be as long as a message."""
-    line = " ".join(text.split())
-    return line if len(line) <= _EXCERPT else line[: _EXCERPT - 1] + "…"
+def _different(words: Sequence[str]) -> list[str]:
+    """Return the words without those that differ in case only from an earlier one."""
+    found: dict[str, str] = {}
+    for word in words:
+        found.setdefault(word.lower(), word)
+    return list(found.values())
+
+
+def _for_sqlite(word: str) -> str:
+    """Return a word in the query language of FTS5, which takes `a-b` as a phrase: `b` follows `a`.
+
+    A phrase that repeats a word becomes its different words: for `a-a-a`, FTS5 would read each `a` of a text three
+    times.
+    """
+    parts = _WORD.findall(word)
+    different = _different(parts)
+    # A word without any letter or digit has no effect in a query.
+    quoted = [word] if len(different) == len(parts) else different
+    return " ".join(['"' + each.replace('"', '""') + '"' for each in quoted])
+
+
+def _pattern(parts: Sequence[str]) -> re.Pattern[str]:
+    """Return a pattern that finds one of these words. It compares only where a word begins, so that any text takes
+    linear time."""
+    return re.compile(rf"(?<![^\W_])(?:{'|'.join(map(re.escape, parts))})(?![^\W_])", re.IGNORECASE)
+
+
+def _text(content: str) -> str:
+    """Return the beginning of a message's text. It is read here because SQLite's functions refuse half a surrogate."""
+    return str(json.loads(content).get("text", ""))[:_SEARCHED]
+
+
+def _excerpt(text: str, pattern: re.Pattern[str]) -> str:
+    """Return some text in one line around the first of the words; the beginning, if none is in the part `text`. A word
+    may be as long as a message."""
+    found = pattern.search(text)
+    at = 0 if found is None else found.start()
+    start = max(0, at - _BEFORE)
+    if start > 0:
+        # Begin with a whole word, if one begins there.
+        start = next((each.end() for each in re.finditer(r"\s+", text[start:at])), 0) + start
+    line = ("…" if start > 0 else "") + " ".join(text[start : start + 2 * _EXCERPT].split())
+    is_cut = len(line) > _EXCERPT or start + 2 * _EXCERPT < len(text)
+    line = line[: _EXCERPT - 1] + "…" if is_cut else line
+    # Half a surrogate cannot be sent.
+    return line.encode("utf-8", "replace").decode()
 
 
 # --- both databases --------------------------------------------------------------------------------------------------
 
 
 def _among(db: RoomsDatabase, ids: Collection[RoomId]) -> tuple[Room, ...]:
+    """Return these rooms without their documents."""
     if db.dialect is Dialect.SQLITE:
-        return rooms.select(db, "id in (select value from json_each(?))", (json_text(list(ids)),))
-    return rooms.select(db, "id = any(cast(? as uuid[]))", (_array(ids),))
+        return _WITHOUT_DOCUMENT.select(db, "id in (select value from json_each(?))", (json_text(list(ids)),))
+    return _WITHOUT_DOCUMENT.select(db, "id = any(cast(? as uuid[]))", (_array(ids),))
 
 
 def _array(ids: Collection[str]) -> str:

@@ -11,6 +11,9 @@ from intercom.agents import schemas
 from intercom.agents.hook_server import PERMISSION_PROMPT, PermissionPrompt
 from intercom.model import limits
 from intercom.model.errors import InvalidArguments
+from intercom.rooms.tools.directory import CreateSession
+from intercom.rooms.tools.feed import PostMessage
+from intercom.rooms.tools.table import OVER_HTTP
 from intercom.sessions.tools.auto_check import AutoCheck
 from intercom.sessions.tools.broadcast import Broadcast
 from intercom.sessions.tools.check_clearance import CheckClearance
@@ -92,6 +95,132 @@ def test_what_lies_deeper_is_measured_too() -> None:
     for kind, given, told in cases:
         with pytest.raises(InvalidArguments, match=told):
             schemas.read(kind, given)
+
+
+# --- hostile values: what is looked at does not depend on their size ------------------------------------------------
+
+
+class NotToBeRead(dict[str, Any]):
+    """An object that only tells its size and its first keys."""
+
+    def __init__(self, *args: Any, most: int) -> None:
+        super().__init__(*args)
+        self._most = most
+
+    def items(self) -> Any:
+        raise AssertionError("all keys are read")
+
+    def __iter__(self) -> Any:
+        for number, name in enumerate(super().__iter__()):
+            assert number < self._most, "all keys are read"
+            yield name
+
+
+class NotToBeShown(list[Any]):
+    """A list that is neither read nor written."""
+
+    def __iter__(self) -> Any:
+        raise AssertionError("it is read")
+
+    def __repr__(self) -> str:
+        raise AssertionError("it is written")
+
+
+@pytest.fixture
+def looked_up(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The names for which a similar one was looked up."""
+    names: list[str] = []
+
+    def look_up(name: str, known: Any, n: int) -> list[str]:
+        names.append(name)
+        return []
+
+    monkeypatch.setattr(schemas, "get_close_matches", look_up)
+    return names
+
+
+def refusal(kind: type[Any], given: Any) -> str:
+    with pytest.raises(InvalidArguments) as refused:
+        schemas.read(kind, given)
+    return refused.value.message
+
+
+@pytest.mark.parametrize("tool", [*TOOLS, *OVER_HTTP], ids=lambda tool: tool.name)
+def test_of_many_unknown_keys_only_the_first_are_read_and_named(tool: Any, looked_up: list[str]) -> None:
+    given = NotToBeRead({f"k{number}": None for number in range(10_000)}, most=100)
+    said = refusal(tool.takes, given)
+    assert "k0: no such argument" in said
+    assert said.endswith("and more faults")
+    assert said.count("; ") == schemas.MOST_FAULTS
+    assert len(looked_up) <= schemas.MOST_LOOKED_UP
+
+
+def test_many_unknown_keys_deeper_are_not_all_read_either(looked_up: list[str]) -> None:
+    content = {f"k{number}": 1 for number in range(10_000)}
+    said = refusal(PostMessage, {"session_id": "s", "team_id": "t", "content": content})
+    assert said.startswith("content.k0: no such argument")
+    assert len(said) < 1000
+    assert len(looked_up) == schemas.MOST_LOOKED_UP
+
+
+def test_nothing_similar_to_a_long_name_is_looked_up(looked_up: list[str]) -> None:
+    assert refusal(Ping, {"x" * 101: 1}) == "x" * 60 + ": no such argument"
+    assert not looked_up
+
+
+@pytest.mark.parametrize("levels", [17, 900, 100_000])
+def test_no_nesting_is_too_deep_to_be_refused(levels: int) -> None:
+    objects: Any = 1
+    lists: Any = 1
+    for _ in range(levels):
+        objects, lists = {"a": objects}, [lists]
+    assert "a: no such argument" in refusal(CreateSession, objects)
+    for value in (objects, lists):
+        assert "title: must be a string" in refusal(CreateSession, {"title": value})
+        assert "content.text: must be a string" in refusal(PostMessage, {"content": {"text": value}})
+        assert "context.args.0: must be a string" in refusal(
+            AutoCheck, {"tool_name": "t", "context": {"args": [value]}}
+        )
+    # What another program defines is passed on as it is, and may be nested.
+    assert (
+        schemas.read(PermissionPrompt, {"tool_name": "t", "input": objects, "more": lists}).input["a"] is objects["a"]
+    )
+
+
+def test_a_value_of_a_wrong_type_is_neither_read_nor_written() -> None:
+    assert "title: must be a string" in refusal(CreateSession, {"title": NotToBeShown([1] * 10_000)})
+
+
+def test_a_list_that_is_too_long_is_refused_before_its_entries_are_checked(monkeypatch: pytest.MonkeyPatch) -> None:
+    check, schema = schemas._prepared(Ping)
+    checked: list[int] = []
+
+    def count(given: Any) -> bool:
+        checked.append(len(given["progress_snapshot"]))
+        return check(given)
+
+    monkeypatch.setattr(schemas, "_prepared", lambda _kind: (count, schema))
+    items = [{"label": "l", "status": "done"}] * 10_000
+    assert refusal(Ping, {"progress_snapshot": items}) == "progress_snapshot: must have at most 200 entries; name fewer"
+    assert checked == [201]
+
+
+def test_at_most_five_faults_are_reported() -> None:
+    said = refusal(Ping, {"progress_snapshot": [{"label": 5}] * 100})
+    assert said.count("; ") == schemas.MOST_FAULTS
+    assert said.endswith("; and more faults")
+    many = [{"label": "x" * 501, "status": "done"}] * 100
+    assert refusal(Ping, {"progress_snapshot": many}).endswith("; and more faults")
+
+
+def test_a_null_is_absent_and_further_keys_of_an_open_class_are_ignored() -> None:
+    assert schemas.read(Ping, {"status_message": None, "unknown": None}).status_message is None
+    more = {f"k{number}": number for number in range(1000)}
+    assert schemas.read(PermissionPrompt, {**more, "tool_name": "t", "input": {"a": None}}).input == {"a": None}
+
+
+def test_ordinary_tools_take_any_character() -> None:
+    assert schemas.read(Ping, {"status_message": "\ud800\0"}).status_message == "\ud800\0"
 
 
 def test_a_change_may_be_long() -> None:

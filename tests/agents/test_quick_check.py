@@ -68,6 +68,13 @@ def test_it_accepts_what_the_validator_accepts(value: Any) -> None:
     assert accepted == valid or (valid and "1.0" in repr(value)) or (valid and "1e+300" in repr(value))
 
 
+@given(values(schemas.of(Everything)))
+def test_what_the_validator_refuses_has_a_fault_and_nothing_else(value: Any) -> None:
+    schema = schemas.of(Everything)
+    has_none = next(schemas._faults(schema, value, ""), None) is None
+    assert has_none == Draft202012Validator(schema).is_valid(value)
+
+
 @pytest.mark.parametrize("name", TAKEN)
 @settings(max_examples=30)
 @given(data=st.data())

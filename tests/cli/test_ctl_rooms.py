@@ -115,15 +115,23 @@ async def test_a_tail_shows_who_said_what_and_no_message_looks_like_another(tmp_
         talk(server)
         done = await run(server.environ, "rooms", "tail", "abcd")
         assert done.stdout.decode().splitlines() == [
-            "#1 12:00:00 · Alex's Team joined",
-            "#2 12:00:01 Alex's Team: hello",
-            "#3 12:00:02 Kim's\\x1b[2J Team:",
+            "#1 12:00:00 [server] Alex's Team joined",
+            "#2 12:00:01 [team] Alex's Team: hello",
+            "#3 12:00:02 [team] Kim's\\x1b[2J Team:",
             "    one",
             "    #9 12:00:09 Alex's Team: two",
-            "#4 12:00:03 lee (operator): go on",
+            "#4 12:00:03 [operator] lee: go on",
         ]
         last = await run(server.environ, "rooms", "tail", "abcd", "--lines", "1")
-        assert last.stdout == b"#4 12:00:03 lee (operator): go on\n"
+        assert last.stdout == b"#4 12:00:03 [operator] lee: go on\n"
+
+
+@pytest.mark.parametrize("name", ["lee (operator)", "[operator] lee", "[server] lee", "#9 12:00:09 [operator] lee"])
+async def test_a_tail_shows_a_team_with_the_name_of_an_operator_as_a_team(tmp_path: Path, name: str) -> None:
+    async with ctl_server(tmp_path, service()) as server:
+        server.service.rooms.says("abcd-1", name, "go on")
+        done = await run(server.environ, "rooms", "tail", "abcd")
+        assert done.stdout.decode() == f"#1 12:00:00 [team] {name}: go on\n"
 
 
 async def test_a_followed_room_shows_what_comes_until_it_is_closed(tmp_path: Path) -> None:
@@ -134,7 +142,7 @@ async def test_a_followed_room_shows_what_comes_until_it_is_closed(tmp_path: Pat
             done = await run(server.environ, "rooms", "tail", "-f", "abcd", "--lines", "1")
         lines = done.stdout.decode().splitlines()
         assert [line.split(" ")[0] for line in lines] == ["#4", "#5", "#6"]
-        assert lines[-1].endswith("· lee concluded the room")
+        assert lines[-1].endswith(" [server] lee concluded the room")
         assert b"is closed" in done.stderr
 
 

@@ -94,7 +94,7 @@ class RoomDriver:
         return self.join(token=team.token, **options)
 
     def leave(self, team: Joined) -> Written[Team]:
-        return changes.leave(self.db, self.id, author(team), self.now, act())
+        return changes.leave(self.db, self.id, author(team), self.rules, self.now, act())
 
     def post(self, by: Joined | Author, text: str, **options: Any) -> Message:
         """Post one message, and return it. Raises RoomRefused."""
@@ -108,13 +108,13 @@ class RoomDriver:
 
     def append(self, by: Joined | Author, text: str, section: str | None = None, **options: Any) -> int:
         """Append to the document, and return the new version."""
-        given = {"now": self.now, "act": act()} | options
+        given = {"rules": self.rules, "now": self.now, "act": act()} | options
         return changes.append(self.db, self.id, author(by), text, section, **given).answer.version
 
     def update(
         self, by: Joined | Author, content: str, expected: int, section: str | None = None, **options: Any
     ) -> int:
-        given = {"now": self.now, "act": act()} | options
+        given = {"rules": self.rules, "now": self.now, "act": act()} | options
         return changes.update(self.db, self.id, author(by), content, expected, section, **given).answer.version
 
     def describe(self, by: Joined | Author, reason: str = "we know more now", **changed: Any) -> Written[Room]:

@@ -247,9 +247,9 @@ def test_a_team_that_has_left_can_only_join(room: RoomDriver) -> None:
 
 def test_a_leave_that_is_repeated_late_does_not_end_the_next_visit(room: RoomDriver) -> None:
     bea, same = room.join(), act()
-    changes.leave(room.db, room.id, author(bea), room.now, same)
+    changes.leave(room.db, room.id, author(bea), RULES, room.now, same)
     room.join_again(bea)
-    changes.leave(room.db, room.id, author(bea), room.now, same)
+    changes.leave(room.db, room.id, author(bea), RULES, room.now, same)
     assert room.team(bea).left_at is None
     assert room.said() == [JOINED, LEFT, REJOINED]
 
@@ -462,6 +462,96 @@ def test_without_a_budget_there_is_no_guard(room: RoomDriver) -> None:
     assert room.said() == ["x"] * 500
 
 
+def test_a_write_that_leaves_the_document_as_it_is_makes_no_version_and_is_no_progress(db: RoomsDatabase) -> None:
+    room = RoomDriver(db, budget=Budget(5))
+    assert room.update(room.alex, "", 0) == 0
+    first = act()
+    assert room.append(room.alex, "x", "Notes", act=first) == 1
+    room.group(*(a_post(room.alex, "x") for _ in range(3)))
+    before = room.current()
+    assert room.append(room.alex, "## Notes", "Notes") == 1
+    assert room.update(room.alex, room.document(), 1) == 1
+    assert room.update(room.alex, "x", 1, "Notes") == 1
+    assert room.update(SAM, room.document(), 1) == 1
+    assert room.current() == before
+    assert before.messages_since_progress == 3
+    assert room.append(room.alex, "y", "Notes") == 2
+    assert room.append(room.alex, "x", "Notes", act=first) == 1
+
+
+def test_changes_of_the_document_without_end_pause_the_room(db: RoomsDatabase) -> None:
+    room = RoomDriver(db, budget=Budget(3))
+    for at in range(15):
+        room.post(room.alex, "thanks")
+        room.update(room.alex, f"{at}", at)
+    assert room.said()[-3:] == ["thanks", "thanks", RoomEvent.PAUSED]
+    assert room.said().count(RoomEvent.LOOP_WARNING) == 1
+    assert "a message of a person" in str(room.current().pause_reason)
+    assert room.current().acts_since_person == 30
+    assert room.update(room.alex, "the document can be written", 15) == 16
+    room.reopen(room.alex)
+    assert (room.current().is_paused, room.current().acts_since_person) == (False, 0)
+
+
+def test_a_person_starts_the_count_of_changes_again(db: RoomsDatabase) -> None:
+    room = RoomDriver(db, budget=Budget(1))
+    for at in range(4):
+        for part in range(6):
+            room.append(room.alex, f"{at} {part}")
+        assert room.current().acts_since_person == 6
+        if at % 2:
+            room.append(SAM, f"{at}")
+        else:
+            room.post(SAM, "go on")
+        assert room.current().acts_since_person == 0
+
+
+def test_new_metadata_count_as_messages(db: RoomsDatabase) -> None:
+    room = RoomDriver(db, budget=Budget(5))
+    for at in range(5):
+        room.describe(room.alex, title=f"title {at}")
+    assert room.said()[3:] == [
+        RoomEvent.METADATA_UPDATED,
+        RoomEvent.LOOP_WARNING,
+        RoomEvent.METADATA_UPDATED,
+        RoomEvent.PAUSED,
+    ]
+    refused(RoomErrorCode.SESSION_PAUSED, lambda: room.describe(room.alex, title="more talk"))
+    room.describe(SAM, title="Sam's")
+    assert (room.current().title, room.current().messages_since_progress) == ("Sam's", 0)
+
+
+def test_a_team_that_leaves_and_joins_in_turns_pauses_the_room_and_is_not_heard_for_ever(db: RoomsDatabase) -> None:
+    room = RoomDriver(db, budget=Budget(5))
+    bea = room.join()
+    for _ in range(20):
+        room.leave(bea)
+        room.join_again(bea)
+    assert [each for each in room.said() if each not in (LEFT, REJOINED)] == [
+        JOINED,
+        RoomEvent.LOOP_WARNING,
+        RoomEvent.PAUSED,
+    ]
+    assert len(room.feed()) == 12
+    assert room.team(bea).left_at is None
+    late = room.join("Late Team")
+    assert late.team.role is TeamRole.MEMBER
+    room.resume(SAM)
+    room.leave(late)
+    assert room.last() == {"event": "team_left", "team": "Late Team"}
+
+
+def test_what_the_server_and_people_do_is_not_counted(db: RoomsDatabase) -> None:
+    room = RoomDriver(db, budget=Budget(2))
+    later = room.now + timedelta(days=1)
+    changes.drop(db, room.id, [room.alex.team.team_id], later, room.now)
+    changes.rejoined(db, room.id, room.alex.team.team_id, room.now)
+    room.join("Sam", role=TeamRole.OPERATOR)
+    room.join("Conclusion agent", role=TeamRole.CONCLUDER)
+    assert room.said() == [DROPPED, REJOINED, JOINED, JOINED]
+    assert room.current().messages_since_progress == 0
+
+
 # --- pause -----------------------------------------------------------------------------------------------------------
 
 
@@ -475,6 +565,7 @@ def test_a_paused_room_takes_posts_of_people_only(room: RoomDriver) -> None:
     operator = room.join("Sam at a phone", role=TeamRole.OPERATOR)
     room.post(operator, "make it three")
     room.append(room.alex, "lunch at one")
+    refused(RoomErrorCode.SESSION_PAUSED, lambda: room.describe(room.alex, title="hello"))
     room.resume(SAM)
     assert room.post(room.alex, "hello").sequence == 6
 
@@ -599,6 +690,54 @@ def test_a_conclusion_can_be_replaced(room: RoomDriver) -> None:
     assert "## Left" not in room.document()
     assert room.said() == [JOINED, RoomEvent.CONCLUDED, RoomEvent.CONCLUDED]
     assert room.current().closed_at == first.closed_at
+
+
+def test_the_same_conclusion_again_changes_nothing(room: RoomDriver) -> None:
+    first = room.conclude(room.alex, "Done.")
+    before = room.current(), room.feed()
+    room.wait(60)
+    again = room.conclude(room.alex, "Done.")
+    assert (again.answer, again.messages) == (first.answer, ())
+    assert (room.current(), room.feed()) == before
+
+
+def test_teams_replace_a_conclusion_only_so_often(db: RoomsDatabase) -> None:
+    room = RoomDriver(db, budget=Budget(3))
+    for at in range(4):
+        room.conclude(room.alex, f"Done {at}.")
+    fault = refused(RoomErrorCode.FORBIDDEN, lambda: room.conclude(room.alex, "Done 4."))
+    assert "ask a person" in fault.message
+    assert room.conclude(room.alex, "Done 3.").answer.doc_version == 4
+    assert room.said() == [RoomEvent.CONCLUDED] * 4
+    room.conclude(SAM, "Done, says Sam.")
+    room.conclude(room.alex, "Really.")
+    assert room.said() == [RoomEvent.CONCLUDED] * 6
+
+
+def test_a_reopened_room_is_concluded_with_the_same_summary(room: RoomDriver) -> None:
+    same = act()
+    room.conclude(room.alex, "Done.")
+    room.reopen(room.alex)
+    assert room.conclude(room.alex, "Done.", act=same).answer.doc_version == 1
+    assert room.current().is_closed
+    room.reopen(room.alex)
+    assert room.conclude(room.alex, "Done.", act=same).answer.doc_version == 1
+    assert not room.current().is_closed
+
+
+def test_a_conclusion_is_claimed_once_until_the_room_is_reopened(room: RoomDriver) -> None:
+    def claim() -> bool:
+        return changes.claim_conclusion(room.db, room.id)
+
+    assert (claim(), claim()) == (True, False)
+    room.join("Conclusion agent", role=TeamRole.CONCLUDER)
+    assert not claim()
+    changes.release_conclusion(room.db, room.id)
+    assert (claim(), changes.is_conclusion_claimed(room.db, room.id)) == (True, True)
+    room.conclude(room.alex)
+    assert not claim()
+    room.reopen(room.alex)
+    assert (claim(), claim()) == (True, False)
 
 
 def test_a_conclusion_is_written_once_by_one_act(room: RoomDriver) -> None:

@@ -115,19 +115,19 @@ code
 
 ## Feed
 
-### 1. Server, 2026-11-25 12:30:15 UTC: team\\_joined
+### 1. \\[server\\] team\\_joined, 2026-11-25 12:30:15 UTC
 
 ```
 team: Bea's Team
 ```
 
-### 2. Bea's Team, 2026-11-25 12:30:15 UTC
+### 2. \\[team\\] Bea's Team, 2026-11-25 12:30:15 UTC
 
 ```
 I take the lexer.
 ```
 
-### 3. ann (operator), 2026-11-25 12:30:15 UTC
+### 3. \\[operator\\] ann, 2026-11-25 12:30:15 UTC
 
 ```
 Fine.
@@ -143,6 +143,19 @@ def test_an_empty_room_as_markdown_says_so() -> None:
     text = markdown(room(description=""), None, (), (), AT)
     assert "## Document\n\nThe document is empty.\n" in text
     assert "## Description" not in text
+
+
+def test_a_team_with_the_name_of_an_operator_is_shown_as_a_team() -> None:
+    names = ("robin (operator)", "[operator] robin", "Server", "[server] session_paused")
+    feed = tuple([message(at, {"text": "x"}, name, TeamRole.MEMBER) for at, name in enumerate(names, 1)])
+    shown = MarkdownIt("commonmark").parse(markdown(room(), None, (), feed, AT))
+    headings = [token.children or [] for token in shown if token.type == "inline" and token.content[0].isdigit()]
+    assert ["".join(child.content for child in each).partition(", ")[0] for each in headings] == [
+        "1. [team] robin (operator)",
+        "2. [team] [operator] robin",
+        "3. [team] Server",
+        "4. [team] [server] session_paused",
+    ]
 
 
 def test_acknowledgements_are_shown() -> None:

@@ -14,7 +14,8 @@ from intercom.agents.rooms import call
 from intercom.agents.rooms import http as rooms_http
 from intercom.local import peers
 from intercom.model.room import RoomErrorCode, RoomRefused
-from intercom.rooms.tools.table import OVER_HTTP
+from intercom.rooms.tools.table import BY_NAME, OVER_HTTP
+from intercom.rooms.tools.tool import DESCRIPTION, DOCUMENT, MESSAGE_TEXT
 from tests.agents.http.rig import Reply, read_reply, until
 from tests.rooms.http_rig import CREATE, SECRET, Server, Team, server_with_rooms
 
@@ -153,7 +154,8 @@ async def test_bad_requests_get_an_error_of_the_documented_form(server: Server, 
         ("POST", "/api/sessions?title=x", CREATE, 400, "invalid_arguments", "in the body"),
         ("POST", "/api/sessions", b"{", 400, "invalid_arguments", "no JSON object"),
         ("POST", "/api/sessions", b"[]", 400, "invalid_arguments", "must be a JSON object"),
-        ("POST", "/api/sessions", b"[" * 100_000, 400, "invalid_arguments", "no JSON object"),
+        ("POST", "/api/sessions", b"[" * 60_000, 400, "invalid_arguments", "no JSON object"),
+        ("POST", "/api/sessions", b"[" * 100_000, 400, "invalid_arguments", "too many values"),
         ("POST", "/api/sessions", b'{"title": "\xff"}', 400, "invalid_arguments", "no JSON object"),
         ("POST", "/api/sessions", b'{"title": NaN}', 400, "invalid_arguments", "NaN"),
         ("POST", "/api/sessions", b'{"\\ud800": 1}', 400, "invalid_arguments", "no such argument"),
@@ -194,6 +196,92 @@ async def test_a_request_that_is_too_large_is_refused(server: Server, monkeypatc
     large = CREATE | {"description": "x" * (rooms_http.MOST_BYTES + 1)}
     reply = await server.ask("POST", "/api/sessions", large)
     assert (reply.status, reply.error["code"]) == (413, "request_too_large")
+
+
+async def test_each_tool_takes_requests_as_large_as_its_texts_may_be(server: Server, alex: Team) -> None:
+    for below, tool in (("/join", "join_session"), ("/ack", "ack"), ("/messages", "post_message")):
+        most = call.most_bytes(BY_NAME[tool])
+        for size, status in ((most, 400), (most + 1, 413)):
+            reply = await server.ask("POST", alex.path + below, b"{}" + b" " * (size - 2), alex.token)
+            assert reply.status == status, (tool, size, reply)
+        assert reply.error["message"] == f"a request of {tool} has at most {most} bytes: send less at once"
+    sizes = {tool.name: call.most_bytes(tool) for tool in OVER_HTTP}
+    assert {name for name, size in sizes.items() if size > rooms_http.MOST_BYTES // 2} == {
+        "update_session_doc",
+        "conclude_session",
+    }
+    assert sizes["join_session"] < 80_000
+    assert sizes["post_message"] < 512 * 2**10
+
+
+async def test_the_longest_texts_can_be_sent_in_escapes(server: Server, alex: Team) -> None:
+    described = CREATE | {"description": "\N{PARTY POPPER}" * DESCRIPTION}
+    assert len(json.dumps(described)) > 12 * DESCRIPTION
+    assert (await server.good("POST", "/api/sessions", described))["description"] == described["description"]
+    assert await alex.say("\x01" * MESSAGE_TEXT) == 1
+    document = {"content": "\x01" * DOCUMENT, "expected_version": 0}
+    assert (await alex.post("/doc", document))["version"] == 1
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        json.dumps({f"k{number}": 1 for number in range(20_000)}),
+        '{"content": [' + "[]," * 50_000 + "1]}",
+        '{"content": ["' + '","' * 50_000 + '"]}',
+        '{"content": "' + '\\"' * 50_000 + '", "a": [' + "1," * 50_000 + "1]}",
+    ],
+)
+async def test_a_large_request_of_many_values_is_refused_before_it_is_decoded(
+    server: Server, alex: Team, body: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    json.loads(body)
+    monkeypatch.setattr(rooms_http, "_decode", lambda _text: pytest.fail("it was decoded"))
+    reply = await server.ask("POST", f"{alex.path}/doc", body.encode(), alex.token)
+    assert (reply.status, reply.error["code"]) == (400, "invalid_arguments")
+    assert "too many values" in reply.error["message"]
+
+
+async def test_hostile_arguments_are_refused_with_a_sentence(server: Server, caplog: pytest.LogCaptureFixture) -> None:
+    cases = (
+        (b"{" + b",".join(b'"k%d":1' % number for number in range(5000)) + b"}", "k0: no such argument"),
+        (b'{"title":[' + b"1," * 30_000 + b"1]}", "title: must be a string"),
+        (b'{"a":' * 900 + b"1" + b"}" * 900, "a: no such argument"),
+    )
+    for body, said in cases:
+        reply = await server.ask("POST", "/api/sessions", body)
+        assert (reply.status, reply.error["code"]) == (400, "invalid_arguments")
+        assert said in reply.error["message"]
+        assert len(reply.error["message"]) < 1000
+    assert not [record for record in caplog.records if record.exc_info]
+
+
+async def test_a_text_that_cannot_be_stored_is_refused_and_its_argument_named(server: Server, alex: Team) -> None:
+    messages, doc, kept = f"{alex.path}/messages", f"{alex.path}/doc", "a character that cannot be stored"
+    cases: list[tuple[str, str, Any, str]] = [
+        ("POST", "/api/sessions", CREATE | {"title": "\ud800"}, f"title: text has {kept} (U+D800): leave it out"),
+        (
+            "POST",
+            "/api/sessions",
+            CREATE | {"creator_team_name": "a\0"},
+            f"creator_team_name: text has {kept} (U+0000)",
+        ),
+        ("POST", "/api/sessions", CREATE | {"passcode": "\udfff"}, f"passcode: text has {kept} (U+DFFF)"),
+        ("POST", messages, {"content": {"text": "a\udc00"}}, f"content.text: text has {kept} (U+DC00)"),
+        ("POST", messages, {"content": "\0"}, f"content: text has {kept} (U+0000)"),
+        ("POST", messages, {"content": "x", "key": "\ud800"}, f"key: text has {kept}"),
+        ("POST", messages, {"content": {"text": "x", "\ud800": "x"}}, "no such argument"),
+        ("POST", doc, {"content": "\0", "expected_version": 0}, f"content: text has {kept}"),
+        ("POST", f"{alex.path}/join", {"team_name": "\ud800"}, f"team_name: text has {kept}"),
+        ("POST", "/api/sessions/x/join", {"team_name": "a", "team_id": "\0"}, f"team_id: text has {kept}"),
+        ("GET", "/api/sessions/search?query=a%00b", None, f"query: text has {kept}"),
+        ("GET", "/api/sessions/a%00b/doc", None, f"session_id: text has {kept}"),
+    ]
+    for method, path, body, said in cases:
+        token = None if path.startswith("/api/sessions/x") else alex.token
+        reply = await server.ask(method, path, body, token)
+        assert (reply.status, reply.error["code"]) == (400, "invalid_arguments"), (path, body, reply)
+        assert said in reply.error["message"], reply
 
 
 async def test_a_null_is_an_absent_argument_and_an_empty_body_an_empty_object(server: Server, alex: Team) -> None:
@@ -320,6 +408,23 @@ async def test_a_host_must_be_this_server_and_a_page_its_own_or_allowed() -> Non
             ({"Host": "localhost.evil.example"}, 421),
             ({"Host": "192.168.1.7.evil.example"}, 421),
             ({"Host": "localhost:x"}, 421),
+            ({"Host": "localhost:"}, 200),
+            ({"Host": "localhost."}, 200),
+            ({"Host": "localhost.:7423"}, 200),
+            ({"Host": "rooms.lan.:8080"}, 200),
+            ({"Host": "localhost.."}, 421),
+            ({"Host": "localhost:65535"}, 200),
+            ({"Host": "localhost:65536"}, 421),
+            ({"Host": "localhost:99999999"}, 421),
+            ({"Host": "127.0.0.1]"}, 421),
+            ({"Host": "[127.0.0.1]"}, 421),
+            ({"Host": "[localhost]"}, 421),
+            ({"Host": "[::1%25lo]"}, 421),
+            ({"Host": "[::1%lo]"}, 421),
+            ({"Host": "[::1]x"}, 421),
+            ({"Host": "[[::1]]"}, 421),
+            ({"Host": "[::1]:"}, 200),
+            ({"Host": "::1"}, 421),
             ({"Host": "[::1"}, 421),
             ({"Host": ""}, 421),
             ({"Origin": server.base}, 200),

@@ -12,6 +12,7 @@ import trio
 from mcp import Client
 
 from intercom.agents.rooms import mcp
+from intercom.agents.rooms.call import BASE_BYTES
 from intercom.rooms.tools.table import TOOLS
 from tests.agents.http.rig import BOTH, INITIALIZE, MODERN, read_reply, rpc, until
 from tests.agents.http.rig import modern as modern_call
@@ -104,6 +105,7 @@ async def test_refusals_are_results_of_the_form_that_http_has(server: Server, mo
         assert await refused(client, "get_session", **here, more=1) == "invalid_arguments"
         assert await refused(client, "no_such_tool") == "invalid_arguments"
         assert await refused(client, "post_message", **here, content="x", type="system") == "invalid_arguments"
+        assert await refused(client, "post_message", **here, content={"text": "a\0"}) == "invalid_arguments"
         conflict = await client.call_tool("update_session_doc", {**here, "content": "x", "expected_version": 7})
         assert content(conflict)["error"]["details"]["current_version"] == 0
         assert (await call(client, "get_history", **here, limit=10_000))["messages"] == []
@@ -206,6 +208,9 @@ async def test_what_is_no_request_gets_an_error_in_json_rpc(server: Server) -> N
         ("POST", rpc("initialize", INITIALIZE), {"Accept": BOTH, "Host": "evil.example"}, 421),
         ("POST", rpc("initialize", INITIALIZE), {"Accept": BOTH, "Origin": "http://evil.example"}, 403),
         ("POST", b"x" * (9 * 2**20), {"Accept": BOTH}, 413),
+        ("POST", rpc("initialize", INITIALIZE | {"x": "x" * BASE_BYTES}), {"Accept": BOTH}, 413),
+        ("POST", rpc("tools/call", {"name": "ack", "x": "x" * 2 * BASE_BYTES}), {"Accept": BOTH}, 413),
+        ("POST", rpc("tools/call", {"name": "update_session_doc", "x": [1] * BASE_BYTES}), {"Accept": BOTH}, 400),
     ]
     for method, body, headers, status in cases:
         reply = await server.ask(method, "/api/mcp", body, **headers)

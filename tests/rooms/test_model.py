@@ -25,6 +25,8 @@ from tests.support.room_databases import room_database
 
 #: With this budget, the guard warns after 5 messages and pauses after 6.
 BUDGET, WARNING = 6, 5
+#: The same for messages and changes of the document without a person.
+ACTS, ACTS_WARNING = 60, 48
 
 NAMES = st.sampled_from(["Alex's Team", "Bea's Team", "BEA'S  TEAM"])
 TEXTS = st.sampled_from(["one", "two\n", "## Notes\n\nthree", "$1 \\1 &"])
@@ -54,14 +56,44 @@ class RoomModel:
     is_closed: bool = False
     is_paused: bool = False
     count: int = 0
+    acts: int = 0
 
     @property
     def content(self) -> str:
         return self.versions[-1] if self.versions else ""
 
-    def write(self, content: str) -> None:
-        self.versions.append(content)
-        self.count = 0
+    @property
+    def is_mute(self) -> bool:
+        """Whether the feed does not say any more who comes and goes."""
+        return self.count >= 2 * BUDGET or self.acts >= 2 * ACTS
+
+    def write(self, content: str, *, by_person: bool) -> None:
+        if content != self.content:
+            self.versions.append(content)
+            self.done(by_person=by_person, is_progress=True)
+
+    def say(self, said: str | RoomEvent, *, by_person: bool = False) -> None:
+        self.feed.append(said)
+        self.done(by_person=by_person)
+
+    def done(self, *, by_person: bool, is_progress: bool = False) -> None:
+        """Count what was done, as the guard does."""
+        if by_person:
+            self.count = self.acts = 0
+            return
+        self.count = 0 if is_progress else self.count + 1
+        self.acts += 1
+        if self.is_closed or self.is_paused:
+            return
+        warnings = (not is_progress and self.count == WARNING, self.acts == ACTS_WARNING)
+        self.feed += [RoomEvent.LOOP_WARNING] * sum(warnings)
+        if (not is_progress and self.count >= BUDGET) or self.acts >= ACTS:
+            self.feed.append(RoomEvent.PAUSED)
+            self.is_paused = True
+
+    def goes_on(self) -> None:
+        self.is_closed = self.is_paused = False
+        self.count = self.acts = 0
 
     def names(self, but: TeamModel | None = None) -> list[str]:
         return [each.name for each in self.teams if not each.has_left and each is not but]
@@ -125,8 +157,8 @@ class AnyRoom(RuleBasedStateMachine):
         self.make(None, lambda: self.room.join(name, new_token=token, replay_from=replay_from))
         role = TeamRole.READER if self.model.is_closed else TeamRole.MEMBER
         name = roster.distinct_name(name, self.model.names())
-        if not self.model.is_closed:
-            self.model.feed.append(RoomEvent.TEAM_JOINED)
+        if not (self.model.is_closed or self.model.is_mute):
+            self.model.say(RoomEvent.TEAM_JOINED)
         end = len(self.model.feed)
         cursor = end if replay_from is None else min(max(replay_from, 0), end)
         joined = self.made[-1][1]
@@ -146,20 +178,23 @@ class AnyRoom(RuleBasedStateMachine):
                 team.role = TeamRole.READER
         elif team.role is TeamRole.READER:
             team.role = TeamRole.MEMBER
-            self.model.feed.append(RoomEvent.TEAM_JOINED)
-        elif team.has_left or team.is_dropped:
-            self.model.feed.append(RoomEvent.TEAM_REJOINED)
+            if not self.model.is_mute:
+                self.model.say(RoomEvent.TEAM_JOINED)
+        elif (team.has_left or team.is_dropped) and not self.model.is_mute:
+            self.model.say(RoomEvent.TEAM_REJOINED)
         team.has_left = team.is_dropped = False
 
     @rule(who=WHO)
     def leave(self, who: int) -> None:
         team = self.model.teams[who % len(self.model.teams)]
         same, by = act(), author(team.joined)
-        is_said = team.role is not TeamRole.READER and not team.has_left
-        call = lambda: changes.leave(self.room.db, self.room.id, by, self.room.now, same).answer  # noqa: E731
+        is_said = team.role is not TeamRole.READER and not team.has_left and not self.model.is_mute
+        call = lambda: (  # noqa: E731
+            changes.leave(self.room.db, self.room.id, by, self.room.rules, self.room.now, same).answer
+        )
         self.make(None, call, repeatable=is_said)
         if is_said:
-            self.model.feed.append(RoomEvent.TEAM_LEFT)
+            self.model.say(RoomEvent.TEAM_LEFT)
         team.has_left = True
 
     @rule(who=WHO, is_gone=st.booleans())
@@ -238,16 +273,7 @@ class AnyRoom(RuleBasedStateMachine):
         assert len(written.messages) == len(self.model.feed) - before
 
     def posted(self, team: TeamModel | None, text: str) -> None:
-        self.model.feed.append(text)
-        if team is None:
-            self.model.count = 0
-            return
-        self.model.count += 1
-        if self.model.count == WARNING:
-            self.model.feed.append(RoomEvent.LOOP_WARNING)
-        if self.model.count >= BUDGET and not self.model.is_paused:
-            self.model.feed.append(RoomEvent.PAUSED)
-            self.model.is_paused = True
+        self.model.say(text, by_person=team is None)
 
     @rule(who=WHO, cursor=st.integers(0, 30))
     def acknowledge(self, who: int, cursor: int) -> None:
@@ -265,8 +291,10 @@ class AnyRoom(RuleBasedStateMachine):
     def append(self, who: int, text: str, section: str | None) -> None:
         team = self.who(who)
         by, same = SAM if team is None else team.joined, act()
-        if self.make(self.may_write(team), lambda: self.room.append(by, text, section, act=same)):
-            self.model.write(document.append(self.model.content, text, section))
+        content = document.append(self.model.content, text, section)
+        call = lambda: self.room.append(by, text, section, act=same)  # noqa: E731
+        if self.make(self.may_write(team), call, repeatable=content != self.model.content):
+            self.model.write(content, by_person=team is None)
 
     @rule(who=WHO, content=TEXTS, section=SECTIONS, behind=st.sampled_from([0, 0, 0, 1, 2, -1]))
     def update(self, who: int, content: str, section: str | None, behind: int) -> None:
@@ -276,10 +304,10 @@ class AnyRoom(RuleBasedStateMachine):
         code = self.may_write(team)
         if code is None and behind and not self.only_others_changed(expected, section):
             code = RoomErrorCode.VERSION_CONFLICT
-        if self.make(code, lambda: self.room.update(by, content, expected, section, act=same)):
-            self.model.write(
-                content if section is None else document.replace_section(self.model.content, section, content)
-            )
+        call = lambda: self.room.update(by, content, expected, section, act=same)  # noqa: E731
+        after = content if section is None else document.replace_section(self.model.content, section, content)
+        if self.make(code, call, repeatable=after != self.model.content):
+            self.model.write(after, by_person=team is None)
 
     def only_others_changed(self, version: int, section: str | None) -> bool:
         """Whether the section is now as it was in that version."""
@@ -295,11 +323,20 @@ class AnyRoom(RuleBasedStateMachine):
         team = self.who(who)
         by, same = SAM if team is None else team.joined, act()
         call = lambda: self.room.conclude(by, summary, act=same).answer.doc_version  # noqa: E731
-        if self.make(self.may_write(team, closed=True), call):
-            self.model.write(document.conclude(self.model.content, summary, self.model.conclusion))
+        content = document.conclude(self.model.content, summary, self.model.conclusion)
+        was_closed, is_changed = self.model.is_closed, content != self.model.content
+        is_done = is_changed or not was_closed
+        code = self.may_write(team, closed=True)
+        is_spent = self.model.count >= BUDGET or self.model.acts >= ACTS
+        if code is None and was_closed and is_done and team is not None and is_spent:
+            code = RoomErrorCode.FORBIDDEN
+        if self.make(code, call, repeatable=is_done) and is_done:
+            self.model.is_closed, self.model.is_paused = True, False
+            if is_changed:
+                self.model.versions.append(content)
             self.model.conclusion = document.conclusion_text(summary)
             self.model.feed.append(RoomEvent.CONCLUDED)
-            self.model.is_closed, self.model.is_paused = True, False
+            self.model.done(by_person=team is None, is_progress=is_changed and not was_closed)
 
     @rule(who=WHO)
     def reopen(self, who: int) -> None:
@@ -309,8 +346,7 @@ class AnyRoom(RuleBasedStateMachine):
         call = lambda: self.room.reopen(by, act=same) and None  # noqa: E731
         if self.make(self.may_decide(team, closed=True), call, repeatable=is_done) and is_done:
             self.model.feed.append(RoomEvent.REOPENED if self.model.is_closed else RoomEvent.RESUMED)
-            self.model.is_closed = self.model.is_paused = False
-            self.model.count = 0
+            self.model.goes_on()
 
     @rule(who=WHO)
     def pause(self, who: int) -> None:
@@ -328,15 +364,18 @@ class AnyRoom(RuleBasedStateMachine):
         call = lambda: self.room.resume(by, act=same) and None  # noqa: E731
         if self.make(self.may_decide(team), call, repeatable=is_done) and is_done:
             self.model.feed.append(RoomEvent.RESUMED)
-            self.model.is_paused, self.model.count = False, 0
+            self.model.goes_on()
 
     @rule(who=WHO)
     def describe(self, who: int) -> None:
         team = self.who(who)
         by, same = SAM if team is None else team.joined, act()
         call = lambda: self.room.describe(by, title=same, act=same) and None  # noqa: E731
-        if self.make(self.may_write(team), call):
-            self.model.feed.append(RoomEvent.METADATA_UPDATED)
+        code = self.may_write(team)
+        if code is None and team is not None and self.model.is_paused:
+            code = RoomErrorCode.SESSION_PAUSED
+        if self.make(code, call):
+            self.model.say(RoomEvent.METADATA_UPDATED, by_person=team is None)
 
     # --- again -------------------------------------------------------------------------------------------------------
 
@@ -376,8 +415,8 @@ class AnyRoom(RuleBasedStateMachine):
     @invariant()
     def the_room_is_the_model_s(self) -> None:
         found = self.room.current()
-        state = (found.is_closed, found.is_paused, found.messages_since_progress)
-        assert state == (self.model.is_closed, self.model.is_paused, self.model.count)
+        state = (found.is_closed, found.is_paused, found.messages_since_progress, found.acts_since_person)
+        assert state == (self.model.is_closed, self.model.is_paused, self.model.count, self.model.acts)
         assert (found.closed_at is not None) == self.model.is_closed
 
     @invariant()

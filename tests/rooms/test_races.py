@@ -85,7 +85,16 @@ class Race:
         return partial(changes.post, room_id=self.id, posts=[Post(act(), self.alex, text, key)], rules=RULES, now=START)
 
     def append(self, text: str) -> Work:
-        return partial(changes.append, room_id=self.id, author=self.alex, text=text, section=None, now=START, act=act())
+        return partial(
+            changes.append,
+            room_id=self.id,
+            author=self.alex,
+            text=text,
+            section=None,
+            rules=RULES,
+            now=START,
+            act=act(),
+        )
 
     def update(self, content: str, expected: int) -> Work:
         return partial(
@@ -95,6 +104,7 @@ class Race:
             content=content,
             expected_version=expected,
             section=None,
+            rules=RULES,
             now=START,
             act=act(),
         )
@@ -192,6 +202,14 @@ async def test_the_last_conclusion_stands(race: Race) -> None:
         assert content.count("Done by") == 1
         assert f"Done by {last}." in content
         assert [each.content["doc_version"] for each in await race.feed()] == list(range(1, CALLS + 1))
+
+
+async def test_the_same_conclusion_of_many_is_written_and_said_once(race: Race) -> None:
+    for _ in range(ROUNDS):
+        await race.begin()
+        answers = await race.run(*(race.conclude("Done.") for _ in range(CALLS)))
+        assert len(set(answers)) == 1
+        assert [each.content["doc_version"] for each in await race.feed()] == [1]
 
 
 async def test_teams_that_join_at_once_have_different_names(race: Race) -> None:

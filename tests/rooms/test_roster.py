@@ -9,8 +9,22 @@ from attrs import evolve
 from hypothesis import given
 from hypothesis import strategies as st
 
+from intercom.agents.rooms.instructions import SERVER_NAME
 from intercom.model.room import Presence, Room, RoomId, Team, TeamId, TeamRole
-from intercom.rooms.roster import NORMAL, SLOW, Thresholds, distinct_name, dropped, for_pace, presence, unread
+from intercom.rooms import concluder
+from intercom.rooms.changes import LOOP_GUARD
+from intercom.rooms.roster import (
+    NORMAL,
+    SLOW,
+    Thresholds,
+    distinct_name,
+    dropped,
+    for_pace,
+    labelled,
+    presence,
+    team_name,
+    unread,
+)
 
 NOW = datetime(2026, 11, 25, 12, tzinfo=UTC)
 ACTIVE, IDLE, DISCONNECTED = Presence.ACTIVE, Presence.IDLE, Presence.DISCONNECTED
@@ -113,6 +127,17 @@ def test_unread_messages_are_those_behind_the_cursor(cursor: int, expected: int)
         ("a\u200bb", ["ab"], "a<U+200B>b"),
         ("(2)", ["(2)"], "(2) (2)"),
         ("x" * 100, ["x" * 100], "x" * 96 + " (2)"),
+        # Cyrillic, Greek and ASCII characters that look like those of the other name.
+        ("\u0410lex", ["Alex"], "\u0410lex (2)"),
+        ("\u0391lex", ["Alex"], "\u0391lex (2)"),
+        ("Alex", ["\u0410l\u0435\u0445"], "Alex (2)"),
+        ("AIex", ["Alex"], "AIex (2)"),
+        ("Alex\u0301", ["Alex"], "Alex\u0301 (2)"),
+        ("Alex\u2019s Team", ["Alex's Team"], "Alex\u2019s Team (2)"),
+        ("modem", ["modern"], "modem (2)"),
+        ("ALICE", ["alice"], "ALICE (2)"),
+        ("\u0412\u0435\u0440\u0430", ["\u0432\u0435\u0440\u0430"], "\u0412\u0435\u0440\u0430 (2)"),
+        ("Team 1", ["Team 11"], "Team 1"),
     ],
 )
 def test_a_name_is_one_that_no_other_present_team_has(wanted: str, taken: list[str], expected: str) -> None:
@@ -126,3 +151,55 @@ def test_however_teams_are_called_they_are_told_apart(wanted: list[str]) -> None
         names.append(distinct_name(each, names))
     assert len({name.casefold() for name in names}) == len(names)
     assert all(distinct_name(name, []) == name for name in names)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "expected"),
+    [
+        ("Alex's Team", "Alex's Team"),
+        ("Alex's Team (server part)", "Alex's Team (server part)"),
+        ("Peer's Team :(", "Peer's Team :("),
+        ("robin (operator)", "robin"),
+        ("robin (operator", "robin"),
+        ("[Operator] robin", "robin"),
+        ("robin ((operator))", "robin"),
+        ("robin \uff08\u043eperator\uff09", "robin"),
+        ("robin (operator) (2)", "robin (2)"),
+        ("(operator)", "team"),
+        ("operator", "operator (2)"),
+        ("The Operator", "The Operator (2)"),
+        ("OPER\u0410TOR", "OPER\u0410TOR (2)"),
+        ("Server:", "Server: (2)"),
+        ("you", "you (2)"),
+        ("peer", "peer (2)"),
+        ("INT\u0415RCOM", "INT\u0415RCOM (2)"),
+        ("  ", ""),
+    ],
+)
+def test_a_name_of_a_team_cannot_pass_for_a_persons_or_the_servers(wanted: str, expected: str) -> None:
+    assert team_name(wanted) == expected
+
+
+@pytest.mark.parametrize("name", [LOOP_GUARD, concluder.NAME, SERVER_NAME, "agent-intercom"])
+def test_no_team_has_the_name_of_a_part_of_the_server(name: str) -> None:
+    assert team_name(name) == f"{name} (2)"
+
+
+@given(st.text(alphabet="peroat ()[<\uff08\uff09") | st.text())
+def test_a_name_that_a_team_got_is_one_that_it_may_have(wanted: str) -> None:
+    assert team_name(team_name(wanted)) == team_name(wanted)
+
+
+@pytest.mark.parametrize(
+    ("role", "expected"),
+    [
+        (TeamRole.MEMBER, "[team] robin"),
+        (TeamRole.READER, "[team] robin"),
+        (None, "[team] robin"),
+        (TeamRole.OPERATOR, "[operator] robin"),
+        (TeamRole.CONCLUDER, "[concluder] robin"),
+        ("auditor", "[auditor] robin"),
+    ],
+)
+def test_the_role_of_an_author_is_before_the_name(role: str | None, expected: str) -> None:
+    assert labelled("robin", role) == expected

@@ -6,6 +6,8 @@ import errno
 import logging
 import math
 import os
+import resource
+import select
 import socket
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
@@ -56,14 +58,12 @@ _FAILED = Refusal(HTTPStatus.INTERNAL_SERVER_ERROR, "mcp", "the server failed on
 @define(eq=False)
 class Site:
     """The ASGI application of the whole port. `agents` are the applications of the agents' paths, and `pages` all other
-    pages. `connections` maps a client's address to its connection. `measured` gets every error response. `rooms` serves
-    the rooms' paths by its own access rules, except that its MCP is one of `agents`. `hides` says whether a connection
-    must not reach the other paths."""
+    pages. `measured` gets every error response. `rooms` serves the rooms' paths by its own access rules, except that
+    its MCP is one of `agents`. `hides` says whether a connection must not reach the other paths."""
 
     rules: Rules
     agents: Mapping[str, ASGIApp]
     pages: Mapping[str, Page]
-    connections: Mapping[tuple[str, int], Connection]
     look: Look
     measured: Measured
     rooms: RoomsApp | None = None
@@ -72,9 +72,7 @@ class Site:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if self.rooms is not None and is_rooms_path(scope["path"]) and scope["path"] != rooms_mcp.PATH:
-            connection = self._connection(scope)
-            if connection is not None:
-                await self.rooms(scope, receive, send, connection, self._log_refused)
+            await self.rooms(scope, receive, send, scope["state"]["connection"], self._log_refused)
             return
         begun = False
 
@@ -98,9 +96,7 @@ class Site:
     async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
         path = scope["path"]
         page = self.pages.get(path)
-        connection = self._connection(scope)
-        if connection is None:
-            return
+        connection: Connection = scope["state"]["connection"]
         is_open = page is not None and page.open
         if self.rooms is not None and (is_open or path == rooms_mcp.PATH):
             refused = self.rooms.rules.refuse(dict(scope["headers"]), open=is_open)
@@ -124,12 +120,9 @@ class Site:
             raise unknown_path(path, (*self.agents, *self.pages))
         if connection.processes is None:
             await self.look(connection)
-        scope["state"]["connection"] = connection
+        # The stream of the server's messages has no end.
+        connection.is_listening = scope["method"] == "GET"
         await application(scope, receive, send)
-
-    def _connection(self, scope: Scope) -> Connection | None:
-        """Return the connection of a request; None if it closed before the request got here."""
-        return self.connections.get(tuple(scope["client"] or ()))
 
     def _log_refused(self, path: str, code: str) -> None:
         """Log a refused request, with a rate limit: otherwise any client could push older lines out of the limited
@@ -235,7 +228,7 @@ def _name(connection: Connection) -> str:
     return f"http/{connection.number}"
 
 
-#: How long calls in progress may take to end when the server stops, in seconds.
+#: How long requests in service may take to be answered when the server stops, in seconds.
 SHUTDOWN_SECONDS = 3.0
 #: The most connections at once.
 MOST_CONNECTIONS = 8192
@@ -246,6 +239,21 @@ MOST_WITH_ROOMS = 15_000
 MOST_UNAUTHENTICATED = 256
 MOST_NEW_UNAUTHENTICATED = 1024
 UNAUTHENTICATED_SECONDS = 2.0
+#: How many open files are kept for other things than connections; at most half of those that the system allows.
+RESERVED_FILES = 64
+#: The errors of a system without room for another connection, and the pause after one of them, in seconds.
+_EXHAUSTED = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
+EXHAUSTED_SECONDS = 0.1
+#: How often the loop turns until a request is read that came before the server stops.
+_TURNS = 5
+
+
+def _most_files() -> int:
+    """Return how many connections the system's limit of open files leaves room for."""
+    most, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if most == resource.RLIM_INFINITY:
+        return MOST_WITH_ROOMS
+    return most - min(RESERVED_FILES, most // 2)
 
 
 class Serving:
@@ -253,9 +261,11 @@ class Serving:
 
     def __init__(self, at: HttpDeps) -> None:
         self._at = at
-        self._connections: dict[tuple[str, int], Connection] = {}
+        self._connections: set[Connection] = set()
         self._unauthenticated: dict[int, Connection] = {}
         self._count = 0
+        self._most_files = _most_files()
+        self._exhausted_at = -math.inf
         self._streamable = Streamable(at.server, at.factory)
         self._sse = SseTransport(at.server, at.factory, self._streamable.sessions)
         self._clients = ClientRecords(at.processes)
@@ -273,7 +283,6 @@ class Serving:
             request.rules(at.factory.config, status.port, status.token),
             agents,
             {page.path: page for page in at.pages},
-            self._connections,
             self._clients.look,
             at.measured,
             self._rooms,
@@ -304,7 +313,7 @@ class Serving:
         return SessionCounts(len(self._connections), len(sessions.sessions), len(sessions.named), len(sessions.live))
 
     async def run(self, listener: trio.SocketListener) -> None:
-        """Serve until cancelled, and then answer waiting calls."""
+        """Serve until cancelled, and then answer the requests in service."""
         serving = trio.CancelScope(shield=True)
         async with trio.open_nursery() as nursery:
             accepting = trio.CancelScope()
@@ -313,7 +322,7 @@ class Serving:
                 await trio.sleep_forever()
             finally:
                 with trio.CancelScope(shield=True):
-                    await self._shut_down(accepting)
+                    await self._shut_down(listener, accepting)
                 serving.cancel()
 
     async def _serve(
@@ -331,22 +340,64 @@ class Serving:
                     nursery.start_soon(self._close_silent)
                     nursery.start_soon(self._server.run)
                     with accepting:
-                        await trio.serve_listeners(self._serve_connection, [listener], handler_nursery=nursery)
+                        await self._accept(listener, nursery)
                     await trio.sleep_forever()
             finally:
                 sessions.close()
 
-    async def _shut_down(self, accepting: trio.CancelScope) -> None:
-        """Stop accepting, end waiting calls, and give their answers time to be sent."""
-        accepting.cancel()
-        self._server.is_stopping = True
-        self._streamable.sessions.stop_waiting()
+    async def _accept(self, listener: trio.SocketListener, nursery: trio.Nursery) -> None:
+        """Accept connections until cancelled, and close the port."""
+        async with listener:
+            while True:
+                try:
+                    stream = await listener.accept()
+                except OSError as error:
+                    if error.errno not in _EXHAUSTED:
+                        raise
+                    await self._exhausted(error)
+                else:
+                    nursery.start_soon(self._serve_connection, stream)
+
+    async def _exhausted(self, error: OSError) -> None:
+        """Make room on a system that has none for another connection: close the oldest one without a token."""
+        now = trio.current_time()
+        if now - self._exhausted_at >= LOGGED_SECONDS:
+            self._exhausted_at = now
+            log.error(
+                "no connection can be accepted (%s) beside %d open ones: raise the limit of open files (LimitNOFILE,"
+                " ulimit -n)",
+                os.strerror(error.errno or 0),
+                len(self._connections),
+            )
+        await self._close_oldest()
+        await trio.sleep(EXHAUSTED_SECONDS)
+
+    async def _shut_down(self, listener: trio.SocketListener, accepting: trio.CancelScope) -> None:
+        """Close the port, end waiting calls, and answer the requests in service, as far as there is time."""
         with trio.move_on_after(SHUTDOWN_SECONDS):
+            # Clients that have connected already may have sent a request.
+            for _ in range(2 * _BACKLOG):
+                if not _is_readable(listener.socket):
+                    break
+                await trio.lowlevel.checkpoint()
+            accepting.cancel()
+            self._server.is_stopping = True
+            for _ in range(_TURNS):
+                await trio.lowlevel.checkpoint()
+            await self._abort(lambda connection: connection.is_idle)
+            self._streamable.sessions.stop_waiting()
             if self._rooms is not None:
                 await self._rooms.waits.stop()
             await self._streamable.sessions.quiet()
-        for connection in tuple(self._connections.values()):
-            await connection.abort()
+            await self._abort(lambda connection: connection.is_listening)
+            await self._server.quiet()
+        await self._abort(lambda _connection: True)
+
+    async def _abort(self, chosen: Callable[[Connection], bool]) -> None:
+        """Close these connections. Each is asked about at its turn: one that was idle may have a request by then."""
+        for connection in tuple(self._connections):
+            if chosen(connection):
+                await connection.abort()
 
     async def _serve_connection(self, stream: trio.SocketStream) -> None:
         """Serve one connection. Its errors do not affect others."""
@@ -357,17 +408,16 @@ class Serving:
             # The client disconnected already.
             await trio.aclose_forcefully(stream)
             return
-        await self._make_room(connection)
-        self._connections[connection.peer] = connection
-        self._unauthenticated[connection.number] = connection
         try:
+            await self._make_room(connection)
+            self._connections.add(connection)
+            self._unauthenticated[connection.number] = connection
             await self._server.serve(connection)
         except* Exception:
             log.exception("a connection from %s failed", connection.peer[0])
         finally:
             self._unauthenticated.pop(connection.number, None)
-            if self._connections.get(connection.peer) is connection:
-                del self._connections[connection.peer]
+            self._connections.discard(connection)
             self._clients.closed(connection)
 
     async def _close_silent(self) -> None:
@@ -383,21 +433,31 @@ class Serving:
                     await other.abort()
 
     async def _make_room(self, connection: Connection) -> None:
-        """Close the oldest connection without a token if there are too many. Connections that have shown a token are
-        never closed for others."""
-        if len(self._connections) >= (MOST_CONNECTIONS if self._rooms is None else MOST_WITH_ROOMS):
-            await connection.abort()
-        if len(self._unauthenticated) < MOST_UNAUTHENTICATED:
+        """Close the oldest connection without a token if there are too many, or the new one. Connections that have
+        shown a token are never closed for others."""
+        most = min(MOST_CONNECTIONS if self._rooms is None else MOST_WITH_ROOMS, self._most_files)
+        if len(self._connections) >= most:
+            if not await self._close_oldest():
+                await connection.abort()
             return
+        most_new = min(MOST_NEW_UNAUTHENTICATED, self._most_files // 2)
+        if len(self._unauthenticated) >= most_new:
+            await self._close_oldest()
+        elif len(self._unauthenticated) >= MOST_UNAUTHENTICATED:
+            await self._close_oldest(connection.came_at - UNAUTHENTICATED_SECONDS)
+
+    async def _close_oldest(self, before: float = math.inf) -> bool:
+        """Close the oldest connection without a token, if it came before this time. Return whether one was closed."""
         for number, other in tuple(self._unauthenticated.items()):
             if other.authenticated:
                 del self._unauthenticated[number]
-                continue
-            had_time = connection.came_at - other.came_at > UNAUTHENTICATED_SECONDS
-            if had_time or len(self._unauthenticated) >= MOST_NEW_UNAUTHENTICATED:
+            elif other.came_at < before:
                 del self._unauthenticated[number]
                 await other.abort()
-            return
+                return True
+            else:
+                return False
+        return False
 
 
 def _rooms(at: HttpDeps, deps: RoomsDeps, port: int) -> RoomsApp:
@@ -511,6 +571,13 @@ def _listen(host: str, port: int) -> trio.SocketListener:
     except BaseException:
         opened.close()
         raise
+
+
+def _is_readable(listening: trio.socket.SocketType) -> bool:
+    """Whether a client has connected that was not accepted yet."""
+    poll = select.poll()
+    poll.register(listening.fileno(), select.POLLIN)
+    return bool(poll.poll(0))
 
 
 def _why(error: OSError) -> str:

@@ -1,8 +1,11 @@
 """The web server: HTTP/1.1 for an ASGI application, on h11, with one Trio task for each connection.
 
 `HttpServer.serve` reads a request, runs the application in the same task, and goes on with the next request. Head and
-body of an answer leave in one write. A call that waits needs no task beside it: `EndWatcher` notices that its client is
-gone. So ten thousand waiting calls take little memory.
+body of an answer leave in one write, up to 64 KiB. A call that waits needs no task beside it: `EndWatcher` notices that
+its client is gone. So ten thousand waiting calls take little memory.
+
+A client that closes its sending side while the application waits for its end counts as gone, and gets no answer. This
+holds for waiting calls and for MCP. Other requests are answered.
 
 Only HTTP/1.1 and 1.0 are spoken. With HTTP/2 one connection can open and reset thousands of streams before the access
 rules see a header, and no client needs HTTP/2 here. Its preface gets 505, as any unsupported version does. `Upgrade` is
@@ -11,10 +14,12 @@ ignored, as RFC 9110 (7.8) allows: a client that offers another protocol continu
 
 from __future__ import annotations
 
+import fcntl
 import logging
 import os
-import re
 import select
+import sys
+import termios
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -29,6 +34,14 @@ import trio
 from attrs import define, field
 from starlette.types import ASGIApp, Message, Scope
 
+from intercom.agents.http.framing import (
+    CLOSE,
+    LONGEST_HEAD,
+    ChunkScanner,
+    refusal_of,
+    require_unambiguous,
+    resolve_target,
+)
 from intercom.agents.http.request import Refusal
 from intercom.local import peers
 from intercom.model import crash_points
@@ -40,17 +53,18 @@ FIRST_SECONDS = 10.0
 #: How long a connection may stay without a request, in seconds. This exceeds the limits of proxies and clients, so none
 #: sends a request into a closing connection.
 KEEP_ALIVE_SECONDS = 90.0
-#: How long a client may not read what is sent to it, in seconds.
+#: How long a client may take to read the next 64 KiB of what is sent to it, in seconds.
 STALLED_SECONDS = 60.0
 #: What a client may still send after its answer, so that it gets to read that: the longest pause, and the most in all,
 #: in seconds and bytes.
 LINGER_SECONDS = 1.0
 LINGER_SECONDS_IN_ALL = 10.0
 _LINGER_BYTES = 64 * 2**20
-#: The longest head of a request, in bytes.
-LONGEST_HEAD = 32 * 1024
-#: How much is read at once, in bytes.
+#: How much is read at once, the longest answer that is copied into one write, and the part of an answer for which a
+#: client has STALLED_SECONDS, in bytes.
 _PART = 65536
+#: How much a client may send behind a call that waits, in bytes. Its end cannot arrive behind a full buffer.
+_MOST_BEHIND = LONGEST_HEAD
 _HAS_EPOLL = hasattr(select, "epoll")
 
 
@@ -63,9 +77,10 @@ class Connection:
 
     `number` identifies it for good; `peer` is the client's address, and `here` the server's. `broken` is set once a
     send failed. `authenticated` is set once a request was accepted: from then on the client may pause between two.
-    `answered` is set once a page without a token was served. `ended` is set once it is known that the client sends no
-    more; `on_end` is called then. During a call the end is only noticed if `on_end` is set, or if a task waits for
-    `end`.
+    `answered` is set once a page without a token was served. `is_busy` is set from the head of a request to the end of
+    its answer, and `is_listening` during a request whose answer is a stream without an end. `ended` is set once it is
+    known that the client sends no more; `on_end` is called then. During a call the end is only noticed if `on_end` is
+    set, or if a task waits for `end`.
     """
 
     _stream: trio.SocketStream
@@ -77,6 +92,8 @@ class Connection:
     broken: bool = field(init=False, default=False)
     authenticated: bool = field(init=False, default=False)
     answered: bool = field(init=False, default=False)
+    is_busy: bool = field(init=False, default=False)
+    is_listening: bool = field(init=False, default=False)
     ended: bool = field(init=False, default=False)
     processes: frozenset[int] | None = field(init=False, default=None)
     _sent: int = field(init=False, default=0)
@@ -100,6 +117,17 @@ class Connection:
         if self._is_local is None:
             self._is_local = peers.is_local(self.peer[0], self.here[0])
         return self._is_local
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether no request is being served, and no answer is on its way to the client."""
+        return not self.is_busy and not self._is_closing
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the client has sent so much behind a waiting call that its end may not arrive."""
+        unread = fcntl.ioctl(self.socket.fileno(), termios.FIONREAD, b"\0" * 4)
+        return int.from_bytes(unread, sys.byteorder) > _MOST_BEHIND
 
     # --- the client's end ---
 
@@ -159,14 +187,14 @@ class Connection:
             self.note_end()
         return data
 
-    async def send_all(self, data: bytes) -> None:
-        """Send this. If the client does not take it, close the connection and raise BrokenResourceError: the rest of an
-        answer must not look like the beginning of another."""
+    async def send_all(self, *parts: bytes) -> None:
+        """Send these. If the client does not take them, close the connection and raise BrokenResourceError: the rest of
+        an answer must not look like the beginning of another."""
         try:
-            sent = self._write(data)
-            if sent < len(data):
-                with trio.fail_after(STALLED_SECONDS):
-                    await self._stream.send_all(memoryview(data)[sent:])
+            for part in parts:
+                sent = self._write(part)
+                if sent < len(part):
+                    await self._send_slowly(memoryview(part)[sent:])
         except (OSError, trio.TooSlowError, trio.BrokenResourceError, trio.ClosedResourceError):
             await self.abort()
             raise trio.BrokenResourceError("the client does not take what it is sent") from None
@@ -183,6 +211,12 @@ class Connection:
             return os.write(self.socket.fileno(), data)
         except BlockingIOError:
             return 0
+
+    async def _send_slowly(self, data: memoryview) -> None:
+        """Send this in parts, each with its own time limit: a slow client that reads steadily gets all of it."""
+        for at in range(0, len(data), _PART):
+            with trio.fail_after(STALLED_SECONDS):
+                await self._stream.send_all(data[at : at + _PART])
 
     @contextmanager
     def reaching(self, reached: Callable[[], None]) -> Iterator[None]:
@@ -230,8 +264,9 @@ class Connection:
 class EndWatcher:
     """Notices that the clients of waiting calls are gone. `run` must be active.
 
-    All connections share one epoll, which reports the end of a stream also behind unread data. Where the system has
-    none, each watched connection has a task; that notices no end behind unread data.
+    All connections share one epoll, which reports the end of a stream also behind unread data. A client that sends
+    without end behind its call loses its connection, because a full buffer hides the end. Where the system has no
+    epoll, each watched connection has a task; that notices no end behind unread data.
     """
 
     _epoll: select.epoll | None = field(init=False, factory=lambda: select.epoll() if _HAS_EPOLL else None)
@@ -246,7 +281,7 @@ class EndWatcher:
             return
         self._watched[fd] = connection
         if self._epoll is not None:
-            self._epoll.register(fd, select.EPOLLRDHUP | select.EPOLLONESHOT)
+            self._epoll.register(fd, select.EPOLLIN | select.EPOLLRDHUP | select.EPOLLET)
         elif self._nursery is not None:
             scope = self._tasks[fd] = trio.CancelScope()
             self._nursery.start_soon(self._wait, connection, fd, scope)
@@ -268,10 +303,18 @@ class EndWatcher:
                 await trio.sleep_forever()
         while True:
             await trio.lowlevel.wait_readable(self._epoll.fileno())
-            for fd, _ in self._epoll.poll(0):
-                if (connection := self._watched.get(fd)) is not None:
+            full: list[Connection] = []
+            for fd, events in self._epoll.poll(0):
+                if (connection := self._watched.get(fd)) is None:
+                    continue
+                if events & ~select.EPOLLIN:
                     self.forget(connection)
                     connection.note_end()
+                elif connection.is_full:
+                    full.append(connection)
+            # Not before: a later event would belong to another connection with the same descriptor.
+            for connection in full:
+                await connection.abort()
 
     async def _wait(self, connection: Connection, fd: int, scope: trio.CancelScope) -> None:
         with scope:
@@ -288,7 +331,7 @@ class EndWatcher:
 
 # --- one request -----------------------------------------------------------------------------------------------------
 
-_CLOSE = (b"connection", b"close")
+_ASGI = {"version": "3.0", "spec_version": "2.3"}
 
 
 @define(eq=False)
@@ -306,18 +349,27 @@ class RequestCycle:
     is_answered: bool = field(init=False, default=False)
     _is_body_due: bool = field(init=False, default=True)
     _has_body: bool = field(init=False, default=True)
+    _chunks: ChunkScanner | None = field(init=False, default=None)
     _head: tuple[int, list[tuple[bytes, bytes]]] | None = field(init=False, default=None)
 
     async def begin(self) -> Scope | None:
-        """Read the head of the request and return its scope; None if there is no request in time. Raises Refusal."""
+        """Read the head of the request and return its scope; None if there is no request in time. Raises Refusal.
+
+        `state` in the scope has the connection."""
         request = await _read_request(self._connection, self._http)
         if request is None:
             return None
+        self._server.begun(self._connection)
         self._has_body = request.method != b"HEAD"
-        path, _, query = request.target.partition(b"?")
+        target, headers = request.target, list(request.headers)
+        if not target.startswith(b"/") or request.method == b"CONNECT":
+            target, headers = resolve_target(request.method, target, headers)
+        if any(name == b"transfer-encoding" for name, _ in headers):
+            self._chunks = ChunkScanner()
+        path, _, query = target.partition(b"?")
         return {
             "type": "http",
-            "asgi": {"version": "3.0", "spec_version": "2.3"},
+            "asgi": _ASGI,
             "http_version": request.http_version.decode(),
             "method": request.method.decode(),
             "scheme": "http",
@@ -325,10 +377,10 @@ class RequestCycle:
             "raw_path": path,
             "query_string": query,
             "root_path": "",
-            "headers": list(request.headers),
+            "headers": headers,
             "client": self._connection.peer,
             "server": self._connection.here,
-            "state": {},
+            "state": {"connection": self._connection},
         }
 
     async def receive(self) -> Message:
@@ -337,7 +389,10 @@ class RequestCycle:
                 body = await self._read()
             except h11.RemoteProtocolError as error:
                 self._is_body_due = False
-                self.fault = _refusal(error)
+                self.fault = refusal_of(error)
+            except Refusal as refused:
+                self._is_body_due = False
+                self.fault = refused
             else:
                 return {"type": "http.request", "body": body, "more_body": self._is_body_due}
         if not self.is_answered and self.fault is None:
@@ -345,7 +400,8 @@ class RequestCycle:
         return {"type": "http.disconnect"}
 
     async def _read(self) -> bytes:
-        """Return the next part of the body. Raises RemoteProtocolError."""
+        """Return the next part of the body. Raises RemoteProtocolError or Refusal."""
+        self._begin_chunks()
         parts: list[bytes] = []
         while True:
             event = self._http.next_event()
@@ -358,7 +414,19 @@ class RequestCycle:
                 return b"".join(parts)
             if self._http.they_are_waiting_for_100_continue:
                 await self._transmit(self._http.send(h11.InformationalResponse(status_code=100, headers=[])))
-            self._http.receive_data(await self._connection.receive_some(_PART))
+            await self._receive_more()
+
+    def _begin_chunks(self) -> None:
+        """Check what came together with the head. Raises Refusal."""
+        if self._chunks is not None and not self._chunks.has_begun:
+            self._chunks.check(self._http.trailing_data[0])
+
+    async def _receive_more(self) -> None:
+        """Read more of the body. Raises Refusal."""
+        data = await self._connection.receive_some(_PART)
+        if self._chunks is not None:
+            self._chunks.check(data)
+        self._http.receive_data(data)
 
     async def send(self, message: Message) -> None:
         if self.is_answered or self._connection.broken:
@@ -372,35 +440,48 @@ class RequestCycle:
             await self._send_part(message.get("body", b""), is_last=not message.get("more_body", False))
 
     async def _send_part(self, body: bytes, *, is_last: bool) -> None:
-        data = b""
+        before: list[bytes] = []
+        after: list[bytes] = []
         if self._head is not None:
-            data = self._http.send(self._response(*self._head))
+            before += self._write(self._response(*self._head))
             self._head = None
         if body and self._has_body:
-            data += self._http.send(h11.Data(data=body))
+            written = self._write(h11.Data(data=body))
+            at = written.index(body)
+            before += written[:at]
+            after += written[at + 1 :]
+        else:
+            body = b""
         if is_last:
-            data += self._http.send(h11.EndOfMessage())
+            after += self._write(h11.EndOfMessage())
             self.is_answered = True
-        if data:
-            await self._transmit(data)
+        if len(body) <= _PART:
+            parts = [b"".join((*before, body, *after))]
+        else:
+            parts = [b"".join(before), body, b"".join(after)]
+        if any(parts):
+            await self._transmit(*filter(None, parts))
         if is_last:
             self._connection.request_over()
         else:
             # An application that sends without end must not stop all others.
             await trio.lowlevel.checkpoint()
 
+    def _write(self, event: h11.Event) -> list[bytes]:
+        return self._http.send_with_data_passthrough(event) or []
+
     def _response(self, status: int, headers: list[tuple[bytes, bytes]]) -> h11.Response:
         headers.append((b"date", _date(int(time.time()))))
         # After an answer instead of 100, what comes next may be the body or another request.
         if self._server.is_stopping or self._http.they_are_waiting_for_100_continue:
-            headers.append(_CLOSE)
+            headers.append(CLOSE)
         if status in (HTTPStatus.NO_CONTENT, HTTPStatus.NOT_MODIFIED):
             self._has_body = False
         return h11.Response(status_code=status, headers=headers)
 
-    async def _transmit(self, data: bytes) -> None:
+    async def _transmit(self, *parts: bytes) -> None:
         with suppress(trio.BrokenResourceError):
-            await self._connection.send_all(data)
+            await self._connection.send_all(*parts)
 
     @property
     def _has_begun(self) -> bool:
@@ -420,6 +501,9 @@ class RequestCycle:
                 await self._connection.abort()
             else:
                 await self.refuse(self.fault or _failed())
+        self._server.done(self._connection)
+        if self.fault is not None:
+            return False
         if self._connection.broken or self._http.our_state is not h11.DONE or not await self._drop_rest():
             return False
         self._http.start_next_cycle()
@@ -428,16 +512,17 @@ class RequestCycle:
     async def _drop_rest(self) -> bool:
         """Read what is left of a request that was answered early, if it comes soon. Return whether all of it came."""
         try:
+            self._begin_chunks()
             left = _LINGER_BYTES - self._skip()
             if self._http.their_state is h11.SEND_BODY:
                 with trio.move_on_after(LINGER_SECONDS_IN_ALL):
                     while self._http.their_state is h11.SEND_BODY and left > 0:
                         with trio.move_on_after(LINGER_SECONDS) as pause:
-                            self._http.receive_data(await self._connection.receive_some(_PART))
+                            await self._receive_more()
                         if pause.cancelled_caught:
                             break
                         left -= self._skip()
-        except h11.RemoteProtocolError:
+        except (h11.RemoteProtocolError, Refusal):
             return False
         return self._http.their_state is h11.DONE
 
@@ -457,67 +542,13 @@ def _date(now: int) -> bytes:
 
 # --- requests that never reach the application -----------------------------------------------------------------------
 
-_SPOKEN = (b"1.0", b"1.1")
-_HEAD_END = re.compile(rb"\n\r?\n")
-#: What h11 accepts in a head, and others may understand differently: a line that continues the one before, an end of a
-#: line that is not CR LF, and control characters.
-_AMBIGUOUS = re.compile(rb"\n[ \t]|(?<!\r)\n|\r(?!\n)|[\0-\x08\x0b\x0c\x0e-\x1f\x7f]")
-_LENGTH = re.compile(rb"\ncontent-length:[ \t]*([^\r]*)", re.IGNORECASE)
-_DIGITS = re.compile(rb"[0-9]{1,15}[ \t]*")
-
-# A new one each time: an exception object that is raised again collects traceback frames.
-_bad_request = partial(Refusal, HTTPStatus.BAD_REQUEST, "invalid_arguments", headers=(_CLOSE,))
-_long_head = partial(
-    Refusal,
-    HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE,
-    "request_too_large",
-    f"the head of the request, or of a chunk, has more than {LONGEST_HEAD} bytes: send shorter headers",
-    (_CLOSE,),
-)
 _failed = partial(
     Refusal,
     HTTPStatus.INTERNAL_SERVER_ERROR,
     "mcp",
     "the server failed on this request; the fault is in its log",
-    (_CLOSE,),
+    (CLOSE,),
 )
-
-
-def _refusal(error: h11.RemoteProtocolError) -> Refusal:
-    """Return the answer to what h11 does not accept. It repeats nothing of the request."""
-    if error.error_status_hint == HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE:
-        return _long_head()
-    if error.error_status_hint == HTTPStatus.NOT_IMPLEMENTED:
-        message = "this server knows no Transfer-Encoding but chunked: send the request with that, or with none"
-        return Refusal(HTTPStatus.NOT_IMPLEMENTED, "invalid_arguments", message, (_CLOSE,))
-    return _bad_request("this is not HTTP/1.1: the first line, a header or the length of the request is malformed")
-
-
-def _require_unambiguous(request: h11.Request, received: bytes) -> None:
-    """Raise Refusal for a request that a proxy may understand differently (RFC 9112, 11.2): what the proxy takes for
-    its body would be read here as the next request. `received` begins with the request's head, as it came."""
-    if request.http_version not in _SPOKEN:
-        message = "this server speaks HTTP/1.1: send the request with that"
-        raise Refusal(HTTPStatus.HTTP_VERSION_NOT_SUPPORTED, "invalid_arguments", message, (_CLOSE,))
-    end = _HEAD_END.search(received)
-    assert end is not None, "h11 has found it"
-    head = received[: end.end()]
-    if len(head) > LONGEST_HEAD:
-        raise _long_head()
-    if _AMBIGUOUS.search(head) is not None:
-        raise _bad_request(
-            "the head of the request has control characters, or a line that does not end with CR LF or continues"
-            " another: send each header on one line"
-        )
-    lengths = _LENGTH.findall(head)
-    if len(lengths) > 1 or (lengths and _DIGITS.fullmatch(lengths[0]) is None):
-        raise _bad_request("the request has more than one Content-Length, or one that is no number of bytes: send one")
-    is_chunked = any(name == b"transfer-encoding" for name, _ in request.headers)
-    if is_chunked and (lengths or request.http_version != b"1.1"):
-        raise _bad_request(
-            "the request says its length twice, by Content-Length and by Transfer-Encoding: send one of them, in"
-            " HTTP/1.1"
-        )
 
 
 async def _read_request(connection: Connection, http: h11.Connection) -> h11.Request | None:
@@ -536,10 +567,10 @@ async def _read_request(connection: Connection, http: h11.Connection) -> h11.Req
         except h11.RemoteProtocolError as error:
             if connection.ended:
                 return None
-            raise _refusal(error) from None
+            raise refusal_of(error) from None
     if type(event) is not h11.Request:
         return None
-    _require_unambiguous(event, received)
+    require_unambiguous(event, received)
     return event
 
 
@@ -549,10 +580,12 @@ async def _read_request(connection: Connection, http: h11.Connection) -> h11.Req
 @define(eq=False)
 class HttpServer:
     """Serves an ASGI application on connections. `run` must be active meanwhile. Once `is_stopping` is set, every
-    connection ends with its next answer."""
+    connection ends with its next answer. `busy` is the number of requests that are being served."""
 
     _application: ASGIApp
     is_stopping: bool = field(init=False, default=False)
+    busy: int = field(init=False, default=0)
+    _quiet: trio.Event | None = field(init=False, default=None)
     _watcher: EndWatcher = field(init=False, factory=EndWatcher)
 
     async def run(self) -> None:
@@ -564,23 +597,46 @@ class HttpServer:
         connection.watcher = self._watcher
         http = h11.Connection(h11.SERVER, max_incomplete_event_size=LONGEST_HEAD)
         try:
-            while not self.is_stopping and await self._serve_request(RequestCycle(self, connection, http)):
-                pass
+            while await self._serve_request(connection, RequestCycle(self, connection, http)):
+                if self.is_stopping:
+                    break
             await connection.aclose()
         finally:
             await connection.abort()
 
-    async def _serve_request(self, cycle: RequestCycle) -> bool:
+    def begun(self, connection: Connection) -> None:
+        """Count a request, of which the head has been read."""
+        connection.is_busy = True
+        self.busy += 1
+
+    def done(self, connection: Connection) -> None:
+        """Note that the request of this connection is answered, if it has one."""
+        if connection.is_busy:
+            connection.is_busy = connection.is_listening = False
+            self.busy -= 1
+            if self._quiet is not None and not self.busy:
+                self._quiet.set()
+
+    async def quiet(self) -> None:
+        """Wait until no request is being served."""
+        self._quiet = trio.Event()
+        if self.busy:
+            await self._quiet.wait()
+
+    async def _serve_request(self, connection: Connection, cycle: RequestCycle) -> bool:
         """Serve one request. Return whether the connection can have another."""
         try:
-            scope = await cycle.begin()
-        except Refusal as refused:
-            await cycle.refuse(refused)
-            return False
-        if scope is None:
-            return False
-        try:
-            await self._application(scope, cycle.receive, cycle.send)
-        except Exception:
-            log.exception("a request to %s failed", scope["path"][:200])
-        return await cycle.finish()
+            try:
+                scope = await cycle.begin()
+            except Refusal as refused:
+                await cycle.refuse(refused)
+                return False
+            if scope is None:
+                return False
+            try:
+                await self._application(scope, cycle.receive, cycle.send)
+            except Exception:
+                log.exception("a request to %s failed", scope["path"][:200])
+            return await cycle.finish()
+        finally:
+            self.done(connection)

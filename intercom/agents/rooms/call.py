@@ -5,30 +5,38 @@ MCP and plain HTTP share this. They differ in where arguments come from, and in 
 
 from __future__ import annotations
 
+import functools
 import json
 import logging
+import re
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from http import HTTPStatus
 from typing import cast
 
 import trio
-from attrs import AttrsInstance, frozen
+from attrs import AttrsInstance, fields, frozen
 
 from actors import Busy, Down, NotRunning
 from intercom.agents import schemas
+from intercom.agents.http.request import Refusal, unclear
 from intercom.model.config import RoomsSettings
 from intercom.model.errors import DatabaseError, IntercomError, InvalidArguments
 from intercom.model.json_types import Json, JsonObject
 from intercom.model.room import RoomErrorCode, RoomRefused
 from intercom.rooms.export import Export
 from intercom.rooms.tools.table import RoomCalls
-from intercom.rooms.tools.tool import Answer, RoomCaller, RoomTool, to_json
+from intercom.rooms.tools.tool import DOCUMENT, MESSAGE_TEXT, Answer, RoomCaller, RoomTool, to_json
 from intercom.store.client import StoreUnavailable
 
 log = logging.getLogger("intercom.rooms")
 
 #: The longest error message, in characters.
 LONGEST_MESSAGE = 3000
+#: The size that every request may have, in bytes, besides the texts of its tool's arguments.
+BASE_BYTES = 64 * 2**10
+#: A larger request has at most this many strings, and BASE_BYTES outside them.
+MOST_STRINGS = 1000
 
 _NO_TOKEN = "send the token of your team as {how}: create_session and join_session give one"
 _RESTARTING = "a part of the server is restarting, and nothing was lost: call again"
@@ -51,9 +59,68 @@ def read(tool: RoomTool, given: Mapping[str, object], how: str) -> AttrsInstance
     if tool.needs_token and not given.get("team_id"):
         raise RoomRefused(RoomErrorCode.UNAUTHORIZED, _NO_TOKEN.format(how=how))
     try:
-        return schemas.read(tool.takes, given)
+        arguments = schemas.read(tool.takes, given)
     except InvalidArguments as refused:
         raise RoomRefused(RoomErrorCode.INVALID_ARGUMENTS, refused.message, tool=tool.name) from None
+    for name, text in _texts(given):
+        if found := _NOT_STORABLE.search(text):
+            message = f"{name}: text has a character that cannot be stored (U+{ord(found[0]):04X}): leave it out"
+            raise RoomRefused(RoomErrorCode.INVALID_ARGUMENTS, message, tool=tool.name)
+    return arguments
+
+
+#: NUL, which PostgreSQL cannot store, and half surrogate pairs, which have no form in UTF-8.
+_NOT_STORABLE = re.compile(r"[\0\ud800-\udfff]")
+
+
+def _texts(given: Mapping[str, object], within: str = "") -> Iterator[tuple[str, str]]:
+    """Yield the texts of arguments that fit their schema, with their names. So they are nested as deep as that."""
+    for name, value in given.items():
+        if isinstance(value, str):
+            yield within + name, value
+        elif isinstance(value, Mapping):
+            yield from _texts(value, f"{within}{name}.")
+
+
+@functools.cache
+def most_bytes(tool: RoomTool) -> int:
+    """Return the largest request of this tool, in bytes of JSON: its texts are as long as allowed, all in escapes."""
+    mosts: list[int] = [each.metadata.get("most", 0) for each in fields(tool.takes)]
+    return BASE_BYTES + sum(map(_escaped, mosts))
+
+
+def _escaped(most: int) -> int:
+    """Return the bytes of a text of `most` characters in JSON, all in escapes: two for a character beyond U+FFFF. The
+    text of a message and the document are limited in bytes, and no byte takes more than one escape."""
+    return most * (6 if most in (MESSAGE_TEXT, DOCUMENT) else 12)
+
+
+_STRING = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
+
+
+def refuse_many_values(data: bytes) -> None:
+    """Raise Refusal for a large request that is more than a few long texts. Nobody else is served while JSON is
+    decoded, and a million small values take a hundred times as long as a text of that size."""
+    if len(data) <= BASE_BYTES:
+        return
+    end = outside = 0
+    for _ in range(MOST_STRINGS):
+        start = data.find(b'"', end)
+        outside += (len(data) if start < 0 else start) - end
+        if outside > BASE_BYTES:
+            break
+        found = None if start < 0 else _STRING.match(data, start)
+        if found is None:
+            # This is the end, or a string without an end, which the decoder refuses at once.
+            return
+        end = found.end()
+    raise unclear("the request has too many values: a large one consists of a few long texts")
+
+
+def too_large(what: str, most: int) -> Refusal:
+    """Return the refusal of a request of more than `most` bytes. `what` is its tool."""
+    message = f"a request of {what} has at most {most} bytes: send less at once"
+    return Refusal(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "request_too_large", message, ((b"connection", b"close"),))
 
 
 async def answer(

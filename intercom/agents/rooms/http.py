@@ -10,10 +10,11 @@ import functools
 import json
 import logging
 import math
+import re
 from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager, aclosing
 from http import HTTPStatus
-from ipaddress import ip_address
+from ipaddress import IPv4Address, IPv6Address
 from typing import NoReturn, get_args, get_type_hints
 from urllib.parse import parse_qsl, urlsplit
 
@@ -22,7 +23,7 @@ from attrs import AttrsInstance, field, frozen
 from starlette.types import Receive, Scope, Send
 
 from intercom.agents.http import request
-from intercom.agents.http.request import Refusal, read_body, remote_of, shows_token, wrong_host, wrong_origin
+from intercom.agents.http.request import Body, Refusal, read_body, remote_of, shows_token, wrong_host, wrong_origin
 from intercom.agents.http.web_server import Connection
 from intercom.agents.rooms import call, instructions, openapi
 from intercom.agents.rooms.call import RoomsDeps, Waits
@@ -107,20 +108,28 @@ def rules(config: Config, port: int, deps: RoomsDeps) -> RoomRules:
     return RoomRules(names, general.hosts, general.origins, deps.service.public_url, secret)
 
 
+#: An IPv6 address in brackets, or a name or IPv4 address; then a port.
+_HOST = re.compile(
+    rb"(?:\[(?P<inner>[0-9a-f:.]+)\]|(?P<name>[a-z0-9_-]+(?:\.[a-z0-9_-]+)*)\.?)(?::(?P<port>[0-9]{0,5}))?"
+)
+
+
 @functools.lru_cache(maxsize=256)
 def _split_host(host: bytes) -> tuple[bytes, bool]:
-    """Return a Host without its port (empty if it is none), and whether it is an IP address."""
-    if host.startswith(b"["):
-        inner, bracket, rest = host.partition(b"]")
-        name = inner + bracket
-        is_host = bool(bracket) and (not rest or (rest.startswith(b":") and rest[1:].isdigit()))
-    else:
-        name, colon, rest = host.partition(b":")
-        is_host = not colon or rest.isdigit()
-    if not is_host:
+    """Return a Host without its port and final dot (empty if it is none), and whether it is an IP address. An IPv6
+    address is in brackets, and has no zone. A port may be empty, as RFC 3986 says."""
+    found = _HOST.fullmatch(host)
+    if found is None or int(found["port"] or 0) > 65535:
         return b"", False
+    if (inner := found["inner"]) is not None:
+        try:
+            IPv6Address(inner.decode("ascii"))
+        except ValueError:
+            return b"", False
+        return b"[" + inner + b"]", True
+    name = found["name"]
     try:
-        ip_address(name.strip(b"[]").decode("ascii"))
+        IPv4Address(name.decode("ascii"))
     except ValueError:
         return name, False
     return name, True
@@ -256,6 +265,7 @@ def _read_body(data: bytes, headers: Headers) -> dict[str, object]:
             "unsupported_media_type",
             "send JSON as Content-Type: application/json (curl -H 'Content-Type: application/json')",
         )
+    call.refuse_many_values(data)
     try:
         given = _decode(data.decode())
     except (ValueError, RecursionError) as fault:
@@ -282,7 +292,7 @@ class Asked:
 
 
 def read_request(tool: RoomTool, session_id: str | None, scope: Scope, headers: Headers, data: bytes) -> Asked:
-    """Read the arguments of a call: from the query of a GET, from the body of a POST. Raises RoomRefused."""
+    """Read the arguments of a call, from the query of a GET or the body of a POST. Raises RoomRefused and Refusal."""
     if tool.route.method == "GET":
         given = _read_query(scope["query_string"], tool.takes)
     else:
@@ -306,6 +316,17 @@ def read_request(tool: RoomTool, session_id: str | None, scope: Scope, headers: 
     arguments = call.read(tool, given, "the header X-Team-ID")
     streams = tool is feed.WAIT and b"text/event-stream" in headers.get(b"accept", b"")
     return Asked(tool, arguments, token, remote_of(scope), streams)
+
+
+async def _read_data(tool: RoomTool, scope: Scope, receive: Receive, limit: int) -> Body:
+    """Read a request's body. Raises Refusal if it has more than `limit` bytes, or more than its tool takes."""
+    most = call.most_bytes(tool)
+    try:
+        return await read_body(scope, receive, min(most, limit))
+    except Refusal as refused:
+        if refused.status is HTTPStatus.REQUEST_ENTITY_TOO_LARGE and most < limit:
+            raise call.too_large(tool.name, most) from None
+        raise
 
 
 def _has_body(headers: Headers) -> bool:
@@ -383,7 +404,7 @@ class RoomsApp:
             return None
         data = b""
         if _has_body(headers):
-            body = await read_body(scope, receive, self._limit)
+            body = await _read_data(found[0], scope, receive, self._limit)
             if body.gone:
                 return None
             data = body.data or b""

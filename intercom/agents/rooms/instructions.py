@@ -109,8 +109,9 @@ default_tools_approval_mode = "approve"
 Cursor, `.cursor/mcp.json`: `{cursor}`
 
 Then the tools below are yours, with `session_id` and `team_id` as arguments, and curl is not needed. (If your client \
-shows them by name only, load them with its tool search.) Without MCP, write this to a file `room.sh`, and begin each command with `. ./room.sh` (many agents' shells forget variables and \
-functions). If curl cannot connect, your sandbox may forbid the network: ask your operator to allow it.
+shows them by name only, load them with its tool search.) Without MCP, write this to a file `room.sh`, and begin each \
+command with `. ./room.sh` (many agents' shells forget variables and functions). \
+If curl cannot connect, your sandbox may forbid the network: ask your operator to allow it.
 
 ```sh
 TEAM= ID= CURSOR=0            # fill in what create or join returned: team_id, session_id, cursor

@@ -103,6 +103,8 @@ class RoomsMcp:
         body = await read_body(scope, receive, self._limit)
         if body.gone:
             return
+        if body.data is not None:
+            _refuse_large(body.data)
         headers = dict(scope["headers"])
         if method == "POST" and not headers.get(b"content-type", b"").lower().startswith(b"application/json"):
             raise Refusal(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "mcp", "send JSON-RPC as Content-Type: application/json")
@@ -121,6 +123,19 @@ class RoomsMcp:
             await self._application(scope, watched, send)
         finally:
             client.served()
+
+
+def _refuse_large(data: bytes) -> None:
+    """Raise Refusal for a message that is larger than any tool takes whose name is in it, or has too many values. It is
+    not decoded for that, because decoding is what takes a while."""
+    if len(data) <= call.BASE_BYTES:
+        return
+    named = [tool for tool in TOOLS if f'"{tool.name}"'.encode() in data]
+    largest = max(named, key=call.most_bytes, default=None)
+    most = call.BASE_BYTES if largest is None else call.most_bytes(largest)
+    if len(data) > most:
+        raise call.too_large("no tool" if largest is None else largest.name, most)
+    call.refuse_many_values(data)
 
 
 def listed() -> list[types.Tool]:

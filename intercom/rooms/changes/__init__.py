@@ -12,8 +12,20 @@ that is empty or too long, and what else their docstrings say. A refused call ch
 
 from intercom.rooms.changes.author import Author, Rules, Written, person, team_author
 from intercom.rooms.changes.document import append, update
-from intercom.rooms.changes.feed import LOOP_GUARD, Post, ack, post
-from intercom.rooms.changes.lifecycle import Concluded, conclude, metadata, open_room, pause, reopen, resume
+from intercom.rooms.changes.feed import Post, ack, post
+from intercom.rooms.changes.lifecycle import (
+    Concluded,
+    claim_conclusion,
+    conclude,
+    is_conclusion_claimed,
+    metadata,
+    open_room,
+    pause,
+    release_conclusion,
+    reopen,
+    resume,
+)
+from intercom.rooms.changes.loop_guard import LOOP_GUARD
 from intercom.rooms.changes.membership import Joined, drop, join, leave, rejoined
 
 __all__ = [
@@ -26,8 +38,10 @@ __all__ = [
     "Written",
     "ack",
     "append",
+    "claim_conclusion",
     "conclude",
     "drop",
+    "is_conclusion_claimed",
     "join",
     "leave",
     "metadata",
@@ -36,6 +50,7 @@ __all__ = [
     "person",
     "post",
     "rejoined",
+    "release_conclusion",
     "reopen",
     "resume",
     "team_author",

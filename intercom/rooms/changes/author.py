@@ -124,6 +124,20 @@ def check_writer(room: Room, author: Author, *, closed: bool = False) -> None:
         )
 
 
+def check_not_paused(room: Room, author: Author) -> None:
+    """Raise RoomRefused (session_paused) if the room is paused and the author is no person."""
+    if not room.is_paused or author.is_person:
+        return
+    why = "" if room.pause_reason is None else f" ({room.pause_reason})"
+    raise RoomRefused(
+        RoomErrorCode.SESSION_PAUSED,
+        f"{room.paused_by} has paused the session{why}: wait_for_messages until a person resumes it, or the convener"
+        " with reopen_session",
+        paused_by=room.paused_by,
+        reason=room.pause_reason,
+    )
+
+
 def check_authority(db: RoomsDatabase, room: Room, author: Author, what: str) -> None:
     """Raise RoomRefused (forbidden) unless the author is a person or the convener."""
     if author.is_person or (author.team is not None and author.team.team_id == room.created_by_team_id):

@@ -1,4 +1,7 @@
-"""Writes to a room's document. Each makes a new version, and counts as progress for the loop guard."""
+"""Writes to a room's document. Each that changes the text makes a new version, which the loop guard counts as progress.
+
+A write that leaves the text as it is makes no version, is no progress, and is answered with the current version.
+"""
 
 from __future__ import annotations
 
@@ -6,13 +9,21 @@ from datetime import datetime
 
 from intercom.model.room import DocumentVersion, Room, RoomErrorCode, RoomId, RoomRefused
 from intercom.rooms import document
-from intercom.rooms.changes.author import DOCUMENT, Author, Written, check_size, writer
+from intercom.rooms.changes import loop_guard
+from intercom.rooms.changes.author import DOCUMENT, Author, Rules, Written, check_size, writer
 from intercom.store import rooms
 from intercom.store.room_database import RoomsDatabase
 
 
 def append(
-    db: RoomsDatabase, room_id: RoomId, author: Author, text: str, section: str | None, now: datetime, act: str
+    db: RoomsDatabase,
+    room_id: RoomId,
+    author: Author,
+    text: str,
+    section: str | None,
+    rules: Rules,
+    now: datetime,
+    act: str,
 ) -> Written[DocumentVersion]:
     """Add a text at the end of the document, or of one of its sections."""
     room = rooms.lock(db, room_id)
@@ -20,9 +31,9 @@ def append(
         return Written(earlier, room)
     author = writer(db, room, author)
     check_size("text", text, DOCUMENT)
-    content = document.append(current_text(db, room), text, section)
-    room = write_version(db, room, author, content, now, act)
-    return Written(_version(room, author, content, now, act), room)
+    current = current_version(db, room)
+    content = document.append(current.content or "", text, section)
+    return _write(db, room, author, current, content, rules, now, act)
 
 
 def update(
@@ -32,6 +43,7 @@ def update(
     content: str,
     expected_version: int,
     section: str | None,
+    rules: Rules,
     now: datetime,
     act: str,
 ) -> Written[DocumentVersion]:
@@ -44,26 +56,46 @@ def update(
     if (earlier := rooms.document_by_act(db, room.id, act)) is not None:
         return Written(earlier, room)
     author = writer(db, room, author)
-    current = current_text(db, room)
+    current = current_version(db, room)
+    text = current.content or ""
     if expected_version != room.session_doc_version:
-        _check_conflict(db, room, current, expected_version, section)
+        _check_conflict(db, room, text, expected_version, section)
     if section is not None:
-        content = document.replace_section(current, section, content)
-    room = write_version(db, room, author, content, now, act)
-    return Written(_version(room, author, content, now, act), room)
+        content = document.replace_section(text, section, content)
+    return _write(db, room, author, current, content, rules, now, act)
 
 
-def current_text(db: RoomsDatabase, room: Room) -> str:
-    """Return the document of a locked room."""
+def current_version(db: RoomsDatabase, room: Room) -> DocumentVersion:
+    """Return the document of a locked room, with its text."""
     found = rooms.document(db, room.id)
-    return "" if found is None else found.content or ""
+    assert found is not None, "the room is there"
+    return found
 
 
 def write_version(db: RoomsDatabase, room: Room, author: Author, content: str, now: datetime, act: str) -> Room:
     """Write the next version of a locked room's document. Raises RoomRefused if it would be too large."""
     check_size("the document", content, DOCUMENT, empty=True)
-    room = rooms.write_document(db, room, content, author.team, author.name, now, act)
-    return rooms.set_room(db, room.id, messages_since_progress=0) if room.messages_since_progress else room
+    return rooms.write_document(db, room, content, author.team, author.name, now, act)
+
+
+def _write(
+    db: RoomsDatabase,
+    room: Room,
+    author: Author,
+    current: DocumentVersion,
+    content: str,
+    rules: Rules,
+    now: datetime,
+    act: str,
+) -> Written[DocumentVersion]:
+    """Write the next version and count it, unless the text is that of the current version."""
+    if content == (current.content or ""):
+        return Written(current, room)
+    room = write_version(db, room, author, content, now, act)
+    counted = loop_guard.count(room, author, rules, now, act, is_progress=True)
+    room, messages = rooms.add_messages(db, room, counted.messages)
+    room = loop_guard.with_columns(db, room, counted)
+    return Written(_version(room, author, content, now, act), room, messages)
 
 
 def _check_conflict(db: RoomsDatabase, room: Room, current: str, expected: int, section: str | None) -> None:

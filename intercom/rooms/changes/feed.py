@@ -2,41 +2,36 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
 from attrs import evolve, frozen
 
-from intercom.model.json_types import Json, JsonObject
+from intercom.model.json_types import JsonObject
 from intercom.model.room import (
     Message,
     MessageType,
     Room,
     RoomErrorCode,
-    RoomEvent,
     RoomId,
     RoomRefused,
     TeamId,
 )
-from intercom.rooms import guard
+from intercom.rooms.changes import loop_guard
 from intercom.rooms.changes.author import (
     MESSAGE_TEXT,
     Author,
     Rules,
     Written,
     as_member,
+    check_not_paused,
     check_size,
     check_writer,
-    system_message,
     writer,
 )
 from intercom.store import rooms
 from intercom.store.room_database import RoomsDatabase
-
-#: The name under which the loop guard pauses a room.
-LOOP_GUARD = "loop guard"
 
 
 @frozen
@@ -106,15 +101,13 @@ class _PostGroup:
                 raise _key_is_used(post.key, message)
             return found
         check_writer(self._room, author)
-        if self._room.is_paused and not author.is_person:
-            raise _room_is_paused(self._room)
+        check_not_paused(self._room, author)
         check_size("text", post.text, MESSAGE_TEXT)
         index = self._add(post, author, content)
-        if author.is_person:
-            if self._room.messages_since_progress:
-                self._set(messages_since_progress=0)
-        elif self._rules.budget.messages > 0:
-            self._guard(post)
+        counted = loop_guard.count(self._room, author, self._rules, self._now, post.id)
+        self.new += counted.messages
+        self.columns.update(counted.columns)
+        self._room = evolve(self._room, **counted.columns)
         return index
 
     def _with_key(self, author: Author, key: str | None) -> Message | int | None:
@@ -142,49 +135,12 @@ class _PostGroup:
         self.new.append(message)
         return index
 
-    def _guard(self, post: Post) -> None:
-        """Count a team's message, and warn or pause if there have been many."""
-        budget = self._rules.budget
-        judgement = guard.judge(self._room, budget)
-        count = judgement.messages_since_progress
-        self._set(messages_since_progress=count)
-        if judgement.warn:
-            advice = (
-                "no person has written for a while, and the document has not changed: write down what is settled, ask"
-                " a person, or conclude the session; it is paused at the end of the budget"
-            )
-            self._say(post, RoomEvent.LOOP_WARNING, messages=count, budget=budget.messages, advice=advice)
-        if judgement.pause:
-            reason = f"{count} messages of teams without one of a person or a change of the document"
-            self._set(paused_at=self._now, paused_by=LOOP_GUARD, pause_reason=reason)
-            self._say(post, RoomEvent.PAUSED, by=LOOP_GUARD, reason=reason)
-
-    def _set(self, **columns: Any) -> None:
-        self.columns.update(columns)
-        self._room = evolve(self._room, **columns)
-
-    def _say(self, post: Post, event: RoomEvent, **content: Json) -> None:
-        # The same id if the transaction runs again.
-        id = str(uuid.uuid5(uuid.NAMESPACE_OID, f"{post.id} {event.value}"))
-        self.new.append(system_message(self._room, id, event, self._now, **content))
-
 
 def _key_is_used(key: str | None, earlier: Message) -> RoomRefused:
     which = f"message {earlier.sequence}" if earlier.sequence else "another post of this moment"
     return RoomRefused(
         RoomErrorCode.CONFLICT,
         f"this team has posted another text with the key {(key or '')[:80]!r} ({which}): use a new key for a new text",
-    )
-
-
-def _room_is_paused(room: Room) -> RoomRefused:
-    why = "" if room.pause_reason is None else f" ({room.pause_reason})"
-    return RoomRefused(
-        RoomErrorCode.SESSION_PAUSED,
-        f"{room.paused_by} has paused the session{why}: wait_for_messages until a person resumes it, or the convener"
-        " with reopen_session",
-        paused_by=room.paused_by,
-        reason=room.pause_reason,
     )
 
 

@@ -10,7 +10,7 @@ from attrs import evolve, frozen
 from intercom.model.json_types import JsonObject
 from intercom.model.room import Room, RoomErrorCode, RoomEvent, RoomId, RoomRefused, RoomStatus, Team, TeamRole
 from intercom.model.visible_text import one_line
-from intercom.rooms import document
+from intercom.rooms import document, guard
 from intercom.rooms.changes.author import (
     DESCRIPTION,
     DOCUMENT,
@@ -22,6 +22,7 @@ from intercom.rooms.changes.author import (
     Written,
     announce,
     check_authority,
+    check_not_paused,
     check_other_rooms,
     check_size,
     check_text,
@@ -29,9 +30,13 @@ from intercom.rooms.changes.author import (
     is_announced,
     writer,
 )
-from intercom.rooms.changes.document import current_text, write_version
+from intercom.rooms.changes.document import current_version, write_version
+from intercom.rooms.changes.loop_guard import announce_act
 from intercom.store import rooms
 from intercom.store.room_database import RoomsDatabase
+
+#: The loop guard's counts when a person or the convener lets the teams continue.
+_COUNTS_AGAIN = {"messages_since_progress": 0, "acts_since_person": 0}
 
 
 @frozen
@@ -70,8 +75,9 @@ def metadata(
 ) -> Written[Room]:
     """Change the title, the description or both, and say so in the feed. A value that is there already is no change.
 
-    `updated_at` is the time of the last change. Raises RoomRefused: forbidden if only the convener may do this, and
-    rate_limited with `retry_after` in seconds if the last change was a short time ago. Neither limits a person.
+    `updated_at` is the time of the last change. Raises RoomRefused: forbidden if only the convener may do this,
+    session_paused, and rate_limited with `retry_after` in seconds if the last change was a short time ago. None of them
+    limits a person.
     """
     room = rooms.lock(db, room_id)
     if is_announced(db, room, act):
@@ -79,6 +85,7 @@ def metadata(
     author = writer(db, room, author)
     if rules.convener_only_metadata:
         check_authority(db, room, author, "change the title and the description")
+    check_not_paused(room, author)
     if title is None and description is None:
         raise invalid("neither title nor description is given: give what is to change")
     if title is not None:
@@ -94,9 +101,8 @@ def metadata(
     if not author.is_person:
         _check_interval(room, rules.metadata_interval_seconds, now)
     said: JsonObject = {name: {"from": old[name], "to": value} for name, value in changed.items()}
-    room, messages = announce(
-        db, room, act, RoomEvent.METADATA_UPDATED, now, by=author.name, changes=said, reason=reason
-    )
+    event = RoomEvent.METADATA_UPDATED
+    room, messages = announce_act(db, room, author, rules, now, act, event, by=author.name, changes=said, reason=reason)
     room = rooms.set_room(db, room.id, **changed, updated_at=now)
     return Written(room, room, messages)
 
@@ -104,22 +110,35 @@ def metadata(
 def conclude(
     db: RoomsDatabase, room_id: RoomId, author: Author, summary: str, rules: Rules, now: datetime, act: str
 ) -> Written[Concluded]:
-    """Write the conclusion into the document, close the room, and say so in the feed.
+    """Write the conclusion into the document, close the room, and say so in the feed. A pause ends.
 
-    A closed room can be concluded again: the new conclusion replaces the old one, and `closed_at` stays. A pause ends.
-    Raises RoomRefused (forbidden) if only the convener and people may do this.
+    A closed room can be concluded again: the new conclusion replaces the old one, and `closed_at` stays. With the same
+    summary, that changes nothing and is not said. Raises RoomRefused (forbidden) if only the convener and people may do
+    this, or if the teams have replaced the conclusion as often as the loop guard allows.
     """
     room = rooms.lock(db, room_id)
-    if (earlier := rooms.document_by_act(db, room.id, act)) is not None:
-        return Written(Concluded(room.closed_at or earlier.written_at, earlier.version), room)
+    if (earlier := rooms.message_by_id(db, room.id, act)) is not None:
+        version = earlier.content.get("doc_version")
+        assert isinstance(version, int), "the act has concluded the room"
+        return Written(Concluded(room.closed_at or earlier.posted_at, version), room)
     author = writer(db, room, author, closed=True)
     if rules.convener_only_conclude and author.role is not TeamRole.CONCLUDER:
         check_authority(db, room, author, "conclude the session")
     check_size("summary_section", summary, DOCUMENT)
-    content = document.conclude(current_text(db, room), summary, room.conclusion)
-    room = write_version(db, room, author, content, now, act)
-    version, closed_at = room.session_doc_version, room.closed_at or now
-    room, messages = announce(db, room, act, RoomEvent.CONCLUDED, now, by=author.name, doc_version=version)
+    text = current_version(db, room).content or ""
+    content = document.conclude(text, summary, room.conclusion)
+    is_changed, was_closed, closed_at = content != text, room.is_closed, room.closed_at or now
+    if was_closed and not is_changed:
+        return Written(Concluded(closed_at, room.session_doc_version), room)
+    if was_closed and not author.is_person and guard.is_spent(room, rules.budget):
+        raise RoomRefused(
+            RoomErrorCode.FORBIDDEN,
+            "the teams have replaced the conclusion many times: ask a person to conclude, or the convener to reopen the"
+            " session",
+        )
+    if is_changed:
+        room = write_version(db, room, author, content, now, act)
+    # Closed before the guard counts: it pauses no closed room.
     room = rooms.set_room(
         db,
         room.id,
@@ -130,7 +149,33 @@ def conclude(
         paused_by=None,
         pause_reason=None,
     )
+    version, event = room.session_doc_version, RoomEvent.CONCLUDED
+    is_progress = is_changed and not was_closed
+    room, messages = announce_act(
+        db, room, author, rules, now, act, event, is_progress=is_progress, by=author.name, doc_version=version
+    )
     return Written(Concluded(closed_at, version), room, messages)
+
+
+def claim_conclusion(db: RoomsDatabase, room_id: RoomId) -> bool:
+    """Note that an agent is started to conclude this room. Returns False if the room is closed, or if one was started
+    since the room was created or reopened."""
+    room = rooms.lock(db, room_id)
+    return not room.is_closed and rooms.claim(db, _conclusion_claim(room.id))
+
+
+def is_conclusion_claimed(db: RoomsDatabase, room_id: RoomId) -> bool:
+    """Whether an agent was started to conclude this room."""
+    return rooms.setting(db, _conclusion_claim(room_id)) is not None
+
+
+def release_conclusion(db: RoomsDatabase, room_id: RoomId) -> None:
+    """Note that no agent was started after all."""
+    rooms.set_setting(db, _conclusion_claim(rooms.lock(db, room_id).id), None)
+
+
+def _conclusion_claim(room_id: RoomId) -> str:
+    return f"rooms/conclude/{room_id}"
 
 
 def reopen(
@@ -138,6 +183,7 @@ def reopen(
 ) -> Written[Room]:
     """Open a closed room again, or lift a pause; otherwise do nothing. The conclusion stays in the document.
 
+    The loop guard begins to count again, and the server may start an agent that concludes the room once more.
     A team that joined while the room was closed stays a reader until it joins again. Raises RoomRefused (forbidden)
     unless the convener or a person asks.
     """
@@ -150,7 +196,8 @@ def reopen(
     if not room.is_closed:
         return _resume(db, room, author, why, now, act)
     room, messages = announce(db, room, act, RoomEvent.REOPENED, now, by=author.name, **why)
-    room = rooms.set_room(db, room.id, status=RoomStatus.ACTIVE, closed_at=None)
+    rooms.set_setting(db, _conclusion_claim(room.id), None)
+    room = rooms.set_room(db, room.id, status=RoomStatus.ACTIVE, closed_at=None, **_COUNTS_AGAIN)
     return Written(room, room, messages)
 
 
@@ -193,7 +240,7 @@ def _resume(db: RoomsDatabase, room: Room, author: Author, why: JsonObject, now:
     if not room.is_paused:
         return Written(room, room)
     room, messages = announce(db, room, act, RoomEvent.RESUMED, now, by=author.name, **why)
-    room = rooms.set_room(db, room.id, messages_since_progress=0, paused_at=None, paused_by=None, pause_reason=None)
+    room = rooms.set_room(db, room.id, paused_at=None, paused_by=None, pause_reason=None, **_COUNTS_AGAIN)
     return Written(room, room, messages)
 
 

@@ -21,7 +21,7 @@ from intercom.model.room import (
     token_hash,
 )
 from intercom.model.visible_text import one_line
-from intercom.rooms import roster
+from intercom.rooms import guard, roster
 from intercom.rooms.changes.author import (
     TEAM_NAME,
     Author,
@@ -34,6 +34,7 @@ from intercom.rooms.changes.author import (
     new_id,
     system_message,
 )
+from intercom.rooms.changes.loop_guard import announce_act
 from intercom.store import rooms
 from intercom.store.room_database import RoomsDatabase
 
@@ -68,7 +69,7 @@ def join(
     `replay_from` is a cursor to read from instead; outside the feed, the nearest one in it.
 
     In a closed room nothing is said in the feed. A team that is new there or had left becomes a reader, except the
-    convener. In an open room, a reader that continues becomes a member.
+    convener. In an open room, a reader that continues becomes a member. What is said counts for the loop guard.
 
     Raises RoomRefused: unauthorized for a wrong token, and conflict if a team may be in one room at a time and one with
     this name is active in another. That check reads other rooms without their locks, so two joins in the same instant
@@ -93,7 +94,7 @@ def join(
     name = roster.distinct_name(name, _names_taken(db, room, id))
     messages: tuple[Message, ...] = ()
     if takes_part:
-        room, messages = announce(db, room, new_id(), RoomEvent.TEAM_JOINED, now, team=name)
+        room, messages = _announce(db, room, role, rules, now, new_id(), RoomEvent.TEAM_JOINED, name)
     cursor = room.last_sequence if replay_from is None else _within(room, replay_from)
     team = Team(room.id, id, name, token_hash(new_token), now, now, role, cursor)
     rooms.add_team(db, team)
@@ -114,7 +115,7 @@ def _continue(
         name = roster.distinct_name(name, _names_taken(db, room, team.team_id))
     messages: tuple[Message, ...] = ()
     if event is not None:
-        room, messages = announce(db, room, new_id(), event, now, team=name)
+        room, messages = _announce(db, room, role, rules, now, new_id(), event, name)
     team = rooms.set_team(
         db,
         room.id,
@@ -142,7 +143,7 @@ def _role_and_event(room: Room, team: Team) -> tuple[TeamRole, RoomEvent | None]
     return team.role, None
 
 
-def leave(db: RoomsDatabase, room_id: RoomId, author: Author, now: datetime, act: str) -> Written[Team]:
+def leave(db: RoomsDatabase, room_id: RoomId, author: Author, rules: Rules, now: datetime, act: str) -> Written[Team]:
     """Record that a team has left, and say so in the feed. It stays in the roster, and its token only opens `join`.
 
     A closed room can be left too. Nothing is said of a reader. A team that has left may leave again.
@@ -155,8 +156,22 @@ def leave(db: RoomsDatabase, room_id: RoomId, author: Author, now: datetime, act
         return Written(team, room)
     messages: tuple[Message, ...] = ()
     if team.role is not TeamRole.READER:
-        room, messages = announce(db, room, act, RoomEvent.TEAM_LEFT, now, team=team.team_name)
+        room, messages = _announce(db, room, team.role, rules, now, act, RoomEvent.TEAM_LEFT, team.team_name)
     return Written(rooms.set_team(db, room.id, team.team_id, left_at=now), room, messages)
+
+
+def _announce(
+    db: RoomsDatabase, room: Room, role: TeamRole, rules: Rules, now: datetime, id: str, event: RoomEvent, name: str
+) -> tuple[Room, tuple[Message, ...]]:
+    """Say that a team came or went. The loop guard counts that, but for people and the server's agent.
+
+    A paused room can be joined and left. So after twice the budget nothing more is said; the roster shows it.
+    """
+    if role in (TeamRole.OPERATOR, TeamRole.CONCLUDER):
+        return announce(db, room, id, event, now, team=name)
+    if guard.is_spent(room, rules.budget, times=2):
+        return room, ()
+    return announce_act(db, room, Author(None, name, role), rules, now, id, event, team=name)
 
 
 def drop(

@@ -9,6 +9,7 @@ from attrs import field, frozen
 
 from intercom.model.field_docs import doc
 from intercom.model.room import RoomStatus
+from intercom.rooms.tools.feed import NOTICE
 from intercom.rooms.tools.tool import (
     DESCRIPTION,
     QUERY,
@@ -22,6 +23,7 @@ from intercom.rooms.tools.tool import (
     clamp_page,
     nullable,
 )
+from intercom.store.rooms import MOST_PLACES, MOST_WORDS
 
 # --- create_session --------------------------------------------------------------------------------------------------
 
@@ -112,6 +114,7 @@ class SessionList:
         metadata=nullable("Pass it as before to get older sessions; null if there are none.")
     )
     has_more: bool = field(metadata=doc("Whether there are older sessions."))
+    notice: str | None = field(default=None, metadata=NOTICE)
 
 
 LIST = RoomTool(
@@ -133,15 +136,21 @@ that you are to join.""",
 
 
 def _clamp_hits(limit: int) -> int:
-    return min(max(1, limit), 100)
+    return min(max(1, limit), MOST_PLACES)
 
 
 @frozen
 class SearchSessions:
     """Search the titles, feeds and documents of all sessions."""
 
-    query: str = field(metadata=doc("Words to look for; all of them must occur.", min_length=1, most=QUERY))
-    limit: int = field(default=20, converter=_clamp_hits, metadata=doc("How many places; at most 100."))
+    query: str = field(
+        metadata=doc(
+            f"Words to look for; all of them must occur. The first {MOST_WORDS} different ones count.",
+            min_length=1,
+            most=QUERY,
+        )
+    )
+    limit: int = field(default=20, converter=_clamp_hits, metadata=doc(f"How many places; at most {MOST_PLACES}."))
 
 
 class FoundIn(StrEnum):
@@ -164,7 +173,10 @@ class FoundPlace:
 
 @frozen
 class SearchResult:
-    results: tuple[FoundPlace, ...] = field(metadata=doc("The places, the best first."))
+    results: tuple[FoundPlace, ...] = field(
+        metadata=doc("The places: titles first, then documents and messages, each the newest first.")
+    )
+    notice: str | None = field(default=None, metadata=NOTICE)
 
 
 SEARCH = RoomTool(

@@ -7,6 +7,7 @@ from datetime import datetime
 from attrs import field, frozen
 
 from intercom.model.field_docs import doc
+from intercom.rooms.tools.feed import NOTICE
 from intercom.rooms.tools.tool import DOCUMENT, MESSAGE_TEXT, SESSION_ID, TEAM_ID, TITLE, RoomTool, Route
 
 _SECTION = "Only this section, by its heading: `## Notes`, or just `Notes`. "
@@ -42,6 +43,7 @@ class SessionDoc:
     history: tuple[ListedVersion, ...] | None = field(
         default=None, metadata=doc("The versions, newest first. Only if you ask for it.")
     )
+    notice: str | None = field(default=None, metadata=NOTICE)
 
 
 READ = RoomTool(

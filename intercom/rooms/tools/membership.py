@@ -9,6 +9,7 @@ from attrs.converters import optional
 
 from intercom.model.field_docs import doc
 from intercom.model.room import Presence, TeamRole
+from intercom.rooms.tools.feed import NOTICE
 from intercom.rooms.tools.tool import SESSION_ID, TEAM_ID, TEAM_NAME, TOKEN, RoomTool, Route, clamp_cursor
 
 
@@ -76,7 +77,10 @@ class Joined:
     session_id: str = field(metadata=doc("The id of the session."))
     team_id: str = field(metadata=doc("Your team's token in this session. Every other call needs it. Keep it secret."))
     team_name: str = field(
-        metadata=doc("The name of your team. It differs from yours if another team here has that name.")
+        metadata=doc(
+            "The name of your team. It differs from yours if another team here has a name like it, or if it could pass"
+            " for a person's or the server's."
+        )
     )
     role: TeamRole = field(metadata=doc('"member"; "reader" if the session is closed: then you can read only.'))
     cursor: int = field(metadata=doc("The cursor to begin with: pass it to wait_for_messages as since_cursor."))
@@ -86,6 +90,7 @@ class Joined:
     session_doc_version: int = field(metadata=doc("The version of the document; 0 if nothing is written yet."))
     session_closed: bool = field(metadata=doc("Whether the session is concluded."))
     resumed: bool = field(metadata=doc("Whether your team was in this session before."))
+    notice: str | None = field(default=None, metadata=NOTICE)
 
 
 JOIN = RoomTool(

@@ -8,6 +8,7 @@ from attrs import field, frozen
 
 from intercom.model.field_docs import doc
 from intercom.model.room import RoomStatus
+from intercom.rooms.tools.feed import NOTICE
 from intercom.rooms.tools.tool import (
     DESCRIPTION,
     DOCUMENT,
@@ -47,6 +48,7 @@ class SessionInfo:
         default=None, metadata=doc("Who paused the session; absent if it is not paused. No team can post then.")
     )
     pause_reason: str | None = field(default=None, metadata=doc("Why it is paused."))
+    notice: str | None = field(default=None, metadata=NOTICE)
 
 
 GET = RoomTool(

@@ -26,6 +26,8 @@ from tests.agents.http.rig import read_reply
 HOST = b"Host: localhost\r\n"
 #: What the limits of time are measured with: real sockets, and a clock that jumps when all tasks wait.
 PROMPT = 0.5
+#: More than the system keeps for a client that does not read.
+LARGE = b"x" * 50_000_000
 
 
 @define(eq=False, slots=False)
@@ -36,7 +38,6 @@ class Application:
     reached: list[bool] = field(factory=list)
     gone: trio.Event = field(factory=trio.Event)
     go: trio.Event = field(factory=trio.Event)
-    connections: dict[tuple[str, int], Connection] = field(factory=dict)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         self.seen.append(scope)
@@ -82,7 +83,7 @@ class Application:
 
     async def park(self, scope: Scope, _receive: Receive, send: Send) -> None:
         """Wait as a room's call does: in one task."""
-        connection = self.connections[scope["client"]]
+        connection = scope["state"]["connection"]
         waiting = trio.CancelScope()
         connection.on_end = waiting.cancel
         with waiting:
@@ -112,8 +113,8 @@ class Application:
 
     async def large(self, scope: Scope, _receive: Receive, send: Send) -> None:
         """Answer with more than a client that does not read can take."""
-        with self.connections[scope["client"]].reaching(lambda: self.reached.append(True)):
-            await answer(send, 200, b"x" * 50_000_000)
+        with scope["state"]["connection"].reaching(lambda: self.reached.append(True)):
+            await answer(send, 200, LARGE)
         self.gone.set()
 
 
@@ -173,9 +174,7 @@ async def serving() -> AsyncIterator[Site]:
     (listener,) = await trio.open_tcp_listeners(0, host="127.0.0.1")
 
     async def serve(stream: trio.SocketStream) -> None:
-        connection = Connection(stream, 1)
-        application.connections[connection.peer] = connection
-        await server.serve(connection)
+        await server.serve(Connection(stream, 1))
 
     async with trio.open_nursery() as nursery:
         nursery.start_soon(server.run)
@@ -267,6 +266,16 @@ BROKEN_BODIES = {
     "a chunk longer than it says": b"3\r\nhello\r\n0\r\n\r\n",
     "a chunk with a sign": b"+5\r\nhello\r\n0\r\n\r\n",
     "a huge chunk": b"f" * 30 + b"\r\nhello",
+    "CR in an extension": b"5;a=\rb\r\nhello\r\n0\r\n\r\n",
+    "NUL in an extension": b"5;a=\0b\r\nhello\r\n0\r\n\r\n",
+    "a size that ends with LF": b"5\nhello\r\n0\r\n\r\n",
+    "a last size that ends with LF": b"5\r\nhello\r\n0\n\r\n",
+    "an end that is LF": b"5\r\nhello\r\n0\r\n\n",
+    "a trailer that ends with LF": b"5\r\nhello\r\n0\r\nX-T: 1\n\r\n",
+    "a folded trailer": b"5\r\nhello\r\n0\r\nX-T: 1\r\n b\r\n\r\n",
+    "a control character in a trailer": b"5\r\nhello\r\n0\r\nX-T: \x0b\r\n\r\n",
+    "Content-Length in a trailer": b"5\r\nhello\r\n0\r\ncontent-Length: 9\r\n\r\n",
+    "Transfer-Encoding in a trailer": b"5\r\nhello\r\n0\r\nTransfer-Encoding: chunked\r\n\r\n",
     "a chunk that ends with LF": b"5\r\nhello\n0\r\n\r\n",
     "an endless extension": b"5;" + b"x" * 100_000,
     "a trailer that is none": b"5\r\nhello\r\n0\r\nnonsense\r\n\r\n",
@@ -278,6 +287,49 @@ async def test_a_body_that_is_malformed_gets_400_and_the_end(site: Site, sent: b
     answered = await site.answered(get("/", b"Transfer-Encoding: chunked", method=b"POST") + sent, LAST)
     assert statuses(answered) in ([b"400"], [b"431"]), answered
     assert len(site.application.seen) == 1
+
+
+@pytest.mark.parametrize("sent", BROKEN_BODIES.values(), ids=BROKEN_BODIES)
+async def test_nothing_is_read_behind_a_malformed_body_that_nobody_wanted(site: Site, sent: bytes) -> None:
+    begun = get("/nothing", b"Transfer-Encoding: chunked", method=b"POST")
+    assert statuses(await site.answered(begun + sent + LAST)) == [b"404"]
+    async with site.client(begun) as client:
+        assert (await read_reply(client)).status == 404
+        with suppress(trio.BrokenResourceError):
+            await client.send_all(sent + LAST)
+        assert statuses(await rest(client)) == []
+
+
+async def test_a_target_may_be_a_url_and_its_host_counts(site: Site) -> None:
+    seen = {
+        "http://one:80/echo?a": ("/echo", b"a", b"one:80"),
+        "HTTPS://one": ("/", b"", b"one"),
+        "http://[::1]?b=/": ("/", b"b=/", b"[::1]"),
+        "/http://one": ("/http://one", b"", b"localhost"),
+    }
+    for target, (path, query, host) in seen.items():
+        await site.answered(get(target, b"X-One: a", b"Connection: close"))
+        scope = site.application.seen.pop()
+        assert (scope["path"], scope["query_string"]) == (path, query)
+        assert [value for name, value in scope["headers"] if name == b"host"] == [host]
+    await site.answered(b"GET http://one/ HTTP/1.0\r\n\r\n")
+    assert site.application.seen.pop()["headers"] == [(b"host", b"one")]
+    await site.answered(get("*", b"Connection: close", method=b"OPTIONS"))
+    assert site.application.seen.pop()["path"] == "*"
+
+
+@pytest.mark.parametrize(
+    "target", ["*", "echo", "?a", "http://", "http:///a", "http://me@one/", "ftp://one/", "one:80"]
+)
+async def test_what_is_no_target_gets_400_and_the_end(site: Site, target: str) -> None:
+    assert statuses(await site.answered(get(target), LAST)) == [b"400"]
+    assert site.application.seen == []
+
+
+@pytest.mark.parametrize("target", ["localhost:80", "/echo"])
+async def test_the_server_is_no_proxy(site: Site, target: str) -> None:
+    assert statuses(await site.answered(get(target, method=b"CONNECT"), LAST)) == [b"501"]
+    assert site.application.seen == []
 
 
 async def test_an_upgrade_is_ignored(site: Site) -> None:
@@ -295,6 +347,7 @@ async def test_the_application_gets_what_asgi_says(site: Site) -> None:
         await read_reply(client)
         here = client.socket.getsockname()
     (scope,) = site.application.seen
+    assert scope.pop("state")["connection"].peer == here
     assert scope == {
         "type": "http",
         "asgi": {"version": "3.0", "spec_version": "2.3"},
@@ -308,7 +361,6 @@ async def test_the_application_gets_what_asgi_says(site: Site) -> None:
         "headers": [(b"host", b"localhost"), (b"x-one", b"\xe9"), (b"x-one", b"two")],
         "client": here,
         "server": ("127.0.0.1", site.port),
-        "state": {},
     }
 
 
@@ -337,6 +389,20 @@ async def test_what_is_sent_behind_a_waiting_call_waits(site: Site) -> None:
         assert len(site.application.seen) == 1
         site.application.go.set()
         assert statuses(await rest(client)) == [b"200", b"200"]
+
+
+async def test_the_server_knows_when_all_are_answered(site: Site) -> None:
+    await site.server.quiet()
+    async with trio.open_nursery() as nursery, site.client(get("/wait")) as client, site.client(get("/wait")) as other:
+        await trio.testing.wait_all_tasks_blocked()
+        assert site.server.busy == 2
+        nursery.start_soon(site.server.quiet)
+        await other.aclose()
+        await trio.testing.wait_all_tasks_blocked()
+        assert (site.server.busy, len(nursery.child_tasks)) == (1, 1)
+        site.application.go.set()
+        assert (await read_reply(client)).status == 200
+    assert site.server.busy == 0
 
 
 async def test_a_client_that_waits_for_100_gets_it_when_its_body_is_wanted(site: Site) -> None:
@@ -426,6 +492,29 @@ async def test_nor_does_the_next_request_hide_it(site: Site) -> None:
         await trio.testing.wait_all_tasks_blocked()
     with trio.fail_after(PROMPT):
         await site.application.gone.wait()
+
+
+@pytest.mark.skipif(not hasattr(select, "epoll"), reason="without it nothing behind a call is noticed")
+@pytest.mark.parametrize("path", ["/wait", "/park"])
+async def test_a_client_that_sends_without_end_behind_a_waiting_call_is_closed(site: Site, path: str) -> None:
+    async with site.client(get(path)) as client:
+        await trio.testing.wait_all_tasks_blocked()
+        with suppress(trio.BrokenResourceError):
+            while not site.application.gone.is_set():
+                await client.send_all(get("/") * 1000)
+        with trio.fail_after(PROMPT):
+            await site.application.gone.wait()
+
+
+async def test_a_few_requests_behind_a_waiting_call_are_not_too_much(site: Site) -> None:
+    async with site.client(get("/park")) as client:
+        for _ in range(20):
+            await trio.testing.wait_all_tasks_blocked()
+            await client.send_all(get("/nothing"))
+        await trio.testing.wait_all_tasks_blocked()
+        site.application.go.set()
+        await client.send_all(LAST)
+        assert statuses(await rest(client)) == [b"200", *[b"404"] * 20, b"200"]
 
 
 async def test_a_client_that_goes_with_its_request_half_sent_harms_nobody(
@@ -551,6 +640,41 @@ async def test_a_client_that_reads_nothing_loses_its_connection(site: Site) -> N
         await site.application.gone.wait()
     assert trio.current_time() - began == pytest.approx(web_server.STALLED_SECONDS, abs=3)
     assert site.application.reached == []
+
+
+async def test_a_client_that_reads_slowly_but_steadily_gets_all(site: Site) -> None:
+    began = trio.current_time()
+    size = 0
+    async with site.client(get("/large")) as client:
+        while size < len(LARGE):
+            await trio.testing.wait_all_tasks_blocked()
+            await trio.sleep(web_server.STALLED_SECONDS / 3)
+            for _ in range(80):
+                size += len(await client.receive_some(65536))
+                if size > len(LARGE):
+                    break
+        await site.application.gone.wait()
+    assert trio.current_time() - began > 2 * web_server.STALLED_SECONDS
+    assert site.application.reached == [True]
+
+
+async def test_a_large_answer_is_not_copied(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    written: list[bytes] = []
+    write = Connection._write
+
+    def noted(connection: Connection, data: bytes) -> int:
+        written.append(data)
+        return write(connection, data)
+
+    monkeypatch.setattr(Connection, "_write", noted)
+    async with site.client(get("/nothing") + get("/large")) as client:
+        size = 0
+        while size < len(LARGE):
+            size += len(await client.receive_some(2**20))
+    small, top, large = written
+    assert small.endswith(b'{"early": true}')
+    assert top.endswith(b"\r\n\r\n")
+    assert large is LARGE
 
 
 async def test_what_reached_a_client_is_known(site: Site) -> None:

@@ -56,6 +56,7 @@ FULL = cases.room(
     paused_by="loop guard",
     pause_reason="too much",
     messages_since_progress=7,
+    acts_since_person=9,
     conclusion="$1 \\1 & all",
     passcode_hash="ab",
     has_concluder=True,
@@ -503,6 +504,86 @@ def test_an_excerpt_is_one_short_line(room_db: RoomsDatabase, text: str) -> None
     for hit in found:
         assert 0 < len(hit.excerpt) <= 240
         assert "\n" not in hit.excerpt
+
+
+def test_an_excerpt_is_around_the_first_of_the_words(room_db: RoomsDatabase) -> None:
+    text = "some concrete words. " * 100 + "Look at that\n\tZEBRA\n and " + "the crossing, " * 100
+    room = new_room(room_db)
+    rooms.write_document(room_db, room, text, None, "eve", NOW, "1")
+    say(room_db, text)
+    for query in ("crossing zebra", "the-crossing zebra!", "zebra look"):
+        for hit in rooms.search(room_db, query, 10):
+            assert hit.excerpt.startswith(("…some ", "…concrete ", "…words. "))
+            assert "Look at that ZEBRA and the crossing, the crossing" in hit.excerpt
+            assert hit.excerpt.endswith("…")
+    # "concrete" contains "crete", which is no word of the text.
+    assert "Look at that ZEBRA" in rooms._excerpt(text, rooms._pattern(["crete", "zebra"]))
+
+
+def test_repeated_words_are_asked_for_once(room_db: RoomsDatabase) -> None:
+    new_room(room_db)
+    say(room_db, "qz " * 1000)
+    once, often = [
+        recorded(room_db, {"search": lambda db, _, query=query: rooms.search(db, query, 10)}, 0)
+        for query in ("qz", "qz QZ " * 50)
+    ]
+    assert often == once
+
+
+def test_a_phrase_that_repeats_itself_is_asked_for_once() -> None:
+    with room_database(Dialect.SQLITE) as db:
+        new_room(db)
+        say(db, "qz " * 1000, "rooms.py qz", "py rooms")
+        once, often = [
+            recorded(db, {"search": lambda db, _, query=query: rooms.search(db, query, 10)}, 0)
+            for query in ("qz", "-".join(["qz"] * 100))
+        ]
+        assert often == once
+        # A mark that FTS5 takes for the end of a word.
+        assert [sequence for _, _, sequence in hits(db, "qz\u0305qz\u0305qz")] == [2, 1]
+        # The marks that it takes for a part of one.
+        say(db, "e\u0301te\u0301")
+        assert [sequence for _, _, sequence in hits(db, "e\u0301te\u0301-e\u0301te\u0301")] == [4]
+        # Other phrases stay.
+        assert [sequence for _, _, sequence in hits(db, "rooms.py")] == [2]
+
+
+def test_eight_words_and_fifty_places_count(room_db: RoomsDatabase) -> None:
+    new_room(room_db)
+    say(room_db, *[f"{number}: a b c d e f g h" for number in range(60)])
+    assert len(hits(room_db, "a b c d e f g h missing", 500)) == 50
+    assert hits(room_db, "a b c d e f g missing", 500) == []
+
+
+def test_a_search_reads_a_bounded_part_of_hostile_texts(
+    room_db: RoomsDatabase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given: list[int] = []
+    excerpt = rooms._excerpt
+
+    def counted(text: str, pattern: re.Pattern[str]) -> str:
+        given.append(len(text))
+        return excerpt(text, pattern)
+
+    monkeypatch.setattr(rooms, "_excerpt", counted)
+    room = new_room(room_db)
+    rooms.write_document(room_db, room, "qz " * 300_000, None, "eve", NOW, "1")
+    rooms.add_messages(
+        room_db, rooms.lock(room_db, ROOM), [cases.message("qz " * 21_000, id=str(number)) for number in range(60)]
+    )
+    statements = recorded(room_db, {"search": lambda db, _: rooms.search(db, "qz " * 32, 500)}, 0)
+    assert given == [2**15] * 50
+    # The time of these functions grows faster than the text.
+    assert not [sql for sql, _ in statements if re.search("snippet|highlight|headline", sql)]
+
+
+def test_half_a_surrogate_in_a_stored_text_does_not_break_a_page() -> None:
+    """PostgreSQL does not store such a text."""
+    with room_database(Dialect.SQLITE) as db:
+        room = new_room(db)
+        halved = cases.message("halved", content={"text": "the parser \ud800 lexer"})
+        rooms.add_messages(db, room, [halved, cases.message("a parser")])
+        assert [hit.excerpt for hit in rooms.search(db, "parser", 10)] == ["a parser", "the parser ? lexer"]
 
 
 # --- how the queries are run -----------------------------------------------------------------------------------------

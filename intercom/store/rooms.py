@@ -217,20 +217,27 @@ def message_by_id(db: RoomsDatabase, room_id: str, id: str) -> Message | None:
 
 
 _BY_ID = {
-    Dialect.SQLITE: "session_id = ? and id in (select value from json_each(?))",
-    Dialect.POSTGRESQL: "session_id = ? and id = any(array(select jsonb_array_elements_text(cast(? as jsonb))))",
+    Dialect.SQLITE: "session_id = :room_id and id in (select value from json_each(:asked))",
+    Dialect.POSTGRESQL: """
+        session_id = :room_id and id = any(array(select jsonb_array_elements_text(cast(:asked as jsonb))))
+    """,
 }
-# Only the index of messages with a key has keys, so the condition says that there is one.
 _BY_KEY = {
+    # Only the index of messages with a key has keys, so the condition says that there is one.
     Dialect.SQLITE: """
-        session_id = ? and key is not null and (posted_by_team_id, key) in (
-            select json_extract(value, '$.team'), json_extract(value, '$.key') from json_each(?)
+        session_id = :room_id and key is not null and (posted_by_team_id, key) in (
+            select json_extract(value, '$.team'), json_extract(value, '$.key') from json_each(:asked)
         )
     """,
+    # With a join in place of the array, PostgreSQL may read the whole feed: it does not know how few are asked for.
     Dialect.POSTGRESQL: """
-        session_id = ? and key is not null and (posted_by_team_id, key) in (
-            select team, asked.key from jsonb_to_recordset(cast(? as jsonb)) as asked (team uuid, key text)
-        )
+        session_id = :room_id and sequence = any(array(
+            select found.sequence from jsonb_to_recordset(cast(:asked as jsonb)) as asked (team uuid, key text)
+            cross join lateral (
+                select sequence from messages
+                where session_id = :room_id and posted_by_team_id = asked.team and key = asked.key limit 1
+            ) as found
+        ))
     """,
 }
 
@@ -252,7 +259,9 @@ def messages_by_key(
 def _among_messages(db: RoomsDatabase, where: str, room_id: str, asked: Sequence[object]) -> tuple[Message, ...]:
     if not asked:
         return ()
-    return _with_acks(db, _MESSAGES.select(db, f"{where} order by sequence", (room_id, json_text(asked))))
+    # Not sorted by the database: SQLite would look through the whole feed, which it has in that order.
+    found = _MESSAGES.select(db, where, {"room_id": room_id, "asked": json_text(asked)})
+    return _with_acks(db, tuple(sorted(found, key=lambda each: each.sequence)))
 
 
 def after(db: RoomsDatabase, room_id: str, sequence: int, limit: int) -> tuple[Message, ...]:

@@ -689,6 +689,23 @@ def test_messages_reach_the_server_in_one_statement(on_postgresql: RoomsDatabase
     assert len(recorded(on_postgresql, {"add": lambda db, _: rooms.add_messages(db, room, many)}, 0)) == 2
 
 
+@pytest.mark.parametrize("name", ["messages_by_id", "messages_by_key"])
+def test_a_few_messages_are_found_without_reading_the_feed(room_db: RoomsDatabase, name: str) -> None:
+    """A group of posts is looked up so. Without statistics, as in a new database, both planners read the whole feed."""
+    room = new_room(room_db)
+    rooms.add_messages(room_db, room, [cases.message(str(number), key=str(number)) for number in range(3000)])
+    ((sql, values), *_) = recorded(room_db, {name: CALLS[name]}, 3)
+    if room_db.dialect is Dialect.SQLITE:
+        plan = [step[3] for step in room_db.execute(f"explain query plan {sql}", values).fetchall()]
+        assert any("(session_id=? AND id=?)" in each or "AND key=?)" in each for each in plan), plan
+    else:
+        (found,) = room_db.execute(f"explain (analyze, format json) {sql}", values).fetchone()
+        plan = json.loads(found)[0]["Plan"]
+        read = [each["Actual Rows"] * each["Actual Loops"] for each in nodes(plan) if "Relation Name" in each]
+        assert read, plan
+        assert max(read) <= 10, read
+
+
 # --- the plans of PostgreSQL -----------------------------------------------------------------------------------------
 
 #: How a table may be read: by an index.

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import logging
 import math
+import re
 from collections import Counter, deque
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
@@ -75,6 +77,8 @@ IDLE_SECONDS = 60.0
 #: The interval at which it is recorded how far teams have read, in seconds.
 SEEN_SECONDS = 2.0
 
+#: A team's id, as all teams see it. Its token is longer.
+_TEAM_ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 #: The events that change the roster.
 _ROSTER = frozenset({RoomEvent.TEAM_JOINED, RoomEvent.TEAM_LEFT, RoomEvent.TEAM_DROPPED, RoomEvent.TEAM_REJOINED})
 
@@ -198,7 +202,7 @@ class RoomActor(Actor):
             await self._read_teams()
             team = self._teams.get(team_of(token))
         if team is None or team.left_at is not None or not opens(team, token):
-            raise not_a_member()
+            raise _no_secret() if _TEAM_ID.fullmatch(token) else not_a_member()
         return team
 
     async def _read_teams(self) -> None:
@@ -240,6 +244,9 @@ class RoomActor(Actor):
         if team.dropped_at is not None:
             await self._change(partial(changes.rejoined, room_id=self.id, team_id=team.team_id, now=self._deps.now()))
             team = self._teams[team.team_id]
+        if asked.since is not None and asked.since > self._room.last_sequence:
+            # The team may have it from another node, and this one has not heard of it yet.
+            await self._catch_up()
         end = self._room.last_sequence
         since = team.cursor if asked.since is None else min(max(asked.since, 0), end)
         team = self._saw(team, since)
@@ -331,17 +338,18 @@ class RoomActor(Actor):
             await self._read_newer()
 
     async def _read_newer(self) -> None:
-        """Read what other nodes have written."""
+        """Read what other nodes have written. If the database does not answer, the directory tells us again."""
+        with suppress(*STORE_FAULTS):
+            await self._catch_up()
+
+    async def _catch_up(self) -> None:
+        """Read what other nodes have written. Raises what the store's reads raise."""
 
         def read(db: RoomsDatabase, after: int) -> tuple[Room | None, tuple[Message, ...]]:
             return rooms.get(db, self.id), rooms.after(db, self.id, after, TAIL)
 
         while True:
-            try:
-                room, messages = await self._deps.store.read(partial(read, after=self._room.last_sequence))
-            except STORE_FAULTS:
-                # The directory looks again every second.
-                return
+            room, messages = await self._deps.store.read(partial(read, after=self._room.last_sequence))
             if room is None:
                 return
             if not messages:
@@ -494,6 +502,14 @@ class RoomActor(Actor):
         return self._room.is_closed or all(
             team.left_at is not None or team.dropped_at is not None for team in self._teams.values()
         )
+
+
+def _no_secret() -> RoomRefused:
+    return RoomRefused(
+        RoomErrorCode.UNAUTHORIZED,
+        "that is the id of a team without its secret: send the whole team_id that create_session or join_session"
+        " returned, with the part after its dot",
+    )
 
 
 def _fail(reply: Reply[Any], fault: Exception | None) -> None:

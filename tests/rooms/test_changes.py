@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from datetime import timedelta
+from functools import partial
 
 import pytest
 from attrs import evolve
@@ -382,7 +383,7 @@ def test_an_author_is_whom_the_database_says(room: RoomDriver) -> None:
     bea = room.join()
     message = room.post(Author(bea.team, "Alex's Team", TeamRole.OPERATOR), "I am Alex")
     assert (message.author, message.role) == ("Bea's Team", TeamRole.MEMBER)
-    room.pause(room.alex)
+    room.pause(SAM)
     liar = Author(evolve(bea.team, role=TeamRole.OPERATOR), "sam", TeamRole.OPERATOR)
     refused(RoomErrorCode.SESSION_PAUSED, lambda: room.post(liar, "I am Sam"))
     refused(RoomErrorCode.FORBIDDEN, lambda: room.resume(liar))
@@ -572,26 +573,31 @@ def test_a_paused_room_takes_posts_of_people_only(room: RoomDriver) -> None:
 
 def test_a_room_is_paused_and_resumed_once(room: RoomDriver) -> None:
     pausing, resuming = act(), act()
-    room.pause(room.alex, None, act=pausing)
-    assert room.last() == {"event": "session_paused", "by": "Alex's Team"}
-    room.pause(SAM, "lunch")
-    assert room.current().paused_by == "Alex's Team"
-    room.resume(room.alex, act=resuming)
+    room.pause(SAM, None, act=pausing)
+    assert room.last() == {"event": "session_paused", "by": "sam"}
+    room.pause(changes.person("kit"), "lunch")
+    assert room.current().paused_by == "sam"
+    room.resume(SAM, act=resuming)
     room.resume(SAM)
-    room.pause(room.alex, act=pausing)
+    room.pause(SAM, act=pausing)
     assert not room.current().is_paused
     room.pause(SAM)
-    room.resume(room.alex, act=resuming)
+    room.resume(SAM, act=resuming)
     assert room.current().is_paused
     assert room.said() == [RoomEvent.PAUSED, RoomEvent.RESUMED, RoomEvent.PAUSED]
 
 
-def test_only_the_convener_and_people_pause_resume_and_reopen(room: RoomDriver) -> None:
+def test_only_people_pause_and_end_their_pause(room: RoomDriver) -> None:
+    """The convener reopened a room that a person had paused, and concluded it."""
     bea = room.join()
     refused(RoomErrorCode.FORBIDDEN, lambda: room.pause(bea))
-    room.pause(room.alex)
+    refused(RoomErrorCode.FORBIDDEN, lambda: room.pause(room.alex))
+    room.pause(SAM)
     refused(RoomErrorCode.FORBIDDEN, lambda: room.resume(bea))
     refused(RoomErrorCode.FORBIDDEN, lambda: room.reopen(bea))
+    for ends in (room.resume, room.reopen, room.conclude):
+        refused(RoomErrorCode.SESSION_PAUSED, partial(ends, room.alex))
+    assert room.current().is_paused
     room.resume(SAM)
     room.conclude(bea)
     refused(RoomErrorCode.FORBIDDEN, lambda: room.reopen(bea))
@@ -762,7 +768,7 @@ def test_only_the_convener_concludes_if_people_want_that(db: RoomsDatabase) -> N
 
 def test_a_conclusion_ends_a_pause(room: RoomDriver) -> None:
     room.pause(SAM)
-    room.conclude(room.alex)
+    room.conclude(SAM)
     room.reopen(room.alex)
     assert not room.current().is_paused
     room.post(room.alex, "hello")
@@ -785,8 +791,8 @@ def test_a_room_is_reopened_and_concluded_anew(room: RoomDriver) -> None:
     assert room.said() == [RoomEvent.CONCLUDED, RoomEvent.REOPENED, "fixed", RoomEvent.CONCLUDED]
 
 
-def test_the_convener_lifts_a_pause_with_reopen_too(room: RoomDriver) -> None:
-    room.pause(SAM)
+def test_the_convener_lifts_a_pause_of_the_guard_with_reopen_too(room: RoomDriver) -> None:
+    rooms.set_room(room.db, room.id, paused_at=room.now, paused_by=changes.LOOP_GUARD)
     room.reopen(room.alex, "lunch is over")
     assert room.last() == {"event": "session_resumed", "by": "Alex's Team", "reason": "lunch is over"}
     assert not room.current().is_paused

@@ -55,6 +55,7 @@ class RoomModel:
     conclusion: str | None = None
     is_closed: bool = False
     is_paused: bool = False
+    is_paused_by_person: bool = False
     count: int = 0
     acts: int = 0
 
@@ -92,7 +93,7 @@ class RoomModel:
             self.is_paused = True
 
     def goes_on(self) -> None:
-        self.is_closed = self.is_paused = False
+        self.is_closed = self.is_paused = self.is_paused_by_person = False
         self.count = self.acts = 0
 
     def names(self, but: TeamModel | None = None) -> list[str]:
@@ -328,10 +329,12 @@ class AnyRoom(RuleBasedStateMachine):
         is_done = is_changed or not was_closed
         code = self.may_write(team, closed=True)
         is_spent = self.model.count >= BUDGET or self.model.acts >= ACTS
+        if code is None and team is not None and self.model.is_paused_by_person:
+            code = RoomErrorCode.SESSION_PAUSED
         if code is None and was_closed and is_done and team is not None and is_spent:
             code = RoomErrorCode.FORBIDDEN
         if self.make(code, call, repeatable=is_done) and is_done:
-            self.model.is_closed, self.model.is_paused = True, False
+            self.model.is_closed, self.model.is_paused, self.model.is_paused_by_person = True, False, False
             if is_changed:
                 self.model.versions.append(content)
             self.model.conclusion = document.conclusion_text(summary)
@@ -344,7 +347,10 @@ class AnyRoom(RuleBasedStateMachine):
         by, same = SAM if team is None else team.joined, act()
         is_done = self.model.is_closed or self.model.is_paused
         call = lambda: self.room.reopen(by, act=same) and None  # noqa: E731
-        if self.make(self.may_decide(team, closed=True), call, repeatable=is_done) and is_done:
+        code = self.may_decide(team, closed=True)
+        if code is None and team is not None and self.model.is_paused_by_person:
+            code = RoomErrorCode.SESSION_PAUSED
+        if self.make(code, call, repeatable=is_done) and is_done:
             self.model.feed.append(RoomEvent.REOPENED if self.model.is_closed else RoomEvent.RESUMED)
             self.model.goes_on()
 
@@ -353,16 +359,22 @@ class AnyRoom(RuleBasedStateMachine):
         team = self.who(who)
         by, same, is_done = SAM if team is None else team.joined, act(), not self.model.is_paused
         call = lambda: self.room.pause(by, act=same) and None  # noqa: E731
-        if self.make(self.may_decide(team), call, repeatable=is_done) and is_done:
+        code = self.may_decide(team)
+        if code is None and team is not None:
+            code = RoomErrorCode.FORBIDDEN
+        if self.make(code, call, repeatable=is_done) and is_done:
             self.model.feed.append(RoomEvent.PAUSED)
-            self.model.is_paused = True
+            self.model.is_paused = self.model.is_paused_by_person = True
 
     @rule(who=WHO)
     def resume(self, who: int) -> None:
         team = self.who(who)
         by, same, is_done = SAM if team is None else team.joined, act(), self.model.is_paused
         call = lambda: self.room.resume(by, act=same) and None  # noqa: E731
-        if self.make(self.may_decide(team), call, repeatable=is_done) and is_done:
+        code = self.may_decide(team)
+        if code is None and team is not None and self.model.is_paused_by_person:
+            code = RoomErrorCode.SESSION_PAUSED
+        if self.make(code, call, repeatable=is_done) and is_done:
             self.model.feed.append(RoomEvent.RESUMED)
             self.model.goes_on()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -16,7 +17,7 @@ from intercom.model.config import Config, RoomsSettings
 from intercom.model.decision import Decision
 from intercom.model.errors import AlreadyDecided, InvalidArguments
 from intercom.model.room import Presence, RoomErrorCode, RoomId, RoomRefused, RoomStatus, TeamRole
-from intercom.rooms import room
+from intercom.rooms import changes, room
 from intercom.rooms.concluder import AGENTS
 from intercom.rooms.messages import room_name
 from intercom.rooms.room import IDLE_SECONDS, PAGE
@@ -314,6 +315,27 @@ async def test_without_a_cursor_a_team_reads_on_where_it_stopped(server: Virtual
 
 
 @ROOMS
+async def test_a_team_that_comes_from_another_node_gets_nothing_twice(server: VirtualServer) -> None:
+    """It waited from a message of which this node had not heard, and got that message once more."""
+    alex = await create(server)
+    kim = await join(alex)
+    await kim.wait(1, 0)
+    post = changes.Post(str(uuid.uuid4()), changes.person("ann"), "said at another node")
+    rules, now = alex.service.rules(), alex.service.now()
+    at_another = partial(changes.post, room_id=RoomId(alex.id), posts=[post], rules=rules, now=now)
+    await alex.service.store.transact(alex.id, at_another)
+    waiting = kim.begin_wait(2)
+    await server.later(1)
+    assert await alex.post("said here") == 3
+    assert [each["cursor"] for each in (await waiting()).messages] == [3]
+    # A cursor that no message has counts as the last one.
+    waiting = kim.begin_wait(99)
+    await server.later(1)
+    assert await alex.post("the next") == 4
+    assert [each["cursor"] for each in (await waiting()).messages] == [4]
+
+
+@ROOMS
 async def test_a_wait_goes_on_when_the_room_crashes(server: VirtualServer) -> None:
     alex = await create(server)
     waiting = alex.begin_wait(0, 50)
@@ -546,6 +568,9 @@ async def test_all_addresses_of_an_ipv6_network_share_their_attempts_at_a_passco
 @ROOMS
 async def test_tokens_and_ids_that_do_not_exist_are_refused_alike(server: VirtualServer) -> None:
     alex, other = await create(server), await create(server)
+    for token in (alex.token.partition(".")[0], str(uuid.uuid4())):
+        stranger = InRoom(server, alex.id, token)
+        assert "without its secret" in str((await refused(lambda: stranger.post("x"))).message)  # noqa: B023
     for token in (other.token, "", "nonsense", f"{uuid.uuid4()}.x"):
         stranger = InRoom(server, alex.id, token)
         assert (await refused(lambda: stranger.wait(0, 0))).status == 401  # noqa: B023
@@ -641,15 +666,28 @@ async def test_the_public_address_changes_at_once(server: VirtualServer) -> None
 
 
 @ROOMS
-async def test_the_convener_lifts_a_pause_and_others_may_not(server: VirtualServer) -> None:
+async def test_no_team_lifts_a_persons_pause(server: VirtualServer) -> None:
     alex = await create(server)
     kim = await join(alex)
     await alex.service.people.pause(alex.id, "lunch", "sam")
     assert (await refused(lambda: kim.post("x"))).room_code is RoomErrorCode.SESSION_PAUSED
-    reopen = ReopenSession(kim.id, kim.token, "we are back")
-    assert (await refused(lambda: kim.service.reopen(reopen, kim.caller))).room_code is RoomErrorCode.FORBIDDEN
-    await alex.service.reopen(ReopenSession(alex.id, alex.token, "we are back"), alex.caller)
+    for team, code in ((kim, RoomErrorCode.FORBIDDEN), (alex, RoomErrorCode.SESSION_PAUSED)):
+        reopen = partial(team.service.reopen, ReopenSession(team.id, team.token, "we are back"), team.caller)
+        assert (await refused(reopen)).room_code is code
+    await alex.service.people.resume(alex.id, "sam")
     assert await kim.post("x") == 4
+
+
+@pytest.mark.server(with_rooms(loop_budget=3))
+async def test_the_convener_lifts_a_pause_of_the_guard_and_others_may_not(server: VirtualServer) -> None:
+    alex = await create(server)
+    kim = await join(alex)
+    while not (await alex.service.room(GetSession(alex.id, alex.token), alex.caller)).paused_by:
+        await kim.post("thank you")
+    reopen = partial(kim.service.reopen, ReopenSession(kim.id, kim.token, "on we go"), kim.caller)
+    assert (await refused(reopen)).room_code is RoomErrorCode.FORBIDDEN
+    await alex.service.reopen(ReopenSession(alex.id, alex.token, "on we go"), alex.caller)
+    await kim.post("thank you")
 
 
 # --- the conclusion agent --------------------------------------------------------------------------------------------

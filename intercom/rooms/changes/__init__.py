@@ -10,7 +10,7 @@ left, `session_closed` and `read_only` where a closed room or a reader cannot do
 that is empty or too long, and what else their docstrings say. A refused call changes nothing.
 """
 
-from intercom.rooms.changes.author import Author, Rules, Written, person, team_author
+from intercom.rooms.changes.author import LOOP_GUARD, Author, Rules, Written, person, team_author
 from intercom.rooms.changes.document import append, update
 from intercom.rooms.changes.feed import Post, ack, post
 from intercom.rooms.changes.lifecycle import (
@@ -25,7 +25,6 @@ from intercom.rooms.changes.lifecycle import (
     reopen,
     resume,
 )
-from intercom.rooms.changes.loop_guard import LOOP_GUARD
 from intercom.rooms.changes.membership import Joined, drop, join, leave, rejoined
 
 __all__ = [

@@ -31,6 +31,8 @@ from intercom.store.room_database import RoomsDatabase
 
 R = TypeVar("R")
 
+#: The name under which the loop guard pauses a room.
+LOOP_GUARD = "loop guard"
 #: The longest texts, in characters.
 TITLE = 200
 DESCRIPTION = 20_000
@@ -129,13 +131,19 @@ def check_not_paused(room: Room, author: Author) -> None:
     if not room.is_paused or author.is_person:
         return
     why = "" if room.pause_reason is None else f" ({room.pause_reason})"
+    convener = ", or the convener with reopen_session" if room.paused_by == LOOP_GUARD else ""
     raise RoomRefused(
         RoomErrorCode.SESSION_PAUSED,
-        f"{room.paused_by} has paused the session{why}: wait_for_messages until a person resumes it, or the convener"
-        " with reopen_session",
+        f"{room.paused_by} has paused the session{why}: wait_for_messages until a person resumes it{convener}",
         paused_by=room.paused_by,
         reason=room.pause_reason,
     )
+
+
+def check_no_pause_of_a_person(room: Room, author: Author) -> None:
+    """Raise RoomRefused (session_paused) for a team if a person has paused the room: only a person ends that."""
+    if room.paused_by != LOOP_GUARD:
+        check_not_paused(room, author)
 
 
 def check_authority(db: RoomsDatabase, room: Room, author: Author, what: str) -> None:

@@ -22,6 +22,7 @@ from intercom.rooms.changes.author import (
     Written,
     announce,
     check_authority,
+    check_no_pause_of_a_person,
     check_not_paused,
     check_other_rooms,
     check_size,
@@ -110,11 +111,13 @@ def metadata(
 def conclude(
     db: RoomsDatabase, room_id: RoomId, author: Author, summary: str, rules: Rules, now: datetime, act: str
 ) -> Written[Concluded]:
-    """Write the conclusion into the document, close the room, and say so in the feed. A pause ends.
+    """Write the conclusion into the document, close the room, and say so in the feed. A pause ends; a person's pause is
+    ended by a person only.
 
     A closed room can be concluded again: the new conclusion replaces the old one, and `closed_at` stays. With the same
-    summary, that changes nothing and is not said. Raises RoomRefused (forbidden) if only the convener and people may do
-    this, or if the teams have replaced the conclusion as often as the loop guard allows.
+    summary, that changes nothing and is not said. Raises RoomRefused: forbidden if only the convener and people may do
+    this, or if the teams have replaced the conclusion as often as the loop guard allows; session_paused for a team if a
+    person has paused the room.
     """
     room = rooms.lock(db, room_id)
     if (earlier := rooms.message_by_id(db, room.id, act)) is not None:
@@ -124,6 +127,7 @@ def conclude(
     author = writer(db, room, author, closed=True)
     if rules.convener_only_conclude and author.role is not TeamRole.CONCLUDER:
         check_authority(db, room, author, "conclude the session")
+    check_no_pause_of_a_person(room, author)
     check_size("summary_section", summary, DOCUMENT)
     text = current_version(db, room).content or ""
     content = document.conclude(text, summary, room.conclusion)
@@ -184,8 +188,8 @@ def reopen(
     """Open a closed room again, or lift a pause; otherwise do nothing. The conclusion stays in the document.
 
     The loop guard begins to count again, and the server may start an agent that concludes the room once more.
-    A team that joined while the room was closed stays a reader until it joins again. Raises RoomRefused (forbidden)
-    unless the convener or a person asks.
+    A team that joined while the room was closed stays a reader until it joins again. Raises RoomRefused: forbidden
+    unless the convener or a person asks; session_paused for the convener if a person has paused the room.
     """
     room = rooms.lock(db, room_id)
     if is_announced(db, room, act):
@@ -206,13 +210,14 @@ def pause(
 ) -> Written[Room]:
     """Refuse the teams' posts until the room is resumed. The document can be written. A paused room stays as it is.
 
-    Raises RoomRefused (forbidden) unless the convener or a person asks.
+    Raises RoomRefused (forbidden) unless a person asks.
     """
     room = rooms.lock(db, room_id)
     if is_announced(db, room, act):
         return Written(room, room)
     author = writer(db, room, author)
-    check_authority(db, room, author, "pause the session")
+    if not author.is_person:
+        raise RoomRefused(RoomErrorCode.FORBIDDEN, "only a person may pause the session: ask for it with post_message")
     why = _why(reason)
     if room.is_paused:
         return Written(room, room)
@@ -226,7 +231,8 @@ def resume(
 ) -> Written[Room]:
     """Lift a pause, also one by the loop guard, whose count begins again. A room that is not paused stays as it is.
 
-    Raises RoomRefused (forbidden) unless the convener or a person asks.
+    Raises RoomRefused: forbidden unless the convener or a person asks; session_paused for the convener if a person has
+    paused the room.
     """
     room = rooms.lock(db, room_id)
     if is_announced(db, room, act):
@@ -239,6 +245,7 @@ def resume(
 def _resume(db: RoomsDatabase, room: Room, author: Author, why: JsonObject, now: datetime, act: str) -> Written[Room]:
     if not room.is_paused:
         return Written(room, room)
+    check_no_pause_of_a_person(room, author)
     room, messages = announce(db, room, act, RoomEvent.RESUMED, now, by=author.name, **why)
     room = rooms.set_room(db, room.id, paused_at=None, paused_by=None, pause_reason=None, **_COUNTS_AGAIN)
     return Written(room, room, messages)

@@ -16,12 +16,9 @@ from attrs import frozen
 from intercom.model.json_types import Json
 from intercom.model.room import Message, Room, RoomEvent
 from intercom.rooms import guard
-from intercom.rooms.changes.author import Author, Rules, system_message
+from intercom.rooms.changes.author import LOOP_GUARD, Author, Rules, system_message
 from intercom.store import rooms
 from intercom.store.room_database import RoomsDatabase
-
-#: The name under which the loop guard pauses a room.
-LOOP_GUARD = "loop guard"
 
 
 @frozen

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import attrs
 import trio
 
-from actors import _decide
+from actors import _restart_rules
 from actors._actor import Actor, StopAsked
 from actors._ref import Ended, Ref, Slot
 from actors._system import System
@@ -30,8 +30,8 @@ class _AnySupervisor(Actor):
         if max_restarts < 0 or within <= 0:
             raise ValueError("max_restarts must be 0 or more, and within more than 0 seconds")
         self._slots: dict[str, Slot] = {}
-        self._children: dict[str, _decide.Child] = {}
-        self._rules = _decide.State((), strategy, max_restarts, within, backoff)
+        self._children: dict[str, _restart_rules.Child] = {}
+        self._rules = _restart_rules.State((), strategy, max_restarts, within, backoff)
 
     def _child_slots(self) -> Collection[Slot]:
         return self._slots.values()
@@ -54,7 +54,7 @@ class _AnySupervisor(Actor):
         if ref._started_at is None:
             slot.ref = None
             return StartFailed(slot.spec.id, slot.reason)
-        self._apply(_decide.Started(slot.spec.id))
+        self._apply(_restart_rules.Started(slot.spec.id))
         return None
 
     async def _stop_in_order(self, slots: Collection[Slot]) -> None:
@@ -78,39 +78,39 @@ class _AnySupervisor(Actor):
             await self.system.kill(left, self.actor_ref._park)
 
     async def _on_system(self, item: Any) -> None:
-        event: _decide.Event = item
+        event: _restart_rules.Event = item
         if isinstance(item, Ended):
             if item.slot.ref is not item.ref:
                 return  # the end of that incarnation is already known
             item.slot.ref = None
-            event = _decide.Exited(item.slot.spec.id, crashed=item.reason is not None)
+            event = _restart_rules.Exited(item.slot.spec.id, crashed=item.reason is not None)
         if event.id in self._children:  # or a dynamic child was stopped during its restart delay
             await self._perform(deque(self._apply(event)))
 
-    def _apply(self, event: _decide.Event) -> tuple[_decide.Action, ...]:
+    def _apply(self, event: _restart_rules.Event) -> tuple[_restart_rules.Action, ...]:
         """Note an event, and return what to do about it."""
         # One-for-one rules concern one child only. The cost of a decision is then independent of the number of
         # children.
         alone = self._rules.strategy is Strategy.ONE_FOR_ONE
         concerned = (self._children[event.id],) if alone else tuple(self._children.values())
         before = attrs.evolve(self._rules, children=concerned)
-        after, actions = _decide.decide(before, event, trio.current_time())
+        after, actions = _restart_rules.decide(before, event, trio.current_time())
         self._children.update((child.id, child) for child in after.children)
         self._rules = attrs.evolve(after, children=())
         return actions
 
-    async def _perform(self, plan: deque[_decide.Action]) -> None:
+    async def _perform(self, plan: deque[_restart_rules.Action]) -> None:
         """Carry out a plan. Raises GaveUp if the restart limit is exceeded."""
         me = self.actor_ref
         while plan:
             action = plan.popleft()
             slot = self._slots[action.id]
             match action:
-                case _decide.Stop():
+                case _restart_rules.Stop():
                     await self._stop_in_order([slot])
-                case _decide.Wait(seconds=seconds):
+                case _restart_rules.Wait(seconds=seconds):
                     self._delay(slot, seconds)
-                case _decide.GiveUp():
+                case _restart_rules.GiveUp():
                     rules = self._rules
                     me._emit(SupervisorGaveUp, me.label, action.id, slot.reason)
                     raise GaveUp(me.label, action.id, rules.max_restarts, rules.within, slot.reason) from slot.reason
@@ -121,7 +121,7 @@ class _AnySupervisor(Actor):
                         me._emit(ActorRestarted, slot.spec.registered_name, slot.restarts)
                     else:
                         slot.reason = failure.reason
-                        plan = deque(self._apply(_decide.StartFailed(action.id)))
+                        plan = deque(self._apply(_restart_rules.StartFailed(action.id)))
 
     def _delay(self, slot: Slot, seconds: float) -> None:
         """Schedule a delayed restart."""
@@ -130,7 +130,7 @@ class _AnySupervisor(Actor):
         seconds *= 1 + backoff.jitter * self.system.rng.uniform(-1, 1)
         self.actor_ref._emit(RestartDelayed, slot.spec.registered_name, seconds)
         slot.forget_wait()
-        over = _decide.Due(slot.spec.id)
+        over = _restart_rules.Due(slot.spec.id)
         slot.timer = self.system.timers.add(seconds, lambda _: self.actor_ref._put_urgent(over))
 
 
@@ -155,7 +155,7 @@ class Supervisor(_AnySupervisor):
         self._slots = {spec.id: Slot(spec, self.actor_ref) for spec in children}
         if len(self._slots) != len(children):
             raise ValueError("two children have the same id; give each its own")
-        self._children = {spec.id: _decide.Child(spec.id, spec.restart) for spec in children}
+        self._children = {spec.id: _restart_rules.Child(spec.id, spec.restart) for spec in children}
 
     async def on_start(self) -> None:
         """Start the children in order."""
@@ -205,7 +205,7 @@ class DynamicSupervisor(_AnySupervisor):
                 f"supervisor {self.actor_ref.label!r} has {self._max_children} children; stop one first"
             )
         slot = self._slots[spec.id] = Slot(spec, self.actor_ref)
-        self._children[spec.id] = _decide.Child(spec.id, spec.restart)
+        self._children[spec.id] = _restart_rules.Child(spec.id, spec.restart)
         failure = await self._start(slot)
         if failure is not None:
             self._forget(spec.id)
@@ -224,7 +224,7 @@ class DynamicSupervisor(_AnySupervisor):
         await super()._on_system(item)
         child_id = item.slot.spec.id if isinstance(item, Ended) else item.id
         child = self._children.get(child_id)
-        if child is not None and child.phase is _decide.Phase.GONE:
+        if child is not None and child.phase is _restart_rules.Phase.GONE:
             self._forget(child_id)
 
     def _forget(self, child_id: str) -> None:

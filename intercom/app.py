@@ -21,7 +21,7 @@ from intercom.agents import mcp_server
 from intercom.agents.agent_connection import AgentConnection
 from intercom.agents.http.status import HttpStatus
 from intercom.agents.process_records import KnownProcesses
-from intercom.agents.transport import Hello, ShimListener, ShimServerDeps
+from intercom.agents.shim_transport import Hello, ShimListener, ShimServerDeps
 from intercom.local import own_files
 from intercom.local.places import Places
 from intercom.local.rooms_secrets import RoomsSecrets
@@ -31,12 +31,11 @@ from intercom.model.config import Config
 from intercom.model.errors import ConfigError
 from intercom.model.metrics import Measured, Page, unmeasured
 from intercom.model.session import Session, SessionMode
-from intercom.operators.card_router import Operators
+from intercom.operators.card_router import CardRouter
 from intercom.operators.ctl.listener import CtlListener
 from intercom.sessions.checkpoints.archive import Archive
 from intercom.sessions.checkpoints.checkpointer import Checkpoints
 from intercom.sessions.checkpoints.successor import Successors
-from intercom.sessions.context import Context
 from intercom.sessions.housekeeping import AuditWatch, ClockWatch, DatabaseWatch, Housekeeper, Noticed, boot_time
 from intercom.sessions.lookups import mode_of, open_cards, with_away
 from intercom.sessions.operator_service import OperatorService
@@ -44,6 +43,7 @@ from intercom.sessions.policies import PolicyRegistry
 from intercom.sessions.processes.agent_process import ProcessDeps
 from intercom.sessions.processes.spawner import AgentProcesses, Spawner
 from intercom.sessions.registry import Presence, SessionRegistry
+from intercom.sessions.session_deps import SessionDeps
 from intercom.sessions.signatures import Signatures
 from intercom.sessions.trusted_keys import Keyring, SystemKeys
 from intercom.store.checkpoints import Contents
@@ -117,7 +117,7 @@ class App:
     reader: Reader = field(init=False)
     contents: Contents = field(init=False)
     system: System = field(init=False)
-    context: Context = field(init=False)
+    session_deps: SessionDeps = field(init=False)
     policy_registry: PolicyRegistry = field(init=False)
     signatures: Signatures = field(init=False)
     service: OperatorService = field(init=False)
@@ -143,7 +143,7 @@ class App:
             self.metrics = Metrics()
             self.measured = self.metrics.counted.measured
         self.system = System([ChildSpec("server", self._top, shutdown=None)], on_event=self._happened)
-        store, operators = Store(self.system.named("store")), self.system.named("operators")
+        store, card_router = Store(self.system.named("store")), self.system.named("card_router")
         self.processes = KnownProcesses(store, self.now)
         if self.slack is not None:
             # Imported lazily: loading slack_sdk is slow.
@@ -152,12 +152,12 @@ class App:
             self._slack = Slack(self.slack, self.config, self.system, self.now)
         self.signatures = Signatures(Keyring(self.places, self.config, self.system_keys, self.is_foreign))
         self.policy_registry = PolicyRegistry(
-            self.system, store, operators, self.reader, self.now, self.config, self.signatures
+            self.system, store, card_router, self.reader, self.now, self.config, self.signatures
         )
-        self.context = Context(
+        self.session_deps = SessionDeps(
             config=self.config,
             store=store,
-            operators=operators,
+            card_router=card_router,
             now=self.now,
             new_id=lambda: str(uuid.uuid4()),
             policy=self.policy_registry.in_force,
@@ -168,9 +168,9 @@ class App:
             signatures=self.signatures,
         )
         slack_status = None if self._slack is None else self._slack.status
-        children = AgentProcesses(self.system, self.context, self.reader, Path(self.places.state_dir) / "sessions")
+        children = AgentProcesses(self.system, self.session_deps, self.reader, Path(self.places.state_dir) / "sessions")
         self.service = OperatorService(
-            self.system, self.context, self.reader, self.policy_registry, children, slack_status
+            self.system, self.session_deps, self.reader, self.policy_registry, children, slack_status
         )
         if self.config.rooms.enabled:
             self.rooms = self._rooms()
@@ -197,7 +197,8 @@ class App:
     def tree(self) -> Sequence[ChildSpec]:
         """Return the children of the root in start order. They stop in reverse order, so the sockets close first. Each
         has a name, by which other actors find it again after a restart."""
-        context, store, operators, named = self.context, self.context.store, self.context.operators, self.system.named
+        deps, named = self.session_deps, self.system.named
+        store, card_router = deps.store, deps.card_router
         spawning, tell = self._spawning(), self._tell_operators
         anchor = Path(self.places.audit_anchor_file)
         children = [
@@ -206,9 +207,9 @@ class App:
             # Checks the database files every few seconds.
             ChildSpec("database-watch", self._database_watch),
             # Operators see cards from here on.
-            ChildSpec("operators", self._operators),
+            ChildSpec("card_router", self._router),
             # Detects clock jumps and has all deadlines checked again.
-            ChildSpec("clock-watch", partial(ClockWatch, store, operators, self.now, self.boot_time, self._clocks)),
+            ChildSpec("clock-watch", partial(ClockWatch, store, card_router, self.now, self.boot_time, self._clocks)),
             # A watcher for each workspace's policy; a session supervisor (session and stall detector) for each agent.
             ChildSpec("policies", _group, shutdown=None),
             ChildSpec("sessions", _group, shutdown=None),
@@ -222,10 +223,10 @@ class App:
             # Keeps the head of the audit log outside the database, and reports if the two do not match.
             ChildSpec(
                 "audit-watch",
-                partial(AuditWatch, self.reader, store, operators, anchor, self.now, self.complain),
+                partial(AuditWatch, self.reader, store, card_router, anchor, self.now, self.complain),
                 shutdown=10.0,
             ),
-            ChildSpec("housekeeping", partial(Housekeeper, context, spawning.root, self.processes.prune)),
+            ChildSpec("housekeeping", partial(Housekeeper, deps, spawning.root, self.processes.prune)),
         ]
         if self._slack is not None:
             # Nothing else depends on it.
@@ -284,7 +285,7 @@ class App:
             now=self.now,
             own_url=self._own_url,
             tell=self._tell_operators,
-            show=self.system.named("operators").tell,
+            show=self.system.named("card_router").tell,
             start_agent=self._start_concluder if self.config.rooms.conclusion_agent else None,
         )
 
@@ -299,7 +300,13 @@ class App:
     def _registry(self) -> SessionRegistry:
         sessions, policies = self.system.named("sessions"), self.system.named("policies")
         return SessionRegistry(
-            self.context, self.presence, sessions, policies, self.policy_registry, self._mode, self.processes.in_session
+            self.session_deps,
+            self.presence,
+            sessions,
+            policies,
+            self.policy_registry,
+            self._mode,
+            self.processes.in_session,
         )
 
     def _database_watch(self) -> DatabaseWatch:
@@ -310,7 +317,7 @@ class App:
             self._inspect_rooms()
             return self.contents.disturbed()
 
-        return DatabaseWatch(self.context.store, self.renew_lock, disturbed, tell)
+        return DatabaseWatch(self.session_deps.store, self.renew_lock, disturbed, tell)
 
     def _writer(self) -> Writer:
         return Writer(
@@ -327,7 +334,7 @@ class App:
             factory=sessions.ConnectionFactory(self.system, self.config, self.presence, self.shim_deps.connections),
             status=status,
             pages=self.pages(),
-            operators=self.system.named("operators"),
+            card_router=self.system.named("card_router"),
             now=self.now,
             processes=self.processes,
             token=partial(own_files.http_token, self.places) if self.config.http_token_required else None,
@@ -379,7 +386,7 @@ class App:
 
     def _spawning(self) -> ProcessDeps:
         return ProcessDeps(
-            context=self.context,
+            session_deps=self.session_deps,
             root=self.service.children.root,
             environ=self.environ,
             children=self.system.named("children"),
@@ -392,7 +399,7 @@ class App:
         )
 
     def _checkpoints(self) -> Checkpoints:
-        archive = Archive(self.context, self.reader, self.contents)
+        archive = Archive(self.session_deps, self.reader, self.contents)
         start = self._start_restored if self.config.host_cli is not None else None
         return Checkpoints(archive, Successors(self.system, archive, start))
 
@@ -402,9 +409,9 @@ class App:
             prompt, by="intercom", channel="restore", workspace=session.workspace_root, session_id=session.id
         )
 
-    def _operators(self) -> Operators:
+    def _router(self) -> CardRouter:
         found, self._found = self._found, []
-        return Operators(self._open_cards, self._mode_of, found=found)
+        return CardRouter(self._open_cards, self._mode_of, found=found)
 
     async def _open_cards(self) -> Sequence[Card]:
         return (
@@ -416,7 +423,7 @@ class App:
     async def _mode_of(self, session_id: str) -> SessionMode | None:
         """Return a session's mode. Without chat, `remote` (set by a server with Slack) counts as `local`."""
         mode = await mode_of(self.reader, session_id)
-        return SessionMode.LOCAL if mode is SessionMode.REMOTE and self.context.chat is None else mode
+        return SessionMode.LOCAL if mode is SessionMode.REMOTE and self.session_deps.chat is None else mode
 
     def found(self, text: str) -> None:
         """Queue a warning for the operators, before the server runs."""
@@ -456,11 +463,11 @@ class App:
 
     def _tell_operators(self, text: str, level: str) -> None:
         notice = Notice(text, level, self.now())
-        if self.system.ref("operators") is None:
-            # The server is starting: the operators actor does not exist yet.
+        if self.system.ref("card_router") is None:
+            # The server is starting: the card router does not exist yet.
             self._found.append(notice)
         else:
-            self.system.named("operators").tell(notice)
+            self.system.named("card_router").tell(notice)
 
     def pages(self) -> Sequence[Page]:
         """Return the HTTP pages besides MCP; none without HTTP."""

@@ -49,8 +49,8 @@ from intercom.model.metrics import ToolCalled
 from intercom.model.process import AgentProcess, Origin
 from intercom.model.request import Operation, RiskLevel
 from intercom.model.session import Instruction, Session, SessionMode
-from intercom.operators.commands import handlers
-from intercom.operators.commands.handlers import handler_of
+from intercom.operators.commands import command_handlers
+from intercom.operators.commands.command_handlers import handler_of
 from intercom.operators.messages import Channel, Subscribe
 from intercom.sessions.messages import Answered, AskPermission, Opened, TakeInstructions, ToolRequest
 from intercom.sessions.operator_service import LISTED, OperatorService
@@ -230,15 +230,15 @@ class EmbeddedOperator:
 
     async def resume(self, instruction: str | None = None, *, session: str | None = None) -> Session:
         """Resume a waiting agent, with an optional instruction."""
-        return await handlers.resume(self.app.service, self._caller(), instruction, session)
+        return await command_handlers.resume(self.app.service, self._caller(), instruction, session)
 
     async def mode(self, mode: SessionMode, *, session: str | None = None) -> tuple[SessionMode, SessionMode]:
         """Change the notification mode. Returns the mode before and after."""
-        changed = await handlers.mode(self.app.service, self._caller(), mode, session)
+        changed = await command_handlers.mode(self.app.service, self._caller(), mode, session)
         return changed.previous_mode, changed.current_mode
 
     async def nudge(self, id: str, text: str | None = None) -> Card | Session:
-        return await handlers.nudge(self.app.service, self._caller(), id, text)
+        return await command_handlers.nudge(self.app.service, self._caller(), id, text)
 
     async def end(self, session: str, why: str = "ended by the program") -> Session:
         """End a session: interrupt its open requests, and end its agent if people started it."""
@@ -272,16 +272,16 @@ class EmbeddedOperator:
 
     async def pause(self, session: str | None = None) -> Session:
         """Pause all calls of a session's agent until `unpause`. Without a name, the only active session is meant."""
-        return await handlers.pause(self.app.service, self._caller(), session)
+        return await command_handlers.pause(self.app.service, self._caller(), session)
 
     async def unpause(self, session: str | None = None) -> Session:
         """Unpause a session. Without a name, the only paused one is meant."""
-        return await handlers.unpause(self.app.service, self._caller(), session)
+        return await command_handlers.unpause(self.app.service, self._caller(), session)
 
     async def steer(self, session: str, text: str, *, act: str | None = None) -> Card:
         """Queue an instruction for an agent, which gets it once, with its next result. With `act`, repeated calls of
         the same `act` queue it only once."""
-        return await handlers.steer(self.app.service, self._caller(act), text, session)
+        return await command_handlers.steer(self.app.service, self._caller(act), text, session)
 
     async def steering(self, session: str | None = None, limit: int = LISTED) -> tuple[Instruction, ...]:
         """Return delivered and queued instructions, oldest first."""
@@ -291,7 +291,7 @@ class EmbeddedOperator:
         self, text: str, *, session: str | None = None, workspace: str | None = None, act: str | None = None
     ) -> Card:
         """Queue a task for a session's agent, or for the next agent in a workspace; `act` as in `steer`."""
-        return await handlers.task(self.app.service, self._caller(act), text, session, workspace)
+        return await command_handlers.task(self.app.service, self._caller(act), text, session, workspace)
 
     async def tasks(self, session: str | None = None, *, everything: bool = False) -> tuple[Instruction, ...]:
         """Return the tasks that no agent has yet, oldest first; with `everything`, also the finished ones."""
@@ -299,15 +299,15 @@ class EmbeddedOperator:
 
     async def take_back(self, id: str) -> Card:
         """Cancel an instruction or a task that no agent has yet."""
-        return await handlers.take_back(self.app.service, self._caller(), id)
+        return await command_handlers.take_back(self.app.service, self._caller(), id)
 
     async def accept_policy(self, id_or_path: str | None = None) -> Card:
         """Accept a policy by the id of its card or by its workspace. Without a name, the only pending one is meant."""
-        return await handlers.policy_accept(self.app.service, self._caller(), id_or_path)
+        return await command_handlers.policy_accept(self.app.service, self._caller(), id_or_path)
 
     async def reject_policy(self, id_or_path: str | None = None, reason: str | None = None) -> Card:
         """Reject a pending policy, named as in `accept_policy`."""
-        return await handlers.policy_reject(self.app.service, self._caller(), id_or_path, reason=reason)
+        return await command_handlers.policy_reject(self.app.service, self._caller(), id_or_path, reason=reason)
 
     async def sessions(self, *, everything: bool = False) -> tuple[Session, ...]:
         return await self.app.service.sessions(everything=everything)
@@ -323,7 +323,7 @@ class EmbeddedOperator:
     async def ask_restore(self, checkpoint: str, files: Files = Files.LEAVE) -> Restore:
         """Compare a checkpoint with its workspace, and ask whether to restore it. Nothing changes before a decision:
         `answer(restore.id, Decision.PROCEED)`, or CANCEL."""
-        return await handlers.restore(self.app.service, self._caller(), checkpoint, files)
+        return await command_handlers.restore(self.app.service, self._caller(), checkpoint, files)
 
     async def restore(self, id: str) -> Restore:
         """Return a restore with its status. `successor_id` is the session that follows once it is handed over."""
@@ -344,8 +344,8 @@ class EmbeddedOperator:
         name = f"watch/{uuid.uuid4()}"
         feed = self.app.system.adopt(_Feed(sender), name)
         try:
-            operators = self.app.system.named("operators")
-            for card in await ask(operators, Subscribe(name, Channel.EMBED), timeout=10.0, retry=True):
+            card_router = self.app.system.named("card_router")
+            for card in await ask(card_router, Subscribe(name, Channel.EMBED), timeout=10.0, retry=True):
                 _offer(sender, card)
             yield receiver
         finally:
@@ -353,18 +353,20 @@ class EmbeddedOperator:
 
     async def command(self, name: str, /, *, act: str | None = None, **arguments: Any) -> Any:
         """Carry out any operator command by its name, such as `take-back`. The arguments are those of its function in
-        `intercom.operators.commands.handlers`; the result is what that returns. `act` as in `steer`. Raises
+        `intercom.operators.commands.command_handlers`; the result is what that returns. `act` as in `steer`. Raises
         InvalidArguments for an unknown name, and TypeError for an unknown argument."""
         return await handler_of(name)(self.app.service, self._caller(act), **arguments)
 
-    def _caller(self, act: str | None = None) -> handlers.Caller:
-        return handlers.Caller(self.name, Channel.EMBED, _origin(), act=self._act(act), at=self.app.context.now())
+    def _caller(self, act: str | None = None) -> command_handlers.Caller:
+        return command_handlers.Caller(
+            self.name, Channel.EMBED, _origin(), act=self._act(act), at=self.app.session_deps.now()
+        )
 
     def _act(self, act: str | None) -> str | None:
         return None if act is None else f"{CHANNEL}/{self.name}/{act}"
 
     def _verdict(self, decision: Decision, text: str | None) -> Verdict:
-        return Verdict(str(uuid.uuid4()), decision, self.name, CHANNEL, self.app.context.now(), text, _origin())
+        return Verdict(str(uuid.uuid4()), decision, self.name, CHANNEL, self.app.session_deps.now(), text, _origin())
 
 
 def _origin() -> Origin:

@@ -51,9 +51,8 @@ from intercom.model.errors import IntercomError, NotFound, Paused
 from intercom.model.json_types import JsonObject
 from intercom.model.metrics import Measured, ToolCalled, unmeasured
 from intercom.model.request import TaskState, TaskStatus
-from intercom.sessions.context import channel_of
 from intercom.sessions.messages import (
-    CHANNEL_ACTOR,
+    OUTBOX_WRITER,
     CancelTask,
     Describe,
     FindTask,
@@ -63,6 +62,7 @@ from intercom.sessions.messages import (
     ReadRecent,
     Undeliver,
 )
+from intercom.sessions.session_deps import channel_of
 from intercom.sessions.tools.table import BY_NAME, TOOLS
 from intercom.sessions.tools.tool import Tool
 
@@ -317,7 +317,7 @@ async def read(connection: AgentConnection, caller: Caller, uri: str) -> types.R
                 code=types.INVALID_PARAMS,
                 message=f"slack: this session is shown in the channel {channel}, and only that one can be read",
             )
-        found = await ask(connection.system.named(CHANNEL_ACTOR), ReadRecent(channel, limit), timeout=_CHAT_SECONDS)
+        found = await ask(connection.system.named(OUTBOX_WRITER), ReadRecent(channel, limit), timeout=_CHAT_SECONDS)
     except IntercomError as refused:
         raise MCPError(code=types.INTERNAL_ERROR, message=f"{refused.error_code}: {refused.message}") from None
     except NotRunning:

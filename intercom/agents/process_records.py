@@ -26,7 +26,7 @@ from intercom.sessions.registry import is_anonymous
 from intercom.store import processes as known_processes
 from intercom.store import sessions
 from intercom.store.client import Store
-from intercom.store.messages import Database
+from intercom.store.writer_messages import Database
 
 log = logging.getLogger("intercom.agents")
 

@@ -130,7 +130,7 @@ def _check_can_count(where: Places) -> None:
 
 def _record_directories(where: Places) -> str:
     """Record the server's directories as the user's own. Returns a message for people if that failed."""
-    from intercom.cli.settings import record_or_explain
+    from intercom.cli.server_settings import record_or_explain
 
     try:
         config = config_file.load(Path(where.config_file), required=False)

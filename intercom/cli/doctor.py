@@ -34,7 +34,7 @@ from intercom.model.policy import describe
 from intercom.operators.ctl.client import NoServer, Refusal, request
 from intercom.store import audit_chain
 from intercom.store.database import check, damaged_copies
-from intercom.workspace import files, policy_watcher
+from intercom.workspace import files, policy_file
 
 #: Bytes that must be free in the state and runtime directories.
 _ROOM = 100 * 1024 * 1024
@@ -281,7 +281,7 @@ def _policy(config: Config, workspace: str | None, cwd: str) -> Finding:
         state = State.FAULT if workspace is not None else State.OK
         text = str(refused) if workspace is not None else "no project here; name one with --workspace DIR"
         return Finding("policy", state, text)
-    loaded = policy_watcher.load(root)
+    loaded = policy_file.load(root)
     if loaded.fault is not None:
         advice = "correct it: until then every request waits for a person"
         return Finding("policy", State.FAULT, f"{root}: {loaded.fault}", advice)

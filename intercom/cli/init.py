@@ -29,7 +29,7 @@ from intercom.cli.init_clients import (
     snippet,
 )
 from intercom.cli.init_files import Change, Unmergeable, backup_name, describe, indented
-from intercom.cli.settings import record_or_explain
+from intercom.cli.server_settings import record_or_explain
 from intercom.local import config_file, own_files
 from intercom.local.places import places
 from intercom.model.config import Config, Setting, tables

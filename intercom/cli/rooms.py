@@ -32,7 +32,7 @@ from intercom.cli.serve import (
     told,
     until_signal,
 )
-from intercom.cli.settings import Settings
+from intercom.cli.server_settings import ServerSettings
 from intercom.local import config_file, lock, rooms_secrets
 from intercom.local.places import ROOMS_IPC_NAME, places
 from intercom.local.rooms_secrets import DATABASE_VARIABLE, SECRET_VARIABLE, is_database_url, without_password
@@ -56,7 +56,7 @@ def run(options: argparse.Namespace) -> int:
         return report(told(failed), failed)
 
 
-def settle(options: argparse.Namespace, environ: Mapping[str, str]) -> Settings:
+def settle(options: argparse.Namespace, environ: Mapping[str, str]) -> ServerSettings:
     """Return the settings for this command line. Raises ConfigError with all faults of the configuration, and for a
     database or a secret that cannot be used; IpcError for an unusable name."""
     where = places(options.ipc_name or ROOMS_IPC_NAME)
@@ -67,7 +67,7 @@ def settle(options: argparse.Namespace, environ: Mapping[str, str]) -> Settings:
     if options.public_url is not None:
         rooms = evolve(rooms, public_url=options.public_url)
     secrets = rooms_secrets.read(rooms, environ)
-    return Settings(
+    return ServerSettings(
         _alone(config, rooms, where.ipc_name, options.host, options.port, where.state_dir),
         where,
         path,
@@ -108,7 +108,7 @@ def _alone(config: Config, rooms: RoomsSettings, name: str, host: str, port: int
     )
 
 
-async def _serve(settings: Settings, held: lock.DatabaseLock) -> int:
+async def _serve(settings: ServerSettings, held: lock.DatabaseLock) -> int:
     app = make_app(settings, frozenset({"ctl"}))
     app.renew_lock = held.renew
     async with app.system:

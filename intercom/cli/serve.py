@@ -27,11 +27,11 @@ from attrs import evolve
 
 import actors
 from intercom._version import __version__, is_newer
-from intercom.agents import transport
+from intercom.agents import shim_transport
 from intercom.agents.agent_connection import AgentConnection
-from intercom.agents.transport import Hello, ShimConnection
+from intercom.agents.shim_transport import Hello, ShimConnection
 from intercom.app import App
-from intercom.cli.settings import Settings, judge, record_directories, settle
+from intercom.cli.server_settings import ServerSettings, judge, record_directories, settle
 from intercom.local import daemon, lock, peers
 from intercom.local.places import private_directory
 from intercom.masking import Masker
@@ -130,7 +130,7 @@ def in_process(options: argparse.Namespace) -> int:
         return report(told(failed), failed)
 
 
-def lock_rooms(settings: Settings) -> AbstractContextManager[object]:
+def lock_rooms(settings: ServerSettings) -> AbstractContextManager[object]:
     """Return the lock of the rooms' own SQLite file, if the settings name one: two servers must not share it. One that
     is beside the server's database is covered by the lock of that."""
     rooms = settings.config.rooms
@@ -141,7 +141,7 @@ def lock_rooms(settings: Settings) -> AbstractContextManager[object]:
     return lock.acquire(rooms.database, version=__version__)
 
 
-def note_directories(settings: Settings) -> None:
+def note_directories(settings: ServerSettings) -> None:
     """Record the server's directories as the user's own, because an operator runs it."""
     try:
         record_directories(settings.places, settings.database)
@@ -159,7 +159,7 @@ def _starters(options: argparse.Namespace) -> frozenset[int]:
 
 
 async def _serve(
-    settings: Settings, ready: Readiness, background: bool, held: lock.DatabaseLock, starters: frozenset[int]
+    settings: ServerSettings, ready: Readiness, background: bool, held: lock.DatabaseLock, starters: frozenset[int]
 ) -> int:
     app = make_app(settings)
     app.processes.starters = starters
@@ -183,7 +183,11 @@ async def _serve(
 
 
 async def _in_process(
-    settings: Settings, workspace: str | None, channel: str | None, session_id: str | None, held: lock.DatabaseLock
+    settings: ServerSettings,
+    workspace: str | None,
+    channel: str | None,
+    session_id: str | None,
+    held: lock.DatabaseLock,
 ) -> int:
 
     app = make_app(settings, frozenset({"ctl"}))
@@ -197,12 +201,12 @@ async def _in_process(
         connection = AgentConnection(
             app.system, settings.config, app.presence, key, workspace, os.getcwd(), channel, session_id
         )
-        await transport.serve(app.shim_deps.server, connection)
+        await shim_transport.serve(app.shim_deps.server, connection)
         app.system.request_stop()
     return 0 if app.failure is None else FAILED
 
 
-async def _private(settings: Settings, descriptor: int) -> int:
+async def _private(settings: ServerSettings, descriptor: int) -> int:
     """Run a server for one shim, if nothing that outlives it may be written."""
     from actors import StartChild, ask
     from actors.spec import ChildSpec, Restart
@@ -228,7 +232,7 @@ async def _private(settings: Settings, descriptor: int) -> int:
     return 0
 
 
-def _open_sockets(settings: Settings) -> frozenset[str]:
+def _open_sockets(settings: ServerSettings) -> frozenset[str]:
     """Return the transports of a private server: ctl, if no other server has taken its socket."""
     free = os.access(settings.places.runtime_dir, os.W_OK) and not os.path.exists(settings.places.ctl_socket)
     return frozenset({"ctl"}) if free else frozenset()
@@ -271,7 +275,7 @@ async def _is_needed(app: App) -> bool:
         return True
 
 
-def make_app(settings: Settings, sockets: frozenset[str] = frozenset({"ctl", "shims"})) -> App:
+def make_app(settings: ServerSettings, sockets: frozenset[str] = frozenset({"ctl", "shims"})) -> App:
     """Return the server for these settings. `sockets` are those that it listens on."""
 
     def outdated(hello: Hello) -> bool:
@@ -310,7 +314,7 @@ def _forget_clients_environment() -> None:
     os.environ.update(kept)
 
 
-def start_log(settings: Settings, options: argparse.Namespace) -> None:
+def start_log(settings: ServerSettings, options: argparse.Namespace) -> None:
     """Set up the log as the settings and the command line say."""
     file = settings.config.logging.file
     if getattr(options, "background", False) and file is None:

@@ -91,7 +91,7 @@ def signature_from_data(data: object) -> Signature | None:
 @frozen
 class Verdict:
     """A person's decision about a card. `text` is the reason of a rejection, or the instruction of a refine, resume or
-    nudge. `by` is the person's name in the channel. `channel` is "ctl", "slack", "web", "embed", "policy" or "timeout".
+    nudge. `by` is the person's name in the channel. `channel` is "ctl", "slack", "embed", "policy" or "timeout".
     `origin` is None if no person decided ("policy", "timeout"). `command` is the signed command behind a verdict that
     does not answer a card."""
 

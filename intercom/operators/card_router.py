@@ -20,7 +20,7 @@ from intercom.operators.messages import Channel, Subscribe
 #: Which channels each mode notifies. The mode never limits who may answer: any channel may.
 NOTIFIED: dict[SessionMode, frozenset[Channel]] = {
     SessionMode.REMOTE: frozenset({Channel.SLACK, Channel.EMBED}),
-    SessionMode.LOCAL: frozenset({Channel.CTL, Channel.WEB, Channel.EMBED}),
+    SessionMode.LOCAL: frozenset({Channel.CTL, Channel.EMBED}),
     SessionMode.HYBRID: frozenset(Channel),
 }
 
@@ -52,8 +52,8 @@ def recipients(
     return frozenset(notified | ((shown or frozenset()) & channels.keys()))
 
 
-class Operators(Actor):
-    """The router; registered as `operators`.
+class CardRouter(Actor):
+    """The router; registered as `card_router`.
 
     `open_cards` reads the pending cards, oldest first. `mode_of` reads a session's mode, None for an unknown session. A
     session that changes its mode sends a notice afterwards. `remembered` bounds the cards in memory. `found` are

@@ -15,7 +15,6 @@ class Channel(StrEnum):
 
     SLACK = "slack"
     CTL = "ctl"
-    WEB = "web"
     EMBED = "embed"
 
 

@@ -64,7 +64,7 @@ _WORKS = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 _OUTCOMES = frozenset({"ok", "pending", "paused", "task", "cancelled", *ERROR_CODES})
 _DECISIONS = frozenset({*(each.value for each in Decision), "expired", "interrupted"})
 _STATUSES = frozenset(str(each.value) for each in HTTPStatus if each.value >= HTTPStatus.BAD_REQUEST)
-_CHANNELS = frozenset({"ctl", "slack", "web", "embed", "policy", "timeout", "steer", "none"})
+_CHANNELS = frozenset({"ctl", "slack", "embed", "policy", "timeout", "steer", "none"})
 
 #: The events of actors that are counted: the name of the metric, and its help text.
 _EVENTS: dict[type, tuple[str, str]] = {
@@ -418,14 +418,14 @@ def pages(
 ) -> Sequence[Page]:
     """Return `/healthz`, open to anybody, and `/metrics`. `agents` counts the connected agents. `own` returns figures
     that other parts keep themselves, by name and help text."""
-    health = Health(service.tree, service.context.store, life, service.system.clock)
+    health = Health(service.tree, service.deps.store, life, service.system.clock)
     sources = Sources(
         tree=service.tree,
         counts=partial(service.reader.read, counts),
         policies=lambda: len(service.policy_registry.cards()),
         agents=agents,
         chat=service.chat_status,
-        now=service.context.now,
+        now=service.deps.now,
         own=own,
     )
     return (Page("/healthz", health.answer, open=True), Page("/metrics", partial(metrics.answer, sources)))

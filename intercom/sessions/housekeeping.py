@@ -23,16 +23,16 @@ from intercom.model.card import Card, Notice
 from intercom.model.errors import DatabaseError, IntercomError
 from intercom.sessions import request_kinds
 from intercom.sessions.checkpoints.messages import SweepContents
-from intercom.sessions.context import Context
 from intercom.sessions.lookups import UNANSWERED, ask_session
 from intercom.sessions.messages import ClockChanged, EndAbandoned, Expire
 from intercom.sessions.processes import monitor_client
+from intercom.sessions.session_deps import SessionDeps
 from intercom.store import audit, audit_chain, outbox, retention, sessions
 from intercom.store.audit_chain import ANCHORED, POSTED, Anchor, AnchorError, Head, State, head
 from intercom.store.client import LARGE_TRANSACTION_SECONDS, TRANSACTION_SECONDS, Reader, Store
-from intercom.store.messages import Database, Inspect
 from intercom.store.processes import agent_processes
 from intercom.store.requests import approvals
+from intercom.store.writer_messages import Database, Inspect
 
 #: Seconds between two checks for lapsed approvals, for agents' processes that are gone, and between two purges.
 LAPSE_SECONDS = 60.0
@@ -52,9 +52,9 @@ class Housekeeper(Actor):
     """The actor `housekeeping`. The first purge comes an hour after the start, as in the reference. `prune_processes`
     forgets the processes of agents that are gone."""
 
-    def __init__(self, context: Context, outputs: Path, prune_processes: Callable[[], Awaitable[None]]) -> None:
+    def __init__(self, deps: SessionDeps, outputs: Path, prune_processes: Callable[[], Awaitable[None]]) -> None:
         super().__init__()
-        self._context = context
+        self._deps = deps
         self._outputs = outputs
         self._prune_processes = prune_processes
 
@@ -81,7 +81,7 @@ class Housekeeper(Actor):
         except DatabaseError as failed:
             # For example, the disk is full. The next round tries again.
             text = f"housekeeping has to wait: {failed}"
-            self._context.operators.tell(Notice(text, "warning", self._context.now()))
+            self._deps.card_router.tell(Notice(text, "warning", self._deps.now()))
         self.set_timer(task, _ROUNDS[task], task)
 
     async def _prune(self) -> None:
@@ -91,20 +91,20 @@ class Housekeeper(Actor):
             log.warning("processes that are gone could not be forgotten for now: %s", failed)
 
     async def _lapse(self) -> None:
-        now = self._context.now()
-        before = now - timedelta(seconds=self._context.config.timeouts.approved_valid_seconds)
+        now = self._deps.now()
+        before = now - timedelta(seconds=self._deps.config.timeouts.approved_valid_seconds)
         for card in await self._ask(partial(_lapse, before=before, at=now)):
             session = self.system.ref(f"session/{card.session_id}")
             if session is not None:
                 # The session may still be about to tell its agent of the approval. It also shows the card.
                 session.tell(Expire(card.id))
             else:
-                self._context.operators.tell(card)
+                self._deps.card_router.tell(card)
 
     async def _end_abandoned(self) -> None:
         """End the sessions whose agents did not come back, and tell people once of all of them."""
-        days = self._context.config.interrupted_retention_days
-        before = self._context.now() - timedelta(days=days)
+        days = self._deps.config.interrupted_retention_days
+        before = self._deps.now() - timedelta(days=days)
         ended: list[str] = []
         try:
             count = -1
@@ -120,11 +120,11 @@ class Housekeeper(Actor):
             some = ", ".join(ended[:_NAMED]) + (f" and {len(ended) - _NAMED} more" if len(ended) > _NAMED else "")
             what = f"session {some} was" if len(ended) == 1 else f"{len(ended)} sessions ({some}) were"
             text = f"{what} ended: away for more than {days} days; pending requests there are closed"
-            self._context.operators.tell(Notice(text, "info", self._context.now()))
+            self._deps.card_router.tell(Notice(text, "info", self._deps.now()))
 
     async def _purge(self) -> None:
-        now = self._context.now()
-        cutoff = now - timedelta(days=self._context.config.retention_days)
+        now = self._deps.now()
+        cutoff = now - timedelta(days=self._deps.config.retention_days)
         # The agents' output goes before the rows that name it.
         while old := await self._ask(partial(agent_processes.expired, cutoff=cutoff, limit=_AT_ONCE)):
             for session_id in old:
@@ -132,7 +132,7 @@ class Housekeeper(Actor):
             if not await self._ask(partial(agent_processes.forget, session_ids=old)):
                 break
         # In small steps, because other writers wait.
-        kept_until = now - timedelta(days=self._context.config.checkpoint_retention_days)
+        kept_until = now - timedelta(days=self._deps.config.checkpoint_retention_days)
         purge = partial(retention.purge, cutoff=cutoff, at=now, checkpoints_before=kept_until)
         while any((await self._ask(purge)).values()):
             continue
@@ -141,7 +141,7 @@ class Housekeeper(Actor):
             checkpoints.tell(SweepContents())
 
     async def _ask(self, work: Callable[[Database], R]) -> R:
-        return await self._context.store.transact(work, timeout=LARGE_TRANSACTION_SECONDS)
+        return await self._deps.store.transact(work, timeout=LARGE_TRANSACTION_SECONDS)
 
 
 def _lapse(db: Database, before: datetime, at: datetime) -> list[Card]:
@@ -216,14 +216,14 @@ class ClockWatch(Actor):
     def __init__(
         self,
         store: Store,
-        operators: Name,
+        card_router: Name,
         now: Callable[[], datetime],
         boot: Callable[[], float] | None = None,
         noticed: Noticed | None = None,
     ) -> None:
         super().__init__()
         self._store = store
-        self._operators = operators
+        self._card_router = card_router
         self._now = now
         self._boot = boot or trio.current_time
         self._noticed = Noticed() if noticed is None else noticed
@@ -255,7 +255,7 @@ class ClockWatch(Actor):
         )
         self._noticed.untold = found
         if abs(found.set_by) >= TOLD_SECONDS:
-            self._operators.tell(Notice(_told(found), "warning", self._now()))
+            self._card_router.tell(Notice(_told(found), "warning", self._now()))
         try:
             # Queued rows keep waiting as long as before.
             await self._store.transact(partial(outbox.shift, seconds=found.seconds))
@@ -310,7 +310,7 @@ class AuditWatch(Actor):
         self,
         reader: Reader,
         store: Store,
-        operators: Name,
+        card_router: Name,
         file: Path,
         now: Callable[[], datetime],
         complain: Callable[[str], object] = lambda _text: None,
@@ -319,7 +319,7 @@ class AuditWatch(Actor):
         super().__init__()
         self._reader = reader
         self._store = store
-        self._operators = operators
+        self._card_router = card_router
         self._file = file
         self._now = now
         self._complain = complain
@@ -445,7 +445,7 @@ class AuditWatch(Actor):
         if await self._store.transact(partial(_due, at=at)):
             text = f"head of the audit log: entry {newest.sequence}, {newest.hash}"
             audit_log.info("%s", text)
-            self._operators.tell(Notice(text, "info", at))
+            self._card_router.tell(Notice(text, "info", at))
 
     def _tell(self, text: str) -> None:
         if text == self._told:
@@ -453,7 +453,7 @@ class AuditWatch(Actor):
         self._told = text
         audit_log.error("%s", text)
         self._complain(text)
-        self._operators.tell(Notice(text, "error", self._now()))
+        self._card_router.tell(Notice(text, "error", self._now()))
 
 
 def _misfits(db: Database, anchors: list[Anchor], file: Path) -> tuple[str | None, list[str]]:

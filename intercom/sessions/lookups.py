@@ -34,12 +34,13 @@ from intercom.sessions import request_kinds
 from intercom.sessions.checkpoints.restore import of_restore
 from intercom.sessions.messages import Unattended, Wanted
 from intercom.store import idempotency, instructions, requests, sessions
+from intercom.store.apply_journal import JournalState, journal
+from intercom.store.checkpoints import restores
 from intercom.store.client import Reader, StoreUnavailable
-from intercom.store.file_changes import JournalState, journal, restores
 from intercom.store.idempotency import Scope
-from intercom.store.messages import Database
 from intercom.store.requests import waits
 from intercom.store.sessions import stalls
+from intercom.store.writer_messages import Database
 
 R = TypeVar("R")
 

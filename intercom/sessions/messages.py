@@ -538,8 +538,8 @@ class ClockChanged:
 
 # --- the chat channel ---------------------------------------------------------------------------------------------
 
-#: The name of the chat channel's actor, which answers `ReadRecent`.
-CHANNEL_ACTOR = "slack/channel"
+#: The name of the actor that answers `ReadRecent`.
+OUTBOX_WRITER = "slack/outbox_writer"
 
 
 @frozen
@@ -570,8 +570,8 @@ class History:
 
 @frozen
 class ReadRecent(Request[History]):
-    """Asked of `slack/channel`: the latest messages of a channel, at most `limit` (1 to 100). Refused with the code
-    `slack` if the chat cannot be read now; the message says why and what to do."""
+    """Asked of `slack/outbox_writer`: the latest messages of a channel, at most `limit` (1 to 100). Refused with the
+    code `slack` if the chat cannot be read now; the message says why and what to do."""
 
     channel_id: str
     limit: int

@@ -36,21 +36,21 @@ from intercom.model.room_view import RoomOperations
 from intercom.model.session import Instruction, Kind, Session, SessionMode, SessionStatus, id_of_act
 from intercom.sessions import lookups, request_kinds
 from intercom.sessions.checkpoints.messages import AnswerRestore, AskRestore, TakeCheckpoint
-from intercom.sessions.context import Context
 from intercom.sessions.lookups import ShownCards, ask_session, only, single
 from intercom.sessions.messages import Decide, End, Pause, Resume, Steer, TakeBack, Unpause
 from intercom.sessions.policies import PolicyRegistry
 from intercom.sessions.processes.spawner import AgentProcesses
 from intercom.sessions.session import steering
+from intercom.sessions.session_deps import SessionDeps
 from intercom.sessions.signatures import Signatures
 from intercom.sessions.tools.switch_freq import SwitchFreq
 from intercom.store import audit, checkpoints, idempotency, instructions, sessions
 from intercom.store import processes as known_processes
+from intercom.store.checkpoints import restores
 from intercom.store.client import STORE_FAULTS, Reader
-from intercom.store.file_changes import restores
 from intercom.store.idempotency import Scope
-from intercom.store.messages import Database
 from intercom.store.rows import JsonObject
+from intercom.store.writer_messages import Database
 from intercom.workspace.files import check_workspace, version_control_root
 
 T = TypeVar("T")
@@ -78,7 +78,7 @@ class Steering:
     async def unpause(self, session: str | None, by: str, channel: str, act_id: str | None = None) -> Session:
         """Unpause a session. Raises InvalidState if it is not paused."""
         id = await self.service.named_session(session, lambda each: each.is_paused, "paused session", act_id)
-        return await ask_session(self.service.system, id, Unpause(act_id or self._context.new_id(), by, channel))
+        return await ask_session(self.service.system, id, Unpause(act_id or self._deps.new_id(), by, channel))
 
     async def steer(
         self,
@@ -119,13 +119,13 @@ class Steering:
             raise InvalidArguments("a task is for a session or for a workspace: name one of them")
         id = None if session is None else await self.service.session_id(session)
         root = None if workspace is None else await self.workspace_of(workspace)
-        at = self._context.now()
+        at = self._deps.now()
         instruction = Instruction(self._id(act_id), Kind.TASK, text, by, channel, at, id, root)
-        kept, home = await self._context.store.transact(
-            partial(_leave, instruction=instruction, signed=signed, context=self._context)
+        kept, home = await self._deps.store.transact(
+            partial(_leave, instruction=instruction, signed=signed, deps=self._deps)
         )
         card = request_kinds.card_of_instruction(kept, home)
-        self._context.operators.tell(card)
+        self._deps.card_router.tell(card)
         if kept.is_open and kept.taken_at is None:
             steering.tell_of_task(self.service.system, kept, await self.service.sessions())
         return card
@@ -145,20 +145,20 @@ class Steering:
             instruction.kind is not Kind.TASK or instruction.taken_at is not None
         ):
             return await ask_session(self.service.system, instruction.session_id, TakeBack(instruction.id, by, channel))
-        kept, home = await self._context.store.transact(
-            partial(_take_back, id=instruction.id, by=by, channel=channel, context=self._context)
+        kept, home = await self._deps.store.transact(
+            partial(_take_back, id=instruction.id, by=by, channel=channel, deps=self._deps)
         )
         card = request_kinds.card_of_instruction(kept, home)
-        self._context.operators.tell(card)
+        self._deps.card_router.tell(card)
         return card
 
     @property
-    def _context(self) -> Context:
-        return self.service.context
+    def _deps(self) -> SessionDeps:
+        return self.service.deps
 
     def _id(self, act_id: str | None) -> str:
         """Return the instruction's id for an action: a repeated action is the same instruction."""
-        return self._context.new_id() if act_id is None else id_of_act(act_id)
+        return self._deps.new_id() if act_id is None else id_of_act(act_id)
 
     async def workspace_of(self, directory: str) -> str:
         """Return the workspace root for a task that is left in this directory. It is that of the nearest session, else
@@ -176,7 +176,7 @@ def _workspaces_at(directory: str) -> tuple[Path, Path]:
 
 
 def _leave(
-    db: Database, instruction: Instruction, signed: SignedCommand | None, context: Context
+    db: Database, instruction: Instruction, signed: SignedCommand | None, deps: SessionDeps
 ) -> tuple[Instruction, str]:
     """Record the task. Returns it as it is recorded, and its workspace."""
     home = instruction.workspace_root
@@ -186,15 +186,15 @@ def _leave(
         home = session.workspace_root
         if session.status is SessionStatus.TERMINATED:
             raise InvalidState("this session was ended; leave the task for its workspace, or for another session")
-    return steering.queue(db, context, instruction, signed, home or ""), home or ""
+    return steering.queue(db, deps, instruction, signed, home or ""), home or ""
 
 
-def _take_back(db: Database, id: str, by: str, channel: str, context: Context) -> tuple[Instruction, str]:
+def _take_back(db: Database, id: str, by: str, channel: str, deps: SessionDeps) -> tuple[Instruction, str]:
     instruction = instructions.get(db, id)
     assert instruction is not None, "it was found a moment ago"
     if instruction.taken_at is not None:
         raise AlreadyDecided("an agent has taken this task; nothing was changed")
-    instruction = steering.cancel(db, context, instruction, by, channel)
+    instruction = steering.cancel(db, deps, instruction, by, channel)
     session = None if instruction.session_id is None else sessions.get(db, instruction.session_id)
     return instruction, "" if session is None else session.workspace_root
 
@@ -313,7 +313,7 @@ class OperatorService:
     `children` are the agents that people start."""
 
     system: System
-    context: Context
+    deps: SessionDeps
     reader: Reader
     policy_registry: PolicyRegistry
     children: AgentProcesses
@@ -384,8 +384,8 @@ class OperatorService:
         summary = f"refused to {verdict.decision.value} {prefix} for {who}: {refused.message}"
         data = {"request_id": prefix, "decision": verdict.decision.value, "channel": verdict.channel}
         await self.security_event(summary, {**data, "origin": verdict.origin_data})
-        if self._told.is_new(f"{prefix} {refused.message}", self.context.now()):
-            self.context.operators.tell(Notice(summary, "error", self.context.now()))
+        if self._told.is_new(f"{prefix} {refused.message}", self.deps.now()):
+            self.deps.card_router.tell(Notice(summary, "error", self.deps.now()))
 
     async def _decide(self, prefix: str, verdict: Verdict) -> Card:
         proposed = await self.policy_registry.find(prefix)
@@ -415,8 +415,8 @@ class OperatorService:
             "origin": None if decided.origin is None else decided.origin.to_data(),
             "signature": signature_data(decided.signature),
         }
-        kind, now = f"room_{decided.decision}", self.context.now()
-        await self.context.store.transact(
+        kind, now = f"room_{decided.decision}", self.deps.now()
+        await self.deps.store.transact(
             partial(
                 audit.record, at=now, kind=kind, session_id=None, who=decided.by, summary=str(card.title), data=data
             )
@@ -438,14 +438,14 @@ class OperatorService:
         """Change who is notified of a session's cards; default: the only session. Returns the old and the new mode. A
         repeated `act_id` is answered as the first time, and changes nothing."""
         id = await self.named_session(session, _is_open, "session", act_id)
-        call = act_id or self.context.new_id()
+        call = act_id or self.deps.new_id()
         asked = SwitchFreq(mode, by=by, channel=channel, from_agent=False, call=call)
         answered = await ask_session(self.system, id, asked)
         return SessionMode(answered.answer.previous_mode), SessionMode(answered.answer.current_mode)
 
     def nudge_text(self) -> str:
         """Return the default message of a nudge."""
-        return self.context.config.stall.default_nudge_message
+        return self.deps.config.stall.default_nudge_message
 
     async def nudge(
         self,
@@ -460,10 +460,10 @@ class OperatorService:
         """Send an agent a message with its next result, by the id of a stall alert or a session. `act_id` names the
         action, `signed` is the command that a person signed."""
         what, id = await self.reader.read(partial(lookups.nudged, prefix=prefix))
-        instruction_id = self.context.new_id() if act_id is None else id_of_act(act_id)
+        instruction_id = self.deps.new_id() if act_id is None else id_of_act(act_id)
         if what == "alert":
             verdict = Verdict(
-                instruction_id, Decision.NUDGE, by, channel, self.context.now(), text, origin, command=signed
+                instruction_id, Decision.NUDGE, by, channel, self.deps.now(), text, origin, command=signed
             )
             return await self.decide(id, verdict)
         message = text or self.nudge_text()
@@ -490,9 +490,9 @@ class OperatorService:
         return await self.policy_registry.status(prefix_or_path)
 
     def _count(self, card: Card, verdict: Verdict) -> Card:
-        told = request_kinds.answered(card, verdict, self.context.now())
+        told = request_kinds.answered(card, verdict, self.deps.now())
         if told is not None:
-            self.context.measured(told)
+            self.deps.measured(told)
         return card
 
     async def audit(self, limit: int, session: str | None = None) -> tuple[AuditEntry, ...]:
@@ -502,10 +502,10 @@ class OperatorService:
 
     async def security_event(self, summary: str, data: Mapping[str, object]) -> None:
         """Record a forbidden attempt in the audit log."""
-        await self.context.store.transact(
+        await self.deps.store.transact(
             partial(
                 audit.record,
-                at=self.context.now(),
+                at=self.deps.now(),
                 kind="security",
                 session_id=None,
                 who="intercom",
@@ -516,8 +516,8 @@ class OperatorService:
 
     async def is_new_terminal(self, origin: Origin) -> bool:
         """Record that a person decides from this terminal. Returns whether it was never used before."""
-        work = partial(known_processes.is_new_terminal, origin=origin, at=self.context.now())
-        return await self.context.store.transact(work)
+        work = partial(known_processes.is_new_terminal, origin=origin, at=self.deps.now())
+        return await self.deps.store.transact(work)
 
     def tree(self) -> Info:
         return self.system.inspect()
@@ -543,12 +543,12 @@ class OperatorService:
     @property
     def signatures(self) -> Signatures:
         """Which decisions count."""
-        return self.context.signatures
+        return self.deps.signatures
 
     def admit_command(self, command: str, act_id: str | None, subject: str, signature: Signature | None) -> None:
         """Check the signature of a command that answers no card. Does nothing if there is no operator key. Raises
         SignatureRefused."""
-        self.signatures.admit_command(command, act_id, subject, signature, self.context.now())
+        self.signatures.admit_command(command, act_id, subject, signature, self.deps.now())
 
     async def once(self, act_id: str | None, work: Callable[[], Awaitable[JsonObject]]) -> JsonObject:
         """Carry out a command whose signature counts once, and return the data of its answer.
@@ -571,8 +571,8 @@ class OperatorService:
                     raise
                 details = json.loads(json.dumps(refused.details, default=str))
                 told = {"error": refused.message, "code": refused.error_code, "details": details}
-            kept = partial(idempotency.first_answer, scope=Scope.SIGNED, id=act_id, given=told, at=self.context.now())
-            told = await self.context.store.transact(kept)
+            kept = partial(idempotency.first_answer, scope=Scope.SIGNED, id=act_id, given=told, at=self.deps.now())
+            told = await self.deps.store.transact(kept)
         if "error" in told:
             raise IntercomError(told["error"], code=told["code"], **told["details"])
         data: JsonObject = told["data"]
@@ -583,43 +583,43 @@ class OperatorService:
         added = await self._transact_once(partial(self._add_key, key=key, at=at, by=by, signature=signature))
         if added:
             text = f"operator key {key.id} ({key.name}) counts from now on: decisions have to be signed"
-            self.context.operators.tell(Notice(text, "warning", self.context.now()))
+            self.deps.card_router.tell(Notice(text, "warning", self.deps.now()))
             if (unsigned := self.signatures.keyring.unsigned_settings()) is not None:
-                self.context.operators.tell(Notice(unsigned, "warning", self.context.now()))
+                self.deps.card_router.tell(Notice(unsigned, "warning", self.deps.now()))
         return added
 
     async def note_settings(self) -> None:
         """Record which settings a person has signed, if they are new."""
         if self.signatures.keyring.has_new_settings:
-            await self._transact_once(partial(self.signatures.keyring.note_settings, now=self.context.now()))
+            await self._transact_once(partial(self.signatures.keyring.note_settings, now=self.deps.now()))
 
     async def revoke_key(self, id: str, at: str, by: str, signature: str) -> PublicKey:
         """Revoke an operator key, and return it. Raises SignatureRefused and NotFound."""
         key = await self._transact_once(partial(self._revoke_key, id=id, at=at, by=by, signature=signature))
         rest = "" if self.signatures.required else ": no operator key is left, and decisions need no signature"
         text = f"operator key {key.id} ({key.name}) was revoked{rest}"
-        self.context.operators.tell(Notice(text, "warning", self.context.now()))
+        self.deps.card_router.tell(Notice(text, "warning", self.deps.now()))
         return key
 
     def _add_key(self, db: Database, key: PublicKey, at: str, by: str, signature: str) -> bool:
-        added = self.signatures.keyring.add(db, key, at, by, signature, self.context.now())
+        added = self.signatures.keyring.add(db, key, at, by, signature, self.deps.now())
         if added:
-            self.signatures.keyring.note_settings(db, self.context.now())
+            self.signatures.keyring.note_settings(db, self.deps.now())
             self._record_key(db, "operator_key_added", key, by=by, at=at, signature=signature)
         return added
 
     def _revoke_key(self, db: Database, id: str, at: str, by: str, signature: str) -> PublicKey:
-        key = self.signatures.keyring.revoke(db, id, at, by, signature, self.context.now())
+        key = self.signatures.keyring.revoke(db, id, at, by, signature, self.deps.now())
         self._record_key(db, "operator_key_revoked", key, by=by, at=at, signature=signature)
         return key
 
     def _record_key(self, db: Database, kind: str, key: PublicKey, **said: str) -> None:
         data = {"key_id": key.id, "public": key.public, **said}
-        audit.record(db, self.context.now(), kind, None, key.name or key.id, f"operator key {key.id}", data)
+        audit.record(db, self.deps.now(), kind, None, key.name or key.id, f"operator key {key.id}", data)
 
     async def _transact_once(self, work: Callable[[Database], R]) -> R:
         """Run work about keys and signatures, which is not safe to repeat: a signature counts once."""
-        return await self.context.store.transact(work, retry=False)
+        return await self.deps.store.transact(work, retry=False)
 
     # --- finding -----------------------------------------------------------------------------------------------------
 
@@ -641,8 +641,8 @@ class OperatorService:
     async def _find_once(self, act_id: str | None, find: Callable[[Database], str]) -> str:
         if act_id is None:
             return await self.reader.read(find)
-        work = partial(lookups.by_act, act_id=act_id, find=find, at=self.context.now())
-        return await self.context.store.transact(work)
+        work = partial(lookups.by_act, act_id=act_id, find=find, at=self.deps.now())
+        return await self.deps.store.transact(work)
 
     async def _named_or_only(self, prefix: str | None) -> str:
         return await self.named_session(prefix, _is_open, "session")

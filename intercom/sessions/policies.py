@@ -31,9 +31,9 @@ from intercom.model.request import RiskLevel
 from intercom.sessions.signatures import Signatures, without_keys
 from intercom.store import audit
 from intercom.store.client import Reader, Store
-from intercom.store.messages import Database
 from intercom.store.trust import PastRequest, policies
-from intercom.workspace import files, policy_watcher
+from intercom.store.writer_messages import Database
+from intercom.workspace import files, policy_file
 from intercom.workspace.files import digest
 from intercom.workspace.policy import Limits, Query, evaluate, evaluate_files
 from intercom.workspace.policy_watcher import (
@@ -149,7 +149,7 @@ class PolicyRegistry:
 
     system: System
     store: Store
-    operators: Name
+    card_router: Name
     reader: Reader
     now: Callable[[], datetime]
     config: Config
@@ -317,7 +317,7 @@ class PolicyRegistry:
         done = evolve(card, state=CardState.APPLIED if is_accepted else CardState.REJECTED, decided=decided)
         self._cards[card.id] = done
         self._decisions.setdefault((card.workspace_root, decision.sha256), []).append(is_accepted)
-        self.operators.tell(done)
+        self.card_router.tell(done)
         try:
             watcher = self.system.named(watcher_name(Path(card.workspace_root)))
             await ask(watcher, PolicyDecided(decision), timeout=_SECONDS)
@@ -338,7 +338,7 @@ class PolicyRegistry:
             except NotRunning:
                 pass
         record = await self.recall(root)
-        loaded = await trio.to_thread.run_sync(policy_watcher.load, Path(root))
+        loaded = await trio.to_thread.run_sync(policy_file.load, Path(root))
         return started(loaded, record, self.signatures.keyring.allowed().trust_changes)
 
     async def _root(self, prefix_or_path: str) -> str:
@@ -416,12 +416,12 @@ class PolicyRegistry:
                 self._cards[id] = evolve(card, state=CardState.CLOSED, note="the policy file has changed again")
                 self._closed[workspace_root, card.detail or ""] += 1
                 self._closed_at.setdefault(workspace_root, deque(maxlen=MOST_CLOSED)).append(self.now())
-                self.operators.tell(self._cards[id])
+                self.card_router.tell(self._cards[id])
         if proposed is None or wanted is None or self._is_rejected(workspace_root, proposed.sha256):
             # A rejected content is not proposed again.
             return
         if wanted not in self._cards and self._may_ask(workspace_root):
-            self.operators.tell(await self._new_card(wanted, workspace_root, state))
+            self.card_router.tell(await self._new_card(wanted, workspace_root, state))
 
     async def _new_card(self, id: str, workspace_root: str, state: PolicyState) -> Card:
         proposed, accepted = state.proposed, state.record.accepted
@@ -510,7 +510,7 @@ class PolicyRegistry:
         self.store.transact_soon(kept)
 
     def _tell(self, text: str, level: str = "warning") -> None:
-        self.operators.tell(Notice(text, level, self.now()))
+        self.card_router.tell(Notice(text, level, self.now()))
 
 
 @frozen

@@ -26,7 +26,6 @@ from intercom.model.errors import IntercomError, InvalidState, NotFound, Paused,
 from intercom.model.process import AgentProcessState
 from intercom.model.session import Session, SessionMode, SessionStatus
 from intercom.sessions import lookups
-from intercom.sessions.context import Context
 from intercom.sessions.messages import (
     Admit,
     Adopt,
@@ -42,14 +41,15 @@ from intercom.sessions.messages import (
 )
 from intercom.sessions.policies import PolicyRegistry
 from intercom.sessions.session.actor import POLICY_SECONDS
-from intercom.sessions.session.handlers import session_actor
+from intercom.sessions.session.message_handlers import session_actor
 from intercom.sessions.session.stall import Rules, StallDetector
+from intercom.sessions.session_deps import SessionDeps
 from intercom.store import audit, instructions, requests, sessions
-from intercom.store.file_changes import journal
-from intercom.store.messages import Database
+from intercom.store.apply_journal import journal
 from intercom.store.processes import agent_processes
 from intercom.store.requests import Counts, approvals, counts
 from intercom.store.sessions import stalls
+from intercom.store.writer_messages import Database
 
 #: A session that keeps crashing is restarted ever more slowly, and for long, because its agent waits for an answer.
 _BACKOFF = Backoff(initial=0.05, factor=2.0, max=5.0)
@@ -57,17 +57,17 @@ _BACKOFF = Backoff(initial=0.05, factor=2.0, max=5.0)
 _SHUTDOWN_SECONDS = POLICY_SECONDS + 5.0
 
 
-def session_spec(session: Session, context: Context, detector_of: Name, *, is_new: bool = False) -> ChildSpec:
+def session_spec(session: Session, deps: SessionDeps, detector_of: Name, *, is_new: bool = False) -> ChildSpec:
     """Return the spec of a session's supervisor, to be started under the `sessions` supervisor. `is_new` says that the
     session was opened just now, and nobody else knows of it: its first actor has nothing to load."""
     session_id = session.id
     new = [session] if is_new else []
 
     def start_session() -> Actor:
-        return session_actor(session_id, context, new.pop() if new else None)
+        return session_actor(session_id, deps, new.pop() if new else None)
 
     def start() -> Actor:
-        settings = context.config.stall
+        settings = deps.config.stall
         rules = Rules(
             settings.inactivity_threshold_seconds, settings.escalation_threshold_seconds, settings.max_retries
         )
@@ -90,7 +90,7 @@ class RunningSessions:
     """`supervisors` is the supervisor of all session supervisors, `watchers` that of the policy watchers."""
 
     system: System
-    context: Context
+    deps: SessionDeps
     supervisors: Name
     watchers: Name
     policy_registry: PolicyRegistry
@@ -110,11 +110,11 @@ class RunningSessions:
     async def run(self, session: Session, *, is_new: bool = False) -> None:
         """Run a session's actors. The policy watcher first: the session's first proposal needs it. `is_new` as in
         `session_spec`."""
-        if self.context.watcher(session.workspace_root).ref is None:
+        if self.deps.watcher(session.workspace_root).ref is None:
             await lookups.ensure(self.watchers, self.policy_registry.watcher(session.workspace_root))
         name = self.system.named(f"session/{session.id}")
         if name.ref is None:
-            await lookups.ensure(self.supervisors, session_spec(session, self.context, name, is_new=is_new))
+            await lookups.ensure(self.supervisors, session_spec(session, self.deps, name, is_new=is_new))
         self._ids.add(session.id)
 
     async def stop(self, session_id: str) -> None:
@@ -463,7 +463,7 @@ class SessionRegistry(Actor):
 
     def __init__(
         self,
-        context: Context,
+        deps: SessionDeps,
         presence: Presence,
         supervisors: Name,
         watchers: Name,
@@ -472,7 +472,7 @@ class SessionRegistry(Actor):
         in_session: Callable[[str, frozenset[str]], object] = lambda _session_id, _connections: None,
     ) -> None:
         super().__init__()
-        self._context = context
+        self._deps = deps
         self._presence = presence
         self._supervisors = supervisors
         self._watchers = watchers
@@ -489,14 +489,14 @@ class SessionRegistry(Actor):
 
     def on_start(self) -> None:
         self._running = RunningSessions(
-            self.system, self._context, self._supervisors, self._watchers, self._policy_registry
+            self.system, self._deps, self._supervisors, self._watchers, self._policy_registry
         )
         # Recovery asks sibling actors. One that is down is not restarted while its supervisor waits for this start.
         self.actor_ref.tell(BringBack())
 
     async def _bring_back(self) -> None:
         """Recover the sessions of an earlier server run that can still be answered or applied."""
-        found = await self._context.store.transact(find_recovery)
+        found = await self._deps.store.transact(find_recovery)
         going = found.going()
         self._with_session = {each.agent_key for each in found.live if each.agent_key is not None}
         await self._running.take_stock(found.known, {each.workspace_root for each in going})
@@ -517,7 +517,7 @@ class SessionRegistry(Actor):
         if found.wanted and not self._announced:
             told = found.sentence()
             log.warning("%s", told)
-            self._context.operators.tell(Notice(told, "warning", self._context.now()))
+            self._deps.card_router.tell(Notice(told, "warning", self._deps.now()))
         self._announced = self._brought_back = True
         self.monitor(self._supervisors)
         self.monitor(self._watchers)
@@ -555,7 +555,7 @@ class SessionRegistry(Actor):
 
     async def _admit(self, agent: Agent) -> str:
         new = self._new_session(agent)
-        session = await self._context.store.transact(
+        session = await self._deps.store.transact(
             partial(claim, agent=agent, at=self._now(), is_connected=self._presence.connected)
             if agent.session_id is not None
             else partial(find_or_open, new=new)
@@ -573,7 +573,7 @@ class SessionRegistry(Actor):
     def _new_session(self, agent: Agent) -> Session:
         now = self._now()
         return Session(
-            id=self._context.new_id(),
+            id=self._deps.new_id(),
             owner_user_id="",
             workspace_root=agent.workspace,
             # Its agent is connected.
@@ -589,7 +589,7 @@ class SessionRegistry(Actor):
     async def _adopt(self, asked: Adopt) -> str | None:
         agent = asked.agent
         own = await self._admit(agent)
-        chosen = await self._context.store.transact(
+        chosen = await self._deps.store.transact(
             partial(choose, agent=agent, own=own, wanted=asked.session_id, is_live=self._lives)
         )
         if chosen.id == own:
@@ -599,7 +599,7 @@ class SessionRegistry(Actor):
             # waited for: if servers ran shorter than this wait, no adoption would succeed.
             self._postponed.append((asked, self.defer()))
             return None
-        session = await self._context.store.transact(
+        session = await self._deps.store.transact(
             partial(hand_over, agent=agent, own=own, chosen=chosen.id, at=self._now())
         )
         crash_points.reach("session.adopted")
@@ -623,7 +623,7 @@ class SessionRegistry(Actor):
             reply.set(adopted)
 
     async def _wanted(self, session_id: str) -> str:
-        session = await self._context.store.transact(partial(sessions.get, id=session_id))
+        session = await self._deps.store.transact(partial(sessions.get, id=session_id))
         if session is None:
             raise NotFound(f"no session has the id {session_id}")
         self._running.spare(session.id)
@@ -631,7 +631,7 @@ class SessionRegistry(Actor):
         return session.id
 
     async def _anonymous(self, request_id: str) -> AnonymousClient:
-        session = await self._context.store.transact(partial(anonymous_owner, request_id=request_id))
+        session = await self._deps.store.transact(partial(anonymous_owner, request_id=request_id))
         assert session.agent_key is not None, "it is by its agent that it was found"
         agent = Agent(session.agent_key, session.client_name, session.workspace_root, session.channel_id)
         self._note(agent)
@@ -641,7 +641,7 @@ class SessionRegistry(Actor):
 
     async def _end_if_spent(self, session_id: str) -> bool:
         """End an anonymous session that is spent, and stop its actors. Returns whether it ended."""
-        if not await self._context.store.transact(partial(end_anonymous, id=session_id, at=self._now())):
+        if not await self._deps.store.transact(partial(end_anonymous, id=session_id, at=self._now())):
             return False
         await self._running.stop(session_id)
         return True
@@ -649,7 +649,7 @@ class SessionRegistry(Actor):
     async def _here(self, key: str) -> None:
         if key not in self._with_session and not key.startswith(key_of("")):
             return
-        session = await self._context.store.transact(partial(sessions.by_agent, agent_key=key))
+        session = await self._deps.store.transact(partial(sessions.by_agent, agent_key=key))
         if session is not None and self._presence.connected(key):
             self._in_session(session.id, frozenset(self._presence.connections.get(key, ())))
             self._note(Agent(key, session.client_name, session.workspace_root))
@@ -662,7 +662,7 @@ class SessionRegistry(Actor):
             # The agent came back while the timer's message was in the mailbox.
             return
         self._presence.here.pop(key, None)
-        session = await self._context.store.transact(partial(sessions.by_agent, agent_key=key))
+        session = await self._deps.store.transact(partial(sessions.by_agent, agent_key=key))
         ended = session is not None and is_anonymous(key) and await self._end_if_spent(session.id)
         if session is not None and not ended:
             self.system.named(f"session/{session.id}").tell(AgentLeft())
@@ -686,14 +686,14 @@ class SessionRegistry(Actor):
     async def _sweep(self) -> None:
         """Stop the actors of sessions that are over or abandoned and hold nothing. They are started again on demand."""
         self.set_timer(Sweep(), SWEEP_SECONDS, Sweep())
-        for session in await self._context.store.transact(spent_anonymous):
+        for session in await self._deps.store.transact(spent_anonymous):
             if not self._is_in(session.agent_key):
                 await self._end_if_spent(session.id)
-        over = await self._context.store.transact(partial(to_stop, running=self._running.perhaps_idle()))
+        over = await self._deps.store.transact(partial(to_stop, running=self._running.perhaps_idle()))
         for id, agent_key in over:
             if not self._is_in(agent_key):
                 await self._running.stop(id)
-        self._with_session = set(await self._context.store.transact(sessions.agent_keys)) | self._presence.here.keys()
+        self._with_session = set(await self._deps.store.transact(sessions.agent_keys)) | self._presence.here.keys()
 
     def _now(self) -> datetime:
-        return self._context.now()
+        return self._deps.now()

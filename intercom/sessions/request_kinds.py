@@ -19,7 +19,7 @@ from intercom.model.metrics import Delivered, Settled
 from intercom.model.request import ApprovalRequest, ApprovalStatus, ContinuationPrompt, PromptType, Wait, WaitStatus
 from intercom.model.session import Instruction, Kind, ProgressItem, StallAlert, StallStatus
 from intercom.model.visible_text import visible
-from intercom.store.file_changes import Entry
+from intercom.store.apply_journal import Entry
 from intercom.store.requests import RequestTable, approvals, prompts, waits
 
 A = TypeVar("A")

@@ -29,8 +29,8 @@ from intercom.sessions import request_kinds
 from intercom.sessions.request_kinds import Asked
 from intercom.sessions.trusted_keys import Keyring, is_fresh
 from intercom.store import audit, instructions, sessions
-from intercom.store.messages import Database
 from intercom.store.requests import standby_instruction
+from intercom.store.writer_messages import Database
 
 if TYPE_CHECKING:
     pass

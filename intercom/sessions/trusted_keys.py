@@ -27,9 +27,9 @@ from intercom.model import clock, signing
 from intercom.model.config import Config, HighestRisk
 from intercom.model.errors import ConfigError, NotFound, SignatureRefused
 from intercom.store import audit
-from intercom.store.messages import Database
 from intercom.store.trust import EnrolledKey
 from intercom.store.trust import operator_keys as enrolled_keys
+from intercom.store.writer_messages import Database
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey

@@ -1,4 +1,4 @@
-"""Checkpoints of sessions, and the contents of their files, by SHA-256, in a separate database beside the main one.
+"""Checkpoints of sessions, restores of them, and the contents of files, by SHA-256, in a second database.
 
 A content is written before the checkpoint that refers to it, and a sweep deletes unreferenced contents. So a crash
 leaves at most what the next sweep deletes. Contents are used from worker threads, by one user at a time. No connection
@@ -12,7 +12,7 @@ import json
 import sqlite3
 import threading
 import zlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
@@ -21,12 +21,26 @@ from typing import Any
 from attrs import define, field, frozen
 
 from intercom.model import crash_points
-from intercom.model.checkpoint import Checkpoint, CheckpointLine, Manifest
+from intercom.model.checkpoint import (
+    CLEANED_UP,
+    RESTORE_TRANSITIONS,
+    UNDER_WAY,
+    WAITING,
+    Checkpoint,
+    CheckpointLine,
+    Divergence,
+    DivergenceKind,
+    DivergenceSummary,
+    Manifest,
+    Restore,
+    RestoreState,
+)
 from intercom.model.errors import DatabaseError
 from intercom.model.session import ProgressItem
 from intercom.store import database, rows
 from intercom.store.database import Database, connect, look, make_private, move_aside, transaction
-from intercom.store.rows import Row, Table
+from intercom.store.requests import DECIDED
+from intercom.store.rows import Codec, Row, States, Table
 
 _EACH_FILE = "checkpoint, json_each(checkpoint.file_hashes) as each where checkpoint.id = ?"
 _NEWEST_FIRST = "order by created_at desc, rowid desc"
@@ -399,3 +413,96 @@ def _parts(items: Iterable[str], size: int) -> Iterator[list[str]]:
             part = []
     if part:
         yield part
+
+
+# --- restores --------------------------------------------------------------------------------------------------------
+
+
+def _divergence_text(found: DivergenceSummary) -> str:
+    return rows.json_text(
+        {
+            "modified": found.modified,
+            "deleted": found.deleted,
+            "added": found.added,
+            "first": [[each.kind.value, each.path] for each in found.first],
+            "remarks": list(found.remarks),
+        }
+    )
+
+
+def _divergence_value(text: str) -> DivergenceSummary:
+    data = json.loads(text)
+    first = tuple(Divergence(path, DivergenceKind(kind)) for kind, path in data["first"])
+    return DivergenceSummary(data["modified"], data["deleted"], data["added"], first, tuple(data["remarks"]))
+
+
+#: The states of a restore that has created its successor.
+_MADE = "and state in ('handed_over', 'done', 'stuck', 'given_up')"
+
+
+class Restores(Table[Restore]):
+    """Restores of checkpoints, from the request to the end.
+
+    Each is recorded step by step, so that a crash leaves all of it or nothing. Every change of state is a
+    compare-and-set.
+    """
+
+    def known(self, db: Database, id: str) -> Restore:
+        """Do as `get`, for a restore that exists: restores outlive those who carry them out."""
+        restore = self.get(db, id)
+        assert restore is not None
+        return restore
+
+    def steps(self, db: Database, id: str) -> str:
+        """Return the steps of a restore: the JSON text of the file transaction. There may be many."""
+        [found] = rows.column(db, "select steps from restore where id = ?", (id,)) or [None]
+        return "[]" if found is None else str(found)
+
+    def waiting(self, db: Database) -> tuple[Restore, ...]:
+        """Return the restores that wait for a person, oldest first."""
+        return self._in(db, WAITING)
+
+    def under_way(self, db: Database) -> tuple[Restore, ...]:
+        """Return the restores in progress, oldest first."""
+        return self._in(db, UNDER_WAY)
+
+    def to_clean_up(self, db: Database) -> tuple[Restore, ...]:
+        """Return the restores that ended without their files and may have left staged ones, oldest first."""
+        return self._in(db, CLEANED_UP, "and steps is not null")
+
+    def save_steps(self, db: Database, id: str, steps: str) -> None:
+        """Record the steps of an accepted restore, before its files are staged."""
+        self.update(db, "id = :id and state = 'accepted'", {"id": id}, steps=steps)
+
+    def forget_steps(self, db: Database, id: str) -> None:
+        """Delete the steps of a restore whose staged files were discarded."""
+        self.update(db, "id = :id and state in ('accepted', 'failed', 'given_up')", {"id": id}, steps=None)
+
+    def by_successor(self, db: Database, session_id: str) -> Restore | None:
+        """Return the restore that created this session, or None."""
+        return self.first(db, f"successor_id = ? {_MADE}", (session_id,))
+
+    def by_ended(self, db: Database, session_id: str) -> Restore | None:
+        """Return the latest restore that replaced this session with a successor, or None."""
+        where = f"session_id = ? {_MADE} order by created_at desc, rowid desc limit 1"
+        return self.first(db, where, (session_id,))
+
+    def latest_successor(self, db: Database, session_id: str) -> str:
+        """Return the session that this one became through restores; itself if there were none."""
+        seen = {session_id}
+        while (restore := self.by_ended(db, session_id)) is not None and restore.successor_id not in seen:
+            session_id = restore.successor_id
+            seen.add(session_id)
+        return session_id
+
+    def _in(self, db: Database, states: Collection[RestoreState], also: str = "") -> tuple[Restore, ...]:
+        return self.select(db, f"state in ({rows.literals(states)}) {also} order by created_at, rowid")
+
+
+restores = Restores(
+    "restore",
+    Restore,
+    codecs={"divergence": Codec(_divergence_text, _divergence_value)},
+    parts={"decided": DECIDED},
+    states=States("a restore", "state", RESTORE_TRANSITIONS),
+)

@@ -22,7 +22,7 @@ from actors import Busy, Down, Name, NotRunning, ask
 from intercom.model.errors import DatabaseError
 from intercom.store import database
 from intercom.store.database import BUSY_SECONDS, connect
-from intercom.store.messages import Database, Inspect, Touch, Transact
+from intercom.store.writer_messages import Database, Inspect, Touch, Transact
 
 R = TypeVar("R")
 

@@ -20,9 +20,9 @@ from intercom.model.metrics import Measured, unmeasured
 from intercom.store import room_schema
 from intercom.store.client import Reader, Store
 from intercom.store.database import BUSY_SECONDS, Fault, OpenedDatabase
-from intercom.store.messages import Database, Inspect
 from intercom.store.rows import Values
 from intercom.store.writer import Writer
+from intercom.store.writer_messages import Database, Inspect
 
 R = TypeVar("R")
 

@@ -1,7 +1,8 @@
 """The database's tables, and the migrations from one version of them to the next.
 
-`FIRST_TABLES` is the schema of the first version. A change to it is a new `Migration` with the next number. Migrations
-only go forward; each is applied once, and recorded in `schema_version`. docs/reference/database.md has each column.
+`BASELINE_TABLES` is the schema at version 22, into which the earlier, unreleased migrations were squashed.
+A change to it is a new `Migration` with the next number. Migrations only go forward; each is applied once, and recorded
+in `schema_version`. docs/reference/database.md has each column.
 
 A table whose rows belong to a session also needs a line in `_OF_A_SESSION` of `intercom.store.retention`. Otherwise its
 rows prevent that an old session is deleted, or stay after it if no key refers to the session.
@@ -43,7 +44,8 @@ ENDS_OF_INSTRUCTIONS = (
     " 'task_taken_back', 'standby_ended')"
 )
 
-FIRST_TABLES = (
+#: The schema at version 22, into which the earlier, unreleased migrations were squashed.
+BASELINE_TABLES = (
     # Agents' sessions. The columns up to `progress_snapshot` are part of the contract: their names are given from
     # outside, and stay. So are the first columns of `approval_request`, `checkpoint`, `continuation_prompt` and
     # `stall_alert`.
@@ -542,10 +544,10 @@ class Migration:
     apply: Callable[[Database], None]
 
 
-#: In order, without gaps. The first creates the schema from nothing. Its number is that of the last schema before the
-#: first release, so that databases of that time remain readable.
+#: In order, without gaps. The first creates the schema from nothing; its recorded name is not changed. Its number is
+#: that of the last schema before the first release, so that databases of that time remain readable.
 MIGRATIONS: tuple[Migration, ...] = (
-    Migration(22, "first", _run(FIRST_TABLES)),
+    Migration(22, "first", _run(BASELINE_TABLES)),
     Migration(23, "spawned agents, signed acts", _run(SPAWNED_AGENTS)),
     Migration(24, "scopes of answers", _run(SCOPES)),
 )

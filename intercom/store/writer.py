@@ -33,8 +33,8 @@ from intercom.store.database import (
     free_name,
     open_database,
 )
-from intercom.store.messages import Flush, Inspect, Touch, Transact
 from intercom.store.schema import MIGRATIONS, Migration
+from intercom.store.writer_messages import Flush, Inspect, Touch, Transact
 
 logger = logging.getLogger("intercom.store")
 

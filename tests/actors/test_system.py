@@ -277,7 +277,7 @@ async def test_a_dynamic_child_that_is_stopped_while_its_restart_is_timed_stays_
             tell(system.named(name), crash())
         await trio.testing.wait_all_tasks_blocked()
         await ask(dyn, StopChild("a"))
-        system.ref("dyn")._put_urgent(__import__("actors._decide", fromlist=["Due"]).Due("a"))  # type: ignore[union-attr]
+        system.ref("dyn")._put_urgent(__import__("actors._restart_rules", fromlist=["Due"]).Due("a"))  # type: ignore[union-attr]
         await trio.sleep(6)
         assert [info.id for info in system.inspect().children[0].children] == ["b"]
         assert system.named("b").is_alive()

@@ -27,7 +27,7 @@ from intercom.sessions.session import steering
 from intercom.sessions.tools.ping import Ping
 from intercom.sessions.tools.table import BY_NAME
 from intercom.sessions.tools.transmit import Transmit
-from intercom.store.messages import Transact
+from intercom.store.writer_messages import Transact
 from intercom.workspace import files
 from tests.support.virtual_server import STUCK, VirtualServer, virtual_server
 

@@ -17,7 +17,7 @@ from attrs import evolve
 
 from intercom.agents.shim import launch
 from intercom.agents.shim.launch import Options, isolation
-from intercom.cli.settings import Settings, settle
+from intercom.cli.server_settings import ServerSettings, settle
 from intercom.local import lock
 from intercom.local import places as where_things_live
 from intercom.local.daemon import allowed, server_environment
@@ -213,7 +213,7 @@ def me(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return file
 
 
-def started_by_client(config: Path | None = None) -> Settings:
+def started_by_client(config: Path | None = None) -> ServerSettings:
     named = None if config is None else str(config)
     return settle(argparse.Namespace(config=named, ipc_name=None), by_client=True)
 

@@ -15,11 +15,11 @@ from mcp.shared.exceptions import MCPError
 from actors import Actor
 from intercom.agents import mcp_server
 from intercom.agents.agent_connection import AgentConnection, Caller
-from intercom.agents.transport import Hello
+from intercom.agents.shim_transport import Hello
 from intercom.cli import main
 from intercom.model.config import Config, SlackSettings
 from intercom.model.errors import SlackError
-from intercom.sessions.messages import CHANNEL_ACTOR, History, Message, ReadRecent
+from intercom.sessions.messages import OUTBOX_WRITER, History, Message, ReadRecent
 from tests.support.virtual_server import VirtualServer, virtual_server
 
 Clock = trio.testing.MockClock
@@ -64,7 +64,7 @@ async def refusal(to: AgentConnection, uri: str) -> str:
 @pytest.mark.server(CONFIG)
 async def test_the_channels_messages_are_read_as_json(server: VirtualServer, root: Path) -> None:
     channel = Channel(History((Message("2.0", "U1", "do it"), Message("1.0", "U2", "ok", "0.5")), has_more=True))
-    server.app.system.adopt(channel, CHANNEL_ACTOR)
+    server.app.system.adopt(channel, OUTBOX_WRITER)
     (found,) = (await mcp_server.read(connection(server, root), CALLER, "slack://channel/C0123/recent")).contents
     assert json.loads(found.text) == {  # type: ignore[union-attr]
         "messages": [
@@ -81,7 +81,7 @@ async def test_the_channels_messages_are_read_as_json(server: VirtualServer, roo
 
 @pytest.mark.server(CONFIG)
 async def test_an_empty_channel_has_no_messages(server: VirtualServer, root: Path) -> None:
-    server.app.system.adopt(Channel(History((), has_more=False)), CHANNEL_ACTOR)
+    server.app.system.adopt(Channel(History((), has_more=False)), OUTBOX_WRITER)
     (found,) = (await mcp_server.read(connection(server, root), CALLER, "slack://channel/C0123/recent")).contents
     assert json.loads(found.text) == {"messages": [], "has_more": False}  # type: ignore[union-attr]
 
@@ -89,7 +89,7 @@ async def test_an_empty_channel_has_no_messages(server: VirtualServer, root: Pat
 @pytest.mark.server(CONFIG)
 async def test_only_the_sessions_own_channel_can_be_read(server: VirtualServer, root: Path) -> None:
     channel = Channel(History((), has_more=False))
-    server.app.system.adopt(channel, CHANNEL_ACTOR)
+    server.app.system.adopt(channel, OUTBOX_WRITER)
     own = connection(server, root, "C0777")
     assert "C0777" in await refusal(own, "slack://channel/C0123/recent")
     assert channel.asked == []
@@ -102,7 +102,7 @@ async def test_what_is_wrong_is_said_in_words(clock: Clock, root: Path) -> None:
         assert "not set up" in await refusal(connection(server, root), "slack://channel/C0123/recent")
     async with virtual_server(root.parent, clock, CONFIG) as server:
         assert "doctor" in await refusal(connection(server, root), "slack://channel/C0123/recent")
-        server.app.system.adopt(Channel(SlackError("the app is not in the channel")), CHANNEL_ACTOR)
+        server.app.system.adopt(Channel(SlackError("the app is not in the channel")), OUTBOX_WRITER)
         assert (
             await refusal(connection(server, root), "slack://channel/C0123/recent")
             == "slack: the app is not in the channel"

@@ -22,7 +22,7 @@ from intercom.sessions.tools.switch_freq import SwitchFreq
 from intercom.sessions.tools.table import BY_NAME
 from intercom.sessions.tools.transmit import Transmit
 from intercom.store import outbox
-from intercom.store.messages import Transact
+from intercom.store.writer_messages import Transact
 from tests.agents.http.rig import call as call_http
 from tests.agents.http.rig import place
 from tests.agents.test_tasks import MODERN, said, wire

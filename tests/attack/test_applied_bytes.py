@@ -21,7 +21,7 @@ from intercom.model.request import Operation, OperationKind
 from intercom.sessions.messages import AskPermission
 from intercom.sessions.tools.check_diff import CheckDiff
 from intercom.store import rows
-from intercom.store.messages import Transact
+from intercom.store.writer_messages import Transact
 from intercom.workspace.files import digest
 from tests.support.keys import Key
 from tests.support.virtual_server import AgentClient, VirtualServer, virtual_server

@@ -21,8 +21,8 @@ from intercom.model.request import ApprovalStatus
 from intercom.sessions.messages import AwaitDecision, Opened
 from intercom.sessions.tools.check_diff import CheckDiff
 from intercom.store import rows
-from intercom.store.messages import Transact
 from intercom.store.requests import approvals
+from intercom.store.writer_messages import Transact
 from tests.support.keys import Key
 from tests.support.server_process import TRUSTING, Home, begin, call, user_home
 from tests.support.virtual_server import AgentClient, VirtualServer

@@ -11,7 +11,7 @@ import pytest
 import trio
 import trio.testing
 
-from intercom.workspace import files, policy_watcher
+from intercom.workspace import files, policy_file
 from tests.attack.swaps import storm
 from tests.attack.swaps.storm import Result
 
@@ -56,4 +56,4 @@ def test_a_link_that_vanishes_while_a_policy_is_read_is_a_fault_of_the_policy(
         raise OSError(22, "Invalid argument", path)
 
     monkeypatch.setattr(os.path, "realpath", vanished)
-    assert "changed while it was looked at" in str(policy_watcher.load(tmp_path).fault)
+    assert "changed while it was looked at" in str(policy_file.load(tmp_path).fault)

@@ -16,7 +16,7 @@ import trio.testing
 
 from intercom.embedding import EmbeddedAgent
 from tests.operators.slack.live.embedded import Room, room
-from tests.slack.limits import RATES
+from tests.slack_standin.limits import RATES
 
 CARDS = 500
 LINES = 2000

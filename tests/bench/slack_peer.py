@@ -17,8 +17,8 @@ from typing import Any
 
 import trio
 
-from tests.slack import ALICE, CHANNEL, Standin, buttons, serve, text_of
-from tests.slack.sockets import Socket
+from tests.slack_standin import ALICE, CHANNEL, Standin, buttons, serve, text_of
+from tests.slack_standin.sockets import Socket
 
 Send = Callable[[bytes], Awaitable[None]]
 

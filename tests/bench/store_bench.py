@@ -16,9 +16,9 @@ import trio
 from actors import ChildSpec, Name, System, ask
 from intercom.store import audit, sessions
 from intercom.store.database import Database, OpenedDatabase
-from intercom.store.messages import Transact
 from intercom.store.requests import approvals
 from intercom.store.writer import Writer
+from intercom.store.writer_messages import Transact
 from tests.store import cases
 
 ROUNDS = 5

@@ -11,7 +11,7 @@ from tests.support.crash_points import NAMES, SLACK_NAMES, SPAWN_NAMES
 #: from outside, which is the only way for those who get no messages.
 ACTORS: dict[str, str] = {
     "Writer": "crash",
-    "Operators": "crash",
+    "CardRouter": "crash",
     "SessionRegistry": "crash",
     "Checkpoints": "fell",
     "Housekeeper": "fell",
@@ -39,7 +39,7 @@ SERVICE_ACTORS: dict[str, str] = {
     "AgentProcessActor": "fell",
     "OpenWeb": "fell",
     "Sender": "crash",
-    "SlackChannel": "crash",
+    "OutboxWriter": "crash",
     "CommandRunner": "fell",
     "EphemeralSender": "fell",
     "SlackConnection": "fell",

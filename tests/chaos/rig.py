@@ -29,7 +29,7 @@ from tests.chaos.slack_people import SlackPeople
 from tests.chaos.starter import Starter
 from tests.chaos.witness import Witness
 from tests.operators.slack.live.truth import Found
-from tests.slack import CHANNEL
+from tests.slack_standin import CHANNEL
 from tests.support.server_process import FAULTY
 
 AGENT = Path(__file__).with_name("agent.py")

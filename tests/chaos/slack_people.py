@@ -16,7 +16,7 @@ from attrs import define, field
 from intercom.store import outbox
 from intercom.store.client import Reader
 from tests.operators.slack.live.truth import Found, look
-from tests.slack import ALICE, BOB, CHANNEL, CannotDo, Standin, Unanswered, buttons, serve, text_of
+from tests.slack_standin import ALICE, BOB, CHANNEL, CannotDo, Standin, Unanswered, buttons, serve, text_of
 
 #: The buttons that need no form, with the words their verdicts are stored as.
 MEANING = {

@@ -29,7 +29,7 @@ from intercom.model.config import Config, DecisionsSettings, HighestRisk
 from intercom.model.decision import Decision
 from intercom.store import audit, audit_chain
 from intercom.store.database import open_database
-from intercom.store.messages import Transact
+from intercom.store.writer_messages import Transact
 from tests.sessions.signed.keyed_server import keyed, sql
 from tests.support.keys import Key
 from tests.support.server_process import CTL, Home, begin, call

@@ -22,7 +22,7 @@ import pytest
 
 from intercom.cli import rooms
 from intercom.cli.main import parser
-from intercom.cli.settings import Settings
+from intercom.cli.server_settings import ServerSettings
 from intercom.local import lock, rooms_secrets
 from intercom.local.places import ROOMS_IPC_NAME, Places
 from intercom.local.rooms_secrets import RoomsSecrets, is_database_url, without_password
@@ -33,7 +33,7 @@ URL = "postgresql://intercom:hunter2@db.example.org:5433/rooms?sslmode=require&p
 SECRET = "0123456789abcdef"
 
 
-def settled(*words: str, **environ: str) -> Settings:
+def settled(*words: str, **environ: str) -> ServerSettings:
     return rooms.settle(parser().parse_args(["rooms", *words]), environ)
 
 

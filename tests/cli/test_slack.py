@@ -22,7 +22,7 @@ from intercom.operators.slack import credentials, web_api
 from intercom.operators.slack import settings as slack_settings
 from tests.cli.test_doctor import serving
 from tests.operators.slack.setup.keychains import Kept, Locked, NoKeychain, keychain_is
-from tests.slack import ALICE, APP_TOKEN, BOT_TOKEN, CHANNEL, Standin, serve
+from tests.slack_standin import ALICE, APP_TOKEN, BOT_TOKEN, CHANNEL, Standin, serve
 
 pytestmark = pytest.mark.usefixtures("where")
 

@@ -21,7 +21,7 @@ from intercom.sessions.tools.standby import Standby
 from intercom.sessions.tools.transmit import Transmit
 from tests.operators.ctl_server import Peer
 from tests.operators.slack.live.embedded import Room, quick, room
-from tests.slack import ALICE, BOB, buttons
+from tests.slack_standin import ALICE, BOB, buttons
 
 CHANGE = CheckClearance("Shall I?", "new\n", "a.txt")
 QUESTION = Transmit("Shall I?")

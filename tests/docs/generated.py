@@ -293,7 +293,7 @@ def _listed(home: Path, directory: Path) -> list[str]:
 #: The pages with such a part, and what makes it.
 PAGES: dict[str, Callable[[], str]] = {
     **{f"how-to/clients/{name}.md": partial(entries, name) for name in CLIENTS},
-    "agents.md": lambda: agents_md(ROOMS_ADDRESS, secret=False),
+    "reference/rooms-instructions.md": lambda: agents_md(ROOMS_ADDRESS, secret=False),
     "index.md": contents,
     "explanation/decisions/index.md": decisions,
     "reference/configuration.md": settings,

@@ -11,7 +11,7 @@ import pytest
 from intercom.agents.clients import default_call_waits
 from intercom.model.errors import ERROR_CODES
 from tests.docs.generated import BEGIN, DOCS, END, PAGES, ROOT, page_with, protocols
-from tests.slack.scenes import SCENES
+from tests.slack_standin.scenes import SCENES
 
 
 @pytest.mark.parametrize("name", PAGES)

@@ -14,7 +14,7 @@ from intercom.sessions.tools.table import TOOLS
 from intercom.workspace import command_rules
 from intercom.workspace.command_rules import RUNS
 from intercom.workspace.policy import Query, evaluate, evaluate_files
-from intercom.workspace.policy_watcher import parse
+from intercom.workspace.policy_file import parse
 from tests.docs.generated import DOCS, ROOT
 from tests.workspace.test_command_options import HARMFUL
 

@@ -58,7 +58,7 @@ async def test_local_mode_can_approve_and_ctl_finds_socket_and_token_by_itself()
 async def test_the_mode_decides_who_is_notified_and_never_who_may_answer(server: VirtualServer, root: Path) -> None:
     chat = Operator()
     server.app.system.adopt(chat, "chat")
-    await server.ask("operators", Subscribe("chat", Channel.SLACK))
+    await server.ask("card_router", Subscribe("chat", Channel.SLACK))
     agent = await server.arrive(root)
     for mode, told, untold in (
         (SessionMode.LOCAL, [server.operator], [chat]),
@@ -93,7 +93,7 @@ async def test_a_session_left_in_mode_remote_is_told_of_here_once_slack_is_gone(
         id = (await agent.propose()).request_id
         assert not server.operator.cards
     async with virtual_server(root.parent, clock) as server:
-        assert [card.id for card in await server.ask("operators", Subscribe("operator", Channel.CTL))] == [id]
+        assert [card.id for card in await server.ask("card_router", Subscribe("operator", Channel.CTL))] == [id]
 
 
 # --- a fast tap is lost ---------------------------------------------------------------------------

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from intercom.model.policy import DENY_ALL, POLICY_FILE, FilePatterns, WorkspacePolicy
 from intercom.model.request import RiskLevel
-from intercom.workspace import policy, policy_watcher
+from intercom.workspace import policy, policy_file
 from tests.fuzz.harm import is_fair_result, shows_no_insides
 from tests.fuzz.rig import CONFIG, Rig, rig, sound
 from tests.fuzz.test_tools import ANSWERS
@@ -68,10 +68,10 @@ def test_any_file_is_a_policy_or_grants_nothing_and_says_why(tmp_path: Path) -> 
     @given(contents)
     def check(content: bytes) -> None:
         file.write_bytes(content)
-        loaded = policy_watcher.load(tmp_path)
+        loaded = policy_file.load(tmp_path)
         assert loaded.source == POLICY_FILE
         if loaded.fault is None:
-            assert policy_watcher.parse(policy_watcher.render(loaded.policy)) == (loaded.policy, None)
+            assert policy_file.parse(policy_file.render(loaded.policy)) == (loaded.policy, None)
         else:
             assert loaded.policy == DENY_ALL
             assert 0 < len(loaded.fault) < 2000

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from intercom.cli import settings
+from intercom.cli import server_settings
 from intercom.local import own_files, places
 from intercom.local.own_files import is_own, is_own_config
 from intercom.local.processes import Recognised, Who
@@ -67,7 +67,7 @@ def test_only_a_recognised_operator_records(who: Who, tmp_path: Path, monkeypatc
     other = places.places(
         environ={name: str(tmp_path / name) for name in ("HOME", "XDG_CONFIG_HOME", "XDG_STATE_HOME")}
     )
-    monkeypatch.setattr(settings.processes, "recognise", lambda *_: Recognised(who, "", Origin("ctl")))
-    assert settings.record_directories(other) is (who is Who.OPERATOR)
+    monkeypatch.setattr(server_settings.processes, "recognise", lambda *_: Recognised(who, "", Origin("ctl")))
+    assert server_settings.record_directories(other) is (who is Who.OPERATOR)
     assert is_own(os.path.dirname(other.config_file), own_files.own_directories()[0]) is (who is Who.OPERATOR)
     assert is_own(other.state_dir, own_files.own_directories()[0]) is (who is Who.OPERATOR)

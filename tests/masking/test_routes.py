@@ -20,7 +20,7 @@ from intercom.operators.slack.web_api import LITERAL, SlackTokens, WebApi
 from tests.masking.corpus import KINDS
 from tests.operators.slack.live.server import at_work
 from tests.operators.slack.wire.http_end import Asked, http_end, reply
-from tests.slack import ALICE, CHANNEL, text_of
+from tests.slack_standin import ALICE, CHANNEL, text_of
 
 pytestmark = pytest.mark.real_time
 

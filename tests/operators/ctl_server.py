@@ -17,7 +17,7 @@ from actors.events import Event
 from intercom.local.places import DEFAULT_IPC_NAME, Places, places
 from intercom.model.card import Card
 from intercom.model.session import SessionMode
-from intercom.operators.card_router import Operators
+from intercom.operators.card_router import CardRouter
 from intercom.operators.ctl.listener import CtlListener
 from tests.operators.stand_in_service import StandInService
 
@@ -35,7 +35,7 @@ class CtlServer:
 
     def tell(self, shown: Any) -> None:
         """Tell the router what a session would."""
-        self.system.named("operators").tell(shown)
+        self.system.named("card_router").tell(shown)
 
     async def dial(self) -> Peer:
         return Peer(await trio.open_unix_socket(self.places.ctl_socket), self.token)
@@ -106,7 +106,7 @@ async def ctl_server(
         return None if found is None else found.mode
 
     children = [
-        ChildSpec("operators", lambda: Operators(open_cards, mode_of)),
+        ChildSpec("card_router", lambda: CardRouter(open_cards, mode_of)),
         ChildSpec("ctl", lambda: CtlListener(service, where.ctl_socket, where.token_file, **options)),
     ]
     async with System(children, on_event=on_event) as system:

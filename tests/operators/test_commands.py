@@ -12,7 +12,7 @@ from intercom.cli import ctl, ctl_draw
 from intercom.model import signing
 from intercom.model.decision import Decision
 from intercom.model.session import Session
-from intercom.operators.commands.handlers import HANDLERS, handles
+from intercom.operators.commands.command_handlers import HANDLERS, handles
 from intercom.operators.commands.json_forms import form
 from intercom.operators.commands.table import ANSWERS, COMMANDS, FIELDS, Access, decisions_of
 from intercom.sessions.operator_service import CheckpointCalls, OperatorService, Steering

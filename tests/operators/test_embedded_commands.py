@@ -23,7 +23,7 @@ def with_cards() -> StandInService:
 
 
 def embedding(service: StandInService) -> EmbeddedOperator:
-    app: Any = SimpleNamespace(service=service, context=SimpleNamespace(now=lambda: START))
+    app: Any = SimpleNamespace(service=service, session_deps=SimpleNamespace(now=lambda: START))
     return EmbeddedOperator(app, "kim")
 
 

@@ -193,7 +193,7 @@ async def test_a_program_that_embeds_the_server_has_the_same_commands() -> None:
     from tests.operators.stand_in_service import START
 
     service = with_rooms()
-    app: Any = SimpleNamespace(service=service, context=SimpleNamespace(now=lambda: START))
+    app: Any = SimpleNamespace(service=service, session_deps=SimpleNamespace(now=lambda: START))
     posted = await EmbeddedOperator(app, "lee").command("rooms-post", id="abcd", text="hello", act="first")
     assert posted.sequence == 1
     assert service.rooms.acts == [("post", "abcd-1", "hello", "lee", "embed/lee/first")]

@@ -15,13 +15,13 @@ from intercom.model.card import CardState
 from intercom.model.config import Config
 from intercom.model.request import PromptType
 from intercom.model.session import Session, SessionStatus
-from intercom.sessions.context import Chat, thread_key
 from intercom.sessions.housekeeping import PRUNE_SECONDS, PURGE_SECONDS
 from intercom.sessions.messages import Adopt
+from intercom.sessions.session_deps import Chat, thread_key
 from intercom.sessions.tools.transmit import Transmit
 from intercom.store import outbox, sessions
-from intercom.store.messages import Transact
 from intercom.store.outbox import Urgency
+from intercom.store.writer_messages import Transact
 from tests.support.virtual_server import AgentClient, VirtualServer, virtual_server
 
 Clock = trio.testing.MockClock

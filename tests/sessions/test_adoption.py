@@ -19,8 +19,8 @@ from intercom.model.session import SessionStatus
 from intercom.sessions import registry
 from intercom.sessions.messages import Adopt, Agent
 from intercom.sessions.registry import RETURN_SECONDS
-from intercom.store.messages import Transact
 from intercom.store.processes import agent_processes
+from intercom.store.writer_messages import Transact
 from tests.support.virtual_server import VirtualServer, virtual_server
 
 Clock = trio.testing.MockClock

@@ -21,7 +21,7 @@ from intercom.sessions.housekeeping import AuditWatch
 from intercom.store import audit, audit_chain
 from intercom.store.audit_chain import Head
 from intercom.store.client import Reader, Store
-from intercom.store.messages import Transact
+from intercom.store.writer_messages import Transact
 from tests.operators.slack.server import TaskWriter
 
 pytestmark = pytest.mark.real_time
@@ -83,7 +83,7 @@ async def serving(path: Path, now: datetime = START) -> AsyncIterator[Server]:
         return AuditWatch(
             reader,
             Store(named("store")),
-            named("operators"),
+            named("card_router"),
             server.file,
             lambda: server.now,
             server.complaints.append,
@@ -93,7 +93,7 @@ async def serving(path: Path, now: datetime = START) -> AsyncIterator[Server]:
     system = System(
         [
             ChildSpec("store", lambda: TaskWriter(path)),
-            ChildSpec("operators", lambda: Ear(told)),
+            ChildSpec("card_router", lambda: Ear(told)),
             ChildSpec("audit-watch", watch),
         ]
     )
@@ -155,10 +155,10 @@ async def watching(path: Path) -> AsyncIterator[tuple[AuditWatch, list[str]]]:
     """A watch that looks when the test says so."""
     told: list[str] = []
     async with System(
-        [ChildSpec("store", lambda: TaskWriter(path)), ChildSpec("operators", lambda: Ear([]))]
+        [ChildSpec("store", lambda: TaskWriter(path)), ChildSpec("card_router", lambda: Ear([]))]
     ) as system:
         reader, named, file = Reader(path), system.named, path.with_name("audit.anchor")
-        yield AuditWatch(reader, Store(named("store")), named("operators"), file, lambda: START, told.append), told
+        yield AuditWatch(reader, Store(named("store")), named("card_router"), file, lambda: START, told.append), told
         reader.close()
 
 
@@ -218,11 +218,11 @@ async def test_a_log_that_was_cut_is_told_of_by_a_watch_that_ends_before_its_fir
         db.execute("delete from audit where id = (select max(id) from audit)")
     told: list[str] = []
     async with System(
-        [ChildSpec("store", lambda: TaskWriter(path)), ChildSpec("operators", lambda: Ear([]))]
+        [ChildSpec("store", lambda: TaskWriter(path)), ChildSpec("card_router", lambda: Ear([]))]
     ) as system:
         reader = Reader(path)
         named = system.named
-        ended = AuditWatch(reader, Store(named("store")), named("operators"), server.file, lambda: START, told.append)
+        ended = AuditWatch(reader, Store(named("store")), named("card_router"), server.file, lambda: START, told.append)
         await ended.on_stop()
         reader.close()
     assert "was changed while no server watched it" in told[0]

@@ -16,8 +16,8 @@ from intercom.model.errors import Ambiguous, NotFound
 from intercom.model.session import StallAlert, StallStatus
 from intercom.operators.messages import Channel, Subscribe
 from intercom.sessions.messages import RETURN_SECONDS, SHOW_SECONDS, Unattended
-from intercom.store.messages import Transact
 from intercom.store.sessions import stalls
+from intercom.store.writer_messages import Transact
 from tests.support.virtual_server import AgentClient, VirtualServer, virtual_server
 
 Clock = trio.testing.MockClock
@@ -87,9 +87,9 @@ async def test_after_a_sessions_fall_a_call_that_was_given_up_meanwhile_is_misse
 async def test_a_router_that_was_restarted_says_whether_a_call_waits(server: VirtualServer, agent: AgentClient) -> None:
     id = (await agent.propose()).request_id
     await server.later(SHOW_SECONDS)
-    inject(server.app.system, "operators", RuntimeError("a fault was asked for"), "now")
+    inject(server.app.system, "card_router", RuntimeError("a fault was asked for"), "now")
     async with server.restarting():
-        cards = await server.ask("operators", Subscribe("operator", Channel.CTL))
+        cards = await server.ask("card_router", Subscribe("operator", Channel.CTL))
     assert [(card.id, card.away) for card in cards] == [(id, True)]
 
 

@@ -18,14 +18,14 @@ from intercom.model.card import Notice
 from intercom.model.config import Config, SlackSettings
 from intercom.model.errors import IntercomError, InvalidArguments
 from intercom.model.session import Session, SessionMode, SessionStatus
-from intercom.sessions.context import Chat, channel_of, is_notified, notice_key, thread_key
 from intercom.sessions.messages import Admit, Agent, Posted
+from intercom.sessions.session_deps import Chat, channel_of, is_notified, notice_key, thread_key
 from intercom.sessions.tools.broadcast import MOST_A_MINUTE, POST_SECONDS, Broadcast, BroadcastAnswer
 from intercom.sessions.tools.ping import Ping
 from intercom.sessions.tools.switch_freq import SwitchFreq
 from intercom.store import outbox
-from intercom.store.messages import Database, Transact
 from intercom.store.outbox import Row, Urgency
+from intercom.store.writer_messages import Database, Transact
 from tests.support.virtual_server import BEGAN, AgentClient, Pending, VirtualServer, virtual_server
 
 Clock = trio.testing.MockClock

@@ -35,7 +35,7 @@ from intercom.sessions.tools.reboot import Reboot
 from intercom.sessions.tools.transmit import Transmit
 from intercom.store import checkpoints, requests
 from intercom.store.checkpoints import OpenContents
-from intercom.store.messages import Transact
+from intercom.store.writer_messages import Transact
 from tests.support.virtual_server import AgentClient, VirtualServer, virtual_server
 
 Clock = trio.testing.MockClock

@@ -9,7 +9,7 @@ import trio.testing
 from attrs import evolve
 
 from intercom.agents.agent_connection import AgentConnection, Caller
-from intercom.agents.transport import Hello
+from intercom.agents.shim_transport import Hello
 from intercom.cli import main
 from intercom.model.decision import Decision
 from intercom.model.errors import IntercomError, InvalidState, NotFound, Unauthorized
@@ -18,7 +18,7 @@ from intercom.sessions.messages import Admit, Adopt, Agent, key_of
 from intercom.sessions.registry import GRACE_SECONDS
 from intercom.sessions.tools.ping import Ping
 from intercom.store import sessions
-from intercom.store.messages import Transact
+from intercom.store.writer_messages import Transact
 from tests.support.virtual_server import AgentClient, VirtualServer, virtual_server
 
 Clock = trio.testing.MockClock

@@ -188,7 +188,7 @@ async def test_a_session_that_falls_while_calls_wait_is_not_noticed(server: Virt
     assert (await waiting[2]()).answer.status == "timeout"
 
 
-@pytest.mark.parametrize("victim", ["store", "operators", "registry"])
+@pytest.mark.parametrize("victim", ["store", "card_router", "registry"])
 async def test_any_other_part_may_fall_while_calls_wait(server: VirtualServer, agent: AgentClient, victim: str) -> None:
     id = (await agent.propose()).request_id
     waiting = await server.wait(agent, id)

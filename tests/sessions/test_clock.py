@@ -24,7 +24,7 @@ from intercom.sessions.housekeeping import LAPSE_SECONDS, PURGE_SECONDS, Clocks,
 from intercom.sessions.tools.standby import Standby
 from intercom.sessions.tools.transmit import Transmit
 from intercom.store import requests, rows
-from intercom.store.messages import Transact
+from intercom.store.writer_messages import Transact
 from tests.sessions.test_checkpoints import ask, take
 from tests.support.async_tests import bounded
 from tests.support.virtual_server import BEGAN, AgentClient, VirtualServer, virtual_server

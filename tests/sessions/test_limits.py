@@ -17,7 +17,7 @@ from intercom.sessions.session.new_requests import SHARE
 from intercom.sessions.tools.standby import Standby
 from intercom.sessions.tools.transmit import Transmit
 from intercom.store import rows
-from intercom.store.messages import Transact
+from intercom.store.writer_messages import Transact
 from tests.support.virtual_server import AgentClient, VirtualServer
 
 FEW = Config(limits=LimitSettings(pending_per_session=3, pending_total=5))

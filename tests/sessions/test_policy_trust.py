@@ -17,7 +17,7 @@ from intercom.model.errors import AlreadyDecided, InvalidState, NotFound
 from intercom.sessions.policies import CLOSED_WITHIN, MOST_CLOSED
 from intercom.sessions.tools.auto_check import AutoCheck, CheckContext
 from intercom.sessions.tools.check_clearance import CheckClearance
-from intercom.store.messages import Transact
+from intercom.store.writer_messages import Transact
 from intercom.workspace.files import digest
 from tests.support.virtual_server import AgentClient, VirtualServer, virtual_server
 

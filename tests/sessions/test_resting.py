@@ -19,8 +19,8 @@ from intercom.model.session import SessionStatus
 from intercom.sessions.messages import Describe, Wanted
 from intercom.sessions.registry import ANONYMOUS, GRACE_SECONDS, SWEEP_SECONDS
 from intercom.sessions.tools.ping import Ping
-from intercom.store.messages import Transact
 from intercom.store.processes import agent_processes
+from intercom.store.writer_messages import Transact
 from tests.support.virtual_server import AgentClient, VirtualServer
 
 

@@ -24,9 +24,9 @@ from intercom.model.session import SessionStatus
 from intercom.sessions.checkpoints import archive, restore
 from intercom.sessions.checkpoints import checkpointer as actor
 from intercom.store import requests, rows, sessions
+from intercom.store.checkpoints import restores
 from intercom.store.client import Reader
-from intercom.store.file_changes import restores
-from intercom.store.messages import Transact
+from intercom.store.writer_messages import Transact
 from tests.sessions.test_checkpoints import (
     BEFORE,
     ask,

@@ -18,8 +18,8 @@ from intercom.operators.slack.draw.cards import diff_file
 from intercom.sessions import request_kinds
 from intercom.sessions.tools.broadcast import Broadcast
 from intercom.sessions.tools.check_clearance import CheckClearance
-from intercom.store.messages import Transact
 from intercom.store.requests import approvals
+from intercom.store.writer_messages import Transact
 from tests.cli.test_ctl_draw import drawn
 from tests.support.virtual_server import AgentClient, VirtualServer, virtual_server
 

@@ -12,7 +12,7 @@ from intercom.model.card import CardState
 from intercom.model.config import Config, StallSettings, TimeoutSettings
 from intercom.sessions.housekeeping import ANCHOR_SECONDS, WATCH_SECONDS
 from intercom.store import audit, audit_chain, outbox
-from intercom.store.messages import Transact
+from intercom.store.writer_messages import Transact
 from tests.sessions.test_checkpoints import take
 from tests.support.virtual_server import AgentClient, VirtualServer, virtual_server
 

@@ -13,7 +13,7 @@ import trio.testing
 from intercom.model.checkpoint import CheckpointTaken, Files, Restore
 from intercom.model.decision import Decision
 from intercom.model.errors import PatchConflict
-from intercom.sessions.context import WorkspaceLocks
+from intercom.sessions.session_deps import WorkspaceLocks
 from intercom.sessions.tools.check_diff import CheckDiff
 from tests.sessions.test_checkpoints import ask as ask_restore
 from tests.sessions.test_checkpoints import take
@@ -144,7 +144,7 @@ async def test_an_apply_waits_for_one_in_a_workspace_that_contains_its_own(clock
         agent = await server.arrive(outer / "sub")
         id = (await agent.propose("f", EDIT)).request_id
         await server.decide(id, Decision.APPROVE)
-        async with server.app.context.locks.hold(str(outer)):
+        async with server.app.session_deps.locks.hold(str(outer)):
             applying = server.begin(partial(agent.ask, CheckDiff(id)))
             await server.later(0)
             (outer / "sub/f").write_text("what the other wrote\n")
@@ -161,7 +161,7 @@ async def test_a_workspace_is_not_read_for_a_checkpoint_while_a_change_is_half_a
     async with virtual_server(outer.parent, clock) as server:
         agent = await server.arrive(outer)
         taken = await take(server, agent)
-        locks = server.app.context.locks
+        locks = server.app.session_deps.locks
         async with locks.hold(str(outer)):
             acting = server.begin(partial(act, server, agent if act is take else taken))
             while len(locks._turns) < 2:

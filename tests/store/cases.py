@@ -35,8 +35,8 @@ from intercom.model.request import (
 )
 from intercom.model.session import Instruction, Kind, Session, SessionMode, SessionStatus, StallAlert, StallStatus
 from intercom.store import sessions
+from intercom.store.apply_journal import Entry, JournalState
 from intercom.store.database import Database, open_database
-from intercom.store.file_changes import Entry, JournalState
 from tests.support.database import new_database
 
 NOW = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)

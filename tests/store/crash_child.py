@@ -15,9 +15,9 @@ from intercom.model import crash_points
 from intercom.model.request import ApprovalStatus, ChangeKind, FileChange
 from intercom.store import audit, sessions
 from intercom.store.database import Database
-from intercom.store.messages import Transact
 from intercom.store.requests import approvals
 from intercom.store.writer import Writer
+from intercom.store.writer_messages import Transact
 
 from . import cases
 

@@ -8,7 +8,8 @@ from intercom.model.process import AgentProcess, AgentProcessState
 from intercom.model.request import ApprovalStatus, WaitStatus
 from intercom.model.session import Kind, SessionStatus, StallStatus
 from intercom.store import instructions, sessions
-from intercom.store.file_changes import JournalState, journal, restores
+from intercom.store.apply_journal import JournalState, journal
+from intercom.store.checkpoints import restores
 from intercom.store.processes import agent_processes
 from intercom.store.requests import Waiting, approvals, counts, prompts, waits
 from intercom.store.sessions import stalls

@@ -21,8 +21,8 @@ from intercom.model.errors import DatabaseError
 from intercom.store import audit, database, writer
 from intercom.store.client import Reader
 from intercom.store.database import Fault, connect, open_database
-from intercom.store.messages import Inspect, Transact
 from intercom.store.writer import Writer
+from intercom.store.writer_messages import Inspect, Transact
 from tests.store.test_writer import note, words
 
 pytestmark = pytest.mark.real_time

@@ -43,7 +43,7 @@ class Listener(Actor):
         self.spawn(self._subscribe)
 
     async def _subscribe(self) -> None:
-        self.actor_ref.tell(await subscribe(self.system, "operators", "listener", Channel.CTL))
+        self.actor_ref.tell(await subscribe(self.system, "card_router", "listener", Channel.CTL))
 
     def on_receive(self, message: Any) -> None:
         match message:

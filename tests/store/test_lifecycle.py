@@ -14,8 +14,8 @@ from attrs import evolve, frozen
 from intercom.model.errors import InvalidArguments
 from intercom.model.request import ApprovalStatus, PromptDecision, WaitStatus
 from intercom.store import requests, sessions
+from intercom.store.apply_journal import JournalState, journal
 from intercom.store.database import Database, connect, open_database, transaction
-from intercom.store.file_changes import JournalState, journal
 from intercom.store.requests import RequestTable, approvals, prompts, waits
 
 from . import cases

@@ -13,8 +13,8 @@ from intercom.model.errors import InvalidState
 from intercom.model.policy import PolicyDecision
 from intercom.model.session import STALL_TRANSITIONS, StallStatus
 from intercom.store import audit, checkpoints, instructions, sessions
+from intercom.store.apply_journal import JOURNAL_TRANSITIONS, JournalState, journal
 from intercom.store.database import Database
-from intercom.store.file_changes import JOURNAL_TRANSITIONS, JournalState, journal
 from intercom.store.requests import approvals
 from intercom.store.sessions import stalls
 from intercom.store.trust import policies

@@ -12,8 +12,8 @@ from intercom.model.errors import IntercomError, InvalidState
 from intercom.model.session import SessionStatus
 from intercom.sessions.checkpoints import restore as checkpoints_restore
 from intercom.store import checkpoints, retention, sessions
+from intercom.store.checkpoints import restores
 from intercom.store.database import Database
-from intercom.store.file_changes import restores
 from tests.store import cases
 from tests.store.cases import NOW, after, restore
 

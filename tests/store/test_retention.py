@@ -8,8 +8,8 @@ from intercom.model.decision import Decided
 from intercom.model.policy import PolicyDecision
 from intercom.model.session import SessionStatus
 from intercom.store import audit, checkpoints, idempotency, instructions, retention, rows, sessions
+from intercom.store.apply_journal import JournalState, journal
 from intercom.store.database import Database
-from intercom.store.file_changes import JournalState, journal
 from intercom.store.idempotency import Scope
 from intercom.store.requests import approvals, prompts, waits
 from intercom.store.sessions import stalls

@@ -23,9 +23,10 @@ from intercom.model.request import ApprovalRequest, ContinuationPrompt, Task, Wa
 from intercom.model.session import Instruction, Session, StallAlert
 from intercom.store import audit, checkpoints, idempotency, instructions, requests, sessions
 from intercom.store import processes as known_processes
+from intercom.store.apply_journal import Entry, journal
 from intercom.store.audit_chain import GENESIS
+from intercom.store.checkpoints import restores
 from intercom.store.database import Database
-from intercom.store.file_changes import Entry, journal, restores
 from intercom.store.idempotency import Scope
 from intercom.store.processes import agent_processes
 from intercom.store.requests import approvals, prompts, tasks, waits

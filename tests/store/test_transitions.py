@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from intercom.model.request import APPROVAL_TRANSITIONS, WAIT_TRANSITIONS, ApprovalStatus, WaitStatus
+from intercom.store.apply_journal import JournalState, journal
 from intercom.store.database import Database
-from intercom.store.file_changes import JournalState, journal
 from intercom.store.requests import approvals, prompts, waits
 
 from . import cases

@@ -18,9 +18,9 @@ from intercom.model import crash_points
 from intercom.model.errors import DatabaseError, IntercomError, InvalidArguments, NotFound
 from intercom.store import audit, sessions
 from intercom.store.database import Database, OpenedDatabase, connect, open_database
-from intercom.store.messages import Touch, Transact
 from intercom.store.requests import approvals
 from intercom.store.writer import Writer
+from intercom.store.writer_messages import Touch, Transact
 
 from . import cases
 from .cases import NOW, after

@@ -27,7 +27,6 @@ from intercom.model.config import Config
 from intercom.model.decision import Decision, Verdict
 from intercom.model.request import RiskLevel
 from intercom.operators.messages import Channel, Subscribe
-from intercom.sessions.context import Chat
 from intercom.sessions.housekeeping import WATCH_SECONDS
 from intercom.sessions.messages import (
     Admit,
@@ -40,9 +39,10 @@ from intercom.sessions.messages import (
     Opened,
     ToolRequest,
 )
+from intercom.sessions.session_deps import Chat
 from intercom.sessions.tools.check_clearance import CheckClearance
-from intercom.store.messages import Transact
 from intercom.store.room_database import WRITER, SqliteRooms
+from intercom.store.writer_messages import Transact
 from tests.support.database import new_database
 
 R = TypeVar("R")
@@ -175,7 +175,7 @@ class VirtualServer:
         return await self.app.service.decide_policy(str(root), self.verdict(Decision.ACCEPT))
 
     def now(self) -> datetime:
-        return self.app.context.now()
+        return self.app.session_deps.now()
 
     async def later(self, seconds: float) -> None:
         """Let so much time pass; what it makes due has been told when this returns."""
@@ -270,10 +270,10 @@ async def virtual_server(
     where = places(environ={"HOME": str(root), "XDG_RUNTIME_DIR": str(root)})
     new_database(root / "intercom.db")
     app = App(config or Config(), where, root / "intercom.db", frozenset(), now=now, boot_time=None, **more)
-    app.context = evolve(app.context, chat=chat)
+    app.session_deps = evolve(app.session_deps, chat=chat)
     operator = Operator()
     async with app.system, trio.open_nursery() as nursery:
         app.system.adopt(operator, "operator")
-        await ask(app.system.named("operators"), Subscribe("operator", Channel.CTL))
+        await ask(app.system.named("card_router"), Subscribe("operator", Channel.CTL))
         yield VirtualServer(app, clock, operator, nursery, shifted=shifted)
         nursery.cancel_scope.cancel()

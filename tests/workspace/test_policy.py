@@ -11,7 +11,7 @@ from intercom.model.policy import DENY_ALL, FilePatterns, WorkspacePolicy
 from intercom.model.request import RiskLevel
 from intercom.workspace import command_rules
 from intercom.workspace.policy import Limits, Query, evaluate, evaluate_files, is_protected
-from intercom.workspace.policy_watcher import parse
+from intercom.workspace.policy_file import parse
 from tests.workspace.policies import policies, queries
 
 ON = WorkspacePolicy(enabled=True)

@@ -13,7 +13,7 @@ from jsonschema import Draft202012Validator
 
 from intercom.model.policy import DENY_ALL, FilePatterns, WorkspacePolicy
 from intercom.model.request import RiskLevel
-from intercom.workspace import policy_watcher
+from intercom.workspace import policy_file
 from intercom.workspace.files import digest
 from tests.workspace.policies import policies
 
@@ -60,12 +60,12 @@ def put(root: Path, text: str | bytes, directory: str = ".intercom") -> Path:
 
 @pytest.mark.parametrize("text", [FLAT, NESTED])
 def test_both_forms_state_the_same_policy(text: str) -> None:
-    assert policy_watcher.parse(text) == (READ, None)
+    assert policy_file.parse(text) == (READ, None)
 
 
 @pytest.mark.parametrize("text", ["{}", '{"autoApprove": {}}', '{"notifications": {}}', " \n{ }\n"])
 def test_what_is_left_out_grants_nothing(text: str) -> None:
-    assert policy_watcher.parse(text) == (DENY_ALL, None)
+    assert policy_file.parse(text) == (DENY_ALL, None)
 
 
 @pytest.mark.parametrize(
@@ -103,37 +103,37 @@ def test_what_is_left_out_grants_nothing(text: str) -> None:
     ],
 )
 def test_a_fault_grants_nothing_and_is_told_with_its_place(text: str, fault: str) -> None:
-    policy, told = policy_watcher.parse(text)
+    policy, told = policy_file.parse(text)
     assert policy == DENY_ALL
     assert fault in told
     assert told.startswith("line ")
 
 
 def test_the_newer_file_is_read_and_the_older_only_in_its_absence(tmp_path: Path) -> None:
-    assert policy_watcher.load(tmp_path) == policy_watcher.Loaded()
+    assert policy_file.load(tmp_path) == policy_file.Loaded()
     put(tmp_path, NESTED, ".monocoque")
-    older = policy_watcher.load(tmp_path)
+    older = policy_file.load(tmp_path)
     assert (older.policy, older.source) == (READ, ".monocoque/settings.json")
     put(tmp_path, '{"enabled": false}')
-    newer = policy_watcher.load(tmp_path)
+    newer = policy_file.load(tmp_path)
     assert (newer.policy, newer.source, newer.fault) == (DENY_ALL, ".intercom/settings.json", None)
     assert newer.sha256 == digest(b'{"enabled": false}')
     put(tmp_path, "")
-    broken = policy_watcher.load(tmp_path)
+    broken = policy_file.load(tmp_path)
     assert broken.policy == DENY_ALL
     assert broken.fault == ".intercom/settings.json, line 1, column 1: the file is empty; write {} to grant nothing"
 
 
 def test_a_byte_order_mark_is_no_fault(tmp_path: Path) -> None:
     put(tmp_path, b"\xef\xbb\xbf" + FLAT.encode())
-    loaded = policy_watcher.load(tmp_path)
+    loaded = policy_file.load(tmp_path)
     assert (loaded.policy, loaded.fault) == (READ, None)
-    assert policy_watcher.parse(loaded.text or "") == (READ, None)
+    assert policy_file.parse(loaded.text or "") == (READ, None)
 
 
 def test_bytes_that_are_no_text_are_a_fault(tmp_path: Path) -> None:
     put(tmp_path, b'{"tools":\n["\xff"]}')
-    assert policy_watcher.load(tmp_path).fault == ".intercom/settings.json, line 2: the file is not UTF-8"
+    assert policy_file.load(tmp_path).fault == ".intercom/settings.json, line 2: the file is not UTF-8"
 
 
 def test_a_link_out_of_the_directory_is_refused(tmp_path: Path) -> None:
@@ -143,35 +143,35 @@ def test_a_link_out_of_the_directory_is_refused(tmp_path: Path) -> None:
     (root / "inside.json").write_text(FLAT)
     link = root / ".intercom" / "settings.json"
     link.symlink_to(tmp_path / "outside.json")
-    loaded = policy_watcher.load(root)
+    loaded = policy_file.load(root)
     assert loaded.policy == DENY_ALL
     assert "outside the workspace" in (loaded.fault or "")
     link.unlink()
     link.symlink_to(root / "inside.json")
-    loaded = policy_watcher.load(root)
+    loaded = policy_file.load(root)
     assert loaded.policy == DENY_ALL
     assert "leads out of its directory" in (loaded.fault or "")
     link.unlink()
     (root / ".intercom").rmdir()
     (root / ".intercom").symlink_to(tmp_path)
-    assert "outside the workspace" in (policy_watcher.load(root).fault or "")
+    assert "outside the workspace" in (policy_file.load(root).fault or "")
 
 
 def test_what_is_no_file_or_too_large_is_a_fault_and_not_an_absence(tmp_path: Path) -> None:
     put(tmp_path, NESTED, ".monocoque")
-    path = put(tmp_path, b" " * (policy_watcher.MAX_POLICY_BYTES + 1))
-    assert "larger than" in (policy_watcher.load(tmp_path).fault or "")
+    path = put(tmp_path, b" " * (policy_file.MAX_POLICY_BYTES + 1))
+    assert "larger than" in (policy_file.load(tmp_path).fault or "")
     path.unlink()
     path.mkdir()
-    assert "not a regular file" in (policy_watcher.load(tmp_path).fault or "")
+    assert "not a regular file" in (policy_file.load(tmp_path).fault or "")
     path.rmdir()
     os.mkfifo(path)
-    assert "not a regular file" in (policy_watcher.load(tmp_path).fault or "")
+    assert "not a regular file" in (policy_file.load(tmp_path).fault or "")
 
 
 def test_the_schema_is_a_schema_and_takes_both_forms() -> None:
-    Draft202012Validator.check_schema(policy_watcher.schema())
-    validator = Draft202012Validator(policy_watcher.schema())
+    Draft202012Validator.check_schema(policy_file.schema())
+    validator = Draft202012Validator(policy_file.schema())
     assert validator.is_valid(json.loads(FLAT))
     assert validator.is_valid(json.loads(NESTED))
     assert not validator.is_valid({"enable": True})
@@ -179,7 +179,7 @@ def test_the_schema_is_a_schema_and_takes_both_forms() -> None:
 
 @given(policies())
 def test_a_policy_written_out_is_read_as_itself(policy: WorkspacePolicy) -> None:
-    assert policy_watcher.parse(policy_watcher.render(policy)) == (policy, None)
+    assert policy_file.parse(policy_file.render(policy)) == (policy, None)
 
 
 JSON = st.recursive(
@@ -198,5 +198,5 @@ JSON = st.recursive(
 
 @given(JSON.map(json.dumps) | st.text(max_size=40) | st.text(max_size=20).map('{"tools": ["'.__add__))
 def test_any_text_is_a_policy_or_a_fault(text: str) -> None:
-    policy, fault = policy_watcher.parse(text)
+    policy, fault = policy_file.parse(text)
     assert fault is None or policy == DENY_ALL

@@ -13,17 +13,8 @@ from intercom.model.policy import DENY_ALL, FilePatterns, PolicyDecision, Worksp
 from intercom.model.request import RiskLevel
 from intercom.workspace.files import digest
 from intercom.workspace.policy import Query, evaluate, narrowed, widens
-from intercom.workspace.policy_watcher import (
-    Loaded,
-    PolicyRecord,
-    PolicyState,
-    changed,
-    decided,
-    parse,
-    record_of,
-    render,
-    started,
-)
+from intercom.workspace.policy_file import Loaded, parse, render
+from intercom.workspace.policy_watcher import PolicyRecord, PolicyState, changed, decided, record_of, started
 from tests.workspace.policies import policies, queries
 
 BASE = WorkspacePolicy(

@@ -116,7 +116,7 @@ def _is_plain(path: str) -> bool:
 
 
 #: What the shim answers by itself. It lists our server's tools, so their names need no second list here.
-_HANDSHAKE = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "handshake.json")
+_SHIPPED_ANSWERS = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "shipped_answers.json")
 #: The names that it does not list: the older ones, and the tool that Claude Code asks for permissions.
 _UNLISTED = frozenset({
     "permission_prompt",
@@ -208,7 +208,7 @@ def _is_own(tool: str) -> bool:
 @cache
 def own_tools() -> frozenset[str]:
     """Return the names of our server's tools."""
-    with open(_HANDSHAKE, "rb") as file:
+    with open(_SHIPPED_ANSWERS, "rb") as file:
         shipped = json.load(file)
     return _UNLISTED.union(tool["name"] for results in shipped.values() for tool in results["tools/list"]["tools"])
 

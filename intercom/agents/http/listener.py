@@ -156,17 +156,17 @@ def _first(group: BaseExceptionGroup[BaseException]) -> Refusal:
 class HttpDeps:
     """The dependencies of the HTTP service.
 
-    `factory` makes agent connections. `status` is the status to update. `pages` are the pages besides MCP. `operators`
-    gets notices. `processes` records agents' processes. `token` returns the required token or raises IpcError; it is
-    None if none is required. `keep_token` restores the token's file. `measured` gets errors. `rooms` are served on the
-    same port, if there are any; with `only_rooms`, nothing else is but the open pages.
+    `factory` makes agent connections. `status` is the status to update. `pages` are the pages besides MCP. The
+    `card_router` gets notices. `processes` records agents' processes. `token` returns the required token or raises
+    IpcError; it is None if none is required. `keep_token` restores the token's file. `measured` gets errors. `rooms`
+    are served on the same port, if there are any; with `only_rooms`, nothing else is but the open pages.
     """
 
     server: Server[Any]
     factory: ConnectionFactory
     status: HttpStatus
     pages: Sequence[Page]
-    operators: Name
+    card_router: Name
     now: Callable[[], datetime]
     processes: KnownProcesses
     token: Callable[[], str] | None
@@ -544,7 +544,7 @@ class HttpListener(Actor):
             self._notice(fault, "error")
 
     def _notice(self, text: str, level: str) -> None:
-        self._at.operators.tell(Notice(text, level, self._at.now()))
+        self._at.card_router.tell(Notice(text, level, self._at.now()))
 
     def _closed(self) -> None:
         self._at.status.port = None

@@ -1,7 +1,7 @@
 """What agents are told about rooms: the text of /agents.md, the entries for MCP clients, and the MCP instructions.
 
-All of it is made from the table of tools and the server's public URL. docs/agents.md has the same text, written by
-`python -m tests.docs`.
+All of it is made from the table of tools and the server's public URL. `python -m tests.docs` writes the same text into
+docs/reference/rooms-instructions.md.
 """
 
 from __future__ import annotations

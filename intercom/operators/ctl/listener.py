@@ -82,8 +82,8 @@ class CtlListener(Actor):
     A crash closes the connections; ctl asks again under the same verdict id. The socket at `socket_path` and the token
     file at `token_path` have mode 0600. `token` is the server's secret; default: a new one. With
     `trust_agent_processes` an agent's own processes may decide. `agents` tracks the agent processes; default: none.
-    `operators` is the name of the router, `now` the wall clock. `transport` makes a listener from a path, and `peer_of`
-    identifies the peer of a stream. Another pair of them serves another kind of socket.
+    `card_router` is the name of the router, `now` the wall clock. `transport` makes a listener from a path, and
+    `peer_of` identifies the peer of a stream. Another pair of them serves another kind of socket.
     """
 
     mailbox_size = 10_000
@@ -99,7 +99,7 @@ class CtlListener(Actor):
         trust_agent_processes: bool = False,
         agents: Agents | None = None,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
-        operators: str = "operators",
+        card_router: str = "card_router",
         limits: Limits | None = None,
         transport: Listen = listen,
         peer_of: PeerOf = peer,
@@ -107,7 +107,7 @@ class CtlListener(Actor):
         super().__init__()
         self._socket_path = socket_path
         self._token_path = token_path
-        self._operators = operators
+        self._card_router = card_router
         self._transport = transport
         self._peer_of = peer_of
         self._open: dict[str, Card] = {}
@@ -158,7 +158,7 @@ class CtlListener(Actor):
         await self.on_stop()
 
     def _tell(self, text: str, level: str = "warning") -> None:
-        self.system.named(self._operators).tell(Notice(text, level, self._now()))
+        self.system.named(self._card_router).tell(Notice(text, level, self._now()))
 
     def _take(self, card: Card) -> None:
         if card.state is CardState.PENDING:
@@ -176,7 +176,7 @@ class CtlListener(Actor):
 
     async def _subscribe(self, known: frozenset[str]) -> None:
         """Subscribe to the router, which may be restarting. `known` are the ids of the cards shown as open."""
-        answer = await subscribe(self.system, self._operators, self.name or "ctl", Channel.CTL)
+        answer = await subscribe(self.system, self._card_router, self.name or "ctl", Channel.CTL)
         cards = answer.cards
         closed = [await self._closed(gone) for gone in known - {card.id for card in cards}]
         self.actor_ref.tell(Subscribed(answer.router, (*cards, *(card for card in closed if card is not None))))

@@ -18,7 +18,8 @@ from intercom.model.card import Card, CardKind, CardState
 from intercom.model.decision import Decision
 from intercom.model.errors import NotFound
 from intercom.model.session import SessionMode
-from intercom.operators.slack import decisions, envelopes
+from intercom.operators.slack import button_actions, envelopes
+from intercom.operators.slack.button_actions import ActionDeps, Authorization, answer_thread, turned_by
 from intercom.operators.slack.buttons import (
     LONGEST,
     addressed,
@@ -29,13 +30,12 @@ from intercom.operators.slack.buttons import (
     understand,
     unescape,
 )
-from intercom.operators.slack.decisions import ActionDeps, Authorization, answer_thread, turned_by
 from intercom.operators.slack.envelopes import Act, ButtonAction, Command, FormSubmission, Ignored, ThreadReply
 from intercom.operators.slack.web_api import Json
 from intercom.store import idempotency, outbox
 from intercom.store.idempotency import Scope
-from intercom.store.messages import Database
 from intercom.store.outbox import Question
+from intercom.store.writer_messages import Database
 
 log = logging.getLogger(__name__)
 
@@ -105,9 +105,9 @@ class Interactions:
                 # Whether the reply concerns us is known only after a look-up of its thread.
                 await _reply(self.deps, self.authorization, act)
             case ButtonAction() if await self.authorization.passes(act):
-                await decisions.press(self.deps, act)
+                await button_actions.press(self.deps, act)
             case FormSubmission() if await self.authorization.passes(act):
-                return await decisions.submit(self.deps, act)
+                return await button_actions.submit(self.deps, act)
             case Command() if await self.authorization.passes(act):
                 return await self.run_command(act)
         return None
@@ -179,7 +179,7 @@ async def _reply(deps: ActionDeps, authorization: Authorization, reply: ThreadRe
     if isinstance(meaning, Tells):
         answer = await _tell(deps, reply, meaning)
     elif isinstance(meaning, Decides):
-        turned = await decisions.give(
+        turned = await button_actions.give(
             deps, reply.act_id, reply.person, meaning.card_id, meaning.decision, meaning.text, kind=meaning.kind
         )
         answer = None if turned is None else turned.why
@@ -194,7 +194,7 @@ async def _tell(deps: ActionDeps, reply: ThreadReply, tells: Tells) -> str | Non
     person = await deps.people.named(reply.person)
     try:
         card = await deps.service.steering.steer(
-            tells.session_id, tells.text, str(person), decisions.CHANNEL, act_id=reply.act_id
+            tells.session_id, tells.text, str(person), button_actions.CHANNEL, act_id=reply.act_id
         )
         known = await deps.service.sessions(everything=True)
     except Exception as fault:
@@ -294,7 +294,7 @@ async def _open(deps: ActionDeps, session_id: str | None, card_id: str | None) -
         # The thread of a purged session still exists.
         return ()
     except Exception as fault:
-        raise decisions.NotRecorded(f"the open cards could not be read: {type(fault).__name__}") from fault
+        raise button_actions.NotRecorded(f"the open cards could not be read: {type(fault).__name__}") from fault
     return (card,) if card is not None and card.state is CardState.PENDING else ()
 
 

@@ -17,12 +17,13 @@ class Wake:
 
 @frozen
 class SocketUp:
-    """Tells `slack/channel` that Slack said hello on a socket, and none was up before."""
+    """Tells `slack/outbox_writer` that Slack said hello on a socket, and none was up before."""
 
 
 @frozen
 class SocketDown:
-    """Tells `slack/channel` that no socket is up; `why` is a sentence for people. It is sent again if `why` changes."""
+    """Tells `slack/outbox_writer` that no socket is up; `why` is a sentence for people. It is sent again if `why`
+    changes."""
 
     why: str
 
@@ -34,7 +35,7 @@ class Health(Request[ConnectionStatus]):
 
 @frozen
 class Redraw:
-    """Tells `slack/channel` to draw a card again, because its message may be out of date."""
+    """Tells `slack/outbox_writer` to draw a card again, because its message may be out of date."""
 
     card_id: str
 

@@ -39,8 +39,8 @@ from intercom.operators.slack.web_api import (
 from intercom.sessions.messages import ClockChanged, Posted
 from intercom.store import outbox
 from intercom.store.client import Store, StoreUnavailable
-from intercom.store.messages import Database
 from intercom.store.outbox import Begun, Content, Row, RowKind, RowState, Waiting
+from intercom.store.writer_messages import Database
 
 log = logging.getLogger(__name__)
 

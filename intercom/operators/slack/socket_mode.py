@@ -386,10 +386,10 @@ def _utc_now() -> datetime:
 class SlackConnection(Actor):
     """Keeps one Socket Mode socket open and passes its envelopes to `handle`; registered as `slack/connection`.
 
-    It tells the actor named `channel` `SocketUp` and `SocketDown`, and answers `Health`. An envelope is acknowledged
-    when `handle` returns, so the action is recorded by then. If `handle` raises, Slack sends the envelope again.
-    `at_once` handlers run at the same time. `web` must be open. At a stop, running handlers get `patience.stop` seconds
-    to end. `random` returns a number from 0 to 1, `now` the time.
+    It tells the actor named `outbox_writer` `SocketUp` and `SocketDown`, and answers `Health`. An envelope is
+    acknowledged when `handle` returns, so the action is recorded by then. If `handle` raises, Slack sends the envelope
+    again. `at_once` handlers run at the same time. `web` must be open. At a stop, running handlers get `patience.stop`
+    seconds to end. `random` returns a number from 0 to 1, `now` the time.
     """
 
     def __init__(
@@ -397,7 +397,7 @@ class SlackConnection(Actor):
         web: WebApi,
         handle: Handler,
         *,
-        channel: str = "slack/channel",
+        outbox_writer: str = "slack/outbox_writer",
         patience: Patience | None = None,
         limits: SocketLimits | None = None,
         at_once: int = 64,
@@ -407,7 +407,7 @@ class SlackConnection(Actor):
         super().__init__()
         self._web = web
         self._handling = Handling(handle, at_once=at_once)
-        self._channel = channel
+        self._outbox_writer = outbox_writer
         self._patience = patience or Patience()
         self._limits = limits or SocketLimits()
         self._random = random
@@ -547,14 +547,14 @@ class SlackConnection(Actor):
     def _note_up(self) -> None:
         if self._state is not ConnectionState.UP:
             self._state, self._since = ConnectionState.UP, self._now()
-            self.system.named(self._channel).tell(SocketUp())
+            self.system.named(self._outbox_writer).tell(SocketUp())
 
     def _note_down(self, cause: Exception, seconds: float) -> None:
         was_up, why = self._state is ConnectionState.UP, sentence(cause)
         if was_up:
             self._since = self._now()
         if was_up or why != self._last_error:
-            self.system.named(self._channel).tell(SocketDown(why))
+            self.system.named(self._outbox_writer).tell(SocketDown(why))
         self._last_error = why
         if is_for_people(cause):
             self._state = ConnectionState.REFUSED

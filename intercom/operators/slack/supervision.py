@@ -14,20 +14,20 @@ from actors import Actor, ChildSpec, Request, System, ask
 from intercom.masking import KNOWN, Masker
 from intercom.model.chat import ChatStatus
 from intercom.model.config import Config
-from intercom.operators.slack.channel import Drawing, EphemeralSender, SlackChannel
+from intercom.operators.slack.button_actions import ActionDeps, Authorization, People
 from intercom.operators.slack.commands import runner
 from intercom.operators.slack.commands.call import CommandDeps
 from intercom.operators.slack.commands.runner import CommandRunner
-from intercom.operators.slack.decisions import ActionDeps, Authorization, People
 from intercom.operators.slack.interactions import Interactions
 from intercom.operators.slack.messages import Health, OutboxHealth, Wake
+from intercom.operators.slack.outbox_writer import Drawing, EphemeralSender, OutboxWriter
 from intercom.operators.slack.sender import Sender
 from intercom.operators.slack.settings import SlackSetup, web_api
 from intercom.operators.slack.socket_mode import Patience, SlackConnection
 from intercom.operators.slack.web_api import WebApi
-from intercom.sessions.context import Chat, channel_of
 from intercom.sessions.lookups import UNANSWERED
 from intercom.sessions.operator_service import OperatorService
+from intercom.sessions.session_deps import Chat, channel_of
 from intercom.store.client import Reader, Store
 
 T = TypeVar("T")
@@ -100,7 +100,7 @@ class Slack:
             service=service,
             store=store,
             outbox=outbox,
-            channel=named("slack/channel"),
+            outbox_writer=named("slack/outbox_writer"),
             ephemeral=named("slack/ephemeral"),
             web=web,
             people=People(web),
@@ -125,8 +125,8 @@ class Slack:
             # The actors that decide what Slack shows, and that send it.
             ChildSpec("slack/outbox", lambda: Sender(store, web, now)),
             ChildSpec(
-                "slack/channel",
-                lambda: SlackChannel(
+                "slack/outbox_writer",
+                lambda: OutboxWriter(
                     config=config,
                     service=service,
                     reader=reader,

@@ -32,12 +32,12 @@ from intercom.model.request import ApprovalRequest, ContinuationPrompt
 from intercom.model.session import Session
 from intercom.sessions import request_kinds
 from intercom.sessions.checkpoints.messages import TakeCheckpoint
-from intercom.sessions.context import Context
 from intercom.sessions.request_kinds import Asked
+from intercom.sessions.session_deps import SessionDeps
 from intercom.store import audit, checkpoints, requests, sessions
 from intercom.store.checkpoints import Contents, FileColumns, OpenContents
 from intercom.store.client import LARGE_TRANSACTION_SECONDS, Reader
-from intercom.store.messages import Database
+from intercom.store.writer_messages import Database
 from intercom.workspace import gitignore
 from intercom.workspace import snapshot as workspace_snapshot
 from intercom.workspace.snapshot import ContentStore, LimitReached, Limits, RestorePlan, plan_restore, snapshot
@@ -50,14 +50,14 @@ T = TypeVar("T")
 class Archive:
     """The dependencies of checkpoint work. The lock `work` serialises reading whole workspaces and writing contents."""
 
-    context: Context
+    deps: SessionDeps
     reader: Reader
     contents: Contents
     work: trio.Lock = field(factory=trio.Lock)
 
     @property
     def settings(self) -> CheckpointSettings:
-        return self.context.config.checkpoint
+        return self.deps.config.checkpoint
 
     @property
     def limits(self) -> Limits:
@@ -67,12 +67,12 @@ class Archive:
     @asynccontextmanager
     async def exclusive(self, workspace_root: str) -> AsyncIterator[None]:
         """Read or change the files of a workspace in the block, while no approved change of them is half applied."""
-        async with self.context.locks.hold(workspace_root), self.work:
+        async with self.deps.locks.hold(workspace_root), self.work:
             yield
 
     async def transact(self, work: Callable[[Database], T]) -> T:
         """Run `work` in the store, in one transaction, which is committed when this returns."""
-        return await self.context.store.transact(work, timeout=LARGE_TRANSACTION_SECONDS)
+        return await self.deps.store.transact(work, timeout=LARGE_TRANSACTION_SECONDS)
 
     async def read(self, work: Callable[[Database], T]) -> T:
         """Run `work` in a worker thread, on committed data."""
@@ -136,7 +136,7 @@ async def record(archive: Archive, asked: TakeCheckpoint, manifest: Manifest, co
     )
     if session is None:
         raise NotFound(f"no session has the id {asked.session_id}")
-    now = archive.context.now()
+    now = archive.deps.now()
     checkpoint = Checkpoint(
         id=asked.id,
         session_id=session.id,
@@ -151,7 +151,7 @@ async def record(archive: Archive, asked: TakeCheckpoint, manifest: Manifest, co
     )
     await archive.transact(partial(_insert, checkpoint=checkpoint, columns=columns, asked=asked, at=now))
     taken = _told(checkpoint, manifest)
-    archive.context.operators.tell(Notice(f"checkpoint taken: {sentence(taken)}", "info", now, session.id))
+    archive.deps.card_router.tell(Notice(f"checkpoint taken: {sentence(taken)}", "info", now, session.id))
     return taken
 
 

@@ -123,8 +123,8 @@ class Checkpoints(Actor):
                 checkpoints_restore.decide,
                 id=asked.restore_id,
                 verdict=asked.verdict,
-                at=self._archive.context.now(),
-                signatures=self._archive.context.signatures,
+                at=self._archive.deps.now(),
+                signatures=self._archive.deps.signatures,
             )
         )
         if not won:
@@ -137,9 +137,7 @@ class Checkpoints(Actor):
         return of_restore(restore)
 
     async def _expire(self, id: str) -> None:
-        restore = await self._archive.transact(
-            partial(checkpoints_restore.expire, id=id, at=self._archive.context.now())
-        )
+        restore = await self._archive.transact(partial(checkpoints_restore.expire, id=id, at=self._archive.deps.now()))
         if restore is not None:
             self._tell(restore)
             self._watch(restore)
@@ -147,7 +145,7 @@ class Checkpoints(Actor):
     def _watch(self, restore: Restore) -> None:
         """Make sure that a restore ends: at its deadline, or by being carried out."""
         if restore.state is RestoreState.ASKED and restore.expires_at is not None:
-            left = (restore.expires_at - self._archive.context.now()).total_seconds()
+            left = (restore.expires_at - self._archive.deps.now()).total_seconds()
             self.set_timer(restore.id, max(0.0, left), RestoreExpired(restore.id))
             return
         self.cancel_timer(restore.id)
@@ -213,7 +211,7 @@ class Checkpoints(Actor):
             self._watch(restore)
 
     def _tell(self, restore: Restore) -> None:
-        self._archive.context.operators.tell(of_restore(restore))
+        self._archive.deps.card_router.tell(of_restore(restore))
 
     # --- contents ----------------------------------------------------------------------------------------------------
 
@@ -223,10 +221,8 @@ class Checkpoints(Actor):
             async with self._archive.work:
                 gone = await trio.to_thread.run_sync(_swept, self._archive)
         except IntercomError as failed:
-            context = self._archive.context
-            context.operators.tell(
-                Notice(f"contents of old checkpoints stay for now: {failed}", "warning", context.now())
-            )
+            deps = self._archive.deps
+            deps.card_router.tell(Notice(f"contents of old checkpoints stay for now: {failed}", "warning", deps.now()))
         else:
             if gone:
                 log.info("%d contents that no checkpoint names any more were removed", gone)

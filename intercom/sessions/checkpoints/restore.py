@@ -40,10 +40,10 @@ from intercom.sessions.checkpoints.messages import AskRestore, TakeCheckpoint
 from intercom.sessions.checkpoints.successor import Successors
 from intercom.sessions.signatures import Signatures
 from intercom.store import audit, checkpoints, sessions
-from intercom.store.file_changes import restores
-from intercom.store.messages import Database
+from intercom.store.checkpoints import restores
 from intercom.store.requests import DECIDED
 from intercom.store.rows import not_none
+from intercom.store.writer_messages import Database
 from intercom.workspace import transaction
 from intercom.workspace.transaction import Step
 
@@ -245,13 +245,13 @@ async def ask_restore(archive: Archive, asked: AskRestore) -> Restore:
         )
     ended = await archive.read(partial(restores.latest_successor, session_id=checkpoint.session_id))
     await _refuse_for_nothing(archive, checkpoint, ended, asked.files, compared)
-    now = archive.context.now()
+    now = archive.deps.now()
     restore = Restore(
         id=asked.id,
         checkpoint_id=checkpoint.id,
         session_id=ended,
-        successor_id=archive.context.new_id(),
-        safety_id=archive.context.new_id(),
+        successor_id=archive.deps.new_id(),
+        safety_id=archive.deps.new_id(),
         workspace_root=checkpoint.workspace_root,
         state=RestoreState.ASKED,
         files=asked.files,
@@ -262,12 +262,12 @@ async def ask_restore(archive: Archive, asked: AskRestore) -> Restore:
         label=checkpoint.label,
         divergence=compared.summary,
         digest=compared.digest,
-        expires_at=now + timedelta(seconds=archive.context.config.timeouts.approval_seconds),
+        expires_at=now + timedelta(seconds=archive.deps.config.timeouts.approval_seconds),
     )
     kept, closed = await archive.transact(partial(put, restore=restore, at=now))
     for old in closed:
-        archive.context.operators.tell(of_restore(old))
-    archive.context.operators.tell(of_restore(kept))
+        archive.deps.card_router.tell(of_restore(old))
+    archive.deps.card_router.tell(of_restore(kept))
     return kept
 
 
@@ -343,11 +343,11 @@ async def _is_refused(archive: Archive, restore: Restore) -> bool:
     """Whether the recorded decision does not count. The restore has then failed, or is stuck."""
     if restore.state not in _LATER:
         return False
-    fault = await archive.read(partial(_fault, restore=restore, signatures=archive.context.signatures))
+    fault = await archive.read(partial(_fault, restore=restore, signatures=archive.deps.signatures))
     if fault is None:
         return False
     text = f"refused to restore {restore.label or restore.checkpoint_id}: {fault}; no file was changed"
-    archive.context.operators.tell(Notice(text, "error", archive.context.now()))
+    archive.deps.card_router.tell(Notice(text, "error", archive.deps.now()))
     to = RestoreState.STUCK if restore.state is RestoreState.HANDED_OVER else RestoreState.FAILED
     await _advance(archive, restore, to, text)
     return True
@@ -392,8 +392,8 @@ async def _prepare(archive: Archive, restore: Restore) -> Restore | None:
         except (FileError, PathViolation, ApplyStuck, InvalidState, NotFound, DatabaseError) as failed:
             await _advance(archive, restore, RestoreState.FAILED, f"failed, and nothing was changed: {failed}")
             return None
-        committed = await archive.transact(partial(commit, restore=restore, steps=text, at=archive.context.now()))
-    archive.context.operators.tell(of_restore(committed))
+        committed = await archive.transact(partial(commit, restore=restore, steps=text, at=archive.deps.now()))
+    archive.deps.card_router.tell(of_restore(committed))
     return None
 
 
@@ -408,13 +408,13 @@ def _why_outdated(restore: Restore, compared: Compared, newest: str) -> str | No
 
 
 async def _ask_again(archive: Archive, restore: Restore, compared: Compared, session_id: str, why: str) -> Restore:
-    now = archive.context.now()
+    now = archive.deps.now()
     replacement = evolve(
         restore,
         session_id=session_id,
         id=str(uuid.uuid5(uuid.NAMESPACE_OID, f"again/{restore.id}")),
-        successor_id=archive.context.new_id(),
-        safety_id=archive.context.new_id(),
+        successor_id=archive.deps.new_id(),
+        safety_id=archive.deps.new_id(),
         state=RestoreState.ASKED,
         created_at=now,
         updated_at=now,
@@ -422,11 +422,11 @@ async def _ask_again(archive: Archive, restore: Restore, compared: Compared, ses
         digest=compared.digest,
         decided=None,
         note=f"{why} since you were asked before",
-        expires_at=now + timedelta(seconds=archive.context.config.timeouts.approval_seconds),
+        expires_at=now + timedelta(seconds=archive.deps.config.timeouts.approval_seconds),
     )
     old = await archive.transact(partial(outdate, restore=restore, replacement=replacement, why=why, at=now))
-    archive.context.operators.tell(of_restore(old))
-    archive.context.operators.tell(of_restore(replacement))
+    archive.deps.card_router.tell(of_restore(old))
+    archive.deps.card_router.tell(of_restore(replacement))
     return replacement
 
 
@@ -447,12 +447,12 @@ async def _put_files_back(archive: Archive, successors: Successors, restore: Res
     await successors.until_quiet(restore)
     text = await archive.read(partial(restores.steps, id=restore.id))
     try:
-        async with archive.context.locks.hold(restore.workspace_root):
+        async with archive.deps.locks.hold(restore.workspace_root):
             count = await trio.to_thread.run_sync(_place, restore, text)
     except (ApplyStuck, FileError) as stuck:
         stopped = await _advance(archive, restore, RestoreState.STUCK, str(stuck))
-        archive.context.operators.tell(
-            Notice(f"a restore stopped half-way: {stuck}", "error", archive.context.now(), stopped.successor_id)
+        archive.deps.card_router.tell(
+            Notice(f"a restore stopped half-way: {stuck}", "error", archive.deps.now(), stopped.successor_id)
         )
         return
     await successors.welcome(restore)
@@ -470,7 +470,7 @@ def _place(restore: Restore, text: str) -> int:
 
 async def _clean_up(archive: Archive, restore: Restore) -> None:
     """Discard what is staged for a restore that ended without its files."""
-    async with archive.context.locks.hold(restore.workspace_root):
+    async with archive.deps.locks.hold(restore.workspace_root):
         await _discard(archive, restore)
 
 
@@ -502,12 +502,10 @@ async def _discard(archive: Archive, restore: Restore) -> None:
 async def _advance(
     archive: Archive, restore: Restore, to: RestoreState, note: str | None = None, *, steps: str | None = None
 ) -> Restore:
-    moved = await archive.transact(
-        partial(move, restore=restore, to=to, note=note, steps=steps, at=archive.context.now())
-    )
+    moved = await archive.transact(partial(move, restore=restore, to=to, note=note, steps=steps, at=archive.deps.now()))
     if to in _ENDS:
-        archive.context.signatures.note_use(restore.id, archive.context.now())
-    archive.context.operators.tell(of_restore(moved))
+        archive.deps.signatures.note_use(restore.id, archive.deps.now())
+    archive.deps.card_router.tell(of_restore(moved))
     return moved
 
 

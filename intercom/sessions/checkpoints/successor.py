@@ -34,10 +34,10 @@ from intercom.sessions.session.actor import SessionActor
 from intercom.sessions.session.state import SessionState
 from intercom.sessions.tools.check_clearance import proposal_key
 from intercom.store import audit, checkpoints, instructions, requests, rows, sessions
-from intercom.store.file_changes import restores
-from intercom.store.messages import Database
+from intercom.store.checkpoints import restores
 from intercom.store.processes import agent_processes
 from intercom.store.requests import approvals, prompts, waits
+from intercom.store.writer_messages import Database
 
 _TABLES: dict[type[Any], str] = {
     ContinuationPrompt: "continuation_prompt",
@@ -239,8 +239,8 @@ class Successors:
                 partial(
                     transfer,
                     restore_id=restore.id,
-                    timeouts=self.archive.context.config.timeouts,
-                    at=self.archive.context.now(),
+                    timeouts=self.archive.deps.config.timeouts,
+                    at=self.archive.deps.now(),
                 )
             )
             crash_points.reach("restore.handed_over")
@@ -255,11 +255,11 @@ class Successors:
         if made is None or made.status is SessionStatus.TERMINATED:
             # An operator has ended it already.
             return
-        context = self.archive.context
+        deps = self.archive.deps
         await self._ask(made.id, OpenCards())
         how = await self._begin(restore, made)
         told = f"session restored from checkpoint {restore.label or restore.checkpoint_id}: {how}"
-        context.operators.tell(Notice(told, "success", context.now(), made.id))
+        deps.card_router.tell(Notice(told, "success", deps.now(), made.id))
 
     async def _begin(self, restore: Restore, made: Session) -> str:
         """Start an agent if possible, unless one has taken the session already. Returns what happened, for people."""
@@ -272,7 +272,7 @@ class Successors:
             else:
                 return "its agent was started"
         now = await self.archive.read(partial(sessions.get, id=made.id))
-        if now is not None and now.agent_key is not None and self.archive.context.present(now.agent_key):
+        if now is not None and now.agent_key is not None and self.archive.deps.present(now.agent_key):
             return "an agent has resumed it"
         return f"it waits for an agent that calls reboot with its id, {made.id}{why}"
 
@@ -309,7 +309,7 @@ class Successors:
 async def hand_over(session: SessionActor, asked: HandOver) -> Session:
     """End this session, unless it has ended, and give its pending requests to the successor. The session's actor does
     this, so that the agent can ask nothing in between."""
-    timeouts = session.context.config.timeouts
+    timeouts = session.deps.config.timeouts
     done = await session.transact(transfer, restore_id=asked.restore_id, timeouts=timeouts, at=session.now())
     crash_points.reach("restore.handed_over")
     assert done.before is not None, "its row outlives its actor"

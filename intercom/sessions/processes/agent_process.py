@@ -25,13 +25,13 @@ from intercom.model.config import Config, SpawnRestart, SpawnSettings
 from intercom.model.errors import ConfigError, IntercomError, InvalidArguments, InvalidState, NotFound, SpawnFailed
 from intercom.model.process import AgentProcess, AgentProcessState, Exit, Process, Why
 from intercom.model.session import Session, SessionMode, SessionStatus
-from intercom.sessions.context import Context
 from intercom.sessions.messages import AwaitStart, Continue, ProcessEnded, ProcessStarted, Stop, Suspend, Wanted
 from intercom.sessions.processes import monitor_client
 from intercom.sessions.processes.monitor_client import SESSION_ID, Command, Family, IdleMonitor, Status, Stream
+from intercom.sessions.session_deps import SessionDeps
 from intercom.store import instructions, sessions
-from intercom.store.messages import Database
 from intercom.store.processes import agent_processes
+from intercom.store.writer_messages import Database
 from intercom.workspace import command_runner
 
 log = logging.getLogger("intercom.sessions")
@@ -167,7 +167,7 @@ class ProcessDeps:
     and `left` record agents' processes. `stays` is true if another server will take the agents over. `registry` runs
     sessions' actors."""
 
-    context: Context
+    session_deps: SessionDeps
     root: Path
     environ: Mapping[str, str]
     children: Name
@@ -328,7 +328,7 @@ class AgentProcessActor(Actor):
         def load(db: Database) -> tuple[AgentProcess | None, Session | None]:
             return agent_processes.get(db, self._id), sessions.get(db, self._id)
 
-        row, session = await self._at.context.store.transact(load)
+        row, session = await self._at.session_deps.store.transact(load)
         if row is None or session is None or row.state is AgentProcessState.OVER:
             self._at.forget(self._id)
             self.stop()
@@ -373,7 +373,7 @@ class AgentProcessActor(Actor):
     async def _start_monitor(self, run: int) -> MonitorStarted:
         """Start a monitor for this run. It runs nothing until it is told to, so it may be dropped at any time."""
         try:
-            limit = self._at.context.config.spawn.output_limit_bytes
+            limit = self._at.session_deps.config.spawn.output_limit_bytes
             return MonitorStarted(run, await monitor_client.start(self._directory, run, limit))
         except (OSError, IntercomError) as failed:
             return MonitorStarted(run, None, _describe(failed))
@@ -398,7 +398,7 @@ class AgentProcessActor(Actor):
     async def _tell_monitor(self, row: AgentProcess, session: Session, monitor: IdleMonitor) -> MonitorAnswer:
         """Tell the monitor to start the agent with its prompt. If instructions wait for an agent that ran before, the
         prompt wakes it instead. Closes the connection to the monitor."""
-        config = self._at.context.config
+        config = self._at.session_deps.config
         variables = build_environment(
             self._at.environ, config.spawn.environment, session.id, session.workspace_root, self._at.http(session.id)
         )
@@ -427,7 +427,7 @@ class AgentProcessActor(Actor):
             await self._not_launched(news.fault or (status.error if status is not None else None) or "it crashed")
             return
         if self.row.state is AgentProcessState.STARTING:
-            process, now = self._identify(status.pid, status), self._at.context.now()
+            process, now = self._identify(status.pid, status), self._at.session_deps.now()
             await self._record(evolve(self.row, state=AgentProcessState.RUNNING, process=process, ran_at=now))
         self._launching = False
         self._at.note(self.row)
@@ -471,7 +471,7 @@ class AgentProcessActor(Actor):
     async def _said(self) -> None:
         self._answer_starts()
         # An earlier server may have crashed between recording a pause, or its end, and signalling the processes.
-        session = await self._at.context.store.transact(partial(sessions.get, id=self._id))
+        session = await self._at.session_deps.store.transact(partial(sessions.get, id=self._id))
         if session is not None:
             number = signal.SIGSTOP if session.is_paused else signal.SIGCONT
             await monitor_client.reach(self._family().members, number)
@@ -495,13 +495,13 @@ class AgentProcessActor(Actor):
         row = self.row
         if row.run != run or row.state is not AgentProcessState.RUNNING:
             return
-        context = self._at.context
+        deps = self._at.session_deps
         restarts, at = plan_restart(
             row.ran_at or row.created_at,
             row.restarts,
             exit,
-            context.now(),
-            context.config.spawn,
+            deps.now(),
+            deps.config.spawn,
             await self._instruction_at(),
         )
         if at is None:
@@ -515,9 +515,9 @@ class AgentProcessActor(Actor):
 
     async def _instruction_at(self) -> datetime | None:
         """Return when the newest instruction was given that waits for this agent; None if there is none."""
-        context = self._at.context
-        queued = await context.store.transact(
-            lambda db: context.signatures.trusted_instructions(db, instructions.queued(db, self._id))
+        deps = self._at.session_deps
+        queued = await deps.store.transact(
+            lambda db: deps.signatures.trusted_instructions(db, instructions.queued(db, self._id))
         )
         return max((each.at for each in queued), default=None)
 
@@ -553,11 +553,11 @@ class AgentProcessActor(Actor):
         at = self.row.restart_at
         assert at is not None, "it waits for that"
         # Never longer than the longest pause: the clock may have been set back since.
-        left = min(LONGEST_PAUSE, (at - self._at.context.now()).total_seconds())
+        left = min(LONGEST_PAUSE, (at - self._at.session_deps.now()).total_seconds())
         self.set_timer(RunAgain(), max(0.0, left), RunAgain())
 
     async def _run_again(self) -> None:
-        session = await self._at.context.store.transact(partial(sessions.get, id=self._id))
+        session = await self._at.session_deps.store.transact(partial(sessions.get, id=self._id))
         if session is not None and session.is_paused:
             # `Continue` comes when the session is unpaused.
             return
@@ -601,7 +601,7 @@ class AgentProcessActor(Actor):
 
     async def _record(self, row: AgentProcess) -> None:
         expect = [state for state in AgentProcessState if state is not AgentProcessState.OVER]
-        if not await self._at.context.store.transact(partial(agent_processes.change, process=row, expect=expect)):
+        if not await self._at.session_deps.store.transact(partial(agent_processes.change, process=row, expect=expect)):
             raise RuntimeError(f"the row of session {self._id}'s process was changed by somebody else")
         self._row = row
 

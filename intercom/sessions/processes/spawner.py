@@ -20,7 +20,6 @@ from intercom.model.errors import IntercomError, InvalidState, NotFound, SpawnFa
 from intercom.model.process import AgentProcess, AgentProcessState, Exit, Why
 from intercom.model.session import Session, SessionMode, SessionStatus
 from intercom.sessions import lookups
-from intercom.sessions.context import Context
 from intercom.sessions.lookups import session_id as find_session
 from intercom.sessions.messages import AwaitStart, Start, key_of
 from intercom.sessions.processes import monitor_client
@@ -32,10 +31,11 @@ from intercom.sessions.processes.agent_process import (
 )
 from intercom.sessions.processes.monitor_client import GRACE_SECONDS, START_SECONDS, Stream
 from intercom.sessions.request_kinds import headline
+from intercom.sessions.session_deps import SessionDeps
 from intercom.store import audit, sessions
 from intercom.store.client import TRANSACTION_SECONDS, Reader
-from intercom.store.messages import Database
 from intercom.store.processes import agent_processes
+from intercom.store.writer_messages import Database
 from intercom.workspace.files import check_workspace
 
 #: How long an agent process actor may take to end its processes when the server stops, in seconds.
@@ -87,7 +87,7 @@ class Spawner(Actor):
         return None
 
     async def _bring_back(self) -> None:
-        found = await self._at.context.store.transact(agent_processes.unfinished)
+        found = await self._at.session_deps.store.transact(agent_processes.unfinished)
         for child in found:
             # Before the first of them ends a process or reports one.
             self._at.note_first(child)
@@ -97,13 +97,13 @@ class Spawner(Actor):
         self.monitor(self._at.children)
 
     async def _start(self, asked: Start) -> Session | None:
-        config = self._at.context.config
+        config = self._at.session_deps.config
         variables = build_environment(
             self._at.environ, config.spawn.environment, asked.session_id, asked.workspace_root, {}
         )
         # Checked before anything is recorded.
         await trio.to_thread.run_sync(build_command, config, asked.prompt, variables)
-        session, child = await self._at.context.store.transact(partial(_record, asked=asked, at=self._at))
+        session, child = await self._at.session_deps.store.transact(partial(_record, asked=asked, at=self._at))
         crash_points.reach("child.recorded")
         if child.state is AgentProcessState.OVER:
             return _outcome(session, child)
@@ -137,7 +137,7 @@ class Spawner(Actor):
             raise
         except (IntercomError, *lookups.UNANSWERED):
             is_there = False
-        after, row = await self._at.context.store.transact(partial(_both, session_id=session_id))
+        after, row = await self._at.session_deps.store.transact(partial(_both, session_id=session_id))
         return _outcome(after, row) if is_there or row.state is AgentProcessState.OVER else None
 
     async def _ensure(self, session_id: str) -> None:
@@ -166,17 +166,17 @@ def _both(db: Database, session_id: str) -> tuple[Session, AgentProcess]:
 
 def _record(db: Database, asked: Start, at: ProcessDeps) -> tuple[Session, AgentProcess]:
     """Record that this agent is to run. Existing rows stay as they are."""
-    now = at.context.now()
+    now = at.session_deps.now()
     session, child = sessions.get(db, asked.session_id), agent_processes.get(db, asked.session_id)
     if session is not None and child is not None:
         return session, child
     if session is not None and session.status is SessionStatus.TERMINATED:
         raise InvalidState(f"session {session.id} is over; start another")
-    if session is not None and session.agent_key is not None and at.context.present(session.agent_key):
+    if session is not None and session.agent_key is not None and at.session_deps.present(session.agent_key):
         # Any agent may take up a restored session, but not two.
         raise InvalidState(f"session {session.id} has an agent already, which is connected")
     running = agent_processes.unfinished(db)
-    most = at.context.config.max_concurrent_sessions
+    most = at.session_deps.config.max_concurrent_sessions
     if len(running) >= most:
         ids = ", ".join(each.session_id[:8] for each in running[:8])
         raise IntercomError(
@@ -230,7 +230,7 @@ class AgentProcesses:
     """The calls for started agents. `root` is the directory of all outputs."""
 
     system: System
-    context: Context
+    deps: SessionDeps
     reader: Reader
     root: Path
 
@@ -258,11 +258,11 @@ class AgentProcesses:
         Raises WorkspaceRefused, ConfigError, InvalidArguments (the prompt), IntercomError (`too_many_sessions`): then
         nothing was started or recorded. Raises SpawnFailed if the program cannot be run.
         """
-        given = workspace or self.context.config.default_workspace_root
+        given = workspace or self.deps.config.default_workspace_root
         if given is None:
             raise WorkspaceRefused("say where the agent is to work: there is no default_workspace_root")
         root = await trio.to_thread.run_sync(check_workspace, Path(given))
-        id = session_id or (self.context.new_id() if act is None else self._named(act))
+        id = session_id or (self.deps.new_id() if act is None else self._named(act))
         asked = Start(id, prompt, str(root), by, channel, owner, mode, chat_channel, label)
         return await ask(self.system.named("spawner"), asked, timeout=_ASK_SECONDS, retry=True)
 

@@ -26,7 +26,6 @@ from intercom.model.request import ContinuationPrompt, Wait
 from intercom.model.session import Instruction, Session, SessionStatus
 from intercom.model.visible_text import visible
 from intercom.sessions import request_kinds
-from intercom.sessions.context import Context
 from intercom.sessions.messages import (
     RETURN_SECONDS,
     SHOW_SECONDS,
@@ -48,14 +47,15 @@ from intercom.sessions.messages import (
 )
 from intercom.sessions.request_kinds import Asked, from_json, to_json
 from intercom.sessions.session.state import SessionState
+from intercom.sessions.session_deps import SessionDeps
 from intercom.sessions.signatures import Signatures
 from intercom.store import audit, idempotency, instructions, requests, sessions
-from intercom.store.file_changes import restores
+from intercom.store.checkpoints import restores
 from intercom.store.idempotency import Scope
-from intercom.store.messages import Database, Touch
 from intercom.store.outbox import Content
 from intercom.store.requests import tasks
 from intercom.store.rows import JsonObject
+from intercom.store.writer_messages import Database, Touch
 
 
 @frozen
@@ -114,11 +114,11 @@ class SessionActor(Actor):
     refusals = (Refused, IntercomError)
 
     def __init__(
-        self, session_id: str, context: Context, handlers: Handlers, recover: Recover, new: Session | None = None
+        self, session_id: str, deps: SessionDeps, handlers: Handlers, recover: Recover, new: Session | None = None
     ) -> None:
         super().__init__()
         self.id = session_id
-        self.context = context
+        self.deps = deps
         self._handlers = handlers
         self._recover = recover
         self.state: SessionState
@@ -138,7 +138,7 @@ class SessionActor(Actor):
             self.state, self._new = SessionState(self._new).agent_came(), None
             return
         state, late, pending = await self.transact(_load, session=self)
-        self.state = state.agent_came() if self.context.present(state.row.agent_key) else state
+        self.state = state.agent_came() if self.deps.present(state.row.agent_key) else state
         self.brief_detector()
         for request in late:
             if self.is_for_policy(request) or self.refused(request) is not None:
@@ -178,22 +178,22 @@ class SessionActor(Actor):
 
     async def transact(self, work: Callable[Concatenate[Database, P], T], *args: P.args, **named: P.kwargs) -> T:
         """Run `work(db, *args, **named)` in one transaction (see `Store.transact`)."""
-        return await self.context.store.transact(lambda db: work(db, *args, **named))
+        return await self.deps.store.transact(lambda db: work(db, *args, **named))
 
     async def judge(self, question: Request[PolicyAnswer]) -> PolicyAnswer:
         """Ask the workspace's policy. Returns `UNREADABLE`, which grants nothing, if the watcher does not answer."""
         try:
-            watcher = self.context.watcher(self.row.workspace_root)
+            watcher = self.deps.watcher(self.row.workspace_root)
             return await ask(watcher, question, timeout=POLICY_SECONDS, retry=True)
         except (trio.TooSlowError, Down, NotRunning, Busy):
             return UNREADABLE
 
     def now(self) -> datetime:
-        return self.context.now()
+        return self.deps.now()
 
     async def find(self, request_id: str) -> Asked:
         """Return the request of this session with this id. Raises NotFound (`request_not_found`)."""
-        request = await self.transact(_find, id=request_id, signatures=self.context.signatures)
+        request = await self.transact(_find, id=request_id, signatures=self.deps.signatures)
         if request is None or request.session_id != self.id:
             raise NotFound(f"no request of this session has the id {request_id[:100]!r}", code="request_not_found")
         return request
@@ -210,7 +210,7 @@ class SessionActor(Actor):
         """Follow a request that was recorded just now. A pending one is shown as soon as its call waits for it, so that
         even the fastest answer finds the waiting call; if the call is lost on the way, after `SHOW_SECONDS`."""
         if self.is_settled(request):
-            self.context.measured(request_kinds.settled(request, self.now()))
+            self.deps.measured(request_kinds.settled(request, self.now()))
             return
         self.watch_expiry(request)
         self.set_timer(Show(request.id), SHOW_SECONDS, Show(request.id))
@@ -218,7 +218,7 @@ class SessionActor(Actor):
     def refused(self, request: Asked) -> SignatureRefused | None:
         """Return why the recorded decision about a request does not count; None if it counts. A decision that does not
         count is closed, recorded, and reported on every channel, once."""
-        fault = self.context.signatures.fault(request, self.row.workspace_root)
+        fault = self.deps.signatures.fault(request, self.row.workspace_root)
         if fault is None and self.is_for_policy(request) and not self.state.item(request.id).is_granted:
             fault = "the policy does not let it pass"
         return None if fault is None else self.refuse(request, fault)
@@ -227,7 +227,7 @@ class SessionActor(Actor):
         """Return whether the policy answered this question and has to be asked again before the agent is told (see
         `tools.transmit.ask_policy_again`)."""
         is_prompt = isinstance(request, ContinuationPrompt)
-        return is_prompt and request_kinds.is_of_policy(request) and self.context.signatures.required
+        return is_prompt and request_kinds.is_of_policy(request) and self.deps.signatures.required
 
     def refuse(self, request: Asked, fault: str) -> SignatureRefused:
         """Return the error for a recorded decision that does not count; record and report it the first time."""
@@ -235,9 +235,9 @@ class SessionActor(Actor):
             self.change(SessionState.refuse, request.id)
             card = request_kinds.card_of(request, self.row.workspace_root)
             told = f"refused the recorded decision about {request.id} ({card.title}): {fault}"
-            self.context.store.transact_soon(partial(_void, session=self, id=request.id, summary=told))
+            self.deps.store.transact_soon(partial(_void, session=self, id=request.id, summary=told))
             text = f"{told}; the agent is not told it, and nothing is written"
-            self.context.operators.tell(Notice(text, "error", self.now()))
+            self.deps.card_router.tell(Notice(text, "error", self.now()))
         return SignatureRefused(
             f"the decision that is recorded about request {request.id} does not count ({fault}): do not act on it;"
             " ask again",
@@ -258,15 +258,15 @@ class SessionActor(Actor):
 
     def queued(self, db: Database) -> tuple[Instruction, ...]:
         """Return the instructions to deliver. Unsigned ones are left out if signatures are required."""
-        return self.context.signatures.trusted_instructions(db, instructions.queued(db, self.id))
+        return self.deps.signatures.trusted_instructions(db, instructions.queued(db, self.id))
 
     async def refuse_instructions(self) -> None:
         """Close unsigned instructions for this agent, and unsigned tasks it could take. Each is recorded, and reported
         on every channel. Does nothing if signatures are not required."""
-        if not self.context.signatures.required:
+        if not self.deps.signatures.required:
             return
         for told in await self.transact(_refuse_instructions, session=self):
-            self.context.operators.tell(Notice(f"{told}; no agent is told it", "error", self.now()))
+            self.deps.card_router.tell(Notice(f"{told}; no agent is told it", "error", self.now()))
 
     def touch(self, tool: str) -> None:
         """Note an activity. It is written to the store later, at most twice a second: only the last one matters."""
@@ -279,7 +279,7 @@ class SessionActor(Actor):
     def write_touch(self) -> None:
         """Send the last activity to the store."""
         if self._touched is not None:
-            self.context.store.tell(self._touched)
+            self.deps.store.tell(self._touched)
             self._touched = None
 
     def record(self, db: Database, /, who: str, kind: str, summary: str, **data: object) -> None:
@@ -293,19 +293,19 @@ class SessionActor(Actor):
         away = self.state.item(request.id).is_unattended and not self.is_settled(request)
         card = request_kinds.card_of(request, self.row.workspace_root, away=away, note=note)
         if not request_kinds.is_automatic(request):
-            self.context.operators.tell(card)
+            self.deps.card_router.tell(card)
         return card
 
     def show_instruction(self, instruction: Instruction) -> Card:
         """Show an instruction's card on every channel, and return it. The card of an alert shows its own nudges."""
         card = request_kinds.card_of_instruction(instruction, self.row.workspace_root)
         if not request_kinds.is_told_of_on_alert(instruction):
-            self.context.operators.tell(card)
+            self.deps.card_router.tell(card)
         return card
 
     def notify(self, text: str, level: str = "info", thread: str | None = None, key: str | None = None) -> None:
         """Tell people one line. `key` names its outbox row, if it is queued for the chat already."""
-        self.context.operators.tell(Notice(text, level, self.now(), self.id, thread, key))
+        self.deps.card_router.tell(Notice(text, level, self.now(), self.id, thread, key))
 
     @staticmethod
     def is_settled(request: Asked) -> bool:
@@ -313,12 +313,12 @@ class SessionActor(Actor):
 
     async def drawn(self, line: Notice) -> Content | None:
         """Return the line as the chat shows it; None if no chat shows this session."""
-        return None if self.context.chat is None else await self.context.chat.drawn(self.row, line)
+        return None if self.deps.chat is None else await self.deps.chat.drawn(self.row, line)
 
     def note_auto_approved(self, what: str, rule: str) -> None:
         """Note what the policy approved, for the next summary. The first such action starts the interval. Each approval
         is recorded at once: a crash may lose a summary, but no record."""
-        policy = self.context.policy(self.row.workspace_root)
+        policy = self.deps.policy(self.row.workspace_root)
         if policy.log_auto_approved:
             self._auto_approved.append(f"{request_kinds.headline(what)} ({rule})")
             if len(self._auto_approved) == 1:
@@ -339,7 +339,7 @@ class SessionActor(Actor):
 
     def brief_detector(self) -> None:
         """Tell the stall detector the agent's current status."""
-        suspended = bool(self.waiters) or not self.state.is_at_work or not self.context.config.stall.enabled
+        suspended = bool(self.waiters) or not self.state.is_at_work or not self.deps.config.stall.enabled
         self.stall.tell(Watch(suspended, reachable=self.state.is_reachable))
 
     def tell_process(self, message: Stop | Suspend | Continue) -> None:
@@ -351,7 +351,7 @@ class SessionActor(Actor):
     @property
     def can_be_woken(self) -> bool:
         """Whether the agent is started again if its program has ended and instructions wait for it."""
-        return bool(self.context.config.spawn.resume_args) and self._has_process
+        return bool(self.deps.config.spawn.resume_args) and self._has_process
 
     @property
     def _has_process(self) -> bool:
@@ -451,7 +451,7 @@ class SessionActor(Actor):
     def settle(self, request: Asked, *, is_proven: bool = False) -> Card:
         """Handle the end of a request: answer the waiting calls, show the card, and keep the decision until it is
         delivered. In a paused session the calls go on waiting until `answer_waiting`. `is_proven` as there."""
-        self.context.measured(request_kinds.settled(request, self.now()))
+        self.deps.measured(request_kinds.settled(request, self.now()))
         self.cancel_timer(Expire(request.id))
         self.cancel_timer(Show(request.id))
         self.change(SessionState.attend, request.id)
@@ -497,7 +497,7 @@ def _refuse_instructions(db: Database, session: SessionActor) -> tuple[str, ...]
     waiting = (*instructions.queued(db, row.id), *instructions.inbox(db, row.id, row.workspace_root))
     told = []
     for instruction in waiting:
-        fault = session.context.signatures.fault_of_instruction(db, instruction)
+        fault = session.deps.signatures.fault_of_instruction(db, instruction)
         if fault is None or not instructions.close(db, (instruction.id,), session.now()):
             continue
         said = request_kinds.headline(visible(instruction.text))
@@ -531,7 +531,7 @@ def _load(db: Database, session: SessionActor) -> tuple[SessionState, tuple[Aske
     late = requests.undelivered(db, session.id)
     for request in late:
         if isinstance(request, Wait):
-            session.context.signatures.note_ended(db, request)
+            session.deps.signatures.note_ended(db, request)
     state = SessionState(row, successor=None if followed is None else followed.successor_id)
     state = state.queue(*session.queued(db)).reserve(tasks.asked_after(db, session.id))
     return state, late, requests.pending(db, session.id)

@@ -38,8 +38,8 @@ from intercom.sessions.request_kinds import PermissionAnswer, from_json
 from intercom.sessions.session.actor import SessionActor
 from intercom.sessions.session.new_requests import put
 from intercom.sessions.session.state import SessionState
-from intercom.store.messages import Database
 from intercom.store.requests import approvals
+from intercom.store.writer_messages import Database
 from intercom.workspace.client_operation import OperationPreview, is_inside, preview_operation, risk_of, within
 from intercom.workspace.policy import Query
 from intercom.workspace.policy_watcher import Evaluate, EvaluateFiles
@@ -79,11 +79,11 @@ async def ask(session: SessionActor, asked: AskPermission) -> Opened[PermissionA
     session.touch(asked.operation.tool)
     if kept is None:
         if answer.rule is not None:
-            session.context.measured(Settled(asked.call, CardKind.APPROVAL, "approve", "policy", 0.0))
+            session.deps.measured(Settled(asked.call, CardKind.APPROVAL, "approve", "policy", 0.0))
             session.note_auto_approved(request.title, answer.rule)
         return Opened("", Answered(answer))
     if answer.status == "allowed":
-        session.context.signatures.note_use(kept.id, session.now())
+        session.deps.signatures.note_use(kept.id, session.now())
         crash_points.reach("permission.used")
         session.change(SessionState.drop, (kept.id,))
         session.change(SessionState.detach, (asked.call,))
@@ -134,7 +134,7 @@ def _request(
     text = "\n".join(filter(None, (_card_text(operation), operation.why and f"{_WHY}{operation.why}"))) or None
     named = (*preview.inside, *preview.outside)
     request = ApprovalRequest(
-        id=session.context.new_id(),
+        id=session.deps.new_id(),
         session_id=session.id,
         title=operation.title,
         description=text,
@@ -146,7 +146,7 @@ def _request(
         created_at=now,
         key=_key(session, operation, preview),
         files=preview.changes,
-        expires_at=now + timedelta(seconds=session.context.config.timeouts.approval_seconds),
+        expires_at=now + timedelta(seconds=session.deps.config.timeouts.approval_seconds),
         call=asked.call,
         tool=operation.tool,
         preview=preview.diff or None,
@@ -199,7 +199,7 @@ def _question(operation: Operation, seen: _Seen) -> Evaluate | EvaluateFiles | N
 
 async def _rule(session: SessionActor, operation: Operation, question: Evaluate | EvaluateFiles | None) -> str | None:
     """Return the rule of the policy in force that allows the operation, if any."""
-    config = session.context.config.policy
+    config = session.deps.config.policy
     if question is None or (config.remote_mode_asks_always and session.row.mode is SessionMode.REMOTE):
         return None
     rule = (await session.judge(question)).matched_rule
@@ -232,7 +232,7 @@ def _settle(
         return _use(db, session, asked, covering, name)
     earlier = approvals.reattachable(db, request.key)
     if earlier is not None:
-        fault = _fault(session, earlier) or session.context.signatures.fault_of_use(db, earlier)
+        fault = _fault(session, earlier) or session.deps.signatures.fault_of_use(db, earlier)
         if fault is not None:
             return _Untrusted(earlier, fault), None
     if (
@@ -281,12 +281,12 @@ def _drawn(request: ApprovalRequest, at_a_place: bool) -> tuple[object, ...]:
 
 
 def _fault(session: SessionActor, request: ApprovalRequest) -> str | None:
-    return session.context.signatures.fault(request, session.row.workspace_root)
+    return session.deps.signatures.fault(request, session.row.workspace_root)
 
 
 def _covers(db: Database, session: SessionActor, request_id: str) -> bool:
     """Return whether the first use of the covering approval is recent by the audit log too, not only by its row."""
-    signatures = session.context.signatures
+    signatures = session.deps.signatures
     if not signatures.required:
         return True
     used = signatures.first_use(db, session.id, request_id)
@@ -298,7 +298,7 @@ def _told_again(
 ) -> tuple[PermissionAnswer | _Untrusted, None]:
     """Return the answer of a repeated hook call. With an operator key the recorded answer proves nothing: it needs a
     person's decision, or the current policy."""
-    if answer.status == "allowed" and session.context.signatures.required:
+    if answer.status == "allowed" and session.deps.signatures.required:
         request = None if answer.request_id is None else approvals.get(db, answer.request_id)
         used = (session.id, key, ApprovalStatus.CONSUMED)
         if request is not None and (request.session_id, request.key, request.status) == used:

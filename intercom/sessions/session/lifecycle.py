@@ -32,7 +32,7 @@ from intercom.sessions.session.state import SessionState
 from intercom.sessions.tools.transmit import ask_policy_again
 from intercom.store import idempotency, instructions, requests, sessions
 from intercom.store.idempotency import Scope
-from intercom.store.messages import Database
+from intercom.store.writer_messages import Database
 
 
 async def pause(session: SessionActor, asked: Pause) -> Session:
@@ -140,8 +140,8 @@ async def _terminate(session: SessionActor, asked: End) -> Session:
         return session.row
     row, ended, unheard = await session.transact(_end, session=session, asked=asked)
     session.change(SessionState.moved, row)
-    if session.context.chat is not None:
-        session.context.chat.wake()
+    if session.deps.chat is not None:
+        session.deps.chat.wake()
     for request in ended:
         session.settle(request)
     await wind_up(session, asked.by, unheard)
@@ -194,8 +194,8 @@ def _end(db: Database, session: SessionActor, asked: End) -> tuple[Session, tupl
         closed = (*freed, *instructions.close_session(db, session.id, now))
         session.record(db, asked.by, "session_terminated", asked.why, channel=asked.channel)
         # A later notice that would redraw it may never come.
-        if session.context.chat is not None:
-            session.context.chat.redraw_root(db, row, now)
+        if session.deps.chat is not None:
+            session.deps.chat.redraw_root(db, row, now)
     unheard = (instructions.get(db, id) for id in {*(each.id for each in session.state.instructions), *closed})
     return row, requests.interrupted(db, session.id), tuple(each for each in unheard if each is not None)
 

@@ -15,7 +15,7 @@ from intercom.sessions.request_kinds import Asked
 from intercom.sessions.session.actor import SessionActor
 from intercom.sessions.session.state import SessionState
 from intercom.store import requests
-from intercom.store.messages import Database
+from intercom.store.writer_messages import Database
 
 R = TypeVar("R", bound=Asked)
 
@@ -59,7 +59,7 @@ def keep(
     if not isinstance(found, type(request)):
         return put(db, session, request, decided, rule), True
     if isinstance(found, Wait):
-        session.context.signatures.note_ended(db, found)
+        session.deps.signatures.note_ended(db, found)
     # It may be this request's row, if the writer crashed between its commit and its answer.
     return found, found.id == request.id
 
@@ -91,7 +91,7 @@ def put(
 def _require_room(db: Database, session: SessionActor) -> None:
     """Raise TooManyPending if no further request may wait. Runs in the transaction that would record the request, so
     that nothing of a refused one remains."""
-    limits = session.context.config.limits
+    limits = session.deps.config.limits
     own = requests.waiting(db, session.id)
     if own >= limits.pending_per_session:
         raise TooManyPending(

@@ -33,8 +33,8 @@ from intercom.sessions.session import steering
 from intercom.sessions.session.actor import SessionActor
 from intercom.sessions.session.state import SessionState
 from intercom.store import instructions, sessions
-from intercom.store.messages import Database
 from intercom.store.sessions import stalls
+from intercom.store.writer_messages import Database
 
 
 class Phase(StrEnum):
@@ -152,7 +152,7 @@ _NOT_DELIVERED = "not delivered: an idle agent cannot be reached"
 
 def show(session: SessionActor, alert: StallAlert, note: str | None = None) -> Card:
     card = request_kinds.card_of_alert(alert, session.row.workspace_root, note=note)
-    session.context.operators.tell(card)
+    session.deps.card_router.tell(card)
     return card
 
 
@@ -160,7 +160,7 @@ async def stalled(session: SessionActor, event: Stalled) -> None:
     """Raise the alert, unless the session has an open one already."""
     now = session.now()
     alert = StallAlert(
-        id=session.context.new_id(),
+        id=session.deps.new_id(),
         session_id=session.id,
         last_activity_at=now - timedelta(seconds=event.idle_seconds),
         idle_seconds=event.idle_seconds,
@@ -177,7 +177,7 @@ async def stalled(session: SessionActor, event: Stalled) -> None:
 async def nudge_due(session: SessionActor, _event: NudgeDue) -> None:
     """Send an automatic nudge with the default message."""
     await _nudge(
-        session, await _active(session), session.context.config.stall.default_nudge_message, request_kinds.INTERCOM
+        session, await _active(session), session.deps.config.stall.default_nudge_message, request_kinds.INTERCOM
     )
 
 
@@ -209,7 +209,7 @@ async def answer(session: SessionActor, alert: StallAlert, verdict: Verdict) -> 
     if alert.status not in _OPEN:
         raise AlreadyDecided(f"this alert is closed: {alert.status.value}; nothing was changed")
     if verdict.decision is Decision.NUDGE:
-        text = verdict.text or session.context.config.stall.default_nudge_message
+        text = verdict.text or session.deps.config.stall.default_nudge_message
         nudged = await _nudge(session, alert, text, verdict.by, verdict)
         session.stall.tell(PersonNudged())
         return nudged or show(session, alert)
@@ -227,7 +227,7 @@ async def _nudge(
 ) -> Card | None:
     if alert is None:
         return None
-    id = session.context.new_id() if verdict is None else verdict.id
+    id = session.deps.new_id() if verdict is None else verdict.id
     channel = request_kinds.AUTOMATIC if verdict is None else f"{request_kinds.ON_ALERT}{verdict.channel}"
     instruction = Instruction(id, Kind.NUDGE, text, by, channel, session.now(), session.id)
     moved = await session.transact(_queue_nudge, session=session, alert=alert, instruction=instruction, verdict=verdict)
@@ -285,12 +285,12 @@ def _queue_nudge(
     earlier = [queued.id for queued in instructions.queued(db, session.id) if _is_repeated_by(queued, instruction)]
     count = alert.nudge_count + 1
     if verdict is not None and instructions.get(db, instruction.id) is None:
-        limits = session.context.config.steering
+        limits = session.deps.config.steering
         steering.check_room(
             instruction.text, instructions.load(db, session.id), limits.max_queued, limits.max_queued_bytes
         )
         instruction = evolve(
-            instruction, signed=session.context.signatures.admit_instruction(db, instruction, verdict.command, now)
+            instruction, signed=session.deps.signatures.admit_instruction(db, instruction, verdict.command, now)
         )
     if not instructions.insert(db, instruction):
         # Queued already: the writer crashed between its commit and its answer.

@@ -17,7 +17,6 @@ from intercom.model.errors import AlreadyDecided, InvalidArguments, InvalidState
 from intercom.model.request import Wait, WaitStatus
 from intercom.model.session import Instruction, Kind, Session, SessionStatus
 from intercom.sessions import request_kinds
-from intercom.sessions.context import Context
 from intercom.sessions.messages import (
     Answered,
     DeliveredElsewhere,
@@ -32,10 +31,11 @@ from intercom.sessions.messages import (
 from intercom.sessions.request_kinds import Asked
 from intercom.sessions.session.actor import SessionActor
 from intercom.sessions.session.state import SessionState
+from intercom.sessions.session_deps import SessionDeps
 from intercom.store import audit, instructions, requests, sessions
 from intercom.store.instructions import Load
-from intercom.store.messages import Database
 from intercom.store.requests import waits
+from intercom.store.writer_messages import Database
 
 
 async def record(session: SessionActor, deliveries: tuple[Delivery, ...]) -> None:
@@ -51,13 +51,13 @@ async def record(session: SessionActor, deliveries: tuple[Delivery, ...]) -> Non
     crash_points.reach("delivery.recorded")
     session.change(SessionState.delivered, (*said, *(request.id for request in done)))
     for instruction in heard:
-        session.context.signatures.note_use(instruction.id, session.now())
+        session.deps.signatures.note_use(instruction.id, session.now())
         session.show_instruction(instruction)
         if instruction.session_id not in (None, session.id):
             session.system.named(f"session/{instruction.session_id}").tell(DeliveredElsewhere((instruction,)))
     for request in done:
         if (arrived := request_kinds.delivered(request)) is not None:
-            session.context.measured(arrived)
+            session.deps.measured(arrived)
         session.show(request)
 
 
@@ -91,7 +91,7 @@ async def steer(session: SessionActor, asked: Steer) -> Card:
     if session.row.status is SessionStatus.TERMINATED:
         raise InvalidState("this session was ended: no agent will get this message; start another, or leave a task")
     instruction = Instruction(asked.id, asked.kind, asked.text, asked.by, asked.channel, session.now(), session.id)
-    instruction = await session.transact(queue, session.context, instruction, asked.signed)
+    instruction = await session.transact(queue, session.deps, instruction, asked.signed)
     crash_points.reach("instruction.recorded")
     if instruction.is_open:
         session.change(SessionState.queue, instruction)
@@ -193,7 +193,7 @@ async def all_read(session: SessionActor) -> None:
 def take(db: Database, session: SessionActor, limit: int | None = None) -> tuple[str, ...]:
     """Take tasks from the inbox, in the caller's transaction. Returns their ids."""
     left = instructions.inbox(db, session.id, session.row.workspace_root)
-    trusted = session.context.signatures.trusted_instructions(db, left)[:limit]
+    trusted = session.deps.signatures.trusted_instructions(db, left)[:limit]
     taken = instructions.take(db, session.id, tuple(task.id for task in trusted), session.now())
     for id in taken:
         session.record(db, "agent", "task_taken", f"task {id}", instruction_id=id)
@@ -221,7 +221,7 @@ def end_wait(db: Database, session: SessionActor, wait: Wait, has_instructions: 
         channel=channel,
         instruction_ids=queued,
     )
-    session.context.signatures.note_ended(db, evolve(wait, decided=decided))
+    session.deps.signatures.note_ended(db, evolve(wait, decided=decided))
     return True
 
 
@@ -248,15 +248,15 @@ def _why_later(session: SessionActor) -> str | None:
     return None if session.state.is_reachable else "the agent has ended its turn: it is told with its next call"
 
 
-def cancel(db: Database, context: Context, instruction: Instruction, by: str, channel: str) -> Instruction:
+def cancel(db: Database, deps: SessionDeps, instruction: Instruction, by: str, channel: str) -> Instruction:
     """Cancel an instruction, as it is in this transaction. Returns it as it is then. Raises AlreadyDecided for one that
     has reached its agent."""
-    if not instructions.close(db, (instruction.id,), context.now()) and instruction.closed_at is None:
+    if not instructions.close(db, (instruction.id,), deps.now()) and instruction.closed_at is None:
         raise AlreadyDecided("the agent has this message already; nothing was changed")
     if instruction.closed_at is None:
         data = {"instruction_id": instruction.id, "channel": channel}
         kind, summary = f"{instruction.kind.value}_taken_back", request_kinds.headline(instruction.text)
-        audit.record(db, context.now(), kind, instruction.session_id, by, summary, data)
+        audit.record(db, deps.now(), kind, instruction.session_id, by, summary, data)
     return instructions.get(db, instruction.id) or instruction
 
 
@@ -264,7 +264,7 @@ def _cancel(db: Database, session: SessionActor, asked: TakeBack) -> Instruction
     instruction = instructions.get(db, asked.id)
     if instruction is None or instruction.session_id != session.id:
         raise NotFound(f"no message for this session has the id {asked.id!r}")
-    return cancel(db, session.context, instruction, asked.by, asked.channel)
+    return cancel(db, session.deps, instruction, asked.by, asked.channel)
 
 
 def check_room(text: str, load: Load, most: int, most_bytes: int) -> None:
@@ -284,7 +284,7 @@ def check_room(text: str, load: Load, most: int, most_bytes: int) -> None:
 
 
 def queue(
-    db: Database, context: Context, instruction: Instruction, signed: SignedCommand | None, home: str = ""
+    db: Database, deps: SessionDeps, instruction: Instruction, signed: SignedCommand | None, home: str = ""
 ) -> Instruction:
     """Record a message or a task, once per action, in the caller's transaction. Returns it as it is recorded. `home` is
     a task's workspace. Raises AlreadyDecided, InvalidArguments, SteerQueueFull, SignatureRefused."""
@@ -295,12 +295,10 @@ def queue(
         if not is_same or (found.kind, found.text) != (instruction.kind, instruction.text):
             raise AlreadyDecided("this id belongs to another message; give each action its own")
         return found
-    limits = context.config.steering
+    limits = deps.config.steering
     load = instructions.load(db, instruction.session_id, instruction.workspace_root)
     check_room(instruction.text, load, limits.max_queued, limits.max_queued_bytes)
-    instruction = evolve(
-        instruction, signed=context.signatures.admit_instruction(db, instruction, signed, instruction.at)
-    )
+    instruction = evolve(instruction, signed=deps.signatures.admit_instruction(db, instruction, signed, instruction.at))
     instructions.insert(db, instruction)
     about = {"instruction_id": instruction.id, "channel": instruction.channel} | (
         {"workspace_root": home} if home else {}

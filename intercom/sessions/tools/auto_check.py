@@ -65,7 +65,7 @@ class CheckAnswer:
 async def handle(session: SessionActor, asked: AutoCheck) -> Answered[CheckAnswer]:
     """A grant is recorded, because the agent will act on it."""
     about = asked.context or CheckContext()
-    config = session.context.config
+    config = session.deps.config
     if config.policy.remote_mode_asks_always and session.row.mode is SessionMode.REMOTE:
         return session.answered(asked.call, CheckAnswer(False, None))
     path = about.file_path

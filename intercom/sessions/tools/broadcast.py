@@ -15,14 +15,14 @@ from intercom.model import limits
 from intercom.model.card import Notice
 from intercom.model.errors import IntercomError, InvalidArguments
 from intercom.model.field_docs import doc
-from intercom.sessions.context import notice_key
 from intercom.sessions.messages import Answered, Posted, ToolRequest
 from intercom.sessions.request_kinds import from_json
 from intercom.sessions.session.actor import SessionActor, Waiter
+from intercom.sessions.session_deps import notice_key
 from intercom.sessions.tools.tool import Hints, Tool
 from intercom.store import audit, outbox
-from intercom.store.messages import Database
 from intercom.store.outbox import Content, RowState
+from intercom.store.writer_messages import Database
 
 DESCRIPTION = """\
 Tell the operator one line without waiting: progress, a result, a warning. It asks for no answer; to ask, \
@@ -87,8 +87,8 @@ async def handle(session: SessionActor, asked: Broadcast) -> Answered[BroadcastA
     session.touch("broadcast")
     if not answer.queued:
         return session.answered(asked.call, answer)
-    if session.context.chat is not None:
-        session.context.chat.wake()
+    if session.deps.chat is not None:
+        session.deps.chat.wake()
     # A post reported after the check above finds the waiting call here.
     session.posts.add(key, Waiter(asked.call, "", session.defer()))
     session.set_timer(PostOverdue(key), POST_SECONDS, PostOverdue(key))
@@ -142,8 +142,8 @@ def _record(
     session.record(db, "agent", "broadcast", asked.message, level=asked.level)
     if content is not None:
         line = Notice(asked.message, asked.level, session.now(), session.id, asked.thread_ts, key)
-        assert session.context.chat is not None, "it was drawn for the chat"
-        session.context.chat.put(db, session.id, line, content)
+        assert session.deps.chat is not None, "it was drawn for the chat"
+        session.deps.chat.put(db, session.id, line, content)
     return answer
 
 

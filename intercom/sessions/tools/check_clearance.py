@@ -116,7 +116,7 @@ async def handle(session: SessionActor, asked: CheckClearance) -> Opened[Clearan
     rule = (await judge(session, files, asked.risk_level)).matched_rule
     now = session.now()
     request = ApprovalRequest(
-        id=session.context.new_id(),
+        id=session.deps.new_id(),
         session_id=session.id,
         title=asked.title,
         description=asked.description,
@@ -129,7 +129,7 @@ async def handle(session: SessionActor, asked: CheckClearance) -> Opened[Clearan
         created_at=now,
         key=key,
         files=files,
-        expires_at=now + timedelta(seconds=session.context.config.timeouts.approval_seconds),
+        expires_at=now + timedelta(seconds=session.deps.config.timeouts.approval_seconds),
         call=asked.call,
         auto_rule=rule,
         root_inode=plan.root_id,
@@ -154,7 +154,7 @@ async def overwrite(session: SessionActor, approved: ApprovalRequest, call: str)
     file, now = shown.changes[0], session.now()
     request = evolve(
         approved,
-        id=session.context.new_id(),
+        id=session.deps.new_id(),
         title=approved.title if approved.replaces is not None else f"Write over a changed file: {approved.title}",
         status=ApprovalStatus.PENDING,
         original_hash=file.before_hash,
@@ -162,7 +162,7 @@ async def overwrite(session: SessionActor, approved: ApprovalRequest, call: str)
         key=proposal_key(session.id, shown.changes, approved.risk_level, approved.diff_content, ProposalForm.CONTENT),
         form=ProposalForm.CONTENT,
         files=shown.changes,
-        expires_at=now + timedelta(seconds=session.context.config.timeouts.approval_seconds),
+        expires_at=now + timedelta(seconds=session.deps.config.timeouts.approval_seconds),
         slack_ts=None,
         call=call,
         auto_rule=None,
@@ -175,7 +175,7 @@ async def overwrite(session: SessionActor, approved: ApprovalRequest, call: str)
     )
     request = evolve(request, proposal_hash=request.hash_of_record(session.row.workspace_root))
     decided = None
-    if session.context.config.apply.agent_may_force and not session.context.signatures.required:
+    if session.deps.config.apply.agent_may_force and not session.deps.signatures.required:
         decided = Decided(
             f"force/{request.id}", "approve", "agent", request_kinds.FORCE, now, "[apply] agent_may_force"
         )
@@ -230,7 +230,7 @@ def _original_hash(files: tuple[FileChange, ...], file_path: str) -> str:
 
 async def judge(session: SessionActor, files: Sequence[FileChange], risk: RiskLevel) -> PolicyAnswer:
     """Ask the policy in force whether a change of these files passes without a person, and by which rule."""
-    config = session.context.config.policy
+    config = session.deps.config.policy
     if config.remote_mode_asks_always and session.row.mode is SessionMode.REMOTE:
         return PolicyAnswer(False, why="in remote mode a person is always asked")
     return await session.judge(EvaluateFiles(tuple(path for file in files for path in file.paths), risk))

@@ -42,11 +42,11 @@ from intercom.sessions.session.state import SessionState
 from intercom.sessions.tools import check_clearance
 from intercom.sessions.tools.tool import Hints, Tool
 from intercom.store import idempotency, requests
-from intercom.store.file_changes import Entry, JournalState, journal
+from intercom.store.apply_journal import Entry, JournalState, journal
 from intercom.store.idempotency import Scope
-from intercom.store.messages import Database
 from intercom.store.requests import approvals
 from intercom.store.rows import not_none
+from intercom.store.writer_messages import Database
 from intercom.workspace import change_plan, proposal, transaction
 from intercom.workspace.preview import FileVersions, is_on_card, is_part_of_card, preview
 from intercom.workspace.transaction import Step
@@ -112,7 +112,7 @@ async def handle(session: SessionActor, asked: CheckDiff) -> Opened[ApplyAnswer]
         return Opened(asked.request_id, Answered(recorded))
     session.require_open()
     session.touch("check_diff")
-    async with session.context.locks.hold(session.row.workspace_root):
+    async with session.deps.locks.hold(session.row.workspace_root):
         request, entry, used = await session.transact(_look, session, asked.request_id)
         if request.replaces is not None and request.status is ApprovalStatus.PENDING:
             return Opened(request.id)
@@ -150,12 +150,12 @@ async def give_up(session: SessionActor, asked: Decide) -> Card:
         return evolve(request_kinds.card_of_stuck(entry, request), state=CardState.CLOSED)
     if entry is None or entry.state is not JournalState.STUCK:
         raise AlreadyDecided(f"the apply of request {request.id} is not stuck any more; nothing was changed")
-    session.context.signatures.admit(asked.verdict, request_kinds.card_of_stuck(entry, request), session.now())
-    async with session.context.locks.hold(entry.workspace_root):
+    session.deps.signatures.admit(asked.verdict, request_kinds.card_of_stuck(entry, request), session.now())
+    async with session.deps.locks.hold(entry.workspace_root):
         await _discard(entry)
         await session.transact(_record_abandoned, session=session, entry=entry, verdict=asked.verdict)
     card = evolve(request_kinds.card_of_stuck(entry, request), state=CardState.CLOSED)
-    session.context.operators.tell(card)
+    session.deps.card_router.tell(card)
     return card
 
 
@@ -163,7 +163,7 @@ async def recover(session: SessionActor) -> None:
     """Recover after a crash: discard what was only staged, finish what was committed."""
     entries = await session.transact(lambda db: [e for e in journal.open(db) if e.session_id == session.id])
     for entry in entries:
-        async with session.context.locks.hold(entry.workspace_root):
+        async with session.deps.locks.hold(entry.workspace_root):
             if entry.state is JournalState.STAGING:
                 await _abandon(session, entry, "the server stopped before the change was committed")
             elif entry.state is JournalState.COMMITTED:
@@ -241,7 +241,7 @@ async def _check_decision(session: SessionActor, request: ApprovalRequest) -> No
     if request.decided is None or request.decided.decision != Decision.APPROVE:
         why = f"request {request.id} is marked as approved, but no decision to approve it is recorded"
     elif request.decided.channel == request_kinds.FORCE:
-        if session.context.config.apply.agent_may_force:
+        if session.deps.config.apply.agent_may_force:
             return
         why = f"request {request.id} was forced by the agent, and [apply] agent_may_force does not allow that"
     else:
@@ -322,7 +322,7 @@ async def _void(session: SessionActor, request: ApprovalRequest, why: str) -> No
     session.change(SessionState.drop, (request.id,))
     session.show(found, note=f"void, nothing was written: {why}")
     text = f"an approval was refused when it was to be applied ({request.title}): {why}"
-    session.context.operators.tell(Notice(text, "error", session.now()))
+    session.deps.card_router.tell(Notice(text, "error", session.now()))
 
 
 async def _carry_through(
@@ -350,7 +350,7 @@ async def _carry_through(
     done, others = await session.transact(_finish, session=session, entry=entry, answer=answer, call=call)
     for each in (done, *others):
         if each.status is ApprovalStatus.CONSUMED:
-            session.context.signatures.note_use(each.id, session.now())
+            session.deps.signatures.note_use(each.id, session.now())
     session.change(SessionState.drop, (each.id for each in (done, *others)))
     session.show(done)
     for each in others:
@@ -365,7 +365,7 @@ async def _retry_stuck(session: SessionActor, entry: Entry) -> Entry:
     """Mark a stuck apply as committed again, so that it continues. A person may have repaired the files."""
     await session.transact(_advance, entry=entry, to=JournalState.COMMITTED)
     request = await session.transact(_request, entry)
-    session.context.operators.tell(evolve(request_kinds.card_of_stuck(entry, request), state=CardState.CLOSED))
+    session.deps.card_router.tell(evolve(request_kinds.card_of_stuck(entry, request), state=CardState.CLOSED))
     return entry
 
 
@@ -402,7 +402,7 @@ async def _close_orphan(session: SessionActor, entry: Entry, why: str) -> None:
 async def _stop(session: SessionActor, entry: Entry, why: str) -> None:
     """Record that an apply stopped half-way, and show it to people."""
     request = await session.transact(_stick, session, entry, why)
-    session.context.operators.tell(request_kinds.card_of_stuck(evolve(entry, note=why), request))
+    session.deps.card_router.tell(request_kinds.card_of_stuck(evolve(entry, note=why), request))
 
 
 def _plan(root: Path, request: ApprovalRequest) -> change_plan.Plan:
@@ -419,7 +419,7 @@ def _look(db: Database, session: SessionActor, id: str) -> tuple[ApprovalRequest
     request = requests.find(db, id)
     if not isinstance(request, ApprovalRequest) or request.session_id != session.id:
         raise NotFound(f"this session has no clearance request with the id {id!r}", code="request_not_found")
-    return request, journal.get(db, id), session.context.signatures.fault_of_use(db, request)
+    return request, journal.get(db, id), session.deps.signatures.fault_of_use(db, request)
 
 
 def _voided(db: Database, session: SessionActor, request: ApprovalRequest, why: str) -> ApprovalRequest:

@@ -15,7 +15,7 @@ from intercom.sessions.session.actor import SessionActor
 from intercom.sessions.session.state import SessionState
 from intercom.sessions.tools.tool import Hints, Tool
 from intercom.store import sessions
-from intercom.store.messages import Database
+from intercom.store.writer_messages import Database
 
 DESCRIPTION = """\
 Report that you are alive, and optionally what you are doing: a status line, and your task list. Call it now and then \
@@ -80,7 +80,7 @@ def _alive(session: SessionActor, asked: Ping) -> Answered[PingAnswer]:
     if asked.status_message:
         session.notify(asked.status_message)
     session.touch("ping")
-    answer = PingAnswer(True, session.id, session.context.config.stall.enabled)
+    answer = PingAnswer(True, session.id, session.deps.config.stall.enabled)
     if session.row.is_paused:
         # A ping does not wait like other calls: it reports that the agent is alive.
         answer = evolve(answer, status="paused", message=_PAUSED)

@@ -14,8 +14,8 @@ from intercom.sessions.session import steering
 from intercom.sessions.session.actor import SessionActor
 from intercom.sessions.tools.tool import Hints, Tool
 from intercom.store import checkpoints, requests
-from intercom.store.file_changes import restores
-from intercom.store.messages import Database
+from intercom.store.checkpoints import restores
+from intercom.store.writer_messages import Database
 
 DESCRIPTION = """\
 Call this first when you start, or after a crash or restart: it finds what you left in this workspace. On "recovered" \

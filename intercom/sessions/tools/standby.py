@@ -20,8 +20,8 @@ from intercom.sessions.session.actor import SessionActor
 from intercom.sessions.session.new_requests import keep
 from intercom.sessions.tools.tool import WAIT_AGAIN, Hints, Tool
 from intercom.store import requests
-from intercom.store.messages import Database
 from intercom.store.requests import waits
+from intercom.store.writer_messages import Database
 
 DESCRIPTION = """\
 Say that you have nothing left to do, and wait for work. The call waits until the operator gives you an instruction.
@@ -83,9 +83,9 @@ async def handle(session: SessionActor, asked: Standby) -> Opened[StandbyAnswer]
 
 def _new(session: SessionActor, asked: Standby) -> Wait:
     now = session.now()
-    seconds = min(asked.timeout_seconds or session.context.config.timeouts.wait_seconds, LONGEST_STANDBY)
+    seconds = min(asked.timeout_seconds or session.deps.config.timeouts.wait_seconds, LONGEST_STANDBY)
     return Wait(
-        id=session.context.new_id(),
+        id=session.deps.new_id(),
         session_id=session.id,
         message=asked.message,
         status=WaitStatus.PENDING,

@@ -14,11 +14,11 @@ from intercom.sessions.session.state import SessionState
 from intercom.sessions.tools.tool import Hints, Tool
 from intercom.store import idempotency, sessions
 from intercom.store.idempotency import Scope
-from intercom.store.messages import Database
 from intercom.store.rows import JsonObject
+from intercom.store.writer_messages import Database
 
 DESCRIPTION = """\
-Change who is notified of your requests: remote (chat), local (terminal and web), hybrid (both). Use it when the \
+Change who is notified of your requests: remote (chat), local (terminal), hybrid (both). Use it when the \
 operator asks you to. It never changes who may answer."""
 
 
@@ -27,9 +27,7 @@ class SwitchFreq(ToolRequest[Answered["ModeAnswer"]]):
     """Change who is notified of the session's cards, not who may answer them. People ask this too: then `from_agent` is
     false, and it is done while the session is paused. Refused with `invalid_state` once the session has ended."""
 
-    mode: SessionMode = field(
-        metadata=doc("Who is notified: remote (chat), local (terminal and web), or hybrid (both).")
-    )
+    mode: SessionMode = field(metadata=doc("Who is notified: remote (chat), local (terminal), or hybrid (both)."))
     by: str = field(default="agent", kw_only=True, metadata=INTERNAL)
     channel: str = field(default="mcp", kw_only=True, metadata=INTERNAL)
     from_agent: bool = field(default=True, kw_only=True, metadata=INTERNAL)
@@ -51,7 +49,7 @@ async def handle(session: SessionActor, asked: SwitchFreq) -> Answered[ModeAnswe
     if recorded is not None:
         return Answered(from_json(ModeAnswer, recorded))
     session.require_open()
-    if asked.mode is SessionMode.REMOTE and session.context.chat is None:
+    if asked.mode is SessionMode.REMOTE and session.deps.chat is None:
         raise SlackError(
             "slack is not set up, so nobody would be notified in mode remote: stay in local or hybrid, or have a person"
             " run agent-intercom slack login"

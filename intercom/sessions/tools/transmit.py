@@ -77,7 +77,7 @@ async def handle(session: SessionActor, asked: Transmit) -> Opened[PromptAnswer]
         raise InvalidArguments("prompt_text is needed for a new question (or request_id for an old one)")
     now = session.now()
     prompt = ContinuationPrompt(
-        id=session.context.new_id(),
+        id=session.deps.new_id(),
         session_id=session.id,
         prompt_text=asked.prompt_text,
         prompt_type=asked.prompt_type,
@@ -99,7 +99,7 @@ async def handle(session: SessionActor, asked: Transmit) -> Opened[PromptAnswer]
 
 def on_timeout(session: SessionActor, kind: PromptType) -> OnTimeout:
     """Return what happens to an unanswered question of this type."""
-    timeouts = session.context.config.timeouts
+    timeouts = session.deps.config.timeouts
     return timeouts.prompt_by_type.get(kind, timeouts.prompt_on_timeout)
 
 
@@ -118,12 +118,12 @@ async def ask_policy_again(session: SessionActor, request: request_kinds.Asked) 
 def _prompt_deadline(session: SessionActor, kind: PromptType, now: datetime) -> datetime | None:
     if on_timeout(session, kind) is OnTimeout.HOLD:
         return None
-    return now + timedelta(seconds=session.context.config.timeouts.prompt_seconds)
+    return now + timedelta(seconds=session.deps.config.timeouts.prompt_seconds)
 
 
 async def _judged(session: SessionActor, kind: PromptType) -> PolicyAnswer:
     """Ask the policy about a question of this type."""
-    config = session.context.config.policy
+    config = session.deps.config.policy
     if kind is PromptType.ERROR_RECOVERY:
         return _ASKED
     if config.remote_mode_asks_always and session.row.mode is SessionMode.REMOTE:

@@ -22,8 +22,8 @@ from intercom.model.decision import Decision
 from intercom.model.errors import ApplyStuck, IntercomError
 from intercom.model.request import ApprovalStatus
 from intercom.sessions.tools.check_diff import CheckDiff
-from intercom.store.messages import Transact
 from intercom.store.requests import approvals
+from intercom.store.writer_messages import Transact
 from intercom.workspace import transaction
 from intercom.workspace.change_plan import plan, plan_again
 from intercom.workspace.change_plan import steps as steps_of

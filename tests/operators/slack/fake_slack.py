@@ -15,10 +15,10 @@ from attrs import frozen
 from intercom.operators.slack.web_api import RateLimited, SlackApiError, SlackRefused, Unreachable
 from tests.operators.slack.payloads import ANNA, BERT, CHANNEL
 from tests.operators.stand_in_service import START
-from tests.slack import files
-from tests.slack.limits import Rates
-from tests.slack.methods import METHODS
-from tests.slack.team import Channel, SlackRefuses, Team, User
+from tests.slack_standin import files
+from tests.slack_standin.limits import Rates
+from tests.slack_standin.methods import METHODS
+from tests.slack_standin.team import Channel, SlackRefuses, Team, User
 
 #: What Slack's clock says when the test's says 0.
 EPOCH = START.timestamp()

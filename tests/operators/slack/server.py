@@ -31,23 +31,23 @@ from intercom.model.config import Config, SlackSettings
 from intercom.model.decision import Decision
 from intercom.model.session import Session
 from intercom.operators.messages import Subscribe
-from intercom.operators.slack.channel import Drawing, EphemeralSender, SlackChannel
+from intercom.operators.slack.button_actions import ActionDeps, Authorization, People
 from intercom.operators.slack.commands import runner
 from intercom.operators.slack.commands.call import CommandDeps
 from intercom.operators.slack.commands.runner import CommandRunner
-from intercom.operators.slack.decisions import ActionDeps, Authorization, People
 from intercom.operators.slack.draw.cards import processing as draw_processing
 from intercom.operators.slack.envelopes import Command, Person
 from intercom.operators.slack.interactions import Interactions
 from intercom.operators.slack.messages import OutboxHealth, Redraw, Wake
+from intercom.operators.slack.outbox_writer import Drawing, EphemeralSender, OutboxWriter
 from intercom.operators.slack.sender import Sender
 from intercom.operators.slack.socket_mode import SlackConnection
 from intercom.store import outbox, sessions
 from intercom.store.client import Reader, Store
 from intercom.store.database import Database, OpenedDatabase
-from intercom.store.messages import Transact
 from intercom.store.outbox import Content, Row, Urgency
 from intercom.store.writer import Writer
+from intercom.store.writer_messages import Transact
 from tests.operators.slack.draw.valid import Words
 from tests.operators.slack.fake_slack import FakeSlack
 from tests.operators.slack.payloads import ANNA, BERT, CHANNEL, MESSAGE, ROOT, TEAM
@@ -137,7 +137,7 @@ class SlackServer:
     system: System = field(init=False)
     interactions: Interactions = field(init=False)
 
-    def tell(self, message: object, name: str = "slack/channel") -> None:
+    def tell(self, message: object, name: str = "slack/outbox_writer") -> None:
         self.system.named(name).tell(message)
 
     def now(self) -> datetime:
@@ -271,7 +271,7 @@ class SlackServer:
 
     async def redraws(self) -> list[str]:
         await trio.testing.wait_all_tasks_blocked()
-        return [each.card_id for each in self.recorded["slack/channel"] if isinstance(each, Redraw)]
+        return [each.card_id for each in self.recorded["slack/outbox_writer"] if isinstance(each, Redraw)]
 
     async def wakes(self) -> int:
         await trio.testing.wait_all_tasks_blocked()
@@ -357,7 +357,7 @@ async def slack_server(
 
         parts: dict[str, Callable[[], Actor]] = {
             "outbox": lambda: Sender(deps.store, web, server.now, processing=processing, dice=random.Random(1)),
-            "channel": lambda: SlackChannel(
+            "outbox_writer": lambda: OutboxWriter(
                 config=config,
                 service=service,
                 reader=Reader(path),
@@ -373,7 +373,7 @@ async def slack_server(
         }
         children = [
             ChildSpec("store", lambda: TaskWriter(path, on_opened=_quick)),
-            ChildSpec("operators", lambda: Recorder(server, "operators")),
+            ChildSpec("card_router", lambda: Recorder(server, "card_router")),
             *(
                 ChildSpec(f"slack/{name}", part if name in runs else partial(Recorder, server, f"slack/{name}"))
                 for name, part in parts.items()
@@ -385,7 +385,7 @@ async def slack_server(
             service=service,
             store=Store(named("store")),
             outbox=named("slack/outbox"),
-            channel=named("slack/channel"),
+            outbox_writer=named("slack/outbox_writer"),
             ephemeral=named("slack/ephemeral"),
             web=web,
             people=People(web),
@@ -406,7 +406,7 @@ async def slack_server(
             deps, Authorization(service, frozenset({ANNA, BERT}), team), server.commands.run
         )
         async with server.system:
-            if "channel" in runs:
+            if "outbox_writer" in runs:
                 for each in known:
                     await server.store(partial(sessions.insert, session=each))
             else:
@@ -438,6 +438,6 @@ def crashing(name: str, times: int = 1) -> Iterator[list[str]]:
 
 
 #: Servers for the tests of one part.
-channel_server = partial(slack_server, runs=("channel",))
+outbox_writer_server = partial(slack_server, runs=("outbox_writer",))
 command_server = partial(slack_server, runs=("commands",))
 sender_server = partial(slack_server, None, runs=("outbox",), channel="C1", processing=plain_processing)

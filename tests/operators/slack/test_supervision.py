@@ -21,8 +21,8 @@ from intercom.operators.slack.web_api import SlackTokens, Unreachable, WebApi
 from intercom.store.client import Reader
 from tests.operators.slack.live.embedded import setup_for
 from tests.proxy import certificate
-from tests.slack import CHANNEL as IN_SLACK
-from tests.slack import serve, text_of
+from tests.slack_standin import CHANNEL as IN_SLACK
+from tests.slack_standin import serve, text_of
 
 CHANNEL = "C0123456789"
 TOKENS = SlackTokens("xapp-1-A0-1-abc", "xoxb-1-abc")
@@ -77,7 +77,9 @@ async def test_parts_of_slack_that_fall_for_ever_take_nobody_else_along() -> Non
         def on_start(self) -> None:
             kept["starts"] = kept.get("starts", 0) + 1
 
-    parts = [ChildSpec(f"slack/{name}", Falls) for name in ("web", "outbox", "channel", "commands", "ephemeral", "x")]
+    parts = [
+        ChildSpec(f"slack/{name}", Falls) for name in ("web", "outbox", "outbox_writer", "commands", "ephemeral", "x")
+    ]
     tree = [ChildSpec("slack", lambda: supervisor(parts), shutdown=None), ChildSpec("ctl", Local)]
     async with System([ChildSpec("server", lambda: supervisor(tree), shutdown=None)]):
         await trio.sleep(3600)

@@ -169,7 +169,7 @@ FLIP = (
 )
 
 
-@pytest.mark.parametrize("channel", ["ctl", "slack", "web", "embed", "policy", "timeout"])
+@pytest.mark.parametrize("channel", ["ctl", "slack", "embed", "policy", "timeout"])
 @pytest.mark.parametrize("signature", [None, "{}", "not json", "forged"])
 async def test_a_row_that_sql_approved_writes_nothing(
     server: VirtualServer, agent: AgentClient, key: Key, root: Path, channel: str, signature: str | None
@@ -638,7 +638,7 @@ def by(server: VirtualServer, channel: str, id: str = "v-chat") -> Verdict:
         ("embed", Config(), RiskLevel.LOW, False),
         ("embed", allowing(embed=HighestRisk.HIGH), RiskLevel.HIGH, True),
         ("embed", allowing(embed=HighestRisk.HIGH), RiskLevel.CRITICAL, False),
-        ("web", Config(), RiskLevel.LOW, False),
+        ("unknown", Config(), RiskLevel.LOW, False),
     ],
 )
 async def test_what_a_channel_may_decide_is_a_setting(

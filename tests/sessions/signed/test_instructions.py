@@ -68,7 +68,7 @@ async def told(agent: AgentClient) -> list[tuple[str, str, str]]:
 
 
 @pytest.mark.parametrize("kind", ["steer", "nudge", "task"])
-@pytest.mark.parametrize("channel", ["ctl", "slack", "embed", "alert/ctl", "web"])
+@pytest.mark.parametrize("channel", ["ctl", "slack", "embed", "alert/ctl", "unknown"])
 async def test_instructions_that_sql_put_there_are_told_to_nobody(
     server: VirtualServer, agent: AgentClient, kind: str, channel: str
 ) -> None:

@@ -66,7 +66,7 @@ class SpawningHome:
         operator = Operator()
         async with app.system:
             app.system.adopt(operator, "operator")
-            await ask(app.system.named("operators"), Subscribe("operator", Channel.CTL))
+            await ask(app.system.named("card_router"), Subscribe("operator", Channel.CTL))
             yield SpawningServer(self, app, operator)
 
     def end(self, code: str) -> None:

@@ -33,8 +33,8 @@ from intercom.sessions.processes import monitor_client, spawner
 from intercom.sessions.processes.agent_process import AgentProcessActor, MonitorAnswer
 from intercom.sessions.processes.monitor import segment_name
 from intercom.store import sessions
-from intercom.store.messages import Database, Transact
 from intercom.store.processes import agent_processes
+from intercom.store.writer_messages import Database, Transact
 from tests.sessions.spawning.spawning_server import SpawningHome
 from tests.support.virtual_server import virtual_server
 

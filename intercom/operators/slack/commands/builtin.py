@@ -12,7 +12,7 @@ from attrs import evolve
 from intercom.model.checkpoint import Files
 from intercom.model.errors import Ambiguous, InvalidArguments, InvalidState, NotFound
 from intercom.model.session import Session, SessionStatus
-from intercom.operators.commands import handlers
+from intercom.operators.commands import command_handlers
 from intercom.operators.slack.commands import call as commands_call
 from intercom.operators.slack.commands.call import Call, named, require_control, session_and_text, session_line, short
 from intercom.operators.slack.commands.table import SLASH, Category, Entry, Option, Parameter, of_command
@@ -20,9 +20,9 @@ from intercom.operators.slack.draw import answers
 from intercom.operators.slack.draw.answers import Run
 from intercom.operators.slack.draw.blocks import Drawn, amount
 from intercom.sessions.checkpoints.archive import sentence
-from intercom.sessions.context import channel_of
 from intercom.sessions.processes.monitor_client import Stream
 from intercom.sessions.processes.spawner import LINES
+from intercom.sessions.session_deps import channel_of
 from intercom.workspace import listing
 from intercom.workspace.listing import DEEPEST, DEPTH
 
@@ -71,7 +71,7 @@ async def start(call: Call) -> str:
 
     async def act() -> str:
         caller = evolve(call.caller, chat_channel=channel)
-        session = await handlers.start(call.deps.service, caller, prompt, workspace)
+        session = await command_handlers.start(call.deps.service, caller, prompt, workspace)
         return f"started {session_line(session)}; its thread in <#{channel}> shows its status"
 
     return await call.once(act, None)
@@ -85,7 +85,7 @@ async def pause(call: Call) -> str:
         raise InvalidState(f"session {short(session)} is paused already; {how}")
 
     async def act() -> str:
-        await handlers.pause(call.deps.service, call.caller, session.id)
+        await command_handlers.pause(call.deps.service, call.caller, session.id)
         return f"paused {session_line(session)}; {how}"
 
     return await call.once(act, session.id)
@@ -101,7 +101,7 @@ async def resume(call: Call) -> str:
     session = require_control(chosen, call.person)
 
     async def act() -> str:
-        await handlers.resume(call.deps.service, call.caller, instruction, session.id)
+        await command_handlers.resume(call.deps.service, call.caller, instruction, session.id)
         return f"resumed {session_line(session)}{', with your instruction' if instruction else ''}"
 
     return await call.once(act, session.id)
@@ -118,7 +118,7 @@ async def clear(call: Call) -> str:
         require_control(session, call.person)
 
     async def act() -> str:
-        await handlers.clear(call.deps.service, call.caller, session.id)
+        await command_handlers.clear(call.deps.service, call.caller, session.id)
         return f"ended {session_line(session)}; its pending requests are interrupted"
 
     return await call.once(act, session.id)
@@ -132,7 +132,7 @@ async def steer(call: Call) -> str:
     session = chosen or commands_call.to_steer(live, call.command.channel, partial(channel_of, call.deps.config))
 
     async def act() -> str:
-        card = await handlers.steer(call.deps.service, call.caller, text, session.id)
+        card = await command_handlers.steer(call.deps.service, call.caller, text, session.id)
         return f"queued for {session_line(session)}: {card.note or 'its message in the channel shows its delivery'}"
 
     return await call.once(act, session.id)
@@ -153,7 +153,7 @@ async def task(call: Call) -> str:
     id = None if session is None else session.id
 
     async def act() -> str:
-        card = await handlers.task(call.deps.service, call.caller, text, id, root)
+        card = await command_handlers.task(call.deps.service, call.caller, text, id, root)
         where = card.workspace_root if session is None else session_line(session)
         return f"left for {where}: it {card.note}" if card.note else f"left for {where}"
 
@@ -169,7 +169,7 @@ async def logs(call: Call) -> Drawn | None:
     session = await _started_here(call)
     stream = _one_of(call, "--stream", Stream.STDOUT)
     lines = _number(call, "--lines", LINES, _MOST_LINES)
-    found = await handlers.logs(call.deps.service, call.caller, session.id, stream, lines)
+    found = await command_handlers.logs(call.deps.service, call.caller, session.id, stream, lines)
     title = f"{found.stream.value} of session {short(session)}"
     ended = None if found.is_going else found.exit
     if found.is_going:
@@ -209,7 +209,7 @@ async def take_checkpoint(call: Call) -> str:
     session = require_control(chosen or commands_call.to_checkpoint(live, call.person), call.person)
 
     async def act() -> str:
-        taken = await handlers.checkpoint(call.deps.service, call.caller, label or "", session.id)
+        taken = await command_handlers.checkpoint(call.deps.service, call.caller, label or "", session.id)
         return f"took checkpoint {sentence(taken)}, of {session_line(session)}"
 
     return await call.once(act, session.id)
@@ -241,7 +241,7 @@ async def restore(call: Call) -> str:
             require_control(session, call.person)
 
     async def act() -> str:
-        asked = await handlers.restore(service, call.caller, line.id, files)
+        asked = await command_handlers.restore(service, call.caller, line.id, files)
         found = asked.divergence
         changed = f"{amount(found.total, 'file')} changed since" if found.total else "no file has changed since"
         return f"checkpoint {line.label or line.id[:8]}: {changed}; proceed or cancel on the card in the channel"

@@ -16,7 +16,7 @@ from intercom.model.config import Config
 from intercom.model.errors import Ambiguous, InvalidState, NotFound, SlackError, Unauthorized
 from intercom.model.process import Origin
 from intercom.model.session import Session, SessionStatus
-from intercom.operators.commands.handlers import SHORTEST_ID, Caller
+from intercom.operators.commands.command_handlers import SHORTEST_ID, Caller
 from intercom.operators.messages import Channel
 from intercom.operators.slack.commands.table import SLASH, Arguments, Entry, Table
 from intercom.operators.slack.draw import blocks
@@ -24,13 +24,13 @@ from intercom.operators.slack.draw.blocks import Drawn, FileDrawn, Mask
 from intercom.operators.slack.envelopes import Command
 from intercom.operators.slack.messages import Wake
 from intercom.operators.slack.web_api import Api, Json
-from intercom.sessions.context import channel_of
 from intercom.sessions.operator_service import OperatorService
+from intercom.sessions.session_deps import channel_of
 from intercom.store import idempotency, outbox
 from intercom.store.client import Store
 from intercom.store.idempotency import Begun
-from intercom.store.messages import Database
 from intercom.store.outbox import Content, RowKind, Urgency
+from intercom.store.writer_messages import Database
 from intercom.workspace.files import check_workspace
 
 ChannelOf = Callable[[Session], str | None]

@@ -19,7 +19,7 @@ from intercom.operators.slack.commands import call, runner
 from intercom.operators.slack.draw.answers import Run
 from intercom.store import idempotency
 from intercom.store.client import StoreUnavailable
-from intercom.store.messages import Database
+from intercom.store.writer_messages import Database
 from tests.operators.slack.payloads import CHANNEL
 from tests.operators.slack.server import command_server
 from tests.operators.stand_in_service import START, session

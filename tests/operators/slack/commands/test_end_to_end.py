@@ -9,7 +9,7 @@ import pytest
 import trio
 
 from tests.operators.slack.live.server import CONFIG, ServerInSlack, server_in_slack
-from tests.slack import ALICE, CHANNEL, MALLORY, text_of
+from tests.slack_standin import ALICE, CHANNEL, MALLORY, text_of
 from tests.support.server_process import begin
 
 COMMANDS = """

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from intercom.model.card import Card, CardKind, Notice
 from intercom.model.checkpoint import CheckpointLine
 from intercom.model.session import ProgressItem, ProgressStatus, Session, SessionMode, SessionStatus
+from intercom.operators.slack.button_actions import draw_form
 from intercom.operators.slack.buttons import BY_FORM
 from intercom.operators.slack.commands.runner import HELP
 from intercom.operators.slack.commands.table import TITLES, Category, Entry, Parameter
-from intercom.operators.slack.decisions import draw_form
 from intercom.operators.slack.draw import answers, cards
 from intercom.operators.slack.draw.answers import Run
 from tests.operators.slack.draw import given

@@ -9,8 +9,8 @@ from typing import Any
 
 from attrs import frozen
 
-from tests.slack import limits
-from tests.slack.blocks import faults_of_message, faults_of_view, weight
+from tests.slack_standin import limits
+from tests.slack_standin.blocks import faults_of_message, faults_of_view, weight
 
 #: All markup that we write ourselves: the call, and instants.
 _OURS = re.compile(r"<!channel>|<!date\^\d+\^\{date_short_pretty\} \{time\}\|[0-9: UTC-]+>")

@@ -12,8 +12,8 @@ import trio
 from intercom.model.card import CardKind, CardState
 from intercom.model.decision import Decided
 from intercom.model.errors import DatabaseError
+from intercom.operators.slack.button_actions import NotRecorded, draw_form, draw_notice
 from intercom.operators.slack.buttons import BY_FORM
-from intercom.operators.slack.decisions import NotRecorded, draw_form, draw_notice
 from intercom.operators.slack.web_api import RateLimited, SlackRefused, Unreachable
 from intercom.store.client import StoreUnavailable
 from tests.operators.slack import payloads

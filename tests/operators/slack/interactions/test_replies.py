@@ -14,7 +14,7 @@ from intercom.model.card import ANSWERED, CHOICES, Card, CardKind, CardState
 from intercom.model.decision import Decided, Decision
 from intercom.model.errors import DatabaseError
 from intercom.model.session import SessionMode
-from intercom.operators.slack.decisions import NotRecorded
+from intercom.operators.slack.button_actions import NotRecorded
 from intercom.operators.slack.interactions import Answered, Decides, to_cards, to_question
 from intercom.operators.slack.web_api import Unreachable
 from intercom.store.client import StoreUnavailable

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from intercom.operators.slack.decisions import NotRecorded
+from intercom.operators.slack.button_actions import NotRecorded
 from tests.operators.slack import payloads
 from tests.operators.slack.payloads import ANNA, CHANNEL, MALLORY, ROOT, TEAM
 from tests.operators.slack.server import CARD, slack_server

@@ -13,8 +13,8 @@ from actors import Busy, Down, NotRunning
 from intercom.model.card import Card, CardKind, CardState
 from intercom.model.decision import Decided, Decision, Verdict
 from intercom.model.errors import DatabaseError, InvalidState
+from intercom.operators.slack.button_actions import NotRecorded
 from intercom.operators.slack.buttons import BUTTONS, Button
-from intercom.operators.slack.decisions import NotRecorded
 from tests.operators.slack import payloads
 from tests.operators.slack.payloads import ANNA, CHANNEL, ROOT
 from tests.operators.slack.server import CARD, OTHER, slack_server

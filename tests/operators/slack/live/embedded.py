@@ -27,7 +27,7 @@ from intercom.sessions.messages import Answered, Opened, ToolRequest
 from intercom.store import outbox
 from intercom.store.writer import Writer
 from tests.operators.slack.live.truth import Found, look
-from tests.slack import ALICE, BOB, CHANNEL, Standin, serve, text_of
+from tests.slack_standin import ALICE, BOB, CHANNEL, Standin, serve, text_of
 from tests.support.database import new_database
 from tests.support.task_tree import within
 from tests.support.virtual_server import Pending, R

@@ -14,7 +14,7 @@ from attrs import define, field, frozen
 from mcp import Client
 
 from intercom.local.places import private_directory
-from tests.slack import ALICE, BOB, CHANNEL, Standin, serve
+from tests.slack_standin import ALICE, BOB, CHANNEL, Standin, serve
 from tests.support.server_process import TRUSTING, Home, Later, begin, call, user_home
 
 CONFIG = f'{TRUSTING}\n[slack]\nchannel_id = "{CHANNEL}"\n'

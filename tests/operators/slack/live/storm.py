@@ -32,7 +32,7 @@ from intercom.sessions.request_kinds import to_json
 from intercom.store import outbox
 from tests.operators.slack.live.embedded import setup_for
 from tests.operators.slack.live.truth import look
-from tests.slack import ALICE, BOB, CHANNEL, CannotDo, Standin, Unanswered, buttons
+from tests.slack_standin import ALICE, BOB, CHANNEL, CannotDo, Standin, Unanswered, buttons
 from tests.support.faults import InjectedCrash
 
 T = TypeVar("T")
@@ -60,13 +60,13 @@ _STRIKES = (
 ASKED = (CardKind.APPROVAL, CardKind.PROMPT, CardKind.STANDBY)
 _METHODS = ("chat.postMessage", "chat.update", "views.open", "conversations.replies", "conversations.history", "*")
 _ACTORS = (
-    "slack/channel",
+    "slack/outbox_writer",
     "slack/outbox",
     "slack/connection",
     "slack/commands",
     "slack/ephemeral",
     "slack/web",
-    "operators",
+    "card_router",
     "registry",
 )
 

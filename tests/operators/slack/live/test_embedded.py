@@ -13,7 +13,7 @@ import intercom
 from intercom.model.config import Config, DatabaseSettings, SlackSettings
 from intercom.model.session import SessionMode
 from tests.operators.slack.live.embedded import setup_for
-from tests.slack import ALICE, CHANNEL, serve
+from tests.slack_standin import ALICE, CHANNEL, serve
 from tests.support.server_process import Home
 from tests.support.virtual_server import Pending
 

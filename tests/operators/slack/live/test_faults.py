@@ -11,8 +11,8 @@ import trio
 from intercom.model.card import CardState
 from intercom.model.decision import Decision
 from tests.operators.slack.live.embedded import PATIENCE, Room, quick, room
-from tests.slack import ALICE, BOB, CHANNEL, buttons, text_of
-from tests.slack.faults import STEPS
+from tests.slack_standin import ALICE, BOB, CHANNEL, buttons, text_of
+from tests.slack_standin.faults import STEPS
 
 #: How late an answer comes, or the work itself is done, in seconds: both past the time-out of a call.
 LATE = dict.fromkeys(("lose", "swallow", "cut", "status"), 0.0) | {"delay": 45.0, "stall": 40.0}

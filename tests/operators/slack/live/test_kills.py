@@ -13,7 +13,7 @@ import trio
 from intercom.store.client import Reader
 from tests.operators.slack.live.server import ServerInSlack, Work, server_in_slack
 from tests.operators.slack.live.truth import look
-from tests.slack import ALICE, BOB, buttons, text_of
+from tests.slack_standin import ALICE, BOB, buttons, text_of
 
 pytestmark = pytest.mark.real_time
 

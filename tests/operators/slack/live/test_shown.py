@@ -18,9 +18,9 @@ from intercom.sessions.tools.broadcast import Level
 from intercom.sessions.tools.check_clearance import CheckClearance
 from intercom.sessions.tools.standby import Standby
 from intercom.sessions.tools.transmit import Transmit
-from intercom.store.messages import Transact
+from intercom.store.writer_messages import Transact
 from tests.operators.slack.live.embedded import PATIENCE, Room, quick, room
-from tests.slack import ALICE, BOB, CHANNEL, OTHER_CHANNEL, buttons, text_of
+from tests.slack_standin import ALICE, BOB, CHANNEL, OTHER_CHANNEL, buttons, text_of
 
 SECRET = "ghp_0123456789abcdefghijABCDEFGHIJ012345"
 
@@ -207,7 +207,7 @@ async def test_broadcasts_and_pings_stand_in_the_thread_and_the_channel_can_be_r
         line = await server.slack.first(lambda one: "half-way there" in text_of(one), seconds=PATIENCE)
         assert line["thread_ts"] == (await thread_of(server))["ts"]
         await server.shows(line["thread_ts"], "🔄 write")
-        read = await ask(server.app.system.named("slack/channel"), ReadRecent(CHANNEL, 100))
+        read = await ask(server.app.system.named("slack/outbox_writer"), ReadRecent(CHANNEL, 100))
         assert "Mind the gap & <stay> right" in [each.text for each in read.messages]
         assert not read.has_more
 

@@ -8,9 +8,9 @@ import sys
 import pytest
 import trio
 
-from intercom.operators.commands.handlers import SHORTEST_ID
+from intercom.operators.commands.command_handlers import SHORTEST_ID
 from tests.operators.slack.live.server import server_in_slack
-from tests.slack import ALICE, BOB, CHANNEL, text_of
+from tests.slack_standin import ALICE, BOB, CHANNEL, text_of
 from tests.support.server_process import TRUSTING, Person
 
 #: Says what it was told, a secret, and then nothing more; its argument is its task.

@@ -13,7 +13,7 @@ import trio
 import trio.testing
 
 from tests.operators.slack.live.storm import Storm
-from tests.slack import serve
+from tests.slack_standin import serve
 from tests.support.figures import Record, tell
 from tests.support.task_tree import within
 

@@ -10,14 +10,14 @@ from attrs import define, field
 from intercom.masking import Masker
 from intercom.model.card import Card, CardState
 from intercom.model.request import ApprovalRequest, ContinuationPrompt, Wait
-from intercom.operators.slack.channel import Drawing
+from intercom.operators.slack.outbox_writer import Drawing
 from intercom.sessions import request_kinds
 from intercom.sessions.session import steering
 from intercom.store import audit, outbox, requests
 from intercom.store.client import Reader
-from intercom.store.messages import Database
 from intercom.store.outbox import Row
-from tests.slack import Standin, buttons, text_of
+from intercom.store.writer_messages import Database
+from tests.slack_standin import Standin, buttons, text_of
 
 
 @define

@@ -12,7 +12,7 @@ from intercom.operators.slack.messages import SocketUp
 from intercom.store.outbox import RowKind, Urgency
 from tests.operators.slack.fake_slack import BROKEN, LATE, LOST, NO_NETWORK, RESET, FakeSlack, Fault, limited
 from tests.operators.slack.server import Crash, crashing, sender_server
-from tests.slack import chat
+from tests.slack_standin import chat
 from tests.support.crash_points import SLACK_NAMES
 
 DIFF = {"filename": "a.diff", "title": "a.diff", "snippet_type": "diff", "text": "+x\n"}

@@ -15,8 +15,8 @@ from attrs import evolve
 from intercom.operators.slack import settings as slack_settings
 from intercom.operators.slack.settings import Outcome, SlackSetup
 from intercom.operators.slack.web_api import SlackTokens
-from tests.slack import ALICE, BOB, CHANNEL, OTHER_CHANNEL, UNJOINED, Standin, methods, serve
-from tests.slack.team import User
+from tests.slack_standin import ALICE, BOB, CHANNEL, OTHER_CHANNEL, UNJOINED, Standin, methods, serve
+from tests.slack_standin.team import User
 
 SUBJECTS = ["slack bot", "slack scopes", "slack socket", "slack channel", "slack people"]
 

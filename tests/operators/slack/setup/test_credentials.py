@@ -219,8 +219,8 @@ def test_without_a_channel_slack_is_off_and_no_keychain_is_asked() -> None:
 
 def test_a_server_without_slack_loads_nothing_of_it(tmp_path: Path) -> None:
     code = (
-        "import sys, argparse; from intercom.cli import serve, settings;"
-        "found = settings.settle(argparse.Namespace(config=None, ipc_name=None));"
+        "import sys, argparse; from intercom.cli import serve, server_settings;"
+        "found = server_settings.settle(argparse.Namespace(config=None, ipc_name=None));"
         "assert found.slack is None and not found.slack_fault;"
         "print([name for name in ('keyring', 'slack_sdk', 'intercom.operators.slack.web_api') if name in sys.modules])"
     )

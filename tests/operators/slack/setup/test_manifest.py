@@ -10,7 +10,7 @@ from urllib.parse import parse_qs, urlsplit
 
 from intercom.operators import slack
 from intercom.operators.slack import settings as slack_settings
-from tests.slack import methods
+from tests.slack_standin import methods
 
 _METHOD = re.compile(
     r"(admin|apps|auth|bots|chat|conversations|files|pins|reactions|team|users|usergroups|views)(\.[a-zA-Z]+)+"

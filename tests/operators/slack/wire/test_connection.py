@@ -97,7 +97,7 @@ async def scene(
 
             channel = Probe()
             async with System(
-                [ChildSpec("slack/channel", lambda: channel), ChildSpec("slack/connection", start)]
+                [ChildSpec("slack/outbox_writer", lambda: channel), ChildSpec("slack/connection", start)]
             ) as sys:
                 yield Scene(slack, hand, channel, sys)
         nursery.cancel_scope.cancel()

@@ -20,8 +20,8 @@ from intercom.operators.slack.interactions import Once
 from intercom.operators.slack.messages import Health, SocketDown
 from intercom.operators.slack.socket_mode import Patience, SlackConnection
 from intercom.operators.slack.web_api import RateLimited, SlackApiError, SlackRefused, SlackTokens, Unreachable, WebApi
-from tests.slack import ALICE, APP_TOKEN, BOT_TOKEN, CHANNEL, serve
-from tests.slack.standin import Standin
+from tests.slack_standin import ALICE, APP_TOKEN, BOT_TOKEN, CHANNEL, serve
+from tests.slack_standin.standin import Standin
 
 
 @define(eq=False)
@@ -71,7 +71,7 @@ async def scene(*, connect: bool = True, handler_seconds: float = 0.01, **how: A
 
             if not connect:
                 slack.go_down()
-            children = [ChildSpec("slack/channel", lambda: channel), ChildSpec("slack/connection", start)]
+            children = [ChildSpec("slack/outbox_writer", lambda: channel), ChildSpec("slack/connection", start)]
             async with System(children) as system:
                 if connect:
                     await slack.connected()

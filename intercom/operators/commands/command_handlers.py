@@ -1,0 +1,697 @@
+"""The handlers of the operator commands: what each does, the same for every channel.
+
+A handler takes the operator service, the caller and the arguments of its row. It returns what the service returned, or
+raises an `IntercomError`. `entry` makes the JSON form of the result, which ctl prints with `--json`.
+"""
+
+from __future__ import annotations
+
+import inspect
+import uuid
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
+
+import trio
+from attrs import field, frozen
+
+from actors import Info
+from intercom.local.operator_keys import PublicKey
+from intercom.model import signing
+from intercom.model.audit import AuditEntry
+from intercom.model.card import ANSWERED, CHOICES, Card, CardKind
+from intercom.model.chat import ChatStatus
+from intercom.model.checkpoint import CheckpointLine, CheckpointTaken, Files, Restore
+from intercom.model.decision import PAST, Decision, Signature, SignedCommand, Verdict
+from intercom.model.errors import AlreadyDecided, InvalidArguments, InvalidState, SignatureRefused
+from intercom.model.json_types import Json, JsonObject
+from intercom.model.policy import PolicyStatus
+from intercom.model.process import AgentProcess, Origin
+from intercom.model.room import Message, Room
+from intercom.model.room_view import Match, RoomAddress, RoomOperations, RoomTail, RoomToken, RoomView
+from intercom.model.session import Instruction, Session, SessionMode
+from intercom.operators.commands.json_forms import (
+    card_entries,
+    card_entry,
+    checkpoint_entry,
+    form,
+    instruction_entries,
+    match_entries,
+    plain,
+    process_entry,
+    queued_entry,
+    restore_entry,
+    room_entries,
+    room_message_entry,
+    room_tail_entry,
+    room_view_entry,
+    session_entry,
+    under,
+)
+from intercom.operators.commands.table import (
+    COMMANDS,
+    HOW_TO_ANSWER,
+    LISTED,
+    WATCH,
+    Argument,
+    OperatorCommand,
+    decision_about,
+)
+from intercom.operators.messages import Channel
+from intercom.sessions.operator_service import OperatorService
+from intercom.sessions.processes.monitor_client import Stream
+from intercom.sessions.processes.spawner import LINES, Output
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+@frozen
+class Caller:
+    """Who sends a command, and through which channel.
+
+    `act` is the id that makes a repeated act safe, and `verdict_id` that of a decision; without them the call counts
+    once more each time. `signature` and `signed` come from a person's own key. `default_reason` is the reason of a
+    rejection that gives none. `owner` is the chat user who owns the sessions that this call starts, and `chat_channel`
+    the channel of their threads.
+    """
+
+    name: str
+    channel: Channel
+    origin: Origin | None = None
+    act: str | None = None
+    verdict_id: str | None = None
+    signature: Signature | None = None
+    signed: SignedCommand | None = None
+    default_reason: str | None = None
+    owner: str = ""
+    chat_channel: str | None = None
+    at: datetime = field(factory=lambda: datetime.now(UTC))
+
+    def verdict(self, decision: Decision, text: str | None) -> Verdict:
+        """Return the caller's decision about a card."""
+        id = self.verdict_id or uuid.uuid4().hex
+        return Verdict(id, decision, self.name, self.channel.value, self.at, text, self.origin, self.signature)
+
+
+@frozen
+class CommandHandler(Generic[P, R]):
+    """A command with its work. `needed` names the arguments without a default."""
+
+    row: OperatorCommand
+    entry: Callable[[R], Json]
+    work: Callable[Concatenate[OperatorService, Caller, P], Awaitable[R]]
+    needed: frozenset[str]
+
+    async def __call__(self, service: OperatorService, caller: Caller, *args: P.args, **kwargs: P.kwargs) -> R:
+        return await self.work(service, caller, *args, **kwargs)
+
+    def read(self, fields: Mapping[str, Json]) -> JsonObject:
+        """Return the arguments in these fields of a request. Fields of other commands are ignored. Raises
+        InvalidArguments if one is missing, or is none of its choices."""
+        values: JsonObject = {}
+        for each in self.row.arguments:
+            value = _value(each, fields) if each.field else None
+            if value is not None:
+                values[each.field] = value
+            elif each.field in self.needed and each.choices:
+                raise _none_of(each)
+            elif each.field in self.needed:
+                raise InvalidArguments(f"{self.row.name} needs {each.missing or each.field}")
+        return values
+
+
+def _value(argument: Argument, fields: Mapping[str, Json]) -> Json:
+    value = fields.get(argument.field)
+    if argument.wire != argument.field and (older := fields.get(argument.wire)) is not None:
+        if value not in (None, older):
+            # Acting on the wrong session would be worse than a refusal.
+            raise InvalidArguments(f"two sessions are named, {value} and {older}: name one")
+        value = older
+    if argument.choices and value not in (None, *argument.choices):
+        raise _none_of(argument)
+    return value
+
+
+def _none_of(argument: Argument) -> InvalidArguments:
+    return InvalidArguments(f"{argument.field} takes one of {', '.join(argument.choices)}")
+
+
+def handles(
+    name: str, entry: Callable[[R], Json]
+) -> Callable[[Callable[Concatenate[OperatorService, Caller, P], Awaitable[R]]], CommandHandler[P, R]]:
+    """Tie a function to the row of this name. Raises TypeError if it takes other arguments than the row has."""
+    row = COMMANDS[name]
+    known = {each.field for each in row.arguments if each.field}
+
+    def tie(work: Callable[Concatenate[OperatorService, Caller, P], Awaitable[R]]) -> CommandHandler[P, R]:
+        _service, _caller, *taken = inspect.signature(work).parameters.values()
+        if known != {each.name for each in taken}:
+            raise TypeError(f"what {work.__name__} takes are not the arguments of {name}: {', '.join(sorted(known))}")
+        needed = frozenset(each.name for each in taken if each.default is each.empty)
+        return CommandHandler(row, entry, work, needed)
+
+    return tie
+
+
+def handler_of(name: str) -> CommandHandler[..., Any]:
+    """Return the handler of this command. Raises InvalidArguments, which lists the commands, for any other word."""
+    handler = HANDLERS.get(name)
+    if handler is None:
+        known = ", ".join(sorted([*HANDLERS, WATCH]))
+        raise InvalidArguments(f"unknown command {name[:40]!r}; known: {known}")
+    return handler
+
+
+def _stripped(text: str | None) -> str | None:
+    """Return a text without the space around it; None if nothing is left."""
+    return (text or "").strip() or None
+
+
+# --- what waits for a person ------------------------------------------------------------------------------------------
+
+
+@frozen
+class DecidedCard:
+    """A card after the decision that was made."""
+
+    card: Card
+    decision: Decision
+
+
+def _decided_entry(answered: DecidedCard) -> JsonObject:
+    done = answered.decision
+    return {
+        "request_id": answered.card.id,
+        "session_id": answered.card.session_id,
+        "status": "proceeding" if done is Decision.PROCEED else PAST[done],
+        "state": answered.card.state.value,
+    }
+
+
+@handles("pending", card_entries)
+async def pending(service: OperatorService, caller: Caller, session: str | None = None) -> Sequence[Card]:
+    """Return the cards that wait for a person, oldest first."""
+    return await service.pending(session)
+
+
+@handles("show", card_entry)
+async def show(service: OperatorService, caller: Caller, id: str) -> Card:
+    return await service.card(id)
+
+
+@handles("approve", _decided_entry)
+async def approve(service: OperatorService, caller: Caller, id: str, text: str | None = None) -> DecidedCard:
+    return await _decide(service, id, caller.verdict(Decision.APPROVE, text))
+
+
+@handles("reject", _decided_entry)
+async def reject(service: OperatorService, caller: Caller, id: str, reason: str | None = None) -> DecidedCard:
+    return await _decide(service, id, caller.verdict(Decision.REJECT, reason or caller.default_reason))
+
+
+@handles("answer", _decided_entry)
+async def answer(
+    service: OperatorService, caller: Caller, id: str, decision: str, text: str | None = None
+) -> DecidedCard:
+    text = _stripped(text)
+    if decision == "refine" and text is None:
+        raise InvalidArguments("refine needs the text that the agent should follow")
+    _, kind = await service.identify(id)
+    return await _decide(service, id, caller.verdict(Decision(decision_about(kind.value, decision)), text))
+
+
+async def _decide(service: OperatorService, prefix: str, verdict: Verdict) -> DecidedCard:
+    id, kind = await service.identify(prefix)
+    if verdict.decision not in CHOICES[kind]:
+        raise InvalidState(
+            f"{id} is a {kind.value} card, which {verdict.decision.value} does not answer; "
+            f"use {_how_to_answer(kind, id)}"
+        )
+    # By its full id: meanwhile another request may have come to share the prefix.
+    after = await service.decide(id, verdict)
+    won = after.decided
+    if won is not None and won.verdict_id == verdict.id and won.decision != verdict.decision.value:
+        raise AlreadyDecided(f"this verdict_id belongs to another action ({won.decision}); give each action its own")
+    return DecidedCard(after, verdict.decision)
+
+
+def _how_to_answer(kind: CardKind, request_id: str) -> str:
+    """Return the command that answers a card of this kind, as part of a sentence."""
+    if kind not in ANSWERED:
+        return f"take-back {request_id} while it is queued: it is delivered to the agent by itself"
+    commands = " or ".join(HOW_TO_ANSWER[kind]).format(id=request_id)
+    more = ", or correct the files: the agent's next check_diff settles it" if kind is CardKind.APPLY else ""
+    return f"{commands}{more}"
+
+
+# --- sessions, and the agents that people start -----------------------------------------------------------------------
+
+#: How many bytes of an output one reply holds.
+PIECE = 128 * 1024
+
+#: Why a session was ended, by channel; the audit log records it.
+_WHY = {
+    Channel.CTL: "cleared with agent-intercom-ctl clear",
+    Channel.SLACK: "cleared with /intercom session-clear",
+    Channel.EMBED: "ended by the program",
+}
+
+
+@frozen
+class Listed:
+    """Sessions, and the process of each whose agent people started."""
+
+    sessions: Sequence[Session]
+    processes: Mapping[str, AgentProcess]
+
+
+def _listed_entry(listed: Listed) -> JsonObject:
+    started = {id: process_entry(process) for id, process in listed.processes.items()}
+    return {"sessions": [{**session_entry(each), "process": started.get(each.id)} for each in listed.sessions]}
+
+
+@handles("list", _listed_entry)
+async def list_sessions(service: OperatorService, caller: Caller, everything: bool = False) -> Listed:
+    found = await service.sessions(everything=everything)
+    # Ended sessions are kept for days, and most lists leave them out.
+    named = None if everything else [each.id for each in found]
+    return Listed(found, await service.children.everyone(named))
+
+
+@handles("resume", form(Session, "session_id=id", status="resumed"))
+async def resume(
+    service: OperatorService, caller: Caller, instruction: str | None = None, session: str | None = None
+) -> Session:
+    """Answer an agent's standby, or end its pause; default: the only agent that waits."""
+    if service.signatures.required and caller.channel not in signing.SIGNED_HERE:
+        raise SignatureRefused(
+            "with an operator key each thing is signed by itself: use answer for an agent that stands by, and unpause"
+            " for a session that is paused"
+        )
+    instruction = _stripped(instruction)
+    return await service.resume(session, instruction, caller.verdict(Decision.RESUME, instruction))
+
+
+@frozen
+class ModeChanged:
+    previous_mode: SessionMode
+    current_mode: SessionMode
+
+
+@handles("mode", plain)
+async def mode(service: OperatorService, caller: Caller, mode: str, session: str | None = None) -> ModeChanged:
+    changed = service.switch_mode(session, SessionMode(mode), caller.name, caller.channel.value, caller.act)
+    return ModeChanged(*await changed)
+
+
+@handles("start", form(Session, "session_id=id", "workspace_root", status="started"))
+async def start(
+    service: OperatorService, caller: Caller, text: str = "", workspace: str | None = None, label: str | None = None
+) -> Session:
+    """Start an agent. A local user has no chat id, so the session has no owner then."""
+    return await service.children.start(
+        text,
+        by=caller.name,
+        channel=caller.channel.value,
+        workspace=workspace,
+        owner=caller.owner,
+        mode=None if caller.chat_channel is None else SessionMode.REMOTE,
+        chat_channel=caller.chat_channel,
+        label=_stripped(label),
+        act=caller.act,
+    )
+
+
+@handles("clear", form(Session, "session_id=id", status="cleared"))
+async def clear(service: OperatorService, caller: Caller, session: str) -> Session:
+    """End a session; if people started its agent, end the agent's processes too."""
+    return await service.end(session, caller.name, caller.channel.value, _WHY[caller.channel])
+
+
+def _output_entry(found: Output) -> JsonObject:
+    return {**_PIECE_OF_OUTPUT(found), "exit": None if found.exit is None else str(found.exit)}
+
+
+_PIECE_OF_OUTPUT = form(Output, "session_id", "stream", "text", "start", "end", "is_going")
+
+
+@handles("logs", _output_entry)
+async def logs(
+    service: OperatorService,
+    caller: Caller,
+    session: str,
+    stream: str = Stream.STDOUT,
+    limit: int = LINES,
+    start: int | None = None,
+) -> Output:
+    """Return a piece of an agent's output: the last `limit` lines, or what follows byte `start`. Secrets are masked
+    for a chat."""
+    masked = caller.channel is Channel.SLACK
+    return await service.children.output(session, Stream(stream), lines=limit, start=start, limit=PIECE, masked=masked)
+
+
+# --- what reaches an agent at work ------------------------------------------------------------------------------------
+
+
+@handles("pause", form(Session, "session_id=id", status="paused"))
+async def pause(service: OperatorService, caller: Caller, session: str | None = None) -> Session:
+    """Pause an agent; default: the only active session."""
+    return await service.steering.pause(session, caller.name, caller.channel.value, caller.act)
+
+
+@handles("unpause", form(Session, "session_id=id", "status"))
+async def unpause(service: OperatorService, caller: Caller, session: str | None = None) -> Session:
+    """Let a paused agent continue; default: the only paused session."""
+    return await service.steering.unpause(session, caller.name, caller.channel.value, caller.act)
+
+
+def _nudged_entry(nudged: Card | Session) -> JsonObject:
+    if isinstance(nudged, Session):
+        return {"session_id": nudged.id, "status": "nudged"}
+    return {"request_id": nudged.id, "session_id": nudged.session_id, "status": "nudged", "note": nudged.note}
+
+
+@handles("nudge", _nudged_entry)
+async def nudge(service: OperatorService, caller: Caller, id: str, text: str | None = None) -> Card | Session:
+    """Remind an agent. `id` is that of an alert or of a session."""
+    return await service.nudge(
+        id, _stripped(text), caller.name, caller.channel.value, caller.origin, caller.act, caller.signed
+    )
+
+
+@handles("nudge-text", under("text"))
+async def nudge_text(service: OperatorService, caller: Caller) -> str:
+    return service.nudge_text()
+
+
+@handles("steer", queued_entry)
+async def steer(service: OperatorService, caller: Caller, text: str = "", session: str | None = None) -> Card:
+    """Queue an instruction for an agent; default: the only live session."""
+    return await service.steering.steer(session, text, caller.name, caller.channel.value, caller.act, caller.signed)
+
+
+@handles("steering", instruction_entries)
+async def steering(
+    service: OperatorService, caller: Caller, session: str | None = None, limit: int = LISTED
+) -> Sequence[Instruction]:
+    """Return the instructions that agents were or will be told, the newest last."""
+    return await service.steering.instructions(session, limit)
+
+
+@handles("task", queued_entry)
+async def task(
+    service: OperatorService, caller: Caller, text: str = "", session: str | None = None, workspace: str | None = None
+) -> Card:
+    """Leave a task for a session's agent, or for the next agent in the workspace of a directory: one of the two."""
+    return await service.steering.add_task(
+        text,
+        caller.name,
+        caller.channel.value,
+        session=session,
+        workspace=workspace,
+        act_id=caller.act,
+        signed=caller.signed,
+    )
+
+
+@handles("task-workspace", under("workspace_root"))
+async def task_workspace(service: OperatorService, caller: Caller, workspace: str) -> str:
+    """Return the workspace that a task left in this directory belongs to."""
+    return await service.steering.workspace_of(workspace)
+
+
+@handles("tasks", instruction_entries)
+async def tasks(
+    service: OperatorService, caller: Caller, session: str | None = None, everything: bool = False, limit: int = LISTED
+) -> Sequence[Instruction]:
+    """Return the tasks that no agent has yet; with `everything` all tasks."""
+    return await service.steering.tasks(session, everything=everything, limit=limit)
+
+
+def _taken_back_entry(card: Card) -> JsonObject:
+    return {"request_id": card.id, "session_id": card.session_id or None, "status": "taken back"}
+
+
+@handles("take-back", _taken_back_entry)
+async def take_back(service: OperatorService, caller: Caller, id: str) -> Card:
+    """Cancel an instruction or a task before it reaches an agent."""
+    return await service.steering.take_back(id, caller.name, caller.channel.value)
+
+
+# --- checkpoints ------------------------------------------------------------------------------------------------------
+
+#: The shortest prefix of a session id that is accepted if a label could stand there.
+SHORTEST_ID = 4
+
+
+def _taken_entry(taken: CheckpointTaken) -> JsonObject:
+    left_out = [plain(each) for each in taken.left_out]
+    return {"status": "taken", **checkpoint_entry(taken.checkpoint), "left_out": left_out}
+
+
+@handles("checkpoint", _taken_entry)
+async def checkpoint(
+    service: OperatorService, caller: Caller, label: str | None = None, session: str | None = None
+) -> CheckpointTaken:
+    """Take a checkpoint. Without `session`, the first word of `label` names a session if it is a prefix of its id."""
+    first, _, rest = ((label := _stripped(label)) or "").partition(" ")
+    known = await service.sessions(everything=True) if session is None and len(first) >= SHORTEST_ID else ()
+    if any(each.id.startswith(first) for each in known):
+        session, label = first, _stripped(rest)
+    return await service.checkpoints.take(session, label, caller.name, caller.channel.value, caller.act)
+
+
+def _checkpoint_entries(found: Sequence[CheckpointLine]) -> JsonObject:
+    return {"checkpoints": [checkpoint_entry(each) for each in found]}
+
+
+@handles("checkpoints", _checkpoint_entries)
+async def checkpoints(service: OperatorService, caller: Caller, session: str | None = None) -> Sequence[CheckpointLine]:
+    return await service.checkpoints.listed(session)
+
+
+@handles("restore", restore_entry)
+async def restore(service: OperatorService, caller: Caller, id: str, files: str = Files.LEAVE) -> Restore:
+    """Ask people whether to go back to a checkpoint; nothing changes until they answer."""
+    return await service.checkpoints.ask_restore(id, Files(files), caller.name, caller.channel.value, caller.act)
+
+
+@handles("restoring", restore_entry)
+async def restoring(service: OperatorService, caller: Caller, id: str) -> Restore:
+    """Return the state of a restore, by its whole id."""
+    return await service.checkpoints.restore(id)
+
+
+# --- the workspaces' policies -----------------------------------------------------------------------------------------
+
+
+@handles("policy-list", under("policies"))
+async def policy_list(service: OperatorService, caller: Caller) -> Sequence[PolicyStatus]:
+    return await service.policies()
+
+
+@handles("policy-show", plain)
+async def policy_show(
+    service: OperatorService, caller: Caller, id: str | None = None, workspace: str | None = None
+) -> PolicyStatus:
+    named = workspace or id
+    if named is None:
+        raise InvalidArguments("policy-show needs an id; see pending")
+    return await service.policy(named)
+
+
+@handles("policy-accept", form(Card, "request_id=id", "workspace_root", status="accepted"))
+async def policy_accept(
+    service: OperatorService,
+    caller: Caller,
+    id: str | None = None,
+    workspace: str | None = None,
+    sha256: str | None = None,
+) -> Card:
+    """Accept a policy; default: the only one that waits. `sha256` is the hash of the text that the person saw."""
+    return await service.decide_policy(workspace or id, caller.verdict(Decision.ACCEPT, None), sha256)
+
+
+@handles("policy-reject", form(Card, "request_id=id", "workspace_root", status="rejected"))
+async def policy_reject(
+    service: OperatorService,
+    caller: Caller,
+    id: str | None = None,
+    workspace: str | None = None,
+    sha256: str | None = None,
+    reason: str | None = None,
+) -> Card:
+    verdict = caller.verdict(Decision.REJECT, reason or caller.default_reason)
+    return await service.decide_policy(workspace or id, verdict, sha256)
+
+
+# --- rooms -----------------------------------------------------------------------------------------------------------
+
+
+def _rooms(service: OperatorService) -> RoomOperations:
+    if service.rooms is None:
+        raise InvalidState(
+            "this server has no rooms: set enabled under [rooms] in its configuration, or run agent-intercom rooms",
+            code="no_rooms",
+        )
+    return service.rooms
+
+
+@handles("rooms-list", room_entries)
+async def rooms_list(
+    service: OperatorService, caller: Caller, everything: bool = False, limit: int = LISTED
+) -> Sequence[Room]:
+    return await _rooms(service).list(everything=everything, limit=limit)
+
+
+@handles("rooms-show", room_view_entry)
+async def rooms_show(service: OperatorService, caller: Caller, id: str) -> RoomView:
+    return await _rooms(service).show(id)
+
+
+@handles("rooms-tail", room_tail_entry)
+async def rooms_tail(
+    service: OperatorService, caller: Caller, id: str, limit: int = LISTED, start: int | None = None
+) -> RoomTail:
+    """Return the last `limit` messages of a room, or those that follow the message number `start`."""
+    return await _rooms(service).tail(id, start=start, limit=limit)
+
+
+@handles("rooms-search", match_entries)
+async def rooms_search(service: OperatorService, caller: Caller, text: str, limit: int = LISTED) -> Sequence[Match]:
+    return await _rooms(service).search(text, limit)
+
+
+@frozen
+class Exported:
+    """A whole room. `content` is text in markdown, or a JSON object."""
+
+    format: str
+    content: str | JsonObject
+
+
+@handles("rooms-export", plain)
+async def rooms_export(service: OperatorService, caller: Caller, id: str, format: str = "markdown") -> Exported:
+    return Exported(format, await _rooms(service).export(id, format))
+
+
+@handles("rooms-url-show", plain)
+async def rooms_url_show(service: OperatorService, caller: Caller) -> RoomAddress:
+    return await _rooms(service).address()
+
+
+@handles("rooms-url", plain)
+async def rooms_url(service: OperatorService, caller: Caller, url: str) -> RoomAddress:
+    """Change the public address of the rooms; an empty `url` takes that of the settings again."""
+    return await _rooms(service).set_address(url or None, caller.name)
+
+
+@handles("rooms-post", room_message_entry)
+async def rooms_post(service: OperatorService, caller: Caller, id: str, text: str) -> Message:
+    return await _rooms(service).post(id, text, caller.name, caller.act)
+
+
+@handles("rooms-pause", form(Room, "room_id=id", "title", status="paused"))
+async def rooms_pause(service: OperatorService, caller: Caller, id: str, reason: str | None = None) -> Room:
+    return await _rooms(service).pause(id, _stripped(reason), caller.name, caller.act)
+
+
+@handles("rooms-resume", form(Room, "room_id=id", "title", status="resumed"))
+async def rooms_resume(service: OperatorService, caller: Caller, id: str) -> Room:
+    return await _rooms(service).resume(id, caller.name, caller.act)
+
+
+@handles("rooms-conclude", form(Room, "room_id=id", "title", "document_version=session_doc_version", status="closed"))
+async def rooms_conclude(service: OperatorService, caller: Caller, id: str, text: str) -> Room:
+    return await _rooms(service).conclude(id, text, caller.name, caller.act)
+
+
+@handles("rooms-reopen", form(Room, "room_id=id", "title", status="reopened"))
+async def rooms_reopen(service: OperatorService, caller: Caller, id: str, reason: str | None = None) -> Room:
+    return await _rooms(service).reopen(id, _stripped(reason), caller.name, caller.act)
+
+
+@handles("rooms-token", plain)
+async def rooms_token(service: OperatorService, caller: Caller, id: str) -> RoomToken:
+    """Return a token with which the caller takes part in a room. It is shown once."""
+    return await _rooms(service).token(id, caller.name, caller.act)
+
+
+# --- the server itself ------------------------------------------------------------------------------------------------
+
+
+def _tree_entry(tree: Info) -> JsonObject:
+    return {"tree": plain(tree), "tasks": trio.lowlevel.current_statistics().tasks_living}
+
+
+@handles("tree", _tree_entry)
+async def tree(service: OperatorService, caller: Caller) -> Info:
+    return service.tree()
+
+
+@handles("slack", under("slack"))
+async def slack(service: OperatorService, caller: Caller) -> ChatStatus | None:
+    return await service.chat_status()
+
+
+@handles("log", under("entries"))
+async def log(
+    service: OperatorService, caller: Caller, limit: int = LISTED, session: str | None = None
+) -> Sequence[AuditEntry]:
+    """Return the newest entries of the audit log, oldest first."""
+    return await service.audit(limit, session)
+
+
+@handles("version", plain)
+async def version(service: OperatorService, caller: Caller) -> dict[str, str]:
+    return service.version()
+
+
+# --- operator keys: a command that changes them brings a signature of its own -----------------------------------------
+
+
+@handles("keys", plain)
+async def keys(service: OperatorService, caller: Caller) -> Mapping[str, object]:
+    keyring = service.signatures.keyring
+    # Settings that were just signed are noticed here.
+    await service.note_settings()
+    return {
+        "required": keyring.has_keys,
+        "keys": keyring.status(),
+        "unsigned_settings": keyring.unsigned_settings() if keyring.has_keys else None,
+    }
+
+
+@frozen
+class KeyAdded:
+    key: PublicKey
+    is_new: bool
+
+
+def _added_entry(added: KeyAdded) -> JsonObject:
+    return {"key_id": added.key.id, "status": "enrolled" if added.is_new else "enrolled before"}
+
+
+@handles("key-add", _added_entry)
+async def key_add(service: OperatorService, caller: Caller, public: str, name: str = "") -> KeyAdded:
+    by = caller.signature
+    if by is None:
+        raise InvalidArguments("key-add needs a public key, its name, and a signature")
+    key = PublicKey.of(public, name)
+    return KeyAdded(key, await service.add_key(key, by.at, by.key_id, by.value))
+
+
+@handles("key-revoke", form(PublicKey, "key_id=id", status="revoked"))
+async def key_revoke(service: OperatorService, caller: Caller, id: str) -> PublicKey:
+    by = caller.signature
+    if by is None:
+        raise InvalidArguments("key-revoke needs a key's id and a signature")
+    return await service.revoke_key(id, by.at, by.key_id, by.value)
+
+
+#: All handlers, by the name of the command.
+HANDLERS: dict[str, CommandHandler[..., Any]] = {
+    each.row.name: each for each in list(vars().values()) if isinstance(each, CommandHandler)
+}
+assert set(HANDLERS) == set(COMMANDS), "each row has a handler"

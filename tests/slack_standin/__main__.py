@@ -1,0 +1,44 @@
+"""Run the stand-in by itself, so that somebody without a Slack account can try the whole thing.
+
+    python -m tests.slack_standin [--port 8065]
+
+Prints what to export before the server is started, and serves a page that shows the channel.
+"""
+
+from __future__ import annotations
+
+import argparse
+
+import trio
+
+from tests.slack_standin import ALICE, BOB, CHANNEL, serve
+from tests.slack_standin.limits import RATES
+
+
+async def run(port: int, slow: bool) -> None:
+    async with serve(port=port, rates=RATES if slow else None) as slack:
+        print("A stand-in for Slack. In the shell that starts the server:\n")
+        print(f"export INTERCOM_SLACK_API={slack.api_url}")
+        print(f"export SLACK_APP_TOKEN={slack.app_token}")
+        print(f"export SLACK_BOT_TOKEN={slack.bot_token}")
+        print(f"export SLACK_MEMBER_IDS={ALICE},{BOB}")
+        print(f"\nThe channel's id, for the configuration: {CHANNEL}")
+        print(f"The channel itself: {slack.url}/\n", flush=True)
+        await trio.sleep_forever()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.slack_standin", description="A stand-in for Slack, on this machine."
+    )
+    parser.add_argument("--port", type=int, default=8065, help="where to listen (0: anywhere; default: 8065)")
+    parser.add_argument("--rates", action="store_true", help="take no more requests than Slack does")
+    args = parser.parse_args()
+    try:
+        trio.run(run, args.port, args.rates)
+    except* KeyboardInterrupt:
+        pass
+
+
+if __name__ == "__main__":
+    main()

@@ -53,8 +53,8 @@ from intercom.store.writer import Writer
 from intercom.workspace.policy_watcher import watcher_name
 
 if TYPE_CHECKING:
-    from intercom.agents.rooms.call import RoomsDeps
     from intercom.agents.rooms.mcp import RoomTools
+    from intercom.agents.rooms.room_call import RoomsDeps
     from intercom.operators.metrics import Metrics
     from intercom.operators.slack.settings import SlackSetup
     from intercom.operators.slack.supervision import Slack
@@ -349,7 +349,7 @@ class App:
     def _rooms_deps(self) -> RoomsDeps | None:
         if self.rooms is None:
             return None
-        from intercom.agents.rooms.call import RoomsDeps
+        from intercom.agents.rooms.room_call import RoomsDeps
 
         return RoomsDeps(self.rooms, self.config.rooms, self.secrets.secret)
 

@@ -17,7 +17,7 @@ import psutil
 import trio
 from attrs import define, evolve, field
 
-from intercom.local import peers, processes
+from intercom.local import peer_processes, processes
 from intercom.local.processes import KnownAgents, NotExaminable, ProcessKey
 from intercom.local.shim_process import is_launcher
 from intercom.model.process import ProcessRecord, Role
@@ -169,7 +169,7 @@ def _lineages(pids: Iterable[int], role: Role, with_drivers: bool = False) -> tu
         drivers: frozenset[int] = frozenset()
         if with_drivers:
             # The server itself is no driver, even if it holds an end of their streams.
-            drivers = peers.stdio_holders(pid, _above(pid)) - {os.getpid()}
+            drivers = peer_processes.stdio_holders(pid, _above(pid)) - {os.getpid()}
         for entry in processes.lineage(pid, role, drivers):
             found.setdefault(_name(entry), entry)
     return tuple(found.values())

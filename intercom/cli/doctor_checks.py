@@ -18,7 +18,7 @@ from attrs import frozen
 from actors import Info
 from intercom.agents.clients import CLIENTS, call_wait_seconds
 from intercom.agents.clients.client import Client
-from intercom.cli import probe
+from intercom.cli import client_timeout_probe
 from intercom.cli.ctl_draw import age
 from intercom.cli.ctl_text import count
 from intercom.cli.init_clients import entry_of, hooks_file, names_us
@@ -266,8 +266,8 @@ def _limit(client: Client, entry: Mapping[str, Json]) -> float | None:
 
 def _probe(client: Client, config: Config, entry: Mapping[str, Json], seconds: float) -> Finding:
     try:
-        found = probe.run(client, entry, seconds)
-    except (probe.ProbeFailed, OSError) as fault:
+        found = client_timeout_probe.run(client, entry, seconds)
+    except (client_timeout_probe.ProbeFailed, OSError) as fault:
         advice = "docs/reference/clients.md says what is known about it"
         return Finding("probe", State.WARN, f"not probed: {fault}", advice)
     reports = "with" if found.progress else "without"

@@ -32,7 +32,7 @@ from intercom.agents.agent_connection import AgentConnection
 from intercom.agents.shim_transport import Hello, ShimConnection
 from intercom.app import App
 from intercom.cli.server_settings import ServerSettings, judge, record_directories, settle
-from intercom.local import daemon, lock, peers
+from intercom.local import daemon, lock, peer_processes
 from intercom.local.places import private_directory
 from intercom.masking import Masker
 from intercom.model.errors import ConfigError, IntercomError, IpcError
@@ -155,7 +155,7 @@ def _starters(options: argparse.Namespace) -> frozenset[int]:
     if not options.background or options.ready_fd is None:
         return frozenset()
     hint = () if options.started_by is None else (options.started_by,)
-    return peers.stdio_holders(os.getpid(), hint, (options.ready_fd,))
+    return peer_processes.stdio_holders(os.getpid(), hint, (options.ready_fd,))
 
 
 async def _serve(
@@ -196,7 +196,7 @@ async def _in_process(
     async with app.system, trio.open_nursery() as nursery:
         nursery.start_soon(until_signal, app)
         # The client is our parent, or holds the other ends of our standard streams.
-        client = await trio.to_thread.run_sync(peers.stdio_holders, os.getpid(), (os.getppid(),))
+        client = await trio.to_thread.run_sync(peer_processes.stdio_holders, os.getpid(), (os.getppid(),))
         await app.processes.came(key, {*client, os.getppid()})
         connection = AgentConnection(
             app.system, settings.config, app.presence, key, workspace, os.getcwd(), channel, session_id

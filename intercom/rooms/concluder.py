@@ -17,7 +17,7 @@ from intercom.model.room import Room, RoomErrorCode, RoomRefused, TeamRole, new_
 from intercom.rooms import changes
 from intercom.rooms.access import RoomAccess
 from intercom.rooms.changes import Rules
-from intercom.rooms.guard import RateLimit
+from intercom.rooms.message_budget import RateLimit
 from intercom.rooms.messages import Conclude
 from intercom.store.client import StoreUnavailable
 

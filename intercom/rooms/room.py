@@ -40,7 +40,7 @@ from intercom.model.room import (
 )
 from intercom.rooms import changes, roster
 from intercom.rooms.changes import Post, Rules, Written
-from intercom.rooms.guard import RateLimit
+from intercom.rooms.message_budget import RateLimit
 from intercom.rooms.messages import (
     AddPost,
     Advance,

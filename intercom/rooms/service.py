@@ -43,7 +43,7 @@ from intercom.rooms.changes import Rules, team_author
 from intercom.rooms.concluder import Concluder, ConcluderActor, StartAgent
 from intercom.rooms.directory import RoomDirectory
 from intercom.rooms.export import Export
-from intercom.rooms.guard import Budget, RateLimit
+from intercom.rooms.message_budget import Budget, RateLimit
 from intercom.rooms.messages import (
     CONCLUDER,
     DIRECTORY,

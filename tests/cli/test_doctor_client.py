@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 
 from intercom.agents.clients import CLIENTS
-from intercom.cli import doctor_checks, main, probe
+from intercom.cli import client_timeout_probe, doctor_checks, main
+from intercom.cli.client_timeout_probe import Probe
 from intercom.cli.doctor_checks import State, judged
-from intercom.cli.probe import Probe
 from intercom.model.config import Config
 
 #: A client that is written the way Codex is configured: it asks its model, calls what it says, and waits so long.
@@ -116,7 +116,7 @@ def test_a_probe_sees_when_the_client_ends_a_call(
 
 def test_a_probe_sees_a_client_that_has_the_patience(known: Callable[[str], None]) -> None:
     known("")
-    found = probe.run(CLIENTS["codex"], {}, 0.3)
+    found = client_timeout_probe.run(CLIENTS["codex"], {}, 0.3)
     assert (found.how, found.progress) == ("held", True)
     assert found.seconds >= 0.3
 
@@ -129,8 +129,8 @@ def test_what_can_not_be_probed_is_said(own_home: Path, monkeypatch: pytest.Monk
     program = own_home / "claude"
     program.write_text("#!/bin/sh\nexit 1\n")
     program.chmod(0o755)
-    with pytest.raises(probe.ProbeFailed, match="did not call the tool"):
-        probe.run(CLIENTS["claude-code"], {}, 5.0)
+    with pytest.raises(client_timeout_probe.ProbeFailed, match="did not call the tool"):
+        client_timeout_probe.run(CLIENTS["claude-code"], {}, 5.0)
 
 
 @pytest.mark.parametrize("words", [["--client", "none"], ["--probe", "5"]])
@@ -152,7 +152,7 @@ def test_the_probes_server_answers_what_clients_ask_besides(tmp_path: Path) -> N
 @pytest.mark.parametrize("name", ["mcp__probe__hold", "probe-hold"])
 def test_the_model_has_its_agent_call_once(name: str) -> None:
     tools = [{"name": "Bash"}, {"name": name}]
-    step = probe.messages({"tools": tools, "messages": [{"role": "user", "content": "hold"}]})
+    step = client_timeout_probe.messages({"tools": tools, "messages": [{"role": "user", "content": "hold"}]})
     assert step[1]["content_block"]["name"] == name
     done = [{"role": "user", "content": [{"type": "tool_result", "content": "held"}]}]
-    assert probe.messages({"tools": tools, "messages": done})[1]["content_block"]["type"] == "text"
+    assert client_timeout_probe.messages({"tools": tools, "messages": done})[1]["content_block"]["type"] == "text"

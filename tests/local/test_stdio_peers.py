@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from intercom.local.peers import stdio_holders
+from intercom.local.peer_processes import stdio_holders
 
 WAITS = "import os, sys; os.write(1, b'up\\n'); os.read(0, 1)"
 

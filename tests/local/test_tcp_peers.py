@@ -12,8 +12,8 @@ from contextlib import contextmanager
 
 import pytest
 
-from intercom.local import peers
-from intercom.local.peers import Address, TcpClients
+from intercom.local import peer_processes
+from intercom.local.peer_processes import Address, TcpClients
 
 Pair = tuple[Address, Address]
 NOBODY: Pair = ("127.0.0.1", 1), ("127.0.0.1", 2)
@@ -58,19 +58,19 @@ def moved(client: socket.socket, number: int) -> Iterator[None]:
     ],
 )
 def test_who_is_on_this_machine(peer: str, here: str, is_local: bool) -> None:
-    assert peers.is_local(peer, here) is is_local
+    assert peer_processes.is_local(peer, here) is is_local
 
 
 def test_an_address_is_ours_if_a_socket_can_have_it() -> None:
-    assert peers._is_ours("127.0.0.1")
-    assert not peers._is_ours("203.0.113.7")
+    assert peer_processes._is_ours("127.0.0.1")
+    assert not peer_processes._is_ours("203.0.113.7")
 
 
 def _search(client: Address, server: Address) -> object:
     return TcpClients().search(client, server)
 
 
-@pytest.mark.parametrize("find", [_search, peers._by_psutil])
+@pytest.mark.parametrize("find", [_search, peer_processes._by_psutil])
 @pytest.mark.parametrize(("address", "dual"), [("127.0.0.1", False), ("::1", False), ("::", True)])
 def test_a_client_is_found_over_every_kind_of_address(
     address: str, dual: bool, find: Callable[[Address, Address], dict[int, int] | frozenset[int]]
@@ -81,12 +81,12 @@ def test_a_client_is_found_over_every_kind_of_address(
         assert client[0] == ("::ffff:127.0.0.1" if dual else address)
         assert os.getpid() in find(client, server)
         # Each end of a connection is a socket of its own.
-        assert peers._by_netlink(client, server) != peers._by_netlink(server, client)
-        assert peers._by_netlink(client, server) == peers._by_table(client, server)
+        assert peer_processes._by_netlink(client, server) != peer_processes._by_netlink(server, client)
+        assert peer_processes._by_netlink(client, server) == peer_processes._by_table(client, server)
 
 
 def test_without_an_answer_of_the_kernel_its_tables_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(peers, "_diag", lambda _request: None)
+    monkeypatch.setattr(peer_processes, "_diag", lambda _request: None)
     with connection() as (client, pair):
         clients = TcpClients()
         assert clients.search(*pair) == {os.getpid(): client.fileno()}
@@ -102,7 +102,7 @@ def test_a_closed_connection_is_nobodys() -> None:
 
 def test_a_socket_of_another_user_is_looked_for_nowhere(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: os.getuid() + 1)
-    monkeypatch.setattr(peers.processes, "pids", lambda: pytest.fail("it was looked for"))
+    monkeypatch.setattr(peer_processes.processes, "pids", lambda: pytest.fail("it was looked for"))
     with connection() as (_, pair):
         assert TcpClients().search(*pair) == {}
 
@@ -144,6 +144,6 @@ def test_a_connection_that_a_child_has_too_is_also_its_parents(
             start_new_session=True,
         ) as child:
             pid = int(child.stdout.readline())
-            monkeypatch.setattr(peers.processes, "pids", lambda: [pid])
+            monkeypatch.setattr(peer_processes.processes, "pids", lambda: [pid])
             assert {pid, os.getpid()} <= TcpClients().search(*pair).keys()
             child.stdin.close()

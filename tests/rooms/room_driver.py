@@ -22,7 +22,7 @@ from intercom.model.room import (
 )
 from intercom.rooms import changes
 from intercom.rooms.changes import Author, Joined, Post, Rules, Written
-from intercom.rooms.guard import Budget
+from intercom.rooms.message_budget import Budget
 from intercom.rooms.roster import Thresholds
 from intercom.store import rooms
 from intercom.store.room_database import RoomsDatabase

@@ -21,7 +21,7 @@ from intercom.model.room import (
 )
 from intercom.rooms import changes
 from intercom.rooms.changes import Author, Joined
-from intercom.rooms.guard import Budget
+from intercom.rooms.message_budget import Budget
 from intercom.store import rooms
 from intercom.store.room_database import Dialect, RoomsDatabase
 from tests.rooms.room_driver import RULES, SAM, RoomDriver, a_post, act, author, new_room, new_team

@@ -10,9 +10,9 @@ import pytest
 import trio
 
 from intercom.agents.http import listener
-from intercom.agents.rooms import call
 from intercom.agents.rooms import http as rooms_http
-from intercom.local import peers
+from intercom.agents.rooms import room_call
+from intercom.local import peer_processes
 from intercom.model.room import RoomErrorCode, RoomRefused
 from intercom.rooms.tools.table import BY_NAME, OVER_HTTP
 from intercom.rooms.tools.tool import DESCRIPTION, DOCUMENT, MESSAGE_TEXT
@@ -200,12 +200,12 @@ async def test_a_request_that_is_too_large_is_refused(server: Server, monkeypatc
 
 async def test_each_tool_takes_requests_as_large_as_its_texts_may_be(server: Server, alex: Team) -> None:
     for below, tool in (("/join", "join_session"), ("/ack", "ack"), ("/messages", "post_message")):
-        most = call.most_bytes(BY_NAME[tool])
+        most = room_call.most_bytes(BY_NAME[tool])
         for size, status in ((most, 400), (most + 1, 413)):
             reply = await server.ask("POST", alex.path + below, b"{}" + b" " * (size - 2), alex.token)
             assert reply.status == status, (tool, size, reply)
         assert reply.error["message"] == f"a request of {tool} has at most {most} bytes: send less at once"
-    sizes = {tool.name: call.most_bytes(tool) for tool in OVER_HTTP}
+    sizes = {tool.name: room_call.most_bytes(tool) for tool in OVER_HTTP}
     assert {name for name, size in sizes.items() if size > rooms_http.MOST_BYTES // 2} == {
         "update_session_doc",
         "conclude_session",
@@ -473,7 +473,7 @@ async def test_other_machines_reach_the_rooms_only(monkeypatch: pytest.MonkeyPat
         token: dict[str, str | None] = {"Authorization": f"Bearer {http.token}"}
         if not only_rooms:
             assert (await server.ask("GET", "/metrics", **token)).status == 200
-            monkeypatch.setattr(peers, "is_local", lambda _peer, _here: False)
+            monkeypatch.setattr(peer_processes, "is_local", lambda _peer, _here: False)
         for path in ("/mcp", "/sse", "/message", "/metrics", "/nothing"):
             assert (await server.ask("GET", path, **token)).status == 404, path
         assert (await server.ask("GET", "/api/sessions")).status == 200
@@ -534,12 +534,12 @@ async def test_the_instructions_name_the_public_url_and_every_tool(server: Serve
 
 
 def test_a_long_message_of_an_error_is_cut_in_the_middle() -> None:
-    found: Any = call.error_json("internal", "x" * 10_000, {"a": 1})
-    assert len(found["error"]["message"]) < call.LONGEST_MESSAGE + 20
+    found: Any = room_call.error_json("internal", "x" * 10_000, {"a": 1})
+    assert len(found["error"]["message"]) < room_call.LONGEST_MESSAGE + 20
     assert found["error"]["details"] == {"a": 1}
 
 
 def test_an_answer_that_could_not_be_sent_is_noticed() -> None:
-    encode: Callable[[Any], str] = call.to_text
+    encode: Callable[[Any], str] = room_call.to_text
     with pytest.raises(TypeError):
         encode({"x": object()})

@@ -12,7 +12,7 @@ import trio
 from mcp import Client
 
 from intercom.agents.rooms import mcp
-from intercom.agents.rooms.call import BASE_BYTES
+from intercom.agents.rooms.room_call import BASE_BYTES
 from intercom.rooms.tools.table import TOOLS
 from tests.agents.http.rig import BOTH, INITIALIZE, MODERN, read_reply, rpc, until
 from tests.agents.http.rig import modern as modern_call

@@ -16,7 +16,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from intercom.model.room import Message, RoomErrorCode, RoomEvent, RoomRefused, TeamRole, new_token
 from intercom.rooms import changes, document, roster
 from intercom.rooms.changes import Joined
-from intercom.rooms.guard import Budget
+from intercom.rooms.message_budget import Budget
 from intercom.store import rooms
 from intercom.store.room_database import Dialect
 from intercom.store.rooms import Seen

@@ -33,10 +33,10 @@ from intercom.agents.http.web_server import FIRST_SECONDS, Connection, HttpServe
 from intercom.agents.process_records import KnownProcesses
 from intercom.agents.rooms import http as rooms_http
 from intercom.agents.rooms import mcp as rooms_mcp
-from intercom.agents.rooms.call import RoomsDeps
 from intercom.agents.rooms.http import RoomsApp, is_rooms_path
-from intercom.local import own_files, peers
-from intercom.local.peers import TcpClients
+from intercom.agents.rooms.room_call import RoomsDeps
+from intercom.local import own_files, peer_processes
+from intercom.local.peer_processes import TcpClients
 from intercom.local.places import private_directory
 from intercom.local.server_socket import Renewal
 from intercom.masking import KNOWN
@@ -207,7 +207,7 @@ class ClientRecords:
 
     async def _find(self, connection: Connection) -> frozenset[int]:
         client, server = connection.peer, connection.here
-        if not peers.is_local(client[0], server[0]):
+        if not peer_processes.is_local(client[0], server[0]):
             return frozenset()
         if found := self._clients.recent(client, server):
             return found

@@ -34,7 +34,8 @@ import trio
 from attrs import define, field
 from starlette.types import ASGIApp, Message, Scope
 
-from intercom.agents.http.framing import (
+from intercom.agents.http.request import Refusal
+from intercom.agents.http.request_framing import (
     CLOSE,
     LONGEST_HEAD,
     ChunkScanner,
@@ -42,8 +43,7 @@ from intercom.agents.http.framing import (
     require_unambiguous,
     resolve_target,
 )
-from intercom.agents.http.request import Refusal
-from intercom.local import peers
+from intercom.local import peer_processes
 from intercom.model import crash_points
 
 log = logging.getLogger("intercom.http.web")
@@ -115,7 +115,7 @@ class Connection:
     def is_local(self) -> bool:
         """Whether the client is on this machine."""
         if self._is_local is None:
-            self._is_local = peers.is_local(self.peer[0], self.here[0])
+            self._is_local = peer_processes.is_local(self.peer[0], self.here[0])
         return self._is_local
 
     @property

@@ -25,9 +25,9 @@ from starlette.types import Receive, Scope, Send
 from intercom.agents.http import request
 from intercom.agents.http.request import Body, Refusal, read_body, remote_of, shows_token, wrong_host, wrong_origin
 from intercom.agents.http.web_server import Connection
-from intercom.agents.rooms import call, instructions, openapi
-from intercom.agents.rooms.call import RoomsDeps, Waits
+from intercom.agents.rooms import instructions, openapi, room_call
 from intercom.agents.rooms.mcp import RoomsMcp
+from intercom.agents.rooms.room_call import RoomsDeps, Waits
 from intercom.model.config import Config
 from intercom.model.errors import IntercomError
 from intercom.model.json_types import JsonObject
@@ -265,7 +265,7 @@ def _read_body(data: bytes, headers: Headers) -> dict[str, object]:
             "unsupported_media_type",
             "send JSON as Content-Type: application/json (curl -H 'Content-Type: application/json')",
         )
-    call.refuse_many_values(data)
+    room_call.refuse_many_values(data)
     try:
         given = _decode(data.decode())
     except (ValueError, RecursionError) as fault:
@@ -313,19 +313,19 @@ def read_request(tool: RoomTool, session_id: str | None, scope: Scope, headers: 
             given["team_id"] = token
         elif isinstance(said, str) and said:
             token = said
-    arguments = call.read(tool, given, "the header X-Team-ID")
+    arguments = room_call.read(tool, given, "the header X-Team-ID")
     streams = tool is feed.WAIT and b"text/event-stream" in headers.get(b"accept", b"")
     return Asked(tool, arguments, token, remote_of(scope), streams)
 
 
 async def _read_data(tool: RoomTool, scope: Scope, receive: Receive, limit: int) -> Body:
     """Read a request's body. Raises Refusal if it has more than `limit` bytes, or more than its tool takes."""
-    most = call.most_bytes(tool)
+    most = room_call.most_bytes(tool)
     try:
         return await read_body(scope, receive, min(most, limit))
     except Refusal as refused:
         if refused.status is HTTPStatus.REQUEST_ENTITY_TOO_LARGE and most < limit:
-            raise call.too_large(tool.name, most) from None
+            raise room_call.too_large(tool.name, most) from None
         raise
 
 
@@ -377,10 +377,10 @@ class RoomsApp:
         except RoomRefused as refused:
             await self._refuse(send, refused)
         except Refusal as refused:
-            error = call.error_json(refused.code, refused.message)
+            error = room_call.error_json(refused.code, refused.message)
             await self._fail(send, refused.status, error, refused.headers)
         except Exception as failed:
-            await self._refuse(send, call.refusal(failed, scope["path"][:200]))
+            await self._refuse(send, room_call.refusal(failed, scope["path"][:200]))
 
     async def _read(
         self, scope: Scope, receive: Receive, send: Send, connection: Connection, log_refused: Log
@@ -414,7 +414,7 @@ class RoomsApp:
         return asked
 
     async def _answer(self, asked: Asked) -> Answer:
-        return await call.answer(self._deps.service, asked.tool, asked.arguments, asked.token, asked.remote)
+        return await room_call.answer(self._deps.service, asked.tool, asked.arguments, asked.token, asked.remote)
 
     async def _wait(self, asked: Asked, send: Send, connection: Connection) -> None:
         """Answer a wait, unless its client is gone before."""
@@ -430,7 +430,7 @@ class RoomsApp:
             if connection.ended:
                 return
             if waiting.cancelled_caught:
-                await self._refuse(send, call.stopping())
+                await self._refuse(send, room_call.stopping())
             else:
                 await self._send(answered, send, connection)
         finally:
@@ -441,7 +441,7 @@ class RoomsApp:
 
     async def _send(self, answered: Answer, send: Send, connection: Connection) -> None:
         if not isinstance(answered, Export):
-            await request.answer(send, 200, b"application/json", _line(call.content(answered)))
+            await request.answer(send, 200, b"application/json", _line(room_call.content(answered)))
             return
         headers = [(b"content-type", answered.media_type.encode()), (b"cache-control", b"no-store")]
         await send({"type": "http.response.start", "status": 200, "headers": headers})
@@ -466,7 +466,7 @@ class RoomsApp:
             headers = ((b"retry-after", str(retry_after(refused.details)).encode()),)
         elif refused.status == HTTPStatus.UNAUTHORIZED:
             headers = ((b"www-authenticate", b'X-Team-ID realm="rooms"'),)
-        await self._fail(send, refused.status, call.refused_json(refused), headers)
+        await self._fail(send, refused.status, room_call.refused_json(refused), headers)
 
     async def _fail(self, send: Send, status: int, error: JsonObject, headers: tuple[tuple[bytes, bytes], ...]) -> None:
         self._measured(HttpFailed(status))
@@ -509,7 +509,7 @@ class RoomsApp:
             connection.on_end = None
             if connection.ended:
                 return
-            answered = result[0] if result else call.stopping()
+            answered = result[0] if result else room_call.stopping()
             if isinstance(answered, RoomRefused) and not begun:
                 await self._refuse(send, answered)
                 return
@@ -563,10 +563,10 @@ _EVENTS = [
 
 def _line(value: JsonObject) -> bytes:
     """Write JSON with a newline at its end: in a terminal, the prompt does not follow it in the same line then."""
-    return call.to_bytes(value) + b"\n"
+    return room_call.to_bytes(value) + b"\n"
 
 
 def _event(answered: Answer | RoomRefused) -> bytes:
     if isinstance(answered, RoomRefused):
-        return b"event: error\ndata: " + call.to_bytes(call.refused_json(answered)) + b"\n\n"
-    return b"event: result\ndata: " + call.to_bytes(call.content(answered)) + b"\n\n"
+        return b"event: error\ndata: " + room_call.to_bytes(room_call.refused_json(answered)) + b"\n\n"
+    return b"event: result\ndata: " + room_call.to_bytes(room_call.content(answered)) + b"\n\n"

@@ -26,9 +26,9 @@ from intercom._version import __version__
 from intercom.agents import schemas
 from intercom.agents.http import request
 from intercom.agents.http.request import Refusal, read_body, wrong_method
-from intercom.agents.rooms import call
-from intercom.agents.rooms.call import RoomsDeps, Waits
+from intercom.agents.rooms import room_call
 from intercom.agents.rooms.instructions import MCP_INSTRUCTIONS, SERVER_NAME
+from intercom.agents.rooms.room_call import RoomsDeps, Waits
 from intercom.model.json_types import JsonObject
 from intercom.model.metrics import Measured, ToolCalled
 from intercom.model.room import RoomErrorCode, RoomRefused
@@ -128,14 +128,14 @@ class RoomsMcp:
 def _refuse_large(data: bytes) -> None:
     """Raise Refusal for a message that is larger than any tool takes whose name is in it, or has too many values. It is
     not decoded for that, because decoding is what takes a while."""
-    if len(data) <= call.BASE_BYTES:
+    if len(data) <= room_call.BASE_BYTES:
         return
     named = [tool for tool in TOOLS if f'"{tool.name}"'.encode() in data]
-    largest = max(named, key=call.most_bytes, default=None)
-    most = call.BASE_BYTES if largest is None else call.most_bytes(largest)
+    largest = max(named, key=room_call.most_bytes, default=None)
+    most = room_call.BASE_BYTES if largest is None else room_call.most_bytes(largest)
     if len(data) > most:
-        raise call.too_large("no tool" if largest is None else largest.name, most)
-    call.refuse_many_values(data)
+        raise room_call.too_large("no tool" if largest is None else largest.name, most)
+    room_call.refuse_many_values(data)
 
 
 def listed() -> list[types.Tool]:
@@ -218,11 +218,11 @@ async def call_tool(
     tool = BY_NAME.get(params.name)
     try:
         try:
-            result = _result(call.content(await _answer(ctx, params, tool, deps, client, act)))
+            result = _result(room_call.content(await _answer(ctx, params, tool, deps, client, act)))
             outcome = "ok"
         except Exception as failed:
-            refused = call.refusal(failed, params.name)
-            result = _result(call.refused_json(refused), is_error=True)
+            refused = room_call.refusal(failed, params.name)
+            result = _result(room_call.refused_json(refused), is_error=True)
             outcome = refused.error_code
         return result
     finally:
@@ -231,7 +231,7 @@ async def call_tool(
 
 def _result(content: JsonObject, *, is_error: bool = False) -> types.CallToolResult:
     """Return a result as structured content, and as text for clients without support for it."""
-    text = types.TextContent(type="text", text=call.to_text(content))
+    text = types.TextContent(type="text", text=room_call.to_text(content))
     return types.CallToolResult(content=[text], structured_content=content, is_error=is_error)
 
 
@@ -248,9 +248,9 @@ async def _answer(
             RoomErrorCode.INVALID_ARGUMENTS,
             f"no tool is called {params.name[:80]!r}; there are: {', '.join(BY_NAME)}",
         )
-    arguments = call.read(tool, params.arguments or {}, "the argument team_id")
+    arguments = room_call.read(tool, params.arguments or {}, "the argument team_id")
     token = getattr(arguments, "team_id", None)
-    answering = partial(call.answer, deps.service, tool, arguments, token, client.remote, act)
+    answering = partial(room_call.answer, deps.service, tool, arguments, token, client.remote, act)
     if tool is not feed.WAIT:
         return await answering()
     with trio.CancelScope() as waiting:
@@ -259,7 +259,7 @@ async def _answer(
             return await answering()
         return await _with_progress(ctx, answering)
     # The client is gone, or the server stops.
-    raise call.stopping()
+    raise room_call.stopping()
 
 
 async def _with_progress(ctx: Context, answering: Callable[[], Awaitable[Answer]]) -> Answer:

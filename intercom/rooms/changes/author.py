@@ -24,7 +24,7 @@ from intercom.model.room import (
     not_a_member,
     room_is_closed,
 )
-from intercom.rooms.guard import Budget
+from intercom.rooms.message_budget import Budget
 from intercom.rooms.roster import Thresholds
 from intercom.store import rooms
 from intercom.store.room_database import RoomsDatabase

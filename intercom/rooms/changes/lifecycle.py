@@ -10,7 +10,7 @@ from attrs import evolve, frozen
 from intercom.model.json_types import JsonObject
 from intercom.model.room import Room, RoomErrorCode, RoomEvent, RoomId, RoomRefused, RoomStatus, Team, TeamRole
 from intercom.model.visible_text import one_line
-from intercom.rooms import document, guard
+from intercom.rooms import document, message_budget
 from intercom.rooms.changes.author import (
     DESCRIPTION,
     DOCUMENT,
@@ -134,7 +134,7 @@ def conclude(
     is_changed, was_closed, closed_at = content != text, room.is_closed, room.closed_at or now
     if was_closed and not is_changed:
         return Written(Concluded(closed_at, room.session_doc_version), room)
-    if was_closed and not author.is_person and guard.is_spent(room, rules.budget):
+    if was_closed and not author.is_person and message_budget.is_spent(room, rules.budget):
         raise RoomRefused(
             RoomErrorCode.FORBIDDEN,
             "the teams have replaced the conclusion many times: ask a person to conclude, or the convener to reopen the"

@@ -15,7 +15,7 @@ from attrs import frozen
 
 from intercom.model.json_types import Json
 from intercom.model.room import Message, Room, RoomEvent
-from intercom.rooms import guard
+from intercom.rooms import message_budget
 from intercom.rooms.changes.author import LOOP_GUARD, Author, Rules, system_message
 from intercom.store import rooms
 from intercom.store.room_database import RoomsDatabase
@@ -39,7 +39,7 @@ def count(room: Room, author: Author, rules: Rules, now: datetime, act: str, *, 
         return Counted(_changed(room, messages_since_progress=0, acts_since_person=0))
     if budget.messages <= 0:
         return Counted(_changed(room, messages_since_progress=0) if is_progress else {})
-    judgement = guard.judge(room, budget, *((0, 1) if is_progress else (1, 0)))
+    judgement = message_budget.judge(room, budget, *((0, 1) if is_progress else (1, 0)))
     columns = _changed(room, messages_since_progress=judgement.messages.count, acts_since_person=judgement.acts.count)
     said: list[Message] = []
 

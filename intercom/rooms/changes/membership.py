@@ -21,7 +21,7 @@ from intercom.model.room import (
     token_hash,
 )
 from intercom.model.visible_text import one_line
-from intercom.rooms import guard, roster
+from intercom.rooms import message_budget, roster
 from intercom.rooms.changes.author import (
     TEAM_NAME,
     Author,
@@ -169,7 +169,7 @@ def _announce(
     """
     if role in (TeamRole.OPERATOR, TeamRole.CONCLUDER):
         return announce(db, room, id, event, now, team=name)
-    if guard.is_spent(room, rules.budget, times=2):
+    if message_budget.is_spent(room, rules.budget, times=2):
         return room, ()
     return announce_act(db, room, Author(None, name, role), rules, now, id, event, team=name)
 

@@ -15,7 +15,7 @@ from intercom.agents.http import listener as http_listener
 from intercom.agents.http.request import Refusal
 from intercom.agents.http.web_server import Connection
 from intercom.local import own_files
-from intercom.local.peers import TcpClients
+from intercom.local.peer_processes import TcpClients
 from tests.agents.http.rig import BOTH, head, modern, read_reply, until
 from tests.support.server_process import user_home
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from intercom.model.room import Room, RoomId, RoomStatus, TeamId
-from intercom.rooms.guard import Budget, Judgement, RateLimit, Use, is_spent, judge
+from intercom.rooms.message_budget import Budget, Judgement, RateLimit, Use, is_spent, judge
 
 AT = datetime(2026, 11, 25, tzinfo=UTC)
 ROOM = Room(RoomId("r"), "title", "", TeamId("t"), AT, AT)

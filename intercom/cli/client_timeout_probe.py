@@ -3,8 +3,9 @@
 The client is the user's own. Its model is a stand-in on loopback, so that it needs no account. Its directories are made
 for the probe. Of the user's settings, only the time-out for a call applies.
 
-`python -m intercom.cli.probe FILE SECONDS` is the MCP server of the probe, on stdin and stdout. It writes the outcome
-of the call and its seconds to FILE: `held` (answered after SECONDS), or `cancelled` or `closed` by the client.
+`python -m intercom.cli.client_timeout_probe FILE SECONDS` is the MCP server of the probe, on stdin and stdout. It
+writes the outcome of the call and its seconds to FILE: `held` (answered after SECONDS), or `cancelled` or `closed` by
+the client.
 """
 
 from __future__ import annotations
@@ -64,7 +65,7 @@ def run(client: Client, entry: Mapping[str, Json], seconds: float) -> Outcome:
     with tempfile.TemporaryDirectory(prefix="intercom-probe-") as made, serving() as model:
         home = Path(made)
         note = home / "note.json"
-        server = [sys.executable, "-P", "-m", "intercom.cli.probe", str(note), str(seconds)]
+        server = [sys.executable, "-P", "-m", "intercom.cli.client_timeout_probe", str(note), str(seconds)]
         planned = client.probe.run(made, model, _entry(client, server, entry))
         dump = tomlkit.dumps if planned.file.endswith(".toml") else json.dumps
         (home / planned.file).write_text(dump(planned.content))

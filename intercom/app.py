@@ -20,8 +20,8 @@ from actors import Actor, Backoff, ChildSpec, DynamicSupervisor, Event, Supervis
 from intercom.agents import mcp_server
 from intercom.agents.agent_connection import AgentConnection
 from intercom.agents.http.status import HttpStatus
-from intercom.agents.process_records import KnownProcesses
-from intercom.agents.shim_transport import Hello, ShimListener, ShimServerDeps
+from intercom.agents.known_agent_processes import KnownProcesses
+from intercom.agents.shim_connection import Hello, ShimListener, ShimServerDeps
 from intercom.local import own_files
 from intercom.local.places import Places
 from intercom.local.rooms_secrets import RoomsSecrets
@@ -73,10 +73,11 @@ _supervisor = partial(Supervisor, max_restarts=60, within=60.0, backoff=_BACKOFF
 class App:
     """One server, which `async with app.system` runs.
 
-    `sockets` names the sockets to listen on: "ctl" for operators, "shims" for agents. `judge` refuses shims by their
-    hello. `outdated` tells whether a shim needs a newer server. `slack` is None if Slack is not set up. `now` is the
-    wall clock and is thread-safe. `boot_time` also counts while the machine sleeps; it is None if a test controls the
-    time. Agents that people start get a part of `environ`.
+    `sockets` names the sockets to listen on: "ctl" for operators, "shims" for agents. `require_same_settings` raises
+    IntercomError for the hello of a shim that was started with other settings. `outdated` tells whether a shim needs a
+    newer server. `slack` is None if Slack is not set up. `now` is the wall clock and is thread-safe. `boot_time` also
+    counts while the machine sleeps; it is None if a test controls the time. Agents that people start get a part of
+    `environ`.
 
     `hands_over` is set when another server is about to take over: those agents then keep running. `system_keys` is
     where root may list the operator keys. `is_foreign` says that an agent's client chose the server's directories or
@@ -93,7 +94,7 @@ class App:
     places: Places
     database: Path
     sockets: frozenset[str] = frozenset({"ctl", "shims"})
-    judge: Callable[[Hello], None] = lambda _hello: None
+    require_same_settings: Callable[[Hello], None] = lambda _hello: None
     outdated: Callable[[Hello], bool] = lambda _hello: False
     on_event: Callable[[Event], object] | None = None
     slack: SlackSetup | None = None
@@ -181,7 +182,7 @@ class App:
             life=self.life,
             token=self.token,
             server=mcp_server.build(self.config, self.measured, self._room_tools()),
-            judge=self.judge,
+            require_same_settings=self.require_same_settings,
             outdated=self.outdated,
             processes=self.processes,
         )

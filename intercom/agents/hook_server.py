@@ -19,7 +19,7 @@ import trio
 from attrs import define, evolve, field, frozen
 
 from actors import System, ask
-from intercom.agents import process_records, schemas
+from intercom.agents import known_agent_processes, schemas
 from intercom.agents.agent_connection import AgentConnection, Caller, read_receipt, receipt, record
 from intercom.agents.call import Call, refusal
 from intercom.agents.clients import CLIENTS, HOOKED, builtin_tools, client, hooks_of
@@ -130,7 +130,7 @@ async def _connections(hook: HookDeps, origin: HookOrigin) -> list[AgentConnecti
     """Return the agent connections of this hook's client: those in whose workspace it is first, and then the newest
     first."""
     processes = {name: pids for name, (_, pids) in hook.connections.items()}
-    names = await trio.to_thread.run_sync(process_records.nearest, hook.pid, processes)
+    names = await trio.to_thread.run_sync(known_agent_processes.nearest, hook.pid, processes)
     found = [hook.connections[name][0] for name in reversed(names) if name in hook.connections]
     # A client that another client started has no part in the other's sessions.
     own = [each for each in found if each.client_name is None or _is_named(origin, each.client_name)]

@@ -62,7 +62,7 @@ from intercom.sessions.messages import (
     ReadRecent,
     Undeliver,
 )
-from intercom.sessions.session_deps import channel_of
+from intercom.sessions.session_chat import channel_of
 from intercom.sessions.tools.table import BY_NAME, TOOLS
 from intercom.sessions.tools.tool import Tool
 

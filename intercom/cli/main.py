@@ -37,7 +37,7 @@ def _run(options: argparse.Namespace) -> int:
             return int(load_server().in_process(options))
         case None:
             from intercom.agents.shim.launch import Options
-            from intercom.agents.shim.link import main as relay
+            from intercom.agents.shim.main import main as relay
 
             return relay(
                 Options(
@@ -52,9 +52,9 @@ def _run(options: argparse.Namespace) -> int:
             return int(load_server().serve(options))
         case "rooms":
             load_server()
-            from intercom.cli import rooms
+            from intercom.cli import rooms_server
 
-            return rooms.run(options)
+            return rooms_server.run(options)
         case "hook":
             from intercom.agents.hook_process import Order
             from intercom.agents.hook_process import main as answer

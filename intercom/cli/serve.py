@@ -27,11 +27,11 @@ from attrs import evolve
 
 import actors
 from intercom._version import __version__, is_newer
-from intercom.agents import shim_transport
+from intercom.agents import message_stream
 from intercom.agents.agent_connection import AgentConnection
-from intercom.agents.shim_transport import Hello, ShimConnection
+from intercom.agents.shim_connection import Hello, ShimConnection
 from intercom.app import App
-from intercom.cli.server_settings import ServerSettings, judge, record_directories, settle
+from intercom.cli.server_settings import ServerSettings, record_directories, require_same_settings, settle
 from intercom.local import daemon, lock, peer_processes
 from intercom.local.places import private_directory
 from intercom.masking import Masker
@@ -201,7 +201,7 @@ async def _in_process(
         connection = AgentConnection(
             app.system, settings.config, app.presence, key, workspace, os.getcwd(), channel, session_id
         )
-        await shim_transport.serve(app.shim_deps.server, connection)
+        await message_stream.serve(app.shim_deps.server, connection)
         app.system.request_stop()
     return 0 if app.failure is None else FAILED
 
@@ -291,7 +291,7 @@ def make_app(settings: ServerSettings, sockets: frozenset[str] = frozenset({"ctl
         settings.places,
         settings.database,
         sockets,
-        judge=lambda hello: judge(settings, hello),
+        require_same_settings=lambda hello: require_same_settings(settings, hello),
         outdated=outdated,
         on_event=log_actor_event,
         slack=settings.slack,

@@ -20,7 +20,7 @@ from intercom.model.errors import IntercomError, SlackError, VersionMismatch
 from intercom.store import processes as known_processes
 
 if TYPE_CHECKING:
-    from intercom.agents.shim_transport import Hello
+    from intercom.agents.shim_connection import Hello
     from intercom.operators.slack.settings import SlackSetup
 
 
@@ -198,7 +198,7 @@ def _digest(path: Path | None) -> str | None:
     return None if path is None else hashlib.sha256(path.read_bytes()).hexdigest()
 
 
-def judge(settings: ServerSettings, hello: Hello) -> None:
+def require_same_settings(settings: ServerSettings, hello: Hello) -> None:
     """Refuse a shim that was started with another configuration than this server's. Raises IntercomError
     (`config_mismatch`), which says what differs and what to do."""
     theirs = hello.config

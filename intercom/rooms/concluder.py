@@ -13,11 +13,11 @@ from attrs import field, frozen
 
 from actors import Actor
 from intercom.model.errors import IntercomError
+from intercom.model.rate_limit import RateLimit
 from intercom.model.room import Room, RoomErrorCode, RoomRefused, TeamRole, new_token
 from intercom.rooms import changes
 from intercom.rooms.access import RoomAccess
 from intercom.rooms.changes import Rules
-from intercom.rooms.message_budget import RateLimit
 from intercom.rooms.messages import Conclude
 from intercom.store.client import StoreUnavailable
 

@@ -1,4 +1,4 @@
-"""Limits that stop agents which only keep each other busy: a room's message budget, and rates. Pure, but for memory.
+"""The limit that stops agents which only keep each other busy: a room's message budget. Pure.
 
 The loop guard counts a room's messages since a person wrote or the document changed. Agents that answer each other
 without end make no such progress. It also counts all that teams do since a person wrote, because agents can change the
@@ -8,7 +8,6 @@ document without end, too.
 from __future__ import annotations
 
 import math
-from collections import OrderedDict
 from typing import Final
 
 from attrs import frozen
@@ -17,9 +16,7 @@ from intercom.model.room import Room
 
 #: How many times as much as without progress teams may do without a person.
 WITHOUT_PERSON: Final = 10
-#: Keys that a RateLimit remembers. The key used longest ago is forgotten first.
-KEYS: Final = 10_000
-#: Clocks add rounding errors to times. No limit is finer than this many seconds.
+#: Products of shares have rounding errors.
 _TOLERANCE: Final = 1e-6
 
 
@@ -86,42 +83,3 @@ def is_spent(room: Room, budget: Budget, times: int = 1) -> bool:
     if budget.messages <= 0:
         return False
     return room.messages_since_progress >= budget.messages * times or room.acts_since_person >= budget.acts * times
-
-
-class RateLimit:
-    """Allows so many acts in so many seconds, for each key: at once, or spread over the time.
-
-    Times are seconds on a monotonic clock. It uses the "generic cell rate algorithm": for each key, it remembers only
-    the time at which all allowed acts are paid for. It is not safe for several threads.
-    """
-
-    def __init__(self, keys: int = KEYS) -> None:
-        self._keys = keys
-        self._paid_at: OrderedDict[str, float] = OrderedDict()
-
-    def __len__(self) -> int:
-        return len(self._paid_at)
-
-    def allow(self, key: str, now: float, limit: int, per_seconds: float) -> float | None:
-        """Allow an act, or return the seconds after which it will be allowed. A limit of 0 allows everything.
-
-        What is refused does not count. An act that waits as long as told is allowed, if no other comes first.
-        """
-        if limit <= 0 or per_seconds <= 0:
-            return None
-        interval = per_seconds / limit
-        # The limit may have been another before, and a clock may be set back.
-        paid_at = min(max(self._paid_at.get(key, now), now), now + per_seconds)
-        wait = paid_at + interval - per_seconds - now
-        if wait > _TOLERANCE:
-            return wait
-        self._paid_at[key] = paid_at + interval
-        self._paid_at.move_to_end(key)
-        if len(self._paid_at) > self._keys:
-            self._paid_at.popitem(last=False)
-        return None
-
-    def give_back(self, key: str, limit: int, per_seconds: float) -> None:
-        """Do not count an act that was allowed."""
-        if key in self._paid_at:
-            self._paid_at[key] -= per_seconds / limit

@@ -22,6 +22,7 @@ from attrs import evolve, frozen
 
 from actors import Actor, Name, Refused, Reply
 from intercom.model.errors import IntercomError
+from intercom.model.rate_limit import RateLimit
 from intercom.model.room import (
     Message,
     MessageType,
@@ -40,7 +41,6 @@ from intercom.model.room import (
 )
 from intercom.rooms import changes, roster
 from intercom.rooms.changes import Post, Rules, Written
-from intercom.rooms.message_budget import RateLimit
 from intercom.rooms.messages import (
     AddPost,
     Advance,

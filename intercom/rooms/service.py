@@ -20,6 +20,7 @@ from actors import ChildSpec, DynamicSupervisor, System
 from intercom.model.card import Card
 from intercom.model.config import RoomsSettings
 from intercom.model.errors import InvalidArguments
+from intercom.model.rate_limit import RateLimit
 from intercom.model.room import (
     Message,
     MessageType,
@@ -43,7 +44,7 @@ from intercom.rooms.changes import Rules, team_author
 from intercom.rooms.concluder import Concluder, ConcluderActor, StartAgent
 from intercom.rooms.directory import RoomDirectory
 from intercom.rooms.export import Export
-from intercom.rooms.message_budget import Budget, RateLimit
+from intercom.rooms.message_budget import Budget
 from intercom.rooms.messages import (
     CONCLUDER,
     DIRECTORY,

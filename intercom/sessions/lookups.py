@@ -157,7 +157,7 @@ def open_cards(db: Database, session_id: str | None = None) -> tuple[Card, ...]:
             shown.append(request_kinds.card_of_alert(alert, root))
     shown += [
         request_kinds.card_of_stuck(entry, request)
-        for entry in journal.open(db)
+        for entry in journal.unfinished(db)
         if entry.state is JournalState.STUCK
         and session_id in (None, entry.session_id)
         and isinstance(request := requests.find(db, entry.request_id), ApprovalRequest)
@@ -246,7 +246,7 @@ def all_sessions(db: Database) -> tuple[Session, ...]:
 def _with_prefix(db: Database, prefix: str) -> tuple[tuple[CardKind, str], ...]:
     stuck = [
         (CardKind.APPLY, id)
-        for entry in journal.open(db)
+        for entry in journal.unfinished(db)
         if (id := request_kinds.stuck_id(entry.request_id)).startswith(prefix)
     ]
     alerts = [(CardKind.STALL, id) for id in stalls.with_prefix(db, prefix)]

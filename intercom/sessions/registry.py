@@ -306,7 +306,7 @@ def is_anonymous_spent(db: Database, session: Session) -> bool:
     """Return whether this anonymous session holds nothing that can be asked for any more."""
     if session.status not in _OPEN or not is_anonymous(session.agent_key):
         return False
-    held = any(entry.session_id == session.id for entry in journal.open(db))
+    held = any(entry.session_id == session.id for entry in journal.unfinished(db))
     asked = requests.pending(db, session.id) or requests.undelivered(db, session.id)
     return not held and not asked and not approvals.is_one_unspent(db, session.id)
 
@@ -358,7 +358,8 @@ class Recovery:
 
 def find_recovery(db: Database) -> Recovery:
     """Read the current state."""
-    wanted = {request.session_id for request in requests.pending(db)} | {entry.session_id for entry in journal.open(db)}
+    held = {entry.session_id for entry in journal.unfinished(db)}
+    wanted = {request.session_id for request in requests.pending(db)} | held
     live = sessions.live(db)
     return Recovery(live, frozenset(wanted), counts(db), sessions.ids(db))
 
@@ -366,7 +367,7 @@ def find_recovery(db: Database) -> Recovery:
 def to_stop(db: Database, running: tuple[str, ...]) -> list[tuple[str, str | None]]:
     """Return those of these sessions that are over or abandoned and hold nothing. Each comes with the agent key that
     keeps it running while that agent is connected, or None."""
-    held = {entry.session_id for entry in journal.open(db)}
+    held = {entry.session_id for entry in journal.unfinished(db)}
     found = []
     for session in sessions.inactive(db, running):
         if session.id in held or requests.pending(db, session.id) or stalls.active(db, session.id):

@@ -1,183 +1,20 @@
-"""What every session is given: the chat channel if there is one, and the lock under which files change."""
+"""The dependencies of every session."""
 
 from __future__ import annotations
 
-import os
-import uuid
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Callable
 from datetime import datetime
-from functools import partial
-from pathlib import Path, PurePath
 
-import trio
-from attrs import define, field, frozen
+from attrs import field, frozen
 
 from actors import Name
-from intercom.model.card import Notice
 from intercom.model.config import Config
 from intercom.model.metrics import Measured, unmeasured
 from intercom.model.policy import WorkspacePolicy
-from intercom.model.session import Session, SessionMode, SessionStatus
+from intercom.sessions.session_chat import Chat
 from intercom.sessions.signatures import Signatures, without_keys
-from intercom.store import outbox, sessions
+from intercom.sessions.workspace_locks import WorkspaceLocks
 from intercom.store.client import Store
-from intercom.store.outbox import Content, Urgency
-from intercom.store.writer_messages import Database
-
-_CALLS = uuid.UUID("6f1d4a52-8f0e-4d43-9a55-2d1b8d2f6a37")
-
-
-_SERIOUS = frozenset({"warning", "error"})
-
-
-@frozen
-class Chat:
-    """What sessions need of the chat channel.
-
-    `channel_for` returns the channel that shows a session, None if no channel does. `draw_notice` and `draw_root`
-    return a row's content (masked already) for a line, and for the first message of a session's thread. Both are pure
-    and run in threads. `wake` runs on the event loop and says that there is something new to send.
-    """
-
-    channel_for: Callable[[Session], str | None]
-    draw_notice: Callable[[Notice], Content]
-    draw_root: Callable[[Session], Content]
-    wake: Callable[[], None]
-
-    def shows(self, session: Session) -> bool:
-        """Return whether the chat shows this session."""
-        return is_notified(session.mode) and self.channel_for(session) is not None
-
-    async def drawn(self, session: Session, line: Notice) -> Content | None:
-        """Return the line as the chat shows it; None if the chat does not show this session."""
-        return await trio.to_thread.run_sync(self.draw_notice, line) if self.shows(session) else None
-
-    def put(self, db: Database, session_id: str, line: Notice, content: Content) -> None:
-        """Queue this line for the chat, once under its key, in the session's thread or in the thread that it names."""
-        row = sessions.get(db, session_id)
-        assert row is not None, "the session's row outlives its actor"
-        assert line.key is not None, "a row has a key"
-        top = thread_key(session_id)
-        root = outbox.by_key(db, top)
-        # A session stays in the channel of its thread, even if the configuration changes.
-        channel = root.channel if root is not None else self.channel_for(row)
-        assert channel is not None, "it was drawn for a channel"
-        put = partial(outbox.put, db, at=line.at, channel=channel, session_id=session_id)
-        if root is None:
-            put(key=top, content=self.draw_root(row), urgency=Urgency.LOG, open=True)
-        urgency = Urgency.LINE if line.level in _SERIOUS else Urgency.LOG
-        put(key=line.key, content=content, urgency=urgency, thread=line.thread or top)
-
-    def redraw_root(self, db: Database, session: Session, at: datetime) -> None:
-        """Redraw the first message of the session's thread with the session's current status, if it has a thread."""
-        root = outbox.by_key(db, thread_key(session.id))
-        if root is not None:
-            outbox.put(
-                db,
-                root.key,
-                self.draw_root(session),
-                at,
-                channel=root.channel,
-                urgency=Urgency.LOG,
-                session_id=session.id,
-                open=session.status is not SessionStatus.TERMINATED,
-            )
-
-
-def channel_of(config: Config, session: Session) -> str | None:
-    """Return the channel that shows a session: the one its connection named, else that of the nearest configured
-    directory, else the default."""
-    if session.channel_id is not None:
-        return session.channel_id
-    root = PurePath(session.workspace_root)
-    above = [each for each in config.slack.workspace_channels if root.is_relative_to(each)]
-    if above:
-        return config.slack.workspace_channels[max(above, key=lambda each: len(each.parts))]
-    return config.slack.channel_id
-
-
-def is_notified(mode: SessionMode) -> bool:
-    """Return whether sessions in this mode are shown in the chat."""
-    return mode is not SessionMode.LOCAL
-
-
-def notice_key(call: str) -> str:
-    """Return the key of the row that a broadcast makes: always the same for the same call."""
-    return f"notice/{uuid.uuid5(_CALLS, call)}"
-
-
-def thread_key(session_id: str) -> str:
-    """Return the key of the first message of a session's thread."""
-    return f"thread/{session_id}"
-
-
-#: A directory's identity under any name: its device and inode numbers.
-_Inode = tuple[int, int]
-
-
-@frozen
-class _Place:
-    """The location of a workspace. `inode` is None, and `above` may be incomplete, if directories cannot be read."""
-
-    path: Path
-    inode: _Inode | None
-    above: frozenset[_Inode]
-
-    def overlaps(self, other: _Place) -> bool:
-        """Return whether both are one directory, or one contains the other, by path or by inode."""
-        return self._holds(other) or other._holds(self)
-
-    def _holds(self, other: _Place) -> bool:
-        if self.path == other.path or self.path in other.path.parents:
-            return True
-        return self.inode is not None and (self.inode == other.inode or self.inode in other.above)
-
-
-@define(eq=False)
-class _Turn:
-    place: _Place
-    over: trio.Event = field(factory=trio.Event)
-
-
-@define
-class WorkspaceLocks:
-    """The locks of one server's workspaces, by canonical path.
-
-    Two sessions may change the same file, also from nested workspaces, and its base must not change between check and
-    write. A task waits for all earlier tasks with an overlapping workspace. So waits never form a circle, and no task
-    starves. A task that holds one lock must not ask for another.
-    """
-
-    _turns: list[_Turn] = field(factory=list)
-
-    @asynccontextmanager
-    async def hold(self, workspace_root: str) -> AsyncIterator[None]:
-        """Lock the workspace, with all that contain it and all that it contains."""
-        # In a thread: a file system that hangs must not block the other workspaces.
-        mine = _Turn(await trio.to_thread.run_sync(partial(_place, Path(workspace_root)), abandon_on_cancel=True))
-        earlier = [turn for turn in self._turns if turn.place.overlaps(mine.place)]
-        self._turns.append(mine)
-        try:
-            for turn in earlier:
-                await turn.over.wait()
-            yield
-        finally:
-            self._turns.remove(mine)
-            mine.over.set()
-
-
-def _place(root: Path) -> _Place:
-    above = (_inode(directory) for directory in root.parents)
-    return _Place(root, _inode(root), frozenset(inode for inode in above if inode is not None))
-
-
-def _inode(directory: Path) -> _Inode | None:
-    try:
-        found = os.stat(directory)
-    except OSError:
-        return None
-    return found.st_dev, found.st_ino
 
 
 @frozen

@@ -59,7 +59,7 @@ class Journal(Table[Entry]):
         conflict = f"(request_id) do update set {replaced} where apply_journal.state = 'abandoned'"
         return self.insert(db, entry, conflict=conflict)
 
-    def open(self, db: Database) -> tuple[Entry, ...]:
+    def unfinished(self, db: Database) -> tuple[Entry, ...]:
         """Return the unfinished entries (staging, committed or stuck), oldest first."""
         return self.select(db, "state in ('staging', 'committed', 'stuck') order by created_at, rowid")
 

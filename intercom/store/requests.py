@@ -397,8 +397,8 @@ class Tasks(Table[Task]):
     """Which requests clients poll, and which tasks they cancelled. The status of a task is not stored. It is derived
     from the request, so the two cannot disagree."""
 
-    def open(self, db: Database, task: Task) -> Task:
-        """Insert a task, once per call. Returns the stored one."""
+    def insert_or_get(self, db: Database, task: Task) -> Task:
+        """Insert a task unless its call has one already. Returns the stored one."""
         self.insert(db, task)
         found = self.first(db, "session_id = ? and call = ?", (task.session_id, task.call))
         assert found is not None, "just inserted, or there before"

@@ -11,9 +11,9 @@ from typing import Any
 import trio
 from mcp.shared.message import ServerMessageMetadata, SessionMessage
 
-from intercom.agents import shim_transport
+from intercom.agents import message_stream
 from intercom.agents.agent_connection import AgentConnection
-from intercom.agents.shim_transport import MessageReader, MessageWriter
+from intercom.agents.message_stream import MessageReader, MessageWriter
 from intercom.app import App
 
 _META = "io.modelcontextprotocol/"
@@ -45,7 +45,7 @@ class Spoken:
             waiting.send_nowait(said)
 
     async def say(self, **message: Any) -> None:
-        parsed = shim_transport.read(json.dumps({"jsonrpc": "2.0", **message}).encode())
+        parsed = message_stream.read(json.dumps({"jsonrpc": "2.0", **message}).encode())
         await self._to_server.send(SessionMessage(parsed, ServerMessageMetadata(request_context=self._connection)))
 
     async def ask(self, method: str, /, **params: Any) -> dict[str, Any]:

@@ -13,7 +13,7 @@ import pytest
 import trio
 from attrs import frozen
 
-from intercom.agents import shim_transport
+from intercom.agents import shim_connection
 from intercom.app import App
 from intercom.local.places import places
 from intercom.local.server_socket import Admission, PlaceLimits
@@ -39,7 +39,7 @@ class Socket:
 
     async def greet(self, **more: Any) -> tuple[Peer, dict[str, Any]]:
         peer = await self.dial()
-        hello = {"wire": shim_transport.WIRE, "version": "0", "shim": "s" * 32, "token": self.app.token, **more}
+        hello = {"wire": shim_connection.WIRE, "version": "0", "shim": "s" * 32, "token": self.app.token, **more}
         return peer, (await peer.send(json.dumps({"intercom": {"hello": hello}}).encode()))["intercom"]
 
 
@@ -88,7 +88,7 @@ async def test_shims_and_hooks_do_not_take_each_others_places(tmp_path: Path) ->
 async def test_a_greeting_has_an_end_and_what_follows_it_may_be_long(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(shim_transport, "LONGEST_HELLO", 100_000)
+    monkeypatch.setattr(shim_connection, "LONGEST_HELLO", 100_000)
     async with served(tmp_path) as at:
         endless = await at.dial()
         try:

@@ -15,7 +15,7 @@ from mcp.shared.exceptions import MCPError
 from actors import Actor
 from intercom.agents import mcp_server
 from intercom.agents.agent_connection import AgentConnection, Caller
-from intercom.agents.shim_transport import Hello
+from intercom.agents.shim_connection import Hello
 from intercom.cli import main
 from intercom.model.config import Config, SlackSettings
 from intercom.model.errors import SlackError

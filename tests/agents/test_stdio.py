@@ -10,9 +10,9 @@ from typing import Any
 import trio
 import trio.testing
 
-from intercom.agents import shim_transport
+from intercom.agents import message_stream
 from intercom.agents.agent_connection import AgentConnection
-from intercom.agents.shim_transport import Lines
+from intercom.agents.message_stream import Lines
 from intercom.model.decision import Decision
 from tests.agents.in_process import ABOUT
 from tests.support.virtual_server import VirtualServer
@@ -33,7 +33,7 @@ async def test_a_verdict_that_could_not_leave_before_its_call_was_cancelled_is_t
 ) -> None:
     connection = AgentConnection(server.app.system, server.app.config, server.app.presence, "agent", str(root), None)
     (stdin, to_server), (from_server, stdout) = os.pipe(), os.pipe()
-    server.nursery.start_soon(shim_transport.serve, server.app.shim_deps.server, connection, stdin, stdout)
+    server.nursery.start_soon(message_stream.serve, server.app.shim_deps.server, connection, stdin, stdout)
     async with trio.lowlevel.FdStream(to_server) as says, trio.lowlevel.FdStream(from_server) as hears:
         await says.send_all(line(1, "tools/call", name="transmit", arguments={"prompt_text": "well?"}))
         card = await server.operator.card(away=False)

@@ -21,7 +21,7 @@ import pytest
 from attrs import frozen
 
 from intercom.local.places import Places
-from tests.cli.test_rooms import NEW, configure, get
+from tests.cli.test_rooms_server import NEW, configure, get
 from tests.docs.generated import ROOT
 from tests.support.postgres import database, database_url, postgres
 

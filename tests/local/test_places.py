@@ -125,7 +125,7 @@ def test_a_directory_that_others_could_change_is_not_trusted(tmp_path: Path, mon
         private_directory(str(good))
 
 
-@pytest.mark.parametrize("module", ["intercom.local.places", "intercom.local.wire", "intercom.agents.shim.link"])
+@pytest.mark.parametrize("module", ["intercom.local.places", "intercom.local.wire", "intercom.agents.shim.main"])
 def test_what_ctl_and_the_shim_start_with_is_the_standard_library(module: str) -> None:
     heavy = "attr attrs trio anyio mcp pydantic pykka rich psutil dataclasses inspect subprocess"
     code = f"import sys, {module}; print([m for m in '{heavy}'.split() if m in sys.modules])"

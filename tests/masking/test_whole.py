@@ -14,7 +14,7 @@ from intercom.model.card import Card, CardKind, Notice
 from intercom.model.request import ChangeKind, FileChange, without_secrets
 from intercom.operators.slack.draw import answers, cards
 from intercom.operators.slack.draw.answers import Run, output, output_file
-from intercom.sessions.processes import monitor, monitor_client
+from intercom.sessions.processes import monitor_client, monitor_program
 from intercom.sessions.processes.monitor_client import Piece, Stream
 from intercom.workspace.listing import show
 from intercom.workspace.preview import FileVersions, Preview, joined
@@ -72,7 +72,7 @@ def test_the_end_of_an_output_is_masked_with_what_comes_before_it() -> None:
 
 @pytest.mark.parametrize("lines_asked", [1, 3, 8])
 def test_the_last_output_of_an_agent_is_masked_with_what_comes_before_it(tmp_path: Path, lines_asked: int) -> None:
-    monitor.Segments(str(tmp_path), "stdout", 1_000_000).add(f"begin\n{KEY[: KEY.index('-----END')]}".encode())
+    monitor_program.Segments(str(tmp_path), "stdout", 1_000_000).add(f"begin\n{KEY[: KEY.index('-----END')]}".encode())
     output = monitor_client.last_output(tmp_path, (Stream.STDOUT,), lines=lines_asked)
     assert output
     assert not shows_key(output)
@@ -81,7 +81,7 @@ def test_the_last_output_of_an_agent_is_masked_with_what_comes_before_it(tmp_pat
 def test_a_piece_of_output_that_begins_in_a_line_is_masked_with_the_whole_line(tmp_path: Path) -> None:
     token = "ghp_" + "a1B2c3D4e5F6" * 3
     said = f"export GITHUB_TOKEN={token}\n".encode()
-    monitor.Segments(str(tmp_path), "stdout", 1_000_000).add(said)
+    monitor_program.Segments(str(tmp_path), "stdout", 1_000_000).add(said)
     for start in range(len(said)):
         piece = Piece(said[start:], start, len(said))
         assert token[-8:] not in monitor_client.masked(tmp_path, Stream.STDOUT, piece)

@@ -17,7 +17,7 @@ from intercom.model.request import PromptType
 from intercom.model.session import Session, SessionStatus
 from intercom.sessions.housekeeping import PRUNE_SECONDS, PURGE_SECONDS
 from intercom.sessions.messages import Adopt
-from intercom.sessions.session_deps import Chat, thread_key
+from intercom.sessions.session_chat import Chat, thread_key
 from intercom.sessions.tools.transmit import Transmit
 from intercom.store import outbox, sessions
 from intercom.store.outbox import Urgency

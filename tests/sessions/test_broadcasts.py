@@ -19,7 +19,7 @@ from intercom.model.config import Config, SlackSettings
 from intercom.model.errors import IntercomError, InvalidArguments
 from intercom.model.session import Session, SessionMode, SessionStatus
 from intercom.sessions.messages import Admit, Agent, Posted
-from intercom.sessions.session_deps import Chat, channel_of, is_notified, notice_key, thread_key
+from intercom.sessions.session_chat import Chat, channel_of, is_notified, notice_key, thread_key
 from intercom.sessions.tools.broadcast import MOST_A_MINUTE, POST_SECONDS, Broadcast, BroadcastAnswer
 from intercom.sessions.tools.ping import Ping
 from intercom.sessions.tools.switch_freq import SwitchFreq

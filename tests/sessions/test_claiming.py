@@ -9,7 +9,7 @@ import trio.testing
 from attrs import evolve
 
 from intercom.agents.agent_connection import AgentConnection, Caller
-from intercom.agents.shim_transport import Hello
+from intercom.agents.shim_connection import Hello
 from intercom.cli import main
 from intercom.model.decision import Decision
 from intercom.model.errors import IntercomError, InvalidState, NotFound, Unauthorized

@@ -13,8 +13,8 @@ import trio.testing
 from intercom.model.checkpoint import CheckpointTaken, Files, Restore
 from intercom.model.decision import Decision
 from intercom.model.errors import PatchConflict
-from intercom.sessions.session_deps import WorkspaceLocks
 from intercom.sessions.tools.check_diff import CheckDiff
+from intercom.sessions.workspace_locks import WorkspaceLocks
 from tests.sessions.test_checkpoints import ask as ask_restore
 from tests.sessions.test_checkpoints import take
 from tests.support.virtual_server import virtual_server

@@ -84,7 +84,7 @@ def test_an_abandoned_apply_may_begin_again(db: Database) -> None:
     again = cases.entry("r1", steps='[{"path":"again"}]', at=after(9))
     assert journal.begin(db, again)
     assert journal.get(db, "r1") == again
-    assert journal.open(db) == (again,)
+    assert journal.unfinished(db) == (again,)
 
 
 @pytest.mark.parametrize("to", JournalState)
@@ -111,9 +111,9 @@ def test_open_are_the_applies_not_finished(db: Database) -> None:
     for number, state in enumerate(states):
         approvals.insert(db, cases.approval(f"x{number}"))
         journal.begin(db, cases.entry(f"x{number}", state=state, at=after(10 - number)))
-    assert [entry.request_id for entry in journal.open(db)] == ["x4", "x2", "x0"]
+    assert [entry.request_id for entry in journal.unfinished(db)] == ["x4", "x2", "x0"]
     assert journal.advance(db, "x2", JournalState.STUCK, JournalState.COMMITTED, note="operator says go")
-    assert [entry.note for entry in journal.open(db)] == [None, "operator says go", None]
+    assert [entry.note for entry in journal.unfinished(db)] == [None, "operator says go", None]
 
 
 def test_instructions_are_delivered_once_and_in_order(db: Database) -> None:

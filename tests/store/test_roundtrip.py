@@ -110,7 +110,7 @@ AGGREGATES = (
     Aggregate(Restore, restores.insert, restores.get),
     Aggregate(Instruction, instructions.insert, instructions.get),
     Aggregate(PolicyDecision, policies.record, policies.get, {"decided": cases.verdict("v", "accept")}),
-    Aggregate(Task, tasks.open, tasks.get),
+    Aggregate(Task, tasks.insert_or_get, tasks.get),
     Aggregate(AgentProcess, agent_processes.insert, agent_processes.get, {"session_id": "s1"}, "session_id"),
     Aggregate(Entry, journal.begin, journal.get, {"request_id": "r1", "session_id": "s1"}, "request_id"),
     Aggregate(EnrolledKey, operator_keys.insert, lambda db, _id: only(operator_keys.every(db))),

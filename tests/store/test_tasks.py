@@ -19,8 +19,8 @@ def task(id: str, call: str | None = None, seconds: float = 0, session_id: str =
 
 def test_a_call_has_one_task_however_often_it_is_asked(db: Database) -> None:
     sessions.insert(db, cases.session("s"))
-    first = tasks.open(db, task("one", "the call"))
-    assert tasks.open(db, task("two", "the call")) == first
+    first = tasks.insert_or_get(db, task("one", "the call"))
+    assert tasks.insert_or_get(db, task("two", "the call")) == first
     assert tasks.get(db, "two") is None
 
 
@@ -28,7 +28,7 @@ def test_a_task_is_given_up_once_and_only_while_its_request_is_open(db: Database
     sessions.insert(db, cases.session("s"))
     approvals.insert(db, cases.approval("a", session_id="s"))
     for id in ("one", "two"):
-        tasks.open(db, task(id))
+        tasks.insert_or_get(db, task(id))
     assert tasks.asked_after(db, "s") == ("a",)
     assert tasks.cancel(db, "one", "by me", after(1))
     assert tasks.cancel(db, "one", "by me", after(2)), "asked again under the same name"
@@ -43,9 +43,9 @@ def test_a_task_is_given_up_once_and_only_while_its_request_is_open(db: Database
 def test_pages_follow_each_other_without_gap_or_repetition(db: Database) -> None:
     for session in ("s", "other"):
         sessions.insert(db, cases.session(session))
-    tasks.open(db, task("foreign", session_id="other"))
+    tasks.insert_or_get(db, task("foreign", session_id="other"))
     # Several of one instant, as bursts make them.
-    made = [tasks.open(db, task(f"t{number}", seconds=number // 3)) for number in range(7)]
+    made = [tasks.insert_or_get(db, task(f"t{number}", seconds=number // 3)) for number in range(7)]
     found: list[Task] = []
     while page := tasks.page(db, "s", found[-1].id if found else None, 2):
         found += page

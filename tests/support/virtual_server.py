@@ -39,7 +39,7 @@ from intercom.sessions.messages import (
     Opened,
     ToolRequest,
 )
-from intercom.sessions.session_deps import Chat
+from intercom.sessions.session_chat import Chat
 from intercom.sessions.tools.check_clearance import CheckClearance
 from intercom.store.room_database import WRITER, SqliteRooms
 from intercom.store.writer_messages import Transact

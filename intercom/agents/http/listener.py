@@ -30,7 +30,7 @@ from intercom.agents.http.sse import SseTransport
 from intercom.agents.http.status import HttpStatus, SessionCounts
 from intercom.agents.http.streamable import Streamable
 from intercom.agents.http.web_server import FIRST_SECONDS, Connection, HttpServer
-from intercom.agents.process_records import KnownProcesses
+from intercom.agents.known_agent_processes import KnownProcesses
 from intercom.agents.rooms import http as rooms_http
 from intercom.agents.rooms import mcp as rooms_mcp
 from intercom.agents.rooms.http import RoomsApp, is_rooms_path

@@ -15,7 +15,7 @@ import trio
 from attrs import field, frozen
 from starlette.types import Message, Receive, Scope, Send
 
-from intercom.agents import shim_transport
+from intercom.agents import message_stream
 from intercom.model.config import Config
 from intercom.model.limits import CHANNEL_ID, PATH
 
@@ -226,17 +226,17 @@ _no_token, _wrong_token = (
 )
 
 
-def fault_of(unread: shim_transport.NotAMessage) -> types.JSONRPCError:
+def fault_of(unread: message_stream.NotAMessage) -> types.JSONRPCError:
     """Return the error for the sender of what is not a message."""
-    return unread.answer or shim_transport.refuse_line(None, types.INVALID_REQUEST, "not a JSON-RPC 2.0 message")
+    return unread.answer or message_stream.refuse_line(None, types.INVALID_REQUEST, "not a JSON-RPC 2.0 message")
 
 
 def require_initialize(method: str, data: bytes | None) -> None:
     """Raise Refusal for a message that opens no session, so that it cannot replace another session."""
     if method == "POST" and data is not None:
         try:
-            message = shim_transport.read(data)
-        except shim_transport.NotAMessage as unread:
+            message = message_stream.read(data)
+        except message_stream.NotAMessage as unread:
             fault = fault_of(unread).error
             raise Refusal(HTTPStatus.BAD_REQUEST, "invalid_arguments", fault.message, rpc=fault.code) from None
         if isinstance(message, types.JSONRPCRequest) and message.method == "initialize":
@@ -249,8 +249,8 @@ def cancelled(data: bytes | None) -> str | int | None:
     if data is None or b"cancelled" not in data:
         return None
     try:
-        return shim_transport.cancelled(shim_transport.read(data))
-    except shim_transport.NotAMessage:
+        return message_stream.cancelled(message_stream.read(data))
+    except message_stream.NotAMessage:
         return None
 
 

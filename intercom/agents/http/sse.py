@@ -22,7 +22,7 @@ from mcp.server.sse import SseServerTransport
 from mcp.shared.message import ServerMessageMetadata, SessionMessage
 from starlette.types import Message, Receive, Scope, Send
 
-from intercom.agents import shim_transport
+from intercom.agents import message_stream
 from intercom.agents.agent_connection import PendingResponse
 from intercom.agents.http import request
 from intercom.agents.http.request import Refusal, answer, read_body, too_many, unclear, wrong_method
@@ -36,7 +36,7 @@ from intercom.agents.http.sessions import (
     owner_of,
 )
 from intercom.agents.http.web_server import Connection
-from intercom.agents.shim_transport import MessageReader, MessageWriter
+from intercom.agents.message_stream import MessageReader, MessageWriter
 
 _ENDPOINT = b"event: endpoint"
 _MESSAGE = b"event: message"
@@ -70,7 +70,7 @@ class SseStream:
         assert isinstance(item, SessionMessage), "what cannot be read is answered before it comes here"
         if isinstance(item.message, types.JSONRPCRequest):
             return SessionMessage(item.message, self.came(item.message.id))
-        if (id := shim_transport.cancelled(item.message)) is not None:
+        if (id := message_stream.cancelled(item.message)) is not None:
             self._cancelled(id)
         return SessionMessage(item.message, ServerMessageMetadata(request_context=self.session.agent))
 
@@ -184,8 +184,8 @@ class SseTransport:
         if body.data is None:
             return
         try:
-            message = shim_transport.read(body.data)
-        except shim_transport.NotAMessage as unread:
+            message = message_stream.read(body.data)
+        except message_stream.NotAMessage as unread:
             data = request.fault_of(unread).model_dump_json(by_alias=True, exclude_unset=True).encode()
             await answer(send, HTTPStatus.BAD_REQUEST, b"application/json", data)
             return

@@ -1,8 +1,8 @@
 """The table of operator commands: for each its name, its arguments, its help, and who may send it.
 
-A command is one row here and one function in `handlers`, whose arguments are checked against the row at import. These
-are made from the row: ctl's parser and its page of the documentation, the fields of the request, the server's check of
-the request and of who may send it, and `command` of embedding.
+A command is one row here and one function in `command_handlers`, whose arguments are checked against the row at import.
+These are made from the row: ctl's parser and its page of the documentation, the fields of the request, the server's
+check of the request and of who may send it, and `command` of embedding.
 
 These are written by hand:
 

@@ -49,7 +49,7 @@ _OTHERS = -1
 
 
 class Agents(Protocol):
-    """The known agent processes; implemented by `intercom.agents.process_records.KnownProcesses`."""
+    """The known agent processes; implemented by `intercom.agents.known_agent_processes.KnownProcesses`."""
 
     @property
     def awaited(self) -> int: ...

@@ -1,4 +1,4 @@
-"""The outbox writer: an actor that writes to the outbox what Slack is to show, and sends what only one person sees.
+"""The outbox writer: the actor that writes to the outbox what Slack is to show.
 
 It holds only what is not drawn yet, with the latest state of each card. It may miss messages while it is down or too
 busy. So it compares every card that may still change with the store. It does this every few minutes, and whenever the
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import uuid
-from collections import OrderedDict, deque
+from collections import OrderedDict
 from collections.abc import Callable
 from datetime import datetime
 from functools import partial
@@ -29,12 +29,12 @@ from intercom.operators.slack.buttons import unescape
 from intercom.operators.slack.draw import cards as draw_cards
 from intercom.operators.slack.draw.blocks import Mask
 from intercom.operators.slack.draw.cards import CALL, processing
-from intercom.operators.slack.messages import Redraw, SendEphemeral, SocketDown, SocketUp, Wake
-from intercom.operators.slack.web_api import Api, Json, RateLimited, SlackApiError
+from intercom.operators.slack.messages import Redraw, SocketDown, SocketUp, Wake
+from intercom.operators.slack.web_api import Api, Json, SlackApiError
 from intercom.sessions.lookups import UNANSWERED
 from intercom.sessions.messages import History, Message, ReadRecent
 from intercom.sessions.operator_service import OperatorService
-from intercom.sessions.session_deps import channel_of, thread_key
+from intercom.sessions.session_chat import channel_of, thread_key
 from intercom.store import outbox
 from intercom.store import sessions as store_sessions
 from intercom.store.client import STORE_FAULTS, Reader, Store
@@ -404,63 +404,3 @@ def _message(message: Json) -> Message:
     told = "\n".join((*([text] if text else ()), *(f"[file: {title}]" for title in files)))
     author = str(message.get("user") or message.get("bot_id") or "")
     return Message(str(message.get("ts") or ""), author, told, message.get("thread_ts"))
-
-
-#: After so many seconds a message is dropped, because the person no longer sees what it answers.
-STALE_SECONDS = 60.0
-
-_CALL_SECONDS = 10.0
-
-#: How many are sent at once, and how many more wait; then the oldest is dropped.
-_AT_ONCE = 4
-_MOST_WAITING = 200
-
-
-class EphemeralSender(Actor):
-    """Sends ephemeral messages; registered as `slack/ephemeral`. Told `SendEphemeral`. A message that cannot be sent
-    within a minute, or that too many newer ones follow, is dropped."""
-
-    mailbox_size = _MOST_WAITING
-    overflow = "drop_oldest"
-
-    def __init__(self, web: Api) -> None:
-        super().__init__()
-        self._web = web
-        self._waiting: deque[tuple[float, SendEphemeral]] = deque()
-        self._sending = 0
-
-    def on_receive(self, message: object) -> None:
-        if not isinstance(message, SendEphemeral):
-            return
-        self._waiting.append((trio.current_time() + STALE_SECONDS, message))
-        if len(self._waiting) > _MOST_WAITING:
-            self._waiting.popleft()
-            log.warning("%d messages to single people wait for slack; the oldest is dropped", _MOST_WAITING)
-        if self._sending < _AT_ONCE:
-            self._sending += 1
-            self.spawn(self._send_waiting)
-
-    async def _send_waiting(self) -> None:
-        while self._waiting:
-            stale_at, message = self._waiting.popleft()
-            with trio.CancelScope(deadline=stale_at):
-                await self._send(message)
-        self._sending -= 1
-
-    async def _send(self, message: SendEphemeral) -> None:
-        while True:
-            try:
-                await self._web.call(
-                    "chat.postEphemeral",
-                    timeout=_CALL_SECONDS,
-                    channel=message.channel,
-                    user=message.person,
-                    text=message.text,
-                    thread_ts=message.thread,
-                )
-            except RateLimited as limited:
-                await trio.sleep(limited.retry_after)
-                continue
-            except SlackApiError as fault:
-                log.info("a person could not be told why their action had no effect: %s", fault)
-            return

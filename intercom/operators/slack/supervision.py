@@ -18,16 +18,17 @@ from intercom.operators.slack.button_actions import ActionDeps, Authorization, P
 from intercom.operators.slack.commands import runner
 from intercom.operators.slack.commands.call import CommandDeps
 from intercom.operators.slack.commands.runner import CommandRunner
+from intercom.operators.slack.ephemeral_sender import EphemeralSender
 from intercom.operators.slack.interactions import Interactions
 from intercom.operators.slack.messages import Health, OutboxHealth, Wake
-from intercom.operators.slack.outbox_writer import Drawing, EphemeralSender, OutboxWriter
+from intercom.operators.slack.outbox_writer import Drawing, OutboxWriter
 from intercom.operators.slack.sender import Sender
 from intercom.operators.slack.settings import SlackSetup, web_api
 from intercom.operators.slack.socket_mode import Patience, SlackConnection
 from intercom.operators.slack.web_api import WebApi
 from intercom.sessions.lookups import UNANSWERED
 from intercom.sessions.operator_service import OperatorService
-from intercom.sessions.session_deps import Chat, channel_of
+from intercom.sessions.session_chat import Chat, channel_of
 from intercom.store.client import Reader, Store
 
 T = TypeVar("T")

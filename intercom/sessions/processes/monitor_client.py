@@ -25,8 +25,8 @@ from intercom.local import processes
 from intercom.local.places import private_directory
 from intercom.masking import Masker
 from intercom.model.process import Exit, Process
-from intercom.sessions.processes import monitor
-from intercom.sessions.processes.monitor import segment_name, segment_starts
+from intercom.sessions.processes import monitor_program
+from intercom.sessions.processes.monitor_program import segment_name, segment_starts
 
 #: Marks the processes of a session: for the agent's shim, and for ending them.
 SESSION_ID = "INTERCOM_SESSION_ID"
@@ -75,7 +75,7 @@ class Status:
     @staticmethod
     def of(line: bytes) -> Status:
         """Read a report. Raises ValueError, KeyError and TypeError for anything else."""
-        said: monitor.Status = json.loads(line)
+        said: monitor_program.Status = json.loads(line)
         error, ending = said["error"], said["exit"]
         return Status(
             run=said["run"],
@@ -95,7 +95,7 @@ class IdleMonitor:
 
     async def run(self, command: Command, environment: Mapping[str, str], directory: str) -> Status:
         """Tell the monitor what to run, and return its report. Raises OSError if it crashes or is too slow."""
-        spec: monitor.Spec = {
+        spec: monitor_program.Spec = {
             "program": command.program,
             "arguments": list(command.arguments),
             "environment": dict(environment),
@@ -152,7 +152,7 @@ def _start(directory: Path, run: int, limit: int) -> tuple[int, int, int]:
     try:
         pid = os.posix_spawn(
             sys.executable,
-            [sys.executable, "-I", "-S", monitor.__file__, str(directory), str(run), str(limit)],
+            [sys.executable, "-I", "-S", monitor_program.__file__, str(directory), str(run), str(limit)],
             # None of our variables, and not the mark of an agent's own processes.
             {"PATH": os.defpath, "LANG": "C.UTF-8"},
             file_actions=[

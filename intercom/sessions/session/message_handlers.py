@@ -335,8 +335,9 @@ def _shown(session: SessionActor, task: Task, request: Asked) -> TaskState:
     return found
 
 
-async def present(session: SessionActor) -> None:
-    """Update the cards of polled requests: the agent, and so its polling client, came or left."""
+async def update_away_marks(session: SessionActor) -> None:
+    """Update the "agent away" marks on the cards of polled requests: the agent, and so its polling client, came or
+    left."""
     for request_id in session.state.mismarked:
         session.mark(await session.find(request_id))
 
@@ -354,7 +355,7 @@ async def _find_task(session: SessionActor, task_id: str) -> tuple[Task, Asked]:
 
 
 def _open(db: Database, task: Task) -> tuple[Task, Asked]:
-    kept = tasks.open(db, task)
+    kept = tasks.insert_or_get(db, task)
     request = requests.find(db, kept.request_id)
     assert request is not None, "looked for a moment ago"
     return kept, request
@@ -413,14 +414,14 @@ async def _agent_came(session: SessionActor, _came: messages.AgentCame) -> None:
     # The agent may have got instructions while it had another session.
     await session.refuse_instructions()
     steering.took(session, await session.transact(session.queued))
-    await present(session)
+    await update_away_marks(session)
 
 
 async def _agent_left(session: SessionActor, _left: messages.AgentLeft) -> None:
     # Before the store is asked: the stall detector must rest meanwhile.
     session.change(SessionState.agent_left)
     await stall.recovered(session, messages.Recovered())
-    await present(session)
+    await update_away_marks(session)
     if session.row.status in (SessionStatus.ACTIVE, SessionStatus.PAUSED):
         if await session.transact(agent_processes.is_going, session_id=session.id):
             # Its process runs, or soon will: a lost connection does not prove that the agent is gone.

@@ -125,7 +125,7 @@ async def handle(session: SessionActor, asked: CheckDiff) -> Opened[ApplyAnswer]
             entry = await _retry_stuck(session, entry)
         if entry is None or entry.state is JournalState.ABANDONED:
             try:
-                entry = await _commit(session, request, asked.call)
+                entry = await _plan_and_commit(session, request, asked.call)
             except PatchConflict:
                 if not asked.force:
                     raise
@@ -136,7 +136,7 @@ async def handle(session: SessionActor, asked: CheckDiff) -> Opened[ApplyAnswer]
                 _, _, used = await session.transact(_look, session, request.id)
                 if used is not None:
                     raise session.refuse(request, used) from None
-                entry = await _commit(session, request, asked.call)
+                entry = await _plan_and_commit(session, request, asked.call)
         answer = await _carry_through(session, entry, asked.call, again=again)
     return Opened(request.id, session.answered(asked.call, answer, own=request.id))
 
@@ -161,7 +161,7 @@ async def give_up(session: SessionActor, asked: Decide) -> Card:
 
 async def recover(session: SessionActor) -> None:
     """Recover after a crash: discard what was only staged, finish what was committed."""
-    entries = await session.transact(lambda db: [e for e in journal.open(db) if e.session_id == session.id])
+    entries = await session.transact(lambda db: [e for e in journal.unfinished(db) if e.session_id == session.id])
     for entry in entries:
         async with session.deps.locks.hold(entry.workspace_root):
             if entry.state is JournalState.STAGING:
@@ -202,8 +202,9 @@ def _check_state(request: ApprovalRequest) -> None:
     raise InvalidState(f"request {request.id} is {request.status.value}, not approved; {hint}", code="not_approved")
 
 
-async def _commit(session: SessionActor, request: ApprovalRequest, call: str) -> Entry:
-    """Stage the files and commit the journal to them. Raises PatchConflict if a file has changed since."""
+async def _plan_and_commit(session: SessionActor, request: ApprovalRequest, call: str) -> Entry:
+    """Check the decision and its record, plan the change, stage its files, and commit the journal to them. Raises
+    PatchConflict if a file has changed since."""
     root = Path(session.row.workspace_root)
     await _check_decision(session, request)
     try:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from intercom.agents.shim import launch
 from intercom.agents.shim.launch import Options
-from intercom.agents.shim.link import main
+from intercom.agents.shim.main import main
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
 

@@ -136,7 +136,7 @@ def test_what_is_of_no_concern_counts_nowhere() -> None:
         ("slack/C0123", "slack"),
         ("slack/", "slack"),
         ("urn:uuid:4711", "other"),
-        ("intercom.agents.shim_transport.ShimConnection._mcp", "other"),
+        ("intercom.agents.shim_connection.ShimConnection._mcp", "other"),
         ("/home/me", "other"),
         ("", "other"),
     ],

@@ -37,9 +37,10 @@ from intercom.operators.slack.commands.call import CommandDeps
 from intercom.operators.slack.commands.runner import CommandRunner
 from intercom.operators.slack.draw.cards import processing as draw_processing
 from intercom.operators.slack.envelopes import Command, Person
+from intercom.operators.slack.ephemeral_sender import EphemeralSender
 from intercom.operators.slack.interactions import Interactions
 from intercom.operators.slack.messages import OutboxHealth, Redraw, Wake
-from intercom.operators.slack.outbox_writer import Drawing, EphemeralSender, OutboxWriter
+from intercom.operators.slack.outbox_writer import Drawing, OutboxWriter
 from intercom.operators.slack.sender import Sender
 from intercom.operators.slack.socket_mode import SlackConnection
 from intercom.store import outbox, sessions

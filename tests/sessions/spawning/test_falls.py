@@ -273,6 +273,6 @@ def monitors(at: SpawningHome) -> list[int]:
             line = psutil.Process(pid).cmdline()
         except psutil.Error:
             continue
-        if any(each.startswith(str(at.root)) for each in line) and any("processes/monitor.py" in each for each in line):
+        if any(each.startswith(str(at.root)) for each in line) and any("monitor_program.py" in each for each in line):
             found += [pid] if monitor_client.identify(pid) is not None else []
     return found

@@ -31,7 +31,7 @@ from intercom.sessions.messages import (
 )
 from intercom.sessions.processes import monitor_client, spawner
 from intercom.sessions.processes.agent_process import AgentProcessActor, MonitorAnswer
-from intercom.sessions.processes.monitor import segment_name
+from intercom.sessions.processes.monitor_program import segment_name
 from intercom.store import sessions
 from intercom.store.processes import agent_processes
 from intercom.store.writer_messages import Database, Transact

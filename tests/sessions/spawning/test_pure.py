@@ -15,10 +15,10 @@ from intercom.model.config import Config, SpawnRestart, SpawnSettings
 from intercom.model.errors import ConfigError, InvalidArguments
 from intercom.model.process import Exit
 from intercom.sessions.processes import agent_process as command
-from intercom.sessions.processes import monitor, monitor_client
+from intercom.sessions.processes import monitor_client, monitor_program
 from intercom.sessions.processes.agent_process import plan_restart
-from intercom.sessions.processes.monitor import Segments, segment_starts
 from intercom.sessions.processes.monitor_client import Stream
+from intercom.sessions.processes.monitor_program import Segments, segment_starts
 from intercom.sessions.processes.spawner import _loose_end
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -220,7 +220,7 @@ def test_an_end_is_put_into_words(ended: Exit, words: str) -> None:
 def test_a_kill_is_put_down_to_memory_only_when_the_system_counts_one_more(
     monkeypatch: pytest.MonkeyPatch, ending: int, before: int | None, after: int, oom: bool
 ) -> None:
-    monkeypatch.setattr(monitor, "_oom_kills", lambda: after)
-    found = monitor._exit_of(ending, before)
+    monkeypatch.setattr(monitor_program, "_oom_kills", lambda: after)
+    found = monitor_program._exit_of(ending, before)
     assert (found["code"], found["signal"], found["oom"]) == (None, ending, oom)
-    assert monitor._exit_of(3 << 8, before)["code"] == 3
+    assert monitor_program._exit_of(3 << 8, before)["code"] == 3

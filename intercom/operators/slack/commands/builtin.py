@@ -22,7 +22,7 @@ from intercom.operators.slack.draw.blocks import Drawn, amount
 from intercom.sessions.checkpoints.archive import sentence
 from intercom.sessions.processes.monitor_client import Stream
 from intercom.sessions.processes.spawner import LINES
-from intercom.sessions.session_deps import channel_of
+from intercom.sessions.session_chat import channel_of
 from intercom.workspace import listing
 from intercom.workspace.listing import DEEPEST, DEPTH
 

@@ -25,7 +25,7 @@ from intercom.operators.slack.envelopes import Command
 from intercom.operators.slack.messages import Wake
 from intercom.operators.slack.web_api import Api, Json
 from intercom.sessions.operator_service import OperatorService
-from intercom.sessions.session_deps import channel_of
+from intercom.sessions.session_chat import channel_of
 from intercom.store import idempotency, outbox
 from intercom.store.client import Store
 from intercom.store.idempotency import Begun

@@ -20,7 +20,7 @@ from typing import Any
 
 import pytest
 
-from intercom.cli import rooms
+from intercom.cli import rooms_server
 from intercom.cli.main import parser
 from intercom.cli.server_settings import ServerSettings
 from intercom.local import lock, rooms_secrets
@@ -34,7 +34,7 @@ SECRET = "0123456789abcdef"
 
 
 def settled(*words: str, **environ: str) -> ServerSettings:
-    return rooms.settle(parser().parse_args(["rooms", *words]), environ)
+    return rooms_server.settle(parser().parse_args(["rooms", *words]), environ)
 
 
 def configure(where: Places, text: str) -> None:
@@ -191,7 +191,7 @@ def test_a_server_without_rooms_reads_no_secret() -> None:
 def greeting(host: str = "127.0.0.1", name: str = ROOMS_IPC_NAME, *, has_secret: bool = False) -> str:
     config = Config(http_host=host, ipc_name=name)
     base = "http://127.0.0.1:7423"
-    return "\n".join(rooms.greeting(config, "https://rooms.example.org/", base, 7423, "rooms.db", has_secret))
+    return "\n".join(rooms_server.greeting(config, "https://rooms.example.org/", base, 7423, "rooms.db", has_secret))
 
 
 def test_it_says_where_it_is_and_what_comes_next() -> None:

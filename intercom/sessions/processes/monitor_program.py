@@ -4,11 +4,11 @@ The server may be killed at any time, and the agent must not be affected. So thi
 agent in files, and records how it ended. It is the subreaper of the agent's processes: orphaned ones become its
 children, so that none escapes.
 
-It runs as a program, with the standard library alone and without `site`: `python -I -S monitor.py DIRECTORY RUN LIMIT`.
-The server sends one JSON line on stdin, with what to run, after it has recorded this process; without it nothing is
-run. One JSON line on stdout answers: the program's pid, or why it did not start. `DIRECTORY/status.json` says the same,
-and how the program ended. SIGTERM is passed on to the program while it runs. The monitor exits when the program and all
-its processes are gone, or at SIGTERM after the program's end.
+It runs as a program, with the standard library alone and without `site`:
+`python -I -S monitor_program.py DIRECTORY RUN LIMIT`. The server sends one JSON line on stdin, with what to run, after
+it has recorded this process; without it nothing is run. One JSON line on stdout answers: the program's pid, or why it
+did not start. `DIRECTORY/status.json` says the same, and how the program ended. SIGTERM is passed on to the program
+while it runs. The monitor exits when the program and all its processes are gone, or at SIGTERM after the program's end.
 """
 
 from __future__ import annotations

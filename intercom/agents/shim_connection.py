@@ -1,10 +1,7 @@
-"""How messages reach the SDK's server over lines: from the shims' sockets, or from this process's own stdin.
+"""Shims' connections to the server, over its socket (docs/reference/shim-wire.md).
 
-A message is read when the server is ready for it, and written by the task that has it. HTTP has a package of its own,
-which uses the same ends (`MessageReader`, `MessageWriter`).
-
-Each shim's connection (docs/reference/shim-wire.md) is an actor under the `links` supervisor, so that a crash affects
-one connection only. A shim whose connection crashes reconnects and repeats its unanswered requests.
+Each is an actor under the `links` supervisor, so that a crash affects one connection only. A shim whose connection
+crashes reconnects and repeats its unanswered requests.
 """
 
 from __future__ import annotations
@@ -13,256 +10,44 @@ import hmac
 import itertools
 import json
 import logging
-import os
 import uuid
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
-import anyio
 import mcp_types as types
 import trio
 from attrs import field, fields_dict, frozen
 from attrs.validators import and_, deep_iterable, ge, in_, instance_of, le, matches_re, max_len, optional
 from mcp.server import Server
 from mcp.shared.message import ServerMessageMetadata, SessionMessage
-from pydantic import ValidationError
 
 from actors import Actor, Busy, ChildSpec, Down, Name, NotRunning, Restart, StartChild, ask
 from intercom._version import __version__
 from intercom.agents import hook_server
 from intercom.agents.agent_connection import AgentConnection
 from intercom.agents.hook_server import HookDeps
-from intercom.agents.process_records import KnownProcesses
+from intercom.agents.known_agent_processes import KnownProcesses
+from intercom.agents.message_stream import (
+    LONGEST_LINE,
+    Lines,
+    MessageReader,
+    MessageWriter,
+    cancelled,
+    read_or_refuse,
+    to_line,
+)
 from intercom.agents.shim.relay import CALL_KEY, NAMED, control
 from intercom.local import server_socket
 from intercom.local.server_socket import Admission, Place, PlaceLimits, Renewal, Tell, listen
 from intercom.model import crash_points, limits
 from intercom.model.config import Config
 from intercom.model.errors import IntercomError
-from intercom.model.json_types import Json, JsonObject
+from intercom.model.json_types import JsonObject
 from intercom.sessions.registry import Presence
 from intercom.store.client import StoreUnavailable
 
 log = logging.getLogger("intercom.agents")
-
-# --- messages --------------------------------------------------------------------------------------------------------
-
-
-class NotAMessage(Exception):
-    """The line is not a message. `answer` is the error for its sender; None if no answer is expected."""
-
-    def __init__(self, answer: types.JSONRPCError | None) -> None:
-        super().__init__("the line is not a JSON-RPC message")
-        self.answer = answer
-
-
-def read(line: bytes) -> types.JSONRPCMessage:
-    """Return the message in a line. Raises NotAMessage, and nothing else, for any other bytes."""
-    try:
-        return types.jsonrpc_message_adapter.validate_json(line, by_name=False)
-    except ValidationError:
-        raise NotAMessage(_answer_line(line)) from None
-
-
-def cancelled(message: types.JSONRPCMessage) -> str | int | None:
-    """Return the id of the request that this message cancels; None for any other message."""
-    if not isinstance(message, types.JSONRPCNotification) or message.method != "notifications/cancelled":
-        return None
-    return _id((message.params or {}).get("requestId"))
-
-
-def _id(given: object) -> str | int | None:
-    """Return what can be an id. Booleans and floats cannot: true and 1.0 would match the request 1."""
-    return given if isinstance(given, str | int) and not isinstance(given, bool) else None
-
-
-def refuse_line(request_id: str | int | None, code: int, message: str) -> types.JSONRPCError:
-    return types.JSONRPCError(jsonrpc="2.0", id=request_id, error=types.ErrorData(code=code, message=message))
-
-
-def _answer_line(line: bytes) -> types.JSONRPCError | None:
-    try:
-        said: Json = json.loads(line)
-    except (ValueError, RecursionError):
-        return refuse_line(None, types.PARSE_ERROR, "not a line of JSON that can be read: send one message a line")
-    id = None
-    if isinstance(said, dict) and "method" in said:
-        if "id" not in said:
-            return None
-        id = _id(said["id"])
-    try:
-        str(id).encode()
-    except ValueError:
-        # Half a surrogate pair can be read but not written.
-        id = None
-    text = "not a JSON-RPC 2.0 request: it has jsonrpc, id, method, and params: an object nested less than 200 deep"
-    return refuse_line(id, types.INVALID_REQUEST, text)
-
-
-# --- the ends that the SDK's server reads and writes -----------------------------------------------------------------
-
-
-class _Closing:
-    """The base of both ends. Closing does nothing because the connection closes them."""
-
-    async def aclose(self) -> None:
-        await trio.lowlevel.checkpoint()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        return None
-
-
-class MessageReader(_Closing):
-    """Reads with `read`, which returns None at the end."""
-
-    def __init__(self, read: Callable[[], Awaitable[SessionMessage | None]]) -> None:
-        self._read = read
-
-    async def receive(self) -> SessionMessage | Exception:
-        message = await self._read()
-        if message is None:
-            raise anyio.EndOfStream
-        return message
-
-    def __aiter__(self) -> Self:
-        return self
-
-    async def __anext__(self) -> SessionMessage | Exception:
-        message = await self._read()
-        if message is None:
-            raise StopAsyncIteration
-        return message
-
-
-class MessageWriter(_Closing):
-    """Writes with `write`."""
-
-    def __init__(self, write: Callable[[SessionMessage], Awaitable[None]]) -> None:
-        self._write = write
-
-    async def send(self, item: SessionMessage, /) -> None:
-        try:
-            await self._write(item)
-        except (trio.BrokenResourceError, trio.ClosedResourceError, trio.TooSlowError) as gone:
-            # The SDK ignores this error; any other it logs as a handler's failure.
-            raise anyio.BrokenResourceError from gone
-
-
-# --- lines -----------------------------------------------------------------------------------------------------------
-
-#: The longest line of either side, in bytes: a proposal of a few large files fits.
-LONGEST_LINE = 64 * 2**20
-#: The most bytes to receive at first. Larger blocks get pages of their own (`intercom.local.daemon`), which costs more.
-_RECEIVED = 16 * 1024
-
-
-class Lines:
-    """The lines of a stream. `longest` is the limit of one line in bytes; it can be changed between two lines."""
-
-    def __init__(self, stream: trio.abc.ReceiveStream, longest: int = LONGEST_LINE) -> None:
-        self.longest = longest
-        self._stream = stream
-        self._buffer = bytearray()
-        self._searched = 0
-
-    async def next(self) -> bytes | None:
-        """Return the next line without its end; None at the end. Raises ClosedResourceError for a line over the
-        limit."""
-        while True:
-            end = self._buffer.find(b"\n", self._searched)
-            if end >= 0:
-                line = bytes(self._buffer[:end])
-                del self._buffer[: end + 1]
-                self._searched = 0
-                return line
-            self._searched = len(self._buffer)
-            if self._searched > self.longest:
-                raise trio.ClosedResourceError("a line is too long")
-            data = await self._stream.receive_some(max(_RECEIVED, self._searched))
-            if not data:
-                return None
-            self._buffer += data
-
-
-Send = Callable[[bytes], Awaitable[None]]
-
-
-async def _message(line: bytes, send: Send) -> types.JSONRPCMessage | None:
-    """Return the message in a line. Any other line is answered: if the connection closed instead, a shim would repeat
-    the line forever."""
-    try:
-        return read(line)
-    except NotAMessage as unread:
-        if unread.answer is not None:
-            await send(_written(unread.answer))
-        return None
-
-
-def _written(message: types.JSONRPCMessage) -> bytes:
-    return message.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n"
-
-
-#: How long a client without a shim may leave a line unread, in seconds; then the connection is closed.
-_WRITE_SECONDS = 60.0
-
-
-async def serve(server: Server[Any], connection: AgentConnection, stdin: int = 0, stdout: int = 1) -> None:
-    """Serve one client over this process's own stdin and stdout, without a shim, until stdin ends. It takes over both
-    descriptors; all other output goes to stderr meanwhile."""
-    # The SDK's stdio transport reads in a worker thread, which cannot be cancelled. This waits on the descriptors.
-    incoming, outgoing = trio.lowlevel.FdStream(os.dup(stdin)), trio.lowlevel.FdStream(os.dup(stdout))
-    os.dup2(2, stdout)
-    lines, sending, deliveries = Lines(incoming), trio.Lock(), connection.deliveries
-    numbers = itertools.count(1)
-
-    async def send(data: bytes) -> None:
-        # Shielded: after half a line the client could not read the next answer, which would count as delivered.
-        async with sending:
-            with trio.move_on_after(_WRITE_SECONDS, shield=True) as limit:
-                await outgoing.send_all(data)
-            if limit.cancelled_caught:
-                await trio.aclose_forcefully(outgoing)
-
-    async def receive() -> SessionMessage | None:
-        while (line := await lines.next()) is not None:
-            message = await _message(line, send) if line.strip() else None
-            if message is None:
-                continue
-            if isinstance(message, types.JSONRPCRequest) and message.method in NAMED and message.params is not None:
-                name = f"{connection.key}/{next(numbers)}"
-                deliveries.asked(message.id, name)
-                meta = message.params.get("_meta")
-                named = {**(meta if isinstance(meta, dict) else {}), CALL_KEY: name}
-                message = message.model_copy(update={"params": {**message.params, "_meta": named}})
-            deliveries.cancelled(cancelled(message))
-            return SessionMessage(message, ServerMessageMetadata(request_context=connection))
-        return None
-
-    connection.opened()
-    try:
-        async with incoming, outgoing, trio.open_nursery() as nursery:
-
-            async def write(sent: SessionMessage) -> None:
-                await send(_written(sent.message))
-                if isinstance(sent.message, types.JSONRPCResponse | types.JSONRPCError):
-                    answered = deliveries.answered(sent.message.id)
-                    if answered is not None:
-                        nursery.start_soon(deliveries.reached, answered[0])
-
-            await server.run(MessageReader(receive), MessageWriter(write), server.create_initialization_options())
-            nursery.cancel_scope.cancel()
-    finally:
-        connection.closed()
-
-
-# --- shims -----------------------------------------------------------------------------------------------------------
 
 WIRE = 1
 #: The time limit of a shim's hello, in seconds.
@@ -341,11 +126,11 @@ class Hello:
 class ShimServerDeps:
     """The dependencies of shim connections.
 
-    `life` identifies this server run. `token` is what shims must know. `judge` refuses a shim by its hello (it raises
-    IntercomError). `outdated` is called if a newer shim asks this server to step down. Agent connections note in
-    `presence` who is connected. `processes` records which processes are agents'. `connections` lists all agent
-    connections by name, also those over HTTP, with their processes; hooks find their agent there. `admission` counts
-    the connections over the socket.
+    `life` identifies this server run. `token` is what shims must know. `require_same_settings` raises IntercomError if
+    a shim was started with other settings than this server. `outdated` is called if a newer shim asks this server to
+    step down. Agent connections note in `presence` who is connected. `processes` records which processes are agents'.
+    `connections` lists all agent connections by name, also those over HTTP, with their processes; hooks find their
+    agent there. `admission` counts the connections over the socket.
     """
 
     config: Config
@@ -353,7 +138,7 @@ class ShimServerDeps:
     life: str
     token: str
     server: Server[Any]
-    judge: Callable[[Hello], None]
+    require_same_settings: Callable[[Hello], None]
     outdated: Callable[[Hello], bool]
     processes: KnownProcesses
     connections: dict[str, tuple[AgentConnection, frozenset[int]]] = field(factory=dict)
@@ -469,7 +254,7 @@ class ShimConnection(Actor):
             await self._send({"intercom": {"handover": {}}})
             return None
         try:
-            self._at.judge(hello)
+            self._at.require_same_settings(hello)
         except IntercomError as refused:
             await self._refuse(refused.error_code, refused.message)
             return None
@@ -500,7 +285,7 @@ class ShimConnection(Actor):
                         self.spawn(self._delivered, agent, [text for text in receipts if isinstance(text, str)])
                     self._said_goodbye = self._said_goodbye or "bye" in told
                     continue
-                message = await _message(line, self._send_bytes)
+                message = await read_or_refuse(line, self._send_bytes)
                 if message is None:
                     continue
                 if isinstance(message, types.JSONRPCRequest):
@@ -522,7 +307,7 @@ class ShimConnection(Actor):
             if not self.actor_ref.is_alive():
                 # The SDK fails the calls of a closing connection. They have not failed: the shim repeats them.
                 return
-            data = _written(sent.message)
+            data = to_line(sent.message)
             if (agents := agent.news_of_agents()) is not None:
                 data = _line({"intercom": {"agents": agents}}) + data
             if isinstance(sent.message, types.JSONRPCResponse | types.JSONRPCError):

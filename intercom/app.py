@@ -35,7 +35,7 @@ from intercom.operators.card_router import CardRouter
 from intercom.operators.ctl.listener import CtlListener
 from intercom.sessions.checkpoints.archive import Archive
 from intercom.sessions.checkpoints.checkpointer import Checkpoints
-from intercom.sessions.checkpoints.successor import Successors
+from intercom.sessions.checkpoints.restored_session import Successors
 from intercom.sessions.housekeeping import AuditWatch, ClockWatch, DatabaseWatch, Housekeeper, Noticed, boot_time
 from intercom.sessions.lookups import mode_of, open_cards, with_away
 from intercom.sessions.operator_service import OperatorService

@@ -51,7 +51,7 @@ from intercom.model.request import Operation, RiskLevel
 from intercom.model.session import Instruction, Session, SessionMode
 from intercom.operators.commands import command_handlers
 from intercom.operators.commands.command_handlers import handler_of
-from intercom.operators.messages import Channel, Subscribe
+from intercom.operators.router_messages import Channel, Subscribe
 from intercom.sessions.messages import Answered, AskPermission, Opened, TakeInstructions, ToolRequest
 from intercom.sessions.operator_service import LISTED, OperatorService
 from intercom.sessions.processes.monitor_client import Stream

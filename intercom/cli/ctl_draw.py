@@ -23,7 +23,7 @@ from intercom.cli.ctl_text import clean, count, one_line, short
 from intercom.model import signing
 from intercom.model.audit import AuditEntry
 from intercom.model.card import AGENTS, Card, CardKind, CardState
-from intercom.model.chat import ChatStatus, ConnectionState
+from intercom.model.chat_status import ChatStatus, ConnectionState
 from intercom.model.checkpoint import CheckpointLine, LeftOut
 from intercom.model.decision import PAST, Signature
 from intercom.model.json_types import Json, JsonObject

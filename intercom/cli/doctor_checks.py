@@ -24,7 +24,7 @@ from intercom.cli.ctl_text import count
 from intercom.cli.init_clients import entry_of, hooks_file, names_us
 from intercom.local import operator_keys, wire
 from intercom.local.places import SYSTEM_OPERATOR_KEYS, Places, peek
-from intercom.model.chat import ChatStatus, ConnectionState
+from intercom.model.chat_status import ChatStatus, ConnectionState
 from intercom.model.config import Config
 from intercom.model.errors import ConfigError, IntercomError, IpcError
 from intercom.model.json_types import Json

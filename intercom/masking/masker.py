@@ -17,7 +17,7 @@ from typing import Any
 from attrs import define, field, frozen
 
 from intercom.masking import keys
-from intercom.masking.context import (
+from intercom.masking.context_rules import (
     CONTEXTS,
     PASSWORD,
     STEMS,

@@ -15,7 +15,7 @@ from attrs import frozen
 from actors import Actor, Busy, Down, DownEvent, NotRunning, System, ask
 from intercom.model.card import Card, CardKind, CardState, Notice
 from intercom.model.session import SessionMode
-from intercom.operators.messages import Channel, Subscribe
+from intercom.operators.router_messages import Channel, Subscribe
 
 #: Which channels each mode notifies. The mode never limits who may answer: any channel may.
 NOTIFIED: dict[SessionMode, frozenset[Channel]] = {

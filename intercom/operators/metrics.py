@@ -26,7 +26,7 @@ from prometheus_client.registry import Collector
 from actors import Info as Tree
 from actors import events
 from intercom._version import __version__
-from intercom.model.chat import ChatStatus, ConnectionState
+from intercom.model.chat_status import ChatStatus, ConnectionState
 from intercom.model.decision import Decision
 from intercom.model.errors import ERROR_CODES, IntercomError
 from intercom.model.json_types import JsonObject

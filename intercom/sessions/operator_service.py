@@ -19,7 +19,7 @@ from intercom._version import __version__
 from intercom.local.operator_keys import PublicKey
 from intercom.model.audit import AuditEntry
 from intercom.model.card import Card, CardKind, Notice
-from intercom.model.chat import ChatStatus
+from intercom.model.chat_status import ChatStatus
 from intercom.model.checkpoint import CheckpointLine, CheckpointTaken, Files, Restore
 from intercom.model.decision import Decision, Signature, SignedCommand, Verdict, signature_data
 from intercom.model.errors import (

@@ -19,7 +19,7 @@ from intercom.agents import mcp_server
 from intercom.agents.shim.relay import HANDSHAKE_VERSIONS, LISTS, MODERN_VERSION, VERSION_KEY
 from intercom.model.config import Config
 
-FILE = Path(intercom.agents.__file__).with_name("shipped_answers.json")
+FILE = Path(intercom.agents.__file__).with_name("handshake_and_lists.json")
 CLIENT = {"name": "snapshot", "version": "1"}
 MODERN = {
     VERSION_KEY: MODERN_VERSION,

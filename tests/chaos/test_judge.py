@@ -424,7 +424,8 @@ def test_what_a_server_in_the_foreground_stumbled_over_is_seen(scene: Scene) -> 
 @pytest.mark.parametrize("killed", [0, 1])
 def test_an_act_in_slack_may_come_again_where_something_falls(scene: Scene, killed: int) -> None:
     told = "slack's envelope (interactive) was not taken and will come again: NotRecorded in give"
-    scene.rig.errors.write_text(f"2026-03-01 12:00:00,000 ERROR   intercom.operators.slack.interactions: {told}\n")
+    where = "intercom.operators.slack.interaction_handler"
+    scene.rig.errors.write_text(f"2026-03-01 12:00:00,000 ERROR   {where}: {told}\n")
     scene.rig.killed_servers = killed
     assert len(scene.faults()) == 1 - killed
 

@@ -15,7 +15,7 @@ from intercom.cli import ctl_draw
 from intercom.cli.ctl_text import short
 from intercom.model.audit import AuditEntry
 from intercom.model.card import ANSWERED, CardKind, CardState
-from intercom.model.chat import ChatStatus, ConnectionState, ConnectionStatus, OutboxStatus
+from intercom.model.chat_status import ChatStatus, ConnectionState, ConnectionStatus, OutboxStatus
 from intercom.model.decision import Decided
 from intercom.model.errors import IpcError
 from intercom.model.json_types import Json, JsonObject

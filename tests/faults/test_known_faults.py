@@ -15,7 +15,7 @@ from intercom.model.config import Config, StallSettings
 from intercom.model.decision import Decision
 from intercom.model.errors import SlackError
 from intercom.model.session import SessionMode
-from intercom.operators.messages import Channel, Subscribe
+from intercom.operators.router_messages import Channel, Subscribe
 from intercom.sessions.messages import Decide
 from intercom.sessions.tools.switch_freq import SwitchFreq
 from tests.faults.hosted import ctl, hosted

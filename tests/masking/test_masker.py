@@ -19,7 +19,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from intercom.masking import KnownSecrets, Masker
-from intercom.masking.context import CONTEXTS
+from intercom.masking.context_rules import CONTEXTS
 from intercom.masking.shapes import SHAPES
 
 MASKER = Masker()

@@ -14,7 +14,7 @@ from intercom.local.operator_keys import PublicKey
 from intercom.local.processes import KnownAgents, known_agents, lineage
 from intercom.model.audit import AuditEntry
 from intercom.model.card import Card, CardKind, CardState
-from intercom.model.chat import ChatStatus
+from intercom.model.chat_status import ChatStatus
 from intercom.model.checkpoint import (
     CheckpointLine,
     CheckpointTaken,

@@ -16,7 +16,7 @@ from actors import Actor, ChildSpec, System, ask
 from intercom.model.card import Card, CardKind, CardState, Notice
 from intercom.model.session import SessionMode
 from intercom.operators.card_router import EARLY_SECONDS, NOTIFIED, CardRouter, recipients
-from intercom.operators.messages import Channel, Subscribe
+from intercom.operators.router_messages import Channel, Subscribe
 from tests.operators.stand_in_service import START, card
 
 LOCAL, REMOTE, HYBRID = SessionMode.LOCAL, SessionMode.REMOTE, SessionMode.HYBRID

@@ -14,7 +14,7 @@ from intercom.model.config import Config, StallSettings
 from intercom.model.decision import Decision
 from intercom.model.errors import Ambiguous, NotFound
 from intercom.model.session import StallAlert, StallStatus
-from intercom.operators.messages import Channel, Subscribe
+from intercom.operators.router_messages import Channel, Subscribe
 from intercom.sessions.messages import RETURN_SECONDS, SHOW_SECONDS, Unattended
 from intercom.store.sessions import stalls
 from intercom.store.writer_messages import Transact

@@ -26,7 +26,7 @@ from intercom.model.request import Operation, OperationKind, PromptType, RiskLev
 from intercom.model.session import ProgressItem, ProgressStatus, SessionStatus
 from intercom.sessions.checkpoints import archive
 from intercom.sessions.checkpoints.messages import SweepContents
-from intercom.sessions.checkpoints.successor import Successors
+from intercom.sessions.checkpoints.restored_session import Successors
 from intercom.sessions.messages import Adopt, Agent, AskPermission
 from intercom.sessions.processes.spawner import AgentProcesses
 from intercom.sessions.tools.check_diff import CheckDiff

@@ -18,7 +18,7 @@ from intercom.local.places import places
 from intercom.model.card import Notice
 from intercom.model.config import Config, DatabaseSettings
 from intercom.operators.card_router import Subscribed, subscribe
-from intercom.operators.messages import Channel
+from intercom.operators.router_messages import Channel
 from tests.agents.http.rig import until
 
 pytestmark = pytest.mark.real_time

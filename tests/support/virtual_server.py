@@ -26,7 +26,7 @@ from intercom.model.card import Card, Notice
 from intercom.model.config import Config
 from intercom.model.decision import Decision, Verdict
 from intercom.model.request import RiskLevel
-from intercom.operators.messages import Channel, Subscribe
+from intercom.operators.router_messages import Channel, Subscribe
 from intercom.sessions.housekeeping import WATCH_SECONDS
 from intercom.sessions.messages import (
     Admit,

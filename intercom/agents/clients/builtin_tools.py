@@ -116,7 +116,7 @@ def _is_plain(path: str) -> bool:
 
 
 #: What the shim answers by itself. It lists our server's tools, so their names need no second list here.
-_SHIPPED_ANSWERS = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "shipped_answers.json")
+_SHIPPED_ANSWERS = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "handshake_and_lists.json")
 #: The names that it does not list: the older ones, and the tool that Claude Code asks for permissions.
 _UNLISTED = frozenset({
     "permission_prompt",

@@ -40,7 +40,7 @@ VERSION_KEY = "io.modelcontextprotocol/protocolVersion"
 _CAPABILITIES_KEY = "io.modelcontextprotocol/clientCapabilities"
 _CLIENT_KEY = "io.modelcontextprotocol/clientInfo"
 
-_FILE = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "shipped_answers.json")
+_FILE = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "handshake_and_lists.json")
 LISTS = ("tools/list", "resources/list", "resources/templates/list")
 
 #: The results by protocol version and method.

@@ -20,7 +20,7 @@ from intercom.local.operator_keys import PublicKey
 from intercom.model import signing
 from intercom.model.audit import AuditEntry
 from intercom.model.card import ANSWERED, CHOICES, Card, CardKind
-from intercom.model.chat import ChatStatus
+from intercom.model.chat_status import ChatStatus
 from intercom.model.checkpoint import CheckpointLine, CheckpointTaken, Files, Restore
 from intercom.model.decision import PAST, Decision, Signature, SignedCommand, Verdict
 from intercom.model.errors import AlreadyDecided, InvalidArguments, InvalidState, SignatureRefused
@@ -57,7 +57,7 @@ from intercom.operators.commands.table import (
     OperatorCommand,
     decision_about,
 )
-from intercom.operators.messages import Channel
+from intercom.operators.router_messages import Channel
 from intercom.sessions.operator_service import OperatorService
 from intercom.sessions.processes.monitor_client import Stream
 from intercom.sessions.processes.spawner import LINES, Output

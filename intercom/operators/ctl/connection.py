@@ -30,7 +30,7 @@ from intercom.model.process import Origin
 from intercom.operators.commands.command_handlers import Caller, handler_of
 from intercom.operators.commands.table import DEFAULT_REASON, WATCH, Access, decisions_of
 from intercom.operators.ctl.wire import MAX_REQUEST, CtlRequest, event, failure, line_of, read_request, success
-from intercom.operators.messages import Channel
+from intercom.operators.router_messages import Channel
 from intercom.sessions.operator_service import OperatorService
 from intercom.store.client import StoreUnavailable
 

@@ -22,7 +22,7 @@ from intercom.model.card import Card, CardState, Notice
 from intercom.model.errors import IntercomError, IpcError
 from intercom.operators.card_router import Subscribed, subscribe
 from intercom.operators.ctl.connection import Agents, CtlDeps, Limits, NoAgents, Watchers, serve
-from intercom.operators.messages import Channel
+from intercom.operators.router_messages import Channel
 from intercom.sessions.operator_service import OperatorService
 
 

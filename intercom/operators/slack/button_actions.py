@@ -35,7 +35,7 @@ from intercom.operators.slack.draw.blocks import (
     section,
     short,
 )
-from intercom.operators.slack.envelopes import (
+from intercom.operators.slack.envelope_parser import (
     FORM,
     Act,
     ButtonAction,

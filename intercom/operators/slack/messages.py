@@ -5,8 +5,8 @@ from __future__ import annotations
 from attrs import frozen
 
 from actors import Request
-from intercom.model.chat import ConnectionStatus, OutboxStatus
-from intercom.operators.slack.envelopes import Command
+from intercom.model.chat_status import ConnectionStatus, OutboxStatus
+from intercom.operators.slack.envelope_parser import Command
 from intercom.operators.slack.web_api import Json
 
 

@@ -24,7 +24,7 @@ from intercom.model.config import Config
 from intercom.model.errors import IntercomError, NotFound, SlackError
 from intercom.model.session import Session, SessionStatus
 from intercom.operators.card_router import Subscribed, subscribe
-from intercom.operators.messages import Channel
+from intercom.operators.router_messages import Channel
 from intercom.operators.slack.buttons import unescape
 from intercom.operators.slack.draw import cards as draw_cards
 from intercom.operators.slack.draw.blocks import Mask

@@ -19,7 +19,7 @@ from attrs import field, frozen
 
 from actors import Actor, Refused, Reply
 from intercom.model import crash_points
-from intercom.model.chat import OutboxStatus
+from intercom.model.chat_status import OutboxStatus
 from intercom.model.errors import IntercomError
 from intercom.operators.slack.draw import blocks as draw_blocks
 from intercom.operators.slack.draw.cards import processing

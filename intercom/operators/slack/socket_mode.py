@@ -28,7 +28,7 @@ from wsproto.events import BytesMessage, CloseConnection, Event, Ping, TextMessa
 from wsproto.utilities import LocalProtocolError, generate_accept_token
 
 from actors import Actor
-from intercom.model.chat import ConnectionState, ConnectionStatus
+from intercom.model.chat_status import ConnectionState, ConnectionStatus
 from intercom.operators.slack.messages import Health, SocketDown, SocketUp
 from intercom.operators.slack.web_api import (
     Json,

@@ -12,14 +12,14 @@ from attrs import field, frozen
 
 from actors import Actor, ChildSpec, Request, System, ask
 from intercom.masking import KNOWN, Masker
-from intercom.model.chat import ChatStatus
+from intercom.model.chat_status import ChatStatus
 from intercom.model.config import Config
 from intercom.operators.slack.button_actions import ActionDeps, Authorization, People
 from intercom.operators.slack.commands import runner
 from intercom.operators.slack.commands.call import CommandDeps
 from intercom.operators.slack.commands.runner import CommandRunner
 from intercom.operators.slack.ephemeral_sender import EphemeralSender
-from intercom.operators.slack.interactions import Interactions
+from intercom.operators.slack.interaction_handler import Interactions
 from intercom.operators.slack.messages import Health, OutboxHealth, Wake
 from intercom.operators.slack.outbox_writer import Drawing, OutboxWriter
 from intercom.operators.slack.sender import Sender

@@ -30,7 +30,7 @@ from intercom.sessions.checkpoints.messages import (
     TakeCheckpoint,
 )
 from intercom.sessions.checkpoints.restore import of_restore
-from intercom.sessions.checkpoints.successor import Successors
+from intercom.sessions.checkpoints.restored_session import Successors
 from intercom.sessions.lookups import UNANSWERED
 from intercom.sessions.messages import ClockChanged
 from intercom.store import checkpoints

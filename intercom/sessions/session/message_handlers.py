@@ -25,7 +25,7 @@ from intercom.model.request import (
 )
 from intercom.model.session import Kind, Session, SessionStatus, StallAlert
 from intercom.sessions import messages, request_kinds
-from intercom.sessions.checkpoints import successor
+from intercom.sessions.checkpoints import restored_session
 from intercom.sessions.messages import (
     Answered,
     AwaitDecision,
@@ -460,7 +460,7 @@ HANDLERS: Handlers = {
     messages.EndAbandoned: lifecycle.end_abandoned,
     messages.ProcessStarted: lifecycle.started,
     messages.ProcessEnded: lifecycle.ended,
-    messages.HandOver: successor.hand_over,
+    messages.HandOver: restored_session.hand_over,
     messages.Describe: lambda session, _asked: session.row,
     messages.OpenCards: open_cards,
     messages.Unattended: lambda session, _asked: session.state.unattended,

@@ -1,7 +1,7 @@
 """The table of the nine tools.
 
 To add a tool, write its module and add it here. Then `python -m tests.agents.test_snapshot` writes
-`shipped_answers.json`: what the shim answers by itself, and where hooks find the names of the tools.
+`handshake_and_lists.json`: what the shim answers by itself, and where hooks find the names of the tools.
 """
 
 from __future__ import annotations

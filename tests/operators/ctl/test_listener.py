@@ -22,7 +22,7 @@ from intercom.model.errors import IpcError
 from intercom.operators.ctl.client import NoServer, request
 from intercom.operators.ctl.connection import Limits
 from intercom.operators.ctl.listener import new_token, write_token
-from intercom.operators.messages import Channel, Subscribe
+from intercom.operators.router_messages import Channel, Subscribe
 from tests.operators.ctl_server import CtlServer, Peer, ctl_server
 from tests.operators.stand_in_service import START, StandInService, card
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from intercom.model.card import CardKind, CardState
-from intercom.model.chat import ChatStatus, ConnectionState, ConnectionStatus
+from intercom.model.chat_status import ChatStatus, ConnectionState, ConnectionStatus
 from intercom.model.clock import to_text
 from intercom.model.session import SessionStatus
 from intercom.operators.commands.table import DEFAULT_REASON, LISTED

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 from actors import Info
 from intercom.model.card import CardKind
-from intercom.model.chat import ChatStatus, ConnectionState, ConnectionStatus, OutboxStatus
+from intercom.model.chat_status import ChatStatus, ConnectionState, ConnectionStatus, OutboxStatus
 from intercom.model.process import AgentProcessState
 from intercom.model.session import SessionStatus
 from intercom.operators import metrics

@@ -10,7 +10,7 @@ import trio
 from prometheus_client.parser import text_string_to_metric_families
 
 from actors import Info
-from intercom.model.chat import ChatStatus
+from intercom.model.chat_status import ChatStatus
 from intercom.model.errors import DatabaseError
 from intercom.model.metrics import ToolCalled
 from intercom.operators.metrics import Metrics, Sources

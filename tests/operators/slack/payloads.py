@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from intercom.operators.slack.envelopes import form_metadata
+from intercom.operators.slack.envelope_parser import form_metadata
 
 ANNA = "U0ANNA"
 BERT = "U0BERT"

@@ -26,19 +26,19 @@ from actors import Actor, ChildSpec, Supervisor, System, ask
 from intercom.masking import Masker
 from intercom.model import crash_points
 from intercom.model.card import Card, CardKind
-from intercom.model.chat import OutboxStatus
+from intercom.model.chat_status import OutboxStatus
 from intercom.model.config import Config, SlackSettings
 from intercom.model.decision import Decision
 from intercom.model.session import Session
-from intercom.operators.messages import Subscribe
+from intercom.operators.router_messages import Subscribe
 from intercom.operators.slack.button_actions import ActionDeps, Authorization, People
 from intercom.operators.slack.commands import runner
 from intercom.operators.slack.commands.call import CommandDeps
 from intercom.operators.slack.commands.runner import CommandRunner
 from intercom.operators.slack.draw.cards import processing as draw_processing
-from intercom.operators.slack.envelopes import Command, Person
+from intercom.operators.slack.envelope_parser import Command, Person
 from intercom.operators.slack.ephemeral_sender import EphemeralSender
-from intercom.operators.slack.interactions import Interactions
+from intercom.operators.slack.interaction_handler import Interactions
 from intercom.operators.slack.messages import OutboxHealth, Redraw, Wake
 from intercom.operators.slack.outbox_writer import Drawing, OutboxWriter
 from intercom.operators.slack.sender import Sender

@@ -13,7 +13,7 @@ from intercom.app import App
 from intercom.app import _supervisor as supervisor
 from intercom.embedding import EmbeddedAgent
 from intercom.local.places import places
-from intercom.model.chat import ConnectionState
+from intercom.model.chat_status import ConnectionState
 from intercom.model.config import Config, DatabaseSettings, SlackSettings
 from intercom.operators.slack.messages import Health
 from intercom.operators.slack.settings import SlackSetup

@@ -23,7 +23,7 @@ from intercom.local.places import places
 from intercom.model.config import Config, SpawnSettings
 from intercom.model.process import AgentProcess, AgentProcessState
 from intercom.model.session import Session
-from intercom.operators.messages import Channel, Subscribe
+from intercom.operators.router_messages import Channel, Subscribe
 from intercom.sessions.processes import monitor_client
 from tests.support.database import new_database
 from tests.support.virtual_server import Operator

@@ -17,11 +17,11 @@ from intercom.model.errors import Ambiguous, InvalidState, NotFound, SlackError,
 from intercom.model.process import Origin
 from intercom.model.session import Session, SessionStatus
 from intercom.operators.commands.command_handlers import SHORTEST_ID, Caller
-from intercom.operators.messages import Channel
+from intercom.operators.router_messages import Channel
 from intercom.operators.slack.commands.table import SLASH, Arguments, Entry, Table
 from intercom.operators.slack.draw import blocks
 from intercom.operators.slack.draw.blocks import Drawn, FileDrawn, Mask
-from intercom.operators.slack.envelopes import Command
+from intercom.operators.slack.envelope_parser import Command
 from intercom.operators.slack.messages import Wake
 from intercom.operators.slack.web_api import Api, Json
 from intercom.sessions.operator_service import OperatorService

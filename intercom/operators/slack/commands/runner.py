@@ -19,7 +19,7 @@ from intercom.operators.slack.commands.table import SLASH, Category, Entry, Para
 from intercom.operators.slack.draw import answers, blocks
 from intercom.operators.slack.draw.answers import Run
 from intercom.operators.slack.draw.blocks import Drawn, FileDrawn, code, escaped, fitted
-from intercom.operators.slack.envelopes import Command
+from intercom.operators.slack.envelope_parser import Command
 from intercom.operators.slack.messages import CarryOut
 from intercom.operators.slack.web_api import Json, RateLimited, SlackRefused, Unreachable
 from intercom.sessions.lookups import UNANSWERED

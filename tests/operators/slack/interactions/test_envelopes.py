@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from intercom.model.card import CHOICES
 from intercom.operators.slack.buttons import BUTTONS, BY_ACTION, BY_FORM
-from intercom.operators.slack.envelopes import (
+from intercom.operators.slack.envelope_parser import (
     TEXT_LIMIT,
     ButtonAction,
     Command,

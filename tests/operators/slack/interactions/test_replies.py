@@ -15,7 +15,7 @@ from intercom.model.decision import Decided, Decision
 from intercom.model.errors import DatabaseError
 from intercom.model.session import SessionMode
 from intercom.operators.slack.button_actions import NotRecorded
-from intercom.operators.slack.interactions import Answered, Decides, to_cards, to_question
+from intercom.operators.slack.interaction_handler import Answered, Decides, to_cards, to_question
 from intercom.operators.slack.web_api import Unreachable
 from intercom.store.client import StoreUnavailable
 from tests.operators.slack import payloads

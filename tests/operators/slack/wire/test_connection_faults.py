@@ -15,8 +15,8 @@ from attrs import define, field
 
 from actors import ChildSpec, System, ask
 from actors.testing import Probe
-from intercom.model.chat import ConnectionState, ConnectionStatus
-from intercom.operators.slack.interactions import Once
+from intercom.model.chat_status import ConnectionState, ConnectionStatus
+from intercom.operators.slack.interaction_handler import Once
 from intercom.operators.slack.messages import Health, SocketDown
 from intercom.operators.slack.socket_mode import Patience, SlackConnection
 from intercom.operators.slack.web_api import RateLimited, SlackApiError, SlackRefused, SlackTokens, Unreachable, WebApi

@@ -18,7 +18,7 @@ from intercom.model.card import Card, CardKind, CardState
 from intercom.model.decision import Decision
 from intercom.model.errors import NotFound
 from intercom.model.session import SessionMode
-from intercom.operators.slack import button_actions, envelopes
+from intercom.operators.slack import button_actions, envelope_parser
 from intercom.operators.slack.button_actions import ActionDeps, Authorization, answer_thread, turned_by
 from intercom.operators.slack.buttons import (
     LONGEST,
@@ -30,7 +30,7 @@ from intercom.operators.slack.buttons import (
     understand,
     unescape,
 )
-from intercom.operators.slack.envelopes import Act, ButtonAction, Command, FormSubmission, Ignored, ThreadReply
+from intercom.operators.slack.envelope_parser import Act, ButtonAction, Command, FormSubmission, Ignored, ThreadReply
 from intercom.operators.slack.web_api import Json
 from intercom.store import idempotency, outbox
 from intercom.store.idempotency import Scope
@@ -93,7 +93,7 @@ class Interactions:
         Raises NotRecorded (or the error of a command) if it could not be recorded. Then it must not be acknowledged, so
         that Slack delivers it again.
         """
-        act = envelopes.read(kind, payload)
+        act = envelope_parser.read(kind, payload)
         if isinstance(act, Ignored):
             log.debug("ignored: %s", act.why)
             return None

@@ -29,6 +29,7 @@ from intercom.masking import KNOWN
 from intercom.model.card import Card, Notice
 from intercom.model.config import Config
 from intercom.model.errors import ConfigError
+from intercom.model.gateway_view import GatewayOperations
 from intercom.model.metrics import Measured, Page, unmeasured
 from intercom.model.session import Session, SessionMode
 from intercom.operators.card_router import CardRouter
@@ -55,6 +56,7 @@ from intercom.workspace.policy_watcher import watcher_name
 if TYPE_CHECKING:
     from intercom.agents.rooms.mcp import RoomTools
     from intercom.agents.rooms.room_call import RoomsDeps
+    from intercom.gateway.service import Gateway
     from intercom.operators.metrics import Metrics
     from intercom.operators.slack.settings import SlackSetup
     from intercom.operators.slack.supervision import Slack
@@ -125,6 +127,7 @@ class App:
     shim_deps: ShimServerDeps = field(init=False)
     metrics: Metrics | None = field(default=None, init=False)
     rooms: RoomService | None = field(default=None, init=False)
+    gateway: Gateway | None = field(default=None, init=False)
     _slack: Slack | None = field(default=None, init=False)
     _inspect_rooms: Callable[[], object] = field(default=lambda: None, init=False, repr=False)
     measured: Measured = field(default=unmeasured, init=False)
@@ -176,12 +179,15 @@ class App:
         if self.config.rooms.enabled:
             self.rooms = self._rooms()
             self.service.rooms = self.rooms.people
+        if self.config.gateway.enabled:
+            self.gateway = self._gateway(store)
+            self.service.gateway = self._gateway_people(store)
         self.shim_deps = ShimServerDeps(
             config=self.config,
             presence=self.presence,
             life=self.life,
             token=self.token,
-            server=mcp_server.build(self.config, self.measured, self._room_tools()),
+            server=mcp_server.build(self.config, self.measured, self._room_tools(), self.gateway),
             require_same_settings=self.require_same_settings,
             outdated=self.outdated,
             processes=self.processes,
@@ -235,6 +241,8 @@ class App:
             children.append(ChildSpec("slack", partial(_supervisor, slack), shutdown=None))
         if self.rooms is not None:
             children += self.rooms.children()
+        if self.gateway is not None:
+            children += self.gateway.children()
         if "ctl" in self.sockets:
             children.append(ChildSpec("ctl", self._ctl))
         # The shims' connections, and the socket that accepts them.
@@ -290,6 +298,43 @@ class App:
             start_agent=self._start_concluder if self.config.rooms.conclusion_agent else None,
         )
 
+    def _gateway(self, store: Store) -> Gateway:
+        """Build the gateway: its records, its memory in the store, and the service with its actors."""
+        # Imported lazily: most servers have none.
+        from intercom.gateway.invocations import InvocationLog
+        from intercom.gateway.journal import Journal, arguments_key
+        from intercom.gateway.memory import GatewayMemory
+        from intercom.gateway.service import Gateway, lookup_in
+
+        state = Path(self.places.state_dir)
+        records = InvocationLog(
+            Journal(state / "gateway-calls.jsonl"),
+            arguments_key(state / "gateway-arguments.key"),
+            store,
+            now=self.now,
+            complain=lambda text: self._tell_operators(text, "warning"),
+            measured=self.measured,
+        )
+        return Gateway(
+            directory=self.config.gateway.directory or Path(self.places.gateway_directory),
+            system=self.system,
+            log=records,
+            memory=GatewayMemory(store, self.reader, self.now, genuine=self.signatures.is_genuine),
+            show=self.system.named("card_router").tell,
+            credentials=state / "gateway-oauth",
+            own_tools=mcp_server.own_tools(self.config),
+            lookup=lookup_in(self.environ),
+            environ=self.environ,
+            tell=self._tell_operators,
+            now=self.now,
+        )
+
+    def _gateway_people(self, store: Store) -> GatewayOperations:
+        from intercom.gateway.operations import GatewayPeople
+
+        assert self.gateway is not None, "it was made just now"
+        return GatewayPeople(self.gateway, store, self.reader)
+
     async def _start_concluder(self, task: str, act: str) -> Session:
         """Start an agent that concludes a room."""
         return await self.service.children.start(task, by="intercom", channel="rooms", label="conclusion", act=act)
@@ -308,7 +353,12 @@ class App:
             self.policy_registry,
             self._mode,
             self.processes.in_session,
+            self._has_role,
         )
+
+    def _has_role(self, session_id: str) -> bool:
+        """Whether the gateway gives this session a role of its own."""
+        return self.gateway is not None and self.gateway.snapshot.assignments.names_session(session_id)
 
     def _database_watch(self) -> DatabaseWatch:
         def tell(text: str) -> None:
@@ -419,6 +469,7 @@ class App:
             *await with_away(self.system, await self.reader.read(open_cards)),
             *self.policy_registry.cards(),
             *(() if self.rooms is None else self.rooms.cards.known()),
+            *(() if self.gateway is None else self.gateway.cards.cards()),
         )
 
     async def _mode_of(self, session_id: str) -> SessionMode | None:

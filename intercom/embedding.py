@@ -49,7 +49,7 @@ from intercom.model.metrics import ToolCalled
 from intercom.model.process import AgentProcess, Origin
 from intercom.model.request import Operation, RiskLevel
 from intercom.model.session import Instruction, Session, SessionMode
-from intercom.operators.commands import command_handlers
+from intercom.operators.commands import command_handler, command_handlers
 from intercom.operators.commands.command_handlers import handler_of
 from intercom.operators.router_messages import Channel, Subscribe
 from intercom.sessions.messages import Answered, AskPermission, Opened, TakeInstructions, ToolRequest
@@ -357,8 +357,8 @@ class EmbeddedOperator:
         InvalidArguments for an unknown name, and TypeError for an unknown argument."""
         return await handler_of(name)(self.app.service, self._caller(act), **arguments)
 
-    def _caller(self, act: str | None = None) -> command_handlers.Caller:
-        return command_handlers.Caller(
+    def _caller(self, act: str | None = None) -> command_handler.Caller:
+        return command_handler.Caller(
             self.name, Channel.EMBED, _origin(), act=self._act(act), at=self.app.session_deps.now()
         )
 

@@ -25,7 +25,7 @@ from intercom.agents.call import Call, Progress, note
 from intercom.agents.clients import call_wait_seconds
 from intercom.model.config import Config
 from intercom.model.errors import IntercomError, InvalidArguments, NotFound, Paused
-from intercom.sessions import registry
+from intercom.sessions import agent_keys
 from intercom.sessions.messages import (
     Activity,
     Admit,
@@ -110,7 +110,7 @@ class AgentConnection:
 
     Over HTTP, a connection belongs to one agent. It is `anonymous` if its client has no name: each call then stands
     alone, and finds an earlier call's request only by its `request_id`. `client_name` is the client's latest name for
-    itself.
+    itself. `role_token` is the token by which it has a role in the gateway, if it has shown one.
     """
 
     system: System
@@ -123,6 +123,7 @@ class AgentConnection:
     session_id: str | None = None
     anonymous: bool = False
     workspaces: Workspaces = field(factory=Workspaces)
+    role_token: str | None = field(default=None, repr=False)
     name: str = field(factory=lambda: uuid.uuid4().hex, init=False)
     client_name: str | None = field(default=None, init=False)
     deliveries: Deliveries = field(init=False)
@@ -132,6 +133,7 @@ class AgentConnection:
     _told: dict[str, float] = field(factory=dict, init=False)
     _closed: bool = field(default=False, init=False)
     _admission: trio.Lock | None = field(default=None, init=False)
+    _when_closed: dict[str, Callable[[], object]] = field(factory=dict, init=False)
 
     def __attrs_post_init__(self) -> None:
         self.deliveries = Deliveries(self.system)
@@ -247,6 +249,12 @@ class AgentConnection:
         for key in (self.key, *self._agents):
             self.presence.left(key, self.name)
         self._registry.tell(AgentsGone((self.key, *self._agents), for_good))
+        for act in self._when_closed.values():
+            act()
+
+    def when_closed(self, name: str, act: Callable[[], object]) -> None:
+        """Have `act` called when the connection is closed. Another one by the same name replaces it."""
+        self._when_closed[name] = act
 
     # --- sessions ----------------------------------------------------------------------------------------------------
 
@@ -295,6 +303,10 @@ class AgentConnection:
         id = self._sessions.get(caller.conversation)
         return id if id is not None and self.system.ref(f"session/{id}") is not None else None
 
+    def known_session(self, caller: Caller) -> str | None:
+        """Return the session of the caller's earlier calls; None before its first call, and for an anonymous client."""
+        return None if self.anonymous else self._sessions.get(caller.conversation)
+
     def _note(self, agent: Agent) -> None:
         """Note an agent before its admission, so that the end of the connection covers it. On a closed connection the
         agent does not count as present because nothing would report that it left."""
@@ -314,7 +326,7 @@ class AgentConnection:
             key = self.key
             if caller.thread is not None and not self.anonymous:
                 # In another workspace, the conversation gets another session: relative paths mean other files there.
-                key = registry.of_conversation(key, f"{caller.conversation}@{chosen}")
+                key = agent_keys.of_conversation(key, f"{caller.conversation}@{chosen}")
             agent = Agent(key, caller.client_name, chosen, self.channel_id)
         self._note(agent)
         return agent
@@ -560,6 +572,11 @@ class PendingResponse:
             self._changed()
             if self.call is not None and not self._cancelled:
                 self.connection.deliveries.written(self.call.name, self._id)
+
+    @property
+    def is_cancelled(self) -> bool:
+        """Whether the client has cancelled the request."""
+        return self._cancelled
 
     def cancelled(self) -> None:
         """Note that the client has cancelled the request. It ignores an answer that still arrives."""

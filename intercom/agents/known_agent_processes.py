@@ -22,7 +22,7 @@ from intercom.local.processes import KnownAgents, NotExaminable, ProcessKey
 from intercom.local.shim_process import is_launcher
 from intercom.model.process import ProcessRecord, Role
 from intercom.model.session import Session, SessionStatus
-from intercom.sessions.registry import is_anonymous
+from intercom.sessions.agent_keys import is_anonymous
 from intercom.store import processes as known_processes
 from intercom.store import sessions
 from intercom.store.client import Store

@@ -16,7 +16,6 @@ A task survives the server: it is a database row beside its request.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import logging
 import time
@@ -41,11 +40,11 @@ from actors import Busy, Down, NotRunning, Request, ask
 from intercom._version import __version__
 from intercom.agents import call as agents_call
 from intercom.agents import schemas
-from intercom.agents.agent_connection import AgentConnection, Caller, PendingResponse
+from intercom.agents.agent_connection import AgentConnection, Caller
 from intercom.agents.call import Call, error_content, paused_content
 from intercom.agents.hook_server import PERMISSION_PROMPT, permission_prompt
-from intercom.agents.shim.relay import CALL_KEY
-from intercom.model import clock, limits
+from intercom.agents.mcp_request import caller_of, connection_and_response, connection_of
+from intercom.model import clock
 from intercom.model.config import Config
 from intercom.model.errors import IntercomError, NotFound, Paused
 from intercom.model.json_types import JsonObject
@@ -68,6 +67,7 @@ from intercom.sessions.tools.tool import Tool
 
 if TYPE_CHECKING:
     from intercom.agents.rooms.mcp import RoomTools
+    from intercom.gateway.service import Gateway
 
 log = logging.getLogger("intercom.agents")
 
@@ -82,13 +82,16 @@ files, call check_clearance and, once approved, check_diff; do not write them yo
 broadcast, and call standby when you have nothing left to do. Any result may carry late_verdicts or instructions: \
 follow them. A result with status "paused" means that a person has paused you: do nothing but call again."""
 
-#: Time limit of a client's answer about its workspace roots, in seconds.
-_ROOTS_SECONDS = 3.0
 
-
-def build(config: Config, measured: Measured = unmeasured, rooms: RoomTools | None = None) -> Server[Any]:
+def build(
+    config: Config,
+    measured: Measured = unmeasured,
+    rooms: RoomTools | None = None,
+    gateway: Gateway | None = None,
+) -> Server[Any]:
     """Build the server for this configuration. `measured` gets every finished tool call. With `rooms`, it offers their
-    tools too. Run its connections with an `AgentConnection` as each message's request context."""
+    tools too, with `gateway` those of downstreams. Run its connections with an `AgentConnection` as each message's
+    request context."""
     offered = offer(config)
     of_rooms = () if rooms is None else rooms.listed
     taken = {tool.name: tool.input_schema for tool in (*listed(offered), *of_rooms)}
@@ -114,6 +117,11 @@ def build(config: Config, measured: Measured = unmeasured, rooms: RoomTools | No
         server.add_request_handler(method, takes, partial(_answered, answer))
     server.extensions[EXTENSION] = {}
     server.middleware.append(_unwrap)
+    if gateway is not None:
+        # Imported lazily: most servers have no gateway.
+        from intercom.agents.gateway.middleware import GatewayMiddleware
+
+        server.middleware.append(GatewayMiddleware(gateway, server, measured))
     return server
 
 
@@ -125,6 +133,15 @@ def offer(config: Config) -> Offered:
     if config.mcp.permission_prompt_tool:
         offered[PERMISSION_PROMPT.name] = PERMISSION_PROMPT
     return offered
+
+
+def own_tools(config: Config) -> frozenset[str]:
+    """Return the names that tools of downstreams must not have: those of all our own, also where they are not offered
+    now."""
+    from intercom.agents.gateway.search_tools import NAMES as OF_SEARCH
+    from intercom.rooms.tools.table import BY_NAME as OF_ROOMS
+
+    return frozenset((*offer(config), PERMISSION_PROMPT.name, *OF_ROOMS, *OF_SEARCH))
 
 
 def listed(offered: Offered) -> list[types.Tool]:
@@ -167,7 +184,7 @@ async def _call_tool(
     """Carry out a tool call, and measure it. A failure is a result too, unless the call asks for a task."""
     if rooms is not None and rooms.has(params.name):
         # Clients choose the names of their calls: a call of one agent is never that of another.
-        agent, name = _connection(ctx).key, _caller(ctx).call_name
+        agent, name = connection_of(ctx).key, caller_of(ctx).call_name
         return await rooms.call(ctx, params, None if name is None else f"{len(agent)}:{agent}/{name}")
     began = time.monotonic()
     outcome = "cancelled"
@@ -204,71 +221,15 @@ async def _run(ctx: Context, params: types.CallToolRequestParams, tool: Tool | N
         raise IntercomError(
             f"no tool is called {params.name[:80]!r}; there are: {', '.join(BY_NAME)}", code="unknown_tool"
         )
-    connection, response = _connection_and_response(ctx)
+    connection, response = connection_and_response(ctx)
     # An anonymous client cannot ask for a task later.
     form = None if connection.anonymous else wanted(ctx, params, tool)
     given = schemas.read(tool.takes, params.arguments)
-    async with connection.answering(tool, given, _caller(ctx), ctx.request_id, response) as call:
+    async with connection.answering(tool, given, caller_of(ctx), ctx.request_id, response) as call:
         if form is not None:
             return await begin(form, call)
         answered = await (permission_prompt(call) if tool is PERMISSION_PROMPT else call.run())
     return agents_call.result(answered)
-
-
-def _connection_and_response(ctx: Context) -> tuple[AgentConnection, PendingResponse | None]:
-    """Return the connection of a request, and its pending response if the transport has them."""
-    request = ctx.request
-    assert request is not None, "every transport says whose a request is"
-    if isinstance(request, AgentConnection):
-        return request, None
-    response: PendingResponse = request if isinstance(request, PendingResponse) else request.scope["state"]["exchange"]
-    return response.connection, response
-
-
-def _connection(ctx: Context) -> AgentConnection:
-    return _connection_and_response(ctx)[0]
-
-
-def _caller(ctx: Context) -> Caller:
-    meta = ctx.meta or {}
-    client = ctx.session.client_params
-    thread = meta.get("threadId")
-    # Over HTTP there is no shim that could have named the call.
-    name = meta.get(CALL_KEY) if isinstance(ctx.request, AgentConnection) else None
-
-    async def progress(elapsed: float, message: str) -> None:
-        await ctx.session.report_progress(elapsed, None, message)
-
-    return Caller(
-        # The name is only displayed, and compared with known clients, whose names are short.
-        client_name=client.client_info.name[: limits.NAME] if client is not None else None,
-        thread=_bounded(thread) if isinstance(thread, str) and thread else None,
-        call_name=name if isinstance(name, str) and name else None,
-        roots=partial(_roots, ctx),
-        progress=progress if meta.get("progress_token") is not None else None,
-    )
-
-
-def _bounded(name: str) -> str:
-    """Return a client's name for a conversation; a hash of it if it is too long to store."""
-    if len(name) <= limits.NAME:
-        return name
-    return hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()
-
-
-async def _roots(ctx: Context) -> list[str]:
-    capabilities = ctx.session.client_capabilities
-    if capabilities is None or capabilities.roots is None or not ctx.session.can_send_request:
-        return []
-    try:
-        found = await ctx.session.send_request(
-            types.ListRootsRequest(), types.ListRootsResult, request_read_timeout_seconds=_ROOTS_SECONDS
-        )
-    except Exception as fault:
-        # A client without a valid answer still gets a workspace, from its directory.
-        log.info("the client did not say what its roots are (%s)", type(fault).__name__)
-        return []
-    return [str(root.uri) for root in found.roots]
 
 
 async def _list_resources(_ctx: Context, _params: types.PaginatedRequestParams | None) -> types.ListResourcesResult:
@@ -282,7 +243,7 @@ async def _list_templates(
 
 
 async def _read_resource(ctx: Context, params: types.ReadResourceRequestParams) -> types.ReadResourceResult:
-    return await read(_connection(ctx), _caller(ctx), str(params.uri))
+    return await read(connection_of(ctx), caller_of(ctx), str(params.uri))
 
 
 # --- resources: the latest messages of a channel ---------------------------------------------------------------------
@@ -485,7 +446,7 @@ async def _answered(
     answer: Callable[[Context, Caller, Any], Awaitable[JsonObject]], ctx: Context, params: Any
 ) -> HandlerResult:
     try:
-        return await answer(ctx, _caller(ctx), params)
+        return await answer(ctx, caller_of(ctx), params)
     except MCPError:
         raise
     except Exception as failed:
@@ -517,7 +478,7 @@ async def begin(form: Form, call: Call) -> types.CallToolResult:
 
 
 async def _get(ctx: Context, caller: Caller, params: _Named) -> JsonObject:
-    form, connection = require_form(ctx, *Form), _connection(ctx)
+    form, connection = require_form(ctx, *Form), connection_of(ctx)
     state = await _ask(connection, caller, FindTask(params.task_id))
     told = written(state, form)
     if form is Form.EXTENSION and state.status in (TaskStatus.COMPLETED, TaskStatus.FAILED):
@@ -528,13 +489,13 @@ async def _get(ctx: Context, caller: Caller, params: _Named) -> JsonObject:
 
 async def _result(ctx: Context, caller: Caller, params: _Named) -> JsonObject:
     require_form(ctx, Form.CORE)
-    connection = _connection(ctx)
+    connection = connection_of(ctx)
     state = await _ask(connection, caller, FindTask(params.task_id))
     return {**_dumped(await _outcome(ctx, caller, state)), "_meta": {_RELATED: {"taskId": state.id}}}
 
 
 async def _cancel(ctx: Context, caller: Caller, params: _Named) -> JsonObject:
-    form, connection = require_form(ctx, *Form), _connection(ctx)
+    form, connection = require_form(ctx, *Form), connection_of(ctx)
     try:
         state = await _ask(connection, caller, CancelTask(caller.call_name or str(uuid.uuid4()), params.task_id))
     except IntercomError as late:
@@ -548,13 +509,13 @@ async def _cancel(ctx: Context, caller: Caller, params: _Named) -> JsonObject:
 async def _update(ctx: Context, caller: Caller, params: _Answers) -> JsonObject:
     require_form(ctx, Form.EXTENSION)
     # Our tasks ask no questions, so the answers are ignored.
-    await _ask(_connection(ctx), caller, FindTask(params.task_id))
+    await _ask(connection_of(ctx), caller, FindTask(params.task_id))
     return {}
 
 
 async def _list(ctx: Context, caller: Caller, params: types.PaginatedRequestParams) -> JsonObject:
     form = require_form(ctx, Form.CORE)
-    found = await _ask(_connection(ctx), caller, ListTasks(PAGE + 1, params.cursor))
+    found = await _ask(connection_of(ctx), caller, ListTasks(PAGE + 1, params.cursor))
     told: JsonObject = {"tasks": [written(state, form) for state in found[:PAGE]]}
     if len(found) > PAGE:
         told["nextCursor"] = found[PAGE - 1].id
@@ -564,7 +525,7 @@ async def _list(ctx: Context, caller: Caller, params: types.PaginatedRequestPara
 async def _outcome(ctx: Context, caller: Caller, state: TaskState) -> types.CallToolResult:
     """Wait without limit for the result of the task's call; the client decides when to stop waiting."""
     try:
-        connection, response = _connection_and_response(ctx)
+        connection, response = connection_and_response(ctx)
         async with connection.answering(BY_NAME[state.tool], None, caller, ctx.request_id, response) as call:
             call.call_wait_seconds = None
             answered = await call.wait(state.request_id, state.id)

@@ -133,7 +133,7 @@ def _of_type(hint: object, bounds: bool, lengths: bool) -> Schema:
         return _of_union(parts, type(None) in get_args(hint), bounds, lengths)
     if origin in (tuple, list):
         return {"type": "array", "items": _of_type(get_args(hint)[0], bounds, lengths)}
-    if origin is dict or hint is dict:
+    if origin in (dict, Mapping) or hint is dict:
         return {"type": "object"}
     if isinstance(hint, type) and issubclass(hint, Enum):
         return {"type": "string", "enum": [member.value for member in hint]}

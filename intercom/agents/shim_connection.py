@@ -24,7 +24,7 @@ from mcp.shared.message import ServerMessageMetadata, SessionMessage
 
 from actors import Actor, Busy, ChildSpec, Down, Name, NotRunning, Restart, StartChild, ask
 from intercom._version import __version__
-from intercom.agents import hook_server
+from intercom.agents import hook_server, role_token
 from intercom.agents.agent_connection import AgentConnection
 from intercom.agents.hook_server import HookDeps
 from intercom.agents.known_agent_processes import KnownProcesses
@@ -106,6 +106,7 @@ class Hello:
     config_digest: str | None = _text(200)
     session: str | None = _text(200)
     channel: str | None = field(default=None, validator=optional(and_(max_len(100), matches_re(limits.CHANNEL_ID))))
+    role_token: str | None = field(default=None, repr=False, validator=optional(_fits(200)))
     pid: int | None = _pid()
     client_pid: int | None = _pid()
     delivered: Sequence[str] = field(default=(), converter=_or_empty, validator=_TEXTS)
@@ -224,7 +225,15 @@ class ShimConnection(Actor):
             await self._hook(lines, peer.pid, welcome)
             return
         agent = AgentConnection(
-            self.system, at.config, at.presence, hello.shim, hello.workspace, hello.cwd, hello.channel, hello.session
+            self.system,
+            at.config,
+            at.presence,
+            hello.shim,
+            hello.workspace,
+            hello.cwd,
+            hello.channel,
+            hello.session,
+            role_token=None if hello.role_token is None else role_token.hashed(hello.role_token),
         )
         pids = frozenset(pid for pid in (hello.client_pid, hello.pid, peer.pid) if pid is not None and pid > 1)
         at.connections[agent.name] = (agent, pids)
@@ -252,6 +261,9 @@ class ShimConnection(Actor):
             return None
         if self._at.outdated(hello):
             await self._send({"intercom": {"handover": {}}})
+            return None
+        if hello.role_token is not None and not role_token.is_usable(hello.role_token):
+            await self._refuse("invalid_arguments", role_token.FAULT)
             return None
         try:
             self._at.require_same_settings(hello)

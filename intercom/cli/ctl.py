@@ -83,6 +83,7 @@ GROUPS = {
     "audit": "the audit log: whether it was tampered with, and all of it as JSON lines",
     "key": "operator keys, with which you sign your decisions",
     "rooms": "rooms, in which teams of agents work together",
+    "gateway": "other MCP servers, which agents reach through this one",
 }
 
 #: What is typed, one word or two, and its row.
@@ -341,6 +342,11 @@ def _carry_out(where: Places, options: argparse.Namespace) -> int:
             return _complain(options, "give an address or --clear, not both", "invalid_arguments", USAGE)
         follow = options.act == "tail" and options.follow
         return rooms(where, command, fields, is_chosen=is_chosen, follow=follow, as_json=options.json)
+    if options.command == "gateway":
+        from intercom.cli.ctl_gateway import gateway
+
+        follow = options.act == "tail" and options.follow
+        return gateway(where, command, fields, follow=follow, as_json=options.json)
     data = send(where, command, fields)
     if options.json:
         print(json.dumps(data))

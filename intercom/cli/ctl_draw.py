@@ -76,16 +76,16 @@ def draw_sessions(on: Console, data: Json, at: datetime) -> None:
     rows = [
         (
             short(session.id),
-            _text(session.status, STATE_STYLE.get(session.status, "")),
-            _text(session.mode),
-            _text(session.workspace_root),
-            _text(session.last_tool or "-"),
+            safe_text(session.status, STATE_STYLE.get(session.status, "")),
+            safe_text(session.mode),
+            safe_text(session.workspace_root),
+            safe_text(session.last_tool or "-"),
             age(session.updated_at, at),
         )
         for session in read(list[Session], data, "sessions")
     ]
     columns = ("session", "status", "mode", "workspace", "last tool", "active")
-    _table(on, columns, rows, "no sessions: none of your agents is connected")
+    print_table(on, columns, rows, "no sessions: none of your agents is connected")
 
 
 def draw_pending(on: Console, data: Json, at: datetime) -> None:
@@ -108,7 +108,7 @@ def print_card(on: Console, card: Card, at: datetime, lines: int | None = None, 
         # Prose wraps at words on a terminal. A line of a patch stays one line, so that it can be copied.
         on.print(line, soft_wrap=bool(line.no_wrap) or not on.is_terminal)
     for hint in answers(card) if hints else ():
-        on.print(_text(f"  {hint}", "cyan"), soft_wrap=True)
+        on.print(safe_text(f"  {hint}", "cyan"), soft_wrap=True)
 
 
 def is_whole(card: Card, lines: int | None) -> bool:
@@ -134,22 +134,22 @@ def card_lines(card: Card, at: datetime, lines: int | None = None) -> Iterable[T
     if card.expires_at and card.state is CardState.PENDING:
         facts.append(f"expires in {age(at, card.expires_at)}")
     facts += [f"session {short(card.session_id)}", card.workspace_root]
-    yield _text(" · ".join(one_line(fact) for fact in facts), "dim")
+    yield safe_text(" · ".join(one_line(fact) for fact in facts), "dim")
     if card.state is not CardState.PENDING:
-        yield _text(one_line(_state_text(card)), STATE_STYLE.get(card.state, ""))
+        yield safe_text(one_line(_state_text(card)), STATE_STYLE.get(card.state, ""))
         if card.decided and card.decided.origin and (source := card.decided.origin.describe()):
-            yield _text(one_line(f"from {source}"), "dim")
+            yield safe_text(one_line(f"from {source}"), "dim")
         if card.decided and card.decided.signature:
-            yield _text(one_line(_signed(card.decided.signature)), "dim")
+            yield safe_text(one_line(_signed(card.decided.signature)), "dim")
     if card.away:
-        yield _text("the agent does not wait any more; your answer reaches it when it comes back", "yellow")
+        yield safe_text("the agent does not wait any more; your answer reaches it when it comes back", "yellow")
     if card.body:
-        yield from _agents(card.body) if card.kind in AGENTS else (_text(card.body),)
+        yield from _agents(card.body) if card.kind in AGENTS else (safe_text(card.body),)
     # A proposal's detail is its path, which the list of files shows with more facts.
     if card.detail and card.detail not in [change.path for change in card.files]:
-        yield _text(card.detail)
+        yield safe_text(card.detail)
     if card.note:
-        yield _text(card.note, "italic")
+        yield safe_text(card.note, "italic")
     for change in card.files:
         yield _change(change)
     yield from _remarks(card, None if lines is None else PENDING_REMARKS)
@@ -175,7 +175,7 @@ def answers(card: Card) -> list[str]:
 
 
 def print_notice(on: Console, entry: JsonObject) -> None:
-    text = _text(str(entry["text"]), LEVEL_STYLE.get(str(entry.get("level")), ""))
+    text = safe_text(str(entry["text"]), LEVEL_STYLE.get(str(entry.get("level")), ""))
     on.print(Text("• ").append_text(text), soft_wrap=True)
 
 
@@ -198,7 +198,7 @@ def draw_slack(on: Console, data: Json, at: datetime) -> None:
         state = "connected" if is_up else f"not connected ({connection.state})"
         on.print(f"{state} for {age(connection.since, at)}, channel {status.channel}")
         if not is_up and connection.last_error:
-            on.print(_text(f"  {connection.last_error}", "red"), soft_wrap=True)
+            on.print(safe_text(f"  {connection.last_error}", "red"), soft_wrap=True)
     if outbox is None:
         on.print("what sends messages is restarting")
         return
@@ -206,42 +206,42 @@ def draw_slack(on: Console, data: Json, at: datetime) -> None:
     since = f", the oldest for {age(outbox.oldest, at)}" if outbox.oldest else ""
     on.print(f"to be posted: {waiting or 'nothing'}{since}; to be updated: {outbox.updates or 'nothing'}")
     for channel, fault in outbox.faults.items():
-        on.print(_text(f"  {channel}: {fault}", "red"), soft_wrap=True)
+        on.print(safe_text(f"  {channel}: {fault}", "red"), soft_wrap=True)
 
 
 def draw_instructions(on: Console, data: Json, at: datetime) -> None:
     rows = [
         (
             short(told.id),
-            _text(told.kind),
-            _text(f"{told.status} {_second(told.delivered_at)}".rstrip()),
-            _text(short(told.session_id) if told.session_id else told.workspace_root or ""),
-            _text(told.by),
+            safe_text(told.kind),
+            safe_text(f"{told.status} {_second(told.delivered_at)}".rstrip()),
+            safe_text(short(told.session_id) if told.session_id else told.workspace_root or ""),
+            safe_text(told.by),
             age(told.at, at),
-            _text(one_line(told.text)),
+            safe_text(one_line(told.text)),
         )
         for told in read(list[Instruction], data, "words")
     ]
     columns = ("id", "kind", "status", "for", "from", "age", "")
-    _table(on, columns, rows, "nothing: no messages or tasks for an agent")
+    print_table(on, columns, rows, "nothing: no messages or tasks for an agent")
 
 
 def draw_checkpoints(on: Console, data: Json, at: datetime) -> None:
     rows = [
         (
             short(each.id),
-            _text(one_line(each.label or "-")),
+            safe_text(one_line(each.label or "-")),
             short(each.session_id),
             str(each.files),
             str(each.kept),
             str(each.size),
             f"{age(each.created_at, at)} ago",
-            _text(each.workspace_root),
+            safe_text(each.workspace_root),
         )
         for each in read(list[CheckpointLine], data, "checkpoints")
     ]
     columns = ("checkpoint", "label", "session", "files", "kept", "bytes", "taken", "workspace")
-    _table(on, columns, rows, "no checkpoints yet: agent-intercom-ctl checkpoint takes one")
+    print_table(on, columns, rows, "no checkpoints yet: agent-intercom-ctl checkpoint takes one")
 
 
 def draw_taken(on: Console, data: Json, at: datetime) -> None:
@@ -251,7 +251,7 @@ def draw_taken(on: Console, data: Json, at: datetime) -> None:
     for each in read(list[LeftOut], data, "left_out"):
         some = f": {', '.join(each.examples)}" if each.examples else ""
         line += f"; left out: {each.count} {each.why}{some}"
-    on.print(_text(one_line(line)), soft_wrap=True)
+    on.print(safe_text(one_line(line)), soft_wrap=True)
 
 
 @frozen
@@ -288,21 +288,21 @@ def draw_rooms(on: Console, data: Json, at: datetime) -> None:
     rows = [
         (
             short(room.id),
-            _text(_room_state(room), "yellow" if room.is_paused else ""),
+            safe_text(_room_state(room), "yellow" if room.is_paused else ""),
             str(room.last_sequence),
             str(room.session_doc_version),
             age(room.updated_at, at),
-            _text(one_line(room.title)),
+            safe_text(one_line(room.title)),
         )
         for room in read(list[Room], data, "rooms")
     ]
     columns = ("room", "status", "messages", "document", "changed", "")
-    _table(on, columns, rows, "no open rooms: an agent makes one with create_session; rooms url says where")
+    print_table(on, columns, rows, "no open rooms: an agent makes one with create_session; rooms url says where")
 
 
 def draw_room(on: Console, data: Json, at: datetime) -> None:
     room, teams = read(Room, data), read(list[_TeamLine], data, "teams")
-    on.print(_text(one_line(room.title), "bold"), soft_wrap=True)
+    on.print(safe_text(one_line(room.title), "bold"), soft_wrap=True)
     facts = [
         f"room {room.id}",
         _room_state(room),
@@ -310,29 +310,29 @@ def draw_room(on: Console, data: Json, at: datetime) -> None:
         count(room.last_sequence, "message"),
         f"document version {room.session_doc_version}",
     ]
-    on.print(_text(" · ".join(facts), "dim"), soft_wrap=True)
+    on.print(safe_text(" · ".join(facts), "dim"), soft_wrap=True)
     if room.is_paused:
         reason = f": {room.pause_reason}" if room.pause_reason else ""
-        on.print(_text(one_line(f"paused by {room.paused_by}{reason}"), "yellow"), soft_wrap=True)
+        on.print(safe_text(one_line(f"paused by {room.paused_by}{reason}"), "yellow"), soft_wrap=True)
     if room.description:
-        on.print(_text(room.description), soft_wrap=not on.is_terminal)
+        on.print(safe_text(room.description), soft_wrap=not on.is_terminal)
     on.print()
     rows = [
         (
-            _text(one_line(team.team_name)),
-            _text(team.role),
-            _text("left" if team.left_at is not None else team.status, TEAM_STYLE.get(team.status, "dim")),
+            safe_text(one_line(team.team_name)),
+            safe_text(team.role),
+            safe_text("left" if team.left_at is not None else team.status, TEAM_STYLE.get(team.status, "dim")),
             str(team.unread),
             age(team.last_seen_at, at),
         )
         for team in teams
     ]
-    _table(on, ("team", "role", "status", "unread", "seen"), rows, "nobody has joined")
+    print_table(on, ("team", "role", "status", "unread", "seen"), rows, "nobody has joined")
     on.print()
     document = read(_Document, data).document
-    on.print(_text(document.strip("\n") or "(the document is empty)", "" if document else "dim"), soft_wrap=True)
+    on.print(safe_text(document.strip("\n") or "(the document is empty)", "" if document else "dim"), soft_wrap=True)
     for act in _room_commands(room):
-        on.print(_text(f"  {PROGRAM} rooms {act} {short(room.id)}", "cyan"), soft_wrap=True)
+        on.print(safe_text(f"  {PROGRAM} rooms {act} {short(room.id)}", "cyan"), soft_wrap=True)
 
 
 def _room_state(room: Room) -> str:
@@ -350,27 +350,27 @@ def draw_found(on: Console, data: Json, at: datetime) -> None:
     rows = [
         (
             short(each.room_id),
-            _text(each.where if each.cursor is None else f"message {each.cursor}"),
-            _text(one_line(each.title)),
-            _text(one_line(each.excerpt)),
+            safe_text(each.where if each.cursor is None else f"message {each.cursor}"),
+            safe_text(one_line(each.title)),
+            safe_text(one_line(each.excerpt)),
         )
         for each in read(list[_Match], data, "matches")
     ]
-    _table(on, ("room", "where", "", ""), rows, "nothing found")
+    print_table(on, ("room", "where", "", ""), rows, "nothing found")
 
 
 def draw_log(on: Console, data: Json, at: datetime) -> None:
     rows = [
         (
-            _text(_second(entry.at)),
-            _text(entry.kind),
-            _text(entry.who or "-"),
+            safe_text(_second(entry.at)),
+            safe_text(entry.kind),
+            safe_text(entry.who or "-"),
             short(entry.session_id or "-"),
-            _text(_summary(entry)),
+            safe_text(_summary(entry)),
         )
         for entry in read(list[AuditEntry], data, "entries")
     ]
-    _table(on, ("when", "what", "who", "session", ""), rows, "the log is empty")
+    print_table(on, ("when", "what", "who", "session", ""), rows, "the log is empty")
 
 
 def _summary(entry: AuditEntry) -> str:
@@ -422,7 +422,7 @@ def _change(change: FileChange) -> Text:
 
 def _diff(card: Card, limit: int | None) -> Iterable[Text]:
     if card.diff_omitted:
-        yield _text(f"  (the diff is long: {PROGRAM} show {short(card.id)})", "dim")
+        yield safe_text(f"  (the diff is long: {PROGRAM} show {short(card.id)})", "dim")
         return
     if not card.diff:
         return
@@ -430,24 +430,24 @@ def _diff(card: Card, limit: int | None) -> Iterable[Text]:
     lines = card.diff.removesuffix("\n").split("\n")
     if card.diff_from_agent:
         # A list with '-' in an agent's text must not look like removed lines.
-        yield _text("the agent's own text, not a diff made from the files:", "yellow")
+        yield safe_text("the agent's own text, not a diff made from the files:", "yellow")
         styles: Iterable[str] = repeat("")
     else:
         styles = diff_styles(lines)
     for line, style in zip(lines[:limit], styles, strict=False):
         yield Text(clean(line), style, no_wrap=True)
     if limit is not None and len(lines) > limit:
-        yield _text(f"  ({limit} of {len(lines)} lines; all: {PROGRAM} show {short(card.id)})", "dim")
+        yield safe_text(f"  ({limit} of {len(lines)} lines; all: {PROGRAM} show {short(card.id)})", "dim")
 
 
 def _remarks(card: Card, limit: int | None) -> Iterable[Text]:
     """Yield the remarks about what the diff does not show, or shows badly."""
     for remark in card.remarks[:limit]:
         about = f"{remark.path}: " if remark.path else ""
-        yield _text(one_line(f"  ! {about}{remark.text}"), "yellow")
+        yield safe_text(one_line(f"  ! {about}{remark.text}"), "yellow")
     if limit is not None and len(card.remarks) > limit:
         rest = len(card.remarks) - limit
-        yield _text(f"  ! and {rest} more: {PROGRAM} show {short(card.id)}", "yellow")
+        yield safe_text(f"  ! and {rest} more: {PROGRAM} show {short(card.id)}", "yellow")
 
 
 def diff_styles(lines: Iterable[str]) -> Iterator[str]:
@@ -481,7 +481,7 @@ def _branch(node: Info, at: datetime, make: Callable[[Text], Tree]) -> Tree:
     return branch
 
 
-def _table(on: Console, columns: Iterable[str], rows: Sequence[Iterable[Text | str]], otherwise: str) -> None:
+def print_table(on: Console, columns: Iterable[str], rows: Sequence[Iterable[Text | str]], otherwise: str) -> None:
     """Draw a table, or print a sentence if it has no rows."""
     if not rows:
         on.print(otherwise)
@@ -500,5 +500,5 @@ def _second(at: datetime | None) -> str:
     return "" if at is None else f"{at:%Y-%m-%d %H:%M:%S}"
 
 
-def _text(text: str, style: str = "") -> Text:
+def safe_text(text: str, style: str = "") -> Text:
     return Text(clean(text), style)

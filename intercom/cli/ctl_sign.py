@@ -181,6 +181,7 @@ class _Signed:
             typed = str(fields.get("text") or "").strip()
             fields, is_typed = {**fields, "text": typed or self._nudge_text()}, bool(typed)
         about = next((fields[name] for name in ("id", "session", "workspace") if fields.get(name)), "")
+        about = f"{about} {fields['tool']}" if fields.get("tool") else about
         text = fields.get("text") or fields.get("mode") or ""
         _say(_one_line(f"{verb} {about} {text}".rstrip()))
         said = {

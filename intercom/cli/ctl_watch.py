@@ -45,6 +45,7 @@ KEYS: dict[str, tuple[tuple[str, str, str], ...]] = {
     "apply": (("d", "dismiss", ""),),
     "restore": (("p", "proceed", ""), ("c", "cancel", "")),
     "room": (("c", "continue", ""), ("d", "dismiss", "")),
+    "tools": (("a", "approve", ""), ("r", "reject", "may")),
 }
 
 ALWAYS = (("v", "view whole"), ("n", "next"), ("q", "quit"))

@@ -65,6 +65,7 @@ def examine(config: str | None, ipc_name: str | None, workspace: str | None, cwd
         findings.append(Finding("slack", State.WARN, "not checked: the configuration has a fault"))
     else:
         findings += doctor_checks.examine_slack(settled, where, doctor_checks.config_file_of(config, where))
+    findings += doctor_checks.examine_gateway(settled, where)
     findings.append(doctor_checks.examine_agents(settled))
     findings.append(_policy(settled, workspace, cwd))
     findings.append(_clients(workspace, cwd))

@@ -1,4 +1,4 @@
-"""What doctor finds about agents, hooks, HTTP, operator keys, clients and Slack."""
+"""What doctor finds about agents, the gateway, hooks, HTTP, operator keys, clients and Slack."""
 
 from __future__ import annotations
 
@@ -88,6 +88,34 @@ def examine_hooks(project: Path) -> Finding:
         text = f"{', '.join(free)} may write and run without asking: no permission hook is set up"
         return Finding("hooks", State.WARN, text, advice)
     return Finding("hooks", State.OK, f"{', '.join(held)} must ask" if held else "none installed, no client connected")
+
+
+def examine_gateway(config: Config, where: Places) -> Iterator[Finding]:
+    """Check the files of the gateway, and what they name. Yields nothing if it is off and has no files."""
+    # Imported lazily: few servers have a gateway.
+    from intercom.gateway.directory_check import examine_directory
+    from intercom.model.gateway_view import LintLevel
+
+    directory = config.gateway.directory or Path(where.gateway_directory)
+    settings, found = examine_directory(directory, os.environ)
+    if not config.gateway.enabled:
+        if settings.configs:
+            text = f"{count(len(settings.configs), 'MCP server')} in {directory}, but the gateway is off"
+            advice = "write enabled = true under [gateway] in the configuration, and run agent-intercom stop"
+            yield Finding("gateway", State.WARN, text, advice)
+        return
+    if not settings.configs and not found:
+        text = f"it is on, and no MCP server is in {directory}"
+        yield Finding("gateway", State.WARN, text, "agent-intercom gateway import moves those that your agents have")
+        return
+    for each in found:
+        state = State.FAULT if each.level is LintLevel.FAULT else State.WARN
+        yield Finding("gateway", state, each.text)
+    if all(each.level is not LintLevel.FAULT for each in found):
+        text = (
+            f"{count(len(settings.configs), 'MCP server')}, {count(len(settings.roles.roles), 'role')} in {directory}"
+        )
+        yield Finding("gateway", State.OK, text)
 
 
 #: Seconds that a running server has to answer.

@@ -16,7 +16,7 @@ from attrs import evolve, frozen
 
 from intercom.agents.clients import CLIENTS
 from intercom.agents.clients.client import TOKEN_VARIABLE
-from intercom.cli import ctl_key, ctl_policy, ctl_sign, init_clients, init_files
+from intercom.cli import ctl_key, ctl_policy, ctl_sign, init_clients
 from intercom.cli.ctl_text import agreed
 from intercom.cli.init_clients import (
     DEFAULT_PORT,
@@ -28,9 +28,10 @@ from intercom.cli.init_clients import (
     path_of,
     snippet,
 )
-from intercom.cli.init_files import Change, Unmergeable, backup_name, describe, indented
+from intercom.cli.init_files import Unmergeable, describe, indented
 from intercom.cli.server_settings import record_or_explain
-from intercom.local import config_file, own_files
+from intercom.local import config_file, file_replacement, own_files
+from intercom.local.file_replacement import Change, backup_name
 from intercom.local.places import places
 from intercom.model.config import Config, Setting, tables
 from intercom.model.errors import ConfigError, IntercomError
@@ -273,6 +274,7 @@ def _write(plan: Plan, report: Report, with_hooks: bool) -> bool:
 
 #: Examples for settings whose default is to have no value.
 EXAMPLES = {
+    "gateway.directory": '"/home/me/.config/agent-intercom/gateway"',
     "default_workspace_root": '"~/projects/mine"',
     "host_cli": '"claude"',
     "http_port": "3000",
@@ -320,7 +322,7 @@ def configure(file: Path, root: Path | None, http: int | None, *, write: bool, f
     if file.is_dir():
         raise ConfigError(f"{file} is a directory: give --config a file in it")
     real = Path(os.path.realpath(file))
-    before = init_files.read(real)
+    before = file_replacement.read(real)
     if force or not (file.exists() or file.is_symlink()):
         port = None if http is None else http or DEFAULT_PORT
         after, settings, verb, what = render(root, port), Config(http_port=port), "write", str(file)
@@ -336,7 +338,7 @@ def configure(file: Path, root: Path | None, http: int | None, *, write: bool, f
     if not write:
         return [f"would {verb} {what}"], settings
     backup = None if before is None else backup_name(real)
-    init_files.commit([Change(real, before, after, 0o600, backup)])
+    file_replacement.commit([Change(real, before, after, 0o600, backup)])
     done = "wrote" if verb == "write" else verb
     return [*([f"backup   {backup}"] if backup is not None else []), f"{done:<8} {what}"], settings
 
@@ -424,7 +426,7 @@ def write_policy(workspace: Path) -> str | None:
     file = workspace / POLICY_FILE
     if file.exists() or file.is_symlink():
         return None
-    init_files.commit([Change(file, None, STARTER, mode=0o644)])
+    file_replacement.commit([Change(file, None, STARTER, mode=0o644)])
     return f"wrote    {file}"
 
 

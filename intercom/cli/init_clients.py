@@ -36,19 +36,8 @@ from intercom.agents.clients.client import (
     Hooks,
     Location,
 )
-from intercom.cli.init_files import (
-    Change,
-    Unmergeable,
-    backup_name,
-    commit,
-    describe,
-    edit,
-    glance,
-    missing_directories,
-    parse,
-    read,
-    table,
-)
+from intercom.cli.init_files import Unmergeable, describe, edit, glance, parse, table
+from intercom.local.file_replacement import Change, backup_name, commit, missing_directories, read
 from intercom.local.places import places
 from intercom.model.config import Config
 from intercom.model.json_types import Json, JsonObject

@@ -1,51 +1,23 @@
-"""Edits files that other programs own: only what is asked for changes, in all files or in none, with backups.
+"""Edits the text of files that other programs own: only what is asked for changes.
 
-`init` first works out what to write, and only reads. `commit` then writes, and restores everything if a step fails.
-Nothing is printed meanwhile, so a reader that closes the pipe cannot stop it half-way.
+`init` first works out what to write, and only reads. `file_replacement.commit` then writes, and restores everything if
+a step fails. Nothing is printed meanwhile, so a reader that closes the pipe cannot stop it half-way.
 """
 
 from __future__ import annotations
 
-import contextlib
 import copy
-import errno
 import json
-import os
 import re
-import shutil
-import tempfile
 import tomllib
-from collections.abc import Callable, Mapping, Sequence
-from datetime import UTC, datetime
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import tomlkit
-from attrs import frozen
 from tomlkit.exceptions import TOMLKitError
 
 from intercom.model.json_types import Json, JsonObject
-
-
-@frozen
-class Change:
-    """A change of one file, given by its real path. `before` and `after` are its text, None if there is no file. An
-    existing file keeps its mode, and its old text stays as `backup` if that is given. A new file gets `mode`."""
-
-    file: Path
-    before: str | None
-    after: str | None
-    mode: int = 0o600
-    backup: Path | None = None
-
-    @property
-    def changes(self) -> bool:
-        return self.before != self.after
-
-
-def read(file: Path) -> str | None:
-    """Return the file's text, or None if there is no file. Raises OSError and UnicodeDecodeError."""
-    return file.read_bytes().decode("utf-8") if file.exists() else None
 
 
 def glance(file: Path) -> str:
@@ -54,84 +26,6 @@ def glance(file: Path) -> str:
         return file.read_text(errors="replace")
     except OSError:
         return ""
-
-
-def backup_name(file: Path) -> Path:
-    """Return the path for a file's old text: in the same directory, with a time stamp in its name."""
-    stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%S.%fZ")
-    return file.with_name(f"{file.name}.{stamp}.bak")
-
-
-def missing_directories(file: Path) -> tuple[Path, ...]:
-    """Return the directories above a file that do not exist yet, outermost first."""
-    return tuple(reversed([each for each in file.parents if not each.exists()]))
-
-
-# --- all files or none -----------------------------------------------------------------------------------------------
-
-
-def commit(changes: Sequence[Change]) -> None:
-    """Carry out all of these changes or none. Raises OSError if one fails; then every file is as it was.
-
-    Each file is replaced by a rename. If the process is killed in between, some files are new and some old, each of
-    them whole, and the old text is beside each.
-    """
-    wanted = [each for each in changes if each.changes]
-    for each in wanted:
-        if read(each.file) != each.before:
-            raise OSError(f"{each.file} has changed in the meantime; run init again")
-    copies: dict[Path, Path] = {}
-    with contextlib.ExitStack() as undo:
-        staged = [(each, _stage(each, undo)) for each in wanted]
-        for each in wanted:
-            if each.before is not None:
-                copies[each.file] = each.backup or backup_name(each.file)
-                undo.callback(copies[each.file].unlink, missing_ok=True)
-                shutil.copy2(each.file, copies[each.file])
-        for each, new in staged:
-            # Noted first: an interrupt may come between the change and its note.
-            undo.callback(_restore, each.file, copies.get(each.file))
-            if new is None:
-                os.unlink(each.file)
-            else:
-                os.replace(new, each.file)
-        undo.pop_all()
-    for each in wanted:
-        if each.backup is None and each.file in copies:
-            copies[each.file].unlink(missing_ok=True)
-
-
-def _stage(change: Change, undo: contextlib.ExitStack) -> str | None:
-    """Write the new text to a file beside the old one. Returns its path; None if the file is to be deleted."""
-    for directory in missing_directories(change.file):
-        directory.mkdir(mode=0o700)
-        undo.callback(_remove_directory, directory)
-    if not change.file.parent.is_dir():
-        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(change.file.parent))
-    if change.after is None:
-        return None
-    mode = change.mode if change.before is None else change.file.stat().st_mode & 0o777
-    handle, new = tempfile.mkstemp(dir=change.file.parent, prefix=f".{change.file.name}.")
-    undo.callback(Path(new).unlink, missing_ok=True)
-    with os.fdopen(handle, "w", encoding="utf-8", newline="") as stream:
-        os.fchmod(stream.fileno(), mode)
-        stream.write(change.after)
-        stream.flush()
-        os.fsync(stream.fileno())
-    return new
-
-
-def _remove_directory(directory: Path) -> None:
-    with contextlib.suppress(OSError):
-        directory.rmdir()
-
-
-def _restore(file: Path, copied: Path | None) -> None:
-    if copied is None:
-        file.unlink(missing_ok=True)
-    else:
-        # A rename works even if the disk is full.
-        os.rename(copied, file)
 
 
 # --- JSON and TOML that somebody else wrote --------------------------------------------------------------------------

@@ -55,6 +55,10 @@ def _run(options: argparse.Namespace) -> int:
             from intercom.cli import rooms_server
 
             return rooms_server.run(options)
+        case "gateway":
+            from intercom.cli import gateway
+
+            return gateway.run(options)
         case "hook":
             from intercom.agents.hook_process import Order
             from intercom.agents.hook_process import main as answer
@@ -174,6 +178,14 @@ def parser() -> argparse.ArgumentParser:
         )
     )
 
+    _gateway(
+        commands.add_parser(
+            "gateway",
+            parents=[again],
+            help="move the MCP servers that your coding agents have behind Intercom, and back",
+        )
+    )
+
     hook = commands.add_parser(
         "hook", parents=[again], help="answer a coding agent's permission hook (what init --hooks installs)"
     )
@@ -274,6 +286,37 @@ def _rooms(rooms: argparse.ArgumentParser) -> None:
         type=_base_url,
         help="the address at which teams reach this server (default: that on which it listens)",
     )
+
+
+def _gateway(gateway: argparse.ArgumentParser) -> None:
+    actions = gateway.add_subparsers(dest="action", metavar="ACTION", required=True)
+    take = actions.add_parser(
+        "import", help="show which servers can be moved, and what would change; with --apply, do it"
+    )
+    take.add_argument(
+        "--client",
+        action="append",
+        metavar="NAME",
+        help="only from this client: claude-code, cursor, vscode or codex (may be given several times)",
+    )
+    take.add_argument("--server", action="append", metavar="NAME", help="only this server (may be given several times)")
+    take.add_argument("--apply", action="store_true", help="do it, after a question; the old files are kept")
+    take.add_argument(
+        "--project", action="store_true", help="also the servers of the project's own files, after a question for each"
+    )
+    take.add_argument(
+        "--yes",
+        action="store_true",
+        help="do not ask about your own servers; those of a project are always asked about",
+    )
+    take.add_argument(
+        "--workspace",
+        metavar="DIR",
+        default=argparse.SUPPRESS,
+        help="the project whose files are read (default: this directory)",
+    )
+    undo = actions.add_parser("undo", help="put back what the last import changed")
+    undo.add_argument("--yes", action="store_true", help="do not ask")
 
 
 def _slack(slack: argparse.ArgumentParser) -> None:

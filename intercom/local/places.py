@@ -55,6 +55,11 @@ class Places:
         return os.path.join(os.path.dirname(self.config_file), "signed-settings")
 
     @property
+    def gateway_directory(self) -> str:
+        """The files of the gateway's downstreams and roles, unless the configuration names another directory."""
+        return os.path.join(os.path.dirname(self.config_file), "gateway")
+
+    @property
     def keys_directory(self) -> str:
         """The directory of the private halves, each encrypted in its own file."""
         return os.path.join(os.path.dirname(self.config_file), "keys")

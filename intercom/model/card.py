@@ -31,6 +31,7 @@ class CardKind(StrEnum):
     TASK = "task"
     RESTORE = "restore"
     ROOM = "room"
+    TOOLS = "tools"
 
 
 class CardState(StrEnum):
@@ -65,6 +66,7 @@ ENDS: dict[CardKind, dict[Decision, ApprovalStatus | WaitStatus | StallStatus | 
     CardKind.TASK: {},
     CardKind.RESTORE: {Decision.PROCEED: RestoreState.ACCEPTED, Decision.CANCEL: RestoreState.CANCELLED},
     CardKind.ROOM: {Decision.RESUME: CardState.ANSWERED, Decision.DISMISS: CardState.CLOSED},
+    CardKind.TOOLS: {Decision.APPROVE: CardState.APPLIED, Decision.REJECT: CardState.REJECTED},
 }
 #: Decisions that are taken too, as the one that is offered.
 _TAKEN_AS = {

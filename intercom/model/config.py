@@ -372,6 +372,15 @@ def after_active(owner: RoomsSettings | None, _setting: object, disconnected: fl
 
 
 @frozen
+class GatewaySettings:
+    enabled: bool = setting(False, "Whether agents reach other MCP servers through this server.")
+    directory: Path | None = setting(
+        None,
+        "The directory with a file for each MCP server, and `roles.json`. Default: `gateway` beside this file.",
+    )
+
+
+@frozen
 class RoomsSettings:
     enabled: bool = setting(
         False,
@@ -554,6 +563,11 @@ class Config:
         RoomsSettings,
         "Rooms, in which teams of agents work together. Their secret and the password of a database are never in this"
         " file.",
+        operators=True,
+    )
+    gateway: GatewaySettings = setting(
+        GatewaySettings,
+        "The gateway, through which agents reach other MCP servers.",
         operators=True,
     )
     clients: Mapping[str, ClientSettings] = setting(

@@ -51,6 +51,15 @@ ERROR_CODES: dict[str, str] = {
     "request_too_large": "a request over HTTP is larger than the server takes",
     "request_too_slow": "a request over HTTP did not come in time",
     "no_rooms": "this server has no rooms",
+    "permission_denied": "the agent's role does not allow this call of a downstream's tool",
+    "operator_denied": "a person has rejected this call of a downstream's tool",
+    "rate_limited": "a budget of the downstream is used up for now",
+    "circuit_open": "the downstream does not work now, and the call was not sent",
+    "disabled": "a person has disabled the downstream",
+    "timeout": "the downstream did not answer in time",
+    "downstream_failed": "the downstream did not answer, or broke the protocol",
+    "interrupted": "the server ended while the call ran; it is not sent a second time",
+    "no_gateway": "this server has no gateway",
 }
 
 

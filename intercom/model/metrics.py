@@ -59,7 +59,18 @@ class HttpFailed:
     status: int
 
 
-Measure = ToolCalled | Settled | Delivered | Committed | HttpFailed
+@frozen
+class DownstreamCalled:
+    """A call of a downstream's tool ended, or was refused, after `seconds`. `downstream` is configured by this name.
+    `status` is that of its record. A call that was answered from the cache `is_cached`."""
+
+    downstream: str
+    status: str
+    seconds: float
+    is_cached: bool = False
+
+
+Measure = ToolCalled | Settled | Delivered | Committed | HttpFailed | DownstreamCalled
 #: Called with each measure, from any thread. Must return at once and not raise.
 Measured = Callable[[Measure], object]
 

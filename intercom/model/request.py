@@ -309,7 +309,7 @@ class Operation:
     `identity` and the initial files decide whether two operations are the same; it leaves out explanations. `path` is
     the file of a read. `why` is the agent's own explanation, for people only. `into` is the running command that gets
     `text` as input: "" if the client does not name it, None for other operations. `unsandboxed` asks to run the command
-    outside the client's sandbox, which no policy approves.
+    outside the client's sandbox, which no policy approves. `least_risk` is the least risk that its card shows.
     """
 
     kind: OperationKind
@@ -323,6 +323,7 @@ class Operation:
     why: str | None = None
     into: str | None = None
     unsandboxed: bool = False
+    least_risk: RiskLevel | None = None
 
 
 class TaskStatus(StrEnum):

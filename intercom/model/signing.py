@@ -59,7 +59,10 @@ _FILE = ("path", "kind", "before_hash", "after_hash", "old_path", "mode")
 _LESS = {"stall": _SHOWN_OF_ALERT, "policy": _SHOWN_OF_POLICY}
 
 #: The fields of a command that define its effect. The others serve its transport.
-EFFECT_FIELDS = ("id", "session", "reason", "instruction", "mode", "decision", "text", "workspace", "label", "files")
+EFFECT_FIELDS = (
+    *("id", "session", "reason", "instruction", "mode", "decision", "text", "workspace", "label", "files"),
+    "tool",
+)
 
 
 def card_subject(entry: Mapping[str, Any]) -> str:

@@ -29,8 +29,19 @@ from intercom._version import __version__
 from intercom.model.chat_status import ChatStatus, ConnectionState
 from intercom.model.decision import Decision
 from intercom.model.errors import ERROR_CODES, IntercomError
+from intercom.model.gateway_view import DownstreamStatus, DownstreamView
 from intercom.model.json_types import JsonObject
-from intercom.model.metrics import Answer, Committed, Delivered, HttpFailed, Measure, Page, Settled, ToolCalled
+from intercom.model.metrics import (
+    Answer,
+    Committed,
+    Delivered,
+    DownstreamCalled,
+    HttpFailed,
+    Measure,
+    Page,
+    Settled,
+    ToolCalled,
+)
 from intercom.sessions.operator_service import OperatorService
 from intercom.store.client import PROBE_SECONDS, STORE_FAULTS, Store
 from intercom.store.requests import Counts, counts
@@ -64,6 +75,13 @@ _WORKS = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 _OUTCOMES = frozenset({"ok", "pending", "paused", "task", "cancelled", *ERROR_CODES})
 _DECISIONS = frozenset({*(each.value for each in Decision), "expired", "interrupted"})
 _STATUSES = frozenset(str(each.value) for each in HTTPStatus if each.value >= HTTPStatus.BAD_REQUEST)
+#: The statuses of a downstream's calls, and what stands for them if the cache answers.
+_CALL_STATUSES = frozenset(
+    {"success", "error", "permission_denied", "rate_limited", "timeout", "disabled", "circuit_open"}
+    | {"operator_denied", "cancelled", "interrupted", "cached"}
+)
+#: Those of calls that were sent.
+_SENT = frozenset({"success", "error", "timeout", "cancelled"})
 _CHANNELS = frozenset({"ctl", "slack", "embed", "policy", "timeout", "steer", "none"})
 
 #: The events of actors that are counted: the name of the metric, and its help text.
@@ -106,6 +124,12 @@ class Counted:
         self._commit_seconds = histogram("store_commit_seconds", "How long commits of the database took.", _COMMIT)
         self._commit_works = histogram("store_commit_changes", "How many changes went into one commit.", _WORKS)
         self._http_errors = counter("http_errors", "HTTP requests answered with an error, by status.", "status")
+        self._downstream_calls = counter(
+            "gateway_calls", "Calls of downstreams' tools, by how they ended.", "downstream", "status"
+        )
+        self._downstream_seconds = histogram(
+            "gateway_call_seconds", "How long calls took that were sent to a downstream.", _CALL, "downstream"
+        )
         self._of_actors = {event: counter(*named, "actor") for event, named in _EVENTS.items()}
         self._seen: OrderedDict[tuple[type, str], None] = OrderedDict()
 
@@ -127,6 +151,11 @@ class Counted:
             case Committed(works, seconds):
                 self._commit_works.observe(works)
                 self._commit_seconds.observe(seconds)
+            case DownstreamCalled(downstream, status, seconds, is_cached):
+                status = "cached" if is_cached else _known(status, _CALL_STATUSES)
+                self._downstream_calls.labels(downstream, status).inc()
+                if status in _SENT:
+                    self._downstream_seconds.labels(downstream).observe(seconds)
             case HttpFailed(status):
                 self._http_errors.labels(_known(str(status), _STATUSES)).inc()
 
@@ -220,7 +249,8 @@ Metric = CounterMetricFamily | GaugeMetricFamily
 @frozen
 class Present:
     """The state at one moment. `counts` is None if the database could not be read, `chat` if no chat channel is set up.
-    `own` holds figures of other parts, by the metric's name (without the prefix) and its help text."""
+    `own` holds figures of other parts, by the metric's name (without the prefix) and its help text. `downstreams` are
+    those of the gateway."""
 
     at: datetime
     tree: Tree
@@ -229,6 +259,7 @@ class Present:
     agents: int
     chat: ChatStatus | None = None
     own: Mapping[tuple[str, str], float] = {}
+    downstreams: Sequence[DownstreamView] = ()
 
 
 class Moment(Collector):
@@ -252,6 +283,8 @@ def families(now: Present) -> Iterator[Metric]:
     yield from _channels(now)
     for (name, doc), value in now.own.items():
         yield _gauge(name, doc, value)
+    if now.downstreams:
+        yield from _downstreams(now.downstreams)
 
 
 def _actors(tree: Tree) -> Iterator[Metric]:
@@ -293,6 +326,28 @@ def _standing(counts: Counts) -> Iterator[Metric]:
     yield _labelled("children", "Agents that people started, by state.", ("state",), children.items())
     sessions = {(status.value,): float(number) for status, number in counts.sessions.items()}
     yield _labelled("sessions", "Sessions in the database, by status.", ("status",), sessions.items())
+
+
+def _downstreams(found: Sequence[DownstreamView]) -> Iterator[Metric]:
+    states = {(each.name, status.value): float(each.status is status) for each in found for status in DownstreamStatus}
+    yield _labelled(
+        "gateway_status",
+        "Whether a downstream has this status: ready, degraded or offline.",
+        ("downstream", "status"),
+        states.items(),
+    )
+    circuits = {(each.name,): float(each.circuit == "closed") for each in found}
+    yield _labelled(
+        "gateway_circuit_closed", "Whether calls are sent to a downstream.", ("downstream",), circuits.items()
+    )
+    enabled = {(each.name,): float(each.is_enabled) for each in found}
+    yield _labelled("gateway_enabled", "Whether nobody has disabled a downstream.", ("downstream",), enabled.items())
+    running = {(each.name,): float(each.running) for each in found}
+    yield _labelled("gateway_running", "Calls of a downstream that run.", ("downstream",), running.items())
+    withheld = {(each.name,): float(len(each.withheld)) for each in found}
+    yield _labelled(
+        "gateway_withheld_tools", "Tools that are not as they were allowed.", ("downstream",), withheld.items()
+    )
 
 
 def _channels(now: Present) -> Iterator[Metric]:
@@ -349,7 +404,7 @@ class Sources:
 
     `counts` counts in the database. `policies` counts policy changes that wait for a person, `agents` the connected
     agents. `chat` returns the status of the chat channel, None without one. `own` returns figures that other parts keep
-    themselves.
+    themselves. `downstreams` returns those of the gateway, None without one.
     """
 
     tree: Callable[[], Tree]
@@ -359,6 +414,7 @@ class Sources:
     chat: Callable[[], Awaitable[ChatStatus | None]]
     now: Callable[[], datetime]
     own: Callable[[], Mapping[tuple[str, str], float]] = dict
+    downstreams: Callable[[], Awaitable[Sequence[DownstreamView]]] | None = None
 
 
 @define
@@ -396,7 +452,19 @@ async def present(sources: Sources) -> Present:
         agents=sources.agents(),
         chat=await sources.chat(),
         own=sources.own(),
+        downstreams=await _downstreams_of(sources),
     )
+
+
+async def _downstreams_of(sources: Sources) -> Sequence[DownstreamView]:
+    if sources.downstreams is None:
+        return ()
+    try:
+        with trio.fail_after(_COUNT_SECONDS):
+            return await sources.downstreams()
+    except (IntercomError, trio.TooSlowError) as failed:
+        log.warning("the downstreams of the gateway could not be counted: %s", failed or "it took too long")
+        return ()
 
 
 async def _counts(sources: Sources) -> Counts | None:
@@ -427,6 +495,7 @@ def pages(
         chat=service.chat_status,
         now=service.deps.now,
         own=own,
+        downstreams=None if service.gateway is None else service.gateway.list,
     )
     return (Page("/healthz", health.answer, open=True), Page("/metrics", partial(metrics.answer, sources)))
 

@@ -65,6 +65,14 @@ class ToolRequest(Request[R]):
 
 
 @frozen
+class UseDownstream(ToolRequest[Answered[None]]):
+    """Note that the agent is about to call a downstream's tool. A paused session refuses it, and an ended one. The
+    answer has what is told to the agent with the tool's result."""
+
+    tool: str
+
+
+@frozen
 class AwaitDecision(Request[Answered[Any]]):
     """Wait for the decision about a request of any kind; the answer is that of the call that made the request. Answered
     when there is a decision, however late. Refused with `request_not_found`, or `invalid_state` if the request ended

@@ -30,6 +30,7 @@ from intercom.model.errors import (
     NotFound,
     SignatureRefused,
 )
+from intercom.model.gateway_view import GatewayOperations
 from intercom.model.policy import PolicyStatus
 from intercom.model.process import Origin
 from intercom.model.room_view import RoomOperations
@@ -309,8 +310,8 @@ class RecentRefusals:
 
 @define(eq=False)
 class OperatorService:
-    """`chat` returns the chat channel's status; None if there is no chat channel. `rooms` is None if there are none.
-    `children` are the agents that people start."""
+    """`chat` returns the chat channel's status; None if there is no chat channel. `rooms` is None if there are none,
+    and so is `gateway`. `children` are the agents that people start."""
 
     system: System
     deps: SessionDeps
@@ -319,6 +320,7 @@ class OperatorService:
     children: AgentProcesses
     chat: Callable[[], Awaitable[ChatStatus]] | None = None
     rooms: RoomOperations | None = None
+    gateway: GatewayOperations | None = None
     _shown: ShownCards = field(factory=ShownCards, init=False, repr=False)
     _told: RecentRefusals = field(factory=lambda: RecentRefusals(), init=False, repr=False)
 
@@ -344,11 +346,14 @@ class OperatorService:
             self.seen(card)
         proposed = () if session_id is not None else self.policy_registry.cards()
         paused = () if session_id is not None or self.rooms is None else await self.rooms.cards()
-        return tuple(sorted((*found, *proposed, *paused), key=lambda card: card.created_at))
+        changed = () if session_id is not None or self.gateway is None else await self.gateway.cards()
+        return tuple(sorted((*found, *proposed, *paused, *changed), key=lambda card: card.created_at))
 
     async def card(self, prefix: str) -> Card:
         """Return any current or past card, by a unique prefix of its id. Raises NotFound and Ambiguous."""
         proposed = await self.policy_registry.find(prefix) or await self._room_card(prefix)
+        if proposed is None and self.gateway is not None:
+            proposed = await self.gateway.find_card(prefix)
         if proposed is not None:
             return proposed
         found = await self.reader.read(partial(lookups.named_card, prefix=prefix))
@@ -396,6 +401,9 @@ class OperatorService:
             if paused.decided is None:
                 await self._record_room(done)
             return self._count(done, verdict)
+        if self.gateway is not None and (changed := await self.gateway.find_card(prefix)) is not None:
+            decided = await self.gateway.decide_card(changed, verdict, self.policy_registry.signatures.admit)
+            return self._count(decided, verdict)
         id, kind, session_id = await self._whose(prefix)
         if kind is CardKind.RESTORE:
             return self._count(await self.checkpoints.answer(id, verdict), verdict)

@@ -22,10 +22,12 @@ from actors import Actor, Backoff, ChildSpec, DownEvent, Name, Refused, Reply, R
 from intercom.local import shim_process
 from intercom.model import crash_points
 from intercom.model.card import CardKind, Notice
-from intercom.model.errors import IntercomError, InvalidState, NotFound, Paused, Unauthorized
+from intercom.model.errors import IntercomError, InvalidState, NotFound, Unauthorized
 from intercom.model.process import AgentProcessState
 from intercom.model.session import Session, SessionMode, SessionStatus
 from intercom.sessions import lookups
+from intercom.sessions.adoption import choose, hand_over
+from intercom.sessions.agent_keys import is_anonymous
 from intercom.sessions.messages import (
     Admit,
     Adopt,
@@ -44,7 +46,7 @@ from intercom.sessions.session.actor import POLICY_SECONDS
 from intercom.sessions.session.message_handlers import session_actor
 from intercom.sessions.session.stall import Rules, StallDetector
 from intercom.sessions.session_deps import SessionDeps
-from intercom.store import audit, instructions, requests, sessions
+from intercom.store import audit, requests, sessions
 from intercom.store.apply_journal import journal
 from intercom.store.processes import agent_processes
 from intercom.store.requests import Counts, approvals, counts
@@ -176,117 +178,6 @@ def claim(db: Database, agent: Agent, at: datetime, is_connected: Callable[[str 
 def is_for_claiming(session: Session) -> bool:
     """Return whether a session was made for an agent to claim, and not opened by an agent."""
     return session.prompt is not None or session.agent_key == key_of(session.id)
-
-
-#: A permanent name in the URL: every caller with this name is the same agent, and no other agent gets its session.
-NAMED = "http:"
-#: One HTTP session of a client without a name. The key ends with the HTTP session.
-PASSING = "http-session:"
-#: One call of a caller without a name and without an HTTP session.
-ANONYMOUS = "http-call:"
-
-_RESERVED = (NAMED, PASSING, ANONYMOUS, key_of(""))
-#: Separates such a key from a conversation of its client. A key in a URL cannot contain it.
-_DIVIDER = "#"
-_APART = "client/"
-
-
-def of_conversation(key: str, conversation: str) -> str:
-    """Return the key of the agent of one conversation, if a client names its conversations. `key` is that of the
-    connection.
-
-    Over HTTP another client may use the same name, so the key is that of the connection with the conversation added.
-    Over stdio the conversation alone is the key, so its agent finds its session again over a new connection. A name
-    that looks like another kind of key gets a prefix.
-    """
-    if key.startswith((NAMED, PASSING)):
-        return f"{key}{_DIVIDER}{conversation}"
-    return f"{_APART}{conversation}" if conversation.startswith((*_RESERVED, _APART)) else conversation
-
-
-def is_anonymous(key: str | None) -> bool:
-    """Return whether the agent of this key is an anonymous client: a single call, known only by its request."""
-    return key is not None and key.startswith(ANONYMOUS)
-
-
-def is_its_own(key: str | None) -> bool:
-    """Return whether no other agent may take over the session of this key: its owner may come back, or nobody else may
-    know of it."""
-    return key is not None and key.startswith((NAMED, ANONYMOUS))
-
-
-def choose(db: Database, agent: Agent, own: str, wanted: str | None, is_live: Callable[[str | None], bool]) -> Session:
-    """Return the session that the agent gets: the one it names, else the newest abandoned one of the same client, else
-    its own. Sessions of agents with a permanent name and of anonymous calls cannot be taken over, even by id. Raises
-    InvalidState, NotFound, Unauthorized or Paused."""
-    if agent.session_id is not None:
-        if wanted not in (None, own):
-            raise InvalidState(f"this agent was started for session {own}; it cannot take over another")
-        kept = sessions.get(db, own)
-        assert kept is not None, "it was claimed just now"
-        return kept
-    if wanted is not None and wanted != own:
-        _require_going_on(db, own)
-        session = sessions.get(db, wanted)
-        if session is None or session.workspace_root != agent.workspace:
-            raise NotFound(f"no session of this workspace has the id {wanted!r}")
-        if session.status is SessionStatus.TERMINATED:
-            raise InvalidState(f"session {wanted} was ended; continue in your own")
-        if is_its_own(session.agent_key) or _has_process(db, wanted):
-            raise Unauthorized(f"session {wanted} is kept for its own agent, which may come back; continue in your own")
-        if is_live(session.agent_key):
-            raise InvalidState(
-                f"session {wanted} has a live agent; only a session whose agent is gone can be taken over"
-            )
-        return session
-    mine = sessions.get(db, own)
-    assert mine is not None, "its agent was let in just now"
-    if wanted is not None or mine.is_paused or _has_work(db, own):
-        return mine
-    for session in sessions.adoptable(db, agent.workspace, agent.client_name):
-        if session.id != own and not is_live(session.agent_key) and not is_its_own(session.agent_key):
-            return session
-    return mine
-
-
-def _require_going_on(db: Database, own: str) -> None:
-    """Raise Paused if the agent's own session is paused: it must stay there."""
-    mine = sessions.get(db, own)
-    if mine is not None and mine.is_paused:
-        raise Paused(f"this session was paused by {mine.paused_by or 'an operator'}; nothing was done")
-
-
-def _has_process(db: Database, session_id: str) -> bool:
-    """Return whether people started an agent for this session that is not over. It may still connect, and its end may
-    end the session's requests."""
-    child = agent_processes.get(db, session_id)
-    return child is not None and child.state is not AgentProcessState.OVER
-
-
-def _has_work(db: Database, session_id: str) -> bool:
-    session = sessions.get(db, session_id)
-    return bool(
-        requests.pending(db, session_id)
-        or requests.undelivered(db, session_id)
-        or (session is not None and session.progress_snapshot)
-    )
-
-
-def hand_over(db: Database, agent: Agent, own: str, chosen: str, at: datetime) -> Session:
-    """Bind the chosen session to the agent; its own session ends if it holds nothing. Raises InvalidState."""
-    if not _has_work(db, own):
-        mine = sessions.get(db, own)
-        if mine is not None and mine.status is not SessionStatus.TERMINATED:
-            sessions.set_status(db, own, {mine.status}, SessionStatus.TERMINATED, at)
-    session = sessions.bind_agent(db, chosen, agent.key, at, agent.client_name)
-    if session is None:
-        raise InvalidState(f"session {chosen} ended just now; continue in your own")
-    if session.status is SessionStatus.INTERRUPTED:
-        session = sessions.set_status(db, chosen, {session.status}, session.status_when_here, at) or session
-    # Instructions for the agent follow it into the chosen session.
-    instructions.move(db, own, chosen)
-    audit.record(db, at, "session_adopted", chosen, "agent", f"taken over from {own}", {"was": own})
-    return session
 
 
 _OPEN = (SessionStatus.CREATED, SessionStatus.ACTIVE, SessionStatus.PAUSED, SessionStatus.INTERRUPTED)
@@ -456,7 +347,8 @@ class Sweep:
 
 
 class SessionRegistry(Actor):
-    """The actor `registry`. `in_session` is called with a session's id and its agent's connections."""
+    """The actor `registry`. `in_session` is called with a session's id and its agent's connections. `has_role` says
+    that the gateway gives a session a role of its own: no other agent may take it over."""
 
     refusals = (Refused, IntercomError)
     #: After a server crash all agents come at once, and none may be rejected.
@@ -471,6 +363,7 @@ class SessionRegistry(Actor):
         policy_registry: PolicyRegistry,
         default_mode: SessionMode,
         in_session: Callable[[str, frozenset[str]], object] = lambda _session_id, _connections: None,
+        has_role: Callable[[str], bool] = lambda _session_id: False,
     ) -> None:
         super().__init__()
         self._deps = deps
@@ -480,6 +373,7 @@ class SessionRegistry(Actor):
         self._policy_registry = policy_registry
         self._default_mode = default_mode
         self._in_session = in_session
+        self._has_role = has_role
         self._brought_back = self._announced = False
         self._awaited: set[str] = set()
         #: The keys of all agents with a session that is not over, and perhaps of others. An agent that comes for the
@@ -591,7 +485,7 @@ class SessionRegistry(Actor):
         agent = asked.agent
         own = await self._admit(agent)
         chosen = await self._deps.store.transact(
-            partial(choose, agent=agent, own=own, wanted=asked.session_id, is_live=self._lives)
+            partial(choose, agent=agent, own=own, wanted=asked.session_id, is_live=self._lives, has_role=self._has_role)
         )
         if chosen.id == own:
             return own

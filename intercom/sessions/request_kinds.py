@@ -397,7 +397,8 @@ def _fate(request: ApprovalRequest) -> str | None:
         return "approved, but not applied in time, or withdrawn; propose it again"
     if request.tool is not None:
         used = request.status is ApprovalStatus.CONSUMED
-        return f"{request.tool}: the client does it itself, {'and was told' if used else 'once it is told'}"
+        # The client does it itself, or the gateway sends it.
+        return f"{request.tool}: approved for one use, which {'was made' if used else 'has not been made yet'}"
     return f"approved by the policy: {request.auto_rule}" if request.auto_rule else None
 
 

@@ -21,7 +21,7 @@ from intercom.model import clock, signing
 from intercom.model.card import Card, CardKind, subject
 from intercom.model.checkpoint import Restore, RestoreState
 from intercom.model.config import Config
-from intercom.model.decision import Decided, Decision, Signature, SignedCommand, Verdict
+from intercom.model.decision import Decided, Decision, Signature, SignedCommand, Verdict, signature_from_data
 from intercom.model.errors import SignatureRefused
 from intercom.model.request import ApprovalRequest, ApprovalStatus, ContinuationPrompt, RiskLevel, Wait, WaitStatus
 from intercom.model.session import Instruction, Kind, id_of_act
@@ -351,6 +351,18 @@ class Signatures:
         if signature.method == signing.TICKET and needs_pin:
             return "this decision has to be signed with the PIN itself"
         return self._not_genuine(signature)
+
+    def is_genuine(self, data: Mapping[str, object]) -> bool:
+        """Whether the signature in the data of an audit entry is genuine; True if decisions need none. It says nothing
+        of what was signed: the caller compares that."""
+        if not self.required:
+            return True
+        signature, channel = signature_from_data(data.get("signature")), str(data.get("channel"))
+        if signature is None or (signature.method == signing.CHANNEL) != (channel in signing.SIGNED_HERE):
+            return False
+        if signature.method == signing.CHANNEL:
+            return self._fault_of_channel(channel, signature, RiskLevel.LOW) is None
+        return self._not_genuine(signature) is None
 
     def _not_genuine(self, signature: Signature) -> str | None:
         if signature.method not in (signing.PIN, signing.TICKET):

@@ -43,9 +43,10 @@ def purge(
 ) -> dict[str, int]:
     """Delete what is older than `cutoff`, and checkpoints older than `checkpoints_before`, if given.
 
-    This covers sessions terminated before `cutoff` with all their rows, audit entries, answered calls, and what Slack
-    showed or asked outside of sessions. Kept are sessions with an unfinished apply and those that an unfinished restore
-    needs. The audit log loses only its oldest entries, as a whole (`audit.prune`).
+    This covers sessions terminated before `cutoff` with all their rows, audit entries, answered calls, what Slack
+    showed or asked outside of sessions, and the gateway's usage and evidence, except evidence of existing sessions.
+    Kept are sessions with an unfinished apply and those that an unfinished restore needs. The audit log loses only its
+    oldest entries, as a whole (`audit.prune`).
 
     One call deletes at most `limit` sessions, oldest first, and a hundred times as many other rows. So it does not
     block the writer for long. Call again while a count is at its limit. Returns how many rows were deleted, by table,
@@ -71,6 +72,8 @@ def purge(
         ("answered_call", "name", "created_at", cutoff, "true"),
         ("outbox", "id", "created_at", cutoff, _DONE_WITH),
         ("slack_question", "rowid", "at", cutoff, "true"),
+        ("gateway_usage", "rowid", "day", cutoff, "true"),
+        ("gateway_evidence", "id", "at", cutoff, "run_id not in (select id from session)"),
         ("instruction", "id", "created_at", cutoff, "session_id is null and closed_at is not null"),
         (
             "restore",

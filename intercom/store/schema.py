@@ -44,6 +44,9 @@ ENDS_OF_INSTRUCTIONS = (
     " 'task_taken_back', 'standby_ended')"
 )
 
+#: The same of the index on the entries of gateway calls.
+GATEWAY_CALLS = "kind = 'gateway_call'"
+
 #: The schema at version 22, into which the earlier, unreleased migrations were squashed.
 BASELINE_TABLES = (
     # Agents' sessions. The columns up to `progress_snapshot` are part of the contract: their names are given from
@@ -527,6 +530,57 @@ SCOPES = (
 )
 
 
+#: The gateway. Its calls are entries of the audit log. A pin is what a person allowed of a downstream's tool.
+GATEWAY = (
+    f"create index idx_audit_gateway on audit (kind) where {GATEWAY_CALLS}",
+    """
+    create table gateway_usage (
+        downstream text not null,
+        day text not null,
+        calls integer not null default 0,
+        cost integer not null default 0,
+        primary key (downstream, day)
+    )
+    """,
+    # A downstream that was ever pinned, whether or not it had tools then; and who has disabled it, if anybody.
+    """
+    create table gateway_downstream (
+        name text primary key not null,
+        pinned_at text,
+        rejected_sha256 text,
+        disabled_by text,
+        disabled_at text
+    )
+    """,
+    """
+    create table gateway_pin (
+        downstream text not null,
+        tool text not null,
+        definition text not null,
+        sha256 text not null,
+        allowed_at text not null,
+        allowed_by text not null,
+        decision_id text,
+        primary key (downstream, tool)
+    )
+    """,
+    """
+    create table gateway_evidence (
+        id text primary key not null,
+        run_id text not null,
+        invocation_id text not null,
+        tool text not null,
+        method text not null,
+        at text not null,
+        data text not null,
+        metadata text not null
+    )
+    """,
+    "create index idx_gateway_evidence_run on gateway_evidence (run_id)",
+    "create index idx_gateway_evidence_at on gateway_evidence (at)",
+)
+
+
 def _run(statements: Sequence[str]) -> Callable[[Database], None]:
     def apply(db: Database) -> None:
         for statement in statements:
@@ -550,6 +604,7 @@ MIGRATIONS: tuple[Migration, ...] = (
     Migration(22, "first", _run(BASELINE_TABLES)),
     Migration(23, "spawned agents, signed acts", _run(SPAWNED_AGENTS)),
     Migration(24, "scopes of answers", _run(SCOPES)),
+    Migration(25, "gateway", _run(GATEWAY)),
 )
 
 FIRST = MIGRATIONS[0].number

@@ -179,6 +179,8 @@ def risk_of(root: Path, operation: Operation, preview: OperationPreview) -> Risk
         return RiskLevel.HIGH
     if any(is_protected(path) for path in preview.inside):
         return RiskLevel.HIGH
+    if operation.least_risk is not None:
+        return operation.least_risk
     is_command = operation.kind is OperationKind.COMMAND
     return RiskLevel.HIGH if is_command and _is_dangerous(operation.text or "") else RiskLevel.LOW
 

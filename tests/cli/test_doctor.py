@@ -232,3 +232,46 @@ def serving(where: Places) -> Iterator[int]:
 def test_what_is_found_of_the_program(config: Config, state: State, says: str) -> None:
     found = doctor_checks.examine_agents(config)
     assert (found.state, says in found.text) == (state, True), found
+
+
+# --- the gateway -----------------------------------------------------------------------------------------------------
+
+GITHUB = (
+    '{"name": "github", "transport": "stdio", "command": "%s", "capabilities": ["github.*"], "schemaVersion": "1.0.0"}'
+)
+ROLES = '{"defaultRole": "dev", "roles": [{"role": "dev", "capabilities": ["github.*"]}]}'
+
+
+def gateway(where: Places) -> list[tuple[State, str]]:
+    project = Path(where.state_dir).parents[1] / "project"
+    found = doctor.examine(None, None, None, str(project))
+    return [(each.state, each.text) for each in found if each.subject == "gateway"]
+
+
+def test_a_gateway_that_is_off_is_looked_at_only_if_it_has_files(where: Places) -> None:
+    assert gateway(where) == []
+    written(Path(where.gateway_directory) / "github.json", GITHUB % sys.executable)
+    [(state, text)] = gateway(where)
+    assert state is State.WARN
+    assert "the gateway is off" in text
+
+
+def test_a_gateway_without_files_and_one_that_is_well_are_told_apart(where: Places) -> None:
+    written(where.config_file, "[gateway]\nenabled = true\n")
+    assert look(where)["gateway"].advice.startswith("agent-intercom gateway import")
+    written(Path(where.gateway_directory) / "github.json", GITHUB % sys.executable)
+    written(Path(where.gateway_directory) / "roles.json", ROLES)
+    [(state, text)] = gateway(where)
+    assert state is State.OK
+    assert "1 MCP server, 1 role in" in text
+
+
+def test_each_fault_and_warning_of_the_gateways_files_is_a_finding(where: Places) -> None:
+    written(where.config_file, "[gateway]\nenabled = true\n")
+    written(Path(where.gateway_directory) / "github.json", GITHUB % "nosuchprogram")
+    written(Path(where.gateway_directory) / "broken.json", "{")
+    states = {text.rpartition("/")[2][:30]: state for state, text in gateway(where)}
+    assert sorted(states.values()) == [State.FAULT, State.FAULT, State.WARN]
+    texts = " ".join(text for _, text in gateway(where))
+    for part in ("broken.json", "nosuchprogram is in no directory of PATH", "no defaultRole is set"):
+        assert part in texts

@@ -259,7 +259,7 @@ def test_a_write_that_fails_at_any_step_leaves_the_client_as_it_was(
         return done(*given)
 
     with monkeypatch.context() as patch:
-        patch.setattr(init_files.os, call, once_failing)
+        patch.setattr(os, call, once_failing)
         assert init_with("--write", "--client", "cursor", "--hooks") == (1 if isinstance(fails, OSError) else 130)
     assert snapshot(own_home) == before
     assert init_with("--write", "--client", "cursor", "--hooks") == 0

@@ -2,6 +2,8 @@
 
 The suite speaks to a server with tools made for it; those scenarios that need them, or features that we do not offer,
 are not run. It can show no token, so the server here asks for none (docs/explanation/decisions/http.md).
+
+Then all scenarios run against the server that has these tools, without our gateway and through it.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ import sys
 import time
 from pathlib import Path
 
+from tests.conformance import through_gateway
 from tests.support.server_process import TRUSTING, user_home
 
 #: What applies to any server with tools and resources.
@@ -43,7 +46,8 @@ def main() -> int:
             for scenario in SCENARIOS:
                 failed += not passes(programs, url, scenario)
     print(f"{len(SCENARIOS) - failed} of {len(SCENARIOS)} scenarios pass")
-    return 1 if failed else 0
+    is_same = through_gateway.run(programs)
+    return 1 if failed or not is_same else 0
 
 
 def install(where: Path) -> Path:

@@ -237,6 +237,7 @@ class StandInService:
         self.checkpoints = StandInCheckpoints(self)
         self.signatures = without_keys()
         self.rooms: Any = None
+        self.gateway: Any = None
 
     async def note_settings(self) -> None:
         pass

@@ -12,7 +12,8 @@ from intercom.cli import ctl, ctl_draw
 from intercom.model import signing
 from intercom.model.decision import Decision
 from intercom.model.session import Session
-from intercom.operators.commands.command_handlers import HANDLERS, handles
+from intercom.operators.commands.command_handler import handles
+from intercom.operators.commands.command_handlers import HANDLERS
 from intercom.operators.commands.json_forms import form
 from intercom.operators.commands.table import ANSWERS, COMMANDS, FIELDS, Access, decisions_of
 from intercom.sessions.operator_service import CheckpointCalls, OperatorService, Steering
@@ -55,7 +56,8 @@ def test_only_commands_that_change_nothing_are_open_to_everybody() -> None:
     lists = {"checkpoints", "keys", "list", "pending", "policy-list", "steering", "tasks"}
     details = {"nudge-text", "policy-show", "restoring", "show", "slack", "task-workspace", "tree", "version"}
     rooms = {"rooms-list", "rooms-show", "rooms-tail", "rooms-search", "rooms-export", "rooms-url-show"}
-    assert open_to_all == lists | details | rooms | {"log", "logs"}
+    gateway = {f"gateway-{act}" for act in ("list", "show", "tail", "explain", "budgets", "lint")}
+    assert open_to_all == lists | details | rooms | gateway | {"log", "logs"}
 
 
 def test_every_command_about_a_card_says_which_decisions_it_makes() -> None:
@@ -66,10 +68,10 @@ def test_every_command_about_a_card_says_which_decisions_it_makes() -> None:
     assert decisions_of(COMMANDS["approve"], "stop") == {"approve"}
 
 
-def test_what_needs_no_signature_only_pauses_ends_asks_or_is_about_a_room() -> None:
+def test_what_needs_no_signature_only_pauses_ends_asks_tests_or_is_about_a_room() -> None:
     unsigned = {name for name, row in COMMANDS.items() if row.access is Access.OPERATOR}
     in_rooms = {"post", "pause", "resume", "conclude", "reopen", "token", "url"}
-    others = {"pause", "clear", "checkpoint", "restore", "key-add", "key-revoke"}
+    others = {"pause", "clear", "checkpoint", "restore", "key-add", "key-revoke", "gateway-test", "gateway-disable"}
     assert unsigned == others | {f"rooms-{act}" for act in in_rooms}
 
 

@@ -16,7 +16,7 @@ from intercom.model.card import CardKind
 from intercom.model.errors import InvalidState, Unauthorized
 from intercom.model.process import AgentProcess, AgentProcessState, Why
 from intercom.model.session import SessionStatus
-from intercom.sessions import registry
+from intercom.sessions import agent_keys
 from intercom.sessions.messages import Adopt, Agent
 from intercom.sessions.registry import RETURN_SECONDS
 from intercom.store.processes import agent_processes
@@ -90,7 +90,7 @@ async def test_after_a_restart_the_session_of_an_agent_that_does_not_come_back_i
 async def test_a_session_that_is_kept_for_its_own_agent_is_not_to_be_had_by_its_id(
     server: VirtualServer, root: Path
 ) -> None:
-    named = await server.arrive(root, f"{registry.NAMED}one")
+    named = await server.arrive(root, f"{agent_keys.NAMED}one")
     await named.propose()
     started = await server.arrive(root, "started")
     child = AgentProcess(started.session_id, AgentProcessState.RUNNING, server.now(), "kim")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from intercom.agents.http import request
-from intercom.sessions import registry
+from intercom.sessions import agent_keys
 
 
 @pytest.mark.parametrize(
@@ -22,12 +22,12 @@ from intercom.sessions import registry
     ],
 )
 def test_a_conversation_has_a_key_that_nobody_else_has(key: str, conversation: str, expected: str) -> None:
-    assert registry.of_conversation(key, conversation) == expected
+    assert agent_keys.of_conversation(key, conversation) == expected
 
 
 def test_a_key_in_a_url_is_never_another_agents_conversation() -> None:
-    key = registry.of_conversation("http:one", "codex:1@/ws").removeprefix(registry.NAMED)
+    key = agent_keys.of_conversation("http:one", "codex:1@/ws").removeprefix(agent_keys.NAMED)
     with pytest.raises(request.Refusal):
         request.read_identity(b"", [(b"x-intercom-agent", key.encode())])
-    assert not registry.is_its_own(registry.of_conversation("shim", "http:one@/ws"))
-    assert registry.is_its_own(registry.of_conversation("http:one", "codex:1@/ws"))
+    assert not agent_keys.is_its_own(agent_keys.of_conversation("shim", "http:one@/ws"))
+    assert agent_keys.is_its_own(agent_keys.of_conversation("http:one", "codex:1@/ws"))

@@ -200,8 +200,8 @@ def test_how_an_instruction_is_shown(word: Instruction, state: CardState, note: 
             "approved, but not applied in time, or withdrawn; propose it again",
         ),
         ({"auto_rule": "tool:x"}, "approved by the policy: tool:x"),
-        ({"tool": "Write"}, "Write: the client does it itself, once it is told"),
-        ({"tool": "Write", "status": ApprovalStatus.CONSUMED}, "Write: the client does it itself, and was told"),
+        ({"tool": "Write"}, "Write: approved for one use, which has not been made yet"),
+        ({"tool": "Write", "status": ApprovalStatus.CONSUMED}, "Write: approved for one use, which was made"),
     ],
 )
 def test_what_became_of_a_change_is_noted_on_its_card(changes: dict[str, Any], note: str | None) -> None:

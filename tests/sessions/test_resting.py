@@ -16,8 +16,9 @@ from intercom.model.decision import Decision
 from intercom.model.errors import InvalidState
 from intercom.model.process import AgentProcess, AgentProcessState
 from intercom.model.session import SessionStatus
+from intercom.sessions.agent_keys import ANONYMOUS
 from intercom.sessions.messages import Describe, Wanted
-from intercom.sessions.registry import ANONYMOUS, GRACE_SECONDS, SWEEP_SECONDS
+from intercom.sessions.registry import GRACE_SECONDS, SWEEP_SECONDS
 from intercom.sessions.tools.ping import Ping
 from intercom.store.processes import agent_processes
 from intercom.store.writer_messages import Transact

@@ -20,8 +20,8 @@ from tests.store.cases import NOW, after
 def test_every_kind_and_status_is_told_also_where_there_is_none() -> None:
     with cases.database() as db:
         taken = counts(db)
-    # Those of policies and of rooms are not in this database.
-    elsewhere = {CardKind.POLICY, CardKind.ROOM}
+    # Those of policies, of rooms and of changed tools are not in this database.
+    elsewhere = {CardKind.POLICY, CardKind.ROOM, CardKind.TOOLS}
     assert {*taken.pending, *elsewhere} == set(ANSWERED)
     assert {*taken.pending, *taken.queued, *elsewhere} == set(CardKind)
     assert {*taken.pending.values(), *taken.queued.values()} == {Waiting()}

@@ -15,7 +15,7 @@ import trio
 from attrs import field, frozen
 from starlette.types import Message, Receive, Scope, Send
 
-from intercom.agents import message_stream
+from intercom.agents import message_stream, role_token
 from intercom.model.config import Config
 from intercom.model.limits import CHANNEL_ID, PATH
 
@@ -35,12 +35,14 @@ _HEADERS = {f"x-intercom-{name.replace('_', '-')}".encode(): name for name in _P
 @frozen
 class Identity:
     """What one connection says of itself. `session_id` claims that session and takes precedence over `agent`, the
-    stable key of an agent. An anonymous client has neither, and can only use the ids it was given."""
+    stable key of an agent. An anonymous client has neither, and can only use the ids it was given. `role_token` is the
+    SHA-256 of its role token, if it shows one."""
 
     session_id: str | None = None
     agent: str | None = None
     channel_id: str | None = None
     workspace: str | None = None
+    role_token: str | None = field(default=None, repr=False)
 
     @property
     def is_named(self) -> bool:
@@ -52,6 +54,7 @@ NOBODY = Identity()
 
 def read_identity(query: bytes, headers: Headers) -> Identity:
     """Return the identity in a request's query string and headers. Raises Refusal if it is unusable."""
+    headers = tuple(headers)
     said: dict[str, str] = {}
     for name, value in (*_query(query), *_in_headers(headers)):
         if said.setdefault(name, value) != value:
@@ -62,7 +65,19 @@ def read_identity(query: bytes, headers: Headers) -> Identity:
         pattern, fault = _PARTS[name]
         if re.fullmatch(pattern, value) is None:
             raise unclear(fault)
+    shown = {value for name, value in headers if name == role_token.HEADER}
+    if shown:
+        said["role_token"] = _role_token(shown)
     return Identity(**said) if said else NOBODY
+
+
+def _role_token(shown: set[bytes]) -> str:
+    if len(shown) > 1:
+        raise unclear("the header Intercom-Role-Token is given twice with different values: give it once")
+    try:
+        return role_token.hashed(shown.pop().decode("latin-1"))
+    except ValueError as fault:
+        raise unclear(str(fault)) from None
 
 
 def _query(query: bytes) -> list[tuple[str, str]]:

@@ -23,7 +23,7 @@ from actors import System
 from intercom.agents.agent_connection import AgentConnection, PendingResponse, Workspaces
 from intercom.agents.http.request import Identity, too_many
 from intercom.model.config import Config
-from intercom.sessions import registry
+from intercom.sessions import agent_keys
 from intercom.sessions.messages import key_of
 from intercom.sessions.registry import Presence
 
@@ -296,6 +296,7 @@ class ConnectionFactory:
             identity.session_id,
             anonymous,
             self._workspaces,
+            identity.role_token,
         )
 
 
@@ -333,6 +334,12 @@ class HttpSessions:
         agent = self.factory.connect(identity, _key(identity))
         return HttpSession(identity, remote, agent, self.factory.connections)
 
+    def stranger(self, identity: Identity) -> AgentConnection:
+        """Return the connection of an agent of versions without sessions, for a request that is no sign of life. One
+        that is not known yet, or has no name, gets a connection that nobody else sees."""
+        known = self.named.get(identity)
+        return known.agent if known is not None else self.factory.connect(identity, _key(identity))
+
     @contextmanager
     def anonymous(self, identity: Identity, remote: str) -> Iterator[AgentConnection]:
         """Make an agent connection for one call of an anonymous client, which gets its own session. Raises Refusal if
@@ -340,7 +347,7 @@ class HttpSessions:
         if self._anonymous_calls[remote] >= SESSIONS_ANONYMOUS:
             raise too_many(f"{SESSIONS_ANONYMOUS} calls without a name are under way: wait, or name agents in the URL")
         self._anonymous_calls[remote] += 1
-        agent = self.factory.connect(identity, registry.ANONYMOUS + uuid.uuid4().hex, anonymous=True)
+        agent = self.factory.connect(identity, agent_keys.ANONYMOUS + uuid.uuid4().hex, anonymous=True)
         try:
             yield agent
         finally:
@@ -453,8 +460,8 @@ def _key(identity: Identity) -> str:
     if identity.session_id is not None:
         return key_of(identity.session_id)
     if identity.agent is not None:
-        return registry.NAMED + identity.agent
-    return registry.PASSING + uuid.uuid4().hex
+        return agent_keys.NAMED + identity.agent
+    return agent_keys.PASSING + uuid.uuid4().hex
 
 
 def _idlest(sessions: Iterable[HttpSession]) -> HttpSession | None:

@@ -39,9 +39,17 @@ MOST_SESSIONS = 10_000
 #: have skipped the answer; the client gets it when it reconnects.
 _STUCK_SECONDS = 1.0
 
-#: Methods with the same answer for every client.
+#: Methods that are no part of an agent's work: to list, and to hear of changed lists.
 _STATELESS_METHODS = frozenset(
-    ("server/discover", "ping", "tools/list", "resources/list", "resources/templates/list", "prompts/list")
+    (
+        "server/discover",
+        "ping",
+        "tools/list",
+        "resources/list",
+        "resources/templates/list",
+        "prompts/list",
+        "subscriptions/listen",
+    )
 )
 
 
@@ -90,6 +98,8 @@ class Streamable:
         if method in _STATELESS_METHODS:
             if method == "server/discover" and (known := self.sessions.named.get(identity)) is not None:
                 known.agent.deliveries.client_restarted()
+            # What a list has may differ by agent, but to list is no sign of life: nothing is counted.
+            scope["state"]["exchange"] = PendingResponse(self.sessions.stranger(identity))
             await self.application(scope, body, send)
         elif identity.is_named:
             session = self.sessions.of(identity)
@@ -197,8 +207,9 @@ class Streamable:
             session.ended()
 
     async def _wait_for_reader(self, response: PendingResponse) -> None:
-        """Wait for the client of an interrupted stream to reconnect."""
-        while response.call is not None and not response.is_written and not response.is_left:
+        """Wait for the client of an interrupted stream to reconnect. One that has cancelled its request does not, and
+        its next request may come over the same connection."""
+        while response.call is not None and not (response.is_written or response.is_left or response.is_cancelled):
             if not await response.returns_within(RESUME_SECONDS):
                 return
             await response.reader_gone()

@@ -30,6 +30,10 @@ if TYPE_CHECKING:
 WIRE = 1
 
 
+#: The variable with the token by which the agent has a role in the gateway.
+ROLE_TOKEN = "INTERCOM_ROLE_TOKEN"
+
+
 def hello(
     shim: str, options: Options, where: Places | None, delivered: Sequence[str], agents: Sequence[str] = ()
 ) -> bytes:
@@ -53,6 +57,8 @@ def hello(
     }
     if options.role != "shim":
         said["role"] = options.role
+    if role_token := os.environ.get(ROLE_TOKEN):
+        said["role_token"] = role_token
     return encode({"intercom": {"hello": said}})
 
 

@@ -150,7 +150,10 @@ def _shipped_for(options: Options) -> Results:
         settings = peek(options.config or places().config_file)
     except IntercomError:
         return results  # calls will report what is wrong
-    mcp, rooms = settings.get("mcp"), settings.get("rooms")
+    mcp, rooms, gateway = (settings.get(table) for table in ("mcp", "rooms", "gateway"))
+    if isinstance(gateway, dict) and gateway.get("enabled"):
+        # What the server can do, and every list, depends on its downstreams.
+        return {}
     has_more = isinstance(mcp, dict) and (mcp.get("legacy_tool_names") or mcp.get("permission_prompt_tool"))
     if has_more or (isinstance(rooms, dict) and rooms.get("enabled")):
         # The shipped list lacks these names: clients wait for the server's own.

@@ -7,8 +7,8 @@ check of the request and of who may send it, and `command` of embedding.
 These are written by hand:
 
 - a drawing of the answer in `cli.ctl_draw`, which `draws` names. Without one ctl prints one line.
-- what ctl does besides sending the request. `cli.ctl` knows `answer`, `tree`, `logs`, `restore` and the `policy`
-  commands by name.
+- what ctl does besides sending the request. `cli.ctl` knows `answer`, `tree`, `logs`, `restore` and the `policy`,
+  `rooms` and `gateway` commands by name.
 - the command in Slack: a function and an entry in `operators.slack.commands.builtin`. Only the summary, the arguments
   and whether it acts come from the row.
 - a method of its own for embedding. `command` carries out any row.
@@ -58,6 +58,8 @@ FIELDS: dict[str, Kind] = {
     "url": Kind.NAME,
     "format": Kind.NAME,
     "name": Kind.NAME,
+    "role": Kind.NAME,
+    "tool": Kind.NAME,
     "limit": Kind.NUMBER,
     "start": Kind.OFFSET,
     "everything": Kind.FLAG,
@@ -69,8 +71,8 @@ class Access(Enum):
 
     #: Anyone, also an agent's own processes: it only shows something.
     ANYONE = "anyone"
-    #: A person: it changes something. It needs no signature: it only pauses, ends or asks, it is about a room, which
-    #: decides nothing of this machine, or it brings its own.
+    #: A person: it changes something. It needs no signature: it only pauses, ends, asks or tests, it is about a room,
+    #: which decides nothing of this machine, or it brings its own.
     OPERATOR = "operator"
     #: A person, who signs what the card shows that the command answers.
     SIGNED_CARD = "signed card"
@@ -175,6 +177,8 @@ _KEY = Argument("", "id", missing="a key's id and a signature")
 _PUBLIC = Argument("", "public", missing="a public key, its name, and a signature")
 _ROOM = Argument("ID", "id", missing="a room's id; see rooms list")
 _TOLD = _REASON._replace(help="what its feed says about it")
+_DOWNSTREAM = Argument("NAME", "id", missing="the name of a downstream; see gateway list")
+_ONLY_DOWNSTREAM = _DOWNSTREAM._replace(shape="[NAME]", help="only this downstream")
 _TEXT = Argument("WORDS...", "text", missing="a text")
 #: The words after `answer`.
 ANSWERS = ("continue", "refine", "stop", "dismiss", "proceed", "cancel")
@@ -406,6 +410,46 @@ _ROWS = (
         Argument("[URL]", "url", "the new address, at once", missing="an address, or an empty one for the default"),
         Argument("--clear", "url", "take the address of the settings again", value=""),
     ),
+    _row("gateway-list", ANYONE, "list the MCP servers behind the gateway"),
+    _row("gateway-show", ANYONE, "show one of them in full, with its tools", _DOWNSTREAM),
+    # It starts a program.
+    _row(
+        "gateway-test",
+        OPERATOR,
+        "make a new connection to one, and say what is wrong; exits with 0 if it is healthy, 1 if degraded, 2 if"
+        " unhealthy",
+        _DOWNSTREAM,
+    ),
+    # Roles do not count for it, and it may change anything, as an approval does.
+    _row(
+        "gateway-call",
+        SIGNED,
+        "call a tool yourself, to try it",
+        _DOWNSTREAM,
+        Argument("TOOL", "tool", "its own name, without that of the downstream", missing="the name of a tool"),
+        Argument("[JSON]", "text", "its arguments, as one JSON object (default: none)"),
+    ),
+    _row("gateway-enable", SIGNED, "let agents use a disabled one again", _DOWNSTREAM),
+    _row("gateway-disable", OPERATOR, "stop one, until you enable it again", _DOWNSTREAM),
+    _row(
+        "gateway-tail",
+        ANYONE,
+        "show the newest calls of agents: what they called, and how it ended",
+        _ONLY_DOWNSTREAM,
+        Argument("-f/--follow", help="continue until ^C"),
+        Argument("--lines N", "limit", f"at most N calls (default {LISTED})"),
+        "start",
+    ),
+    _row(
+        "gateway-explain",
+        ANYONE,
+        "show what a role may do with all tools, or why with one",
+        Argument("ROLE", "role", missing="the name of a role"),
+        _ONLY_DOWNSTREAM,
+        Argument("[TOOL]", "tool", "only this tool, with the rule that decides, and what would be needed"),
+    ),
+    _row("gateway-budgets", ANYONE, "show limits, what is used of them, and what is left"),
+    _row("gateway-lint", ANYONE, "read the gateway's files now, and show faults and likely mistakes"),
     _row("keys", ANYONE, "list the operator keys, and whether decisions must be signed", is_typed=False),
     _row("key-add", OPERATOR, "enrol an operator key", _PUBLIC, "name", is_typed=False),
     _row("key-revoke", OPERATOR, "revoke an operator key", _KEY, is_typed=False),
@@ -444,4 +488,5 @@ HOW_TO_ANSWER: dict[str, tuple[str, ...]] = {
     "apply": ("answer {id} dismiss",),
     "restore": ("answer {id} proceed | cancel",),
     "room": ("answer {id} continue | dismiss",),
+    "tools": ("approve {id}", "reject {id}"),
 }

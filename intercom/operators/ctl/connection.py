@@ -27,7 +27,8 @@ from intercom.model.decision import Decision
 from intercom.model.errors import IntercomError, IpcError, Unauthorized
 from intercom.model.json_types import JsonObject
 from intercom.model.process import Origin
-from intercom.operators.commands.command_handlers import Caller, handler_of
+from intercom.operators.commands.command_handler import Caller
+from intercom.operators.commands.command_handlers import handler_of
 from intercom.operators.commands.table import DEFAULT_REASON, WATCH, Access, decisions_of
 from intercom.operators.ctl.wire import MAX_REQUEST, CtlRequest, event, failure, line_of, read_request, success
 from intercom.operators.router_messages import Channel

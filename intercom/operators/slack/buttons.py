@@ -164,6 +164,8 @@ BUTTONS: Final = (
     Button("restore_cancel", _RESTORE, Decision.CANCEL, "✖️", "Cancel", says=("cancel",)),
     Button("room_resume", CardKind.ROOM, Decision.RESUME, "▶️", "Resume", _PRIMARY, says=("resume", *_GO_ON)),
     Button("room_dismiss", CardKind.ROOM, Decision.DISMISS, "", "Dismiss", says=("dismiss", "ignore")),
+    Button("tools_accept", CardKind.TOOLS, Decision.APPROVE, "✅", "Approve", _PRIMARY, says=("approve", "accept")),
+    Button("tools_reject", CardKind.TOOLS, Decision.REJECT, "❌", "Reject", _DANGER, says=_DENY, opens=("reject",)),
 )  # fmt: skip
 
 #: The buttons by `action_id`, by the name of their form, and by kind of card.

@@ -443,9 +443,16 @@ async def _look_round(session: SessionActor, _due: LookRound) -> None:
         session.mark(request)
 
 
+def _use_downstream(session: SessionActor, asked: messages.UseDownstream) -> Answered[None]:
+    session.require_open()
+    session.touch(asked.tool)
+    return session.answered(asked.call, None)
+
+
 HANDLERS: Handlers = {
     **{tool.takes: tool.handle for tool in TOOLS if tool.handle is not None},
     messages.AwaitDecision: await_decision,
+    messages.UseDownstream: _use_downstream,
     messages.AskPermission: hook_permissions.ask,
     messages.Detach: _detach,
     messages.Withdraw: _withdraw,

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 
 from actors import Info
 from intercom.model.card import CardKind
 from intercom.model.chat_status import ChatStatus, ConnectionState, ConnectionStatus, OutboxStatus
+from intercom.model.gateway_view import DownstreamStatus, DownstreamView
 from intercom.model.process import AgentProcessState
 from intercom.model.session import SessionStatus
 from intercom.operators import metrics
@@ -45,6 +47,35 @@ async def _counts() -> Counts:
     return CENSUS
 
 
+DOWNSTREAMS = (
+    DownstreamView(
+        "github",
+        "http",
+        "https://mcp.example.org",
+        DownstreamStatus.READY,
+        "it answers",
+        AT,
+        circuit="closed",
+        running=2,
+    ),
+    DownstreamView(
+        "files",
+        "stdio",
+        "npx",
+        DownstreamStatus.OFFLINE,
+        "kim has disabled it",
+        AT,
+        is_enabled=False,
+        circuit="open",
+        withheld=("write_file",),
+    ),
+)
+
+
+async def _downstreams() -> Sequence[DownstreamView]:
+    return DOWNSTREAMS
+
+
 async def _chat() -> ChatStatus | None:
     return CHAT
 
@@ -57,4 +88,5 @@ SOURCES = Sources(
     chat=_chat,
     now=lambda: AT,
     own=lambda: metrics.figures(up=True, sessions=12),
+    downstreams=_downstreams,
 )

@@ -10,8 +10,17 @@ from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry
 
 from actors import events
+from intercom.gateway.messages import InvocationStatus
 from intercom.model.card import CardKind
-from intercom.model.metrics import Committed, Delivered, HttpFailed, Measure, Settled, ToolCalled
+from intercom.model.metrics import (
+    Committed,
+    Delivered,
+    DownstreamCalled,
+    HttpFailed,
+    Measure,
+    Settled,
+    ToolCalled,
+)
 from intercom.operators.metrics import REMEMBERED, Counted, family
 
 
@@ -151,3 +160,22 @@ def test_no_label_holds_a_path_an_id_or_an_upper_case_name(name: str) -> None:
     assert label.count("/") <= 1
     assert set(label) <= set(string.ascii_lowercase + "_/")
     assert len(label) <= 62
+
+
+def test_a_call_of_a_downstream_counts_by_how_it_ended_and_is_timed_if_it_was_sent() -> None:
+    at = Counting().measured(
+        DownstreamCalled("github", "success", 0.3),
+        DownstreamCalled("github", "success", 0.0, is_cached=True),
+        DownstreamCalled("github", "rate_limited", 0.0),
+        DownstreamCalled("github", "timeout", 30.0),
+        DownstreamCalled("github", "of its own invention", 1.0),
+    )
+    for status in ("success", "cached", "rate_limited", "timeout", "other"):
+        assert at.value("gateway_calls_total", downstream="github", status=status) == 1
+    assert at.value("gateway_call_seconds_count", downstream="github") == 2
+    assert at.value("gateway_call_seconds_sum", downstream="github") == 30.3
+
+
+def test_every_status_of_a_downstreams_call_is_known() -> None:
+    at = Counting().measured(*(DownstreamCalled("github", status.value, 0.0) for status in InvocationStatus))
+    assert at.value("gateway_calls_total", downstream="github", status="other") is None

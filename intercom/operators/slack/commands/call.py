@@ -16,7 +16,8 @@ from intercom.model.config import Config
 from intercom.model.errors import Ambiguous, InvalidState, NotFound, SlackError, Unauthorized
 from intercom.model.process import Origin
 from intercom.model.session import Session, SessionStatus
-from intercom.operators.commands.command_handlers import SHORTEST_ID, Caller
+from intercom.operators.commands.command_handler import Caller
+from intercom.operators.commands.command_handlers import SHORTEST_ID
 from intercom.operators.router_messages import Channel
 from intercom.operators.slack.commands.table import SLASH, Arguments, Entry, Table
 from intercom.operators.slack.draw import blocks

@@ -232,6 +232,7 @@ KINDS: Final = {
     CardKind.TASK: "📥",
     CardKind.RESTORE: "♻️",
     CardKind.ROOM: "💬",
+    CardKind.TOOLS: "🔌",
 }
 RISKS: Final = {RiskLevel.LOW: "🟢", RiskLevel.HIGH: "🟡", RiskLevel.CRITICAL: "🔴"}
 

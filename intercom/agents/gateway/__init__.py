@@ -1,0 +1,1 @@
+"""The gateway towards agents: the tools of downstreams among our own, over any transport."""

@@ -1,0 +1,442 @@
+"""The `gateway` commands of ctl: other MCP servers, which agents reach through this one.
+
+Downstreams wrote much of what is shown: all of it is made safe for a terminal.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, Final
+
+from intercom.cli.ctl_text import clean, count, one_line
+from intercom.local.places import Places
+from intercom.model.gateway_view import (
+    BudgetView,
+    CallLine,
+    CallResult,
+    CallTail,
+    DownstreamDetail,
+    DownstreamStatus,
+    DownstreamView,
+    HealthReport,
+    HealthStatus,
+    LintFinding,
+    LintLevel,
+    RoleExplanation,
+    ToolView,
+)
+from intercom.model.json_types import Json, JsonObject
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.text import Text
+
+PROGRAM: Final = "agent-intercom-ctl gateway"
+#: Seconds between two requests for more calls.
+_PAUSE: Final = 0.5
+_INDENT: Final = "    "
+#: How many lines of a program's log, and of a tool's description, are shown.
+_LOG_LINES: Final = 12
+#: The most tools that are named in a line.
+_NAMED: Final = 40
+#: The exit codes of a test.
+EXIT_CODES: Final = {HealthStatus.HEALTHY: 0, HealthStatus.DEGRADED: 1, HealthStatus.UNHEALTHY: 2}
+
+_STATUS_STYLE: Final = {
+    DownstreamStatus.READY: "green",
+    DownstreamStatus.DEGRADED: "yellow",
+    DownstreamStatus.OFFLINE: "red",
+}
+_HEALTH_STYLE: Final = {
+    HealthStatus.HEALTHY: "green",
+    HealthStatus.DEGRADED: "yellow",
+    HealthStatus.UNHEALTHY: "bold red",
+}
+_EFFECT_STYLE: Final = {"allow": "green", "ask": "yellow", "deny": "dim"}
+
+
+def gateway(where: Places, command: str, fields: JsonObject, *, follow: bool = False, as_json: bool = False) -> int:
+    """Run one of the commands. Returns the exit code: 0, or that of a test. Raises what `send` raises."""
+    from intercom.cli.ctl_sign import send
+
+    if command == "gateway-tail":
+        return _tail(where, fields, follow=follow, as_json=as_json)
+    data = send(where, command, fields)
+    if as_json:
+        print(json.dumps(data))
+    elif command in ("gateway-enable", "gateway-disable"):
+        print(_changed_line(command, data))
+    else:
+        from intercom.cli import ctl_draw
+
+        DRAWINGS[command](ctl_draw.console(), data, ctl_draw.now())
+    if command == "gateway-test":
+        return EXIT_CODES[HealthStatus(data["status"])]
+    if command == "gateway-call":
+        return 1 if data["is_error"] else 0
+    return 0
+
+
+def _changed_line(command: str, data: Mapping[str, Json]) -> str:
+    name = one_line(str(data["name"]))
+    if command == "gateway-disable":
+        return f"disabled {name}: agents that call it are told so; {PROGRAM} enable {name} ends that"
+    return f"enabled {name}; {PROGRAM} list shows whether it can be reached"
+
+
+# --- calls -----------------------------------------------------------------------------------------------------------
+
+
+def _tail(where: Places, fields: JsonObject, *, follow: bool, as_json: bool) -> int:
+    """Print the newest calls; with `follow`, new ones until ^C."""
+    from intercom.operators.commands.json_forms import read
+    from intercom.operators.ctl.client import request
+
+    data = request(where, "gateway-tail", fields)
+    is_first = True
+    while True:
+        tail = read(CallTail, data)
+        if as_json and (tail.calls or is_first):
+            print(json.dumps(data), flush=True)
+        elif not as_json:
+            for call in tail.calls:
+                print(call_line(call))
+            if is_first and not tail.calls and not follow:
+                print("no calls: no agent has called a tool of a downstream yet")
+            sys.stdout.flush()
+        if not follow:
+            return 0
+        if not tail.calls:
+            time.sleep(_PAUSE)
+        is_first = False
+        rest = {name: value for name, value in fields.items() if name != "limit"}
+        data = request(where, "gateway-tail", {**rest, "start": tail.end})
+
+
+def call_line(call: CallLine) -> str:
+    """Return a call as one line: when, who with which role, what, how it ended, how long it took, and who decided."""
+    status = f"{call.status} (cached)" if call.is_cached else call.status
+    parts = [
+        f"{call.at:%H:%M:%S}",
+        f"{call.agent} ({call.role or 'no role'})",
+        f"{call.downstream}.{call.tool}",
+        status,
+    ]
+    if call.seconds is not None and not call.is_cached:
+        parts.append(milliseconds(call.seconds))
+    if call.decided_by is not None:
+        parts.append(f"decided by {call.decided_by}")
+    elif call.request_id is not None:
+        parts.append(f"asked in {call.request_id[:8]}")
+    if call.is_redacted:
+        parts.append("secrets masked")
+    line = "  ".join(parts)
+    return one_line(f"{line}: {call.error}" if call.error else line)
+
+
+def milliseconds(seconds: float) -> str:
+    """Write a duration for people: "0.4 ms", "12 ms", "3.2 s"."""
+    if seconds >= 1:
+        return f"{seconds:.1f} s"
+    return f"{seconds * 1000:.0f} ms" if seconds >= 0.01 else f"{seconds * 1000:.1f} ms"
+
+
+def result_lines(result: Mapping[str, Json]) -> list[str]:
+    """Return what a tool's result says, for people: its texts, and a word about all else. Not yet safe to print."""
+    lines: list[str] = []
+    content = result.get("content")
+    for block in content if isinstance(content, list) else []:
+        if not isinstance(block, Mapping):
+            continue
+        kind = str(block.get("type"))
+        if kind == "text":
+            lines += str(block.get("text", "")).split("\n")
+            continue
+        resource = block.get("resource")
+        inner: Mapping[str, Json] = resource if isinstance(resource, Mapping) else block
+        if isinstance(inner.get("text"), str):
+            lines += [f"[{kind} {inner.get('uri', '')}]", *str(inner["text"]).split("\n")]
+            continue
+        data = inner.get("data") or inner.get("blob")
+        # Base64 has four characters for three bytes.
+        size = f", {count(len(data) * 3 // 4, 'byte')}" if isinstance(data, str) else ""
+        what = inner.get("mimeType") or inner.get("uri") or "no type"
+        lines.append(f"[{kind}: {what}{size}; --json has it]")
+    if not lines and "structuredContent" in result:
+        lines = json.dumps(result["structuredContent"], indent=2, ensure_ascii=False).split("\n")
+    if result.get("resultType") == "input_required":
+        lines.append("[it wants input, which ctl cannot give: let an agent call this tool]")
+    return lines
+
+
+# --- drawing ---------------------------------------------------------------------------------------------------------
+
+
+def draw_list(on: Console, data: Json, at: datetime) -> None:
+    from intercom.cli.ctl_draw import age, print_table, safe_text
+    from intercom.operators.commands.json_forms import read
+
+    found = read(list[DownstreamView], data, "downstreams")
+    rows = [
+        (
+            safe_text(one_line(each.name)),
+            safe_text(each.status if each.is_enabled else "disabled", _STATUS_STYLE[each.status]),
+            age(each.since, at),
+            safe_text(each.transport),
+            f"{each.tools}+{len(each.withheld)}" if each.withheld else str(each.tools),
+            str(each.calls),
+            str(each.errors),
+            "-" if each.mean_seconds is None else milliseconds(each.mean_seconds),
+            safe_text(one_line("; ".join(_remarks(each)))),
+        )
+        for each in found
+    ]
+    columns = ("name", "status", "for", "transport", "tools", "calls", "errors", "mean", "")
+    print_table(on, columns, rows, "no downstreams: agent-intercom gateway import moves your MCP servers here")
+    failing = [each for each in found if each.is_enabled and each.status is not DownstreamStatus.READY]
+    if failing:
+        on.print(safe_text(one_line(f"  {PROGRAM} test {failing[0].name}"), "cyan"), soft_wrap=True)
+
+
+def _remarks(view: DownstreamView) -> Iterable[str]:
+    if view.status is not DownstreamStatus.READY:
+        # The error has the reason in it, and more.
+        is_same = view.is_enabled and view.last_error is not None and view.reason in view.last_error
+        said = view.last_error if is_same and view.last_error is not None else view.reason
+        yield said.removeprefix("the connection ").removeprefix("could not be made: ")
+    if view.withheld:
+        yield f"withheld: {', '.join(view.withheld[:5])}{' and more' if len(view.withheld) > 5 else ''}"
+
+
+def draw_show(on: Console, data: Json, at: datetime) -> None:
+    from intercom.cli.ctl_draw import age, print_table, safe_text
+    from intercom.operators.commands.json_forms import read
+
+    detail = read(DownstreamDetail, data)
+    view = detail.summary
+    on.print(safe_text(one_line(view.name), "bold"), soft_wrap=True)
+    if view.description:
+        on.print(safe_text(one_line(view.description)), soft_wrap=not on.is_terminal)
+    status = view.status if view.is_enabled else "disabled"
+    line = safe_text(f"{status} for {age(view.since, at)}", _STATUS_STYLE[view.status])
+    on.print(line.append(one_line(f": {view.reason}"), "not bold"), soft_wrap=True)
+    if view.last_error:
+        on.print(safe_text(one_line(f"last error: {view.last_error}"), "red"), soft_wrap=True)
+    for fault in detail.faults:
+        on.print(safe_text(one_line(f"fault of its file: {fault}"), "red"), soft_wrap=True)
+    for name, value in _facts(detail, at):
+        on.print(safe_text(f"{name:<14}", "dim").append(one_line(value)), soft_wrap=True)
+    on.print()
+    rows = [
+        (
+            safe_text(one_line(tool.name), "yellow" if tool.is_withheld else ""),
+            safe_text("withheld" if tool.is_withheld else "read-only" if tool.is_read_only else ""),
+            safe_text(_pin(tool)),
+            safe_text(_shortened(tool.description)),
+        )
+        for tool in detail.tools
+    ]
+    print_table(on, ("tool", "", "allowed", ""), rows, "no tools are known: it was never connected, or offers none")
+    for tool in detail.tools:
+        for mark in tool.marks:
+            on.print(safe_text(one_line(f"  ! {tool.name}: {mark}"), "yellow"), soft_wrap=True)
+    for act in ("test", "disable" if view.is_enabled else "enable", "tail"):
+        on.print(safe_text(f"  {PROGRAM} {act} {view.name}", "cyan"), soft_wrap=True)
+
+
+def _facts(detail: DownstreamDetail, at: datetime) -> Iterable[tuple[str, str]]:
+    from intercom.cli.ctl_draw import age
+
+    view = detail.summary
+    process = f", process {view.pid}" if view.pid is not None else ""
+    yield "connection", f"{view.transport}, {view.target}{process}, circuit {view.circuit or 'unknown'}"
+    if view.protocol_version:
+        took = "" if view.handshake_seconds is None else f", handshake in {milliseconds(view.handshake_seconds)}"
+        yield "protocol", f"{view.protocol_version}{took}"
+    if detail.capabilities:
+        yield "capabilities", ", ".join(detail.capabilities)
+    mean = "" if view.mean_seconds is None else f", {milliseconds(view.mean_seconds)} on average"
+    last = "" if view.last_call_at is None else f", the last {age(view.last_call_at, at)} ago"
+    yield "calls", f"{view.calls}, {count(view.errors, 'error')}, {view.running} running{mean}{last}"
+    yield "exposed", f"{detail.expose}, shared by {'all agents' if detail.sharing == 'all' else 'one agent each'}"
+    if detail.resources or detail.prompts:
+        yield "also", f"{count(detail.resources, 'resource')}, {count(detail.prompts, 'prompt')}"
+    for name, verbs in detail.classes.items():
+        yield f"class {name}", ", ".join(verbs)
+    yield "limits", _limits(detail.budget)
+    yield "used today", _used(detail.budget)
+
+
+def _pin(tool: ToolView) -> str:
+    if tool.allowed_at is None or tool.allowed_by is None or tool.sha256 is None:
+        return "never"
+    return one_line(f"{tool.allowed_at:%Y-%m-%d}, {tool.allowed_by}, {tool.sha256[:8]}")
+
+
+def _shortened(text: str, length: int = 100) -> str:
+    line = one_line(text.strip().partition("\n")[0])
+    return line if len(line) <= length else f"{line[:length]}..."
+
+
+def draw_test(on: Console, data: Json, at: datetime) -> None:
+    from intercom.cli.ctl_draw import safe_text
+    from intercom.operators.commands.json_forms import read
+
+    report = read(HealthReport, data)
+    head = safe_text(one_line(report.downstream), "bold").append(f" is {report.status}", _HEALTH_STYLE[report.status])
+    on.print(head.append(one_line(f"  ({report.transport}, {report.target})"), "not bold dim"), soft_wrap=True)
+    for attempt in report.attempts:
+        name = f"  {attempt.version:<12} " if len(attempt.version) <= 12 else f"  {attempt.version} "
+        line = safe_text(name).append(f"{milliseconds(attempt.seconds):>8}  ")
+        line.append("connected" if attempt.fault is None else one_line(attempt.fault), "" if attempt.fault else "green")
+        on.print(line, soft_wrap=True)
+    for name, value in _report_facts(report):
+        on.print(safe_text(f"  {name:<13}", "dim").append(one_line(value)), soft_wrap=True)
+    for title, lines in (
+        ("its log ends with", report.stderr.splitlines()),
+        ("its output is no message", report.output),
+    ):
+        if lines and report.status is not HealthStatus.HEALTHY:
+            on.print(safe_text(f"  {title}:", "dim"))
+            for logged in lines[-_LOG_LINES:]:
+                on.print(safe_text(f"    | {one_line(logged)}"), soft_wrap=True)
+    if report.error is not None:
+        on.print(safe_text(one_line(report.error), _HEALTH_STYLE[report.status]), soft_wrap=not on.is_terminal)
+    if report.diagnosis is not None:
+        on.print(safe_text(f"-> {one_line(report.diagnosis)}", "cyan"), soft_wrap=not on.is_terminal)
+
+
+def _report_facts(report: HealthReport) -> Iterable[tuple[str, str]]:
+    if report.protocol_version is not None:
+        yield "in use", report.protocol_version
+    if report.server:
+        yield "server", report.server
+    if report.capabilities:
+        yield "capabilities", ", ".join(report.capabilities)
+    if report.list_seconds is not None:
+        others = [
+            count(number, noun)
+            for number, noun in ((report.resources, "resource"), (report.prompts, "prompt"))
+            if number
+        ]
+        offered = ", ".join([count(len(report.tools), "tool"), *others])
+        yield "offers", f"{offered}, listed in {milliseconds(report.list_seconds)}"
+    if report.tools:
+        more = len(report.tools) - _NAMED
+        yield "tools", ", ".join(report.tools[:_NAMED]) + (f" and {more} more" if more > 0 else "")
+
+
+def draw_call(on: Console, data: Json, at: datetime) -> None:
+    from intercom.cli.ctl_draw import safe_text
+    from intercom.operators.commands.json_forms import read
+
+    done = read(CallResult, data)
+    lines = result_lines(done.result) if done.result is not None else [*done.text.split("\n"), "(cut: it is too long)"]
+    for line in lines:
+        on.print(safe_text(clean(line)), soft_wrap=True)
+    status = "the tool reports an error" if done.is_error else "done"
+    facts = [status, milliseconds(done.seconds), f"record {done.invocation_id[:8]}"]
+    if done.cost:
+        facts.append(f"cost {done.cost:g}")
+    if done.redacted:
+        facts.append(f"masked: {', '.join(done.redacted)}")
+    on.print(safe_text(f"[{one_line(', '.join(facts))}]", "red" if done.is_error else "dim"), soft_wrap=True)
+
+
+def draw_explain(on: Console, data: Json, at: datetime) -> None:
+    from intercom.cli.ctl_draw import print_table, safe_text
+    from intercom.operators.commands.json_forms import read
+
+    found = read(RoleExplanation, data)
+    if found.text:
+        on.print(safe_text(found.text), soft_wrap=True)
+        return
+    rows = [
+        (
+            safe_text(each.effect, _EFFECT_STYLE.get(each.effect, "")),
+            safe_text(one_line(each.downstream)),
+            safe_text(one_line(each.tool)),
+            safe_text(one_line(each.rule or "no rule names it")),
+        )
+        for each in found.decisions
+    ]
+    print_table(on, ("effect", "name", "tool", "rule"), rows, "no tools are known: no downstream was connected yet")
+
+
+def draw_budgets(on: Console, data: Json, at: datetime) -> None:
+    from intercom.cli.ctl_draw import print_table, safe_text
+    from intercom.operators.commands.json_forms import read
+
+    rows = [
+        (safe_text(one_line(each.downstream)), _limits(each), _used(each), _left(each), _resets(each))
+        for each in read(list[BudgetView], data, "budgets")
+    ]
+    print_table(on, ("name", "limits", "used today", "left", "resets at"), rows, "no downstreams")
+
+
+def _limits(budget: BudgetView) -> str:
+    parts = []
+    if budget.requests_per_second is not None:
+        parts.append(f"{budget.requests_per_second:g}/s, {budget.burst} at once")
+    if budget.concurrency is not None:
+        parts.append(f"{budget.concurrency} running")
+    if budget.daily_calls is not None:
+        parts.append(f"{count(budget.daily_calls, 'call')} a day")
+    if budget.daily_cost is not None:
+        parts.append(f"cost {budget.daily_cost:g} a day")
+    if budget.timeout_seconds is not None:
+        parts.append(f"{budget.timeout_seconds:g} s a call")
+    return ", ".join(parts) or "none"
+
+
+def _used(budget: BudgetView) -> str:
+    cost = f", cost {budget.cost_today:g}" if budget.cost_today else ""
+    running = f", {budget.running} running" if budget.running else ""
+    return f"{count(budget.calls_today, 'call')}{cost}{running}"
+
+
+def _left(budget: BudgetView) -> str:
+    parts = [
+        word
+        for value, word in (
+            (budget.calls_left, f"{budget.calls_left} today"),
+            (budget.cost_left, f"cost {budget.cost_left or 0:g}"),
+            (budget.burst_left, f"{budget.burst_left} now"),
+            (budget.concurrency_left, f"{budget.concurrency_left} more running"),
+        )
+        if value is not None
+    ]
+    return ", ".join(parts) or "-"
+
+
+def _resets(budget: BudgetView) -> str:
+    is_daily = budget.daily_calls is not None or budget.daily_cost is not None
+    return f"{budget.resets_at:%Y-%m-%d %H:%M} UTC" if is_daily and budget.resets_at is not None else "-"
+
+
+def draw_lint(on: Console, data: Json, at: datetime) -> None:
+    from intercom.cli.ctl_draw import safe_text
+    from intercom.operators.commands.json_forms import read
+
+    found: Sequence[LintFinding] = read(list[LintFinding], data, "findings")
+    if not found:
+        on.print("no faults, and no likely mistakes")
+    for each in found:
+        label: Text = safe_text(f"{each.level:<8}", "bold red" if each.level is LintLevel.FAULT else "yellow")
+        on.print(label.append(one_line(each.text), "not bold default"), soft_wrap=not on.is_terminal)
+
+
+#: The function that draws the answer to a command.
+DRAWINGS: Final[Mapping[str, Callable[[Console, Json, datetime], None]]] = {
+    "gateway-list": draw_list,
+    "gateway-show": draw_show,
+    "gateway-test": draw_test,
+    "gateway-call": draw_call,
+    "gateway-explain": draw_explain,
+    "gateway-budgets": draw_budgets,
+    "gateway-lint": draw_lint,
+}

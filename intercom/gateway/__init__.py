@@ -1,0 +1,1 @@
+"""The gateway: agents reach other MCP servers through it, checked, metered and recorded."""

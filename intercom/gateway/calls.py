@@ -1,0 +1,500 @@
+"""One call on its way through the gateway: role, a person's say, cache, budget and breaker, redaction, record.
+
+Every call of a tool ends in exactly one record, whatever refuses it or crashes, and the record of a call that is sent
+begins before it is sent. So a call that a crash interrupts is known, and is not sent a second time.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Mapping
+from enum import StrEnum
+from shlex import quote
+from typing import Final
+
+import trio
+from attrs import define, evolve, field, frozen
+
+from actors import Busy, Down, Name, NotRunning, ask
+from intercom.gateway import redaction
+from intercom.gateway.assignments import AgentIdentity
+from intercom.gateway.breaker import Failure
+from intercom.gateway.budgets import Remaining
+from intercom.gateway.downstream_config import Sharing
+from intercom.gateway.evidence import Cache, cache_key
+from intercom.gateway.invocations import InvocationLog
+from intercom.gateway.journal import Invocation
+from intercom.gateway.messages import (
+    AgentPort,
+    CallFailed,
+    Cancel,
+    GatewayRefused,
+    InvocationStatus,
+    Invoke,
+    Invoked,
+    RpcError,
+    downstream_name,
+)
+from intercom.gateway.roles import Effect
+from intercom.gateway.snapshot import Snapshot
+from intercom.masking import Masker
+from intercom.model.errors import IntercomError
+from intercom.model.json_types import Json, JsonObject, part
+from intercom.model.request import Operation, OperationKind, RiskLevel
+from intercom.model.visible_text import one_line
+
+log = logging.getLogger("intercom.gateway")
+
+#: A longer result, in characters, is masked in a thread.
+_MASKED_HERE: Final = 4_000
+#: The most calls that wait for an agent's answers.
+_MOST_ROUNDS: Final = 10_000
+#: What an agent is told to wait while the actor of a downstream restarts (seconds).
+RESTART_SECONDS: Final = 2.0
+#: What is sent of a request's parameters, by method; and what more, if it continues one.
+_SENT: Final[Mapping[str, tuple[str, ...]]] = {
+    "tools/call": ("name", "arguments", "task"),
+    "prompts/get": ("name", "arguments"),
+    "resources/read": ("uri",),
+    "completion/complete": ("ref", "argument", "context"),
+}
+_CONTINUING: Final = ("requestState", "inputResponses")
+#: What clients send in `_meta` with every request: nothing that a downstream's answer depends on.
+_USUAL_META: Final = ("progressToken", "io.modelcontextprotocol/", "intercom/", "threadId", "claudecode/", "codex/")
+#: The longest notification that is searched for secrets where it arrives, in characters. A longer one is left out.
+_LONGEST_NOTICE: Final = 4_000
+_ROOTS: Final = "roots"
+#: Keys of `_meta` in results.
+REDACTED: Final = "intercom/redacted"
+REMAINING: Final = "intercom/remaining"
+INVOCATION: Final = "intercom/invocation"
+
+
+class Answer(StrEnum):
+    """What a person, or the policy, says of a call."""
+
+    ALLOWED = "allowed"
+    DENIED = "denied"
+    #: Nobody has answered yet: the agent calls again.
+    PENDING = "pending"
+
+
+@frozen
+class Approval:
+    """The answer about one call. `request_id` is that of the card, None if the policy answered."""
+
+    answer: Answer
+    request_id: str | None = None
+    reason: str | None = None
+
+
+@frozen(eq=False)
+class GatewayCaller:
+    """Who calls. `run_id` is the agent's session. `call` is the client's name of the call, if it repeats calls under
+    their names. `ask` asks the policy, then a person."""
+
+    identity: AgentIdentity
+    port: AgentPort
+    run_id: str
+    ask: Callable[[Operation], Awaitable[Approval]] = field(repr=False)
+    call: str | None = None
+    progress_token: str | int | None = None
+    modern: bool = False
+    #: Whether it has no name, so that its next request comes from an agent that nobody knows.
+    is_anonymous: bool = False
+
+    @property
+    def continued_by(self) -> str:
+        """Who may continue its calls with a downstream's state: the agent, or any one without a name that has the
+        state."""
+        return "" if self.is_anonymous else self.identity.id
+
+
+class ApprovalPending(Exception):
+    """A person has not answered yet. The agent calls again with the same arguments."""
+
+    def __init__(self, request_id: str) -> None:
+        super().__init__(request_id)
+        self.request_id = request_id
+
+
+@frozen
+class Target:
+    """What a call is for: a downstream, what roles call it (a tool, or `@resources`), and how agents and cards name
+    it. A tool may be called `@resources`, too."""
+
+    downstream: str
+    verb: str
+    label: str
+    is_tool: bool = True
+
+
+@define(eq=False)
+class Rounds:
+    """The calls that a downstream of 2026-07-28 continues after the agent has answered its questions. The agent repeats
+    the call with the state that the downstream gave it: it is the same call, and a person is not asked again."""
+
+    _open: OrderedDict[tuple[str, bytes], tuple[Target, str, str]] = field(factory=OrderedDict, init=False)
+
+    def note(self, agent: str, state: Json, target: Target, invocation: Invocation) -> None:
+        """Note that a call goes on with this state."""
+        if isinstance(state, str):
+            self._open[agent, _digest(state)] = (target, invocation.args_hmac, invocation.request_id or "")
+            while len(self._open) > _MOST_ROUNDS:
+                self._open.popitem(last=False)
+
+    def take(self, agent: str, state: Json, target: Target, args_hmac: str) -> str | None:
+        """Return the request about the call that goes on with this state, once; "" if it had none. None if there is no
+        such call of this agent: it was for something else, has other arguments, or the state was used."""
+        key = (agent, _digest(state)) if isinstance(state, str) else None
+        found = self._open.get(key) if key is not None else None
+        if key is None or found is None or found[:2] != (target, args_hmac):
+            return None
+        del self._open[key]
+        return found[2]
+
+
+@define(eq=False)
+class GuardedPort:
+    """The client behind an agent, for one call. `masker` is None if the downstream's file says that nothing is
+    redacted. `may_see_roots` says whether the downstream may ask for the agent's directories: an agent that answers it
+    could widen what a person configured. `has_asked` is set once the agent was asked anything."""
+
+    port: AgentPort
+    masker: Masker | None
+    may_see_roots: bool = False
+    has_asked: bool = field(default=False, init=False)
+
+    @property
+    def id(self) -> str:
+        return self.port.id
+
+    @property
+    def capabilities(self) -> JsonObject:
+        declared = self.port.capabilities
+        if self.may_see_roots or _ROOTS not in declared:
+            return declared
+        return {key: value for key, value in declared.items() if key != _ROOTS}
+
+    def notify(self, method: str, params: JsonObject) -> None:
+        """Send a notification without its secrets."""
+        if self.masker is not None:
+            text = "\n".join(redaction.lines_of(params))
+            if len(text) > _LONGEST_NOTICE:
+                return
+            params, _ = redaction.redact(self.masker, params, text)
+        self.port.notify(method, params)
+
+    async def request(self, method: str, params: JsonObject) -> JsonObject:
+        """Send a request without its secrets, and return its result. Raises RpcError."""
+        if method == "roots/list" and not self.may_see_roots:
+            raise RpcError(-32601, "the gateway's configuration does not let this downstream ask for directories")
+        self.has_asked = True
+        if self.masker is not None:
+            text = "\n".join(redaction.lines_of(params))
+            params, _ = await trio.to_thread.run_sync(redaction.redact, self.masker, params, text)
+        return await self.port.request(method, params)
+
+
+@frozen(eq=False)
+class Calls:
+    """Carries out the calls of all agents."""
+
+    snapshot: Callable[[], Snapshot]
+    named: Callable[[str], Name]
+    log: InvocationLog
+    cache: Cache
+    masker: Masker = field(factory=Masker)
+    rounds: Rounds = field(factory=lambda: Rounds())
+
+    async def tool(self, caller: GatewayCaller, name: str, params: JsonObject) -> JsonObject:
+        """Call the tool that agents know as `name`, with the params of its `tools/call`. As `carry_out`."""
+        entry = self.snapshot().catalog.find(name)
+        if entry is None:
+            raise GatewayRefused(
+                InvocationStatus.PERMISSION_DENIED,
+                f"no tool is called {name[:80]!r} now: list the tools again, and call one of those",
+            )
+        target = Target(entry.downstream, entry.tool, entry.name)
+        named = {**params, "name": entry.tool}
+        return await self.carry_out(caller, target, "tools/call", named, params.get("arguments"))
+
+    async def carry_out(
+        self, caller: GatewayCaller, target: Target, method: str, params: JsonObject, arguments: Json
+    ) -> JsonObject:
+        """Send a request to a downstream, if the agent may and a person lets it; return the result, redacted.
+
+        `arguments` are what is recorded (hashed) and shown to the person. Of `params` only what the method has is sent:
+        a downstream may read other keys as these, with case folded for example. Raises GatewayRefused for a call that
+        was not sent, ApprovalPending, CallFailed for one without an answer, and RpcError for an error of the
+        downstream. Cancelling this cancels the call.
+        """
+        now = self.snapshot()
+        role, _ = now.role_of(caller.identity)
+        await self.log.ready()
+        invocation = self.log.new(
+            run_id=caller.run_id,
+            agent_id=caller.identity.id,
+            agent_role=role or "",
+            tool=target.downstream,
+            method=target.verb,
+            arguments=arguments,
+            call=caller.call,
+        )
+        try:
+            earlier = self._continued(caller, target, params, invocation)
+            invocation = await self._permitted(now, caller, target, arguments, earlier, role, invocation)
+        except GatewayRefused as refused:
+            self.log.refuse(evolve(invocation, status=refused.status, error_message=refused.message))
+            raise
+        sent = {key: params[key] for key in (*_SENT[method], "_meta") if key in params}
+        if earlier is not None:
+            sent |= {key: params[key] for key in _CONTINUING if key in params}
+        return await self._sent(now, caller, target, method, sent, invocation)
+
+    def _continued(
+        self, caller: GatewayCaller, target: Target, params: JsonObject, invocation: Invocation
+    ) -> str | None:
+        """Return the request of the call that this one continues, "" if it had none, None if it continues none. Raises
+        GatewayRefused for an unknown state: no first call may carry answers, which nobody would see."""
+        if not any(key in params for key in _CONTINUING):
+            return None
+        state = params.get("requestState")
+        earlier = self.rounds.take(caller.continued_by, state, target, invocation.args_hmac)
+        if earlier is None:
+            raise GatewayRefused(
+                InvocationStatus.PERMISSION_DENIED,
+                f"no call of {target.label} with these arguments waits for your answers, and nothing was sent: call it"
+                " without requestState and inputResponses",
+            )
+        return earlier
+
+    async def _permitted(
+        self,
+        now: Snapshot,
+        caller: GatewayCaller,
+        target: Target,
+        arguments: Json,
+        earlier: str | None,
+        role: str | None,
+        invocation: Invocation,
+    ) -> Invocation:
+        """Return the record of a call that may be sent. Raises GatewayRefused and ApprovalPending."""
+        decision = now.decide(caller.identity, target.downstream, target.verb)
+        if decision is Effect.DENY:
+            what = "you have no role, so you" if role is None else f"your role {role}"
+            raise GatewayRefused(
+                InvocationStatus.PERMISSION_DENIED,
+                f"{what} may not call {target.label}, and nothing was sent: use another tool, or ask"
+                f" the person to allow it (agent-intercom-ctl gateway explain {quote(role or 'ROLE')}"
+                f" {target.downstream} {quote(one_line(target.verb)[:80])})",
+            )
+        self._refuse_repetition(now, caller, target, invocation)
+        if decision is not Effect.ASK:
+            return invocation
+        if earlier is not None:
+            # The same call goes on after the agent has answered a question: it was approved when it began.
+            return evolve(invocation, request_id=earlier or None)
+        is_read_only = _is_read_only(now, target)
+        approval = await caller.ask(operation_of(target, arguments, is_read_only=is_read_only))
+        if approval.answer is Answer.PENDING:
+            raise ApprovalPending(approval.request_id or "")
+        if approval.answer is Answer.DENIED:
+            why = f": {approval.reason}" if approval.reason else ""
+            raise GatewayRefused(
+                InvocationStatus.OPERATOR_DENIED,
+                f"a person has rejected this call of {target.label}, and nothing was sent{why}",
+            )
+        return evolve(invocation, request_id=approval.request_id)
+
+    def _refuse_repetition(self, now: Snapshot, caller: GatewayCaller, target: Target, invocation: Invocation) -> None:
+        """Refuse a call that an earlier server run has sent already, unless it changes nothing."""
+        earlier = None if caller.call is None else self.log.earlier(caller.call)
+        if earlier is None or _is_read_only(now, target):
+            return
+        if earlier.args_hmac != invocation.args_hmac or (earlier.tool, earlier.method) != (
+            target.downstream,
+            target.verb,
+        ):
+            return
+        was = "it had ended" if earlier.status is not InvocationStatus.INTERRUPTED else "it may have had its effect"
+        raise GatewayRefused(
+            InvocationStatus.INTERRUPTED,
+            f"the server ended while this call of {target.label} was under way: it was sent, {was}, and its result is"
+            " lost. It was not sent again: look whether it had its effect before you call again",
+        )
+
+    async def _sent(
+        self,
+        now: Snapshot,
+        caller: GatewayCaller,
+        target: Target,
+        method: str,
+        params: JsonObject,
+        invocation: Invocation,
+    ) -> JsonObject:
+        config = now.configs[target.downstream]
+        is_read_only = _is_read_only(now, target)
+        # What else a call carries may change its result, and is not in the key.
+        is_plain = not (params.keys() & {"task", *_CONTINUING}) and not _has_more(params.get("_meta"))
+        key = None
+        if config.cache_seconds > 0 and is_read_only and is_plain:
+            key = cache_key(target.downstream, target.verb, invocation.args_hmac)
+            if config.sharing is Sharing.AGENT:
+                # Its state differs by agent, and so may its answers.
+                key = f"{key}:{caller.identity.id}"
+            known = self.cache.get(key, trio.current_time())
+            if known is not None:
+                # It was not sent, and is recorded so.
+                self.log.refuse(evolve(invocation, status=InvocationStatus.SUCCESS, cached=True))
+                return {**known, "_meta": {**part(known, "_meta"), INVOCATION: invocation.id}}
+        if not is_read_only:
+            self.cache.forget(target.downstream)
+        self.log.begin(invocation)
+        began = trio.current_time()
+        status, error = InvocationStatus.CANCELLED, None
+        port = GuardedPort(caller.port, self.masker if config.redact else None, config.roots)
+        redacted: tuple[str, ...] = ()
+        cost = 0
+        try:
+            guarded = evolve(caller, port=port)
+            invoked = await self.request(guarded, target.downstream, method, params, invocation.id, counts=True)
+            result, redacted = await self._redacted(invoked.result) if config.redact else (invoked.result, ())
+            failed = result.get("isError") is True
+            status = InvocationStatus.ERROR if failed else InvocationStatus.SUCCESS
+            error = "the tool reports an error" if failed else None
+            cost = invoked.cost
+        except GatewayRefused as refused:
+            status, error = refused.status, refused.message
+            raise
+        except CallFailed as lost:
+            is_late = lost.failure is Failure.TIMEOUT
+            status, error = InvocationStatus.TIMEOUT if is_late else InvocationStatus.ERROR, lost.reason
+            raise
+        except RpcError as refused:
+            status, error = InvocationStatus.ERROR, f"error {refused.code}"
+            raise (await self._redacted_error(refused) if config.redact else refused) from None
+        except IntercomError as refused:
+            status, error = InvocationStatus.ERROR, refused.message
+            raise
+        finally:
+            self.log.finish(
+                evolve(
+                    invocation,
+                    seconds=trio.current_time() - began,
+                    status=status,
+                    error_message=error,
+                    redaction_applied=bool(redacted),
+                    cost=cost,
+                )
+            )
+        if result.get("resultType") == "input_required":
+            self.rounds.note(caller.continued_by, result.get("requestState"), target, invocation)
+        marked = _marked(result, redacted, invoked.remaining, invocation.id)
+        is_final = result.get("resultType") != "input_required" and not port.has_asked
+        if key is not None and status is InvocationStatus.SUCCESS and is_final:
+            self.cache.put(key, marked, trio.current_time(), config.cache_seconds)
+        return marked
+
+    async def request(
+        self,
+        caller: GatewayCaller,
+        downstream: str,
+        method: str,
+        params: JsonObject,
+        call: str,
+        *,
+        counts: bool = False,
+    ) -> Invoked:
+        """Send a request to a downstream. Raises what `Invoke` raises, and IntercomError if its actor is down."""
+        actor = self.named(downstream_name(downstream))
+        message = Invoke(
+            call, method, params, caller.port, caller.progress_token, modern_agent=caller.modern, counts=counts
+        )
+        try:
+            return await ask(actor, message)
+        except trio.Cancelled:
+            actor.tell(Cancel(call))
+            raise
+        except Busy:
+            raise GatewayRefused(
+                InvocationStatus.RATE_LIMITED, f"too many calls wait for {downstream}: call again in a moment", 1.0
+            ) from None
+        except (Down, NotRunning) as gone:
+            if isinstance(gone, NotRunning) or not gone.begun:
+                raise GatewayRefused(
+                    InvocationStatus.CIRCUIT_OPEN,
+                    f"the part of the server that speaks with {downstream} is restarting, and nothing was sent: call"
+                    " again in a moment",
+                    RESTART_SECONDS,
+                ) from None
+            raise IntercomError(
+                f"the part of the server that speaks with {downstream} is restarting; whether the call had its effect"
+                " is not known: look before you call again",
+                code="unavailable",
+            ) from None
+
+    async def _redacted_error(self, refused: RpcError) -> RpcError:
+        """Return an error of a downstream without its secrets."""
+        said, _ = await self._redacted({"message": refused.message, "error": refused.data})
+        return RpcError(refused.code, str(said["message"]), said["error"])
+
+    async def _redacted(self, result: JsonObject) -> tuple[JsonObject, tuple[str, ...]]:
+        """Return the result with its secrets masked, and their kinds."""
+        text = "\n".join(redaction.lines_of(result))
+        if len(text) <= _MASKED_HERE:
+            return redaction.redact(self.masker, result, text)
+        return await trio.to_thread.run_sync(redaction.redact, self.masker, result, text, abandon_on_cancel=True)
+
+
+def _marked(result: JsonObject, redacted: tuple[str, ...], remaining: Remaining | None, invocation: str) -> JsonObject:
+    """Add to `_meta` what was redacted, what remains of the budget, and the id of the record."""
+    meta = result.get("_meta")
+    marks: JsonObject = {INVOCATION: invocation}
+    if redacted:
+        marks[REDACTED] = list(redacted)
+    if remaining is not None:
+        limits: JsonObject = {
+            name: value
+            for name, value in (
+                ("burst", remaining.burst),
+                ("concurrent", remaining.concurrent),
+                ("calls_today", remaining.calls),
+            )
+            if value is not None
+        }
+        if limits:
+            marks[REMAINING] = limits
+    return {**result, "_meta": {**(meta if isinstance(meta, dict) else {}), **marks}}
+
+
+def _digest(state: str) -> bytes:
+    return hashlib.sha256(state.encode("utf-8", "surrogatepass")).digest()
+
+
+def _is_read_only(snapshot: Snapshot, target: Target) -> bool:
+    """Whether a call changes nothing: it reads a resource or a prompt, or the configuration says so of the tool."""
+    return not target.is_tool or snapshot.is_read_only(target.downstream, target.verb)
+
+
+def _has_more(meta: Json) -> bool:
+    """Whether a request's `_meta` has more than every client sends."""
+    return isinstance(meta, dict) and any(not key.startswith(_USUAL_META) for key in meta)
+
+
+def operation_of(target: Target, arguments: Json, *, is_read_only: bool = False) -> Operation:
+    """Return the operation that a card shows for a call. Its identity is the tool and the exact arguments. A call that
+    may change something is of high risk: nobody but its downstream knows what it does."""
+    exact = json.dumps(arguments, sort_keys=True, separators=(",", ":"))
+    shown = json.dumps({} if arguments is None else arguments, indent=2, ensure_ascii=False)
+    return Operation(
+        kind=OperationKind.MCP,
+        tool=target.label,
+        title=f"{target.verb} of {target.downstream}",
+        identity=json.dumps(["gateway", target.downstream, target.verb, exact]),
+        text=shown,
+        least_risk=None if is_read_only else RiskLevel.HIGH,
+    )

@@ -1,0 +1,116 @@
+"""What is wrong with the gateway's files, or likely a mistake in them: for `gateway lint`, and for doctor.
+
+`lint_findings` is pure, and knows the tools of downstreams that run. `examine_directory` only reads files, so it needs
+no server: it also finds missing programs and variables, as this process would have them.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from pathlib import Path
+
+from intercom.gateway.assignments import Assignments
+from intercom.gateway.directory import ROLES_FILE, Settings, directory_fault, read_settings
+from intercom.gateway.downstream_config import DownstreamConfig, Transport, references
+from intercom.gateway.json_settings import plain
+from intercom.gateway.roles import Roles, lint
+from intercom.gateway.variables import Malformed, Source
+from intercom.gateway.variables import references as references_in
+from intercom.model.gateway_view import LintFinding, LintLevel
+from intercom.model.visible_text import one_line
+
+
+def lint_findings(
+    roles: Roles,
+    assignments: Assignments,
+    faults: Sequence[str],
+    tools: Mapping[str, Collection[str] | None],
+) -> tuple[LintFinding, ...]:
+    """Return the faults of the files, then the warnings about roles and about who has them. `tools` has the tools of
+    each downstream, None for one whose tools are not known now."""
+    found = [LintFinding(LintLevel.FAULT, one_line(fault)) for fault in faults]
+    found += [LintFinding(LintLevel.WARNING, one_line(each.text).rstrip(".")) for each in lint(roles, tools)]
+    about = _about_assignments(roles, assignments, tools)
+    found += [LintFinding(LintLevel.WARNING, text) for text in about]
+    return tuple(found)
+
+
+def _about_assignments(roles: Roles, assignments: Assignments, downstreams: Collection[str]) -> Iterator[str]:
+    used = {each.role for each in assignments.assignments} | {assignments.default_role}
+    for name in roles.roles:
+        if name not in used:
+            yield (
+                f"role {_quoted(name)}: no agent has it: write it as defaultRole, or into assignments of {ROLES_FILE}"
+            )
+    if assignments.default_role is None and (roles.roles or downstreams):
+        rest = " that no assignment fits" if assignments.assignments else ""
+        yield (
+            f"{ROLES_FILE}: no defaultRole is set, so agents{rest} may call nothing: write"
+            ' "defaultRole": "NAME" if they should'
+        )
+    if assignments.trust_client_names:
+        yield (
+            f"{ROLES_FILE}: trustClientNames lets each program have the role of the client whose name it says: leave it"
+            " out, unless you trust every program that can connect"
+        )
+
+
+def examine_directory(directory: Path, environ: Mapping[str, str]) -> tuple[Settings, tuple[LintFinding, ...]]:
+    """Read the directory, and return its settings and what does not work or is missing. Changes nothing, and raises
+    nothing. What roles allow is for `lint_findings`.
+
+    `environ` is the environment of a server that would be started here. The keychain is not asked.
+    """
+    settings = read_settings(directory)
+    found = [LintFinding(LintLevel.FAULT, one_line(fault)) for fault in settings.faults]
+    if directory_fault(directory) is not None:
+        # Nothing else of it was read.
+        return settings, tuple(found)
+    found += [
+        LintFinding(LintLevel.WARNING, text)
+        for text in _about_assignments(settings.roles, settings.assignments, settings.configs)
+    ]
+    for name, config in settings.configs.items():
+        if not config.enabled:
+            continue
+        found += [LintFinding(LintLevel.WARNING, text) for text in _unset(config, environ)]
+        missing = _missing_program(config, environ)
+        if missing is not None:
+            found.append(LintFinding(LintLevel.FAULT, f"{name}: {missing}"))
+    return settings, tuple(sorted(found, key=lambda each: each.level is not LintLevel.FAULT))
+
+
+def _unset(config: DownstreamConfig, environ: Mapping[str, str]) -> Iterator[str]:
+    """Say which variables have no value here. A server may have another environment, so it is no fault."""
+    for reference, keys in references(config).items():
+        if reference.source is Source.ENVIRONMENT and reference.name not in environ:
+            yield (
+                f"{config.name}: {reference.name} (for {', '.join(keys)}) is not set here: set it in the environment of"
+                " the server, or write ${keychain:NAME} in the file"
+            )
+
+
+def _missing_program(config: DownstreamConfig, environ: Mapping[str, str]) -> str | None:
+    """Return why its program cannot be started, or None if it can be, or if a reference decides."""
+    command = config.command
+    if config.transport is not Transport.STDIO or command is None:
+        return None
+    try:
+        if references_in(command):
+            return None
+    except Malformed:
+        return None
+    home = environ.get("HOME", "/")
+    path = home + command[1:] if command.startswith("~/") else command
+    if shutil.which(path, path=environ.get("PATH", os.defpath)) is not None:
+        return None
+    name = plain(os.path.basename(command)) or "its command"
+    if "/" in command:
+        return f"the program {name} does not exist there, or is not executable: correct command in its file"
+    return f"the program {name} is in no directory of PATH: install it, or write its whole path as command"
+
+
+def _quoted(name: str) -> str:
+    return f'"{one_line(name)[:60]}"'

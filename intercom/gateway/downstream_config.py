@@ -1,0 +1,648 @@
+"""The configuration of one downstream: a JSON file for each, as the spec has it, with keys of our own.
+
+`parse` checks the text of a file and reports all faults at once. Values may refer to variables (see `variables`); they
+stay as written until `expand`, just before the downstream is started.
+
+No message and no `repr` contains a value that may be a secret: arguments, values of variables and headers, or what
+follows the host in an address.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from enum import StrEnum
+from fnmatch import fnmatchcase
+from typing import Final
+from urllib.parse import urlsplit
+
+from attrs import evolve, field, frozen
+
+from intercom.gateway import json_settings as read
+from intercom.gateway import variables
+from intercom.gateway.breaker import BreakerSettings
+from intercom.gateway.budgets import ANY_TOOL, MICROS, TIMEOUT_SECONDS, Budget
+from intercom.gateway.json_settings import Fault, Key, Place, SettingsError, Table, Unfit, plain
+from intercom.gateway.variables import Lookup, Reference, Source
+from intercom.model.errors import ConfigError
+from intercom.model.json_types import Json, JsonObject
+from intercom.model.setting_checks import SECONDS, between
+
+SCHEMA_VERSION: Final = "1.0.0"
+#: The longest name of a downstream. A tool's full name has at most 64 characters, and begins with it.
+NAME_LENGTH: Final = 40
+#: The time limit of a start with its handshake (seconds). The first start may have to download the program.
+STARTUP_SECONDS: Final = 60.0
+#: The class that the verbs of `readOnly` form.
+READ_CLASS: Final = "read"
+
+_NAME: Final = re.compile(rf"[A-Za-z0-9][A-Za-z0-9-]{{0,{NAME_LENGTH - 1}}}")
+_CAPABILITY: Final = re.compile(r"(?:[A-Za-z0-9][A-Za-z0-9_-]*|\*)\.[A-Za-z0-9_.*-]+")
+_VERB: Final = re.compile(r"[A-Za-z0-9_.*-]+")
+_PRICED: Final = re.compile(r"[A-Za-z0-9_.-]+|\*")
+_CLASS: Final = re.compile(r"[A-Za-z0-9_.-]+")
+_VERSION: Final = re.compile(r"1\.[0-9]+\.[0-9]+")
+_VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_HEADER: Final = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
+#: Headers that the transport sets.
+_OWN_HEADERS: Final = frozenset(
+    {"accept", "connection", "content-length", "content-type", "host", "transfer-encoding"}
+    | {"last-event-id", "mcp-protocol-version", "mcp-session-id"}
+)
+
+
+class Transport(StrEnum):
+    """How the gateway talks to a downstream: over its standard streams, streamable HTTP, or HTTP with SSE."""
+
+    STDIO = "stdio"
+    HTTP = "http"
+    SSE = "sse"
+
+
+class Sharing(StrEnum):
+    """Whether all agents share one connection, or each agent has its own."""
+
+    ALL = "all"
+    AGENT = "agent"
+
+
+class Expose(StrEnum):
+    """Whether agents see each tool of the downstream, or find them by search."""
+
+    ALL = "all"
+    SEARCH = "search"
+
+
+def _names(texts: Mapping[str, object]) -> str:
+    return f"<{', '.join(plain(name) or '...' for name in texts)}>"
+
+
+def _count(texts: Sequence[str]) -> str:
+    return f"<{len(texts)}>"
+
+
+def _program(command: str | None) -> str:
+    """The name of the program, without its directory and what may follow it."""
+    name = re.split(r"[\s=]", command or "", maxsplit=1)[0].rpartition("/")[2]
+    return plain(name) or _hidden(command)
+
+
+def _hidden(text: str | None) -> str:
+    return "None" if text is None else "<hidden>"
+
+
+def host_of(url: str | None) -> str:
+    """Return the scheme and the host of an address, for people. Its user, path and query may be secrets."""
+    found = re.match(r"(https?://)(?:[^/?#]*@)?([A-Za-z0-9.:\[\]-]+)(?=[/?#]|$)", url or "")
+    return f"{found[1]}{found[2]}" if found else _hidden(url)
+
+
+@frozen
+class OAuth:
+    """How to sign in to a remote downstream, where the defaults of the protocol do not do."""
+
+    client_id: str | None = field(default=None, repr=_hidden)
+    client_secret: str | None = field(default=None, repr=_hidden)
+    scopes: tuple[str, ...] = ()
+    callback_port: int | None = field(default=None, validator=between(1, 65_535))
+    metadata_url: str | None = field(default=None, repr=host_of)
+    resource: str | None = field(default=None, repr=host_of)
+
+
+@frozen
+class DownstreamConfig:
+    """The configuration of one downstream. Its values may contain references until `expand`.
+
+    `capabilities` are what it may offer at all, `disabled_tools` what it may not. `classes` are named lists of verbs.
+    In all these, `*` stands for any characters. Calls that `read_only` names are repeated up to `retry` times after a
+    transport failure, and their results are kept for `cache_seconds`. `redact` masks secrets in results. Without
+    `prefix` its tools keep their names. With `roots` it may ask agents for their directories. The variables in
+    `env_vars` are passed on if they are set. `cwd` and `env_file` may begin with `~`. A call's time limit is
+    `budget.timeout_seconds`.
+    """
+
+    name: str
+    transport: Transport
+    capabilities: tuple[str, ...]
+    schema_version: str
+    description: str = ""
+    command: str | None = field(default=None, repr=_program)
+    args: tuple[str, ...] = field(default=(), repr=_count)
+    env: Mapping[str, str] = field(factory=dict, repr=_names)
+    env_vars: tuple[str, ...] = field(default=(), repr=_count)
+    env_file: str | None = field(default=None, repr=_hidden)
+    cwd: str | None = field(default=None, repr=_hidden)
+    base_url: str | None = field(default=None, repr=host_of)
+    headers: Mapping[str, str] = field(factory=dict, repr=_names)
+    oauth: OAuth | None = None
+    disabled_tools: tuple[str, ...] = ()
+    read_only: tuple[str, ...] = ()
+    classes: Mapping[str, tuple[str, ...]] = field(factory=dict)
+    sharing: Sharing = Sharing.ALL
+    expose: Expose = Expose.ALL
+    enabled: bool = True
+    redact: bool = True
+    prefix: bool = True
+    roots: bool = False
+    cache_seconds: float = field(default=0.0, validator=between(0, 86_400))
+    startup_seconds: float = field(default=STARTUP_SECONDS, validator=SECONDS)
+    budget: Budget = field(factory=Budget)
+    breaker: BreakerSettings = field(factory=BreakerSettings)
+    retry: int = field(default=1, validator=between(0, 3))
+
+    @property
+    def all_classes(self) -> Mapping[str, tuple[str, ...]]:
+        """The classes for roles: also `read`, which has the verbs of `readOnly` unless a class has this name."""
+        return {**({READ_CLASS: self.read_only} if self.read_only else {}), **self.classes}
+
+    def is_read_only(self, tool: str) -> bool:
+        """Whether a call of this tool changes nothing, as the configuration says."""
+        return any(fnmatchcase(tool, verb) for verb in self.read_only)
+
+    def offers(self, tool: str) -> bool:
+        """Whether the configuration lets agents have this tool at all. What precedes a capability's first dot is not
+        compared: the spec's example names `git` for the downstream `github`."""
+        if any(fnmatchcase(tool, verb) for verb in self.disabled_tools):
+            return False
+        return any(fnmatchcase(tool, capability.partition(".")[2]) for capability in self.capabilities)
+
+
+# --- Values of one form
+
+
+def _command(value: object, place: Place) -> str:
+    command = read.filled(value, place)
+    if re.search(r"\s", command) and not re.search(r"[/\\$]", command):
+        raise Unfit("has spaces", "write the program alone, and each argument as a text in args")
+    return command
+
+
+def _path(value: object, place: Place) -> str:
+    path = read.filled(value, place)
+    if not path.startswith(("/", "~", "${")):
+        raise Unfit("is a relative path", "write a path that begins with / or ~")
+    return path
+
+
+def _address(value: object, place: Place) -> str:
+    address = read.filled(value, place)
+    if not variables.references(address):
+        _check_address(address)
+    return address
+
+
+def _check_address(address: str) -> None:
+    try:
+        url = urlsplit(address)
+        fits = url.scheme in ("http", "https") and url.hostname and url.port != 0
+    except ValueError:  # a bad port, or half of an IPv6 address
+        fits = False
+    if not fits or re.search(r"[\s\x00-\x1f\x7f]", address):
+        raise Unfit("is not an address of HTTP", "write it like https://mcp.example.com/mcp")
+    if "@" in urlsplit(address).netloc:
+        raise Unfit("has a user or a password in it", 'write "headers": {"Authorization": "Bearer ${NAME}"}')
+
+
+def _header(value: object, place: Place) -> str:
+    header = read.text(value, place)
+    _check_header(header)
+    return header
+
+
+def _check_header(header: str) -> None:
+    if re.search(r"[\x00-\x08\x0a-\x1f\x7f]", header):
+        raise Unfit("has a line break or another control character", "write it as one line")
+
+
+_HEADERS = read.mapping_of(_HEADER, "write the name of a header, as in Authorization", _header)
+
+
+def _headers(value: object, place: Place) -> Mapping[str, str] | None:
+    found = _HEADERS(value, place)
+    for name in found or ():
+        if name.lower() in _OWN_HEADERS:
+            place.below(name).fault("is set by the gateway itself", "leave it out")
+    return found
+
+
+def _cost(value: object, place: Place) -> int:
+    cost = read.number(value, place)
+    if not 0 <= cost <= 1e6:
+        raise Unfit("is out of range", "write a cost from 0 to 1000000")
+    return round(cost * MICROS)
+
+
+_COSTS = read.mapping_of(_PRICED, "write the name of a tool, or *", _cost)
+
+
+def _costs(value: object, place: Place) -> object:
+    return _COSTS(value, place) if isinstance(value, Mapping) else {ANY_TOOL: _cost(value, place)}
+
+
+# --- How values are written
+
+
+def _in_seconds(seconds: float) -> str | float:
+    return f"{seconds:.0f}s" if seconds == int(seconds) else seconds
+
+
+def _in_units(millionths: int) -> float:
+    return millionths / MICROS
+
+
+def _costs_in_units(costs: Mapping[str, int]) -> Json:
+    found = {tool: _in_units(cost) for tool, cost in costs.items()}
+    return found[ANY_TOOL] if set(found) == {ANY_TOOL} else found
+
+
+def _lists(classes: Mapping[str, Sequence[str]]) -> JsonObject:
+    return {name: list(verbs) for name, verbs in classes.items()}
+
+
+# --- The tables of the file
+
+
+@frozen
+class _Rate:
+    """The spec's sub-entity RateLimit."""
+
+    requests_per_second: float = field(validator=between(0, 1e6, above=True))
+    burst_size: int | None = field(default=None, validator=between(1, 1_000_000))
+
+
+@frozen
+class _BudgetTable:
+    """A budget as the file has it: with the rate as a table of its own."""
+
+    rate: _Rate | None = None
+    concurrency_limit: int | None = field(default=None, validator=between(1, 100_000))
+    timeout_seconds: float | None = field(default=None, validator=SECONDS)
+    daily_quota: int = field(default=0, validator=between(0, 10**15))
+    cost_per_call: Mapping[str, int] = field(factory=dict)
+    daily_cost: int = 0
+
+    @staticmethod
+    def of(budget: Budget) -> _BudgetTable:
+        """The table of a budget without the time limit, which the spec has outside of it."""
+        rate = None
+        if budget.requests_per_second is not None:
+            rate = _Rate(budget.requests_per_second, budget.burst_size)
+        return _BudgetTable(
+            rate, budget.concurrency_limit, None, budget.daily_quota, budget.cost_per_call, budget.daily_cost
+        )
+
+    def budget(self, timeout_seconds: float) -> Budget:
+        """Raises ValueError with a sentence that begins with an attribute's name."""
+        rate = self.rate.requests_per_second if self.rate else None
+        burst = (self.rate.burst_size if self.rate else None) or max(1, round(rate or 0))
+        return Budget(
+            rate,
+            burst,
+            self.concurrency_limit,
+            timeout_seconds,
+            self.daily_quota,
+            self.cost_per_call,
+            self.daily_cost,
+        )
+
+
+@frozen
+class _BreakerTable:
+    """A breaker's settings as the file has them: without tables below it."""
+
+    degraded_after: int = field(default=BreakerSettings().degraded_after, validator=between(1, 10_000))
+    open_after: int = field(default=BreakerSettings().open_after, validator=between(1, 10_000))
+    degraded_seconds: float = field(default=BreakerSettings().degraded_seconds, validator=SECONDS)
+    backoff_seconds: float = field(default=BreakerSettings().backoff.initial, validator=SECONDS)
+    backoff_max_seconds: float = field(default=BreakerSettings().backoff.max, validator=SECONDS)
+    count_tool_errors: bool = False
+
+    @staticmethod
+    def of(settings: BreakerSettings) -> _BreakerTable:
+        backoff = settings.backoff
+        return _BreakerTable(
+            settings.degraded_after,
+            settings.open_after,
+            settings.degraded_seconds,
+            backoff.initial,
+            backoff.max,
+            settings.count_tool_errors,
+        )
+
+    def settings(self) -> BreakerSettings:
+        """Raises ValueError with a sentence that begins with an attribute's name."""
+        if self.backoff_max_seconds < self.backoff_seconds:
+            raise ValueError(f"backoff_max_seconds must be at least backoff, which is {self.backoff_seconds:g} s")
+        backoff = evolve(BreakerSettings().backoff, initial=self.backoff_seconds, max=self.backoff_max_seconds)
+        return BreakerSettings(
+            self.degraded_after, self.open_after, self.degraded_seconds, self.count_tool_errors, backoff
+        )
+
+
+_TOOLS: Final = read.list_of(read.matching(_VERB, "write the name of a tool; * stands for any characters"))
+
+_RATE: Final = Table(
+    _Rate,
+    (
+        Key("requests_per_second", "requestsPerSecond", read.number, required='"requestsPerSecond": 10'),
+        Key("burst_size", "burstSize", read.whole),
+    ),
+    _Rate,
+)
+
+_BUDGET: Final = Table(
+    _BudgetTable,
+    (
+        Key("rate", "rateLimit", _RATE.read, _RATE.write),
+        Key("concurrency_limit", "concurrencyLimit", read.whole),
+        Key("timeout_seconds", "timeout", read.seconds, _in_seconds),
+        Key("daily_quota", "dailyQuota", read.whole),
+        Key("cost_per_call", "costPerCall", _costs, _costs_in_units),
+        Key("daily_cost", "dailyCost", _cost, _in_units),
+    ),
+    _BudgetTable,
+    below={"budget.rateLimit": _RATE},
+)
+
+_BREAKER: Final = Table(
+    _BreakerTable,
+    (
+        Key("degraded_after", "degradedAfter", read.whole),
+        Key("open_after", "openAfter", read.whole),
+        Key("degraded_seconds", "degradedTimeout", read.seconds, _in_seconds),
+        Key("backoff_seconds", "backoff", read.seconds, _in_seconds),
+        Key("backoff_max_seconds", "backoffMax", read.seconds, _in_seconds),
+        Key("count_tool_errors", "countToolErrors", read.flag),
+    ),
+    lambda **values: _BreakerTable(**values).settings(),
+)
+
+_OAUTH: Final = Table(
+    OAuth,
+    (
+        Key("client_id", "clientId", read.filled),
+        Key("client_secret", "clientSecret", read.filled),
+        Key("scopes", "scopes", read.list_of(read.filled), list),
+        Key("callback_port", "callbackPort", read.whole),
+        Key("metadata_url", "authServerMetadataUrl", _address),
+        Key("resource", "resource", _address),
+    ),
+    OAuth,
+)
+
+_A_CLIENTS_FILE: Final = "this is a client's file: 'agent-intercom gateway import' makes a file for each of its servers"
+
+_DOWNSTREAM: Final = Table(
+    DownstreamConfig,
+    (
+        Key(
+            "name",
+            "name",
+            read.matching(_NAME, f"write letters, digits and hyphens, at most {NAME_LENGTH}, as in github"),
+            required='"name": "github"',
+        ),
+        Key("transport", "transport", read.one_of(Transport), str, required='"transport": "stdio", "http" or "sse"'),
+        Key("description", "description", read.text),
+        Key("command", "command", _command),
+        Key("args", "args", read.list_of(read.text), list),
+        Key(
+            "env",
+            "env",
+            read.mapping_of(_VARIABLE, "write the name of a variable, as in GITHUB_TOKEN", read.text),
+            dict,
+        ),
+        Key(
+            "env_vars",
+            "envVars",
+            read.list_of(read.matching(_VARIABLE, "write the name of a variable, as in LANG")),
+            list,
+        ),
+        Key("env_file", "envFile", _path),
+        Key("cwd", "cwd", _path),
+        Key("base_url", "baseURL", _address),
+        Key("headers", "headers", _headers, dict),
+        Key("oauth", "oauth", _OAUTH.read, _OAUTH.write),
+        Key(
+            "capabilities",
+            "capabilities",
+            read.list_of(
+                read.matching(_CAPABILITY, "write NAME.TOOL, as in github.list_commits, or NAME.* for all"),
+                empty='name what the downstream may offer; ["NAME.*"] is all',
+            ),
+            list,
+            required='"capabilities": ["NAME.*"]',
+        ),
+        Key("disabled_tools", "disabledTools", _TOOLS, list),
+        Key("read_only", "readOnly", _TOOLS, list),
+        Key("classes", "classes", read.mapping_of(_CLASS, "write a name like read", _TOOLS), _lists),
+        Key("sharing", "sharing", read.one_of(Sharing), str),
+        Key("expose", "expose", read.one_of(Expose), str),
+        Key("enabled", "enabled", read.flag),
+        Key("timeout_seconds", "timeout", read.seconds, _in_seconds),
+        Key("startup_seconds", "startupTimeout", read.seconds, _in_seconds),
+        Key("budget", "budget", _BUDGET.read, lambda budget: _BUDGET.write(_BudgetTable.of(budget))),
+        Key("breaker", "breaker", _BREAKER.read, lambda settings: _BREAKER.write(_BreakerTable.of(settings))),
+        Key("retry", "retry", read.whole),
+        Key("redact", "redact", read.flag),
+        Key("prefix", "prefix", read.flag),
+        Key("roots", "roots", read.flag),
+        Key("cache_seconds", "cache", read.seconds, _in_seconds),
+        Key(
+            "schema_version",
+            "schemaVersion",
+            read.matching(_VERSION, f'write "{SCHEMA_VERSION}", or update Intercom if the file needs a later one'),
+            required=f'"schemaVersion": "{SCHEMA_VERSION}"',
+        ),
+    ),
+    DownstreamConfig,
+    hints={
+        "mcpServers": _A_CLIENTS_FILE,
+        "servers": _A_CLIENTS_FILE,
+        "url": "write baseURL",
+        "type": "write transport",
+        "disabled": 'write "enabled": false',
+        "token": 'write a secret as a variable: "env": {"TOKEN": "${TOKEN}"}, or in headers for HTTP',
+        "password": 'write a secret as a variable: "env": {"PASSWORD": "${PASSWORD}"}',
+    },
+    below={"budget": _BUDGET, "budget.rateLimit": _RATE, "breaker": _BREAKER, "oauth": _OAUTH},
+)
+
+#: Keys that a transport has no use for. The spec's files name a command for HTTP, too.
+UNUSED_BY_HTTP: Final = frozenset({"args", "env", "envVars", "envFile", "cwd"})
+UNUSED_BY_STDIO: Final = frozenset({"baseURL", "headers", "oauth"})
+
+
+# --- Reading and writing files
+
+
+def structure(raw: Mapping[str, object], place: Place) -> DownstreamConfig | None:
+    """Make a configuration from a parsed file. Return None if there are faults, which the place then has."""
+    before = len(place.faults)
+    values = _DOWNSTREAM.values(raw, place)
+    _check_transport(values, place)
+    timeout, written = values.pop("timeout_seconds", None), values.pop("budget", None)
+    table = written if isinstance(written, _BudgetTable) else _BudgetTable()
+    try:
+        SECONDS(None, None, timeout)
+    except ValueError as error:
+        place.below("timeout").fault("is out of range", f"it {error}")
+    if None not in (timeout, table.timeout_seconds) and timeout != table.timeout_seconds:
+        place.below("timeout").fault("differs from the time-out in the budget", "write it once")
+    if len(place.faults) > before:
+        return None
+    timeout = timeout or table.timeout_seconds or TIMEOUT_SECONDS
+    budget = _BUDGET.made(place.below("budget"), table.budget, timeout_seconds=timeout)
+    made: Callable[..., DownstreamConfig] = DownstreamConfig
+    return None if budget is None else made(**values, budget=budget)
+
+
+def _check_transport(values: Mapping[str, object], place: Place) -> None:
+    transport = values.get("transport")
+    if transport is None:
+        return
+    stdio = transport is Transport.STDIO
+    needed, example = ("command", '"npx", and its arguments in args') if stdio else ("base_url", '"https://..."')
+    name = _DOWNSTREAM.name_of(needed)
+    if needed not in values:
+        place.below(name).fault("is missing", f'write "{name}": {example}')
+    unused = UNUSED_BY_STDIO if stdio else UNUSED_BY_HTTP
+    for name in sorted(unused & {_DOWNSTREAM.name_of(attribute) for attribute in values}):
+        place.below(name).fault(f"is of no use for {transport}", "leave it out, or write another transport")
+
+
+def check(content: str, file: str) -> tuple[DownstreamConfig | None, tuple[Fault, ...]]:
+    """Check the text of a file. Return the configuration, or None if there are faults, and all faults."""
+    try:
+        raw = read.parse_json(content)
+    except read.BadJson as error:
+        return None, (Fault(file, "", f"is not JSON ({error.what})", "correct that place", error.line),)
+    place, config = Place(file), None
+    lines: dict[str, int] = {}
+    for key, line, twice in read.key_lines(content):
+        if twice:
+            place.faults.append(Fault(file, key, "is written twice", "keep one of the two", line))
+        lines.setdefault(key, line)
+    if isinstance(raw, dict):
+        config = structure(raw, place)
+    else:
+        place.fault(f"is {read.kind_of(raw)}", 'write a table, {"name": "github", ...}')
+    return (None if place.faults else config), tuple(read.located(place.faults, lines))
+
+
+def parse(content: str, file: str) -> DownstreamConfig:
+    """Return the configuration that the text of a file has. Raises SettingsError with all faults."""
+    config, faults = check(content, file)
+    if config is None:
+        raise SettingsError(faults)
+    return config
+
+
+def to_json(config: DownstreamConfig) -> JsonObject:
+    """Return what a file of this configuration contains, without what has its default."""
+    written = {key: value for key, value in _DOWNSTREAM.write(config).items() if value != {}}
+    if config.budget.timeout_seconds != TIMEOUT_SECONDS:
+        written["timeout"] = _in_seconds(config.budget.timeout_seconds)
+    return written
+
+
+# --- Expanding references
+
+
+class MissingVariables(ConfigError):
+    """References of a configuration have no value. `references` are those."""
+
+    def __init__(self, name: str, missing: Mapping[Reference, Sequence[str]]) -> None:
+        self.references = tuple(missing)
+        needs = ", ".join(f"{reference} (for {', '.join(keys)})" for reference, keys in missing.items())
+        sources = {reference.source for reference in missing}
+        remedies = []
+        if Source.ENVIRONMENT in sources:
+            remedies.append("set variables in the environment of the server, and restart it")
+        if Source.KEYCHAIN in sources:
+            remedies.append("store secrets with 'python -m keyring set agent-intercom NAME'")
+        message = f"downstream {name} needs {needs}, which there is not: {'; '.join(remedies)}"
+        super().__init__(message, references=[str(each) for each in missing])
+
+
+def references(config: DownstreamConfig) -> Mapping[Reference, tuple[str, ...]]:
+    """Return what a configuration refers to without a default, and the keys that do."""
+    found: dict[Reference, list[str]] = {}
+
+    def note(key: str, value: str) -> str:
+        for reference, has_default in variables.references(value):
+            if not has_default and key not in found.setdefault(reference, []):
+                found[reference].append(key)
+        return value
+
+    _convert(config, note)
+    return {reference: tuple(keys) for reference, keys in found.items()}
+
+
+def expand(config: DownstreamConfig, lookup: Lookup) -> DownstreamConfig:
+    """Return the configuration with the values of its references. Its `repr` still shows no secret.
+
+    Raises MissingVariables with all references that have no value, or SettingsError if an address or a header is not
+    valid with the values.
+    """
+    missing: dict[Reference, list[str]] = {}
+    place = Place(config.name)
+
+    def value(key: str, written: str) -> str:
+        absent: list[Reference] = []
+        expanded = variables.expand(written, lookup, absent)
+        for reference in absent:
+            missing.setdefault(reference, []).append(key)
+        if not absent and expanded != written:
+            _check_expanded(key, expanded, place)
+        return expanded
+
+    expanded = _convert(config, value)
+    if missing:
+        raise MissingVariables(config.name, missing)
+    if place.faults:
+        raise SettingsError(place.faults)
+    return expanded
+
+
+def _check_expanded(key: str, value: str, place: Place) -> None:
+    place = evolve(place, key=key)
+    try:
+        if "\0" in value:
+            raise Unfit("has a NUL character", "correct the value of its variable")
+        if key in ("baseURL", "oauth.authServerMetadataUrl", "oauth.resource"):
+            _check_address(value)
+        if key.startswith("headers."):
+            _check_header(value)
+    except Unfit as unfit:
+        place.fault(unfit.what, f"{unfit.remedy} (with the values of its variables)")
+
+
+def _convert(config: DownstreamConfig, convert: Callable[[str, str], str]) -> DownstreamConfig:
+    """Convert each value that may have references; `convert` gets its key and the value."""
+
+    def one(key: str, value: str | None) -> str | None:
+        return None if value is None else convert(key, value)
+
+    def table(key: str, values: Mapping[str, str]) -> Mapping[str, str]:
+        return {name: convert(f"{key}.{plain(name) or '...'}", value) for name, value in values.items()}
+
+    oauth = config.oauth
+    if oauth is not None:
+        oauth = evolve(
+            oauth,
+            client_id=one("oauth.clientId", oauth.client_id),
+            client_secret=one("oauth.clientSecret", oauth.client_secret),
+            metadata_url=one("oauth.authServerMetadataUrl", oauth.metadata_url),
+            resource=one("oauth.resource", oauth.resource),
+        )
+    return evolve(
+        config,
+        command=one("command", config.command),
+        args=tuple(convert(f"args[{index}]", value) for index, value in enumerate(config.args)),
+        env=table("env", config.env),
+        env_file=one("envFile", config.env_file),
+        cwd=one("cwd", config.cwd),
+        base_url=one("baseURL", config.base_url),
+        headers=table("headers", config.headers),
+        oauth=oauth,
+    )

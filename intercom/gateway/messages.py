@@ -1,0 +1,239 @@
+"""The protocol between the parts of the gateway: what an actor of a downstream takes, and what they hand each other."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from enum import StrEnum
+from typing import Protocol
+
+from attrs import field, frozen
+
+from actors import Request
+from intercom.gateway.breaker import Breaker, Failure
+from intercom.gateway.budgets import Remaining, Usage
+from intercom.gateway.downstream_config import DownstreamConfig
+from intercom.gateway.pins import Mark
+from intercom.model.errors import IntercomError
+from intercom.model.json_types import Json, JsonObject
+
+#: The supervisor of the downstreams' actors, and the actor that reads their configuration.
+DOWNSTREAMS = "downstreams"
+GATEWAY = "gateway"
+
+
+def downstream_name(name: str) -> str:
+    """Return the name of the actor of a downstream."""
+    return f"downstream/{name}"
+
+
+class RpcError(Exception):
+    """A JSON-RPC error, as a downstream or an agent's client gave it. `data` is None if it had none."""
+
+    def __init__(self, code: int, message: str, data: Json = None) -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message
+        self.data = data
+
+
+class CallFailed(Exception):
+    """A request to a downstream has no answer. `failure` is what the breaker counts. `was_sent` says whether the
+    downstream may have received it: what was not sent had no effect. `reason` is a clause for people, as in "the
+    process exited with status 1"."""
+
+    def __init__(self, failure: Failure, reason: str, *, was_sent: bool = True) -> None:
+        super().__init__(reason)
+        self.failure = failure
+        self.reason = reason
+        self.was_sent = was_sent
+
+
+class GatewayRefused(IntercomError):
+    """A call was refused before it was sent. `status` is that of its record, `retry_after` (seconds) when it may be
+    repeated, None if repeating does not help."""
+
+    def __init__(self, status: InvocationStatus, message: str, retry_after: float | None = None) -> None:
+        super().__init__(message, code=status.value)
+        self.status = status
+        self.retry_after = retry_after
+
+
+class InvocationStatus(StrEnum):
+    """How a call of a downstream's tool ended. The first four are the spec's."""
+
+    SUCCESS = "success"
+    ERROR = "error"
+    PERMISSION_DENIED = "permission_denied"
+    RATE_LIMITED = "rate_limited"
+    TIMEOUT = "timeout"
+    DISABLED = "disabled"
+    CIRCUIT_OPEN = "circuit_open"
+    OPERATOR_DENIED = "operator_denied"
+    #: The agent cancelled it.
+    CANCELLED = "cancelled"
+    #: The server ended while it ran. Whether it had its effect is not known.
+    INTERRUPTED = "interrupted"
+
+
+class AgentPort(Protocol):
+    """The client behind an agent, as a downstream may reach it while one of the agent's requests runs."""
+
+    @property
+    def id(self) -> str:
+        """Tells agents apart: no two connections have the same."""
+
+    @property
+    def capabilities(self) -> JsonObject:
+        """The client's capabilities, as it declared them."""
+
+    def notify(self, method: str, params: JsonObject) -> None:
+        """Send a notification. Never waits; a client that is gone or too slow misses it."""
+
+    async def request(self, method: str, params: JsonObject) -> JsonObject:
+        """Send a request and return its result. Raises RpcError, also if the client cannot be asked."""
+
+
+@frozen
+class Invoked:
+    """The result of a request, as the downstream gave it. `remaining` is what is left of its budget, None for a request
+    that is not counted; `cost` is what the call cost, in millionths."""
+
+    result: JsonObject
+    remaining: Remaining | None = None
+    cost: int = 0
+
+
+@frozen
+class Invoke(Request[Invoked]):
+    """Send a request to the downstream, and answer with its result.
+
+    The actor checks the budget and the breaker first (for `counts`), and raises GatewayRefused if they refuse. Raises
+    RpcError if the downstream answers with an error, CallFailed if there is no answer. `call` names it for `Cancel`.
+    `progress_token` is the agent's own token; its progress goes to `agent` under this token. `modern_agent` says that
+    the agent speaks 2026-07-28.
+    """
+
+    call: str
+    method: str
+    params: JsonObject
+    agent: AgentPort | None = None
+    progress_token: str | int | None = None
+    modern_agent: bool = False
+    counts: bool = True
+
+
+@frozen
+class Cancel:
+    """Cancel a request: its answer is not wanted any more. `reason` is passed on."""
+
+    call: str
+    reason: str | None = None
+
+
+@frozen
+class SetLogLevel:
+    """Ask the downstream for log messages of this severity and above, if it logs."""
+
+    level: str
+
+
+@frozen
+class Watch:
+    """Have the downstream tell when one of the resources with these addresses changes, and no other."""
+
+    addresses: frozenset[str]
+
+
+@frozen
+class ResourcesChanged:
+    """Resources of a downstream that agents watch have changed."""
+
+    name: str
+    addresses: frozenset[str]
+
+
+@frozen
+class AgentGone:
+    """An agent's connection is closed: a connection that only this agent used is closed too."""
+
+    agent: str
+
+
+@frozen
+class Offer:
+    """What a downstream offers agents now: its tools as allowed (pins applied), and its other lists. `capabilities` are
+    what its server declared, `version` the protocol version in use; both are empty before the first handshake."""
+
+    tools: tuple[JsonObject, ...] = ()
+    resources: tuple[JsonObject, ...] = ()
+    templates: tuple[JsonObject, ...] = ()
+    prompts: tuple[JsonObject, ...] = ()
+    capabilities: Mapping[str, Json] = field(factory=dict)
+    version: str = ""
+    instructions: str = ""
+
+
+@frozen
+class OfferChanged:
+    """A downstream's offer has changed. The gateway's actor tells agents, and makes the catalog again."""
+
+    name: str
+    offer: Offer
+
+
+@frozen
+class Downstream:
+    """The state of one downstream, for people."""
+
+    config: DownstreamConfig
+    enabled: bool
+    breaker: Breaker
+    offer: Offer
+    usage: Usage
+    remaining: Remaining
+    calls: int = 0
+    errors: int = 0
+    running: int = 0
+    mean_seconds: float | None = None
+    last_call_at: datetime | None = None
+    last_check_at: datetime | None = None
+    last_error: str | None = None
+    pid: int | None = None
+    handshake_seconds: float | None = None
+    since_seconds: float = 0.0
+    withheld: tuple[str, ...] = ()
+    marks: Mapping[str, tuple[Mark, ...]] = field(factory=dict)
+
+
+@frozen
+class Describe(Request[Downstream]):
+    """Return the state of the downstream."""
+
+
+@frozen
+class SetEnabled(Request[Downstream]):
+    """Enable the downstream, or disable it: a disabled one has no connection and refuses calls with `disabled`."""
+
+    enabled: bool
+
+
+@frozen
+class Reload(Request[None]):
+    """Read the gateway's directory now. Answered when its downstreams are started or ended."""
+
+
+@frozen
+class Configure:
+    """Use this configuration from now on. The connection is made again if anything of it has changed."""
+
+    config: DownstreamConfig
+
+
+@frozen
+class Allow:
+    """A person has decided about the changed tools whose pins have this hash: offer them from now on, or keep
+    withholding them."""
+
+    sha256: str
+    accepted: bool

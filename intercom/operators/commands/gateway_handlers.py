@@ -1,0 +1,96 @@
+"""The handlers of the gateway's operator commands."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from intercom.model.errors import InvalidState
+from intercom.model.gateway_view import (
+    BudgetView,
+    CallResult,
+    CallTail,
+    DownstreamDetail,
+    DownstreamView,
+    GatewayOperations,
+    HealthReport,
+    LintFinding,
+    RoleExplanation,
+)
+from intercom.operators.commands.command_handler import Caller, handles
+from intercom.operators.commands.json_forms import (
+    form,
+    plain,
+    under,
+)
+from intercom.operators.commands.table import (
+    LISTED,
+)
+from intercom.sessions.operator_service import OperatorService
+
+
+def _gateway(service: OperatorService) -> GatewayOperations:
+    if service.gateway is None:
+        raise InvalidState(
+            "this server has no gateway: set enabled under [gateway] in its configuration, and start it again",
+            code="no_gateway",
+        )
+    return service.gateway
+
+
+@handles("gateway-list", under("downstreams"))
+async def gateway_list(service: OperatorService, caller: Caller) -> Sequence[DownstreamView]:
+    return await _gateway(service).list()
+
+
+@handles("gateway-show", plain)
+async def gateway_show(service: OperatorService, caller: Caller, id: str) -> DownstreamDetail:
+    return await _gateway(service).show(id)
+
+
+@handles("gateway-test", plain)
+async def gateway_test(service: OperatorService, caller: Caller, id: str) -> HealthReport:
+    return await _gateway(service).test(id)
+
+
+@handles("gateway-call", plain)
+async def gateway_call(
+    service: OperatorService, caller: Caller, id: str, tool: str, text: str | None = None
+) -> CallResult:
+    """Call a tool; `text` has its arguments as JSON."""
+    return await _gateway(service).call(id, tool, text, caller.name, caller.act)
+
+
+@handles("gateway-enable", form(DownstreamView, "name", "reason", status="enabled"))
+async def gateway_enable(service: OperatorService, caller: Caller, id: str) -> DownstreamView:
+    return await _gateway(service).set_enabled(id, True, caller.name, caller.signature)
+
+
+@handles("gateway-disable", form(DownstreamView, "name", "reason", status="disabled"))
+async def gateway_disable(service: OperatorService, caller: Caller, id: str) -> DownstreamView:
+    return await _gateway(service).set_enabled(id, False, caller.name, caller.signature)
+
+
+@handles("gateway-tail", plain)
+async def gateway_tail(
+    service: OperatorService, caller: Caller, id: str | None = None, limit: int = LISTED, start: int | None = None
+) -> CallTail:
+    """Return the last `limit` calls, or the first ones after the entry `start`."""
+    return await _gateway(service).tail(id, start=start, limit=limit)
+
+
+@handles("gateway-explain", plain)
+async def gateway_explain(
+    service: OperatorService, caller: Caller, role: str, id: str | None = None, tool: str | None = None
+) -> RoleExplanation:
+    return await _gateway(service).explain(role, id, tool)
+
+
+@handles("gateway-budgets", under("budgets"))
+async def gateway_budgets(service: OperatorService, caller: Caller) -> Sequence[BudgetView]:
+    return await _gateway(service).budgets()
+
+
+@handles("gateway-lint", under("findings"))
+async def gateway_lint(service: OperatorService, caller: Caller) -> Sequence[LintFinding]:
+    """Read the gateway's files now, and return what is wrong with them."""
+    return await _gateway(service).lint()

@@ -1,0 +1,107 @@
+"""Adoption: which abandoned session an agent may take over, and how it becomes its own.
+
+The functions run in the caller's transaction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime
+
+from intercom.model.errors import InvalidState, NotFound, Paused, Unauthorized
+from intercom.model.process import AgentProcessState
+from intercom.model.session import Session, SessionStatus
+from intercom.sessions.agent_keys import is_its_own
+from intercom.sessions.messages import (
+    Agent,
+)
+from intercom.store import audit, instructions, requests, sessions
+from intercom.store.processes import agent_processes
+from intercom.store.writer_messages import Database
+
+
+def choose(
+    db: Database,
+    agent: Agent,
+    own: str,
+    wanted: str | None,
+    is_live: Callable[[str | None], bool],
+    has_role: Callable[[str], bool] = lambda _session_id: False,
+) -> Session:
+    """Return the session that the agent gets: the one it names, else the newest abandoned one of the same client, else
+    its own. Sessions of agents with a permanent name and of anonymous calls cannot be taken over, even by id, and
+    neither can those with a role of their own. Raises InvalidState, NotFound, Unauthorized or Paused."""
+    if agent.session_id is not None:
+        if wanted not in (None, own):
+            raise InvalidState(f"this agent was started for session {own}; it cannot take over another")
+        kept = sessions.get(db, own)
+        assert kept is not None, "it was claimed just now"
+        return kept
+    if wanted is not None and wanted != own:
+        _require_going_on(db, own)
+        session = sessions.get(db, wanted)
+        if session is None or session.workspace_root != agent.workspace:
+            raise NotFound(f"no session of this workspace has the id {wanted!r}")
+        if session.status is SessionStatus.TERMINATED:
+            raise InvalidState(f"session {wanted} was ended; continue in your own")
+        if has_role(wanted):
+            raise Unauthorized(
+                f"session {wanted} has a role of its own in the gateway, which only its own agent has; continue in your"
+                " own, or ask a person to assign the role to that"
+            )
+        if is_its_own(session.agent_key) or _has_process(db, wanted):
+            raise Unauthorized(f"session {wanted} is kept for its own agent, which may come back; continue in your own")
+        if is_live(session.agent_key):
+            raise InvalidState(
+                f"session {wanted} has a live agent; only a session whose agent is gone can be taken over"
+            )
+        return session
+    mine = sessions.get(db, own)
+    assert mine is not None, "its agent was let in just now"
+    if wanted is not None or mine.is_paused or _has_work(db, own):
+        return mine
+    for session in sessions.adoptable(db, agent.workspace, agent.client_name):
+        is_free = not is_live(session.agent_key) and not is_its_own(session.agent_key) and not has_role(session.id)
+        if session.id != own and is_free:
+            return session
+    return mine
+
+
+def _require_going_on(db: Database, own: str) -> None:
+    """Raise Paused if the agent's own session is paused: it must stay there."""
+    mine = sessions.get(db, own)
+    if mine is not None and mine.is_paused:
+        raise Paused(f"this session was paused by {mine.paused_by or 'an operator'}; nothing was done")
+
+
+def _has_process(db: Database, session_id: str) -> bool:
+    """Return whether people started an agent for this session that is not over. It may still connect, and its end may
+    end the session's requests."""
+    child = agent_processes.get(db, session_id)
+    return child is not None and child.state is not AgentProcessState.OVER
+
+
+def _has_work(db: Database, session_id: str) -> bool:
+    session = sessions.get(db, session_id)
+    return bool(
+        requests.pending(db, session_id)
+        or requests.undelivered(db, session_id)
+        or (session is not None and session.progress_snapshot)
+    )
+
+
+def hand_over(db: Database, agent: Agent, own: str, chosen: str, at: datetime) -> Session:
+    """Bind the chosen session to the agent; its own session ends if it holds nothing. Raises InvalidState."""
+    if not _has_work(db, own):
+        mine = sessions.get(db, own)
+        if mine is not None and mine.status is not SessionStatus.TERMINATED:
+            sessions.set_status(db, own, {mine.status}, SessionStatus.TERMINATED, at)
+    session = sessions.bind_agent(db, chosen, agent.key, at, agent.client_name)
+    if session is None:
+        raise InvalidState(f"session {chosen} ended just now; continue in your own")
+    if session.status is SessionStatus.INTERRUPTED:
+        session = sessions.set_status(db, chosen, {session.status}, session.status_when_here, at) or session
+    # Instructions for the agent follow it into the chosen session.
+    instructions.move(db, own, chosen)
+    audit.record(db, at, "session_adopted", chosen, "agent", f"taken over from {own}", {"was": own})
+    return session

@@ -1,0 +1,232 @@
+"""ctl and the gateway: what each line asks, what it prints, and with which code it exits."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+
+from intercom.cli import ctl_gateway
+from intercom.cli.ctl import fields_of, hoist, parser
+from intercom.cli.ctl_gateway import DRAWINGS, call_line, milliseconds, result_lines
+from intercom.operators.commands.table import COMMANDS
+from tests.cli.test_ctl import run
+from tests.operators.ctl_server import CtlServer, ctl_server
+from tests.operators.stand_in_gateway import StandInGateway
+from tests.operators.stand_in_gateway import call_line as recorded
+from tests.operators.stand_in_service import StandInService
+
+pytestmark = pytest.mark.real_time
+
+
+def service(*, has_gateway: bool = True) -> StandInService:
+    made = StandInService()
+    if has_gateway:
+        made.gateway = StandInGateway()
+        made.gateway.calls = [
+            recorded(3),
+            recorded(4, status="error", error="it\x1b[2J\nbroke", request_id="r-12345678-1", decided_by="kim (ctl)"),
+        ]
+    return made
+
+
+@pytest.mark.parametrize(
+    ("line", "verb", "fields"),
+    [
+        ("gateway list", "gateway-list", {}),
+        ("gateway show github", "gateway-show", {"id": "github"}),
+        ("gateway test github --json", "gateway-test", {"id": "github"}),
+        ("gateway call github search", "gateway-call", {"id": "github", "tool": "search"}),
+        ('gateway call github search {"q":1}', "gateway-call", {"id": "github", "tool": "search", "text": '{"q":1}'}),
+        ("gateway enable github", "gateway-enable", {"id": "github"}),
+        ("gateway disable github", "gateway-disable", {"id": "github"}),
+        ("gateway tail", "gateway-tail", {}),
+        ("gateway tail github -f --lines 9", "gateway-tail", {"id": "github", "limit": 9}),
+        ("gateway explain dev", "gateway-explain", {"role": "dev"}),
+        ("gateway explain dev github", "gateway-explain", {"role": "dev", "id": "github"}),
+        ("gateway explain dev github x", "gateway-explain", {"role": "dev", "id": "github", "tool": "x"}),
+        ("gateway budgets", "gateway-budgets", {}),
+        ("gateway lint", "gateway-lint", {}),
+    ],
+)
+def test_a_line_stands_for_a_request(line: str, verb: str, fields: dict[str, Any]) -> None:
+    assert fields_of(parser().parse_args(hoist(line.split()))) == (verb, fields)
+
+
+def test_each_command_has_a_way_to_show_its_answer() -> None:
+    shown = {"gateway-tail", "gateway-enable", "gateway-disable", *DRAWINGS}
+    assert shown == {name for name in COMMANDS if name.startswith("gateway-")}
+
+
+LINES = [
+    ("list", 0),
+    ("show github", 0),
+    ("test github", 0),
+    ("test noisy", 1),
+    ("test files", 2),
+    ("call github search", 0),
+    ('call github search {"q":1}', 0),
+    ("call github fail", 1),
+    ("enable github", 0),
+    ("disable github", 0),
+    ("tail", 0),
+    ("tail files", 0),
+    ("explain dev", 0),
+    ("explain dev github search", 0),
+    ("budgets", 0),
+    ("lint", 0),
+]
+REFUSED = [
+    ("show nosuch", 1),
+    ("test nosuch", 1),
+    ("call github search {", 1),
+    ("explain nobody", 1),
+    ("call github", 2),
+    ("show", 2),
+    ("frobnicate", 2),
+]
+
+
+@pytest.mark.parametrize(("line", "code"), LINES)
+async def test_a_line_prints_one_json_value_or_words_for_people(tmp_path: Path, line: str, code: int) -> None:
+    async with ctl_server(tmp_path, service()) as server:
+        done = await run(server.environ, "gateway", *line.split(), "--json")
+        assert (done.returncode, done.stderr, done.stdout.count(b"\n")) == (code, b"", 1)
+        json.loads(done.stdout)
+        done = await run(server.environ, "gateway", *line.split())
+        assert (done.returncode, done.stderr) == (code, b"")
+        assert done.stdout.strip()
+        # A downstream wrote parts of this; it cannot control the terminal.
+        assert b"\x1b" not in done.stdout
+
+
+@pytest.mark.parametrize(("line", "code"), REFUSED)
+async def test_a_refusal_is_one_json_value_or_a_sentence_on_stderr(tmp_path: Path, line: str, code: int) -> None:
+    async with ctl_server(tmp_path, service()) as server:
+        done = await run(server.environ, "gateway", *line.split(), "--json")
+        assert (done.returncode, done.stderr) == (code, b"")
+        assert json.loads(done.stdout)["ok"] is False
+        done = await run(server.environ, "gateway", *line.split())
+        assert (done.returncode, done.stdout) == (code, b"")
+        assert b"agent-intercom-ctl" in done.stderr
+
+
+async def test_a_server_without_a_gateway_says_how_to_have_one(tmp_path: Path) -> None:
+    async with ctl_server(tmp_path, service(has_gateway=False)) as server:
+        done = await run(server.environ, "gateway", "list", "--json")
+        assert done.returncode == 1
+        assert json.loads(done.stdout)["error_code"] == "no_gateway"
+
+
+async def printed(server: CtlServer, *words: str) -> str:
+    return (await run(server.environ, "gateway", *words)).stdout.decode()
+
+
+async def test_what_people_read_has_what_they_need(tmp_path: Path) -> None:
+    async with ctl_server(tmp_path, service()) as server:
+        listed = await printed(server, "list")
+        assert "the process exited with status 1 (it\\x1b[2J broke)" in listed
+        assert "2+1" in listed
+        assert "withheld: delete_repo" in listed
+        assert "agent-intercom-ctl gateway test files" in listed
+        shown = await printed(server, "show", "github")
+        for part in (
+            "withheld",
+            "read-only",
+            "2026-11-25, kim, abababab",
+            "! delete_repo: description tells the model",
+        ):
+            assert part in shown
+        assert "fault of its file: a fault" in shown
+        tested = await printed(server, "test", "files")
+        assert "files is unhealthy" in tested
+        assert "| Fatal:\\x1b[2J no" in tested
+        assert "-> run its command in a terminal" in tested
+        assert "7 calls, cost 0.07" in await printed(server, "budgets")
+        assert "93 today, cost 2.43, 19 now, 4 more running" in await printed(server, "budgets")
+        assert "deny    files   rm      no rule names it" in await printed(server, "explain", "dev")
+        assert "fault   a.json: is not JSON" in await printed(server, "lint")
+        disabled = await printed(server, "disable", "github")
+        assert "gateway enable github" in disabled
+        assert "disabled" in await printed(server, "list")
+
+
+async def test_a_call_prints_the_texts_and_what_became_of_it(tmp_path: Path) -> None:
+    async with ctl_server(tmp_path, service()) as server:
+        said = await printed(server, "call", "github", "search", '{"q": "x"}')
+        assert said.splitlines() == [
+            "found\\x1b[2J {'q': 'x'}",
+            "[done, 500 ms, record 0f1e2d3c, cost 0.01, masked: token]",
+        ]
+
+
+async def test_the_tail_is_a_line_a_call_and_follows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = service()
+    asked: list[float] = []
+
+    def sleep(seconds: float) -> None:
+        asked.append(seconds)
+        if len(asked) > 1:
+            raise KeyboardInterrupt
+        made.gateway.calls.append(recorded(9, tool="late"))
+
+    monkeypatch.setattr(ctl_gateway.time, "sleep", sleep)
+    async with ctl_server(tmp_path, made) as server:
+        with trio.fail_after(20):
+            done = await run(server.environ, "gateway", "tail", "-f")
+    assert done.returncode == 130
+    lines = done.stdout.decode().splitlines()
+    assert lines[0] == "12:00:03  claude 1 (dev)  github.search  success  12 ms"
+    assert lines[1].endswith("decided by kim (ctl): it\\x1b[2J broke")
+    assert lines[2] == "12:00:09  claude 1 (dev)  github.late  success  12 ms"
+    assert len(lines) == 3
+
+
+# --- parts -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("more", "says"),
+    [
+        ({"is_cached": True}, "success (cached)"),
+        ({"role": ""}, "(no role)"),
+        ({"request_id": "r-1"}, "asked in r-1"),
+        ({"is_redacted": True}, "secrets masked"),
+        ({"agent": "x\n12:00:00  root"}, "x 12:00:00  root (dev)"),
+    ],
+)
+def test_a_call_is_one_line_whatever_is_in_it(more: dict[str, Any], says: str) -> None:
+    line = call_line(recorded(1, **more))
+    assert says in line
+    assert "\n" not in line
+
+
+@pytest.mark.parametrize(
+    ("result", "lines"),
+    [
+        ({"content": [{"type": "text", "text": "a\nb"}]}, ["a", "b"]),
+        (
+            {"content": [{"type": "image", "mimeType": "image/png", "data": "A" * 8}]},
+            ["[image: image/png, 6 bytes; --json has it]"],
+        ),
+        (
+            {"content": [{"type": "resource", "resource": {"uri": "file:///x", "text": "in it"}}]},
+            ["[resource file:///x]", "in it"],
+        ),
+        ({"content": [{"type": "resource_link", "uri": "file:///x"}]}, ["[resource_link: file:///x; --json has it]"]),
+        ({"content": [], "structuredContent": {"a": 1}}, ["{", '  "a": 1', "}"]),
+        ({"content": ["nonsense", None, 7]}, []),
+        ({"content": {"no": "list"}}, []),
+        ({"resultType": "input_required"}, ["[it wants input, which ctl cannot give: let an agent call this tool]"]),
+    ],
+)  # fmt: skip
+def test_a_result_is_read_as_text(result: dict[str, Any], lines: list[str]) -> None:
+    assert result_lines(result) == lines
+
+
+@pytest.mark.parametrize(("seconds", "text"), [(0.0004, "0.4 ms"), (0.0123, "12 ms"), (3.21, "3.2 s")])
+def test_a_duration_is_short(seconds: float, text: str) -> None:
+    assert milliseconds(seconds) == text

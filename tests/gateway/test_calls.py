@@ -1,0 +1,201 @@
+"""One call on its way: what a downstream gets of it, what an agent gets back, and what is remembered."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+from attrs import define, field
+
+from intercom.gateway.assignments import AgentIdentity
+from intercom.gateway.calls import INVOCATION, Answer, Approval, GatewayCaller, Target, operation_of
+from intercom.gateway.downstream_config import to_json
+from intercom.gateway.messages import GatewayRefused, InvocationStatus, RpcError
+from intercom.gateway.service import Gateway
+from intercom.model.json_types import JsonObject, part
+from intercom.model.request import Operation, RiskLevel
+from intercom.store import gateway as records
+from intercom.store.client import Reader
+from tests.gateway.gateways import gateway_in
+from tests.gateway.programs import program
+
+pytestmark = pytest.mark.real_time
+
+#: Put together, so that no tool takes it for a real one.
+TOKEN = "ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"
+#: A downstream that answers with the parameters it got, and does what its argument `do` says first.
+ECHO = """
+token = sys.argv[1]
+n = 0
+for message in messages():
+    if greet(message): continue
+    if message["method"] == "tools/list":
+        tools = [{"name": name, "inputSchema": {"type": "object"}} for name in ("read", "write")]
+        put(id=message["id"], result={"tools": tools})
+    elif message["method"] == "tools/call":
+        n += 1
+        params = message["params"]
+        do = params.get("arguments", {}).get("do")
+        if do == "fail":
+            put(id=message["id"], error={"code": -1, "message": "bad " + token, "data": {"token": token}})
+            continue
+        if do == "log":
+            put(method="notifications/message", params={"level": "info", "data": "using " + token})
+        if do in ("roots/list", "sampling/createMessage"):
+            put(id="q%d" % n, method=do, params={"note": token})
+            while True:
+                answer = json.loads(sys.stdin.buffer.readline())
+                if answer.get("id") == "q%d" % n: break
+            params = {"answer": answer.get("result"), "error": answer.get("error"), "n": n}
+        put(id=message["id"], result={"content": [{"type": "text", "text": json.dumps({"n": n, **params})}]})
+"""
+
+
+@define
+class Client:
+    """An agent's client that answers every question with its own name."""
+
+    id: str = "alice"
+    capabilities: JsonObject = field(factory=lambda: {"sampling": {}, "roots": {}})
+    told: list[tuple[str, JsonObject]] = field(factory=list)
+
+    def notify(self, method: str, params: JsonObject) -> None:
+        self.told.append((method, params))
+
+    async def request(self, method: str, params: JsonObject) -> JsonObject:
+        self.told.append((method, params))
+        return {"by": self.id}
+
+
+@define
+class Agent:
+    gateway: Gateway
+    client: Client = field(factory=Client)
+    asked: list[Operation] = field(factory=list)
+    modern: bool = False
+
+    async def _ask(self, operation: Operation) -> Approval:
+        self.asked.append(operation)
+        return Approval(Answer.ALLOWED, "r1")
+
+    async def call(self, tool: str, arguments: JsonObject | None = None, **more: Any) -> JsonObject:
+        caller = GatewayCaller(AgentIdentity(self.client.id), self.client, "s1", self._ask, modern=self.modern)
+        with trio.fail_after(20):
+            return await self.gateway.call_tool(caller, f"files__{tool}", {"arguments": arguments or {}, **more})
+
+
+def said(result: JsonObject) -> JsonObject:
+    """What the downstream got."""
+    content: Any = result["content"]
+    found: JsonObject = json.loads(content[0]["text"])
+    return found
+
+
+@asynccontextmanager
+async def running(tmp_path: Path, role: JsonObject | None = None, **settings: Any) -> AsyncIterator[Gateway]:
+    async with running_with_records(tmp_path, role, **settings) as (gateway, _):
+        yield gateway
+
+
+@asynccontextmanager
+async def running_with_records(
+    tmp_path: Path, role: JsonObject | None = None, **settings: Any
+) -> AsyncIterator[tuple[Gateway, Reader]]:
+    directory = tmp_path / "gateway"
+    directory.mkdir()
+    made = to_json(program(ECHO))
+    made = {**made, "name": "files", "capabilities": ["files.*"], "args": [*made["args"], TOKEN], **settings}
+    (directory / "files.json").write_text(json.dumps(made))
+    roles = {"roles": [{"role": "dev", "capabilities": ["files.*"], **(role or {})}], "defaultRole": "dev"}
+    (directory / "roles.json").write_text(json.dumps(roles))
+    async with gateway_in(tmp_path, directory) as (gateway, _store, reader, news):
+        with trio.fail_after(20):
+            while not gateway.listed(AgentIdentity("anybody")):
+                await news.changed.wait()
+        yield gateway, reader
+
+
+async def test_only_what_the_method_has_is_sent(tmp_path: Path) -> None:
+    """Go's decoder folds the case of keys, and takes the last: `Name` would be another tool than the card showed."""
+    async with running(tmp_path) as gateway:
+        more = {"Name": "write", "Arguments": {"x": 2}, "name\x00": "write", "ARGUMENTS": {}, "name": "read"}
+        got = said(await Agent(gateway).call("read", {"x": 1}, **more))
+        assert {key: got[key] for key in got if key != "n"} == {"name": "read", "arguments": {"x": 1}}
+
+
+@pytest.mark.parametrize("more", [{"requestState": "s"}, {"inputResponses": {"a": {"amount": 9}}}])
+async def test_a_first_call_carries_no_answers(tmp_path: Path, more: JsonObject) -> None:
+    async with running(tmp_path, {"capabilities": [], "ask": ["files.*"]}) as gateway:
+        agent = Agent(gateway, modern=True)
+        with pytest.raises(GatewayRefused, match="waits for your answers") as refused:
+            await agent.call("write", {"amount": 1}, **more)
+        assert refused.value.status is InvocationStatus.PERMISSION_DENIED
+        assert agent.asked == []
+
+
+async def test_an_error_is_passed_on_without_its_secrets(tmp_path: Path) -> None:
+    async with running(tmp_path) as gateway:
+        with pytest.raises(RpcError) as refused:
+            await Agent(gateway).call("read", {"do": "fail"})
+        assert (refused.value.code, refused.value.message) == (-1, "bad [masked: GitHub token]")
+        assert TOKEN not in repr(refused.value.data)
+
+
+async def test_an_agent_is_told_and_asked_without_secrets(tmp_path: Path) -> None:
+    async with running(tmp_path) as gateway:
+        agent = Agent(gateway)
+        await agent.call("read", {"do": "log"})
+        await agent.call("read", {"do": "sampling/createMessage"})
+        assert [method for method, _ in agent.client.told] == ["notifications/message", "sampling/createMessage"]
+        assert TOKEN not in repr(agent.client.told)
+
+
+@pytest.mark.parametrize("roots", [False, True])
+async def test_only_a_configured_downstream_may_ask_for_directories(tmp_path: Path, roots: bool) -> None:
+    """An agent that answers could widen the directories that a person configured."""
+    async with running(tmp_path, roots=roots) as gateway:
+        got = said(await Agent(gateway).call("read", {"do": "roots/list"}))
+        assert got["answer"] == ({"by": "alice"} if roots else None)
+
+
+async def test_a_cached_answer_has_a_record_of_its_own_and_says_so(tmp_path: Path) -> None:
+    async with running_with_records(tmp_path, readOnly=["read"], cache="10m") as (gateway, reader):
+        first = await Agent(gateway).call("read", {"x": 1})
+        again = await Agent(gateway, Client("bob")).call("read", {"x": 1})
+        assert said(first)["n"] == said(again)["n"] == 1
+        assert part(first, "_meta")[INVOCATION] != part(again, "_meta")[INVOCATION]
+        await gateway.log.settle()
+        kept = await reader.read(lambda db: records.calls(db, 10))
+        assert [each.record["cached"] for each in kept] == [False, True]
+        # A write makes what is known of the downstream old.
+        await Agent(gateway).call("write")
+        assert said(await Agent(gateway).call("read", {"x": 1}))["n"] == 3
+
+
+async def test_an_answer_that_an_agent_had_a_part_in_is_not_kept(tmp_path: Path) -> None:
+    async with running(tmp_path, readOnly=["read"], cache="10m") as gateway:
+        alice, bob = Agent(gateway), Agent(gateway, Client("bob"))
+        assert said(await alice.call("read", {"do": "sampling/createMessage"}))["answer"] == {"by": "alice"}
+        assert said(await bob.call("read", {"do": "sampling/createMessage"}))["answer"] == {"by": "bob"}
+        assert said(await alice.call("read", {"x": 1}, _meta={"tenant": "a"}))["n"] == 3
+        assert said(await bob.call("read", {"x": 1}, _meta={"tenant": "b"}))["n"] == 4
+
+
+async def test_a_call_that_may_change_something_is_of_high_risk(tmp_path: Path) -> None:
+    async with running(tmp_path, {"capabilities": [], "ask": ["files.*"]}, readOnly=["read"]) as gateway:
+        agent = Agent(gateway)
+        await agent.call("write")
+        await agent.call("read")
+        assert [each.least_risk for each in agent.asked] == [RiskLevel.HIGH, None]
+
+
+def test_the_identity_of_an_operation_is_the_tool_and_its_exact_arguments() -> None:
+    one = Target("files", "write", "files__write")
+    assert operation_of(one, {"a": 1, "b": 2}).identity == operation_of(one, {"b": 2, "a": 1}).identity
+    assert operation_of(one, {"a": 1}).identity != operation_of(one, {"a": 1.5}).identity
+    assert operation_of(one, {}).identity != operation_of(Target("files", "read", "files__write"), {}).identity

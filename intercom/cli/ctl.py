@@ -12,8 +12,10 @@ import json
 import os
 import sys
 import time
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
+from intercom._version import __version__
+from intercom.cli.parser import USAGE, Parser, complete
 from intercom.operators.commands.table import COMMANDS, FIELDS, WATCH, Access, Argument, Kind, OperatorCommand
 
 if TYPE_CHECKING:
@@ -25,7 +27,7 @@ if TYPE_CHECKING:
 PROGRAM = "agent-intercom-ctl"
 
 #: Exit codes.
-DONE, REFUSED, USAGE, NO_SERVER = 0, 1, 2, 3
+DONE, REFUSED, NO_SERVER = 0, 1, 3
 
 #: Seconds between two requests for more of an agent's output.
 _OUTPUT_PAUSE = 0.25
@@ -77,6 +79,80 @@ LOCAL = {
     )
 }
 
+#: What a person may type: each line stands at the end of its command's help.
+EXAMPLES = (
+    "list",
+    "list --all",
+    "pending",
+    "pending --session 3f2a",
+    "show 7c41",
+    "approve 7c41",
+    "reject 7c41 --reason 'keep the old name'",
+    "answer 7c41 continue",
+    "answer 7c41 refine 'use the other database'",
+    "resume",
+    "resume 'now write the tests' --session 3f2a",
+    "mode remote",
+    "mode local --session 3f2a",
+    "nudge 7c41",
+    "nudge 3f2a 'are you still there?'",
+    "pause",
+    "pause 3f2a",
+    "unpause 3f2a",
+    "steer 3f2a 'use pathlib, not os.path'",
+    "steering 3f2a --limit 10",
+    "task 'update the changelog'",
+    "task 'update the changelog' --workspace ~/project",
+    "tasks",
+    "tasks --all --session 3f2a",
+    "take-back 5b0e",
+    "start 'fix the failing tests' --label tests",
+    "start 'write the docs' --workspace ~/project",
+    "clear 3f2a",
+    "logs 3f2a -f",
+    "logs 3f2a --stderr --lines 50",
+    "checkpoint",
+    "checkpoint 'before the rewrite' --session 3f2a",
+    "checkpoints 3f2a",
+    "restore 9d27",
+    "restore 9d27 --files",
+    "tree --watch",
+    "log --limit 20",
+    "log --session 3f2a",
+    "policy show",
+    "policy show ~/project",
+    "policy accept",
+    "policy accept ~/project --yes",
+    "policy reject 7c41 --reason 'too wide'",
+    "rooms list --all",
+    "rooms show 41ac",
+    "rooms tail 41ac -f",
+    "rooms search migration",
+    "rooms export 41ac",
+    "rooms post 41ac 'please also look at the tests'",
+    "rooms pause 41ac --reason 'wait for the review'",
+    "rooms resume 41ac",
+    "rooms conclude 41ac 'we take the second design'",
+    "rooms reopen 41ac --reason 'one question is left'",
+    "rooms token 41ac",
+    "rooms url https://rooms.example.org",
+    "rooms url --clear",
+    "gateway show github",
+    "gateway test github",
+    'gateway call time get_current_time \'{"timezone": "Europe/Berlin"}\'',
+    "gateway enable github",
+    "gateway disable github",
+    "gateway tail -f",
+    "gateway tail github --lines 20",
+    "gateway explain reader",
+    "gateway explain reader github merge_pull_request",
+    "audit verify",
+    "audit verify exported.jsonl",
+    "audit export > audit.jsonl",
+    "key create --name 'work laptop'",
+    "key revoke 4f1d",
+)
+
 #: Commands of two words: the first word, and its help.
 GROUPS = {
     "policy": "the policies of the workspaces, and what was accepted of them",
@@ -104,22 +180,6 @@ _VALUED = frozenset(
 )
 
 
-class Parser(argparse.ArgumentParser):
-    """An argument parser whose errors are one sentence, or one JSON value if the line has `--json`."""
-
-    json = False
-
-    def error(self, message: str) -> NoReturn:
-        if message.startswith("unrecognized arguments"):
-            message += " (put -- before a text that begins with or contains an option)"
-        if Parser.json:
-            print(json.dumps({"ok": False, "error": message, "error_code": "invalid_arguments"}))
-        else:
-            self.print_usage(sys.stderr)
-            print(f"{self.prog}: {message}; see {self.prog} --help", file=sys.stderr)
-        raise SystemExit(USAGE)
-
-
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command. Returns 0 if done, 1 if the server refused, 2 for wrong usage, 3 for no server, 130 on ^C."""
     words = hoist(sys.argv[1:] if argv is None else argv)
@@ -127,7 +187,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     # Characters that the terminal's encoding lacks are written as escapes instead of raising an error.
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
-    options = parser().parse_args(words)
+    line = parser()
+    complete(line, _ids)
+    options = line.parse_args(words)
     try:
         code = _run(options)
         sys.stdout.flush()
@@ -187,6 +249,34 @@ def _is_about_session(row: OperatorCommand) -> bool:
     return any(each.field == "session" and not each.shape for each in row.arguments)
 
 
+#: Where the ids come from that complete a command's argument: the command that lists them, and the field that has them.
+_LISTED = {"session": ("list", "session_id"), "checkpoint": ("checkpoints", "checkpoint_id")}
+_LISTED_OF_GROUP = {"rooms": ("rooms-list", "room_id"), "gateway": ("gateway-list", "name")}
+#: Seconds that a completion waits for the server.
+_COMPLETION_PATIENCE = 0.5
+
+
+def _ids(argument: str, options: argparse.Namespace) -> list[str]:
+    """Return what may complete an argument, from the running server; nothing if there is none."""
+    try:
+        row = row_of(options)
+        fields = {each.wire: each for each in row.arguments if each.is_positional}
+        taken = fields[argument]
+        kind = "checkpoint" if taken.shape == "CHECKPOINT" else taken.field
+        listed, key = _LISTED_OF_GROUP.get(options.command) or _LISTED.get(kind) or ("pending", "request_id")
+        if argument not in ("id", "session"):
+            return []
+        from intercom.cli.ctl_text import SHORT
+        from intercom.operators.ctl.client import request
+
+        data = request(_places(options), listed, {}, patience=_COMPLETION_PATIENCE)
+        entries = data if isinstance(data, list) else next(each for each in data.values() if isinstance(each, list))
+        return [str(each[key])[:SHORT] if key.endswith("_id") else str(each[key]) for each in entries]
+    except Exception:
+        # Nothing may be written into the line that the person types.
+        return []
+
+
 def parser() -> argparse.ArgumentParser:
     """Build the whole command line."""
     top = Parser(
@@ -197,6 +287,7 @@ def parser() -> argparse.ArgumentParser:
         "Exit codes: 0 done, 1 refused by the server, 2 wrong usage, 3 no server.",
         allow_abbrev=False,
     )
+    top.add_argument("--version", action="version", version=f"{PROGRAM} {__version__}")
     top.add_argument("--json", action="store_true", help="print one JSON value and nothing else")
     top.add_argument("--ipc-name", metavar="NAME", help="which server: its ipc_name (default: the configured one)")
     top.add_argument("--config", metavar="FILE", help="read ipc_name from this configuration file")
@@ -211,8 +302,24 @@ def parser() -> argparse.ArgumentParser:
             group = verbs.add_parser(word, help=GROUPS[word], description=GROUPS[word], allow_abbrev=False)
             groups[word] = group.add_subparsers(dest="act", metavar=acts, required=True, parser_class=Parser)
         where, name = (groups[word], rest[0]) if rest else (verbs, word)
-        _add_arguments(where.add_parser(name, help=row.help, description=row.help, allow_abbrev=False), row)
+        _add_arguments(
+            where.add_parser(
+                name,
+                help=row.help,
+                description=row.help,
+                epilog=_examples(" ".join((word, *rest))),
+                formatter_class=argparse.RawDescriptionHelpFormatter,
+                allow_abbrev=False,
+            ),
+            row,
+        )
     return top
+
+
+def _examples(command: str) -> str | None:
+    """Return the last paragraph of the help of a command, as it is typed."""
+    lines = [f"  {PROGRAM} {line}" for line in EXAMPLES if f"{line} ".startswith(f"{command} ")]
+    return "\n".join(("examples:", *lines)) if lines else None
 
 
 def _add_arguments(to: argparse.ArgumentParser, row: OperatorCommand) -> None:

@@ -13,6 +13,7 @@ from typing import Any
 
 from intercom._version import __version__
 from intercom.agents.clients import HOOKED, NAMES
+from intercom.cli.parser import SHELLS, Parser, complete, completion_script
 
 PROGRAM = "agent-intercom"
 
@@ -23,7 +24,9 @@ _STOP_SECONDS = 15.0
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command. Returns its exit code: 0 done, 1 failed, 2 usage or configuration, 130 interrupted."""
     words = list(sys.argv[1:] if argv is None else argv)
-    options = parser().parse_args(words)
+    line = parser()
+    complete(line)
+    options = line.parse_args(words)
     try:
         return _run(options)
     except KeyboardInterrupt:
@@ -84,6 +87,9 @@ def _run(options: argparse.Namespace) -> int:
             from intercom.cli import slack
 
             return slack.run(options)
+        case "completion":
+            print(completion_script(options.shell, (PROGRAM, f"{PROGRAM}-ctl")))
+            return 0
         case _:
             from intercom.cli import demo
 
@@ -141,7 +147,7 @@ def _stop(options: argparse.Namespace) -> int:
 def parser() -> argparse.ArgumentParser:
     """Build the whole command line."""
     common = _common(defaults=True)
-    top = argparse.ArgumentParser(
+    top = Parser(
         PROGRAM,
         description="The switchboard between coding agents and the people responsible for them. Without a command it"
         " is what an MCP client launches: it speaks MCP on stdin and stdout, and starts the server if none runs.",
@@ -163,7 +169,7 @@ def parser() -> argparse.ArgumentParser:
         help="the session that this agent was started for (default: INTERCOM_SESSION_ID, else a new one)",
     )
     top.add_argument("--in-process", action="store_true", help="serve MCP in this process, without a background server")
-    commands = top.add_subparsers(dest="command", metavar="COMMAND")
+    commands = top.add_subparsers(dest="command", metavar="COMMAND", parser_class=Parser)
     again = _common(defaults=False)
 
     serve = commands.add_parser("serve", parents=[again], help="run the server in the foreground (systemd, containers)")
@@ -259,6 +265,17 @@ def parser() -> argparse.ArgumentParser:
 
     _slack(commands.add_parser("slack", parents=[again], help="set Slack up: the app's manifest, and its tokens"))
 
+    completion = commands.add_parser(
+        "completion",
+        parents=[again],
+        help="print what your shell reads to complete these commands and the ids of what waits",
+        description="Print what a shell reads to complete both commands, also with the ids of what waits. For bash, add"
+        ' this to ~/.bashrc: eval "$(agent-intercom completion bash)". For zsh, add to ~/.zshrc: eval "$(agent-intercom'
+        ' completion zsh)". For fish: agent-intercom completion fish >'
+        " ~/.config/fish/completions/agent-intercom.fish",
+    )
+    completion.add_argument("shell", choices=SHELLS, help="your shell")
+
     demo = commands.add_parser("demo", parents=[again], help="see an approval from end to end, in this terminal")
     demo.add_argument("--yes", action="store_true", help="approve everything, ask nothing")
     return top
@@ -289,7 +306,7 @@ def _rooms(rooms: argparse.ArgumentParser) -> None:
 
 
 def _gateway(gateway: argparse.ArgumentParser) -> None:
-    actions = gateway.add_subparsers(dest="action", metavar="ACTION", required=True)
+    actions = gateway.add_subparsers(dest="action", metavar="ACTION", required=True, parser_class=Parser)
     take = actions.add_parser(
         "import", help="show which servers can be moved, and what would change; with --apply, do it"
     )
@@ -320,7 +337,7 @@ def _gateway(gateway: argparse.ArgumentParser) -> None:
 
 
 def _slack(slack: argparse.ArgumentParser) -> None:
-    actions = slack.add_subparsers(dest="action", metavar="ACTION", required=True)
+    actions = slack.add_subparsers(dest="action", metavar="ACTION", required=True, parser_class=Parser)
     manifest = actions.add_parser("manifest", help="print the manifest to make the Slack app from (JSON)")
     manifest.add_argument("--name", default="Intercom", help="what the app is called in Slack")
     manifest.add_argument("--link", action="store_true", help="print an address that opens Slack with it filled in")
@@ -388,13 +405,13 @@ def _channel(text: str) -> str:
     return text
 
 
-def _common(*, defaults: bool) -> argparse.ArgumentParser:
+def _common(*, defaults: bool) -> Parser:
     """Build the options allowed before and after the command; after it, their defaults must not overwrite values."""
 
     def default(value: str | None) -> object:
         return value if defaults else argparse.SUPPRESS
 
-    common = argparse.ArgumentParser(add_help=False)
+    common = Parser(add_help=False)
     common.add_argument("--config", metavar="FILE", default=default(None), help="the configuration file")
     common.add_argument(
         "--ipc-name", metavar="NAME", default=default(None), help="the name of the server, if several run"

@@ -61,8 +61,14 @@ def commands(parser: argparse.ArgumentParser, where: str) -> str:
     lines = [f"Options, {where}:", "", *_arguments(parser), ""]
     for words, command in _commands(parser, ()):
         lines += [f"## `{' '.join([*words, *_shape(command, parser)])}`", "", _sentence(command.description or ""), ""]
-        lines += [*_arguments(command, parser), ""]
+        lines += [each for part in (_arguments(command, parser), _examples(command)) if part for each in (*part, "")]
     return "\n".join(lines)
+
+
+def _examples(command: argparse.ArgumentParser) -> list[str]:
+    """The lines of a command's help below `examples:`."""
+    _, _, typed = (command.epilog or "").partition("examples:\n")
+    return ["```sh", *(line.strip() for line in typed.splitlines()), "```"] if typed else []
 
 
 def _commands(

@@ -294,7 +294,7 @@ _ROWS = (
         SIGNED,
         "start an agent on a task",
         Argument("PROMPT...", "text", "the agent's task"),
-        Argument("--workspace DIR", "workspace", "where it works (default: the configured workspace)"),
+        Argument("--workspace DIR", "workspace", "where it works (default: this directory)", default="."),
         Argument("--label TEXT", "label", "your name for it"),
     ),
     _row("clear", OPERATOR, "end a session, and the agent that you started for it", _SESSION),

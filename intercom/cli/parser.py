@@ -1,0 +1,115 @@
+"""The argument parser of both commands: errors are one sentence that says what was probably meant, and shells can
+complete the line.
+
+The module uses the standard library alone, because both commands start with it. It imports argcomplete only if a shell
+asks for completions.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Callable, Iterable
+from typing import Any, Final, NoReturn
+
+#: The shells that `completion_script` writes for.
+SHELLS: Final = ("bash", "zsh", "fish")
+
+#: Exit code of wrong usage.
+USAGE: Final = 2
+
+
+class Parser(argparse.ArgumentParser):
+    """An argument parser whose errors are one sentence, or one JSON value if `json` is set. `program` is the name that
+    errors begin with; the parser of a subcommand takes it from its parent's `prog`."""
+
+    json = False
+
+    def error(self, message: str) -> NoReturn:
+        """Print the sentence and exit with 2."""
+        if message.startswith("unrecognized arguments"):
+            message += f" ({_meant_option(message, self)}put -- before a text that contains an option)"
+        if Parser.json:
+            print(json.dumps({"ok": False, "error": message, "error_code": "invalid_arguments"}))
+        else:
+            ends = "" if message.endswith("?") else ";"
+            print(f"{self.prog.split()[0]}: {message}{ends} see {self.prog} --help", file=sys.stderr)
+        raise SystemExit(USAGE)
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        """Raise ArgumentError for a value that is no choice, with the choices that look like it."""
+        if action.choices is None or value in action.choices:
+            return
+        is_command = isinstance(action, argparse._SubParsersAction)
+        names = [str(each) for each in action.choices]
+        said = f"there is no command {value!r}" if is_command else f"{value!r} is none of {', '.join(names)}"
+        close = _close(str(value), names)
+        if close:
+            said += f"; did you mean {' or '.join(close)}?"
+        # Without an action, argparse does not put the argument's name in front of the sentence.
+        raise argparse.ArgumentError(None if is_command else action, said)
+
+
+def _close(word: str, names: Iterable[str]) -> list[str]:
+    """Return the names that a misspelled word may stand for, the likeliest first."""
+    import difflib
+
+    known = list(names)
+    begins = [name for name in known if name.startswith(word)] if len(word) > 1 else []
+    return (begins or difflib.get_close_matches(word.lower(), known, 2, 0.75))[:2]
+
+
+def _meant_option(message: str, parser: argparse.ArgumentParser) -> str:
+    """Return a question about the first unknown option that looks like a known one; else an empty text."""
+    options = {name for each in _all_parsers(parser) for action in each._actions for name in action.option_strings}
+    for word in message.split()[2:]:
+        name = word.partition("=")[0]
+        close = _close(name, sorted(options)) if word.startswith("--") and name not in options else []
+        if close:
+            return f"did you mean {' or '.join(close)}? "
+    return ""
+
+
+def _all_parsers(parser: argparse.ArgumentParser) -> list[argparse.ArgumentParser]:
+    found = [parser]
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            for name in action.choices:
+                found += _all_parsers(action.choices[name])
+    return found
+
+
+# --- completion
+
+
+def complete(
+    parser: argparse.ArgumentParser, ids: Callable[[str, argparse.Namespace], list[str]] | None = None
+) -> None:
+    """Print the completions and exit if a shell asks for them; else do nothing. `ids` returns the ids that a positional
+    argument can have, by the argument's name and what was typed before it."""
+    if "_ARGCOMPLETE" not in os.environ:
+        return
+    import argcomplete
+
+    if ids is not None:
+        for each in _all_parsers(parser):
+            for action in each._actions:
+                if not action.option_strings and action.choices is None:
+                    action.completer = _completer(ids, action.dest)  # type: ignore[attr-defined]
+    argcomplete.autocomplete(parser, always_complete_options="long")
+
+
+def _completer(ids: Callable[[str, argparse.Namespace], list[str]], name: str) -> Callable[..., list[str]]:
+    def suggest(parsed_args: argparse.Namespace, **_more: object) -> list[str]:
+        return ids(name, parsed_args)
+
+    return suggest
+
+
+def completion_script(shell: str, programs: Iterable[str]) -> str:
+    """Return what a shell reads to complete these programs. `shell` is one of SHELLS."""
+    from argcomplete.shell_integration import shellcode
+
+    return str(shellcode(list(programs), shell=shell))

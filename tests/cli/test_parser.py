@@ -1,0 +1,113 @@
+"""What both commands say of a line that is wrong, and how shells complete it."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import trio
+
+from intercom.cli import ctl, main
+from intercom.cli.parser import SHELLS, completion_script
+from tests.operators.ctl_server import ctl_server
+from tests.operators.stand_in_service import StandInService, card
+
+pytestmark = pytest.mark.real_time
+
+
+@pytest.mark.parametrize(
+    ("program", "line", "said"),
+    [
+        (ctl, "aprove x", "agent-intercom-ctl: there is no command 'aprove'; did you mean approve? see"),
+        (ctl, "pend", "agent-intercom-ctl: there is no command 'pend'; did you mean pending? see"),
+        (ctl, "zzz", "agent-intercom-ctl: there is no command 'zzz'; see agent-intercom-ctl --help"),
+        (ctl, "policy acept", "agent-intercom-ctl: there is no command 'acept'; did you mean accept? see"),
+        (
+            ctl,
+            "mode remot",
+            "is none of remote, local, hybrid; did you mean remote? see agent-intercom-ctl mode",
+        ),
+        (ctl, "reject 7 --raeson x", "unrecognized arguments: --raeson x (did you mean --reason? put -- before"),
+        (ctl, "reject 7 --zzz", "unrecognized arguments: --zzz (put -- before a text that contains an option); see"),
+        (main, "inti", "agent-intercom: there is no command 'inti'; did you mean init? see agent-intercom --help"),
+        (main, "gateway imprt", "there is no command 'imprt'; did you mean import? see agent-intercom gateway --help"),
+        (main, "init --hoks", "did you mean --hooks"),
+    ],
+)
+def test_a_misspelled_line_is_answered_with_what_was_probably_meant(
+    program: object, line: str, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as left:
+        program.parser().parse_args(shlex.split(line))  # type: ignore[attr-defined]
+
+    assert left.value.code == 2
+    assert said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("line", ctl.EXAMPLES)
+def test_an_example_can_be_typed_and_stands_in_the_help_of_its_command(
+    line: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = shlex.split(line.partition(" > ")[0])
+    options = ctl.parser().parse_args(ctl.hoist(words))
+    row = ctl.row_of(options)
+
+    with pytest.raises(SystemExit):
+        ctl.parser().parse_args([*row.name.split("-", 1 if words[0] in ctl.GROUPS else 0), "--help"])
+    assert f"  agent-intercom-ctl {line}\n" in capsys.readouterr().out
+
+
+def test_both_commands_tell_their_version(capsys: pytest.CaptureFixture[str]) -> None:
+    for program, name in ((ctl, "agent-intercom-ctl"), (main, "agent-intercom")):
+        with pytest.raises(SystemExit):
+            program.parser().parse_args(["--version"])
+        assert capsys.readouterr().out.startswith(f"{name} ")
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_the_script_of_a_shell_completes_both_commands(shell: str) -> None:
+    script = completion_script(shell, ("agent-intercom", "agent-intercom-ctl"))
+
+    assert "agent-intercom-ctl" in script
+    assert "_ARGCOMPLETE" in script
+
+
+def completions(line: str, env: dict[str, str], tmp_path: Path) -> set[str]:
+    """What a shell is told for the line as it is now."""
+    out = tmp_path / "completions"
+    asked = {
+        "_ARGCOMPLETE": "1",
+        "_ARGCOMPLETE_STDOUT_FILENAME": str(out),
+        "_ARGCOMPLETE_IFS": "\n",
+        "COMP_LINE": line,
+        "COMP_POINT": str(len(line)),
+        "COMP_TYPE": "9",
+    }
+    done = subprocess.run(
+        [sys.executable, "-m", "intercom.cli.ctl"], env={**env, **asked}, capture_output=True, check=False
+    )
+    assert (done.stdout, done.stderr) == (b"", b"")
+    return {each.strip() for each in out.read_text().split("\n") if each.strip()}
+
+
+def test_a_shell_completes_commands_options_and_choices_without_a_server(tmp_path: Path) -> None:
+    env = {"HOME": str(tmp_path), "PATH": os.environ["PATH"]}
+
+    assert "approve" in completions("agent-intercom-ctl app", env, tmp_path)
+    assert "accept" in completions("agent-intercom-ctl policy ac", env, tmp_path)
+    assert {"remote", "local", "hybrid"} <= completions("agent-intercom-ctl mode ", env, tmp_path)
+    assert "--workspace" in completions("agent-intercom-ctl start --w", env, tmp_path)
+    assert completions("agent-intercom-ctl approve ", env, tmp_path) <= {"--help"}
+
+
+async def test_a_shell_completes_the_ids_of_what_waits(tmp_path: Path) -> None:
+    async with ctl_server(tmp_path, StandInService(card("abc-1"), card("xyz-2"))) as server:
+        found = await trio.to_thread.run_sync(
+            completions, "agent-intercom-ctl approve ", {**server.environ, "PATH": os.environ["PATH"]}, tmp_path
+        )
+
+    assert {"abc-1", "xyz-2"} <= found

@@ -1,7 +1,7 @@
 """Intercom: the switchboard between coding agents and the people responsible for them.
 
-A program that embeds it uses `intercom.open` (Trio) or `intercom.start` (synchronous); see docs/how-to/embed.md.
-Importing the package loads nothing: the shim and ctl start on the standard library alone.
+A program that embeds it uses `intercom.open` (Trio or asyncio) or `intercom.start` (synchronous); see
+docs/how-to/embed.md. Importing the package loads nothing: the shim and ctl start on the standard library alone.
 """
 
 from __future__ import annotations
@@ -20,3 +20,7 @@ def __getattr__(name: str) -> Any:
     from intercom import embedding
 
     return getattr(embedding, name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

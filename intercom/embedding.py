@@ -1,10 +1,12 @@
 r"""Intercom inside another program: the same server, with typed calls for agents and operators.
 
-In Trio:
+In Trio and in asyncio:
 
     async with intercom.open(workspace="/srv/project") as switchboard:
         agent = switchboard.agent("release-bot")
         answer = await agent.check_clearance("Bump the version", "1.2.3\n", "VERSION")
+
+In asyncio the server runs in a thread of its own, and the calls are carried there and back.
 
 Synchronous code uses the same objects, and makes each call through `run`:
 
@@ -18,17 +20,16 @@ People answer from `agent-intercom-ctl`. The program itself can answer through `
 from __future__ import annotations
 
 import os
-import queue
-import threading
 import time
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import AbstractAsyncContextManager, ExitStack, asynccontextmanager, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, overload
 
 import trio
+from anyio.from_thread import BlockingPortal, start_blocking_portal
 from attrs import evolve, field, frozen
 
 from actors import Actor, Info, ask
@@ -37,6 +38,15 @@ from intercom.agents.agent_connection import AgentConnection, Caller
 from intercom.agents.call import Call
 from intercom.agents.hook_server import PERMISSION_PROMPT
 from intercom.app import App
+from intercom.asyncio_calls import (
+    THREAD,
+    Handover,
+    callable_from_asyncio,
+    hand_over,
+    in_own_thread,
+    is_asyncio,
+    run_in_server,
+)
 from intercom.local import config_file, lock, processes, rooms_secrets
 from intercom.local.places import places, private_directory
 from intercom.model.audit import AuditEntry
@@ -95,6 +105,7 @@ def _typed(takes: Any) -> Any:
 
 
 @frozen
+@callable_from_asyncio
 class EmbeddedAgent:
     """The agent `name` in one `workspace`; all its calls share a session.
 
@@ -108,6 +119,7 @@ class EmbeddedAgent:
     name: str
     workspace: str | None
     session_id: str | None = None
+    portal: BlockingPortal | None = field(default=None, repr=False, eq=False)
 
     check_clearance = _typed(CheckClearance)
     check_diff = _typed(CheckDiff)
@@ -178,10 +190,15 @@ class EmbeddedAgent:
     async def _done(self, call: Call, answered: Answered[A]) -> Answered[A]:
         """Finish the call. Its result counts as delivered because the program gets it as the return value."""
         connection = self._connection()
-        connection.close_call(call)
-        with trio.CancelScope(shield=True):
-            # From here on the program gets its answer, even if it cancels the call.
-            await connection.deliveries.reached(call.name)
+
+        async def deliver() -> None:
+            connection.close_call(call)
+            with trio.CancelScope(shield=True):
+                # From here on the program gets its answer, even if it cancels the call.
+                await connection.deliveries.reached(call.name)
+
+        if not hand_over(Handover(deliver, partial(connection.deliveries.abandon, call.name, call.session_id))):
+            await deliver()
         return answered
 
     def _connection(self) -> AgentConnection:
@@ -204,12 +221,14 @@ CHANNEL = Channel.EMBED.value
 
 
 @frozen
+@callable_from_asyncio
 class EmbeddedOperator:
     """The operator `name`, which every card shows as the author of a decision. Ids may be unique prefixes. All calls
     raise `IntercomError` kinds: NotFound, Ambiguous, AlreadyDecided if another decision came first, and so on."""
 
     app: App
     name: str
+    portal: BlockingPortal | None = field(default=None, repr=False, eq=False)
 
     async def pending(self) -> tuple[Card, ...]:
         """Return the open cards, oldest first."""
@@ -337,7 +356,7 @@ class EmbeddedOperator:
         return self.app.service.tree()
 
     @asynccontextmanager
-    async def watch(self) -> AsyncIterator[trio.MemoryReceiveChannel[Card | Notice]]:
+    async def watch(self) -> AsyncIterator[AsyncIterator[Card | Notice]]:
         """Receive cards and notices as they come, the open cards first. A reader that is far behind loses the
         newest."""
         sender, receiver = trio.open_memory_channel[Card | Notice](1000)
@@ -404,6 +423,7 @@ class Switchboard:
 
     app: App = field(repr=False)
     workspace: str | None = None
+    portal: BlockingPortal | None = field(default=None, repr=False, kw_only=True)
 
     @property
     def service(self) -> OperatorService:
@@ -412,34 +432,40 @@ class Switchboard:
     def agent(self, name: str, workspace: str | None = None, *, session_id: str | None = None) -> EmbeddedAgent:
         """Return the agent of this name. Calls of one name and workspace share a session, also after a restart.
         `session_id` names a session that a person started or restored; the agent's calls then belong to it."""
-        return EmbeddedAgent(self.app, name, workspace or self.workspace, session_id)
+        return EmbeddedAgent(self.app, name, workspace or self.workspace, session_id, self.portal)
 
     def operator(self, name: str) -> EmbeddedOperator:
         """Return the person of this name, who answers through this program."""
-        return EmbeddedOperator(self.app, name)
+        return EmbeddedOperator(self.app, name, self.portal)
+
+    async def call(self, call: Callable[P, Awaitable[R]], *args: P.args, **kwargs: P.kwargs) -> R:
+        """Make a call of `service`, or any other that belongs into the server's event loop, and return its result. In a
+        Trio program it is the same as awaiting the call."""
+        if self.portal is None or not is_asyncio():
+            return await call(*args, **kwargs)
+        return await run_in_server(self.portal, partial(call, *args, **kwargs))
 
 
 @frozen
 class SyncSwitchboard(Switchboard):
     """A `Switchboard` for a program without an event loop."""
 
-    token: trio.lowlevel.TrioToken = field(kw_only=True, repr=False)
-
     def run(self, call: Callable[P, Awaitable[R]], *args: P.args, **kwargs: P.kwargs) -> R:
         """Make one call of an agent, an operator or `service`, and wait for its result. Raises what the call raises. It
         may be used from any thread."""
-        return trio.from_thread.run(partial(call, *args, **kwargs), trio_token=self.token)
+        assert self.portal is not None, "it was opened in a thread of its own"
+        return self.portal.call(partial(call, *args, **kwargs))
 
 
-@asynccontextmanager
-async def open(
+def open(
     config: Config | Path | str | None = None,
     *,
     workspace: str | None = None,
     ctl: bool = True,
     slack: SlackSetup | None = None,
-) -> AsyncIterator[Switchboard]:
-    """Run Intercom in this Trio program while the `async with` block runs.
+) -> AbstractAsyncContextManager[Switchboard]:
+    """Run Intercom in this program while the `async with` block runs: in its own event loop if that is Trio, in a
+    thread of its own if that is asyncio.
 
     `config` is a configuration or the path of one; the default is `Config()`, not the user's own file. `workspace` is
     the default for agents. With `ctl`, people can answer from agent-intercom-ctl. When the block ends, open requests
@@ -448,8 +474,21 @@ async def open(
     `slack` connects the server to Slack, where people can answer too. `intercom.operators.slack.settings.settle(config,
     os.environ)` makes one from keychain and environment, as a server does.
 
-    Raises ConfigError for an unusable configuration, and DatabaseError if another server has the database.
+    Raises ConfigError for an unusable configuration, and DatabaseLocked if another server has the database.
     """
+    opened = partial(_opened, config=config, workspace=workspace, ctl=ctl, slack=slack)
+    return in_own_thread(opened) if is_asyncio() else opened(None)
+
+
+@asynccontextmanager
+async def _opened(
+    portal: BlockingPortal | None,
+    config: Config | Path | str | None,
+    *,
+    workspace: str | None,
+    ctl: bool,
+    slack: SlackSetup | None,
+) -> AsyncIterator[Switchboard]:
     settled = config_file.load(Path(config)) if isinstance(config, Path | str) else config or Config()
     where = places(settled.ipc_name)
     database = config_file.database_path(settled, where)
@@ -461,7 +500,7 @@ async def open(
         app = App(evolve(settled), where, database, sockets, slack=slack, secrets=secrets)
         app.renew_lock = held.renew
         async with app.system:
-            yield Switchboard(app, workspace)
+            yield Switchboard(app, workspace, portal=portal)
 
 
 @contextmanager
@@ -473,37 +512,11 @@ def start(
     slack: SlackSetup | None = None,
 ) -> Iterator[SyncSwitchboard]:
     """Run Intercom in its own thread while the `with` block runs; otherwise as `open`."""
-    opened: queue.SimpleQueue[SyncSwitchboard | BaseException] = queue.SimpleQueue()
-    done = trio.Event()
-
-    async def main() -> None:
-        async with open(config, workspace=workspace, ctl=ctl, slack=slack) as switchboard:
-            token = trio.lowlevel.current_trio_token()
-            opened.put(SyncSwitchboard(switchboard.app, workspace, token=token))
-            await done.wait()
-
-    def work() -> None:
-        try:
-            trio.run(main)
-        except BaseException as failed:
-            opened.put(failed)
-
-    thread = threading.Thread(target=work, name="intercom")
-    thread.start()
-    switchboard = opened.get()
-    if isinstance(switchboard, BaseException):
-        thread.join()
-        raise switchboard
-    try:
-        yield switchboard
-    finally:
-        try:
-            switchboard.token.run_sync_soon(done.set)
-        except trio.RunFinishedError:
-            # The server ended by itself; its error is raised below.
-            pass
-        thread.join()
-        if not opened.empty():
-            failed = opened.get()
-            if isinstance(failed, BaseException):
-                raise failed
+    with ExitStack() as entered:
+        portal = entered.enter_context(start_blocking_portal("trio", name=THREAD))
+        opened = _opened(portal, config, workspace=workspace, ctl=ctl, slack=slack)
+        server = portal.wrap_async_context_manager(opened)
+        switchboard = server.__enter__()
+        # The server does not see an error of the block: it ends in order, and the error stays what it is.
+        entered.callback(server.__exit__, None, None, None)
+        yield SyncSwitchboard(switchboard.app, workspace, portal=portal)

@@ -60,6 +60,15 @@ def test_a_synchronous_program_writes_nothing_that_was_rejected(home: Path) -> N
     assert list((home / "project").iterdir()) == []
 
 
+@pytest.mark.parametrize(("typed", "code", "end"), [("y", 0, "wrote NOTE.md, 14 bytes"), ("n", 1, "rejected: not now")])
+def test_an_asyncio_program_writes_only_what_was_approved(home: Path, typed: str, code: int, end: str) -> None:
+    assert run(home, "embed_in_asyncio.py", str(home / "project"), typed=f"{typed}\n") == (
+        code,
+        [f"Leave a note, NOTE.md? [y/n] {end}"],
+    )
+    assert (home / "project/NOTE.md").exists() is (code == 0)
+
+
 def test_a_supervised_actor_crashes_and_goes_on_with_what_it_had_counted(home: Path) -> None:
     code, said = run(home, "supervised_actor.py")
     assert code == 0

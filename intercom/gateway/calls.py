@@ -23,8 +23,8 @@ from intercom.gateway import redaction
 from intercom.gateway.assignments import AgentIdentity
 from intercom.gateway.breaker import Failure
 from intercom.gateway.budgets import Remaining
-from intercom.gateway.downstream_config import Sharing
-from intercom.gateway.evidence import Cache, cache_key
+from intercom.gateway.downstream_config import DownstreamConfig, Sharing
+from intercom.gateway.evidence import Cache, EvidenceRecords, NotKept, cache_key, normalize
 from intercom.gateway.invocations import InvocationLog
 from intercom.gateway.journal import Invocation
 from intercom.gateway.messages import (
@@ -41,7 +41,7 @@ from intercom.gateway.messages import (
 from intercom.gateway.roles import Effect
 from intercom.gateway.snapshot import Snapshot
 from intercom.masking import Masker
-from intercom.model.errors import IntercomError
+from intercom.model.errors import IntercomError, InvalidArguments
 from intercom.model.json_types import Json, JsonObject, part
 from intercom.model.request import Operation, OperationKind, RiskLevel
 from intercom.model.visible_text import one_line
@@ -71,6 +71,8 @@ _ROOTS: Final = "roots"
 REDACTED: Final = "intercom/redacted"
 REMAINING: Final = "intercom/remaining"
 INVOCATION: Final = "intercom/invocation"
+EVIDENCE: Final = "intercom/evidence"
+_MARKS: Final = frozenset({REDACTED, REMAINING, INVOCATION, EVIDENCE})
 
 
 class Answer(StrEnum):
@@ -207,6 +209,7 @@ class Calls:
     named: Callable[[str], Name]
     log: InvocationLog
     cache: Cache
+    evidence: EvidenceRecords
     masker: Masker = field(factory=Masker)
     rounds: Rounds = field(factory=lambda: Rounds())
 
@@ -350,7 +353,7 @@ class Calls:
             if known is not None:
                 # It was not sent, and is recorded so.
                 self.log.refuse(evolve(invocation, status=InvocationStatus.SUCCESS, cached=True))
-                return {**known, "_meta": {**part(known, "_meta"), INVOCATION: invocation.id}}
+                return await self._with_evidence(config, target, invocation, known, is_cached=True)
         if not is_read_only:
             self.cache.forget(target.downstream)
         self.log.begin(invocation)
@@ -397,7 +400,55 @@ class Calls:
         is_final = result.get("resultType") != "input_required" and not port.has_asked
         if key is not None and status is InvocationStatus.SUCCESS and is_final:
             self.cache.put(key, marked, trio.current_time(), config.cache_seconds)
+        # A task's result comes with a later request.
+        is_whole = status is InvocationStatus.SUCCESS and "task" not in params
+        if is_whole and result.get("resultType") != "input_required":
+            return await self._with_evidence(config, target, invocation, marked)
         return marked
+
+    async def _with_evidence(
+        self,
+        config: DownstreamConfig,
+        target: Target,
+        invocation: Invocation,
+        result: JsonObject,
+        *,
+        is_cached: bool = False,
+    ) -> JsonObject:
+        """Return the result of a successful call for its agent: with the id of its evidence, which is on disk then, if
+        the configuration keeps evidence of this tool; or with why it is not kept.
+
+        A cached result is kept again: it is another call, perhaps of another agent, and evidence belongs to one call.
+        """
+        meta: JsonObject = {**part(result, "_meta"), INVOCATION: invocation.id}
+        if not (target.is_tool and config.keeps_evidence(target.verb)):
+            return {**result, "_meta": meta} if is_cached else result
+        data: JsonObject = {key: value for key, value in result.items() if key != "_meta"}
+        redacted = REDACTED in meta
+        try:
+            if not config.redact:
+                # Evidence reaches others than this agent, so it is redacted in any case.
+                data, kinds = await self._redacted(data)
+                redacted = bool(kinds)
+            earlier = part(result, "_meta").get(INVOCATION) if is_cached else None
+            found = normalize(
+                invocation,
+                data,
+                redacted=redacted,
+                description=f"the result of {target.verb} of {target.downstream}",
+                cached_from=None if earlier is None else str(earlier),
+            )
+            await self.evidence.keep(found)
+        except (NotKept, InvalidArguments) as refused:
+            reason = refused.reason if isinstance(refused, NotKept) else refused.message
+            said = f"this result is not kept as evidence: {reason}"
+        else:
+            meta[EVIDENCE] = found.id
+            said = f"this result is kept as evidence:{found.id}"
+        # Many clients show models the content alone.
+        content = result.get("content")
+        text: JsonObject = {"type": "text", "text": f"From Intercom: {said}"}
+        return {**result, "content": [*(content if isinstance(content, list) else []), text], "_meta": meta}
 
     async def request(
         self,
@@ -451,8 +502,9 @@ class Calls:
 
 
 def _marked(result: JsonObject, redacted: tuple[str, ...], remaining: Remaining | None, invocation: str) -> JsonObject:
-    """Add to `_meta` what was redacted, what remains of the budget, and the id of the record."""
-    meta = result.get("_meta")
+    """Add to `_meta` what was redacted, what remains of the budget, and the id of the record. A downstream's own values
+    under these names are left out."""
+    meta = {key: value for key, value in part(result, "_meta").items() if key not in _MARKS}
     marks: JsonObject = {INVOCATION: invocation}
     if redacted:
         marks[REDACTED] = list(redacted)
@@ -468,7 +520,7 @@ def _marked(result: JsonObject, redacted: tuple[str, ...], remaining: Remaining 
         }
         if limits:
             marks[REMAINING] = limits
-    return {**result, "_meta": {**(meta if isinstance(meta, dict) else {}), **marks}}
+    return {**result, "_meta": {**meta, **marks}}
 
 
 def _digest(state: str) -> bytes:

@@ -115,8 +115,8 @@ class DownstreamConfig:
 
     `capabilities` are what it may offer at all, `disabled_tools` what it may not. `classes` are named lists of verbs.
     In all these, `*` stands for any characters. Calls that `read_only` names are repeated up to `retry` times after a
-    transport failure, and their results are kept for `cache_seconds`. `redact` masks secrets in results. Without
-    `prefix` its tools keep their names. With `roots` it may ask agents for their directories. The variables in
+    transport failure, and their results are cached for `cache_seconds`. Results of tools that `evidence` names are kept
+    in the database. `redact` masks secrets in results. Without `prefix` its tools keep their names. With `roots` it may ask agents for their directories. The variables in
     `env_vars` are passed on if they are set. `cwd` and `env_file` may begin with `~`. A call's time limit is
     `budget.timeout_seconds`.
     """
@@ -137,6 +137,7 @@ class DownstreamConfig:
     oauth: OAuth | None = None
     disabled_tools: tuple[str, ...] = ()
     read_only: tuple[str, ...] = ()
+    evidence: tuple[str, ...] = ()
     classes: Mapping[str, tuple[str, ...]] = field(factory=dict)
     sharing: Sharing = Sharing.ALL
     expose: Expose = Expose.ALL
@@ -158,6 +159,10 @@ class DownstreamConfig:
     def is_read_only(self, tool: str) -> bool:
         """Whether a call of this tool changes nothing, as the configuration says."""
         return any(fnmatchcase(tool, verb) for verb in self.read_only)
+
+    def keeps_evidence(self, tool: str) -> bool:
+        """Whether the results of this tool are kept as evidence."""
+        return any(fnmatchcase(tool, verb) for verb in self.evidence)
 
     def offers(self, tool: str) -> bool:
         """Whether the configuration lets agents have this tool at all. What precedes a capability's first dot is not
@@ -434,6 +439,7 @@ _DOWNSTREAM: Final = Table(
         ),
         Key("disabled_tools", "disabledTools", _TOOLS, list),
         Key("read_only", "readOnly", _TOOLS, list),
+        Key("evidence", "evidence", _TOOLS, list),
         Key("classes", "classes", read.mapping_of(_CLASS, "write a name like read", _TOOLS), _lists),
         Key("sharing", "sharing", read.one_of(Sharing), str),
         Key("expose", "expose", read.one_of(Expose), str),

@@ -1,26 +1,35 @@
-"""Evidence: results of calls as normalised records, for findings, rooms and the cache.
+"""Evidence: results of calls as normalised records, for findings and rooms. And the cache of results.
 
 A record says where its data came from (downstream, tool, call), and whether secrets were removed from it. Its data is
-always the redacted result. `Cache` holds redacted results of read-only calls, to give them again without asking
-the downstream.
+always the redacted result. `EvidenceRecords` keeps the records in the store: one for a call, of the tools that the
+downstream's file names. A record is on disk before the agent hears of it. `Cache` holds results of read-only calls, to
+give them again without asking the downstream.
 """
 
 from __future__ import annotations
 
 import json
+import logging
 from collections import OrderedDict
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime
+from functools import partial
 from typing import Final
 from uuid import uuid4
 
+import trio
 from attrs import frozen
 
 from intercom.gateway.journal import Invocation
-from intercom.masking import Masker
 from intercom.model import clock
-from intercom.model.errors import InvalidArguments
+from intercom.model.errors import Ambiguous, NotFound
 from intercom.model.json_types import Json, JsonObject
-from intercom.store.gateway import StoredEvidence
+from intercom.store import gateway as stored
+from intercom.store.client import STORE_FAULTS, Reader, Store
+from intercom.store.gateway import ListedEvidence, StoredEvidence
+from intercom.store.writer_messages import Database
+
+log = logging.getLogger("intercom.gateway")
 
 #: Where all evidence of the gateway comes from, and what it is if nobody says more.
 SOURCE: Final = "mcp"
@@ -28,6 +37,11 @@ TYPE: Final = "tool_result"
 #: How much the cache holds, and how much of it one result may take, in bytes of JSON.
 CACHE_BYTES: Final = 16 * 1024 * 1024
 LARGEST_BYTES: Final = CACHE_BYTES // 8
+#: How much data one record may have, in bytes of JSON, and how many records a session may keep.
+LARGEST_DATA: Final = 256 * 1024
+MOST_RECORDS: Final = 1_000
+#: How long an agent waits for the database to keep a record (seconds). It has its result after that, without evidence.
+KEEP_SECONDS: Final = 10.0
 
 
 @frozen
@@ -35,7 +49,8 @@ class Evidence:
     """What a call has found.
 
     `tool` is the downstream and `method` its tool. `data` is the redacted result; `redacted` says that secrets were
-    removed from it. `cache_key` names equal calls. `confidence` is between 0 and 1.
+    removed from it. `cache_key` names equal calls. `confidence` is between 0 and 1. `cached_from` is the id of the
+    earlier call that the downstream answered, if this one was answered from the cache.
     """
 
     id: str
@@ -51,6 +66,7 @@ class Evidence:
     description: str = ""
     confidence: float = 1.0
     tags: tuple[str, ...] = ()
+    cached_from: str | None = None
 
     def __attrs_post_init__(self) -> None:
         if not self.tool or not self.method:
@@ -60,20 +76,9 @@ class Evidence:
 
     @property
     def metadata(self) -> JsonObject:
-        """The spec's metadata: whether the data was redacted, and the cache key."""
-        return {"redacted": self.redacted, "cache_key": self.cache_key}
-
-
-def redact(result: Json, masker: Masker | None = None) -> tuple[Json, bool]:
-    """Return a result without its secrets, and whether there were any.
-
-    100 KB take about 40 ms: redact large results in a thread. Raises InvalidArguments if it is nested too deeply.
-    """
-    try:
-        found: Json = (masker or Masker()).mask_all(result)
-        return found, found != result
-    except RecursionError:
-        raise InvalidArguments("the result is nested too deeply to search it for secrets") from None
+        """The spec's metadata: whether the data was redacted, and the cache key. And where a cached result came from."""
+        cached: JsonObject = {} if self.cached_from is None else {"cached_from": self.cached_from}
+        return {"redacted": self.redacted, "cache_key": self.cache_key, **cached}
 
 
 def normalize(
@@ -84,6 +89,7 @@ def normalize(
     description: str = "",
     confidence: float = 1.0,
     tags: tuple[str, ...] = (),
+    cached_from: str | None = None,
 ) -> Evidence:
     """Return the evidence of a call whose redacted result is `data`. Raises ValueError if its names are empty."""
     return Evidence(
@@ -99,6 +105,7 @@ def normalize(
         description=description,
         confidence=confidence,
         tags=tags,
+        cached_from=cached_from,
     )
 
 
@@ -145,6 +152,7 @@ def from_stored(kept: StoredEvidence) -> Evidence:
     """Return the evidence in a row. Raises ValueError if another program has changed the row to something else."""
     said = kept.metadata
     try:
+        cached_from = said.get("cached_from")
         return Evidence(
             kept.id,
             kept.run_id,
@@ -159,9 +167,107 @@ def from_stored(kept: StoredEvidence) -> Evidence:
             str(said["description"]),
             float(said["confidence"]),
             tuple(map(str, said["tags"])),
+            None if cached_from is None else str(cached_from),
         )
-    except (KeyError, TypeError) as error:
+    except (AttributeError, KeyError, TypeError) as error:
         raise ValueError(f"the metadata of evidence {kept.id} is incomplete") from error
+
+
+# --- in the store ----------------------------------------------------------------------------------------------------
+
+
+class NotKept(Exception):
+    """A result is not kept as evidence. `reason` is a clause for the agent."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
+@frozen
+class EvidenceRecords:
+    """The evidence of this server. Who may read it is decided by those that call this: `of_session` is for agents, all
+    else is for people."""
+
+    store: Store
+    reader: Reader
+
+    async def keep(self, evidence: Evidence) -> None:
+        """Write a record, which is on disk then. Raises NotKept if it is too large, if its session has too many, or if
+        the database cannot be written now; then it is not kept, or nobody knows its id."""
+        size = await trio.to_thread.run_sync(_size, evidence.data)
+        if size > LARGEST_DATA:
+            raise NotKept(f"the result has {size} bytes, and at most {LARGEST_DATA} are kept: ask for less at once")
+        try:
+            has_room = await self.store.transact(partial(_keep, kept=to_stored(evidence)), timeout=KEEP_SECONDS)
+        except STORE_FAULTS as fault:
+            log.warning("evidence of the call %s is not kept: %s", evidence.invocation_id, fault)
+            raise NotKept("the database cannot be written now") from None
+        if not has_room:
+            raise NotKept(f"this session has kept {MOST_RECORDS} results, and may keep no more")
+
+    async def of_session(self, ids: Collection[str], session_id: str) -> Mapping[str, JsonObject]:
+        """Return the exports of those of these ids whose calls this session made, by id. Others are left out, like ids
+        that do not exist. Raises DatabaseError."""
+        found = await self.of_all(ids) if session_id else {}
+        return {id: each for id, each in found.items() if each["run_id"] == session_id}
+
+    async def of_all(self, ids: Collection[str]) -> Mapping[str, JsonObject]:
+        """Return the exports of those of these ids that exist, by id. Raises DatabaseError."""
+        found = await self.reader.read(partial(stored.evidence.among, ids=tuple(ids)))
+        return dict(_exports(found))
+
+    async def listed(
+        self, limit: int, *, run_id: str = "", tool: str = "", method: str = ""
+    ) -> tuple[ListedEvidence, ...]:
+        """Return the newest records without their data, newest first: of runs whose id begins with `run_id`, and of a
+        downstream and its tool, if these are given. Raises DatabaseError."""
+        return await self.reader.read(
+            partial(stored.evidence.newest, limit=limit, run_id=run_id, tool=tool, method=method)
+        )
+
+    async def exported(self, prefixes: Sequence[str]) -> tuple[JsonObject, ...]:
+        """Return the exports of the records whose ids begin so, in this order. Raises NotFound, Ambiguous and
+        DatabaseError."""
+
+        def read(db: Database) -> tuple[StoredEvidence, ...]:
+            return tuple(_only(db, prefix) for prefix in prefixes)
+
+        return tuple(export(from_stored(each)) for each in await self.reader.read(read))
+
+
+def _size(data: Json) -> int:
+    """Return the bytes of data as JSON. Raises NotKept for data that is no JSON."""
+    try:
+        return len(json.dumps(data, separators=(",", ":"), allow_nan=False))
+    except (TypeError, ValueError, RecursionError):
+        raise NotKept("the result is no JSON") from None
+
+
+def _keep(db: Database, kept: StoredEvidence) -> bool:
+    """Insert a record once. Returns False if its run has too many."""
+    if stored.evidence.get(db, kept.id) is not None:
+        return True
+    return stored.evidence.count_of_run(db, kept.run_id) < MOST_RECORDS and stored.evidence.insert(db, kept)
+
+
+def _exports(found: Iterable[StoredEvidence]) -> Iterable[tuple[str, JsonObject]]:
+    for each in found:
+        try:
+            yield each.id, export(from_stored(each))
+        except ValueError as fault:
+            log.warning("%s", fault)
+
+
+def _only(db: Database, prefix: str) -> StoredEvidence:
+    """Return the only record whose id begins with `prefix`."""
+    ids = stored.evidence.with_prefix(db, prefix)
+    found = stored.evidence.get(db, prefix if prefix in ids else ids[0]) if ids else None
+    if found is None:
+        raise NotFound(f"no evidence has an id that begins with {prefix[:80]!r}; see gateway evidence")
+    if len(ids) > 1 and prefix not in ids:
+        raise Ambiguous(f"{prefix[:80]!r} fits {len(ids)} records ({', '.join(ids[:5])}); give more of the id")
+    return found
 
 
 # --- the cache -------------------------------------------------------------------------------------------------------

@@ -44,7 +44,7 @@ from intercom.gateway.directory import Settings
 from intercom.gateway.downstream import DownstreamActor
 from intercom.gateway.downstream_config import DownstreamConfig, Transport, expand
 from intercom.gateway.downstream_tasks import DownstreamDeps, ToolsChanged, ToolsPinned
-from intercom.gateway.evidence import Cache
+from intercom.gateway.evidence import Cache, EvidenceRecords
 from intercom.gateway.invocations import InvocationLog
 from intercom.gateway.memory import GatewayMemory
 from intercom.gateway.messages import (
@@ -118,13 +118,15 @@ class Gateway:
     snapshot: Snapshot = field(factory=Snapshot, init=False)
     calls: Calls = field(init=False)
     cache: Cache = field(factory=Cache, init=False)
+    evidence: EvidenceRecords = field(init=False)
     cards: ToolCards = field(init=False)
     watchers: ResourceWatchers = field(init=False)
     _tokens: dict[str, tuple[DownstreamConfig, TokenSource]] = field(factory=dict, init=False, repr=False)
     _listeners: dict[str, Callable[[], object]] = field(factory=dict, init=False)
 
     def __attrs_post_init__(self) -> None:
-        self.calls = Calls(lambda: self.snapshot, self.system.named, self.log, self.cache)
+        self.evidence = EvidenceRecords(self.memory.store, self.memory.reader)
+        self.calls = Calls(lambda: self.snapshot, self.system.named, self.log, self.cache, self.evidence)
         self.watchers = ResourceWatchers(
             lambda name, found: self.system.named(downstream_name(name)).tell(Watch(found))
         )

@@ -272,7 +272,7 @@ def forget_pins(db: Database, downstream: str) -> int:
 
 @frozen
 class StoredEvidence:
-    """The result of a call that an agent or a person keeps. `data` and `metadata` are JSON values, redacted."""
+    """The result of a call that is kept. `data` and `metadata` are JSON values, redacted."""
 
     id: str
     run_id: str
@@ -288,16 +288,53 @@ class StoredEvidence:
 _JSON = Codec(rows.json_text, json.loads)
 
 
+@frozen
+class ListedEvidence:
+    """A record without its data, which has `size` bytes as JSON."""
+
+    id: str
+    run_id: str
+    invocation_id: str
+    tool: str
+    method: str
+    at: datetime
+    redacted: bool
+    size: int
+
+
 class EvidenceTable(Table[StoredEvidence]):
     """The evidence that is kept. `insert` returns False and changes nothing if its id is kept already."""
 
-    def of_run(self, db: Database, run_id: str, limit: int) -> tuple[StoredEvidence, ...]:
-        """Return the newest `limit` of a run, newest first."""
-        return self.select(db, "run_id = ? order by at desc, id limit ?", (run_id, limit))
+    def among(self, db: Database, ids: Sequence[str]) -> tuple[StoredEvidence, ...]:
+        """Return the records with these ids. Any text may be asked for."""
+        return self.select(db, f"id in ({rows.placeholders(ids)})", ids)
 
-    def of_invocation(self, db: Database, run_id: str, invocation_id: str) -> StoredEvidence | None:
-        """Return the evidence of a call, or None."""
-        return self.first(db, "run_id = ? and invocation_id = ?", (run_id, invocation_id))
+    def count_of_run(self, db: Database, run_id: str) -> int:
+        """Return how many records a run has."""
+        return rows.count(db, "select count(*) from gateway_evidence where run_id = ?", (run_id,))
+
+    def newest(
+        self, db: Database, limit: int, run_id: str = "", tool: str = "", method: str = ""
+    ) -> tuple[ListedEvidence, ...]:
+        """Return the newest `limit` records, newest first: of the runs whose id begins with `run_id`, of a downstream
+        `tool` and of its tool `method`, if these are given."""
+        conditions = {
+            "run_id >= :run_id and run_id < :run_id || char(1114111)": run_id,
+            "tool = :tool": tool,
+            "method = :method": method,
+        }
+        where = " and ".join(each for each, value in conditions.items() if value) or "true"
+        redacted = "case when json_valid(metadata) then json_extract(metadata, '$.redacted') end"
+        found = rows.every(
+            db,
+            f"select id, run_id, invocation_id, tool, method, at, {redacted} as redacted, length(data) as size"
+            f" from gateway_evidence where {where} order by at desc, id limit :limit",
+            {"run_id": run_id, "tool": tool, "method": method, "limit": limit},
+        )
+        return tuple(
+            ListedEvidence(**{**row, "at": clock.from_text(row["at"]), "redacted": bool(row["redacted"])})
+            for row in found
+        )
 
 
 evidence = EvidenceTable("gateway_evidence", StoredEvidence, codecs={"data": _JSON})

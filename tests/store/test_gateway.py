@@ -140,9 +140,25 @@ def test_evidence_is_kept_as_it_is(db: Database) -> None:
     assert not gateway.evidence.insert(db, evidence("e1", tool="files"))
     gateway.evidence.insert(db, evidence("e2", at=after(1), data=None))
     assert gateway.evidence.get(db, "e1") == evidence("e1")
-    assert [each.id for each in gateway.evidence.of_run(db, "s1", 9)] == ["e2", "e1"]
-    assert gateway.evidence.of_invocation(db, "s1", "call e2") == evidence("e2", at=after(1), data=None)
-    assert gateway.evidence.of_invocation(db, "s2", "call e2") is None
+    assert [each.id for each in gateway.evidence.newest(db, 9)] == ["e2", "e1"]
+    assert gateway.evidence.among(db, ["e2", "nosuch"]) == (evidence("e2", at=after(1), data=None),)
+    assert gateway.evidence.among(db, []) == ()
+    assert [gateway.evidence.count_of_run(db, run) for run in ("s1", "s2")] == [2, 0]
+
+
+def test_evidence_is_listed_without_its_data(db: Database) -> None:
+    for at, changes in enumerate([{}, {"run_id": "s2"}, {"tool": "files"}, {"metadata": {"redacted": True}}]):
+        gateway.evidence.insert(db, evidence(f"e{at}", at=after(at), **changes))
+    db.execute("update gateway_evidence set metadata = 'not JSON' where id = 'e2'")
+    newest = gateway.evidence.newest(db, 9)
+    assert [(each.id, each.redacted, each.size) for each in newest] == [
+        ("e3", True, 27),
+        ("e2", False, 27),
+        ("e1", False, 27),
+        ("e0", False, 27),
+    ]
+    assert [each.id for each in gateway.evidence.newest(db, 9, run_id="s1", tool="github")] == ["e3", "e0"]
+    assert gateway.evidence.newest(db, 9, run_id="%") == gateway.evidence.newest(db, 9, method="_") == ()
 
 
 def test_old_usage_and_evidence_are_deleted_and_pins_stay(db: Database) -> None:

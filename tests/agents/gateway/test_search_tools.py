@@ -22,7 +22,7 @@ from intercom.gateway.assignments import parse as parse_assignments
 from intercom.gateway.calls import Answer, Approval, ApprovalPending, Calls, GatewayCaller
 from intercom.gateway.catalog import Catalog, catalog_of
 from intercom.gateway.downstream_config import DownstreamConfig, Expose, Transport
-from intercom.gateway.evidence import Cache
+from intercom.gateway.evidence import Cache, EvidenceRecords
 from intercom.gateway.messages import GatewayRefused, InvocationStatus, Invoke, Invoked, Offer, downstream_name
 from intercom.gateway.roles import parse as parse_roles
 from intercom.gateway.search import ToolIndex
@@ -30,6 +30,7 @@ from intercom.gateway.snapshot import Snapshot
 from intercom.model.errors import IntercomError, InvalidArguments, NotFound
 from intercom.model.json_types import Json, JsonObject
 from intercom.model.request import Operation
+from intercom.store.client import Reader, Store
 from tests.gateway.recorded_tools import recorded
 from tests.gateway.recording import log_in
 from tests.gateway.recording import recorded as audited
@@ -522,6 +523,7 @@ class Downstream(Actor):
 async def test_records_and_cards_name_the_real_tool(tmp_path: Path) -> None:
     snapshot = real()
     recording, log = log_in(tmp_path)
+    evidence = EvidenceRecords(Store(recording.named("store")), Reader(tmp_path / "intercom.db"))
     downstream = System([ChildSpec(downstream_name("git"), Downstream)])
     cards: list[Operation] = []
     answers = [Approval(Answer.ALLOWED, "r1"), Approval(Answer.DENIED, "r2", "not now"), Approval(Answer.PENDING, "r3")]
@@ -530,7 +532,7 @@ async def test_records_and_cards_name_the_real_tool(tmp_path: Path) -> None:
         cards.append(operation)
         return answers.pop(0)
 
-    calls = Calls(lambda: snapshot, downstream.named, log, Cache())
+    calls = Calls(lambda: snapshot, downstream.named, log, Cache(), evidence)
     mode = SearchMode(lambda: snapshot, calls.tool)
     caller = GatewayCaller(DEV, Port(), "run", person)
 

@@ -22,6 +22,7 @@ from intercom.model.gateway_view import (
     DownstreamDetail,
     DownstreamStatus,
     DownstreamView,
+    EvidenceLine,
     HealthReport,
     HealthStatus,
     LintFinding,
@@ -29,7 +30,7 @@ from intercom.model.gateway_view import (
     RoleExplanation,
     ToolView,
 )
-from intercom.model.json_types import Json, JsonObject
+from intercom.model.json_types import Json, JsonObject, part
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -67,7 +68,9 @@ def gateway(where: Places, command: str, fields: JsonObject, *, follow: bool = F
         return _tail(where, fields, follow=follow, as_json=as_json)
     data = send(where, command, fields)
     if as_json:
-        print(json.dumps(data))
+        found = _exports(data) if command == "gateway-evidence" else []
+        # Programs get one object, or a list of several.
+        print(json.dumps((found[0] if len(found) == 1 else found) if found else data))
     elif command in ("gateway-enable", "gateway-disable"):
         print(_changed_line(command, data))
     else:
@@ -79,6 +82,12 @@ def gateway(where: Places, command: str, fields: JsonObject, *, follow: bool = F
     if command == "gateway-call":
         return 1 if data["is_error"] else 0
     return 0
+
+
+def _exports(data: Json) -> Sequence[JsonObject]:
+    """Return the kept results that an answer has in full."""
+    found = data.get("exports") if isinstance(data, Mapping) else None
+    return [each for each in found if isinstance(each, dict)] if isinstance(found, list) else []
 
 
 def _changed_line(command: str, data: Mapping[str, Json]) -> str:
@@ -367,6 +376,47 @@ def draw_explain(on: Console, data: Json, at: datetime) -> None:
     print_table(on, ("effect", "name", "tool", "rule"), rows, "no tools are known: no downstream was connected yet")
 
 
+def draw_evidence(on: Console, data: Json, at: datetime) -> None:
+    from intercom.cli.ctl_draw import age, print_table, safe_text
+    from intercom.operators.commands.json_forms import read
+
+    exports = _exports(data)
+    for export in exports:
+        for line in evidence_lines(export):
+            on.print(safe_text(clean(line)), soft_wrap=True)
+    if exports:
+        return
+    found = read(list[EvidenceLine], data, "lines")
+    rows = [
+        (
+            safe_text(one_line(each.id)),
+            age(each.at, at),
+            safe_text(one_line(each.session_id[:8])),
+            safe_text(one_line(f"{each.downstream}.{each.tool}")),
+            count(each.size, "byte"),
+            safe_text("secrets masked" if each.is_redacted else ""),
+        )
+        for each in found
+    ]
+    columns = ("evidence", "age", "session", "tool", "size", "")
+    print_table(on, columns, rows, 'no evidence is kept: name tools under "evidence" in a downstream\'s file')
+    if found:
+        on.print(safe_text(one_line(f"  {PROGRAM} evidence {found[0].id[:8]}"), "cyan"), soft_wrap=True)
+
+
+def evidence_lines(export: Mapping[str, Json]) -> list[str]:
+    """Return a kept result for people: what it is, and what the tool said. Not yet safe to print."""
+    metadata, result = part(export, "metadata"), part(export, "data")
+    where = f"{export.get('mcp_tool_name')}.{export.get('mcp_method')}"
+    facts = [f"session {export.get('run_id')}", f"record {export.get('mcp_invocation_id')}"]
+    if metadata.get("cached_from"):
+        facts.append(f"cached from {metadata['cached_from']}")
+    if metadata.get("redacted"):
+        facts.append("secrets masked")
+    head = one_line(f"evidence:{export.get('id')}  {where}  {export.get('timestamp')}")
+    return [head, one_line(f"{_INDENT}{', '.join(facts)}"), *(f"{_INDENT}{each}" for each in result_lines(result))]
+
+
 def draw_budgets(on: Console, data: Json, at: datetime) -> None:
     from intercom.cli.ctl_draw import print_table, safe_text
     from intercom.operators.commands.json_forms import read
@@ -436,6 +486,7 @@ DRAWINGS: Final[Mapping[str, Callable[[Console, Json, datetime], None]]] = {
     "gateway-show": draw_show,
     "gateway-test": draw_test,
     "gateway-call": draw_call,
+    "gateway-evidence": draw_evidence,
     "gateway-explain": draw_explain,
     "gateway-budgets": draw_budgets,
     "gateway-lint": draw_lint,

@@ -24,7 +24,7 @@ from intercom.gateway.assignments import AgentIdentity
 from intercom.gateway.breaker import Failure
 from intercom.gateway.budgets import Remaining
 from intercom.gateway.downstream_config import DownstreamConfig, Sharing
-from intercom.gateway.evidence import Cache, EvidenceRecords, NotKept, cache_key, normalize
+from intercom.gateway.evidence import Cache, EvidenceRecords, NotStored, cache_key, normalize
 from intercom.gateway.invocations import InvocationLog
 from intercom.gateway.journal import Invocation
 from intercom.gateway.messages import (
@@ -439,8 +439,8 @@ class Calls:
                 cached_from=None if earlier is None else str(earlier),
             )
             await self.evidence.keep(found)
-        except (NotKept, InvalidArguments) as refused:
-            reason = refused.reason if isinstance(refused, NotKept) else refused.message
+        except (NotStored, InvalidArguments) as refused:
+            reason = refused.reason if isinstance(refused, NotStored) else refused.message
             said = f"this result is not kept as evidence: {reason}"
         else:
             meta[EVIDENCE] = found.id

@@ -115,10 +115,10 @@ class DownstreamConfig:
 
     `capabilities` are what it may offer at all, `disabled_tools` what it may not. `classes` are named lists of verbs.
     In all these, `*` stands for any characters. Calls that `read_only` names are repeated up to `retry` times after a
-    transport failure, and their results are cached for `cache_seconds`. Results of tools that `evidence` names are kept
-    in the database. `redact` masks secrets in results. Without `prefix` its tools keep their names. With `roots` it may ask agents for their directories. The variables in
-    `env_vars` are passed on if they are set. `cwd` and `env_file` may begin with `~`. A call's time limit is
-    `budget.timeout_seconds`.
+    transport failure, and their results are cached for `cache_seconds`. Results of the tools that `evidence` names are
+    kept in the database. `redact` masks secrets in results. Without `prefix` its tools keep their names. With `roots`
+    it may ask agents for their directories. The variables in `env_vars` are passed on if they are set. `cwd` and
+    `env_file` may begin with `~`. A call's time limit is `budget.timeout_seconds`.
     """
 
     name: str

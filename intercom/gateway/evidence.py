@@ -76,7 +76,7 @@ class Evidence:
 
     @property
     def metadata(self) -> JsonObject:
-        """The spec's metadata: whether the data was redacted, and the cache key. And where a cached result came from."""
+        """The spec's metadata: whether the data was redacted, the cache key, and where a cached result came from."""
         cached: JsonObject = {} if self.cached_from is None else {"cached_from": self.cached_from}
         return {"redacted": self.redacted, "cache_key": self.cache_key, **cached}
 
@@ -176,7 +176,7 @@ def from_stored(kept: StoredEvidence) -> Evidence:
 # --- in the store ----------------------------------------------------------------------------------------------------
 
 
-class NotKept(Exception):
+class NotStored(Exception):
     """A result is not kept as evidence. `reason` is a clause for the agent."""
 
     def __init__(self, reason: str) -> None:
@@ -193,18 +193,18 @@ class EvidenceRecords:
     reader: Reader
 
     async def keep(self, evidence: Evidence) -> None:
-        """Write a record, which is on disk then. Raises NotKept if it is too large, if its session has too many, or if
-        the database cannot be written now; then it is not kept, or nobody knows its id."""
+        """Write a record, which is on disk then. Raises NotStored if it is too large, if its session has too many, or
+        if the database cannot be written now; then it is not kept, or nobody knows its id."""
         size = await trio.to_thread.run_sync(_size, evidence.data)
         if size > LARGEST_DATA:
-            raise NotKept(f"the result has {size} bytes, and at most {LARGEST_DATA} are kept: ask for less at once")
+            raise NotStored(f"the result has {size} bytes, and at most {LARGEST_DATA} are kept: ask for less at once")
         try:
             has_room = await self.store.transact(partial(_keep, kept=to_stored(evidence)), timeout=KEEP_SECONDS)
         except STORE_FAULTS as fault:
             log.warning("evidence of the call %s is not kept: %s", evidence.invocation_id, fault)
-            raise NotKept("the database cannot be written now") from None
+            raise NotStored("the database cannot be written now") from None
         if not has_room:
-            raise NotKept(f"this session has kept {MOST_RECORDS} results, and may keep no more")
+            raise NotStored(f"this session has kept {MOST_RECORDS} results, and may keep no more")
 
     async def of_session(self, ids: Collection[str], session_id: str) -> Mapping[str, JsonObject]:
         """Return the exports of those of these ids whose calls this session made, by id. Others are left out, like ids
@@ -237,11 +237,11 @@ class EvidenceRecords:
 
 
 def _size(data: Json) -> int:
-    """Return the bytes of data as JSON. Raises NotKept for data that is no JSON."""
+    """Return the bytes of data as JSON. Raises NotStored for data that is no JSON."""
     try:
         return len(json.dumps(data, separators=(",", ":"), allow_nan=False))
     except (TypeError, ValueError, RecursionError):
-        raise NotKept("the result is no JSON") from None
+        raise NotStored("the result is no JSON") from None
 
 
 def _keep(db: Database, kept: StoredEvidence) -> bool:

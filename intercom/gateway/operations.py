@@ -50,6 +50,8 @@ from intercom.model.gateway_view import (
     DownstreamDetail,
     DownstreamStatus,
     DownstreamView,
+    EvidenceFound,
+    EvidenceLine,
     HealthReport,
     LintFinding,
     RoleExplanation,
@@ -72,6 +74,8 @@ DESCRIBE_SECONDS: Final = 2.0
 #: The longest result that a person is shown whole, in characters of JSON, and how much is shown of a longer one.
 RESULT_LENGTH: Final = 256 * 1024
 SHOWN_LENGTH: Final = 32 * 1024
+#: The most kept results that are shown in full at once.
+MOST_SHOWN: Final = 20
 #: How many of the latest acts are remembered.
 REMEMBERED: Final = 20
 #: The longest description of a tool that is shown, in characters.
@@ -373,6 +377,30 @@ class GatewayPeople:
         return await self.reader.read(partial(_tail, name=name, start=start, limit=limit))
 
     # --- roles and files ---------------------------------------------------------------------------------------------
+
+    async def evidence(
+        self, ids: Sequence[str] = (), *, session: str = "", name: str = "", tool: str = "", limit: int = 50
+    ) -> EvidenceFound:
+        if len(ids) > MOST_SHOWN:
+            raise InvalidArguments(f"at most {MOST_SHOWN} results are shown at once: name fewer")
+        if ids:
+            return EvidenceFound(exports=await self.gateway.evidence.exported(ids))
+        found = await self.gateway.evidence.listed(limit, run_id=session, tool=name, method=tool)
+        return EvidenceFound(
+            tuple(
+                EvidenceLine(
+                    each.id,
+                    each.at,
+                    each.run_id,
+                    each.tool,
+                    each.method,
+                    each.invocation_id,
+                    each.size,
+                    each.redacted,
+                )
+                for each in found
+            )
+        )
 
     async def explain(self, role: str, name: str | None = None, tool: str | None = None) -> RoleExplanation:
         snapshot = self.gateway.snapshot

@@ -14,6 +14,7 @@ from attrs import field, frozen
 
 from intercom.model.card import Card
 from intercom.model.decision import Signature, Verdict
+from intercom.model.json_types import JsonObject
 
 
 class DownstreamStatus(StrEnum):
@@ -230,6 +231,31 @@ class RoleExplanation:
     text: str = ""
 
 
+@frozen
+class EvidenceLine:
+    """A kept result without its data, which has `size` bytes as JSON. `invocation_id` is that of the call's record."""
+
+    id: str
+    at: datetime
+    session_id: str
+    downstream: str
+    tool: str
+    invocation_id: str
+    size: int
+    is_redacted: bool = False
+
+
+@frozen
+class EvidenceFound:
+    """Kept results: a list of them, newest first; or, if single ones were asked for, these in full, in that order.
+
+    `exports` are JSON objects as a finding refers to them.
+    """
+
+    lines: tuple[EvidenceLine, ...] = ()
+    exports: tuple[JsonObject, ...] = ()
+
+
 class LintLevel(StrEnum):
     """A fault stops something from working; a warning is a likely mistake."""
 
@@ -295,6 +321,14 @@ class GatewayOperations(Protocol):
 
     async def tail(self, name: str | None = None, *, start: int | None = None, limit: int = 50) -> CallTail:
         """Return the first `limit` calls after the entry `start`; without it, the newest ones."""
+        ...
+
+    async def evidence(
+        self, ids: Sequence[str] = (), *, session: str = "", name: str = "", tool: str = "", limit: int = 50
+    ) -> EvidenceFound:
+        """Return the kept results with these ids, or unique starts of them. Without ids, list the newest `limit`: of
+        sessions whose id begins with `session`, of a downstream, and of a tool of it, if these are given. Raises
+        NotFound and Ambiguous for an id, and InvalidArguments for too many."""
         ...
 
     async def explain(self, role: str, name: str | None = None, tool: str | None = None) -> RoleExplanation:

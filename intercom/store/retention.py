@@ -48,9 +48,9 @@ def purge(
     Kept are sessions with an unfinished apply and those that an unfinished restore needs. The audit log loses only its
     oldest entries, as a whole (`audit.prune`).
 
-    One call deletes at most `limit` sessions, oldest first, and a hundred times as many other rows. So it does not
-    block the writer for long. Call again while a count is at its limit. Returns how many rows were deleted, by table,
-    and records the numbers in the audit log.
+    One call deletes at most `limit` sessions, oldest first, as many records of evidence, which may be large, and a
+    hundred times as many other rows. So it does not block the writer for long. Call again while a count is at its
+    limit. Returns how many rows were deleted, by table, and records the numbers in the audit log.
     """
     text = clock.to_text(cutoff)
     ids = rows.column(
@@ -87,11 +87,12 @@ def purge(
         needed = f"id not in (select checkpoint_id from restore where {_OPEN_RESTORE})"
         by_age.append(("checkpoint", "id", "created_at", checkpoints_before, needed))
     for table, key, age, before, also in by_age:
+        most = limit if table == "gateway_evidence" else limit * 100
         gone[table] = gone.get(table, 0) + rows.affected(
             db,
             f"delete from {table} where {key} in"
             f" (select {key} from {table} where {age} < ? and {also} order by {age} limit ?)",
-            (clock.to_text(before), limit * 100),
+            (clock.to_text(before), most),
         )
     pruned = audit.prune(db, cutoff, limit * 100) or {}
     gone["audit"] = pruned[PRUNED]["count"] if pruned else 0

@@ -15,7 +15,7 @@ from intercom.cli.ctl_gateway import DRAWINGS, call_line, milliseconds, result_l
 from intercom.operators.commands.table import COMMANDS
 from tests.cli.test_ctl import run
 from tests.operators.ctl_server import CtlServer, ctl_server
-from tests.operators.stand_in_gateway import StandInGateway
+from tests.operators.stand_in_gateway import StandInGateway, evidence_export
 from tests.operators.stand_in_gateway import call_line as recorded
 from tests.operators.stand_in_service import StandInService
 
@@ -45,6 +45,14 @@ def service(*, has_gateway: bool = True) -> StandInService:
         ("gateway disable github", "gateway-disable", {"id": "github"}),
         ("gateway tail", "gateway-tail", {}),
         ("gateway tail github -f --lines 9", "gateway-tail", {"id": "github", "limit": 9}),
+        ("gateway evidence", "gateway-evidence", {}),
+        ("gateway evidence e1 --json", "gateway-evidence", {"text": "e1"}),
+        ("gateway evidence e1 e2 --json", "gateway-evidence", {"text": "e1 e2"}),
+        (
+            "gateway evidence --session s-1 --from github --tool search --lines 3",
+            "gateway-evidence",
+            {"session": "s-1", "name": "github", "tool": "search", "limit": 3},
+        ),
         ("gateway explain dev", "gateway-explain", {"role": "dev"}),
         ("gateway explain dev github", "gateway-explain", {"role": "dev", "id": "github"}),
         ("gateway explain dev github x", "gateway-explain", {"role": "dev", "id": "github", "tool": "x"}),
@@ -74,6 +82,9 @@ LINES = [
     ("disable github", 0),
     ("tail", 0),
     ("tail files", 0),
+    ("evidence", 0),
+    ("evidence --from files", 0),
+    ("evidence e1 e2", 0),
     ("explain dev", 0),
     ("explain dev github search", 0),
     ("budgets", 0),
@@ -83,6 +94,7 @@ REFUSED = [
     ("show nosuch", 1),
     ("test nosuch", 1),
     ("call github search {", 1),
+    ("evidence nosuch", 1),
     ("explain nobody", 1),
     ("call github", 2),
     ("show", 2),
@@ -161,6 +173,23 @@ async def test_a_call_prints_the_texts_and_what_became_of_it(tmp_path: Path) -> 
             "found\\x1b[2J {'q': 'x'}",
             "[done, 500 ms, record 0f1e2d3c, cost 0.01, masked: token]",
         ]
+
+
+async def test_evidence_is_printed_for_people_and_for_programs(tmp_path: Path) -> None:
+    async with ctl_server(tmp_path, service()) as server:
+        listed = await printed(server, "evidence")
+        assert "e1d2c3b4-0" in listed
+        assert "github.sea\\x1b[2Jrch" in listed
+        assert "agent-intercom-ctl gateway evidence e1d2c3b4" in listed
+        assert 'name tools under "evidence"' in await printed(server, "evidence", "--from", "files")
+        assert (await printed(server, "evidence", "e1")).splitlines() == [
+            "evidence:e1  github.sea\\x1b[2Jrch  2026-11-25T12:00:00.000000+00:00",
+            "    session s-12345678, record c-1, secrets masked",
+            "    found\\x1b[2J it",
+        ]
+        assert json.loads(await printed(server, "evidence", "e1", "--json")) == evidence_export("e1")
+        several = json.loads(await printed(server, "evidence", "e1", "e2", "--json"))
+        assert several == [evidence_export("e1"), evidence_export("e2")]
 
 
 async def test_the_tail_is_a_line_a_call_and_follows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

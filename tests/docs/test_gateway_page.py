@@ -44,7 +44,8 @@ def test_what_the_page_says_to_type_is_a_command() -> None:
         ("gateway", "undo"),
     ]
     asked = [ctl.fields_of(ctl.parser().parse_args(ctl.hoist(words))) for words in typed("agent-intercom-ctl")]
-    names = ["list", "test", "call", "tail", "explain", "explain", "lint", "budgets", "disable", "enable"]
+    names = ["list", "test", "call", "tail", "explain", "explain", "lint", "budgets"]
+    names += ["evidence", "evidence", "evidence", "evidence", "disable", "enable"]
     assert [command for command, _ in asked] == [f"gateway-{name}" for name in names]
     [arguments] = [str(fields["text"]) for command, fields in asked if command == "gateway-call"]
     assert json.loads(arguments)

@@ -20,6 +20,8 @@ from intercom.model.gateway_view import (
     DownstreamDetail,
     DownstreamStatus,
     DownstreamView,
+    EvidenceFound,
+    EvidenceLine,
     HandshakeAttempt,
     HealthReport,
     HealthStatus,
@@ -29,6 +31,7 @@ from intercom.model.gateway_view import (
     ToolDecision,
     ToolView,
 )
+from intercom.model.json_types import JsonObject
 
 START = datetime(2026, 11, 25, 12, 0, tzinfo=UTC)
 
@@ -115,6 +118,26 @@ UNHEALTHY = HealthReport(
 DEGRADED = evolve(HEALTHY, downstream="noisy", status=HealthStatus.DEGRADED, fault="noisy", diagnosis="make it quiet")
 
 
+EVIDENCE = EvidenceLine("e1d2c3b4-0", START, "s-12345678", "github", "sea\x1b[2Jrch", "c-1", 29, True)
+
+
+def evidence_export(id: str) -> JsonObject:
+    """A kept result whose data is nested deeply, as JSON of others may be."""
+    deep: JsonObject = {"text": "bottom"}
+    for _ in range(60):
+        deep = {"in": deep}
+    return {
+        "id": id,
+        "timestamp": "2026-11-25T12:00:00.000000+00:00",
+        "mcp_tool_name": "github",
+        "mcp_method": "sea\x1b[2Jrch",
+        "mcp_invocation_id": "c-1",
+        "run_id": "s-12345678",
+        "data": {"content": [{"type": "text", "text": "found\x1b[2J it"}], "structuredContent": deep},
+        "metadata": {"redacted": True, "cache_key": "k"},
+    }
+
+
 def call_line(entry: int, **more: Any) -> CallLine:
     fields: dict[str, Any] = {"agent": "claude 1", "role": "dev", "downstream": "github", "tool": "search"}
     fields |= {"status": "success", "seconds": 0.012}
@@ -179,6 +202,16 @@ class StandInGateway:
         found = [each for each in self.calls if name in (None, each.downstream) and each.entry > (start or 0)]
         shown = found[:limit] if start is not None else found[-limit:]
         return CallTail(tuple(shown), shown[-1].entry if shown else start or 0)
+
+    async def evidence(
+        self, ids: Sequence[str] = (), *, session: str = "", name: str = "", tool: str = "", limit: int = 50
+    ) -> EvidenceFound:
+        self.acts.append(("evidence", ids, session, name, tool, limit))
+        if not ids:
+            return EvidenceFound((EVIDENCE,) if name in ("", EVIDENCE.downstream) else ())
+        if "nosuch" in ids:
+            raise NotFound("no evidence has an id that begins with 'nosuch'")
+        return EvidenceFound(exports=tuple(evidence_export(id) for id in ids))
 
     async def explain(self, role: str, name: str | None = None, tool: str | None = None) -> RoleExplanation:
         if role == "nobody":

@@ -68,10 +68,11 @@ def test_every_command_about_a_card_says_which_decisions_it_makes() -> None:
     assert decisions_of(COMMANDS["approve"], "stop") == {"approve"}
 
 
-def test_what_needs_no_signature_only_pauses_ends_asks_tests_or_is_about_a_room() -> None:
+def test_what_needs_no_signature_only_pauses_ends_asks_tests_shows_or_is_about_a_room() -> None:
     unsigned = {name for name, row in COMMANDS.items() if row.access is Access.OPERATOR}
     in_rooms = {"post", "pause", "resume", "conclude", "reopen", "token", "url"}
     others = {"pause", "clear", "checkpoint", "restore", "key-add", "key-revoke", "gateway-test", "gateway-disable"}
+    others |= {"gateway-evidence"}
     assert unsigned == others | {f"rooms-{act}" for act in in_rooms}
 
 

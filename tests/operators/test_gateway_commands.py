@@ -15,7 +15,7 @@ from intercom.model.gateway_view import GatewayOperations
 from intercom.operators.commands.table import COMMANDS, Access
 from intercom.operators.ctl.connection import carry_out
 from intercom.operators.ctl.wire import CtlRequest, success
-from tests.operators.stand_in_gateway import StandInGateway, call_line
+from tests.operators.stand_in_gateway import StandInGateway, call_line, evidence_export
 from tests.operators.stand_in_service import StandInService
 
 GATEWAY = [name for name in COMMANDS if name.startswith("gateway-")]
@@ -47,7 +47,7 @@ def test_what_gives_agents_more_or_acts_without_their_roles_is_signed() -> None:
     """A disabled downstream stays so until a person enables it, and nobody calls a tool in a person's name."""
     assert {name for name in GATEWAY if COMMANDS[name].access is Access.SIGNED} == {"gateway-enable", "gateway-call"}
     persons = {name for name in GATEWAY if COMMANDS[name].access is Access.OPERATOR}
-    assert persons == {"gateway-disable", "gateway-test"}
+    assert persons == {"gateway-disable", "gateway-evidence", "gateway-test"}
 
 
 @pytest.mark.parametrize("command", GATEWAY)
@@ -129,6 +129,21 @@ async def test_lists_have_their_values_under_a_name() -> None:
     assert [each["name"] for each in (await ask(service, "gateway-list"))["downstreams"]] == ["files", "github"]
     assert [each["downstream"] for each in (await ask(service, "gateway-budgets"))["budgets"]] == ["files", "github"]
     assert [each["level"] for each in (await ask(service, "gateway-lint"))["findings"]] == ["fault", "warning"]
+
+
+async def test_evidence_is_listed_with_filters_or_shown_whole_by_its_ids() -> None:
+    service = with_gateway()
+    listed = await ask(service, "gateway-evidence", session="s-1", name="github", tool="search", limit=3)
+    assert ([each["id"] for each in listed["lines"]], listed["exports"]) == (["e1d2c3b4-0"], [])
+    shown = await ask(service, "gateway-evidence", text=" e2  e1 e2 ")
+    # As deep as it is: nothing of a record is left out.
+    assert shown == {"lines": [], "exports": [evidence_export("e2"), evidence_export("e1")]}
+    assert service.gateway.acts == [
+        ("evidence", (), "s-1", "github", "search", 3),
+        ("evidence", ("e2", "e1"), "", "", "", 50),
+    ]
+    with pytest.raises(NotFound, match="nosuch"):
+        await ask(service, "gateway-evidence", text="nosuch")
 
 
 async def test_arguments_that_are_no_json_are_refused() -> None:

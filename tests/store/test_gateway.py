@@ -161,6 +161,19 @@ def test_evidence_is_listed_without_its_data(db: Database) -> None:
     assert gateway.evidence.newest(db, 9, run_id="%") == gateway.evidence.newest(db, 9, method="_") == ()
 
 
+def test_evidence_is_deleted_after_its_session_in_small_steps(db: Database) -> None:
+    ended = cases.session("ended")
+    sessions.insert(db, ended)
+    for each in range(3):
+        gateway.evidence.insert(db, evidence(f"e{each}", run_id="ended", at=after(each)))
+    assert retention.purge(db, cutoff=after(86_400), at=after(999_999), limit=2)["gateway_evidence"] == 0
+    db.execute("delete from session")
+    steps = [
+        retention.purge(db, cutoff=after(86_400), at=after(999_999), limit=2)["gateway_evidence"] for _ in range(3)
+    ]
+    assert steps == [2, 1, 0]
+
+
 def test_old_usage_and_evidence_are_deleted_and_pins_stay(db: Database) -> None:
     sessions.insert(db, cases.session("kept"))
     gateway.record_calls(db, NOW, [call("a", session_id=None), call("b", day=date(2026, 3, 9))], 0)

@@ -11,11 +11,13 @@ from intercom.model.gateway_view import (
     CallTail,
     DownstreamDetail,
     DownstreamView,
+    EvidenceFound,
     GatewayOperations,
     HealthReport,
     LintFinding,
     RoleExplanation,
 )
+from intercom.model.json_types import JsonObject
 from intercom.operators.commands.command_handler import Caller, handles
 from intercom.operators.commands.json_forms import (
     form,
@@ -76,6 +78,26 @@ async def gateway_tail(
 ) -> CallTail:
     """Return the last `limit` calls, or the first ones after the entry `start`."""
     return await _gateway(service).tail(id, start=start, limit=limit)
+
+
+def _evidence_form(found: EvidenceFound) -> JsonObject:
+    """Return the form of kept results. Exports are JSON already, and may be nested deeper than `plain` goes."""
+    return {"lines": plain(found.lines), "exports": list(found.exports)}
+
+
+@handles("gateway-evidence", _evidence_form)
+async def gateway_evidence(
+    service: OperatorService,
+    caller: Caller,
+    text: str | None = None,
+    session: str | None = None,
+    name: str | None = None,
+    tool: str | None = None,
+    limit: int = LISTED,
+) -> EvidenceFound:
+    """Return the kept results whose ids are the words of `text`; without these, list the newest."""
+    ids = tuple(dict.fromkeys((text or "").split()))
+    return await _gateway(service).evidence(ids, session=session or "", name=name or "", tool=tool or "", limit=limit)
 
 
 @handles("gateway-explain", plain)

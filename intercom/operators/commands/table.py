@@ -71,8 +71,8 @@ class Access(Enum):
 
     #: Anyone, also an agent's own processes: it only shows something.
     ANYONE = "anyone"
-    #: A person: it changes something. It needs no signature: it only pauses, ends, asks or tests, it is about a room,
-    #: which decides nothing of this machine, or it brings its own.
+    #: A person: it changes something, or shows what is private. It needs no signature: it only pauses, ends, asks,
+    #: tests or shows, it is about a room, which decides nothing of this machine, or it brings its own.
     OPERATOR = "operator"
     #: A person, who signs what the card shows that the command answers.
     SIGNED_CARD = "signed card"
@@ -439,6 +439,17 @@ _ROWS = (
         Argument("-f/--follow", help="continue until ^C"),
         Argument("--lines N", "limit", f"at most N calls (default {LISTED})"),
         "start",
+    ),
+    # Results may be private: no agent reads those of another one.
+    _row(
+        "gateway-evidence",
+        OPERATOR,
+        "list the kept results of agents' calls, newest first; with ids, show these in full",
+        Argument("[ID...]", "text", "the results to show; with --json, one object, or a list of several"),
+        _BY_OPTION._replace(sent="session", help="only this session's"),
+        Argument("--from NAME", "name", "only those of this downstream"),
+        Argument("--tool TOOL", "tool", "only those of this tool"),
+        Argument("--lines N", "limit", f"at most N results (default {LISTED})"),
     ),
     _row(
         "gateway-explain",

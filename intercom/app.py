@@ -176,12 +176,12 @@ class App:
         self.service = OperatorService(
             self.system, self.session_deps, self.reader, self.policy_registry, children, slack_status
         )
-        if self.config.rooms.enabled:
-            self.rooms = self._rooms()
-            self.service.rooms = self.rooms.people
         if self.config.gateway.enabled:
             self.gateway = self._gateway(store)
             self.service.gateway = self._gateway_people(store)
+        if self.config.rooms.enabled:
+            self.rooms = self._rooms()
+            self.service.rooms = self.rooms.people
         self.shim_deps = ShimServerDeps(
             config=self.config,
             presence=self.presence,
@@ -296,6 +296,7 @@ class App:
             tell=self._tell_operators,
             show=self.system.named("card_router").tell,
             start_agent=self._start_concluder if self.config.rooms.conclusion_agent else None,
+            evidence=None if self.gateway is None else self.gateway.evidence,
         )
 
     def _gateway(self, store: Store) -> Gateway:

@@ -184,8 +184,12 @@ async def _call_tool(
     """Carry out a tool call, and measure it. A failure is a result too, unless the call asks for a task."""
     if rooms is not None and rooms.has(params.name):
         # Clients choose the names of their calls: a call of one agent is never that of another.
-        agent, name = connection_of(ctx).key, caller_of(ctx).call_name
-        return await rooms.call(ctx, params, None if name is None else f"{len(agent)}:{agent}/{name}")
+        connection, caller = connection_of(ctx), caller_of(ctx)
+        agent, name = connection.key, caller.call_name
+        act = None if name is None else f"{len(agent)}:{agent}/{name}"
+        # An anonymous client has another session with each call: none of them made its earlier ones.
+        session = None if connection.anonymous else partial(connection.session, caller)
+        return await rooms.call(ctx, params, act, session)
     began = time.monotonic()
     outcome = "cancelled"
     tool = offered.get(params.name)

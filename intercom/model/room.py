@@ -166,6 +166,19 @@ class DocumentVersion:
     act: str = ""
 
 
+@frozen
+class LinkedEvidence:
+    """A kept result of a call through the gateway, as a room has it: a copy of its record, which a team or a person has
+    linked. `record` is what the gateway exports, `author` what the feed calls the author of the link."""
+
+    session_id: RoomId
+    evidence_id: str
+    record: JsonObject
+    author: str
+    linked_at: datetime
+    linked_by_team_id: TeamId | None = None
+
+
 # --- tokens ----------------------------------------------------------------------------------------------------------
 
 

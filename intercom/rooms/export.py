@@ -17,7 +17,7 @@ from attrs import frozen
 
 from intercom.model.clock import to_text
 from intercom.model.json_types import Json, JsonObject
-from intercom.model.room import Ack, DocumentVersion, Message, MessageType, Room, Team, TeamRole
+from intercom.model.room import Ack, DocumentVersion, LinkedEvidence, Message, MessageType, Room, Team, TeamRole
 from intercom.model.visible_text import one_line, visible
 from intercom.rooms.roster import SERVER_LABEL, labelled
 
@@ -39,11 +39,14 @@ class Export:
 @frozen
 class Form:
     """How a room is written. `begin` writes what is before its messages. `page` writes some of them, in their order;
-    its second argument says whether they are the first. `end` is the rest. The parts make up the file."""
+    its second argument says whether they are the first. `between` follows them. `evidence` writes linked evidence in
+    the same way, one by one. `end` is the rest. The parts make up the file."""
 
     media_type: str
     begin: Callable[[Room, DocumentVersion | None, Sequence[Team], datetime], str]
     page: Callable[[Sequence[Message], bool], str]
+    between: str
+    evidence: Callable[[LinkedEvidence, bool], str]
     end: str
 
 
@@ -84,7 +87,18 @@ def _bundle_page(messages: Sequence[Message], is_first: bool) -> str:
     return ("" if is_first or not messages else ",") + ",".join([_to_json(_message(each)) for each in messages])
 
 
-BUNDLE: Final = Form("application/json", _bundle_begin, _bundle_page, "]}\n")
+def _bundle_evidence(linked: LinkedEvidence, is_first: bool) -> str:
+    written: JsonObject = {
+        "evidence_id": linked.evidence_id,
+        "linked_by": linked.author,
+        "linked_by_team_id": linked.linked_by_team_id,
+        "linked_at": to_text(linked.linked_at),
+        "record": linked.record,
+    }
+    return ("" if is_first else ",") + _to_json(written)
+
+
+BUNDLE: Final = Form("application/json", _bundle_begin, _bundle_page, '],"evidence":[', _bundle_evidence, "]}\n")
 
 
 def _document(document: DocumentVersion) -> JsonObject:
@@ -143,7 +157,16 @@ def _markdown_page(messages: Sequence[Message], _is_first: bool) -> str:
     return "".join([f"\n{line}\n" for line in map("\n".join, map(_message_lines, messages))])
 
 
-MARKDOWN: Final = Form("text/markdown; charset=utf-8", _markdown_begin, _markdown_page, "")
+def _markdown_evidence(linked: LinkedEvidence, is_first: bool) -> str:
+    what = f"{linked.record.get('mcp_tool_name')}.{linked.record.get('mcp_method')}"
+    lines = ["", "## Evidence"] if is_first else []
+    lines += ["", f"### {_inline(f'evidence:{linked.evidence_id}')}", ""]
+    lines += [f"{_inline(what)}, linked by {_inline(linked.author)}, {_stamp(linked.linked_at)}", ""]
+    lines += _fenced(json.dumps(linked.record, indent=2, ensure_ascii=False), "json")
+    return "\n".join(lines) + "\n"
+
+
+MARKDOWN: Final = Form("text/markdown; charset=utf-8", _markdown_begin, _markdown_page, "", _markdown_evidence, "")
 
 
 def _first_lines(room: Room, document: DocumentVersion | None, teams: Sequence[Team], now: datetime) -> Iterator[str]:

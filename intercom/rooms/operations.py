@@ -22,6 +22,7 @@ from intercom.rooms import changes, export, roster
 from intercom.rooms.access import RoomAccess
 from intercom.rooms.cards import Admit, RoomCards
 from intercom.rooms.changes import Rules, person
+from intercom.rooms.evidence import EvidenceLinks
 from intercom.rooms.export import Export
 from intercom.rooms.messages import PUBLIC_URL, AddPost, ReadRoster
 from intercom.rooms.roster import Thresholds
@@ -44,7 +45,7 @@ class RoomPeople:
     """The operations of `intercom.model.room_view.RoomOperations`.
 
     `rules` and `thresholds` return the present settings, `default_url` the address without a stored one. `url_read`
-    gets the stored one.
+    gets the stored one. `links` finds the evidence that people's texts link.
     """
 
     access: RoomAccess
@@ -54,6 +55,7 @@ class RoomPeople:
     default_url: Callable[[], str | None]
     url_read: Callable[[str | None], object]
     room_cards: RoomCards
+    links: EvidenceLinks
 
     # --- reading -----------------------------------------------------------------------------------------------------
 
@@ -115,8 +117,10 @@ class RoomPeople:
     # --- writing -----------------------------------------------------------------------------------------------------
 
     async def post(self, id: str, text: str, by: str, act: str | None = None) -> Message:
-        post = changes.Post(act_id(act), person(by), text)
-        return await self.access.ask(await self._id(id), AddPost(None, post))
+        room_id = await self._id(id)
+        evidence = await self.links.of_person(room_id, text)
+        post = changes.Post(act_id(act), person(by), text, evidence=evidence)
+        return await self.access.ask(room_id, AddPost(None, post))
 
     async def pause(self, id: str, reason: str | None, by: str, act: str | None = None) -> Room:
         return await self._change(id, changes.pause, by, act, reason=reason or f"{by} wants to look at it")
@@ -137,6 +141,7 @@ class RoomPeople:
             rules=self.rules(),
             now=self.now(),
             act=act_id(act),
+            evidence=await self.links.of_person(room_id, summary),
         )
         await self.access.change(room_id, work)
         return (await self.access.ask(room_id, ReadRoster())).room
@@ -204,16 +209,17 @@ def base_url(text: str) -> str:
 
 async def exported(access: RoomAccess, room_id: RoomId, format: str, now: datetime) -> Export:
     """Return a whole room as it is now, as `markdown` or as the `json` bundle. Messages are never changed, so reading
-    them page by page shows one moment; only their acks may be later."""
+    them page by page shows one moment; only their acks may be later. So are links to evidence."""
     if format not in _FORMS:
         raise InvalidArguments(f"a room is exported as markdown or json, not as {format[:40]!r}")
     form = _FORMS[format]
 
-    def read(db: RoomsDatabase) -> tuple[str, int] | None:
+    def read(db: RoomsDatabase) -> tuple[str, int, tuple[str, ...]] | None:
         room = rooms.get(db, room_id)
         if room is None:
             return None
-        return form.begin(room, rooms.document(db, room_id), rooms.members(db, room_id), now), room.last_sequence
+        begin = form.begin(room, rooms.document(db, room_id), rooms.members(db, room_id), now)
+        return begin, room.last_sequence, rooms.linked_ids(db, room_id)
 
     found = await access.read(read)
     if found is None:
@@ -222,7 +228,7 @@ async def exported(access: RoomAccess, room_id: RoomId, format: str, now: dateti
 
 
 async def _parts(
-    access: RoomAccess, room_id: RoomId, form: export.Form, begin: str, end: int
+    access: RoomAccess, room_id: RoomId, form: export.Form, begin: str, end: int, evidence: Sequence[str]
 ) -> AsyncGenerator[str, None]:
     yield begin
     last = 0
@@ -231,4 +237,10 @@ async def _parts(
         page = await access.read(partial(rooms.after, room_id=room_id, sequence=last, limit=limit))
         yield form.page(page, last == 0)
         last = page[-1].sequence
+    yield form.between
+    # One by one: a record may be large.
+    for place, id in enumerate(evidence):
+        linked = await access.read(partial(rooms.linked_evidence, room_id=room_id, id=id))
+        assert linked is not None, "links are never deleted"
+        yield form.evidence(linked, place == 0)
     yield form.end

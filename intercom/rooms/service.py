@@ -43,6 +43,7 @@ from intercom.rooms.cards import RoomCards
 from intercom.rooms.changes import Rules, team_author
 from intercom.rooms.concluder import Concluder, ConcluderActor, StartAgent
 from intercom.rooms.directory import RoomDirectory
+from intercom.rooms.evidence import EvidenceLinks, EvidenceSource
 from intercom.rooms.export import Export
 from intercom.rooms.message_budget import Budget
 from intercom.rooms.messages import (
@@ -79,6 +80,7 @@ from intercom.rooms.tools.document import (
     SessionDoc,
     UpdateSessionDoc,
 )
+from intercom.rooms.tools.evidence import EvidenceRead, ReadEvidence
 from intercom.rooms.tools.feed import (
     CURSOR_NOTICE,
     PEER_NOTICE,
@@ -133,7 +135,8 @@ class RoomService:
 
     `settings` are those of `[rooms]`. `own_url` returns the address that the server listens on, None without HTTP.
     `tell` (text, level) tells people what they may want to hear of: a conclusion, a team that waits in vain. `show`
-    shows them a card. `start_agent` starts the agents that conclude rooms; None if this server starts none.
+    shows them a card. `start_agent` starts the agents that conclude rooms; None if this server starts none. `evidence`
+    is where the evidence of this server's agents is; None if it has no gateway.
     """
 
     settings: RoomsSettings
@@ -144,17 +147,20 @@ class RoomService:
     tell: Callable[[str, str], object]
     show: Callable[[Card], object] = lambda _card: None
     start_agent: StartAgent | None = None
+    evidence: EvidenceSource | None = None
     access: RoomAccess = field(init=False)
     people: operations.RoomPeople = field(init=False)
     cards: RoomCards = field(init=False)
+    links: EvidenceLinks = field(init=False)
     _stored_url: str | None = field(default=None, init=False)
     _limits: RateLimit = field(factory=RateLimit, init=False)
 
     def __attrs_post_init__(self) -> None:
         self.access = RoomAccess(self.system, self.store)
         self.cards = RoomCards(self.access, self.now, self.show)
+        self.links = EvidenceLinks(self.access, self.evidence)
         self.people = operations.RoomPeople(
-            self.access, self.now, self.rules, self.thresholds, self.default_url, self._url_read, self.cards
+            self.access, self.now, self.rules, self.thresholds, self.default_url, self._url_read, self.cards, self.links
         )
 
     def children(self) -> Sequence[ChildSpec]:
@@ -324,9 +330,12 @@ class RoomService:
         return MetadataUpdated(room.title, room.description, room.updated_at)
 
     async def conclude(self, asked: ConcludeSession, caller: RoomCaller) -> Concluded:
-        work = partial(changes.conclude, summary=asked.summary_section, rules=self.rules())
-        done = await self._change(*await self._team(asked.session_id, caller), caller, work)
-        return Concluded(asked.session_id, RoomStatus.CLOSED, done.closed_at, done.doc_version)
+        room_id, team = await self._team(asked.session_id, caller)
+        evidence = await self.links.of_caller(room_id, asked.summary_section, caller)
+        work = partial(changes.conclude, summary=asked.summary_section, rules=self.rules(), evidence=evidence)
+        done = await self._change(room_id, team, caller, work)
+        links = await self.links.told(room_id, asked.summary_section)
+        return Concluded(asked.session_id, RoomStatus.CLOSED, done.closed_at, done.doc_version, *links)
 
     async def reopen(self, asked: ReopenSession, caller: RoomCaller) -> Reopened:
         room = await self._change(
@@ -481,10 +490,13 @@ class RoomService:
                 self.tell(text, "info")
 
     async def post(self, asked: PostMessage, caller: RoomCaller) -> Posted:
+        room_id = RoomId(asked.session_id)
+        evidence = await self.links.of_caller(room_id, asked.text, caller)
         # The room puts in the author, whom it knows by the token.
-        post = changes.Post(_act(caller), changes.person(""), asked.text, asked.key)
-        message = await self.access.ask(RoomId(asked.session_id), AddPost(_token(asked, caller), post))
-        return Posted(message.id, message.sequence, message.posted_at)
+        post = changes.Post(_act(caller), changes.person(""), asked.text, asked.key, evidence)
+        message = await self.access.ask(room_id, AddPost(_token(asked, caller), post))
+        links = await self.links.told(room_id, asked.text)
+        return Posted(message.id, message.sequence, message.posted_at, *links)
 
     async def history(self, asked: GetHistory, caller: RoomCaller) -> HistoryPage:
         token = _token(asked, caller)
@@ -540,22 +552,31 @@ class RoomService:
             expected_version=asked.expected_version,
             section=asked.section,
         )
-        return await self._write(asked.session_id, caller, work)
+        return await self._write(asked.session_id, caller, work, asked.content)
 
     async def append(self, asked: AppendToSessionDoc, caller: RoomCaller) -> DocWritten:
         work = partial(changes.append, text=asked.text, section=asked.section)
-        return await self._write(asked.session_id, caller, work)
+        return await self._write(asked.session_id, caller, work, asked.text)
 
     async def _write(
-        self, session_id: str, caller: RoomCaller, work: Callable[..., changes.Written[Any]]
+        self, session_id: str, caller: RoomCaller, work: Callable[..., changes.Written[Any]], text: str
     ) -> DocWritten:
         room_id, team = await self._team(session_id, caller)
         most = self.settings.document_writes_per_minute
         wait = self._limits.allow(f"document {team.team_id}", trio.current_time(), most, 60.0)
         if wait is not None:
             raise _too_often(f"this team may write the document {most} times a minute", wait)
-        written = await self._change(room_id, team, caller, partial(work, rules=self.rules()))
-        return DocWritten(written.version, written.written_at)
+        evidence = await self.links.of_caller(room_id, text, caller)
+        written = await self._change(room_id, team, caller, partial(work, rules=self.rules(), evidence=evidence))
+        links = await self.links.told(room_id, text)
+        return DocWritten(written.version, written.written_at, *links)
+
+    # --- evidence ----------------------------------------------------------------------------------------------------
+
+    async def read_evidence(self, asked: ReadEvidence, caller: RoomCaller) -> EvidenceRead:
+        room_id, _ = await self._team(asked.session_id, caller)
+        found = await self.links.read(room_id, asked.evidence_id)
+        return EvidenceRead(found.evidence_id, found.record, found.author, found.linked_at)
 
     # --- parts -------------------------------------------------------------------------------------------------------
 

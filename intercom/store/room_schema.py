@@ -186,6 +186,24 @@ FIRST_ON_POSTGRESQL = (
 )
 
 
+LINKED_EVIDENCE = (
+    # Copies of gateways' records, which may be large: `record` is the last column, as the document is in `sessions`.
+    # Their JSON is text on both databases, because `jsonb` refuses half a surrogate pair and NUL, which a tool may
+    # return. Rows are never changed or deleted.
+    """
+    create table linked_evidence (
+        session_id {id} not null references sessions (id),
+        evidence_id text not null,
+        author text not null,
+        linked_at {time} not null,
+        linked_by_team_id {id},
+        record text not null,
+        primary key (session_id, evidence_id)
+    )
+    """,
+)
+
+
 @frozen
 class RoomMigration:
     """A step to version `number` of the schema: statements for both databases, then those for one of them."""
@@ -208,7 +226,10 @@ def _filled_in(statements: Sequence[str], words: Mapping[str, str]) -> tuple[str
 
 
 #: In order, without gaps.
-MIGRATIONS = (RoomMigration(1, "first", FIRST, FIRST_ON_SQLITE, FIRST_ON_POSTGRESQL),)
+MIGRATIONS = (
+    RoomMigration(1, "first", FIRST, FIRST_ON_SQLITE, FIRST_ON_POSTGRESQL),
+    RoomMigration(2, "linked evidence", LINKED_EVIDENCE),
+)
 
 LATEST = MIGRATIONS[-1].number
 
@@ -237,7 +258,10 @@ def newest_message(db: Connection) -> int:
 #: The key of the lock that a node holds while it migrates.
 _LOCK = 74_230_016
 
-_TABLES = "sessions", "participants", "messages", "message_acks", "session_doc_history", "room_setting"
+_TABLES = (
+    *("sessions", "participants", "messages", "message_acks", "session_doc_history", "room_setting"),
+    "linked_evidence",
+)
 
 
 def migrate_postgresql(db: Connection, at: datetime, migrations: Sequence[RoomMigration] = MIGRATIONS) -> int:

@@ -24,6 +24,7 @@ from intercom.model import clock
 from intercom.model.room import (
     Ack,
     DocumentVersion,
+    LinkedEvidence,
     Message,
     Room,
     RoomErrorCode,
@@ -36,12 +37,13 @@ from intercom.model.room import (
     not_a_member,
 )
 from intercom.store.room_database import Dialect, RoomsDatabase
-from intercom.store.rows import Table, column, insert, json_text, value
+from intercom.store.rows import Codec, Table, column, insert, json_text, value
 
 T = TypeVar("T")
 
 # `JsonObject` names a type that its own module has.
 attrs.resolve_types(Message, localns={"Json": Any})
+attrs.resolve_types(LinkedEvidence, localns={"Json": Any})
 
 rooms = Table("sessions", Room)
 _WITHOUT_DOCUMENT = Table("sessions", Room, elsewhere={"session_doc": lambda _db, _row: ""})
@@ -50,6 +52,9 @@ teams = Table("participants", Team, key="session_id, team_id")
 _MESSAGES = Table("messages", Message, key="session_id, sequence", elsewhere={"acks": lambda _db, _row: ()})
 _VERSIONS = Table("session_doc_history", DocumentVersion, key="session_id, version")
 _VERSIONS_WITHOUT_CONTENT = Table("session_doc_history", DocumentVersion, elsewhere={"content": lambda _db, _row: None})
+_EVIDENCE = Table(
+    "linked_evidence", LinkedEvidence, key="session_id, evidence_id", codecs={"record": Codec(json_text, json.loads)}
+)
 
 #: The largest sequence that a column holds. Agents send any number as a cursor.
 _LAST = 2**63 - 1
@@ -363,6 +368,34 @@ def document_by_act(db: RoomsDatabase, room_id: str, act: str) -> DocumentVersio
 def document_history(db: RoomsDatabase, room_id: str, limit: int) -> tuple[DocumentVersion, ...]:
     """Return the last versions without their content, newest first."""
     return _VERSIONS_WITHOUT_CONTENT.select(db, "session_id = ? order by version desc limit ?", (room_id, limit))
+
+
+# --- evidence --------------------------------------------------------------------------------------------------------
+
+
+def link_evidence(db: RoomsDatabase, linked: LinkedEvidence) -> bool:
+    """Insert evidence into a room. Returns False and changes nothing if it is linked there already."""
+    return _EVIDENCE.insert(db, linked)
+
+
+def linked_evidence(db: RoomsDatabase, room_id: str, id: str) -> LinkedEvidence | None:
+    """Return evidence that is linked in a room, or None. PostgreSQL refuses ids with a NUL or half a surrogate pair."""
+    return _EVIDENCE.first(db, "session_id = ? and evidence_id = ?", (room_id, id))
+
+
+def linked_among(db: RoomsDatabase, room_id: str, ids: Collection[str]) -> frozenset[str]:
+    """Return those of these ids that are linked in a room. Any text may be asked for as the room's id."""
+    if not _may_exist(db, room_id):
+        return frozenset()
+    # All of the room are read, because they are few. The primary key has them.
+    found = column(db, "select evidence_id from linked_evidence where session_id = ?", (room_id,))
+    return frozenset(found).intersection(ids)
+
+
+def linked_ids(db: RoomsDatabase, room_id: str) -> tuple[str, ...]:
+    """Return the ids of all evidence of a room, in the order in which it was linked."""
+    sql = "select evidence_id from linked_evidence where session_id = ? order by linked_at, evidence_id"
+    return tuple(column(db, sql, (room_id,)))
 
 
 # --- settings that all nodes share -----------------------------------------------------------------------------------

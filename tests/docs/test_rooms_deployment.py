@@ -245,7 +245,7 @@ def test_each_call_of_the_page_is_one_that_the_server_takes() -> None:
         assert needed <= given <= {each.name for each in fields}, tool.name
         assert shows_token is tool.needs_token, tool.name
     names = ["create_session", "join_session", "wait_for_messages", "post_message", "post_message"]
-    names += ["append_to_session_doc", "conclude_session", "read_session_doc", "export_session"]
+    names += ["append_to_session_doc", "conclude_session", "read_session_doc", "export_session", "read_evidence"]
     assert [tool.name for tool, *_ in called] == names
 
 

@@ -35,9 +35,10 @@ ALEX, BEA = TeamId("alex-id"), TeamId("bea-id")
 
 def written(form: Form, *about: Any, page: int = 2) -> str:
     """The whole file, with its messages in pages."""
-    room, document, teams, messages, now = about
+    room, document, teams, messages, now, *evidence = about
     pages = [form.page(messages[at : at + page], at == 0) for at in range(0, len(messages), page)]
-    return form.begin(room, document, teams, now) + "".join(pages) + form.end
+    linked = [form.evidence(each, place == 0) for place, each in enumerate(evidence)]
+    return form.begin(room, document, teams, now) + "".join(pages) + form.between + "".join(linked) + form.end
 
 
 def markdown(*about: Any) -> str:

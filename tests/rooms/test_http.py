@@ -295,6 +295,7 @@ async def test_without_a_token_of_the_session_nothing_can_be_read_or_written(ser
         if not tool.needs_token:
             continue
         path = tool.route.path.replace("{session_id}", alex.session_id)
+        path += "?evidence_id=x" if tool.name == "read_evidence" else ""
         for token in (None, "", "nonsense", other.token, alex.token + "x"):
             body = {"content": "x", "expected_version": 0, "text": "x", "cursor": 1, "reason": "x"}
             fitting = {name: value for name, value in body.items() if name in tool.takes.__annotations__}

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import json
 import re
+import uuid
 from collections.abc import AsyncIterator, Iterator
+from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 import pytest
@@ -12,7 +15,9 @@ from jsonschema import Draft202012Validator
 
 from intercom.agents.rooms import http as rooms_http
 from intercom.agents.rooms.openapi import document
+from intercom.model.room import LinkedEvidence, RoomId
 from intercom.rooms.tools.table import OVER_HTTP
+from intercom.store import rooms
 from tests.agents.http.rig import Reply
 from tests.rooms.http_rig import CREATE, SECRET, Server, Team, server_with_rooms
 
@@ -121,7 +126,11 @@ async def test_what_is_answered_is_documented(server: Server) -> None:
         "reopen_session": {"reason": "not done"},
         "leave_session": {},
     }
+    room_id, evidence_id = RoomId(alex.session_id), str(uuid.uuid4())
+    linked = LinkedEvidence(room_id, evidence_id, {"id": evidence_id, "data": [1]}, "Alex's Team", datetime.now(UTC))
+    await server.service.access.transact(room_id, partial(rooms.link_evidence, linked=linked))
     queries = {
+        "read_evidence": f"?evidence_id={evidence_id}",
         "search_sessions": "?query=parser",
         "wait_for_messages": "?since_cursor=0&timeout=0",
         "read_session_doc": "?history=true",

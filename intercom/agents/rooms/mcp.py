@@ -172,9 +172,16 @@ class RoomTools:
     def has(self, name: str) -> bool:
         return name in BY_NAME
 
-    async def call(self, ctx: Context, params: types.CallToolRequestParams, act: str | None) -> types.CallToolResult:
-        """Carry out a call. `act` is its name, if its client repeats calls under their names."""
-        return await call_tool(ctx, params, self.deps, Client("", Waits()), self.measured, act)
+    async def call(
+        self,
+        ctx: Context,
+        params: types.CallToolRequestParams,
+        act: str | None,
+        session: Callable[[], Awaitable[str]] | None,
+    ) -> types.CallToolResult:
+        """Carry out a call. `act` is its name, if its client repeats calls under their names. `session` returns the
+        agent's session; None for an agent that keeps none."""
+        return await call_tool(ctx, params, self.deps, Client("", Waits()), self.measured, act, session)
 
 
 def build(deps: RoomsDeps, measured: Measured) -> Server[Any]:
@@ -210,15 +217,16 @@ async def call_tool(
     client: Client,
     measured: Measured,
     act: str | None = None,
+    session: Callable[[], Awaitable[str]] | None = None,
 ) -> types.CallToolResult:
-    """Carry out a tool call, and measure it. A refusal is a result too. `act` is the name of the call, if its client
-    repeats calls under their names."""
+    """Carry out a tool call, and measure it. A refusal is a result too. `act` and `session` are as in `RoomTools.call`;
+    over the rooms' own path there are none."""
     began = time.monotonic()
     outcome = "cancelled"
     tool = BY_NAME.get(params.name)
     try:
         try:
-            result = _result(room_call.content(await _answer(ctx, params, tool, deps, client, act)))
+            result = _result(room_call.content(await _answer(ctx, params, tool, deps, client, act, session)))
             outcome = "ok"
         except Exception as failed:
             refused = room_call.refusal(failed, params.name)
@@ -242,6 +250,7 @@ async def _answer(
     deps: RoomsDeps,
     client: Client,
     act: str | None,
+    session: Callable[[], Awaitable[str]] | None,
 ) -> Answer:
     if tool is None:
         raise RoomRefused(
@@ -250,7 +259,7 @@ async def _answer(
         )
     arguments = room_call.read(tool, params.arguments or {}, "the argument team_id")
     token = getattr(arguments, "team_id", None)
-    answering = partial(room_call.answer, deps.service, tool, arguments, token, client.remote, act)
+    answering = partial(room_call.answer, deps.service, tool, arguments, token, client.remote, act, session)
     if tool is not feed.WAIT:
         return await answering()
     with trio.CancelScope() as waiting:

@@ -10,7 +10,7 @@ import json
 import logging
 import re
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from http import HTTPStatus
 from typing import cast
 
@@ -124,12 +124,19 @@ def too_large(what: str, most: int) -> Refusal:
 
 
 async def answer(
-    service: RoomCalls, tool: RoomTool, arguments: AttrsInstance, token: str | None, remote: str, act: str | None = None
+    service: RoomCalls,
+    tool: RoomTool,
+    arguments: AttrsInstance,
+    token: str | None,
+    remote: str,
+    act: str | None = None,
+    session: Callable[[], Awaitable[str]] | None = None,
 ) -> Answer:
     """Return the answer of the service. Raises RoomRefused, and nothing else. `act` names the call, if its client may
-    repeat it under that name."""
+    repeat it under that name. `session` returns the agent's own session, if it has one on this server."""
     try:
-        answered: Answer = await service.call(tool, arguments, RoomCaller(token, remote, act or str(uuid.uuid4())))
+        caller = RoomCaller(token, remote, act or str(uuid.uuid4()), session)
+        answered: Answer = await service.call(tool, arguments, caller)
         return answered
     except RoomRefused:
         raise

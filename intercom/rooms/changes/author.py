@@ -9,8 +9,9 @@ from typing import Generic, TypeVar
 
 from attrs import frozen
 
-from intercom.model.json_types import Json
+from intercom.model.json_types import Json, JsonObject
 from intercom.model.room import (
+    LinkedEvidence,
     Message,
     MessageType,
     Room,
@@ -192,6 +193,16 @@ def check_size(name: str, text: str, most: int, *, empty: bool = False) -> None:
 
 def invalid(message: str) -> RoomRefused:
     return RoomRefused(RoomErrorCode.INVALID_ARGUMENTS, message)
+
+
+# --- evidence --------------------------------------------------------------------------------------------------------
+
+
+def link(db: RoomsDatabase, room: Room, author: Author, records: Mapping[str, JsonObject], now: datetime) -> None:
+    """Link evidence in a locked room. The caller has checked that the author may; what is linked already stays."""
+    team = None if author.team is None else author.team.team_id
+    for id, record in records.items():
+        rooms.link_evidence(db, LinkedEvidence(room.id, id, record, author.name, now, team))
 
 
 # --- messages of the server ------------------------------------------------------------------------------------------

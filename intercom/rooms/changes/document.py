@@ -1,16 +1,19 @@
 """Writes to a room's document. Each that changes the text makes a new version, which the loop guard counts as progress.
 
 A write that leaves the text as it is makes no version, is no progress, and is answered with the current version.
+`evidence` are the records that the text links, by id: they are linked with it.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime
 
+from intercom.model.json_types import JsonObject
 from intercom.model.room import DocumentVersion, Room, RoomErrorCode, RoomId, RoomRefused
 from intercom.rooms import document
 from intercom.rooms.changes import loop_guard
-from intercom.rooms.changes.author import DOCUMENT, Author, Rules, Written, check_size, writer
+from intercom.rooms.changes.author import DOCUMENT, Author, Rules, Written, check_size, link, writer
 from intercom.store import rooms
 from intercom.store.room_database import RoomsDatabase
 
@@ -24,6 +27,7 @@ def append(
     rules: Rules,
     now: datetime,
     act: str,
+    evidence: Mapping[str, JsonObject] | None = None,
 ) -> Written[DocumentVersion]:
     """Add a text at the end of the document, or of one of its sections."""
     room = rooms.lock(db, room_id)
@@ -33,6 +37,7 @@ def append(
     check_size("text", text, DOCUMENT)
     current = current_version(db, room)
     content = document.append(current.content or "", text, section)
+    link(db, room, author, evidence or {}, now)
     return _write(db, room, author, current, content, rules, now, act)
 
 
@@ -46,6 +51,7 @@ def update(
     rules: Rules,
     now: datetime,
     act: str,
+    evidence: Mapping[str, JsonObject] | None = None,
 ) -> Written[DocumentVersion]:
     """Replace the document, or one of its sections, if nobody has changed it since `expected_version`.
 
@@ -62,6 +68,7 @@ def update(
         _check_conflict(db, room, text, expected_version, section)
     if section is not None:
         content = document.replace_section(text, section, content)
+    link(db, room, author, evidence or {}, now)
     return _write(db, room, author, current, content, rules, now, act)
 
 

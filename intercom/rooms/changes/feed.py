@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from attrs import evolve, frozen
+from attrs import evolve, field, frozen
 
 from intercom.model.json_types import JsonObject
 from intercom.model.room import (
@@ -28,6 +28,7 @@ from intercom.rooms.changes.author import (
     check_not_paused,
     check_size,
     check_writer,
+    link,
     writer,
 )
 from intercom.store import rooms
@@ -36,12 +37,14 @@ from intercom.store.room_database import RoomsDatabase
 
 @frozen
 class Post:
-    """A chat message to add. `id` is a UUID. `key` is the team's idempotency key; a person without a token has none."""
+    """A chat message to add. `id` is a UUID. `key` is the team's idempotency key; a person without a token has none.
+    `evidence` are the records that the text links, by id."""
 
     id: str
     author: Author
     text: str
     key: str | None = None
+    evidence: Mapping[str, JsonObject] = field(factory=dict)
 
 
 def post(
@@ -63,15 +66,19 @@ def post(
         room, messages = rooms.add_messages(db, room, group.new)
     if group.columns:
         room = rooms.set_room(db, room.id, **group.columns)
+    for author, evidence in group.evidence:
+        link(db, room, author, evidence, now)
     return Written(tuple([messages[each] if isinstance(each, int) else each for each in decided]), room, messages)
 
 
 class _PostGroup:
-    """Decides on the posts of one transaction. `new` are the messages to add, `columns` what changes in the room."""
+    """Decides on the posts of one transaction. `new` are the messages to add, `columns` what changes in the room, and
+    `evidence` what is linked, with who links it."""
 
     def __init__(self, db: RoomsDatabase, room: Room, posts: Sequence[Post], rules: Rules, now: datetime) -> None:
         self.new: list[Message] = []
         self.columns: dict[str, Any] = {}
+        self.evidence: list[tuple[Author, Mapping[str, JsonObject]]] = []
         #: The room as it is after the messages in `new`.
         self._room = room
         self._rules = rules
@@ -104,6 +111,8 @@ class _PostGroup:
         check_not_paused(self._room, author)
         check_size("text", post.text, MESSAGE_TEXT)
         index = self._add(post, author, content)
+        if post.evidence:
+            self.evidence.append((author, post.evidence))
         counted = loop_guard.count(self._room, author, self._rules, self._now, post.id)
         self.new += counted.messages
         self.columns.update(counted.columns)

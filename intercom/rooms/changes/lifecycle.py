@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from datetime import datetime
 
 from attrs import evolve, frozen
@@ -29,6 +30,7 @@ from intercom.rooms.changes.author import (
     check_text,
     invalid,
     is_announced,
+    link,
     writer,
 )
 from intercom.rooms.changes.document import current_version, write_version
@@ -109,10 +111,17 @@ def metadata(
 
 
 def conclude(
-    db: RoomsDatabase, room_id: RoomId, author: Author, summary: str, rules: Rules, now: datetime, act: str
+    db: RoomsDatabase,
+    room_id: RoomId,
+    author: Author,
+    summary: str,
+    rules: Rules,
+    now: datetime,
+    act: str,
+    evidence: Mapping[str, JsonObject] | None = None,
 ) -> Written[Concluded]:
     """Write the conclusion into the document, close the room, and say so in the feed. A pause ends; a person's pause is
-    ended by a person only.
+    ended by a person only. `evidence` are the records that the summary links, by id.
 
     A closed room can be concluded again: the new conclusion replaces the old one, and `closed_at` stays. With the same
     summary, that changes nothing and is not said. Raises RoomRefused: forbidden if only the convener and people may do
@@ -140,6 +149,7 @@ def conclude(
             "the teams have replaced the conclusion many times: ask a person to conclude, or the convener to reopen the"
             " session",
         )
+    link(db, room, author, evidence or {}, now)
     if is_changed:
         room = write_version(db, room, author, content, now, act)
     # Closed before the guard counts: it pauses no closed room.

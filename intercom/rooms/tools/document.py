@@ -7,6 +7,7 @@ from datetime import datetime
 from attrs import field, frozen
 
 from intercom.model.field_docs import doc
+from intercom.rooms.tools.evidence import LINKED, UNLINKED
 from intercom.rooms.tools.feed import NOTICE
 from intercom.rooms.tools.tool import DOCUMENT, MESSAGE_TEXT, SESSION_ID, TEAM_ID, TITLE, RoomTool, Route
 
@@ -67,6 +68,8 @@ and the conclusion. It stays readable after the session is concluded.""",
 class DocWritten:
     version: int = field(metadata=doc("The new version of the document."))
     written_at: datetime = field(metadata=doc("When it was written."))
+    evidence: tuple[str, ...] | None = field(default=None, metadata=LINKED)
+    unlinked: tuple[str, ...] | None = field(default=None, metadata=UNLINKED)
 
 
 @frozen

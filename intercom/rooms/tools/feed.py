@@ -15,6 +15,7 @@ from intercom.model.field_docs import doc
 from intercom.model.json_types import JsonObject
 from intercom.model.room import Message, MessageType, RoomEvent, TeamId, TeamRole
 from intercom.rooms.changes import LOOP_GUARD
+from intercom.rooms.tools.evidence import LINKED, UNLINKED
 from intercom.rooms.tools.tool import (
     KEY,
     MESSAGE_TEXT,
@@ -258,6 +259,8 @@ class Posted:
     message_id: str = field(metadata=doc("The id of the message."))
     cursor: int = field(metadata=doc("Its number in the feed. You also get it from wait_for_messages, as your own."))
     at: datetime = field(metadata=doc("When it was posted."))
+    evidence: tuple[str, ...] | None = field(default=None, metadata=LINKED)
+    unlinked: tuple[str, ...] | None = field(default=None, metadata=UNLINKED)
 
 
 POST = RoomTool(
@@ -265,7 +268,8 @@ POST = RoomTool(
     title="Post a message",
     description="""\
 Post a chat message to all teams of a session. Say what others need: results, questions, who does what. Do not answer \
-just to be polite: two agents that thank each other never end. What should last belongs into the document.""",
+just to be polite: two agents that thank each other never end. What should last belongs into the document. To let all \
+teams read a result of your own call that was kept as evidence, write its evidence:ID into the text.""",
     takes=PostMessage,
     result=Posted,
     route=Route("POST", "/api/sessions/{session_id}/messages"),

@@ -8,6 +8,7 @@ from attrs import field, frozen
 
 from intercom.model.field_docs import doc
 from intercom.model.room import RoomStatus
+from intercom.rooms.tools.evidence import LINKED, UNLINKED
 from intercom.rooms.tools.feed import NOTICE
 from intercom.rooms.tools.tool import (
     DESCRIPTION,
@@ -127,6 +128,8 @@ class Concluded:
     status: RoomStatus = field(metadata=doc('"closed".'))
     closed_at: datetime = field(metadata=doc("When it was concluded."))
     doc_version: int = field(metadata=doc("The version of the document with the conclusion."))
+    evidence: tuple[str, ...] | None = field(default=None, metadata=LINKED)
+    unlinked: tuple[str, ...] | None = field(default=None, metadata=UNLINKED)
 
 
 CONCLUDE = RoomTool(

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 from attrs import AttrsInstance
 
 from intercom.rooms.export import Export
-from intercom.rooms.tools import directory, document, feed, membership, metadata
+from intercom.rooms.tools import directory, document, evidence, feed, membership, metadata
 from intercom.rooms.tools.directory import (
     CreateSession,
     ExportSession,
@@ -22,6 +22,7 @@ from intercom.rooms.tools.directory import (
     SessionList,
 )
 from intercom.rooms.tools.document import AppendToSessionDoc, DocWritten, ReadSessionDoc, SessionDoc, UpdateSessionDoc
+from intercom.rooms.tools.evidence import EvidenceRead, ReadEvidence
 from intercom.rooms.tools.feed import (
     Acknowledge,
     Acknowledged,
@@ -54,6 +55,7 @@ TOOLS: tuple[RoomTool, ...] = (
     document.READ,
     document.APPEND,
     document.UPDATE,
+    evidence.READ_EVIDENCE,
     membership.PARTICIPANTS,
     metadata.GET,
     feed.HISTORY,
@@ -114,6 +116,8 @@ class RoomCalls(Protocol):
     async def update(self, asked: UpdateSessionDoc, caller: RoomCaller) -> DocWritten: ...
 
     async def append(self, asked: AppendToSessionDoc, caller: RoomCaller) -> DocWritten: ...
+
+    async def read_evidence(self, asked: ReadEvidence, caller: RoomCaller) -> EvidenceRead: ...
 
     async def room(self, asked: GetSession, caller: RoomCaller) -> SessionInfo: ...
 

@@ -42,11 +42,13 @@ PAGE, LARGEST_PAGE = 100, 500
 @frozen
 class RoomCaller:
     """Who calls. `token` is the team's, None if none was shown. `remote` is the address of the client's machine. `act`
-    identifies the call, so that what it writes is written once."""
+    identifies the call, so that what it writes is written once. `session` returns the id of the agent's own session on
+    this server; None for a team that does not call over an agent's connection."""
 
     token: str | None
     remote: str
     act: str
+    session: Callable[[], Awaitable[str]] | None = field(default=None, eq=False, repr=False)
 
 
 @frozen

@@ -8,7 +8,7 @@ from typing import Any
 
 from attrs import evolve
 
-from intercom.model.room import Message, MessageType, Room, RoomId, Team, TeamId, TeamRole
+from intercom.model.room import LinkedEvidence, Message, MessageType, Room, RoomId, Team, TeamId, TeamRole
 from intercom.store import rooms
 from intercom.store.room_database import RoomsDatabase
 
@@ -50,6 +50,10 @@ def team(name: str = "ada", room: str = "room", **changes: Any) -> Team:
         last_seen_at=NOW,
     )
     return evolve(plain, **changes)
+
+
+def evidence(id: str, room: str = "room", **changes: Any) -> LinkedEvidence:
+    return evolve(LinkedEvidence(RoomId(id_of(f"room {room}")), id, {"id": id}, "ada", NOW, team_id("ada")), **changes)
 
 
 def message(text: str, room: str = "room", **changes: Any) -> Message:

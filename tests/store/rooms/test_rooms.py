@@ -631,6 +631,10 @@ CALLS: dict[str, Any] = {
     "write_document": lambda db, n: rooms.write_document(
         db, rooms.lock(db, ROOM), "text", cases.team(), "ada", NOW, f"act {n}"
     ),
+    "link_evidence": lambda db, n: rooms.link_evidence(db, cases.evidence(id_of(f"evidence {n}"))),
+    "linked_evidence": lambda db, n: rooms.linked_evidence(db, ROOM, id_of(f"evidence {n}")),
+    "linked_among": lambda db, n: rooms.linked_among(db, ROOM, [id_of(f"evidence {m}") for m in range(1 + n)]),
+    "linked_ids": lambda db, n: rooms.linked_ids(db, ROOM),
     "document_by_act": lambda db, n: rooms.document_by_act(db, ROOM, "act 1"),
     "document_history": lambda db, n: rooms.document_history(db, ROOM, 5 + n),
 }

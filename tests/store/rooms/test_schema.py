@@ -95,6 +95,7 @@ def test_every_key_begins_with_the_rooms_id() -> None:
         keys = sorted(tuple(row) for row in db.execute(_KEYS).fetchall())
         foreign = [row[2] for row in db.execute(_FOREIGN).fetchall()]
     assert keys == [
+        ("linked_evidence", "session_id evidence_id"),
         ("message_acks", "session_id sequence team_id"),
         ("messages", "session_id id"),
         ("messages", "session_id posted_by_team_id key"),
@@ -106,7 +107,7 @@ def test_every_key_begins_with_the_rooms_id() -> None:
         ("session_doc_history", "session_id version"),
         ("sessions", "id"),
     ]
-    assert foreign == ["FOREIGN KEY (session_id) REFERENCES sessions(id)"] * 4
+    assert foreign == ["FOREIGN KEY (session_id) REFERENCES sessions(id)"] * 5
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ from attrs import frozen
 
 from intercom.gateway.journal import Invocation
 from intercom.model import clock
-from intercom.model.errors import Ambiguous, NotFound
+from intercom.model.errors import Ambiguous, InvalidState, NotFound
 from intercom.model.json_types import Json, JsonObject
 from intercom.store import gateway as stored
 from intercom.store.client import STORE_FAULTS, Reader, Store
@@ -227,13 +227,17 @@ class EvidenceRecords:
         )
 
     async def exported(self, prefixes: Sequence[str]) -> tuple[JsonObject, ...]:
-        """Return the exports of the records whose ids begin so, in this order. Raises NotFound, Ambiguous and
-        DatabaseError."""
+        """Return the exports of the records whose ids begin so, in this order. Raises NotFound, Ambiguous, InvalidState
+        for a record that another program has changed, and DatabaseError."""
 
         def read(db: Database) -> tuple[StoredEvidence, ...]:
             return tuple(_only(db, prefix) for prefix in prefixes)
 
-        return tuple(export(from_stored(each)) for each in await self.reader.read(read))
+        found = await self.reader.read(read)
+        try:
+            return tuple(export(from_stored(each)) for each in found)
+        except ValueError as fault:
+            raise InvalidState(f"{fault}: another program has changed it") from None
 
 
 def _size(data: Json) -> int:

@@ -188,8 +188,8 @@ FIRST_ON_POSTGRESQL = (
 
 LINKED_EVIDENCE = (
     # Copies of gateways' records, which may be large: `record` is the last column, as the document is in `sessions`.
-    # Their JSON is text on both databases, because `jsonb` refuses half a surrogate pair and NUL, which a tool may
-    # return. Rows are never changed or deleted.
+    # Their JSON is text on both databases, because `jsonb` refuses NUL, which a tool may return. Rows are never changed
+    # or deleted.
     """
     create table linked_evidence (
         session_id {id} not null references sessions (id),

@@ -14,12 +14,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from attrs import define
+from attrs import define, evolve
 
 from intercom.gateway import evidence
 from intercom.gateway.calls import EVIDENCE, INVOCATION, REDACTED, _marked
-from intercom.gateway.evidence import LARGEST_DATA, EvidenceRecords
-from intercom.model.errors import Ambiguous, NotFound
+from intercom.gateway.evidence import LARGEST_DATA, EvidenceRecords, NotStored
+from intercom.model.errors import Ambiguous, InvalidState, NotFound
 from intercom.model.json_types import JsonObject, part
 from intercom.store import gateway as stored
 from intercom.store.client import Reader, StoreUnavailable
@@ -210,6 +210,35 @@ def test_an_agent_that_is_told_an_id_has_a_record_whenever_the_server_is_killed(
     events = [json.loads(line) for line in (tmp_path / "calls.jsonl").read_text().splitlines()]
     # The call itself is recorded in any case: the next server knows that it was sent.
     assert [each["event"] for each in events if each["event"] != "recorded"] == ["begun", "finished"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "why"),
+    [
+        ({"data": {"x": float("nan")}}, "is no JSON"),
+        ({"data": {"x": object()}}, "is no JSON"),
+    ],
+)
+async def test_what_the_database_cannot_hold_is_not_kept_and_harms_nobody(
+    tmp_path: Path, changes: dict[str, Any], why: str
+) -> None:
+    async with keeping(tmp_path, "read") as kept:
+        await kept.agent.call("read")
+        [row] = await kept.rows()
+        odd = evolve(evidence.from_stored(row), id="odd", **changes)
+        with pytest.raises(NotStored, match=why):
+            await kept.records.keep(odd)
+        assert id_of(await kept.agent.call("read")) is not None
+
+
+async def test_a_record_that_another_program_changed_is_refused_and_harms_no_other(tmp_path: Path) -> None:
+    async with keeping(tmp_path, "read") as kept:
+        bad, good = [str(id_of(await kept.agent.call("read"))) for _ in range(2)]
+        change = "update gateway_evidence set metadata = '{}' where id = ?"
+        await kept.records.store.transact(lambda db: db.execute(change, (bad,)).rowcount)
+        assert set(await kept.records.of_all([bad, good])) == {good}
+        with pytest.raises(InvalidState, match="another program has changed it"):
+            await kept.records.exported([bad])
 
 
 async def test_a_record_that_is_written_twice_is_there_once(tmp_path: Path) -> None:

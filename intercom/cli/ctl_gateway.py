@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Final
 
-from intercom.cli.ctl_text import clean, count, one_line
+from intercom.cli.ctl_text import clean, count, one_line, short
 from intercom.local.places import Places
 from intercom.model.gateway_view import (
     BudgetView,
@@ -131,7 +131,7 @@ def call_line(call: CallLine) -> str:
     status = f"{call.status} (cached)" if call.is_cached else call.status
     parts = [
         f"{call.at:%H:%M:%S}",
-        f"{call.agent} ({call.role or 'no role'})",
+        f"{_who(call)} ({call.role or 'no role'})",
         f"{call.downstream}.{call.tool}",
         status,
     ]
@@ -145,6 +145,11 @@ def call_line(call: CallLine) -> str:
         parts.append("secrets masked")
     line = "  ".join(parts)
     return one_line(f"{line}: {call.error}" if call.error else line)
+
+
+def _who(call: CallLine) -> str:
+    """Return who called: the session as `list` shows it, and the connection's id; or the person."""
+    return f"session {short(call.session_id)}, agent {short(call.agent)}" if call.session_id else call.agent
 
 
 def milliseconds(seconds: float) -> str:
@@ -253,6 +258,12 @@ def draw_show(on: Console, data: Json, at: datetime) -> None:
     for tool in detail.tools:
         for mark in tool.marks:
             on.print(safe_text(one_line(f"  ! {tool.name}: {mark}"), "yellow"), soft_wrap=True)
+    if len(detail.tools) == 1:
+        # The table has the first line only. Other lines stay lines, and nothing in them acts on the terminal.
+        for text in detail.tools[0].description.split("\n"):
+            on.print(safe_text(f"  {one_line(text)}"), soft_wrap=True)
+    else:
+        on.print(safe_text(f"  {PROGRAM} show {view.name} TOOL", "cyan"), soft_wrap=True)
     for act in ("test", "disable" if view.is_enabled else "enable", "tail"):
         on.print(safe_text(f"  {PROGRAM} {act} {view.name}", "cyan"), soft_wrap=True)
 

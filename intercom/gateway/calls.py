@@ -363,8 +363,16 @@ class Calls:
         redacted: tuple[str, ...] = ()
         cost = 0
         try:
-            guarded = evolve(caller, port=port)
-            invoked = await self.request(guarded, target.downstream, method, params, invocation.id, counts=True)
+            invoked = await self.request(
+                port,
+                target.downstream,
+                method,
+                params,
+                invocation.id,
+                progress_token=caller.progress_token,
+                modern=caller.modern,
+                counts=True,
+            )
             result, redacted = await self._redacted(invoked.result) if config.redact else (invoked.result, ())
             failed = result.get("isError") is True
             status = InvocationStatus.ERROR if failed else InvocationStatus.SUCCESS
@@ -452,19 +460,22 @@ class Calls:
 
     async def request(
         self,
-        caller: GatewayCaller,
+        port: AgentPort,
         downstream: str,
         method: str,
         params: JsonObject,
         call: str,
         *,
+        progress_token: str | int | None = None,
+        modern: bool = False,
         counts: bool = False,
     ) -> Invoked:
-        """Send a request to a downstream. Raises what `Invoke` raises, and IntercomError if its actor is down."""
+        """Send a request to a downstream for the agent behind `port`.
+
+        Raises what `Invoke` raises, and IntercomError if its actor is down.
+        """
         actor = self.named(downstream_name(downstream))
-        message = Invoke(
-            call, method, params, caller.port, caller.progress_token, modern_agent=caller.modern, counts=counts
-        )
+        message = Invoke(call, method, params, port, progress_token, modern_agent=modern, counts=counts)
         try:
             return await ask(actor, message)
         except trio.Cancelled:

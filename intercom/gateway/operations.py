@@ -15,9 +15,7 @@ from attrs import define, evolve, field, frozen
 
 from actors import Busy, Down, NotRunning, ask
 from intercom.gateway import health_report
-from intercom.gateway.assignments import AgentIdentity
 from intercom.gateway.budgets import MICROS
-from intercom.gateway.calls import Answer, Approval, GatewayCaller
 from intercom.gateway.cards import Admit
 from intercom.gateway.catalog import exposed_name
 from intercom.gateway.directory_check import lint_findings
@@ -59,7 +57,6 @@ from intercom.model.gateway_view import (
     ToolView,
 )
 from intercom.model.json_types import Json, JsonObject
-from intercom.model.request import Operation
 from intercom.model.visible_text import one_line
 from intercom.store import gateway as stored
 from intercom.store import requests
@@ -78,7 +75,8 @@ SHOWN_LENGTH: Final = 32 * 1024
 MOST_SHOWN: Final = 20
 #: How many of the latest acts are remembered.
 REMEMBERED: Final = 20
-#: The longest description of a tool that is shown, in characters.
+#: The longest description of a tool that is shown beside others, and the longest message of a downstream, in
+#: characters.
 _DESCRIPTION: Final = 1_000
 #: The most names in a message.
 _NAMED: Final = 20
@@ -135,13 +133,16 @@ class GatewayPeople:
         disabled = await self.reader.read(partial(_disabled, names=tuple(configs)))
         return [self._view(config, found.get(name), disabled.get(name)) for name, config in sorted(configs.items())]
 
-    async def show(self, name: str) -> DownstreamDetail:
+    async def show(self, name: str, tool: str | None = None) -> DownstreamDetail:
         config = self.gateway.require(name)
         found = await self._describe(name)
         disabled, pins = await self.reader.read(partial(_disabled_and_pins, name=name))
         snapshot = self.gateway.snapshot
         offer = snapshot.offers.get(name) if found is None else found.offer
         marker = f"/{name}.json"
+        tools = _tools(config, snapshot, found, pins, tool)
+        if tool is not None and not tools:
+            raise NotFound(f"{name} has no tool called {tool[:80]!r}: see gateway show {name}")
         return DownstreamDetail(
             summary=self._view(config, found, disabled),
             budget=_budget(config, found),
@@ -151,7 +152,7 @@ class GatewayPeople:
             resources=0 if offer is None else len(offer.resources) + len(offer.templates),
             prompts=0 if offer is None else len(offer.prompts),
             classes=config.all_classes,
-            tools=_tools(config, snapshot, found, pins),
+            tools=tools,
             faults=tuple(each for each in snapshot.faults if marker in each),
         )
 
@@ -306,13 +307,12 @@ class GatewayPeople:
     async def _sent(self, invocation: Invocation, port: _NoClient, arguments: JsonObject) -> CallResult:
         """Send a call whose record has begun, and end the record."""
         name, tool = invocation.tool, invocation.method
-        caller = GatewayCaller(AgentIdentity(port.id), port, "", _nobody)
         params: JsonObject = {"name": tool, "arguments": arguments}
         began = trio.current_time()
         status, error, cost = InvocationStatus.CANCELLED, None, 0
         redacted: tuple[str, ...] = ()
         try:
-            invoked = await self.gateway.calls.request(caller, name, "tools/call", params, invocation.id, counts=True)
+            invoked = await self.gateway.calls.request(port, name, "tools/call", params, invocation.id, counts=True)
             cost = invoked.cost
             shown, text, redacted = await trio.to_thread.run_sync(_readable, self.masker, invoked.result)
             is_error = invoked.result.get("isError") is True
@@ -438,11 +438,6 @@ def _names(state: Downstream) -> tuple[str, ...]:
     return (*(str(each.get("name")) for each in state.offer.tools), *state.withheld)
 
 
-async def _nobody(_operation: Operation) -> Approval:
-    """The person who calls is the one who would be asked."""
-    return Approval(Answer.ALLOWED)
-
-
 def _arguments(text: str | None) -> JsonObject:
     """Read the arguments of a call. Raises InvalidArguments."""
     try:
@@ -483,8 +478,13 @@ def _notes(snapshot: Snapshot, name: str, tool: str) -> list[str]:
 
 
 def _tools(
-    config: DownstreamConfig, snapshot: Snapshot, state: Downstream | None, pins: Mapping[str, AllowedTool]
+    config: DownstreamConfig,
+    snapshot: Snapshot,
+    state: Downstream | None,
+    pins: Mapping[str, AllowedTool],
+    only: str | None,
 ) -> tuple[ToolView, ...]:
+    """Return all tools with the beginnings of their descriptions, or one with its whole description."""
     offer = snapshot.offers.get(config.name) if state is None else state.offer
     offered: dict[str, Mapping[str, Json]] = {}
     for each in offer.tools if offer is not None else ():
@@ -494,12 +494,17 @@ def _tools(
     exposed = {each.tool: each.name for each in snapshot.catalog.entries if each.downstream == config.name}
     found = []
     for name in sorted({*offered, *withheld}):
+        if only not in (None, name):
+            continue
         pin = pins.get(name)
+        description = str(offered.get(name, {}).get("description") or "")
+        if only is None and len(description) > _DESCRIPTION:
+            description = f"{description[:_DESCRIPTION]}..."
         found.append(
             ToolView(
                 name,
                 exposed.get(name) or exposed_name(config.name, name),
-                str(offered.get(name, {}).get("description") or "")[:_DESCRIPTION],
+                description,
                 name in withheld,
                 config.is_read_only(name),
                 tuple(str(mark) for mark in marks.get(name, ())),

@@ -297,7 +297,10 @@ class GatewayOperations(Protocol):
         """Return all downstreams by name."""
         ...
 
-    async def show(self, name: str) -> DownstreamDetail: ...
+    async def show(self, name: str, tool: str | None = None) -> DownstreamDetail:
+        """Return all about a downstream. Long descriptions of its tools are cut, and end with "..."; that of `tool` is
+        whole, and then there is no other tool. Raises NotFound."""
+        ...
 
     async def test(self, name: str) -> HealthReport:
         """Make a new connection to a downstream, in both protocol versions, and say what is wrong and what to do."""

@@ -38,6 +38,7 @@ def service(*, has_gateway: bool = True) -> StandInService:
     [
         ("gateway list", "gateway-list", {}),
         ("gateway show github", "gateway-show", {"id": "github"}),
+        ("gateway show github search", "gateway-show", {"id": "github", "tool": "search"}),
         ("gateway test github --json", "gateway-test", {"id": "github"}),
         ("gateway call github search", "gateway-call", {"id": "github", "tool": "search"}),
         ('gateway call github search {"q":1}', "gateway-call", {"id": "github", "tool": "search", "text": '{"q":1}'}),
@@ -224,6 +225,10 @@ async def test_the_tail_is_a_line_a_call_and_follows(tmp_path: Path, monkeypatch
         ({"role": ""}, "(no role)"),
         ({"request_id": "r-1"}, "asked in r-1"),
         ({"is_redacted": True}, "secrets masked"),
+        (
+            {"session_id": "5e551017" * 4, "agent": "a9e27000" * 4},
+            "session 5e551017, agent a9e27000 (dev)",
+        ),
         ({"agent": "x\n12:00:00  root"}, "x 12:00:00  root (dev)"),
     ],
 )

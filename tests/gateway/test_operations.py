@@ -205,6 +205,18 @@ async def test_show_has_the_tools_with_their_pins_and_marks(tmp_path: Path) -> N
     assert detail.capabilities == ("tools",)
 
 
+async def test_a_long_description_is_cut_among_others_and_whole_alone(tmp_path: Path) -> None:
+    long = TOOLS.replace('{"name": n,', '{"name": n, "description": "x" * 5000,')
+    async with people(tmp_path, {"github": configuration("github", long)}) as at:
+        await at.ready()
+        among = (await at.people.show("github")).tools
+        (alone,) = (await at.people.show("github", "search")).tools
+        with pytest.raises(NotFound, match="github has no tool called 'nosuch': see gateway show github"):
+            await at.people.show("github", "nosuch")
+    assert {each.description for each in among} == {"x" * 1000 + "..."}
+    assert (alone.name, alone.description) == ("search", "x" * 5000)
+
+
 async def test_a_fault_of_a_file_is_shown_with_the_downstream_that_keeps_running(tmp_path: Path) -> None:
     async with people(tmp_path) as at:
         await at.ready()

@@ -171,9 +171,10 @@ class StandInGateway:
     async def list(self) -> Sequence[DownstreamView]:
         return [*self.views.values()]
 
-    async def show(self, name: str) -> DownstreamDetail:
+    async def show(self, name: str, tool: str | None = None) -> DownstreamDetail:
         classes = {"read": ("get_*", "search")}
-        return DownstreamDetail(self._found(name), BUDGET, "all", "all", ("tools",), 1, 2, classes, TOOLS, ("a fault",))
+        tools = tuple(each for each in TOOLS if tool in (None, each.name))
+        return DownstreamDetail(self._found(name), BUDGET, "all", "all", ("tools",), 1, 2, classes, tools, ("a fault",))
 
     async def test(self, name: str) -> HealthReport:
         if name not in self.reports:

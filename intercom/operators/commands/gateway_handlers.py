@@ -45,8 +45,8 @@ async def gateway_list(service: OperatorService, caller: Caller) -> Sequence[Dow
 
 
 @handles("gateway-show", plain)
-async def gateway_show(service: OperatorService, caller: Caller, id: str) -> DownstreamDetail:
-    return await _gateway(service).show(id)
+async def gateway_show(service: OperatorService, caller: Caller, id: str, tool: str | None = None) -> DownstreamDetail:
+    return await _gateway(service).show(id, tool)
 
 
 @handles("gateway-test", plain)

@@ -411,7 +411,13 @@ _ROWS = (
         Argument("--clear", "url", "take the address of the settings again", value=""),
     ),
     _row("gateway-list", ANYONE, "list the MCP servers behind the gateway"),
-    _row("gateway-show", ANYONE, "show one of them in full, with its tools", _DOWNSTREAM),
+    _row(
+        "gateway-show",
+        ANYONE,
+        "show one of them in full, with its tools",
+        _DOWNSTREAM,
+        Argument("[TOOL]", "tool", "only this tool, with its whole description"),
+    ),
     # It starts a program.
     _row(
         "gateway-test",

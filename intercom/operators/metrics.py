@@ -26,6 +26,7 @@ from prometheus_client.registry import Collector
 from actors import Info as Tree
 from actors import events
 from intercom._version import __version__
+from intercom.model.card import Card
 from intercom.model.chat_status import ChatStatus, ConnectionState
 from intercom.model.decision import Decision
 from intercom.model.errors import ERROR_CODES, IntercomError
@@ -257,6 +258,7 @@ class Present:
     counts: Counts | None
     policies: int
     agents: int
+    tools: int = 0
     chat: ChatStatus | None = None
     own: Mapping[tuple[str, str], float] = {}
     downstreams: Sequence[DownstreamView] = ()
@@ -277,7 +279,7 @@ def families(now: Present) -> Iterator[Metric]:
     yield from _actors(now.tree)
     yield _gauge("store_up", "Whether the database can be read.", float(now.counts is not None))
     if now.counts is not None:
-        yield from _waiting(now.counts, now.policies, now.at)
+        yield from _waiting(now.counts, now.policies, now.tools, now.at)
         yield from _standing(now.counts)
     yield _gauge("agents_connected", "Agents that are connected, or were a moment ago.", now.agents)
     yield from _channels(now)
@@ -311,9 +313,10 @@ def _all(info: Tree) -> Iterator[Tree]:
         yield from _all(child)
 
 
-def _waiting(counts: Counts, policies: int, at: datetime) -> Iterator[Metric]:
+def _waiting(counts: Counts, policies: int, tools: int, at: datetime) -> Iterator[Metric]:
     pending = {(kind.value,): float(found.count) for kind, found in counts.pending.items()}
     pending[("policy",)] = float(policies)
+    pending[("tools",)] = float(tools)
     yield _labelled("pending", "Requests that wait for a person, by kind.", ("kind",), pending.items())
     ages = {(kind.value,): _age(found.oldest, at) for kind, found in counts.pending.items() if found.oldest is not None}
     yield _labelled("pending_oldest_seconds", "How long the oldest of a kind has waited.", ("kind",), ages.items())
@@ -404,7 +407,8 @@ class Sources:
 
     `counts` counts in the database. `policies` counts policy changes that wait for a person, `agents` the connected
     agents. `chat` returns the status of the chat channel, None without one. `own` returns figures that other parts keep
-    themselves. `downstreams` returns those of the gateway, None without one.
+    themselves. `downstreams` returns those of the gateway, and `tools` the cards of changed tools that wait for a
+    person; both are None without a gateway.
     """
 
     tree: Callable[[], Tree]
@@ -415,6 +419,7 @@ class Sources:
     now: Callable[[], datetime]
     own: Callable[[], Mapping[tuple[str, str], float]] = dict
     downstreams: Callable[[], Awaitable[Sequence[DownstreamView]]] | None = None
+    tools: Callable[[], Awaitable[Sequence[Card]]] | None = None
 
 
 @define
@@ -449,6 +454,7 @@ async def present(sources: Sources) -> Present:
         tree=sources.tree(),
         counts=await _counts(sources),
         policies=sources.policies(),
+        tools=0 if sources.tools is None else len(await sources.tools()),
         agents=sources.agents(),
         chat=await sources.chat(),
         own=sources.own(),
@@ -496,6 +502,7 @@ def pages(
         now=service.deps.now,
         own=own,
         downstreams=None if service.gateway is None else service.gateway.list,
+        tools=None if service.gateway is None else service.gateway.cards,
     )
     return (Page("/healthz", health.answer, open=True), Page("/metrics", partial(metrics.answer, sources)))
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 
 from actors import Info
-from intercom.model.card import CardKind
+from intercom.model.card import Card, CardKind
 from intercom.model.chat_status import ChatStatus, ConnectionState, ConnectionStatus, OutboxStatus
 from intercom.model.gateway_view import DownstreamStatus, DownstreamView
 from intercom.model.process import AgentProcessState
@@ -76,6 +76,10 @@ async def _downstreams() -> Sequence[DownstreamView]:
     return DOWNSTREAMS
 
 
+async def _tool_cards() -> Sequence[Card]:
+    return (Card("tools-1", CardKind.TOOLS, "", "", "files offers other tools", AT),)
+
+
 async def _chat() -> ChatStatus | None:
     return CHAT
 
@@ -89,4 +93,5 @@ SOURCES = Sources(
     now=lambda: AT,
     own=lambda: metrics.figures(up=True, sessions=12),
     downstreams=_downstreams,
+    tools=_tool_cards,
 )

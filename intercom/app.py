@@ -305,6 +305,7 @@ class App:
         from intercom.gateway.invocations import InvocationLog
         from intercom.gateway.journal import Journal, arguments_key
         from intercom.gateway.memory import GatewayMemory
+        from intercom.gateway.process_records import ProcessRecords
         from intercom.gateway.service import Gateway, lookup_in
 
         state = Path(self.places.state_dir)
@@ -323,6 +324,7 @@ class App:
             memory=GatewayMemory(store, self.reader, self.now, genuine=self.signatures.is_genuine),
             show=self.system.named("card_router").tell,
             credentials=state / "gateway-oauth",
+            processes=ProcessRecords(state / "gateway-processes"),
             own_tools=mcp_server.own_tools(self.config),
             lookup=lookup_in(self.environ),
             environ=self.environ,

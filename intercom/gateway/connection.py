@@ -31,6 +31,7 @@ from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, LATEST_HANDSHAKE_VERS
 from intercom.gateway import multiplexer
 from intercom.gateway.breaker import Failure
 from intercom.gateway.budgets import duration
+from intercom.gateway.call_limits import CallLimits
 from intercom.gateway.carrier import Carrier, CarrierDetail, CarrierLost, OpenCarrier, Received, RequestFailed
 from intercom.gateway.downstream_config import DownstreamConfig
 from intercom.gateway.messages import AgentPort, CallFailed, RpcError
@@ -125,6 +126,7 @@ class Connection:
         self._multiplexer = Multiplexer(trio.current_time)
         self._waiters: dict[int, _Waiter] = {}
         self._asking: dict[int | str, trio.CancelScope] = {}
+        self._limits = CallLimits()
         self._unsent: deque[JsonObject] = deque()
         self._wake_sender = trio.Event()
         self._lost = trio.Event()
@@ -184,8 +186,10 @@ class Connection:
         agent: AgentPort | None = None,
         progress_token: str | int | None = None,
         modern_agent: bool = False,
+        limit: trio.CancelScope | None = None,
     ) -> JsonObject:
-        """Send a request and return its result. There is no time limit: use `trio.fail_after`.
+        """Send a request and return its result. There is no time limit: use `trio.fail_after`. If its scope is given as
+        `limit`, the time in which the agent answers a question of the downstream does not count (`call_limits`).
 
         Its progress goes to `agent` under `progress_token`. A downstream of 2026-07-28 may want input first: an agent
         that speaks this version too (`modern_agent`) gets this as the result. Any other agent is asked here, and the
@@ -194,17 +198,23 @@ class Connection:
         If the call is cancelled, the downstream is told. Raises RpcError if the downstream answers with an error, or if
         `params` cannot be sent, and CallFailed if there is no answer or it breaks the protocol.
         """
-        result = await self._exchange(method, params, agent, progress_token)
-        if modern_agent or result.get("resultType") != "input_required" or not self._multiplexer.is_modern:
-            return result
-        for _ in range(MOST_ROUNDS):
-            answers = await self._collect(agent, result, call)
-            more: JsonObject = {"requestState": result["requestState"]} if "requestState" in result else {}
-            if answers:
-                more["inputResponses"] = answers
-            result = await self._exchange(method, {**params, **more}, agent, progress_token)
-            if result.get("resultType") != "input_required":
+        if agent is not None and limit is not None:
+            self._limits.begin(agent.id, limit)
+        try:
+            result = await self._exchange(method, params, agent, progress_token)
+            if modern_agent or result.get("resultType") != "input_required" or not self._multiplexer.is_modern:
                 return result
+            for _ in range(MOST_ROUNDS):
+                answers = await self._collect(agent, result, call)
+                more: JsonObject = {"requestState": result["requestState"]} if "requestState" in result else {}
+                if answers:
+                    more["inputResponses"] = answers
+                result = await self._exchange(method, {**params, **more}, agent, progress_token)
+                if result.get("resultType") != "input_required":
+                    return result
+        finally:
+            if limit is not None:
+                self._limits.end(limit)
         raise CallFailed(Failure.PROTOCOL, f"the downstream asked for more input more than {MOST_ROUNDS} times")
 
     async def notify(self, method: str, params: JsonObject) -> None:
@@ -243,6 +253,7 @@ class Connection:
                 self._handle(self._multiplexer.forget(id, was_sent=was_sent))
                 if not self._carrier.cancel(id) and not quietly:
                     self._post(multiplexer.cancellation(id))
+                    self._handle(self._multiplexer.ping_after(id))
         outcome = waiter.outcome
         if type(outcome) is dict:
             return outcome
@@ -270,7 +281,8 @@ class Connection:
                 Failure.PROTOCOL, f"the input that the downstream wants is not up to {MOST_INPUTS} requests"
             )
         log.debug("call %s: the downstream wants %d inputs", call, len(wanted))
-        return {key: await _input(agent, each) for key, each in wanted.items()}
+        with self._limits.answering("" if agent is None else agent.id):
+            return {key: await _input(agent, each) for key, each in wanted.items()}
 
     # --- Reading
 
@@ -340,7 +352,8 @@ class Connection:
         """Ask an agent what the downstream wants to know, until the multiplexer says that the request has ended."""
         with scope:
             try:
-                result = await ask.agent.request(ask.method, ask.params)
+                with self._limits.answering(ask.agent.id):
+                    result = await ask.agent.request(ask.method, ask.params)
             except RpcError as error:
                 events = self._multiplexer.refused(ask.key, error)
             except Exception:

@@ -142,7 +142,8 @@ class DownstreamActor(Actor):
         self._live_owns: set[int] = set()
         self._parked: dict[str, Run] = {}
         self._running: dict[str, tuple[Run, trio.CancelScope]] = {}
-        self._log_level: str | None = None
+        #: Read again by each incarnation: agents say it once.
+        self._log_level = deps.log_level()
         #: The resources that agents watch, those that the downstream was asked to tell of, and the task for that.
         self._watched = self._told = frozenset[str]()
         self._watching: trio.CancelScope | None = None
@@ -172,7 +173,7 @@ class DownstreamActor(Actor):
         if self._enabled:
             self._begin()
 
-    async def on_receive(self, message: object) -> Any:
+    def on_receive(self, message: object) -> Any:
         """Handle a message of the protocol, or of a background task."""
         match message:
             case Invoke():
@@ -509,7 +510,7 @@ class DownstreamActor(Actor):
             self._meter = budgets.cancel(self._config.budget, self._meter, run.allowed)
 
     def _ended(self, ended: CallEnded) -> None:
-        run = evolve(ended.run, was_sent=ended.was_sent)
+        run = ended.run if ended.run.was_sent == ended.was_sent else evolve(ended.run, was_sent=ended.was_sent)
         running = self._running.get(run.invoke.call)
         if running is None or running[0] is not ended.run:
             # It was cancelled just when it ended.

@@ -84,7 +84,8 @@ class DownstreamDeps:
 
     `connect` makes a connection, `expand` replaces references in a configuration (in a thread: a keychain may ask).
     `recall` returns the pins, or None if the downstream was never pinned, what it has used today, and whether a person
-    has disabled it. `publish` tells the gateway `OfferChanged`, `ToolsPinned`, `ToolsChanged` and `ResourcesChanged`.
+    has disabled it. `log_level` returns the least severe log messages that any agent wants, None if none has said.
+    `publish` tells the gateway `OfferChanged`, `ToolsPinned`, `ToolsChanged` and `ResourcesChanged`.
     `tell` (text, level) tells people.
     """
 
@@ -95,6 +96,7 @@ class DownstreamDeps:
     tell: Callable[[str, str], object]
     now: Callable[[], datetime]
     random: Callable[[], float]
+    log_level: Callable[[], str | None] = lambda: None
 
 
 @frozen
@@ -443,7 +445,7 @@ async def carry(run: Run, config: DownstreamConfig, connection: Connection, numb
     again = False
     was_sent = True
     try:
-        with trio.fail_at(run.ends_at):
+        with trio.fail_at(run.ends_at) as limit:
             result = await connection.request(
                 invoke.method,
                 invoke.params,
@@ -451,6 +453,7 @@ async def carry(run: Run, config: DownstreamConfig, connection: Connection, numb
                 agent=invoke.agent,
                 progress_token=invoke.progress_token,
                 modern_agent=invoke.modern_agent,
+                limit=limit,
             )
     except RpcError as refused:
         error = f"got the error {refused.code}"

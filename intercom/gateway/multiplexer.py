@@ -43,6 +43,10 @@ MOST_ASKS: Final = 100
 #: how many such requests are remembered one by one.
 LATE_SECONDS: Final = 60.0
 MOST_LATE: Final = 1000
+#: How long it may do that once it has answered a ping that was sent after the cancellation (seconds): it reads its
+#: input in order, so it has read the cancellation, and only what it was just about to ask may still come. For one that
+#: has answered a request after that, and so goes on with cancelled ones, `LATE_SECONDS` counts.
+CANCELLED_SECONDS: Final = 5.0
 #: How many messages may come in one array, and how long it may be.
 MOST_TOGETHER: Final = 1000
 _ARRAY_BYTES: Final = 1024 * 1024
@@ -180,6 +184,9 @@ class Multiplexer:
         # Oldest first. What no longer had room may be anybody's until `_late_until`.
         self._late: dict[int, _Late] = {}
         self._late_until = -math.inf
+        # The requests that were given up, by the pings that followed their cancellations.
+        self._pings: dict[int, int] = {}
+        self._ignores_cancellations = False
 
     @property
     def version(self) -> str:
@@ -269,13 +276,21 @@ class Multiplexer:
             self._late_until = max(self._late_until, oldest.until)
         self._late[pending.id] = _Late(pending.agent.id, self._now() + LATE_SECONDS)
 
+    def ping_after(self, id: int) -> Events:
+        """Return a ping to send after the cancellation of a request, if the downstream may still ask for something that
+        belongs to it. Its answer says that the downstream has read the cancellation."""
+        if id not in self._late or self._modern or len(self._pings) >= MOST_ASKS:
+            return ()
+        ping, message = self.request("ping", {})
+        self._pings[ping] = id
+        return (Send(message),)
+
     def _is_late_for_others(self, agent: str) -> bool:
         """Whether what comes now may belong to a request that another agent has given up."""
         now = self._now()
         for id, late in tuple(self._late.items()):
-            if late.until > now:
-                break
-            del self._late[id]
+            if late.until <= now:
+                del self._late[id]
         return self._late_until > now or any(late.agent != agent for late in self._late.values())
 
     def lost(self, reason: str) -> Events:
@@ -289,6 +304,7 @@ class Multiplexer:
         self._asks.clear()
         self._late.clear()
         self._late_until = -math.inf
+        self._pings.clear()
         return events
 
     def _end(self, id: int, outcome: JsonObject | RpcError | CallFailed) -> Events:
@@ -303,6 +319,10 @@ class Multiplexer:
         del self._pending[pending.id]
         agent = pending.agent
         if agent is None:
+            given_up = self._pings.pop(pending.id, None)
+            late = None if given_up is None else self._late.get(given_up)
+            if given_up is not None and late is not None and not self._ignores_cancellations:
+                self._late[given_up] = _Late(late.agent, min(late.until, self._now() + CANCELLED_SECONDS))
             return ()
         requests = self._agents[agent.id]
         del requests[pending.id]
@@ -356,6 +376,8 @@ class Multiplexer:
             self.dropped_answers += 1
             if id is not None and request in (None, id):
                 self._late.pop(id, None)
+                # An answer that crosses with the cancellation comes before that of the ping.
+                self._ignores_cancellations |= 0 < id <= self._last_id and id not in self._pings.values()
             return ()
         return self._end(id, _outcome(message))
 

@@ -64,6 +64,7 @@ from intercom.gateway.messages import (
     downstream_name,
 )
 from intercom.gateway.offers import Place
+from intercom.gateway.process_records import ProcessRecords
 from intercom.gateway.resource_watchers import ResourceWatchers
 from intercom.gateway.roles import Effect
 from intercom.gateway.snapshot import Snapshot
@@ -100,8 +101,8 @@ class Gateway:
 
     `directory` has its configuration, `memory` is its part of the store. `show` tells every channel of a card.
     `lookup` returns values of references, `environ` is what processes get a part of. `tell` (text, level) tells people.
-    `credentials` is the directory of what remote downstreams are signed in with. `own_tools` are the names of the tools
-    that agents have anyway.
+    `credentials` is the directory of what remote downstreams are signed in with. `processes` records local ones.
+    `own_tools` are the names of the tools that agents have anyway.
     """
 
     directory: Path
@@ -114,6 +115,7 @@ class Gateway:
     tell: Callable[[str, str], object]
     now: Callable[[], datetime]
     credentials: Path | None = None
+    processes: ProcessRecords | None = None
     own_tools: frozenset[str] = frozenset()
     snapshot: Snapshot = field(factory=Snapshot, init=False)
     calls: Calls = field(init=False)
@@ -123,6 +125,7 @@ class Gateway:
     watchers: ResourceWatchers = field(init=False)
     _tokens: dict[str, tuple[DownstreamConfig, TokenSource]] = field(factory=dict, init=False, repr=False)
     _listeners: dict[str, Callable[[], object]] = field(factory=dict, init=False)
+    _log_level: str | None = field(default=None, init=False)
 
     def __attrs_post_init__(self) -> None:
         self.evidence = EvidenceRecords(self.memory.store, self.memory.reader)
@@ -191,7 +194,8 @@ class Gateway:
         return self.snapshot.decide(agent, downstream, verb) is Effect.ALLOW
 
     def set_log_level(self, level: str) -> None:
-        """Ask all downstreams that log for messages of this severity and above."""
+        """Ask all downstreams that log for messages of this severity and above, also those that start later."""
+        self._log_level = level
         for name in self.snapshot.configs:
             self.system.named(downstream_name(name)).tell(SetLogLevel(level))
 
@@ -279,6 +283,7 @@ class Gateway:
             tell=self.tell,
             now=self.now,
             random=random.random,
+            log_level=lambda: self._log_level,
         )
 
     def connect(
@@ -286,7 +291,7 @@ class Gateway:
     ) -> AbstractAsyncContextManager[Connection]:
         """Connect to a downstream, whose configuration is expanded, for the time of the block."""
         if config.transport is Transport.STDIO:
-            opener: OpenCarrier = partial(open_process, environ=self.environ)
+            opener: OpenCarrier = partial(open_process, environ=self.environ, records=self.processes)
         else:
             # Imported lazily, in a thread when the first one is configured: it takes half a second.
             from intercom.gateway.http_carrier import open_http
@@ -322,7 +327,10 @@ class GatewayActor(Actor):
         self._is_reading = False
 
     async def on_start(self) -> None:
-        """Read the directory and start what it configures. Downstreams that run already keep running."""
+        """Read the directory and start what it configures. Downstreams that run already keep running, and those that a
+        killed server has left are ended first: they may hold locks."""
+        if self._gateway.processes is not None:
+            await self._gateway.processes.end_left()
         await self._read()
         self.set_timer(_POLL, POLL_SECONDS, _Poll())
 

@@ -15,17 +15,17 @@ import subprocess
 import sys
 from collections import deque
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Final
 
-import psutil
 import trio
 from attrs import define, field
 
 from intercom.gateway.carrier import LONGEST_MESSAGE, CarrierDetail, CarrierLost
 from intercom.gateway.downstream_config import DownstreamConfig
 from intercom.gateway.json_settings import plain as may_be_shown
+from intercom.gateway.process_records import ProcessRecords, end_group
 from intercom.local.wire import encode
 from intercom.model.json_types import JsonObject
 from intercom.workspace.command_runner import environment, plain
@@ -45,20 +45,32 @@ _LINES_A_TURN: Final = 50
 _FLOOD_PAUSE: Final = 0.01
 #: The pause for each blank line, so that a flood of them takes a small part of the time (seconds).
 _BLANK_PAUSE: Final = 1e-6
-_POLL_SECONDS: Final = 0.03
 
 
 @asynccontextmanager
 async def open_process(
-    config: DownstreamConfig, environ: Mapping[str, str], *, longest: int = LONGEST_MESSAGE
+    config: DownstreamConfig,
+    environ: Mapping[str, str],
+    *,
+    records: ProcessRecords | None = None,
+    longest: int = LONGEST_MESSAGE,
 ) -> AsyncIterator[ProcessCarrier]:
     """Start the program of a downstream whose configuration is expanded. When the block ends, its processes end.
 
     Of `environ` the program gets what every command gets, and `config.env_vars`. `config.env_file` and `config.env` add
-    to that, the latter with priority. Without `config.cwd` it runs in the home directory. `longest` is the most bytes
-    of a message. Raises CarrierLost if the program cannot be started.
+    to that, the latter with priority. Without `config.cwd` it runs in the home directory. `records` notes the
+    process while it runs. `longest` is the most bytes of a message.
+
+    Raises CarrierLost if the program cannot be started.
     """
     process = await _start(config, environ)
+    with nullcontext() if records is None else records.running(process.pid):
+        async with _carried(process, longest) as carrier:
+            yield carrier
+
+
+@asynccontextmanager
+async def _carried(process: trio.Process, longest: int) -> AsyncIterator[ProcessCarrier]:
     carrier = ProcessCarrier(process, longest)
     failure: Exception | None = None
     try:
@@ -98,6 +110,7 @@ class ProcessCarrier:
         assert process.stdout is not None
         assert process.stderr is not None
         assert isinstance(process.stdin, trio.lowlevel.FdStream)
+        assert isinstance(process.stdout, trio.lowlevel.FdStream)
         self._process = process
         self._input, self._output, self._errors = process.stdin, process.stdout, process.stderr
         self._queue: deque[_Unsent] = deque()
@@ -182,17 +195,14 @@ class ProcessCarrier:
 
     async def _fill(self) -> None:
         """Read one piece of the output, and take its lines."""
-        try:
-            piece = await self._output.receive_some(_PIECE_BYTES)
-        except (trio.BrokenResourceError, trio.ClosedResourceError):
-            piece = b""
+        piece = await self._read()
         if not piece:
             # The last line may lack its end.
             self._take([bytes(self._buffer)])
             self._buffer.clear()
             self._output_ended.set()
             return
-        *whole, rest = bytes(piece).split(b"\n")
+        *whole, rest = piece.split(b"\n")
         if not whole:
             self._buffer += piece
         else:
@@ -205,6 +215,19 @@ class ProcessCarrier:
             self._buffer.clear()
             self._is_too_long = True
             self._output_ended.set()
+
+    async def _read(self) -> bytes:
+        """Return what the process has written, nothing at the end. It waits first: a stream's own `receive_some` lets
+        all other tasks run before it looks, and again when there is nothing yet."""
+        while True:
+            try:
+                await trio.lowlevel.wait_readable(self._output.fileno())
+                return os.read(self._output.fileno(), _PIECE_BYTES)
+            except BlockingIOError:
+                continue
+            except (OSError, ValueError, trio.ClosedResourceError):
+                # It is closed: its number is no descriptor any more.
+                return b""
 
     def _take(self, lines: list[bytes]) -> int:
         """Keep the lines for `receive`. Returns how many of them are blank."""
@@ -319,7 +342,7 @@ class ProcessCarrier:
             await self._input.aclose()
             with trio.move_on_after(GRACE_SECONDS):
                 await self._await_exit()
-            await self._end_group()
+            await end_group(self._process.pid, GRACE_SECONDS)
             # The last lines say why a process ended. One that escaped may hold the pipe open.
             with trio.move_on_after(LAST_WORDS_SECONDS):
                 await self._errors_ended.wait()
@@ -328,21 +351,6 @@ class ProcessCarrier:
             await self._process.wait()
         await self._output.aclose()
         await self._errors.aclose()
-
-    async def _end_group(self) -> None:
-        leader = self._process.pid
-        for number in (signal.SIGTERM, signal.SIGKILL):
-            left = _members(leader)
-            _signal(leader, left, number)
-            with trio.move_on_after(GRACE_SECONDS):
-                while left:
-                    await trio.sleep(_POLL_SECONDS)
-                    left = _members(leader)
-                    if number == signal.SIGKILL:
-                        # A process may have started another before it was killed.
-                        _signal(leader, left, number)
-            if not left:
-                return
 
 
 async def _start(config: DownstreamConfig, environ: Mapping[str, str]) -> trio.Process:
@@ -456,28 +464,3 @@ def _peek(process: trio.Process) -> int | None:
     if found is None:
         return None
     return found.si_status if found.si_code == os.CLD_EXITED else -found.si_status
-
-
-def _members(leader: int) -> list[int]:
-    """Return the living processes of the leader's group and session."""
-    found = []
-    for pid in psutil.pids():
-        try:
-            if leader in (os.getpgid(pid), os.getsid(pid)):
-                alive = psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
-                found += [pid] if alive else []
-        except (OSError, psutil.Error):
-            continue
-    return found
-
-
-def _signal(leader: int, left: list[int], number: signal.Signals) -> None:
-    if not left:
-        return
-    # The whole group at once, before one of its processes starts another; then those of other groups.
-    with suppress(OSError):
-        os.killpg(leader, number)
-    for pid in left:
-        with suppress(OSError):
-            if os.getpgid(pid) != leader:
-                os.kill(pid, number)

@@ -77,6 +77,7 @@ class SentCall:
 
     call: str
     params: JsonObject
+    limit: trio.CancelScope | None = None
     _outcome: JsonObject | BaseException | None = None
     _over: trio.Event = field(factory=trio.Event)
     cancelled: bool = False
@@ -137,7 +138,15 @@ class FakeConnection:
         await self._lost.wait()
         return f"was lost: {self.lost_reason}"
 
-    async def request(self, method: str, params: JsonObject, *, call: str = "", **_more: Any) -> JsonObject:
+    async def request(
+        self,
+        method: str,
+        params: JsonObject,
+        *,
+        call: str = "",
+        limit: trio.CancelScope | None = None,
+        **_more: Any,
+    ) -> JsonObject:
         if self.is_lost:
             raise CallFailed(Failure.TRANSPORT, self.lost_reason, was_sent=False)
         if method == "tools/list":
@@ -149,7 +158,7 @@ class FakeConnection:
         if method == "logging/setLevel":
             self.levels.append(params["level"])
             return {}
-        sent = SentCall(call, params)
+        sent = SentCall(call, params, limit)
         self.calls.append(sent)
         return await sent.wait()
 
@@ -282,6 +291,7 @@ class Rig:
     recalled: Recalled = field(factory=lambda: Recalled(None, Usage(BEGAN.date())))
     published: list[OfferChanged | ToolsPinned | ToolsChanged] = field(factory=list)
     told: list[str] = field(factory=list)
+    log_level: str | None = None
     expand: Callable[[DownstreamConfig], DownstreamConfig] = lambda config: config
     recorder: Recorder = field(factory=Recorder)
     system: System = field(init=False)
@@ -308,6 +318,7 @@ class Rig:
             tell=lambda text, _level: self.told.append(text),
             now=self.now,
             random=lambda: 0.5,
+            log_level=lambda: self.log_level,
         )
 
     async def quiet(self) -> None:

@@ -578,7 +578,21 @@ async def test_a_question_is_withdrawn_from_the_agent_when_its_request_ends() ->
         await trio.testing.wait_all_tasks_blocked()
         assert agent.given_up == 1
         assert {"requestId": 1} not in [message.get("params") for message in fakes.opened[0].sent]
-        assert "error" in fakes.opened[0].sent[-1] or "error" in fakes.opened[0].sent[-2]
+        assert any("error" in message for message in fakes.opened[0].sent[-3:])
+
+
+async def test_the_time_limit_of_a_call_stands_still_while_the_agent_answers() -> None:
+    answers = trio.Event()
+    async with connected(Fakes([asks()])) as connection, trio.open_nursery() as nursery:
+
+        @nursery.start_soon
+        async def answer() -> None:
+            await trio.sleep(100)
+            answers.set()
+
+        with trio.fail_after(30) as limit:
+            found = await connection.request("tools/call", {}, agent=Agent(gate=answers), limit=limit)
+    assert part(found, "got")["result"] == {"of": "sampling/createMessage"}
 
 
 async def test_a_question_is_withdrawn_when_the_downstream_cancels_it_or_is_lost() -> None:

@@ -110,6 +110,17 @@ async def test_an_error_of_the_downstream_is_passed_on(rig: Rig) -> None:
     assert (state.errors, state.breaker.failures) == (1, 0)
 
 
+async def test_a_calls_time_limit_is_what_stands_still_while_its_agent_answers(rig: Rig) -> None:
+    pending = await rig.call()
+    (sent,) = rig.fakes.last.open
+    assert sent.limit is not None
+    sent.limit.deadline += 600
+    await rig.later(500)
+    sent.answer()
+    await rig.quiet()
+    assert pending.value.result == {"content": []}
+
+
 async def test_a_second_call_of_the_same_name_is_refused(rig: Rig) -> None:
     first, second = await rig.call(call="x"), await rig.call(call="x")
     assert isinstance(second.error, IntercomError)

@@ -158,6 +158,13 @@ async def test_log_levels_are_asked_for_on_each_connection(rig: Rig) -> None:
     assert [each.levels for each in rig.fakes.made] == [["info"], ["info"]]
 
 
+async def test_an_actor_that_starts_again_asks_for_the_level_that_agents_want(clock: trio.testing.MockClock) -> None:
+    rig = Rig(config(), clock)
+    rig.log_level = "warning"
+    async with running(rig):
+        assert rig.fakes.last.levels == ["warning"]
+
+
 # --- Lists and pins
 
 

@@ -15,6 +15,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from intercom.gateway.breaker import Failure
 from intercom.gateway.messages import CallFailed, RpcError
 from intercom.gateway.multiplexer import (
+    CANCELLED_SECONDS,
     LATE_SECONDS,
     MOST_ASKS,
     MOST_LATE,
@@ -484,6 +485,76 @@ def test_a_request_that_was_given_up_counts_for_a_minute() -> None:
     mux, _ = given_up(clock)
     clock.seconds = LATE_SECONDS
     assert hears(mux)
+
+
+def test_a_downstream_that_has_read_the_cancellation_is_heard_again_after_seconds() -> None:
+    clock = Clock()
+    mux, late = given_up(clock)
+    (ping,) = mux.ping_after(late)
+    assert isinstance(ping, Send)
+    assert ping.message["method"] == "ping"
+    assert not hears(mux)
+    mux.received(text(id=ping.message["id"], result={}))
+    clock.seconds = CANCELLED_SECONDS - 0.1
+    assert not hears(mux)
+    clock.seconds = CANCELLED_SECONDS
+    assert hears(mux)
+    assert mux.waiting == 1
+
+
+def test_one_that_goes_on_with_cancelled_requests_is_not_heard_so_soon() -> None:
+    clock = Clock()
+    mux, first = given_up(clock)
+    (ping,) = mux.ping_after(first)
+    assert isinstance(ping, Send)
+    mux.received(text(id=ping.message["id"], result={}))
+    mux.received(text(id=first, result={}))
+    second, _ = mux.request("tools/call", {}, agent=Agent("1"))
+    mux.forget(second)
+    (ping,) = mux.ping_after(second)
+    assert isinstance(ping, Send)
+    mux.received(text(id=ping.message["id"], result={}))
+    clock.seconds = LATE_SECONDS - 0.1
+    assert not hears(mux)
+    clock.seconds = LATE_SECONDS
+    assert hears(mux)
+
+
+def test_an_answer_that_crosses_with_the_cancellation_is_no_sign_of_that() -> None:
+    clock = Clock()
+    mux, first = given_up(clock)
+    (ping,) = mux.ping_after(first)
+    assert isinstance(ping, Send)
+    mux.received(text(id=first, result={}))
+    mux.received(text(id=ping.message["id"], result={}))
+    second, _ = mux.request("tools/call", {}, agent=Agent("1"))
+    mux.forget(second)
+    (ping,) = mux.ping_after(second)
+    assert isinstance(ping, Send)
+    mux.received(text(id=ping.message["id"], result={}))
+    clock.seconds = CANCELLED_SECONDS
+    assert hears(mux)
+
+
+def test_a_downstream_that_answers_no_ping_gets_only_some() -> None:
+    mux = Multiplexer(Clock())
+    mux.speak(OLD)
+    sent = 0
+    for _ in range(MOST_ASKS + 10):
+        id, _ = mux.request("tools/call", {}, agent=Agent("1"))
+        mux.forget(id)
+        sent += len(mux.ping_after(id))
+    assert sent == MOST_ASKS
+
+
+def test_no_ping_follows_what_was_answered_or_never_sent_or_has_a_version_without_questions() -> None:
+    mux, late = given_up(Clock())
+    mux.received(text(id=late, result={}))
+    assert not mux.ping_after(late)
+    mux.speak(MODERN)
+    late, _ = mux.request("tools/call", {}, agent=Agent("1"))
+    mux.forget(late)
+    assert not mux.ping_after(late)
 
 
 def test_an_unreadable_answer_ends_a_request_that_was_given_up() -> None:

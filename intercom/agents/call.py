@@ -235,9 +235,9 @@ class Call:
         instructions = tuple(each for each in answered.instructions if each.id not in coming)
         if (late, instructions) != (answered.late_verdicts, answered.instructions):
             self.session.tell(Undeliver((self.name,)))
-        carried = evolve(answered, late_verdicts=late, instructions=instructions)
-        self.delivery = carried.delivery(self.name, request_id) or self.delivery
-        return self.tool.complete(carried)
+            answered = evolve(answered, late_verdicts=late, instructions=instructions)
+        self.delivery = answered.delivery(self.name, request_id) or self.delivery
+        return self.tool.complete(answered)
 
     async def _give_up(self, request_id: str) -> Answered[Any]:
         """Stop waiting at the end of the poll interval: return the answer that explains how to continue."""

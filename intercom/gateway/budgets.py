@@ -128,8 +128,7 @@ def start(budget: Budget, meter: Meter, tool: str, now: float, at: datetime) -> 
 
     Call `finish` when an allowed call has ended in any way, or `cancel` if it was not sent after all.
     """
-    meter = evolve(meter, usage=_today(meter.usage, at))
-    usage, cost = meter.usage, budget.cost_of(tool)
+    usage, cost = _today(meter.usage, at), budget.cost_of(tool)
     waits: dict[Limit, float] = {}
     paid_at = meter.paid_at
     if budget.requests_per_second is not None:
@@ -138,20 +137,20 @@ def start(budget: Budget, meter: Meter, tool: str, now: float, at: datetime) -> 
             waits[Limit.RATE] = wait
     if budget.concurrency_limit is not None and meter.running >= budget.concurrency_limit:
         waits[Limit.CONCURRENCY] = 0.0
-    until_reset = (_resets_at(usage) - at).total_seconds()
     if budget.daily_quota and usage.calls >= budget.daily_quota:
-        waits[Limit.QUOTA] = until_reset
+        waits[Limit.QUOTA] = (_resets_at(usage) - at).total_seconds()
     if budget.daily_cost and cost and usage.cost + cost > budget.daily_cost:
-        waits[Limit.COST] = until_reset
+        waits[Limit.COST] = (_resets_at(usage) - at).total_seconds()
     if waits:
+        meter = Meter(usage, meter.paid_at, meter.running)
         return meter, Refused(tuple(waits), max(waits.values()) or None, left(budget, meter, now, at))
-    counted = Meter(evolve(usage, calls=usage.calls + 1, cost=usage.cost + cost), paid_at, meter.running + 1)
+    counted = Meter(Usage(usage.day, usage.calls + 1, usage.cost + cost), paid_at, meter.running + 1)
     return counted, Allowed(budget.timeout_seconds, cost, usage.day, left(budget, counted, now, at))
 
 
 def finish(meter: Meter) -> Meter:
     """Count the end of an allowed call."""
-    return evolve(meter, running=max(0, meter.running - 1))
+    return Meter(meter.usage, meter.paid_at, max(0, meter.running - 1))
 
 
 def cancel(budget: Budget, meter: Meter, allowed: Allowed) -> Meter:

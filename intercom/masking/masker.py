@@ -66,8 +66,13 @@ class KnownSecrets:
 KNOWN = KnownSecrets()
 
 _RULES = (*SHAPES, *CONTEXTS)
-#: The keywords of all rules. A rule is skipped if the text contains none of its keywords.
-_WORDS = tuple(dict.fromkeys(word for rule in _RULES for word in rule.keywords))
+#: The rules of each keyword, by their positions. A rule is skipped if the text contains none of its keywords.
+_RULES_OF: dict[str, list[int]] = {}
+for _position, _rule in enumerate(_RULES):
+    for _word in _rule.keywords:
+        _RULES_OF.setdefault(_word, []).append(_position)
+#: The rules without keywords, which are never skipped.
+_ALWAYS = tuple(position for position, rule in enumerate(_RULES) if not rule.keywords)
 
 #: The maximum number of rounds. Masking may reveal another secret next to the first. Three rounds were always enough in
 #: practice, and every round leaves less text to mask.
@@ -145,11 +150,11 @@ class Masker:
 def _find(text: str) -> Iterator[Found]:
     """Iterate over the secrets in a text, unordered. They may overlap."""
     low = _lowered(text)
-    present = {word for word in _WORDS if word in low}
+    present = {word for word in _RULES_OF if word in low}
     lines: dict[tuple[tuple[str, ...], int], list[tuple[int, int]]] = {}
-    for rule in _RULES:
-        if rule.keywords and present.isdisjoint(rule.keywords):
-            continue
+    # In the order of the rules: of two that find the same span, the first names it.
+    for position in sorted({*_ALWAYS, *(each for word in present for each in _RULES_OF[word])}):
+        rule = _RULES[position]
         near = (rule.keywords, rule.reach)
         if near not in lines:
             lines[near] = _lines_with(low, tuple(present.intersection(rule.keywords)), rule.reach)

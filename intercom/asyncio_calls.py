@@ -15,14 +15,14 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, ExitStack, asynccontextmanager
 from contextvars import ContextVar
 from functools import partial, wraps
-from typing import Any, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 import sniffio
 from anyio.from_thread import BlockingPortal, start_blocking_portal
 from attrs import frozen
 
 T = TypeVar("T")
-C = TypeVar("C", bound=type[Any])
+C = TypeVar("C", bound=type[object])
 
 #: The name of the server's thread.
 THREAD = "intercom"
@@ -113,7 +113,7 @@ def callable_from_asyncio(kind: C) -> C:
 
 def _coroutine(function: Callable[..., Awaitable[T]]) -> Callable[..., Awaitable[T]]:
     @wraps(function)
-    async def call(self: Embedded, *args: Any, **kwargs: Any) -> T:
+    async def call(self: Embedded, *args: object, **kwargs: object) -> T:
         if self.portal is None or not is_asyncio():
             return await function(self, *args, **kwargs)
         return await run_in_server(self.portal, partial(function, self, *args, **kwargs))
@@ -125,7 +125,7 @@ def _stream(
     function: Callable[..., AbstractAsyncContextManager[AsyncIterator[T]]],
 ) -> Callable[..., AbstractAsyncContextManager[AsyncIterator[T]]]:
     @wraps(function)
-    def opened(self: Embedded, *args: Any, **kwargs: Any) -> AbstractAsyncContextManager[AsyncIterator[T]]:
+    def opened(self: Embedded, *args: object, **kwargs: object) -> AbstractAsyncContextManager[AsyncIterator[T]]:
         stream = partial(function, self, *args, **kwargs)
         return stream() if self.portal is None or not is_asyncio() else _forwarded(self.portal, stream)
 

@@ -12,7 +12,7 @@ import json
 import os
 import sys
 from collections.abc import Callable, Iterable
-from typing import Any, Final, NoReturn
+from typing import Final, NoReturn
 
 #: The shells that `completion_script` writes for.
 SHELLS: Final = ("bash", "zsh", "fish")
@@ -30,7 +30,7 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         """Print the sentence and exit with 2."""
         if message.startswith("unrecognized arguments"):
-            message += f" ({_meant_option(message, self)}put -- before a text that contains an option)"
+            message += f" ({_suggested_option(message, self)}put -- before a text that contains an option)"
         if Parser.json:
             print(json.dumps({"ok": False, "error": message, "error_code": "invalid_arguments"}))
         else:
@@ -38,7 +38,7 @@ class Parser(argparse.ArgumentParser):
             print(f"{self.prog.split()[0]}: {message}{ends} see {self.prog} --help", file=sys.stderr)
         raise SystemExit(USAGE)
 
-    def _check_value(self, action: argparse.Action, value: Any) -> None:
+    def _check_value(self, action: argparse.Action, value: object) -> None:
         """Raise ArgumentError for a value that is no choice, with the choices that look like it."""
         if action.choices is None or value in action.choices:
             return
@@ -61,7 +61,7 @@ def _close(word: str, names: Iterable[str]) -> list[str]:
     return (begins or difflib.get_close_matches(word.lower(), known, 2, 0.75))[:2]
 
 
-def _meant_option(message: str, parser: argparse.ArgumentParser) -> str:
+def _suggested_option(message: str, parser: argparse.ArgumentParser) -> str:
     """Return a question about the first unknown option that looks like a known one; else an empty text."""
     options = {name for each in _all_parsers(parser) for action in each._actions for name in action.option_strings}
     for word in message.split()[2:]:

@@ -323,7 +323,7 @@ class App:
             log=records,
             memory=GatewayMemory(store, self.reader, self.now, genuine=self.signatures.is_genuine),
             show=self.system.named("card_router").tell,
-            credentials=state / "gateway-oauth",
+            credentials=Path(self.places.gateway_credentials),
             processes=ProcessRecords(state / "gateway-processes"),
             own_tools=mcp_server.own_tools(self.config),
             lookup=lookup_in(self.environ),

@@ -37,6 +37,8 @@ if TYPE_CHECKING:
     from rich.text import Text
 
 PROGRAM: Final = "agent-intercom-ctl gateway"
+#: Signs in to a downstream. It is no command of ctl, because the browser must be the person's.
+SIGN_IN: Final = "agent-intercom gateway sign-in"
 #: Seconds between two requests for more calls.
 _PAUSE: Final = 0.5
 _INDENT: Final = "    "
@@ -212,8 +214,10 @@ def draw_list(on: Console, data: Json, at: datetime) -> None:
     columns = ("name", "status", "for", "transport", "tools", "calls", "errors", "mean", "")
     print_table(on, columns, rows, "no downstreams: agent-intercom gateway import moves your MCP servers here")
     failing = [each for each in found if each.is_enabled and each.status is not DownstreamStatus.READY]
-    if failing:
-        on.print(safe_text(one_line(f"  {PROGRAM} test {failing[0].name}"), "cyan"), soft_wrap=True)
+    hints = [f"{SIGN_IN} {each.name}" for each in failing if each.needs_sign_in]
+    hints += [f"{PROGRAM} test {each.name}" for each in failing if not each.needs_sign_in][:1]
+    for hint in hints:
+        on.print(safe_text(one_line(f"  {hint}"), "cyan"), soft_wrap=True)
 
 
 def _remarks(view: DownstreamView) -> Iterable[str]:
@@ -221,7 +225,9 @@ def _remarks(view: DownstreamView) -> Iterable[str]:
         # The error has the reason in it, and more.
         is_same = view.is_enabled and view.last_error is not None and view.reason in view.last_error
         said = view.last_error if is_same and view.last_error is not None else view.reason
-        yield said.removeprefix("the connection ").removeprefix("could not be made: ")
+        said = said.removeprefix("the connection ").removeprefix("could not be made: ")
+        # The command has a line of its own.
+        yield said.partition(f": run '{SIGN_IN} ")[0] if view.needs_sign_in else said
     if view.withheld:
         yield f"withheld: {', '.join(view.withheld[:5])}{' and more' if len(view.withheld) > 5 else ''}"
 
@@ -240,6 +246,8 @@ def draw_show(on: Console, data: Json, at: datetime) -> None:
     on.print(line.append(one_line(f": {view.reason}"), "not bold"), soft_wrap=True)
     if view.last_error:
         on.print(safe_text(one_line(f"last error: {view.last_error}"), "red"), soft_wrap=True)
+    if view.needs_sign_in:
+        on.print(safe_text(one_line(f"-> {SIGN_IN} {view.name}"), "cyan"), soft_wrap=True)
     for fault in detail.faults:
         on.print(safe_text(one_line(f"fault of its file: {fault}"), "red"), soft_wrap=True)
     for name, value in _facts(detail, at):

@@ -6,6 +6,7 @@ import http.client
 import json
 import os
 import stat
+import time
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -93,8 +94,9 @@ def examine_hooks(project: Path) -> Finding:
 def examine_gateway(config: Config, where: Places) -> Iterator[Finding]:
     """Check the files of the gateway, and what they name. Yields nothing if it is off and has no files."""
     # Imported lazily: few servers have a gateway.
-    from intercom.gateway.directory_check import examine_directory
-    from intercom.model.gateway_view import LintLevel
+    from intercom.gateway.credentials import CredentialStore
+    from intercom.gateway.directory_check import examine_directory, examine_sign_ins, sign_in_text
+    from intercom.model.gateway_view import LintFinding, LintLevel
 
     directory = config.gateway.directory or Path(where.gateway_directory)
     settings, found = examine_directory(directory, os.environ)
@@ -108,6 +110,12 @@ def examine_gateway(config: Config, where: Places) -> Iterator[Finding]:
         text = f"it is on, and no MCP server is in {directory}"
         yield Finding("gateway", State.WARN, text, "agent-intercom gateway import moves those that your agents have")
         return
+    unsigned = examine_sign_ins(settings, CredentialStore(Path(where.gateway_credentials)), time.time())
+    if (known := _unsigned_in_server(where)) is not None:
+        # It has asked them. A file that cannot be used is a fault all the same.
+        faults = [each for each in unsigned if each.level is LintLevel.FAULT]
+        unsigned = (*faults, *(LintFinding(LintLevel.WARNING, sign_in_text(name)) for name in known))
+    found = (*found, *unsigned)
     for each in found:
         state = State.FAULT if each.level is LintLevel.FAULT else State.WARN
         yield Finding("gateway", state, each.text)
@@ -116,6 +124,15 @@ def examine_gateway(config: Config, where: Places) -> Iterator[Finding]:
             f"{count(len(settings.configs), 'MCP server')}, {count(len(settings.roles.roles), 'role')} in {directory}"
         )
         yield Finding("gateway", State.OK, text)
+
+
+def _unsigned_in_server(where: Places) -> list[str] | None:
+    """Return the downstreams that need a sign-in, as a running server knows them; None if none can be asked."""
+    try:
+        known = request(where, "gateway-list", {}, patience=0.0)
+    except (NoServer, Refusal, OSError):
+        return None
+    return [str(each["name"]) for each in known["downstreams"] if each["needs_sign_in"]]
 
 
 #: Seconds that a running server has to answer.

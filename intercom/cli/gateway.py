@@ -1,5 +1,7 @@
 """Runs `agent-intercom gateway`: moves the MCP servers that clients have behind the gateway, and puts them back.
 
+`sign-in` and `sign-out` are in `gateway_sign_in`.
+
 It needs no server. A running one notices the new files by itself. What `import` would do is shown first; nothing is
 changed without `--apply` and a yes. Servers of the project's own files are only moved with `--project`, after a
 question for each: these files may come with a repository that somebody else wrote.
@@ -52,8 +54,8 @@ _SHOWN_OTHERWISE = frozenset({"name", "transport", "schemaVersion", "command", "
 
 
 def run(options: argparse.Namespace) -> int:
-    """Carry out `import` or `undo`. Returns 0 if it was done or nothing was to be done, 1 if it failed or the person
-    said no, 2 for a faulty configuration or wrong options."""
+    """Carry out an action. Returns 0 if it was done or nothing was to be done, 1 if it failed or the person said no, 2
+    for a faulty configuration or wrong options, 130 if the person interrupted it."""
     try:
         where, file, config = _settings(options)
     except IntercomError as fault:
@@ -62,7 +64,15 @@ def run(options: argparse.Namespace) -> int:
     try:
         if options.action == "import":
             return _import(options, where, file, config)
-        return _undo(options, where)
+        if options.action == "undo":
+            return _undo(options, where)
+        # Imported lazily: HTTP and OAuth take half a second.
+        from intercom.cli import gateway_sign_in
+
+        return gateway_sign_in.run(options, where, config)
+    except ConfigError as fault:
+        print(f"{PROGRAM}: {one_line(fault.message)}", file=sys.stderr)
+        return 2 if options.action.startswith("sign-") else 1
     except IntercomError as fault:
         print(f"{PROGRAM}: {one_line(fault.message)}", file=sys.stderr)
         return 1

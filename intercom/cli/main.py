@@ -188,7 +188,7 @@ def parser() -> argparse.ArgumentParser:
         commands.add_parser(
             "gateway",
             parents=[again],
-            help="move the MCP servers that your coding agents have behind Intercom, and back",
+            help="move the MCP servers that your coding agents have behind Intercom, and back; sign in to remote ones",
         )
     )
 
@@ -334,6 +334,17 @@ def _gateway(gateway: argparse.ArgumentParser) -> None:
     )
     undo = actions.add_parser("undo", help="put back what the last import changed")
     undo.add_argument("--yes", action="store_true", help="do not ask")
+    enter = actions.add_parser("sign-in", help="sign in to a remote MCP server behind the gateway, in a browser")
+    enter.add_argument("name", metavar="NAME", help="the MCP server, as agent-intercom-ctl gateway list has it")
+    enter.add_argument("--no-browser", action="store_true", help="only print the address, and open no browser")
+    enter.add_argument(
+        "--register", action="store_true", help="register a new client there, if the page refuses the one from before"
+    )
+    enter.add_argument(
+        "--wait", metavar="SECONDS", type=_seconds, help="how long you may take in the browser (default: 300)"
+    )
+    leave = actions.add_parser("sign-out", help="remove what sign-in stored, and end the token where that is offered")
+    leave.add_argument("name", metavar="NAME", help="the MCP server")
 
 
 def _slack(slack: argparse.ArgumentParser) -> None:

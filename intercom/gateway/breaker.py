@@ -29,6 +29,8 @@ from actors import Backoff
 from intercom.gateway.budgets import duration
 from intercom.model.setting_checks import SECONDS, between
 
+#: Begins the reason of a failure that only a person can end, by signing in.
+NEEDS_SIGN_IN: Final = "needs sign-in"
 #: What a model is told to wait while a handshake is under way (seconds).
 HANDSHAKE_WAIT_SECONDS: Final = 5.0
 #: A timer may end this much too early (seconds).
@@ -350,6 +352,13 @@ def refusal(name: str, state: Breaker, now: float) -> Refusal | None:
         what = "Intercom will connect to it again by itself"
     lasts = now - state.since
     health = f"has been {state.health} for {duration(lasts)}" if lasts >= 1 else f"is {state.health}"
+    if NEEDS_SIGN_IN in state.reason:
+        # No waiting helps. The reason has the command.
+        return Refusal(
+            f"{name} {health} ({state.reason}), and nothing was sent; only the person can end that: tell them, and work"
+            f" on something else; Intercom connects to {name} as soon as they have signed in",
+            wait,
+        )
     return Refusal(
         f"{name} {health} ({state.reason}), and nothing was sent; {what}: work on something else, and repeat this call"
         f" in {duration(wait)}; if that fails three times, tell the person that {name} does not work",

@@ -100,6 +100,18 @@ class CredentialStore:
             return None
         return current
 
+    def needs_sign_in(self, config: DownstreamConfig, now: float) -> bool:
+        """Whether a person must sign in, as far as files can tell: the configuration says how and nobody has, or a
+        sign-in has ended. `now` is seconds of the epoch. A server that nobody was asked for may need none.
+
+        Raises ConfigError as `load` does.
+        """
+        credentials = self.load(config)
+        if credentials is None:
+            return config.oauth is not None
+        is_usable = credentials.can_refresh or not credentials.is_expired(now)
+        return credentials.access_token is None or not is_usable
+
     def stamp(self, name: str) -> tuple[int, int, int] | None:
         """Return what changes whenever the file of a downstream does, or None without a file."""
         try:
@@ -109,7 +121,8 @@ class CredentialStore:
         return found.st_ino, found.st_mtime_ns, found.st_size
 
     def save(self, name: str, credentials: Credentials) -> None:
-        """Store these credentials and use them. Raises ConfigError if the file cannot be written."""
+        """Store these credentials and use them. Raises ConfigError if the file cannot be written. Whatever ends this
+        process meanwhile, the file has the old credentials or the new ones. Hold the lock (`locked`)."""
         try:
             content = self._read(name)
         except ConfigError:
@@ -120,6 +133,7 @@ class CredentialStore:
         )
         try:
             private_directory(str(self._directory))
+            self._remove_drafts(name)
             replace(self._path(name), text.encode("ascii"))
         except IpcError as fault:
             raise ConfigError(fault.message) from None
@@ -127,8 +141,10 @@ class CredentialStore:
             raise ConfigError(f"cannot write {self._path(name)} ({error.strerror}): check its directory") from None
 
     def forget(self, name: str) -> bool:
-        """Remove everything about a downstream. Returns whether there was something. Raises ConfigError."""
+        """Remove everything about a downstream. Returns whether there was something. Raises ConfigError. Hold the lock
+        (`locked`)."""
         try:
+            self._remove_drafts(name)
             self._path(name).unlink()
         except FileNotFoundError:
             return False
@@ -138,8 +154,8 @@ class CredentialStore:
 
     @asynccontextmanager
     async def locked(self, name: str) -> AsyncIterator[None]:
-        """Keep other processes from refreshing the same token, which some servers take for theft. After 20 s, go on
-        without: the other process hangs. Raises ConfigError."""
+        """Keep other processes from storing credentials, and from refreshing the same token, which some servers take
+        for theft. After 20 s, go on without: the other process hangs. Raises ConfigError."""
         try:
             private_directory(str(self._directory))
             path = self._path(name).with_suffix(".lock")
@@ -155,6 +171,11 @@ class CredentialStore:
             yield
         finally:
             os.close(descriptor)
+
+    def _remove_drafts(self, name: str) -> None:
+        """Remove what a process that was killed while it wrote has left: it has tokens, too."""
+        for draft in self._directory.glob(f".{self._path(name).name}.*"):
+            draft.unlink(missing_ok=True)
 
     def _path(self, name: str) -> Path:
         if not _NAME.fullmatch(name):

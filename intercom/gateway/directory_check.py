@@ -12,12 +12,14 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from intercom.gateway.assignments import Assignments
+from intercom.gateway.credentials import CredentialStore
 from intercom.gateway.directory import ROLES_FILE, Settings, directory_fault, read_settings
 from intercom.gateway.downstream_config import DownstreamConfig, Transport, references
 from intercom.gateway.json_settings import plain
 from intercom.gateway.roles import Roles, lint
 from intercom.gateway.variables import Malformed, Source
 from intercom.gateway.variables import references as references_in
+from intercom.model.errors import ConfigError
 from intercom.model.gateway_view import LintFinding, LintLevel
 from intercom.model.visible_text import one_line
 
@@ -80,6 +82,26 @@ def examine_directory(directory: Path, environ: Mapping[str, str]) -> tuple[Sett
         if missing is not None:
             found.append(LintFinding(LintLevel.FAULT, f"{name}: {missing}"))
     return settings, tuple(sorted(found, key=lambda each: each.level is not LintLevel.FAULT))
+
+
+def examine_sign_ins(settings: Settings, store: CredentialStore, now: float) -> tuple[LintFinding, ...]:
+    """Return which downstreams a person must sign in to, as far as files can tell. `now` is seconds of the epoch."""
+    found = []
+    for name, config in settings.configs.items():
+        # Credentials are for one address, which a reference hides here.
+        if not config.enabled or not config.signs_in or "${" in (config.base_url or ""):
+            continue
+        try:
+            if store.needs_sign_in(config, now):
+                found.append(LintFinding(LintLevel.WARNING, sign_in_text(name)))
+        except ConfigError as fault:
+            found.append(LintFinding(LintLevel.FAULT, one_line(f"{name}: {fault.message}")))
+    return tuple(found)
+
+
+def sign_in_text(name: str) -> str:
+    """Return what a person is told about a downstream that they must sign in to."""
+    return f"{name}: needs sign-in: run agent-intercom gateway sign-in {name}"
 
 
 def _unset(config: DownstreamConfig, environ: Mapping[str, str]) -> Iterator[str]:

@@ -64,6 +64,7 @@ from intercom.gateway.messages import (
     RpcError,
     SetEnabled,
     SetLogLevel,
+    SignInChanged,
     Watch,
 )
 from intercom.gateway.offered_tools import OfferedTools, ReadLists, ShowChanges
@@ -236,6 +237,9 @@ class DownstreamActor(Actor):
             case SetEnabled(enabled):
                 self._change(self._config, allowed=enabled)
                 return self._describe()
+            case SignInChanged():
+                if self._enabled:
+                    self._connect_again("its sign-in has changed")
             case Configure(config):
                 self._change(config, allowed=self._allowed)
             case Allow(sha256, accepted):
@@ -377,6 +381,11 @@ class DownstreamActor(Actor):
         if not self._enabled:
             self._settle_parked()
 
+    def _connect_again(self, reason: str) -> None:
+        """End all connections, and begin a new one now, whatever the delay until the next was."""
+        self._shut(reason)
+        self._begin()
+
     def _change(self, config: DownstreamConfig, *, allowed: bool) -> None:
         """Use this configuration, and what a person says. What does not concern the connection does not end it."""
         before, was_enabled = self._config, self._enabled
@@ -384,10 +393,10 @@ class DownstreamActor(Actor):
         is_other = _connection_part(before) != _connection_part(config)
         if is_other:
             self._version = None
-        if self._enabled != was_enabled or (self._enabled and is_other):
-            self._shut("its configuration has changed" if self._enabled else "it is disabled")
-            if self._enabled:
-                self._begin()
+        if self._enabled and (is_other or not was_enabled):
+            self._connect_again("its configuration has changed")
+        elif self._enabled != was_enabled:
+            self._shut("it is disabled")
         self._offered.configure(config, is_enabled=self._enabled)
 
     # --- calls -------------------------------------------------------------------------------------------------------

@@ -156,6 +156,12 @@ class DownstreamConfig:
         """The classes for roles: also `read`, which has the verbs of `readOnly` unless a class has this name."""
         return {**({READ_CLASS: self.read_only} if self.read_only else {}), **self.classes}
 
+    @property
+    def signs_in(self) -> bool:
+        """Whether its tokens come from a person's sign-in: it is remote, and its headers have no token."""
+        is_remote = self.transport is not Transport.STDIO
+        return is_remote and not any(name.lower() == "authorization" for name in self.headers)
+
     def is_read_only(self, tool: str) -> bool:
         """Whether a call of this tool changes nothing, as the configuration says."""
         return any(fnmatchcase(tool, verb) for verb in self.read_only)

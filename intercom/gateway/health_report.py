@@ -332,7 +332,9 @@ def diagnose(config: DownstreamConfig, reason: str, detail: CarrierDetail, said:
     downstream wrote about it. The texts may have secrets: mask them."""
     for pattern, fault, advice in _REASONS:
         if pattern.search(reason):
-            return Diagnosis(fault, _sentence(reason), advice or _advice(fault, config))
+            # The advice has the command that the reason names.
+            said = reason.partition(": run 'agent-intercom ")[0]
+            return Diagnosis(fault, _sentence(said), advice or _advice(fault, config))
     logged = "\n".join([detail.stderr, *detail.output, said])
     if detail.exit_status is not None or "exited with status" in reason or "was ended by" in reason:
         return _exited(reason, detail, logged)
@@ -351,9 +353,10 @@ def _advice(fault: str, config: DownstreamConfig) -> str:
     if fault == "program_not_found":
         name = target_of(config)
         return f"{_INSTALL.get(name, f'install {name}')}, {_OWN_PATH.replace('NAME', name)}"
-    if config.oauth is None and any(name.lower() == "authorization" for name in config.headers):
+    if not config.signs_in:
         return "its token is not accepted: put a new one where the headers in its file refer to"
-    return "write a token into the headers of its file, as ${NAME} or ${keychain:NAME}, or sign in to it"
+    token = "if its server gives you tokens, write one into the headers of its file, as ${NAME} or ${keychain:NAME}"
+    return f"run agent-intercom gateway sign-in {config.name}; or, {token}"
 
 
 def _exited(reason: str, detail: CarrierDetail, logged: str) -> Diagnosis:

@@ -19,15 +19,13 @@ import httpx2
 import trio
 
 from intercom._version import __version__
-from intercom.gateway.breaker import Failure
+from intercom.gateway.breaker import NEEDS_SIGN_IN, Failure
 from intercom.gateway.carrier import CarrierLost
 from intercom.gateway.downstream_config import DownstreamConfig
 
 #: How long a server may take to accept a connection, and to take a part of a request (seconds).
 CONNECT_SECONDS: Final = 10.0
 WRITE_SECONDS: Final = 60.0
-#: Begins the reason of a failure that only a person can end, by signing in.
-NEEDS_SIGN_IN: Final = "needs sign-in"
 #: The longest body that is read to keep its connection, in bytes.
 UNREAD_BYTES: Final = 65_536
 JSON: Final = "application/json"

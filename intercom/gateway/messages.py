@@ -132,6 +132,11 @@ class Cancel:
 
 
 @frozen
+class SignInChanged:
+    """A person has signed in to the downstream, or out: connect again now, with what is stored."""
+
+
+@frozen
 class SetLogLevel:
     """Ask the downstream for log messages of this severity and above, if it logs."""
 

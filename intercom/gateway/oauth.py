@@ -4,7 +4,8 @@
 or refused. It never asks a person: without a usable token it returns a NoToken that says "needs sign-in".
 
 `sign_in` is the flow of a person's command: it finds the authorization server, registers a client, shows an address to
-open in a browser, and waits on the loopback for the browser's return. It may run in another process than the server.
+open in a browser, and waits on the loopback for the browser's return, or until the person gives the address that the
+browser was sent to. `sign_out` ends what it began. Both may run in another process than the server.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import logging
 import secrets
 import time
 from collections.abc import Awaitable, Callable
+from enum import StrEnum
 from typing import Final
 from urllib.parse import parse_qsl, urlsplit
 
@@ -23,10 +25,11 @@ from attrs import evolve, frozen
 from mcp.client.auth import OAuthFlowError, OAuthRegistrationError, OAuthTokenError
 from mcp.shared.auth import AuthorizationCodeResult, OAuthMetadata
 
+from intercom.gateway.breaker import NEEDS_SIGN_IN
 from intercom.gateway.carrier import CarrierLost
 from intercom.gateway.credentials import Credentials, CredentialStore
 from intercom.gateway.downstream_config import DownstreamConfig, OAuth, Transport
-from intercom.gateway.http_exchange import EVENTS, JSON, NEEDS_SIGN_IN, ExchangeFailed, NoToken, checked_url
+from intercom.gateway.http_exchange import EVENTS, JSON, ExchangeFailed, NoToken, checked_url
 from intercom.gateway.oauth_client import (
     CALLBACK_PATH,
     ERROR_CODE,
@@ -71,6 +74,29 @@ class SignedIn:
     is_refreshable: bool
 
 
+class Revocation(StrEnum):
+    """Whether the authorization server has ended a token."""
+
+    DONE = "done"
+    #: It was asked, and did not confirm it.
+    FAILED = "failed"
+    #: It offers no way to ask for it.
+    NOT_OFFERED = "not offered"
+
+
+@frozen
+class SignedOut:
+    """A sign-out. `issuer` is the authorization server whose token was in use, None if there was none."""
+
+    downstream: str
+    issuer: str | None = None
+    revocation: Revocation = Revocation.NOT_OFFERED
+
+
+#: Takes the address that a browser was sent to. Returns None, or why it is not that of this sign-in: a clause.
+TakeAddress = Callable[[str], str | None]
+
+
 # --- the token that requests send
 
 
@@ -90,6 +116,8 @@ class OAuthTokens:
         self._credentials: Credentials | None = None
         self._stamp: tuple[int, int, int] | None = None
         self._is_read = False
+        #: The stamp of what was there at the start, of what this object has stored, or that `notice_change` has seen.
+        self._noticed = store.stamp(config.name)
         #: When a failed refresh may be repeated (of the clock), and why it failed.
         self._retry_at = 0.0
         self._failure = ""
@@ -102,6 +130,12 @@ class OAuthTokens:
         except ConfigError as fault:
             log.error("the sign-in of %s cannot be used: %s", self._config.name, fault.message)
             return NoToken("the file of its sign-in cannot be used: see the log of the server")
+
+    def notice_change(self) -> bool:
+        """Return whether another process has stored or removed credentials since this was asked last. What this object
+        stores itself does not count."""
+        before, self._noticed = self._noticed, self._store.stamp(self._config.name)
+        return self._noticed != before
 
     def _usable(self, refused: str | None) -> str | NoToken | None:
         """Return the stored token, or why there is none; None if it has to be refreshed first."""
@@ -151,17 +185,21 @@ class OAuthTokens:
         try:
             fresh = await _refreshed(self._config, credentials, self._clock)
         except _Rejected as rejection:
-            self._store.save(self._config.name, rejection.left_of(credentials))
-            self._is_read = False
+            self._save(rejection.left_of(credentials))
             return self._needs_sign_in("the authorization server has ended the sign-in")
         except _RefreshFailed as failure:
             self._failure = f"its token could not be refreshed: {failure.reason}"
             self._retry_at = self._clock() + RETRY_SECONDS
             # Until it expires the old one may still do.
             return self._usable(refused) or NoToken(self._failure)
-        self._store.save(self._config.name, fresh)
-        self._is_read = False
+        self._save(fresh)
         return fresh.access_token or NoToken("its token could not be refreshed: the new one is empty")
+
+
+    def _save(self, credentials: Credentials) -> None:
+        self._store.save(self._config.name, credentials)
+        self._noticed = self._store.stamp(self._config.name)
+        self._is_read = False
 
 
 class _RefreshFailed(Exception):
@@ -224,9 +262,11 @@ class _Declined(Exception):
 
 
 class _Callback:
-    """Shows the address to the person, and takes the request with which the browser returns."""
+    """Shows the address to the person, and takes the browser's return to `address`: its request, or what a person
+    copied from it."""
 
-    def __init__(self, show: Callable[[str], Awaitable[None]]) -> None:
+    def __init__(self, address: str, show: Callable[[str], Awaitable[None]]) -> None:
+        self.address = address
         self.was_shown = False
         self._show = show
         self._state: str | None = None
@@ -249,6 +289,23 @@ class _Callback:
             code=self._query["code"], state=self._query["state"], iss=self._query.get("iss") or None
         )
 
+    def take(self, address: str) -> str | None:
+        """See TakeAddress."""
+        whole = address.strip()
+        path, _, query = (whole if "://" in whole else f"http://{whole}").partition("?")
+        if path != self.address:
+            return f"this is not where the sign-in leads: paste the whole address, which begins with {self.address}?"
+        found = self._returned(query.partition("#")[0])
+        if found is None:
+            return "this address is of another sign-in, or a part of it is missing: paste the one of this, whole"
+        self._take(found)
+        return None
+
+    def _take(self, query: dict[str, str]) -> None:
+        if not self._is_back.is_set():
+            self._query = query
+            self._is_back.set()
+
     async def serve(self, stream: trio.SocketStream) -> None:
         """Answer one connection of a browser."""
         with trio.move_on_after(_BROWSER_SECONDS):
@@ -264,7 +321,7 @@ class _Callback:
             connection.receive_data(await stream.receive_some(_REQUEST_BYTES))
         if not isinstance(event, h11.Request):
             return
-        query = self._returned(event)
+        query = self._requested(event)
         if query is None:
             status, text = 404, "This is not the page that the sign-in leads to. Start the sign-in again."
         elif "code" in query:
@@ -283,19 +340,27 @@ class _Callback:
         head = connection.send(h11.Response(status_code=status, headers=headers)) or b""
         data = connection.send(h11.Data(data=body if event.method != b"HEAD" else b"")) or b""
         await stream.send_all(head + data)
-        if query is not None and not self._is_back.is_set():
-            self._query = query
-            self._is_back.set()
+        if query is not None:
+            self._take(query)
 
-    def _returned(self, request: h11.Request) -> dict[str, str] | None:
-        """The query of the browser's return, or None for any other request: only this one knows the state."""
+    def _requested(self, request: h11.Request) -> dict[str, str] | None:
+        """The query of the browser's return, or None for any other request."""
         try:
             target = urlsplit(request.target.decode("ascii"))
-            pairs = parse_qsl(target.query, keep_blank_values=True, max_num_fields=_QUERY_FIELDS)
+        except ValueError:
+            return None
+        if request.method != b"GET" or target.path != CALLBACK_PATH:
+            return None
+        return self._returned(target.query)
+
+    def _returned(self, written: str) -> dict[str, str] | None:
+        """The parameters of a query, or None if they are not of this sign-in: only its own know the state."""
+        try:
+            pairs = parse_qsl(written, keep_blank_values=True, max_num_fields=_QUERY_FIELDS)
         except ValueError:
             return None
         query = dict(pairs)
-        if request.method != b"GET" or target.path != CALLBACK_PATH or len(query) != len(pairs):
+        if len(query) != len(pairs):
             return None
         state = query.get("state", "")
         if self._state is None or not secrets.compare_digest(state.encode(), self._state.encode()):
@@ -308,14 +373,17 @@ async def sign_in(
     store: CredentialStore,
     show: Callable[[str], Awaitable[None]],
     *,
+    paste: Callable[[TakeAddress], Awaitable[None]] | None = None,
     register: bool = False,
     seconds: float = SIGN_IN_SECONDS,
     clock: Callable[[], float] = time.time,
 ) -> SignedIn:
     """Sign in to a remote downstream, and store the credentials. Only a person's command calls this.
 
-    `config` is expanded. `show` gets the address that the person must open in a browser on this machine; the browser
-    returns to the loopback. `register` registers a new client although there is one. `seconds` limit everything.
+    `config` is expanded. `show` gets the address that the person must open in a browser; the browser returns to the
+    loopback of this machine. Where it cannot, `paste` runs meanwhile, and takes the address that it was sent to.
+    `register` registers a new client although there is one. `seconds` limit everything. Others may sign in to the same
+    downstream meanwhile: the last one to finish counts.
 
     Raises SignInFailed. Until it succeeds, stored credentials stay as they are.
     """
@@ -328,15 +396,21 @@ async def sign_in(
         raise SignInFailed(fault.message) from None
     known = evolve(known, client={}) if known is not None and register else known
     listeners, port, known = await _open_callback(config.oauth or OAuth(), known)
-    callback = _Callback(show)
+    # Clients whose port is configured are usually registered with this name.
+    host = "localhost" if config.oauth is not None and config.oauth.callback_port is not None else "127.0.0.1"
+    callback = _Callback(f"http://{host}:{port}{CALLBACK_PATH}", show)
     failure: Exception | None = None
     async with trio.open_nursery() as nursery:
         nursery.start_soon(trio.serve_listeners, callback.serve, listeners)
+        if paste is not None:
+            nursery.start_soon(paste, callback.take)
         # The nursery would wrap what it raises.
         try:
             with trio.fail_after(seconds):
                 credentials = await _flow(config, server, known, callback, port, clock)
-            store.save(config.name, credentials)
+            # A server may be refreshing the old token, and would store that after this one.
+            async with store.locked(config.name):
+                store.save(config.name, credentials)
         except Exception as error:
             failure = error
         nursery.cancel_scope.cancel()
@@ -382,17 +456,19 @@ async def _flow(
     clock: Callable[[], float],
 ) -> Credentials:
     settings = config.oauth or OAuth()
-    # Clients whose port is configured are usually registered with this name.
-    host = "localhost" if settings.callback_port is not None else "127.0.0.1"
     _quiet_the_sdk()
     async with AuthorizationHttp(server) as http:
         issuer = None
         if settings.metadata_url is not None:
             response = await http.fetch(httpx2.Request("GET", settings.metadata_url, headers={"accept": JSON}))
             issuer = str(OAuthMetadata.model_validate_json(response.content).issuer)
-        provider = Provider(
-            config, known, f"http://{host}:{port}{CALLBACK_PATH}", callback.redirect, callback.wait, issuer
-        )
+
+        async def redirect(url: str) -> None:
+            # Metadata name this address, and the person's browser would open it.
+            http.check(httpx2.URL(url))
+            await callback.redirect(url)
+
+        provider = Provider(config, known, callback.address, redirect, callback.wait, issuer)
         response = await http.drive(provider, _probe(config, server))
         if provider.context.current_tokens is None:
             raise SignInFailed(f"the server asks for no sign-in (HTTP {response.status_code})")
@@ -416,20 +492,65 @@ def _explained(failure: Exception, callback: _Callback, seconds: float) -> Excep
     detail = str(failure)
     if isinstance(failure, trio.TooSlowError):
         who = "nobody finished the sign-in in the browser" if callback.was_shown else "the server did not answer"
-        return SignInFailed(f"{who} within {seconds:g} s: sign in again; if its page shows an error, register again")
+        return SignInFailed(f"{who} within {seconds:g} s: sign in again; if its page shows an error, add --register")
     if isinstance(failure, ExchangeFailed):
         return SignInFailed(failure.reason)
     if isinstance(failure, _Declined):
         return SignInFailed(f"the sign-in was refused in the browser{f' ({failure.code})' if failure.code else ''}")
     if isinstance(failure, OAuthRegistrationError):
-        return SignInFailed("the authorization server registers no client by itself: write oauth.clientId", detail)
+        reason = "the authorization server registers no client by itself: get an id from it, and write oauth.clientId"
+        return SignInFailed(f"{reason} into the downstream's file", detail)
     if isinstance(failure, OAuthTokenError):
-        return SignInFailed("the authorization server gave no token: sign in again, or register again", detail)
+        return SignInFailed("the authorization server gave no token: sign in again, and add --register if that fails", detail)
     if isinstance(failure, OAuthFlowError | ValueError):  # pydantic's errors are of the latter
-        return SignInFailed("the server or the authorization server breaks the protocol of the sign-in", detail)
+        reason = "the server or the authorization server breaks the protocol of the sign-in: tell its operators"
+        return SignInFailed(reason, detail)
     if isinstance(failure, ConfigError):
         return SignInFailed(failure.message)
     return failure  # what `show` raised
+
+
+# --- the end of a sign-in
+
+
+async def sign_out(name: str, config: DownstreamConfig | None, store: CredentialStore) -> SignedOut:
+    """Remove all credentials of a downstream, and ask the authorization server to end the token in use. Only a person's
+    command calls this.
+
+    `config` is expanded; None for a downstream that is not configured any more, whose token cannot be ended. A server
+    that does not answer does not stop the removal. Raises ConfigError if the file cannot be removed.
+    """
+    async with store.locked(name):
+        known, revocation = None, Revocation.NOT_OFFERED
+        if config is not None:
+            try:
+                known = store.load(config)
+            except ConfigError as fault:
+                # It is removed, whatever it has.
+                log.info("the sign-in of %s could not be read: %s", name, fault.message)
+            if known is not None:
+                revocation = await _revoke(config, known)
+        store.forget(name)
+    return SignedOut(name, None if known is None else known.issuer, revocation)
+
+
+async def _revoke(config: DownstreamConfig, known: Credentials) -> Revocation:
+    """Ask for the end of a token, as RFC 7009 has it: of the one that gives others, if there is one."""
+    endpoint = (known.metadata or {}).get("revocation_endpoint")
+    kind = "refresh_token" if known.can_refresh else "access_token"
+    token = (known.tokens or {}).get(kind)
+    if not isinstance(endpoint, str) or not isinstance(token, str):
+        return Revocation.NOT_OFFERED
+    try:
+        provider = Provider(config, known, f"http://127.0.0.1{CALLBACK_PATH}")
+        provider.restore(known)
+        fields = {"token": token, "token_type_hint": kind, "client_id": str(known.client.get("client_id", ""))}
+        form, headers = provider.context.prepare_token_auth(fields, {"accept": JSON})
+        async with AuthorizationHttp(checked_url(config.base_url)) as http:
+            response = await http.fetch(httpx2.Request("POST", endpoint, data=form, headers=headers))
+    except (ExchangeFailed, CarrierLost, OAuthFlowError, ValueError, httpx2.InvalidURL):
+        return Revocation.FAILED
+    return Revocation.DONE if response.status_code == 200 else Revocation.FAILED
 
 
 def _quiet_the_sdk() -> None:

@@ -159,10 +159,13 @@ class Provider(OAuthClientProvider):
 
     async def _perform_authorization(self) -> httpx2.Request:
         client, metadata = self.context.client_info, self.context.oauth_metadata
-        if client is not None and self._settings.client_secret is not None and metadata is not None:
+        if client is not None and client.client_secret is not None and metadata is not None:
             supported = metadata.token_endpoint_auth_methods_supported or ["client_secret_basic"]
-            if "client_secret_basic" not in supported:
-                client.token_endpoint_auth_method = "client_secret_post"
+            # A server that gives a secret at the registration need not say how to send it.
+            is_open = client.token_endpoint_auth_method is None or self._settings.client_secret is not None
+            if is_open:
+                is_basic = "client_secret_basic" in supported
+                client.token_endpoint_auth_method = "client_secret_basic" if is_basic else "client_secret_post"
         return await super()._perform_authorization()
 
     async def _auth_flow(self, request: httpx2.Request) -> AsyncGenerator[httpx2.Request, httpx2.Response]:
@@ -220,10 +223,17 @@ class AuthorizationHttp:
         with trio.CancelScope(shield=True):
             await self._client.aclose()
 
+    def check(self, url: httpx2.URL) -> None:
+        """Raise ExchangeFailed if nothing secret should be sent to this address."""
+        if url.scheme != "https" and not (url.scheme == "http" and self._is_local and _is_loopback(url)):
+            raise ExchangeFailed(Failure.PROTOCOL, "the sign-in leads to an address without TLS, which is not used")
+        if url.userinfo or not url.host:
+            reason = "the sign-in leads to an address with a user's name in it, as forged ones have, which is not used"
+            raise ExchangeFailed(Failure.PROTOCOL, reason)
+
     async def fetch(self, request: httpx2.Request, *, with_body: bool = True) -> httpx2.Response:
         """Send a request and return the response. Redirects are left to the flow. Raises ExchangeFailed."""
-        if request.url.scheme != "https" and not (self._is_local and _is_loopback(request.url)):
-            raise ExchangeFailed(Failure.PROTOCOL, "the sign-in leads to an address without TLS, which is not used")
+        self.check(request.url)
         request.headers["accept-encoding"] = "identity"
         reason = None
         try:

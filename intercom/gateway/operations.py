@@ -15,6 +15,7 @@ from attrs import define, evolve, field, frozen
 
 from actors import Busy, Down, NotRunning, ask
 from intercom.gateway import health_report
+from intercom.gateway.breaker import NEEDS_SIGN_IN
 from intercom.gateway.budgets import MICROS
 from intercom.gateway.cards import Admit
 from intercom.gateway.catalog import exposed_name
@@ -224,6 +225,7 @@ class GatewayPeople:
             last_error=None if state.last_error is None else self.masker.mask(state.last_error).text,
             tools=len(state.offer.tools),
             withheld=state.withheld,
+            needs_sign_in=state.enabled and config.signs_in and NEEDS_SIGN_IN in reason,
         )
 
     # --- acts --------------------------------------------------------------------------------------------------------

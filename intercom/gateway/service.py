@@ -60,6 +60,7 @@ from intercom.gateway.messages import (
     Reload,
     ResourcesChanged,
     SetLogLevel,
+    SignInChanged,
     Watch,
     downstream_name,
 )
@@ -76,7 +77,7 @@ from intercom.model.json_types import JsonObject
 from intercom.store.client import STORE_FAULTS
 
 if TYPE_CHECKING:
-    from intercom.gateway.http_exchange import TokenSource
+    from intercom.gateway.oauth import OAuthTokens
 
 log = logging.getLogger("intercom.gateway")
 
@@ -123,7 +124,7 @@ class Gateway:
     evidence: EvidenceRecords = field(init=False)
     cards: ToolCards = field(init=False)
     watchers: ResourceWatchers = field(init=False)
-    _tokens: dict[str, tuple[DownstreamConfig, TokenSource]] = field(factory=dict, init=False, repr=False)
+    _tokens: dict[str, tuple[DownstreamConfig, OAuthTokens]] = field(factory=dict, init=False, repr=False)
     _listeners: dict[str, Callable[[], object]] = field(factory=dict, init=False)
     _log_level: str | None = field(default=None, init=False)
 
@@ -300,16 +301,21 @@ class Gateway:
         capabilities = {**CLIENT_CAPABILITIES, **({"roots": {"listChanged": False}} if config.roots else {})}
         return connect(config, opener, version=version, capabilities=capabilities, tell=tell)
 
-    def _token_source(self, config: DownstreamConfig) -> TokenSource | None:
+    def changed_sign_ins(self) -> tuple[str, ...]:
+        """Return the downstreams that people have signed in to, or out of, since this was asked last."""
+        return tuple(name for name, (_, tokens) in self._tokens.items() if tokens.notice_change())
+
+    def _token_source(self, config: DownstreamConfig) -> OAuthTokens | None:
         """Return where a remote downstream's tokens come from: one for all its connections. None if its configuration
         has a token itself."""
-        if self.credentials is None or any(name.lower() == "authorization" for name in config.headers):
+        if self.credentials is None or not config.signs_in:
             return None
         from intercom.gateway.credentials import CredentialStore
         from intercom.gateway.oauth import OAuthTokens
 
         known = self._tokens.get(config.name)
-        if known is None or known[0] != config:
+        # What else has changed does not concern the tokens.
+        if known is None or (known[0].base_url, known[0].oauth) != (config.base_url, config.oauth):
             known = self._tokens[config.name] = (config, OAuthTokens(config, CredentialStore(self.credentials)))
         return known[1]
 
@@ -350,6 +356,9 @@ class GatewayActor(Actor):
                 seen = await trio.to_thread.run_sync(directory.signature, self._gateway.directory)
                 if seen != self._settings.signature:
                     await self._read()
+                for name in self._gateway.changed_sign_ins():
+                    if name in self._settings.configs:
+                        self.system.named(downstream_name(name)).tell(SignInChanged())
             case _Spawn(task):
                 self.spawn(task)
             case Reload():

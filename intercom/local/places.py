@@ -60,6 +60,11 @@ class Places:
         return os.path.join(os.path.dirname(self.config_file), "gateway")
 
     @property
+    def gateway_credentials(self) -> str:
+        """The directory of what the gateway's remote downstreams are signed in with."""
+        return os.path.join(self.state_dir, "gateway-oauth")
+
+    @property
     def keys_directory(self) -> str:
         """The directory of the private halves, each encrypted in its own file."""
         return os.path.join(os.path.dirname(self.config_file), "keys")

@@ -55,7 +55,8 @@ class DownstreamView:
 
     `target` is its program or its host. `calls` and `errors` are those since the server started, `mean_seconds` is of
     the last 100 calls. `tools` is the number of tools that agents may have; `withheld` names those that nobody gets,
-    because they are not as they were allowed. `disabled_by` is the person who disabled it.
+    because they are not as they were allowed. `disabled_by` is the person who disabled it. `needs_sign_in` says that it
+    works again only when a person has signed in to it.
     """
 
     name: str
@@ -80,6 +81,7 @@ class DownstreamView:
     last_error: str | None = None
     tools: int = 0
     withheld: tuple[str, ...] = ()
+    needs_sign_in: bool = False
 
 
 @frozen

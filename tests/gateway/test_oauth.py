@@ -149,7 +149,10 @@ async def test_a_sign_in_gives_the_token_that_requests_send(store: CredentialSto
         assert await OAuthTokens(config_of(found), store, found.clock)() == "token-1"
     directory = tmp_path / "state" / "gateway-oauth"
     assert stat.S_IMODE(directory.stat().st_mode) == 0o700
-    assert [stat.S_IMODE(each.stat().st_mode) for each in directory.iterdir()] == [0o600]
+    assert {each.name: stat.S_IMODE(each.stat().st_mode) for each in directory.iterdir()} == {
+        "far.json": 0o600,
+        "far.lock": 0o600,
+    }
 
 
 async def test_a_second_sign_in_uses_the_registered_client_and_its_port(store: CredentialStore) -> None:

@@ -61,10 +61,16 @@ def run(options: argparse.Namespace, where: Places, config: Config) -> int:
         return _sign_out(options.name, settings, store)
     found = expanded(find(options.name, settings), os.environ)
     say: Say = lambda text: print(one_line(text), flush=True)  # noqa: E731
+    try:
+        known = store.load(found)
+    except ConfigError:
+        # The sign-in says what is wrong with the file.
+        known = None
+    is_known = known is not None and bool(known.client) and not options.register
     may_open = not options.no_browser and has_browser(os.environ, sys.platform)
     say(f"signing in to {found.name}, {host_of(found.base_url)}")
     try:
-        done = trio.run(_signed_in, found, store, say, may_open, options.register, options.wait or SIGN_IN_SECONDS)
+        done = trio.run(_signed_in, found, store, say, may_open, is_known, options)
     except SignInFailed as failed:
         print(f"{PROGRAM}: {one_line(failure_text(found.name, failed))}", file=sys.stderr)
         return 1
@@ -147,20 +153,29 @@ def has_browser(environ: Mapping[str, str], platform: str) -> bool:
 
 
 async def _signed_in(
-    config: DownstreamConfig, store: CredentialStore, say: Say, may_open: bool, register: bool, seconds: float
+    config: DownstreamConfig,
+    store: CredentialStore,
+    say: Say,
+    may_open: bool,
+    is_known: bool,
+    options: argparse.Namespace,
 ) -> SignedIn:
+    seconds = options.wait or SIGN_IN_SECONDS
+
     async def show(address: str) -> None:
         for line in page_lines(config, address, os.environ):
             say(line)
         if may_open and await trio.to_thread.run_sync(_open, address, abandon_on_cancel=True):
             say("it was opened in your browser")
+        if is_known:
+            say("if the page does not know this client any more: end this with ^C, and add --register")
         say(f"waiting up to {seconds / 60:g} min; ^C ends it")
 
     async def paste(take: TakeAddress) -> None:
         await _take_lines(take, say)
 
     try:
-        return await sign_in(config, store, show, paste=paste, register=register, seconds=seconds)
+        return await sign_in(config, store, show, paste=paste, register=options.register, seconds=seconds)
     except BaseExceptionGroup as group:
         if group.subgroup(KeyboardInterrupt) is not None:
             raise KeyboardInterrupt from None
@@ -192,7 +207,9 @@ def page_lines(config: DownstreamConfig, address: str, environ: Mapping[str, str
     ]
     if environ.get("SSH_CONNECTION") or environ.get("SSH_TTY"):
         forward = f"ssh -N -L {back.port}:{back.hostname}:{back.port} HOST"
-        lines.append(f"or, before you open it, run this on the machine with the browser, HOST being this one: {forward}")
+        lines.append(
+            f"or, before you open it, run this on the machine with the browser, HOST being this one: {forward}"
+        )
     return lines
 
 

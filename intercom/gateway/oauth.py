@@ -142,7 +142,8 @@ class OAuthTokens:
         credentials, now = self._read(), self._clock()
         token = None if credentials is None else credentials.access_token
         if credentials is None or token is None:
-            return self._needs_sign_in("nobody has signed in, or the sign-in has ended", may_try=True)
+            why = "nobody has signed in" if credentials is None else "the authorization server has ended the sign-in"
+            return self._needs_sign_in(why, may_try=True)
         if token == refused:
             if not credentials.can_refresh:
                 return self._needs_sign_in("the server refused the token")
@@ -194,7 +195,6 @@ class OAuthTokens:
             return self._usable(refused) or NoToken(self._failure)
         self._save(fresh)
         return fresh.access_token or NoToken("its token could not be refreshed: the new one is empty")
-
 
     def _save(self, credentials: Credentials) -> None:
         self._store.save(self._config.name, credentials)
@@ -363,7 +363,7 @@ class _Callback:
         if len(query) != len(pairs):
             return None
         state = query.get("state", "")
-        if self._state is None or not secrets.compare_digest(state.encode(), self._state.encode()):
+        if self._state is None or not secrets.compare_digest(state.encode("utf-8", "replace"), self._state.encode()):
             return None
         return query if query.get("code") or "error" in query else None
 
@@ -501,7 +501,9 @@ def _explained(failure: Exception, callback: _Callback, seconds: float) -> Excep
         reason = "the authorization server registers no client by itself: get an id from it, and write oauth.clientId"
         return SignInFailed(f"{reason} into the downstream's file", detail)
     if isinstance(failure, OAuthTokenError):
-        return SignInFailed("the authorization server gave no token: sign in again, and add --register if that fails", detail)
+        return SignInFailed(
+            "the authorization server gave no token: sign in again, and add --register if that fails", detail
+        )
     if isinstance(failure, OAuthFlowError | ValueError):  # pydantic's errors are of the latter
         reason = "the server or the authorization server breaks the protocol of the sign-in: tell its operators"
         return SignInFailed(reason, detail)

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import json
 import stat
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
-from urllib.parse import parse_qs, urlencode, urlsplit
+from urllib.parse import parse_qs, urlsplit
 
-import httpx2
 import pytest
 import trio
 from attrs import evolve
@@ -21,77 +18,10 @@ from intercom.gateway.downstream_config import DownstreamConfig, OAuth, Transpor
 from intercom.gateway.http_exchange import NoToken
 from intercom.gateway.oauth import OAuthTokens, SignedIn, SignInFailed, sign_in
 from intercom.model.errors import ConfigError
-from tests.gateway.http_servers import Request, scripted
+from tests.gateway.authorization_server import Provider, provider, visit
+from tests.gateway.http_servers import Request
 
 pytestmark = pytest.mark.real_time
-
-
-class Provider:
-    """A downstream and its authorization server at one address. `now` is the time of the clients."""
-
-    def __init__(self) -> None:
-        self.base = ""
-        self.now = 1_000_000.0
-        self.expires_in: object = 3600
-        self.count = 0
-        self.valid: set[str] = set()
-        self.grants: list[dict[str, str]] = []
-        self.registered: list[dict[str, Any]] = []
-        self.metadata: dict[str, Any] = {}
-        self.override: Callable[[Request], Awaitable[bool]] | None = None
-        self.asks = True
-
-    async def __call__(self, request: Request) -> None:
-        if self.override is not None and await self.override(request):
-            return
-        path = urlsplit(request.path).path
-        if path == "/.well-known/oauth-protected-resource/mcp":
-            await request.json_response({"resource": f"{self.base}/mcp", "authorization_servers": [self.base]})
-        elif path == "/.well-known/oauth-authorization-server":
-            await request.json_response(self.description())
-        elif path == "/register":
-            self.registered.append(request.json)
-            client = {"client_id": f"client-{len(self.registered)}", "token_endpoint_auth_method": "none"}
-            await request.json_response({**request.json, **client}, status=201)
-        elif path == "/oauth/token":
-            self.grants.append(request.form)
-            await self.grant(request)
-        elif path == "/mcp" and (not self.asks or request.headers.get("authorization", "")[7:] in self.valid):
-            await request.json_response({"jsonrpc": "2.0", "id": 1, "result": {}})
-        elif path == "/mcp":
-            await request.respond(401, www_authenticate="Bearer")
-        else:
-            await request.respond(404)
-
-    def description(self) -> dict[str, Any]:
-        return {
-            "issuer": self.base,
-            "authorization_endpoint": f"{self.base}/authorize",
-            "token_endpoint": f"{self.base}/oauth/token",
-            "registration_endpoint": f"{self.base}/register",
-            "response_types_supported": ["code"],
-            "code_challenge_methods_supported": ["S256"],
-            "scopes_supported": ["read", "write"],
-            **self.metadata,
-        }
-
-    async def grant(self, request: Request) -> None:
-        self.count += 1
-        token = f"token-{self.count}"
-        self.valid = {token}
-        answer = {"access_token": token, "token_type": "bearer", "refresh_token": f"refresh-{self.count}"}
-        await request.json_response({**answer, "expires_in": self.expires_in})
-
-    def clock(self) -> float:
-        return self.now
-
-
-@asynccontextmanager
-async def provider() -> AsyncIterator[Provider]:
-    found = Provider()
-    async with scripted(found) as server:
-        found.base = server.url.removesuffix("/mcp")
-        yield found
 
 
 @pytest.fixture
@@ -102,15 +32,6 @@ def store(tmp_path: Path) -> CredentialStore:
 def config_of(found: Provider, **oauth: Any) -> DownstreamConfig:
     settings = OAuth(**oauth) if oauth else None
     return DownstreamConfig("far", Transport.HTTP, ("far.*",), "1.0.0", base_url=f"{found.base}/mcp", oauth=settings)
-
-
-async def visit(address: str, **changes: str) -> int:
-    """Open the address as a person's browser that accepts everything. Returns the status of the last page."""
-    query = {name: values[0] for name, values in parse_qs(urlsplit(address).query).items()}
-    answer = {"code": "the-code", "state": query["state"], **changes}
-    answer = {name: value for name, value in answer.items() if value}
-    async with httpx2.AsyncClient(trust_env=False) as browser:
-        return (await browser.get(f"{query['redirect_uri']}?{urlencode(answer)}")).status_code
 
 
 class Person:

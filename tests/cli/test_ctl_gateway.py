@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import trio
+from attrs import evolve
 
 from intercom.cli import ctl_gateway
 from intercom.cli.ctl import fields_of, hoist, parser
@@ -15,7 +16,7 @@ from intercom.cli.ctl_gateway import DRAWINGS, call_line, milliseconds, result_l
 from intercom.operators.commands.table import COMMANDS
 from tests.cli.test_ctl import run
 from tests.operators.ctl_server import CtlServer, ctl_server
-from tests.operators.stand_in_gateway import StandInGateway, evidence_export
+from tests.operators.stand_in_gateway import OFFLINE, StandInGateway, evidence_export
 from tests.operators.stand_in_gateway import call_line as recorded
 from tests.operators.stand_in_service import StandInService
 
@@ -264,3 +265,19 @@ def test_a_result_is_read_as_text(result: dict[str, Any], lines: list[str]) -> N
 @pytest.mark.parametrize(("seconds", "text"), [(0.0004, "0.4 ms"), (0.0123, "12 ms"), (3.21, "3.2 s")])
 def test_a_duration_is_short(seconds: float, text: str) -> None:
     assert milliseconds(seconds) == text
+
+
+async def test_a_downstream_that_needs_a_sign_in_names_its_command(tmp_path: Path) -> None:
+    command = "agent-intercom gateway sign-in far"
+    reason = f"the connection could not be made: needs sign-in: nobody has signed in: run '{command}'"
+    found = service()
+    assert isinstance(found.gateway, StandInGateway)
+    far = evolve(OFFLINE, name="far", reason=reason, last_error=reason, needs_sign_in=True)
+    found.gateway.views |= {"far": far}
+    async with ctl_server(tmp_path, found) as server:
+        listed = await printed(server, "list")
+        # Once, and beside it the test of another one that fails.
+        assert listed.count(command) == 1
+        assert "agent-intercom-ctl gateway test files" in listed
+        assert "gateway test far" not in listed
+        assert f"-> {command}" in await printed(server, "show", "far")

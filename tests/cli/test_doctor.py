@@ -275,3 +275,22 @@ def test_each_fault_and_warning_of_the_gateways_files_is_a_finding(where: Places
     texts = " ".join(text for _, text in gateway(where))
     for part in ("broken.json", "nosuchprogram is in no directory of PATH", "no defaultRole is set"):
         assert part in texts
+
+
+FAR = (
+    '{"name": "far", "transport": "http", "baseURL": "https://mcp.example.org/mcp", "oauth": {"clientId": "c"},'
+    ' "capabilities": ["far.*"], "schemaVersion": "1.0.0"}'
+)
+
+
+def test_a_downstream_that_nobody_has_signed_in_to_names_the_command(where: Places) -> None:
+    written(where.config_file, "[gateway]\nenabled = true\n")
+    written(Path(where.gateway_directory) / "far.json", FAR)
+    written(Path(where.gateway_directory) / "roles.json", ROLES)
+    needed = (State.WARN, "far: needs sign-in: run agent-intercom gateway sign-in far")
+    assert needed in gateway(where)
+    damaged = Path(where.gateway_credentials) / "far.json"
+    damaged.parent.mkdir(mode=0o700, parents=True)
+    written(damaged, "{")
+    damaged.chmod(0o600)
+    assert any(state is State.FAULT and "far.json is damaged" in text for state, text in gateway(where))

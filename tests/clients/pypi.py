@@ -1,27 +1,40 @@
-"""MCP servers from PyPI: installed once into an environment of their own, beside the clients from npm."""
+"""MCP servers from PyPI: installed once into environments of their own, beside the clients from npm."""
 
 from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from tests.clients import npm
 
 #: At the versions of the releases that npm's packages of the same project are from.
 PACKAGES = ("mcp-server-fetch==2026.10.24", "mcp-server-git==2026.10.19", "mcp-server-time==2026.10.19")
+#: Needs other versions of the libraries that those need.
+FASTMCP = ("fastmcp==4.2.3",)
 
 
 def program(name: str) -> str:
     """The path of a package's command; installs all packages if that was not done. Raises what pip's end raises."""
-    where = npm.directory() / "python"
+    return _program("python", name, PACKAGES)
+
+
+def fastmcp_python() -> str:
+    """The path of a Python that has FastMCP; installs it if that was not done. Raises what pip's end raises."""
+    # The command is there as soon as the package is.
+    return str(Path(_program("fastmcp", "fastmcp", FASTMCP)).with_name("python"))
+
+
+def _program(environment: str, name: str, packages: Sequence[str]) -> str:
+    where = npm.directory() / environment
     found = where / "bin" / name
     if not found.exists():
-        _install(where)
+        _install(where, packages)
     return str(found)
 
 
-def _install(where: Path) -> None:
+def _install(where: Path, packages: Sequence[str]) -> None:
     subprocess.run([sys.executable, "-m", "venv", where], check=True)
     quiet = ["--quiet", "--disable-pip-version-check"]
-    subprocess.run([where / "bin" / "python", "-m", "pip", "install", *quiet, *PACKAGES], check=True)
+    subprocess.run([where / "bin" / "python", "-m", "pip", "install", *quiet, *packages], check=True)

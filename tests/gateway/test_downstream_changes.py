@@ -23,6 +23,7 @@ from intercom.gateway.messages import (
     InvocationStatus,
     SetEnabled,
     SetLogLevel,
+    SignInChanged,
 )
 from intercom.gateway.offered_tools import CALM_SECONDS, FIRST_PAUSE, LISTED_SECONDS, LONGEST_PAUSE, SETTLE_SECONDS
 from intercom.model.json_types import JsonObject
@@ -372,3 +373,42 @@ async def test_lists_that_are_too_long_are_refused(rig: Rig) -> None:
     assert "its tools could not be listed" in (state.last_error or "")
     assert state.breaker.circuit is Circuit.OPEN
     assert rig.tools() == ["read", "write"]
+
+
+# --- Sign-ins
+
+NEEDS = "could not be made: needs sign-in: nobody has signed in: run 'agent-intercom gateway sign-in files'"
+
+
+async def test_a_sign_in_connects_at_once_and_not_after_the_delay(clock: trio.testing.MockClock) -> None:
+    rig = Rig(config(), clock)
+    rig.fakes.failure = refuses(NEEDS)
+    async with running(rig):
+        for _ in range(5):
+            await rig.later(100)
+        attempts = rig.fakes.attempts
+        refused = str((await rig.call()).error)
+        assert "run 'agent-intercom gateway sign-in files'), and nothing was sent; only the person can end" in refused
+        rig.fakes.failure = None
+        rig.actor.tell(SignInChanged())
+        await rig.quiet()
+        assert rig.fakes.attempts == attempts + 1
+        await rig.succeed()
+
+
+async def test_another_sign_in_ends_the_connection_of_the_one_before(rig: Rig) -> None:
+    pending = await rig.call("write")
+    rig.actor.tell(SignInChanged())
+    await rig.quiet()
+    assert failure(pending)
+    assert rig.fakes.made[0].ended
+    await rig.succeed()
+
+
+async def test_a_sign_in_to_a_disabled_downstream_connects_nothing(rig: Rig) -> None:
+    await rig.ask(SetEnabled(False))
+    attempts = rig.fakes.attempts
+    rig.actor.tell(SignInChanged())
+    await rig.quiet()
+    assert rig.fakes.attempts == attempts
+    assert refusal(await rig.call(), InvocationStatus.DISABLED)

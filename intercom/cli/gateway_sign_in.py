@@ -161,18 +161,30 @@ async def _signed_in(
     options: argparse.Namespace,
 ) -> SignedIn:
     seconds = options.wait or SIGN_IN_SECONDS
+    shown = trio.Event()
+    page = ""
 
     async def show(address: str) -> None:
+        nonlocal page
         for line in page_lines(config, address, os.environ):
             say(line)
-        if may_open and await trio.to_thread.run_sync(_open, address, abandon_on_cancel=True):
-            say("it was opened in your browser")
         if is_known:
             say("if the page does not know this client any more: end this with ^C, and add --register")
         say(f"waiting up to {seconds / 60:g} min; ^C ends it")
+        page = address
+        shown.set()
 
     async def paste(take: TakeAddress) -> None:
-        await _take_lines(take, say)
+        async with trio.open_nursery() as nursery:
+            if may_open:
+                nursery.start_soon(open_page)
+            await _take_lines(take, say)
+
+    async def open_page() -> None:
+        await shown.wait()
+        # Some browsers only return when they are closed: nothing waits for this.
+        if not await trio.to_thread.run_sync(_open, page, abandon_on_cancel=True):
+            say("no browser could be opened here: open the address yourself")
 
     try:
         return await sign_in(config, store, show, paste=paste, register=options.register, seconds=seconds)

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 import subprocess
+import threading
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+import httpx2
 import pytest
 import trio
 
-from intercom.cli import main
+from intercom.cli import ctl_gateway, main
 from intercom.cli.gateway_sign_in import (
     failure_text,
     find,
@@ -22,9 +25,12 @@ from intercom.cli.gateway_sign_in import (
     signed_in_lines,
     signed_out_lines,
 )
+from intercom.gateway.credentials import CredentialStore
 from intercom.gateway.directory import Settings
+from intercom.gateway.directory_check import sign_in_text
 from intercom.gateway.downstream_config import DownstreamConfig, Transport
-from intercom.gateway.oauth import Revocation, SignedIn, SignedOut, SignInFailed
+from intercom.gateway.http_exchange import NoToken
+from intercom.gateway.oauth import OAuthTokens, Revocation, SignedIn, SignedOut, SignInFailed
 from intercom.local.places import places
 from intercom.model.errors import ConfigError
 from tests.gateway.authorization_server import provider
@@ -165,9 +171,42 @@ async def test_the_person_refuses_in_the_browser(own_home: Path, capsys: pytest.
     assert capsys.readouterr().err == f"agent-intercom: not signed in to far: {reason}\n"
 
 
-async def browse_when_shown(capsys: pytest.CaptureFixture[str], said: list[str]) -> None:
-    """Open the address in a browser as soon as it is shown."""
-    while not any(line.startswith("waiting up to") for line in said):
+async def test_a_browser_that_only_returns_when_it_is_closed_holds_nothing_up(
+    own_home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    closed = threading.Event()
+
+    class Browser:
+        def open(self, address: str) -> bool:
+            with httpx2.Client(trust_env=False, follow_redirects=True) as client:
+                client.get(address)
+            return closed.wait()
+
+    monkeypatch.setenv("BROWSER", "mine")
+    monkeypatch.setattr("webbrowser.get", Browser)
+    async with provider() as found:
+        configure_far_in(Path(places().gateway_directory), f"{found.base}/mcp")
+        assert await trio.to_thread.run_sync(main.main, ["gateway", "sign-in", "far", "--wait", "50"]) == 0
+    closed.set()
+    assert "signed in to far" in capsys.readouterr().out
+
+
+async def test_without_a_browser_the_person_is_told_to_open_the_address(
+    own_home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("BROWSER", "/nowhere/browser")
+    async with provider() as found, trio.open_nursery() as nursery:
+        # Without that sentence nobody browses, and the sign-in fails.
+        until = "no browser could be opened here: open the address yourself"
+        nursery.start_soon(browse_when_shown, capsys, [], until)
+        configure_far_in(Path(places().gateway_directory), f"{found.base}/mcp")
+        assert await trio.to_thread.run_sync(main.main, ["gateway", "sign-in", "far", "--wait", "50"]) == 0
+    assert "signed in to far" in capsys.readouterr().out
+
+
+async def browse_when_shown(capsys: pytest.CaptureFixture[str], said: list[str], until: str = "waiting up to") -> None:
+    """Open the address in a browser as soon as this is said."""
+    while not any(line.startswith(until) for line in said):
         said += capsys.readouterr().out.splitlines()
         await trio.sleep(0.01)  # nothing tells of what a thread prints
     await browse(next(line.strip() for line in said if line.startswith("  http")))
@@ -305,6 +344,16 @@ def test_a_secret_in_what_a_server_said_is_masked() -> None:
     text = failure_text("far", SignInFailed("it failed", f"no\n{'x' * 290} {secret}"))
     assert "it failed (it said: no x" in text
     assert "a1B2" not in text
+
+
+async def test_the_command_that_errors_name_is_one(tmp_path: Path) -> None:
+    none = await OAuthTokens(FAR, CredentialStore(tmp_path))()
+    assert isinstance(none, NoToken)
+    [named] = re.findall(r"run '(.*)'", none.reason)
+    assert named == COMMAND == f"{ctl_gateway.SIGN_IN} far"
+    assert COMMAND in sign_in_text("far")
+    options = main.parser().parse_args(named.split()[1:])
+    assert (options.command, options.action, options.name) == ("gateway", "sign-in", "far")
 
 
 def test_a_name_that_has_no_sign_in_is_explained() -> None:

@@ -41,6 +41,8 @@ def test_what_the_page_says_to_type_is_a_command() -> None:
         ("gateway", "import"),
         ("gateway", "import"),
         ("stop", None),
+        ("gateway", "sign-in"),
+        ("gateway", "sign-out"),
         ("gateway", "undo"),
     ]
     asked = [ctl.fields_of(ctl.parser().parse_args(ctl.hoist(words))) for words in typed("agent-intercom-ctl")]
@@ -71,7 +73,7 @@ def test_the_first_step_and_the_last_do_as_the_page_says(
     monkeypatch.setattr("builtins.input", lambda _question: "y")
     file = own_home / ".claude.json"
     file.write_text(before := '{"mcpServers": {"time": {"command": "uvx", "args": ["mcp-server-time"]}}}')
-    show, apply, _stop, undo = typed("agent-intercom")
+    show, apply, _stop, _sign_in, _sign_out, undo = typed("agent-intercom")
     assert main.main(show) == 0
     assert "add --apply to do this" in capsys.readouterr().out
     assert file.read_text() == before

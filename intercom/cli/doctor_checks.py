@@ -23,7 +23,7 @@ from intercom.cli import client_timeout_probe
 from intercom.cli.ctl_draw import age
 from intercom.cli.ctl_text import count
 from intercom.cli.init_clients import entry_of, hooks_file, names_us
-from intercom.local import operator_keys, wire
+from intercom.local import daemon, operator_keys, own_files, wire
 from intercom.local.places import SYSTEM_OPERATOR_KEYS, Places, peek
 from intercom.model.chat_status import ChatStatus, ConnectionState
 from intercom.model.config import Config
@@ -99,7 +99,7 @@ def examine_gateway(config: Config, where: Places) -> Iterator[Finding]:
     from intercom.model.gateway_view import LintFinding, LintLevel
 
     directory = config.gateway.directory or Path(where.gateway_directory)
-    settings, found = examine_directory(directory, os.environ)
+    settings, found = examine_directory(directory, daemon.for_server(os.environ))
     if not config.gateway.enabled:
         if settings.configs:
             text = f"{count(len(settings.configs), 'MCP server')} in {directory}, but the gateway is off"
@@ -109,6 +109,11 @@ def examine_gateway(config: Config, where: Places) -> Iterator[Finding]:
     if not settings.configs and not found:
         text = f"it is on, and no MCP server is in {directory}"
         yield Finding("gateway", State.WARN, text, "agent-intercom gateway import moves those that your agents have")
+        return
+    if unrecorded := _unrecorded_directories(where):
+        text = f"a server that an agent starts has no gateway: {unrecorded} are not recorded as yours"
+        advice = "agent-intercom init --write in a terminal of your own, then agent-intercom stop"
+        yield Finding("gateway", State.FAULT, text, advice)
         return
     unsigned = examine_sign_ins(settings, CredentialStore(Path(where.gateway_credentials)), time.time())
     if (known := _unsigned_in_server(where)) is not None:
@@ -133,6 +138,13 @@ def _unsigned_in_server(where: Places) -> list[str] | None:
     except (NoServer, Refusal, OSError):
         return None
     return [str(each["name"]) for each in known["downstreams"] if each["needs_sign_in"]]
+
+
+def _unrecorded_directories(where: Places) -> str:
+    """Name the directories from which a server that an agent starts takes no operators' settings; empty if none."""
+    own = own_files.own_directories()[0]
+    directories = (os.path.dirname(where.config_file), where.state_dir)
+    return " and ".join(each for each in directories if not own_files.is_own(each, own))
 
 
 #: Seconds that a running server has to answer.

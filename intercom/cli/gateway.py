@@ -15,8 +15,9 @@ import os
 import re
 import shlex
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
+from difflib import get_close_matches
 from pathlib import Path
 
 import tomlkit
@@ -26,17 +27,26 @@ from tomlkit.exceptions import TOMLKitError
 from intercom.agents.clients import CLIENTS
 from intercom.cli import init_clients
 from intercom.cli.ctl_text import agreed, clean, count, one_line
+from intercom.cli.server_settings import record_or_explain
 from intercom.gateway import client_files, client_import, import_receipt
 from intercom.gateway.client_entries import Dialect, Note
 from intercom.gateway.client_files import ClientFile
 from intercom.gateway.client_import import ImportPlan, Move
+from intercom.gateway.directory_check import missing_program
 from intercom.gateway.downstream_config import DownstreamConfig, Transport, references, to_json
 from intercom.gateway.health_report import target_of
-from intercom.gateway.import_receipt import Outcome, Receipt, UndoReport
-from intercom.gateway.masked_diff import MASKED, Secrets, looks_secret, masked_value, masked_variable
+from intercom.gateway.import_receipt import Kind, Outcome, Receipt, Undone, UndoReport
+from intercom.gateway.masked_diff import (
+    MASKED,
+    Secrets,
+    looks_secret,
+    masked_value,
+    masked_variable,
+    secret_arguments,
+)
 from intercom.gateway.service import KEYCHAIN_SERVICE
 from intercom.gateway.variables import Source
-from intercom.local import config_file, file_replacement
+from intercom.local import config_file, daemon, file_replacement, own_files
 from intercom.local.file_replacement import Change
 from intercom.local.places import Places, places
 from intercom.model.config import Config
@@ -47,6 +57,8 @@ from intercom.model.visible_text import visible_line
 PROGRAM = "agent-intercom"
 #: The clients whose files are read.
 CLIENT_NAMES = tuple(dialect.value for dialect in Dialect)
+#: The gateway's own files in the state directory.
+STATE_FILES = ("gateway-calls.jsonl", "gateway-arguments.key")
 #: A word of a command that is shown without quotes.
 _PLAIN_WORD = re.compile(r"[A-Za-z0-9_@%+=:,./-]+")
 #: Settings of a downstream that are shown in a form of their own, or say nothing about what it does.
@@ -70,12 +82,28 @@ def run(options: argparse.Namespace) -> int:
         from intercom.cli import gateway_sign_in
 
         return gateway_sign_in.run(options, where, config)
+    except _Interrupted:
+        print("nothing was changed")
+        return 130
     except ConfigError as fault:
         print(f"{PROGRAM}: {one_line(fault.message)}", file=sys.stderr)
         return 2 if options.action.startswith("sign-") else 1
     except IntercomError as fault:
         print(f"{PROGRAM}: {one_line(fault.message)}", file=sys.stderr)
         return 1
+
+
+class _Interrupted(Exception):
+    """A person has interrupted a question. Nothing was changed by then."""
+
+
+def _agreed(question: str) -> bool:
+    """Ask the person. Raises _Interrupted."""
+    try:
+        return agreed(question)
+    except KeyboardInterrupt:
+        print()
+        raise _Interrupted from None
 
 
 def _settings(options: argparse.Namespace) -> tuple[Places, Path, Config]:
@@ -97,32 +125,70 @@ def _import(options: argparse.Namespace, where: Places, file: Path, config: Conf
         )
         return 2
     workspace = Path(options.workspace or ".").expanduser().resolve()
+    if not workspace.is_dir():
+        print(f"{PROGRAM}: {one_line(str(workspace))} is no directory: give --workspace a project", file=sys.stderr)
+        return 2
     directory = config.gateway.directory or Path(where.gateway_directory)
     found = files_of(options.client, workspace, file if options.config else None)
     from_project = bool(getattr(options, "project", False))
     take = None if not from_project else _take_shown if options.apply else _take_all
     planned = client_import.plan(found, directory, names=options.server, take_from_project=take)
+    for name in options.server or ():
+        if name not in planned.known:
+            print(f"{PROGRAM}: {_unknown_server(name, planned.known)}", file=sys.stderr)
+            return 2
     if from_project and options.apply:
         print()
     enabling = None if config.gateway.enabled else enable_change(file)
-    print("\n".join(plan_lines(planned, directory, enabling)))
+    lines = plan_lines(planned, directory, enabling)
     if not from_project and any(each.workspace is not None for each in found):
-        print(f"\nservers of the files of {_written(_short_path(workspace))} are only moved with --project")
+        lines += ["", f"servers of the files of {_written(_short_path(workspace))} are only moved with --project"]
+    unrecorded = _unrecorded(where)
+    if planned.moves and unrecorded:
+        lines += ["", f"and {unrecorded} are recorded as yours, because a server that an agent starts uses no others"]
     if not planned.moves:
         named = f" called {', '.join(map(one_line, options.server))}" if options.server else ""
-        print(f"\nnothing to move: no client has an MCP server{named} that the gateway may take")
+        lines += ["", f"nothing to move: no client has an MCP server{named} that the gateway may take"]
+    print("\n".join(lines).lstrip("\n"))
+    if not planned.moves:
         return 1 if any(client_import.REFUSED in each.reasons for each in planned.left) else 0
     if not options.apply:
         print("\nnothing was changed: add --apply to do this")
         return 0
-    if not options.yes and not agreed(f"\nMove {count(len(planned.moves), 'server')} behind the gateway?"):
+    if not options.yes and not _agreed(f"\nMove {count(len(planned.moves), 'server')} behind the gateway?"):
         print("nothing was changed")
         return 1
-    if enabling is not None:
-        _write_config(enabling)
-    receipt = client_import.carry_out(planned, Path(where.state_dir), datetime.now(UTC))
-    print("\n".join(done_lines(planned, receipt, restarts=enabling is not None)))
+    # A server that an agent starts would not use what this writes.
+    if refused := record_or_explain(where, config_file.database_path(config, where)):
+        print(
+            f"{PROGRAM}: {one_line(refused)}, so it would have no gateway; nothing was changed: run this in a terminal"
+            " of your own, where no agent runs",
+            file=sys.stderr,
+        )
+        return 1
+    earlier = len(import_receipt.receipts(Path(where.state_dir)))
+    receipt = client_import.carry_out(planned, Path(where.state_dir), datetime.now(UTC), enabling)
+    print("\n".join(done_lines(planned, receipt, restarts=enabling is not None, earlier=earlier)))
+    if options.config and not own_files.is_own_config(str(file), own_files.own_directories()[0]):
+        print(
+            f"\n{one_line(str(file))} is not in your own directories, so a server that an agent starts takes no gateway"
+            f" from it: start the server with {PROGRAM} serve --config {shlex.quote(str(file))}"
+        )
     return 0
+
+
+def _unknown_server(name: str, known: Sequence[str]) -> str:
+    near = get_close_matches(name, known, 1)
+    hint = f"did you mean {near[0]}?" if near else f"there are: {', '.join(known) or 'none'}"
+    return one_line(f"no client has an MCP server called {name}: {hint}")
+
+
+def _unrecorded(where: Places) -> str:
+    """Name the directories that would have to be recorded as the user's own; empty if there are none."""
+    own = own_files.own_directories()[0]
+    directories = (os.path.dirname(where.config_file), where.state_dir)
+    named = [_short_path(Path(each)) for each in directories if not own_files.is_own(each, own)]
+    return one_line(" and ".join(named))
 
 
 def _take_all(_file: ClientFile, _name: str, _config: DownstreamConfig) -> bool:
@@ -138,7 +204,7 @@ def _take_shown(file: ClientFile, name: str, config: DownstreamConfig) -> bool:
     question = f"Let Intercom start {config.name} for every agent, in every project?"
     if config.transport is not Transport.STDIO:
         question = f"Let Intercom connect to {config.name} for every agent, in every project?"
-    return agreed(question)
+    return _agreed(question)
 
 
 def files_of(names: Sequence[str] | None, workspace: Path, config: Path | None) -> list[ClientFile]:
@@ -176,20 +242,16 @@ def enable_change(file: Path) -> Change:
     return Change(Path(os.path.realpath(file)), before, after)
 
 
-def _write_config(change: Change) -> None:
-    try:
-        file_replacement.commit([change])
-    except OSError as error:
-        raise ConfigError(f"{change.file} cannot be written ({error.strerror}); nothing was changed") from None
-
-
 def plan_lines(planned: ImportPlan, directory: Path, enabling: Change | None) -> list[str]:
     """Return what an import would do, for people: the servers, what stays, each file with its changes, and the role."""
     lines: list[str] = []
     if planned.moves:
         lines.append(f"{count(len(planned.moves), 'MCP server')} can be moved behind the gateway:")
+    shared = _shared_notes(planned.moves)
     for move in planned.moves:
-        lines += _move_lines(move)
+        lines += _move_lines(move, shared)
+    for note, moves in shared.items():
+        lines.append(one_line(f"  note about {', '.join(each.name for each in moves)}: {_noted(note)}"))
     if planned.left:
         lines += ["", "these stay as they are:"]
         for left in planned.left:
@@ -198,9 +260,7 @@ def plan_lines(planned: ImportPlan, directory: Path, enabling: Change | None) ->
     for rewrite in planned.rewrites:
         lines += [
             "",
-            one_line(
-                f"changes of {_short_path(rewrite.client.path)} (secrets are masked here, and long lines are cut):"
-            ),
+            one_line(f"changes of {_short_path(rewrite.client.path)} (secrets are masked, and long lines are cut):"),
         ]
         lines += [f"  {clean(line)}" for line in rewrite.diff.splitlines()]
         lines += [one_line(f"  note: {note}") for note in rewrite.notes]
@@ -219,7 +279,17 @@ def plan_lines(planned: ImportPlan, directory: Path, enabling: Change | None) ->
     return lines
 
 
-def _move_lines(move: Move) -> Iterator[str]:
+def _shared_notes(moves: Sequence[Move]) -> Mapping[Note, Sequence[Move]]:
+    """Return the notes that are about several servers: they are said once."""
+    about: dict[Note, list[Move]] = {}
+    for move in moves:
+        for note in move.notes:
+            if note.text != client_import.LITERAL:
+                about.setdefault(note, []).append(move)
+    return {note: found for note, found in about.items() if len(found) > 1}
+
+
+def _move_lines(move: Move, shared: Collection[Note] = ()) -> Iterator[str]:
     renamed = "" if move.config.name == move.name else f", here called {move.config.name}"
     title = CLIENTS[move.client.dialect.value].title
     owner = " of the project" if move.client.workspace is not None else ""
@@ -227,8 +297,11 @@ def _move_lines(move: Move) -> Iterator[str]:
         f"  {move.name}{renamed}: {_kind(move.config)}; from {title}, {_short_path(move.client.path)}{owner}"
     )
     yield from setting_lines(move.config, of_project=move.client.workspace is not None)
+    if (missing := missing_program(move.config, os.environ)) is not None:
+        yield one_line(f"    missing: {missing}")
     for note in move.notes:
-        yield one_line(f"    note: {_noted(note)}")
+        if note not in shared:
+            yield one_line(f"    note: {_noted(note)}")
 
 
 def _kind(config: DownstreamConfig) -> str:
@@ -238,13 +311,14 @@ def _kind(config: DownstreamConfig) -> str:
 def setting_lines(config: DownstreamConfig, *, of_project: bool) -> Iterator[str]:
     """Yield all that a downstream starts or sends, one line each, every character visible and nothing left out.
 
-    The command and its arguments are never masked: whatever looks like a secret there may be what is run. Variables and
-    headers are masked where they have secrets; of a project's entry, which may be hostile, only those that cannot
-    decide what runs.
+    Variables and headers are masked where they have secrets. So is a word after an option such as `--api-key` in the
+    user's own entries. A project's entry may be hostile: whatever looks like a secret in its command may be what is
+    run, so that is never masked, and only those variables are that cannot decide what runs.
     """
     written = to_json(config)
     if config.transport is Transport.STDIO:
-        yield f"    starts: {' '.join(map(_written, [config.command or '', *config.args]))}"
+        args = list(config.args) if of_project else _masked_arguments(config.args)
+        yield f"    starts: {' '.join(map(_written, [config.command or '', *args]))}"
     else:
         address = Secrets.of([{"url": config.base_url}]).mask(config.base_url or "")
         yield f"    address: {_written(address)}"
@@ -256,6 +330,15 @@ def setting_lines(config: DownstreamConfig, *, of_project: bool) -> Iterator[str
     for key, other in written.items():
         if key not in _SHOWN_OTHERWISE and other != [f"{config.name}.*"]:
             yield f"    {key}: {_written(_masked_setting(key, other))}"
+
+
+def _masked_arguments(args: Sequence[str]) -> list[str]:
+    """Mask the secrets in arguments. What has a blank may be a command, and is shown."""
+    secrets = [each for each in secret_arguments(args) if not re.search(r"\s", each)]
+    shown = list(args)
+    for secret in sorted(secrets, key=len, reverse=True):
+        shown = [each.replace(secret, MASKED) for each in shown]
+    return shown
 
 
 def _masked_setting(key: str, value: object) -> object:
@@ -279,8 +362,8 @@ def _noted(note: Note) -> str:
     return f"{note.key}: {note.text}" if note.key else note.text
 
 
-def done_lines(planned: ImportPlan, receipt: Receipt, *, restarts: bool) -> list[str]:
-    """Return what was done, and the commands that come next."""
+def done_lines(planned: ImportPlan, receipt: Receipt, *, restarts: bool, earlier: int = 0) -> list[str]:
+    """Return what was done, and the commands that come next. `earlier` is how many imports there were before."""
     lines = ["", f"moved {count(len(planned.moves), 'server')}; the old texts of the files are in {receipt.directory}"]
     steps: list[str] = []
     if planned.to_add:
@@ -292,17 +375,7 @@ def done_lines(planned: ImportPlan, receipt: Receipt, *, restarts: bool) -> list
         # The question is the words of the author of the file, so what gets the answer is said too.
         asked = f'   # {targets[name]} gets it, and asks: "{one_line(question)}"'
         steps.append(f"python -m keyring set {KEYCHAIN_SERVICE} {shlex.quote(name)}{asked}")
-    variables = sorted(
-        {
-            reference.name
-            for move in planned.moves
-            for reference in references(move.config)
-            if reference.source is Source.ENVIRONMENT and reference.name not in os.environ
-        }
-    )
-    if variables:
-        they = "they are" if len(variables) > 1 else "it is"
-        steps.append(f"set {', '.join(variables)} where the server is started: {they} not set here")
+    steps += _secret_steps(planned)
     if restarts:
         steps.append(f"{PROGRAM} stop   # the next agent starts the server again, with the gateway")
     first = planned.moves[0].config.name
@@ -316,9 +389,37 @@ def done_lines(planned: ImportPlan, receipt: Receipt, *, restarts: bool) -> list
         "next:",
         *(one_line(f"  {step}") for step in steps),
         "",
-        f"{PROGRAM} gateway undo puts everything back",
+        f"{PROGRAM} gateway undo puts {'this import' if earlier else 'everything'} back"
+        + (f", and run again the {count(earlier, 'import')} before it" if earlier else ""),
     ]
     return lines
+
+
+def _secret_steps(planned: ImportPlan) -> Iterator[str]:
+    """Yield what to do about variables that a server would not have, and about secrets that are in files."""
+    # An agent's environment does not reach the server.
+    environ = daemon.for_server(os.environ)
+    unset = []
+    for move in planned.moves:
+        name = move.config.name
+        file = _short_path(move.file) if move.file is not None else f"the file of {name}"
+        for reference in references(move.config):
+            if reference.source is not Source.ENVIRONMENT or reference.name in environ:
+                continue
+            unset.append(reference.name)
+            secret = f"{name}/{reference.name}"
+            yield (
+                f"python -m keyring set {KEYCHAIN_SERVICE} {shlex.quote(secret)}"
+                f"   # then write ${{keychain:{secret}}} for ${{{reference.name}}} in {file}"
+            )
+        for note in move.notes:
+            if note.text.endswith(client_import.LITERAL):
+                yield f"a value of {note.key} in {file} may be a secret: store it as above, as {name}/NAME, or leave it"
+    if unset:
+        yield (
+            f"or start the server yourself, where {', '.join(dict.fromkeys(unset))} is set: {PROGRAM} serve"
+            "   # one that an agent starts does not get it"
+        )
 
 
 def _short_path(path: Path) -> str:
@@ -338,17 +439,25 @@ def _undo(options: argparse.Namespace, where: Places) -> int:
     receipt = found[-1]
     servers = [each.path[-1] for each in receipt.entries if each.downstream is not None]
     print(one_line(f"the last import, of {receipt.at[:16].replace('T', ' ')} UTC, moved {', '.join(servers)}"))
-    for file in () if options.yes else receipt.files:
-        does = "gets its servers back" if file.before is not None else "is deleted"
-        print(one_line(f"  {_short_path(Path(file.path))} {does}"))
-    if not options.yes and not agreed("\nPut everything back?"):
+    if not options.yes:
+        for each in import_receipt.preview(receipt.file).files:
+            print("\n".join(_file_lines(each, _DOES)))
+    question = "Put everything back?"
+    if len(found) > 1:
+        earlier = count(len(found) - 1, "earlier import")
+        print(f"only this import is undone now; {earlier} can be undone after it: run this again")
+        question = "Put this import back?"
+    if not options.yes and not _agreed(f"\n{question}"):
         print("nothing was changed")
         return 1
     report = import_receipt.undo(receipt.file)
-    print("\n".join(undone_lines(report)))
-    if len(found) > 1:
-        print(f"{count(len(found) - 1, 'earlier import')} can be undone, too: run this again")
+    print("\n".join(undone_lines(report, _kept_files(state_dir))))
     return 1 if any(each.outcome is Outcome.LEFT for each in report.files) else 0
+
+
+def _kept_files(state_dir: Path) -> list[Path]:
+    """Return the files of the gateway that an undo leaves."""
+    return [each for each in map(state_dir.joinpath, STATE_FILES) if os.path.lexists(each)]
 
 
 _DONE: Mapping[Outcome, str] = {
@@ -358,14 +467,34 @@ _DONE: Mapping[Outcome, str] = {
     Outcome.UNCHANGED: "was as before already",
     Outcome.LEFT: "was left as it is",
 }
+_DOES: Mapping[Outcome, str] = {
+    Outcome.RESTORED: "gets its old text back",
+    Outcome.DELETED: "is deleted",
+    Outcome.PUT_BACK: "gets its servers back",
+    Outcome.UNCHANGED: "is as before already",
+    Outcome.LEFT: "is left as it is",
+}
 
 
-def undone_lines(report: UndoReport) -> list[str]:
-    """Return what an undo did, and what a person has to do."""
-    lines = []
-    for each in report.files:
-        lines.append(one_line(f"  {_short_path(each.path)} {_DONE[each.outcome]}"))
-        lines += [one_line(f"    note: {note}") for note in each.notes]
+def _file_lines(each: Undone, said: Mapping[Outcome, str]) -> list[str]:
+    what = said[each.outcome]
+    if each.kind is Kind.CONFIG and each.outcome is Outcome.PUT_BACK:
+        what = f"{what.partition(' ')[0]} the gateway's enabled back"
+    lines = [one_line(f"  {_short_path(each.path)} {what}")]
+    return [*lines, *(one_line(f"    note: {note}") for note in each.notes)]
+
+
+def undone_lines(report: UndoReport, kept: Sequence[Path]) -> list[str]:
+    """Return what an undo did, and what a person has to do. `kept` are files of the gateway that stay."""
+    lines = [line for each in report.files for line in _file_lines(each, _DONE)]
     if not report.complete:
         lines.append(f"the old texts of the clients' files stay in {report.directory}")
+    if kept:
+        listed = ", ".join(_short_path(each) for each in kept)
+        lines.append(one_line(f"these stay, too, because they belong to the record of calls: {listed}"))
+    if any(each.kind is Kind.CONFIG and each.outcome in _DISABLES for each in report.files):
+        lines.append(f"{PROGRAM} stop   # the next agent starts the server again, without the gateway")
     return [*lines, "start your coding agents again: they read their servers when they start"]
+
+
+_DISABLES: Collection[Outcome] = (Outcome.RESTORED, Outcome.DELETED, Outcome.PUT_BACK)

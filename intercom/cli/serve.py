@@ -301,6 +301,8 @@ def make_app(settings: ServerSettings, sockets: frozenset[str] = frozenset({"ctl
     )
     if settings.left_out_message:
         app.found(settings.left_out_message)
+    if "gateway" in settings.left_out:
+        app.service.no_gateway_reason = settings.left_out_message
     return app
 
 

@@ -13,6 +13,7 @@ import re
 import stat
 import tomllib
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from difflib import SequenceMatcher
 from itertools import pairwise
 from pathlib import Path
 from typing import Final, TypeAlias
@@ -27,6 +28,8 @@ from intercom.model.json_types import Json, JsonObject
 
 #: The largest file of a client that is read, in bytes. Claude Code keeps its history in the same file.
 FILE_BYTES: Final = 64 * 1024 * 1024
+#: The most pairs of lines that are compared to find what was changed.
+_MOST_COMPARED: Final = 25_000_000
 #: Where something is in a document: the keys from its top.
 KeyPath: TypeAlias = tuple[str, ...]
 
@@ -176,6 +179,45 @@ def put(dialect: Dialect, text: str, entries: Mapping[KeyPath, Json]) -> str:
     else:
         text = _json_with(text, entries)
     return _checked(dialect, text, document)
+
+
+def says_the_same(dialect: Dialect, text: str, other: str) -> bool:
+    """Whether two texts have the same document, in any order. One that cannot be read has none."""
+    try:
+        return _canonical(parse(dialect, text), ordered=False) == _canonical(parse(dialect, other), ordered=False)
+    except (Unmergeable, RecursionError):
+        return False
+
+
+def with_change_undone(text: str, after: str, before: str) -> str | None:
+    """Return a text without the change from `before` to `after`, which was made to it earlier, and with all that was
+    changed since. None if a line of that change, or one beside it, was changed since, or if the texts are too long."""
+    base = after.splitlines(keepends=True)
+    undoing = _line_edits(base, before.splitlines(keepends=True))
+    since = _line_edits(base, text.splitlines(keepends=True))
+    if undoing is None or since is None:
+        return None
+    if any(first <= end and start <= last for first, last, _ in undoing for start, end, _ in since):
+        return None
+    parts, at = [], 0
+    for start, end, new in sorted([*undoing, *since]):
+        parts += [*base[at:start], *new]
+        at = end
+    return "".join([*parts, *base[at:]])
+
+
+def _line_edits(old: Sequence[str], new: Sequence[str]) -> list[tuple[int, int, Sequence[str]]] | None:
+    """Return the edits that make the new lines of the old ones; None if finding them would take long."""
+    start = next((at for at, (one, other) in enumerate(zip(old, new, strict=False)) if one != other), None)
+    start = min(len(old), len(new)) if start is None else start
+    end = 0
+    while end < min(len(old), len(new)) - start and old[-1 - end] == new[-1 - end]:
+        end += 1
+    one, other = old[start : len(old) - end], new[start : len(new) - end]
+    if len(one) * len(other) > _MOST_COMPARED:
+        return None
+    found = SequenceMatcher(None, one, other).get_opcodes()
+    return [(start + i, start + j, other[k:m]) for kind, i, j, k, m in found if kind != "equal"]
 
 
 def _checked(dialect: Dialect, new: str, document: JsonObject) -> str:

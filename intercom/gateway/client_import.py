@@ -54,7 +54,10 @@ DEFAULT_ROLE: Final = "default"
 LONGEST_OF_PROJECT: Final = 8_000
 #: The largest receipt, in bytes: that of some hundred servers.
 _RECEIPT_BYTES: Final = 250_000
-_LITERAL: Final = "the value may be a secret, and is in the file: write ${NAME} or ${keychain:NAME} instead"
+#: The name of the configuration's old text.
+_CONFIG: Final = "config.toml"
+#: The note about a value that is stored as it is.
+LITERAL: Final = "the value may be a secret, and is in the file: write ${NAME} or ${keychain:NAME} instead"
 
 _OURS: Final = re.compile(r"(?:^|[/\\])agent-intercom(?:\.exe)?$|^intercom\.cli\.main$")
 
@@ -116,7 +119,8 @@ class ImportPlan:
     """What an import would do. Nothing is done yet.
 
     `created` are the downstreams' files. `roles` is the change that makes roles.json, or None. If there is one already,
-    `to_add` are the capabilities that a person has to add to it, for the role `role`.
+    `to_add` are the capabilities that a person has to add to it, for the role `role`. `known` are the names of all
+    servers in the files, also of those that were not asked for.
     """
 
     moves: tuple[Move, ...]
@@ -126,6 +130,7 @@ class ImportPlan:
     roles: Change | None = None
     to_add: tuple[str, ...] = ()
     role: str = DEFAULT_ROLE
+    known: tuple[str, ...] = ()
 
     @property
     def secrets(self) -> Mapping[str, str]:
@@ -221,7 +226,9 @@ def plan(
         rewrites.append(rewrite)
         moves += [naming.move(each, secrets) for each in usable]
     new_roles, to_add, role = _roles_for(moves, naming.gateway / ROLES_FILE)
-    return ImportPlan(tuple(moves), tuple(left), tuple(rewrites), tuple(naming.changes), new_roles, to_add, role)
+    names_there = (each.path[-1] for source in sources for each in source.candidates)
+    known = tuple(dict.fromkeys((*names_there, *(each.name for each in left if each.name is not None))))
+    return ImportPlan(tuple(moves), tuple(left), tuple(rewrites), tuple(naming.changes), new_roles, to_add, role, known)
 
 
 def _read_source(client: ClientFile, left: list[Left]) -> _Source | None:
@@ -343,14 +350,14 @@ class _Naming:
             config = entry.config
             assert config is not None
             if known is not None and _config_text(known) == _config_text(config):
-                notes.append(Note("", f"the downstream {known.name} is the same: both use it"))
+                notes.append(Note("", f"the server {known.name} is the same: both use it"))
                 return known, entry.secrets, False
             if name.lower() not in self._taken:
                 if name != first:
                     notes.append(Note("", f"it is called {name} here: {conflict}"))
                 return config, entry.secrets, True
             where = "there is" if name.lower() in self._existing else "this import has"
-            conflict = conflict or f"{where} another downstream {first} already"
+            conflict = conflict or f"{where} another server {first} already"
         raise AssertionError("names are endless")
 
 
@@ -371,9 +378,9 @@ def _literal_notes(config: DownstreamConfig) -> Iterator[Note]:
         found = [name for name, value in values.items() if looks_secret(value)]
         if found:
             listed = ", ".join(plain(name) or "..." for name in found)
-            yield Note(key, f"{listed}: {_LITERAL}")
+            yield Note(key, f"{listed}: {LITERAL}")
     if any(secret_arguments(config.args)):
-        yield Note("args", _LITERAL)
+        yield Note("args", LITERAL)
 
 
 # --- the clients' files ----------------------------------------------------------------------------------------------
@@ -429,8 +436,9 @@ def _roles_for(moves: Sequence[Move], file: Path) -> tuple[Change | None, tuple[
 # --- carry out -------------------------------------------------------------------------------------------------------
 
 
-def carry_out(planned: ImportPlan, state_dir: Path, now: datetime) -> Receipt:
+def carry_out(planned: ImportPlan, state_dir: Path, now: datetime, enabling: Change | None = None) -> Receipt:
     """Do what was planned, all of it or nothing, and return the receipt, which is in `state_dir` then.
+    `enabling` is the change of the configuration that enables the gateway; None if it is enabled.
 
     Raises ConfigError if there is nothing to do, and FileError if a file has changed since the plan, or cannot be
     written; then everything is as it was. If the process is killed meanwhile, `undo` of the receipt restores all.
@@ -438,7 +446,7 @@ def carry_out(planned: ImportPlan, state_dir: Path, now: datetime) -> Receipt:
     if not planned.moves:
         raise ConfigError("there is no server to move: nothing was changed")
     directory = state_dir / IMPORTS / now.astimezone(UTC).strftime("%Y%m%dT%H%M%S.%fZ")
-    receipt = _receipt_of(planned, directory / RECEIPT, now)
+    receipt = _receipt_of(planned, directory / RECEIPT, now, enabling)
     content = receipt_text(receipt)
     if len(content) > _RECEIPT_BYTES:
         raise ConfigError("these are too many servers for one import: move those of one client at a time")
@@ -451,13 +459,18 @@ def carry_out(planned: ImportPlan, state_dir: Path, now: datetime) -> Receipt:
         Change(receipt.file, None, content),
         *planned.created,
         *([planned.roles] if planned.roles is not None else []),
+        *([_with_backup(enabling, directory)] if enabling is not None else []),
         *(evolve(each.change, backup=directory / str(backups[str(each.change.file)])) for each in planned.rewrites),
     ]
     commit_all(changes, "nothing was changed")
     return receipt
 
 
-def _receipt_of(planned: ImportPlan, file: Path, now: datetime) -> Receipt:
+def _with_backup(enabling: Change, directory: Path) -> Change:
+    return enabling if enabling.before is None else evolve(enabling, backup=directory / _CONFIG)
+
+
+def _receipt_of(planned: ImportPlan, file: Path, now: datetime, enabling: Change | None) -> Receipt:
     created = [*planned.created, *([planned.roles] if planned.roles is not None else [])]
     files = [
         ReceiptFile(
@@ -465,6 +478,10 @@ def _receipt_of(planned: ImportPlan, file: Path, now: datetime) -> Receipt:
         )
         for each in created
     ]
+    if enabling is not None:
+        before = None if enabling.before is None else digest_of(enabling.before)
+        after, backup = digest_of(enabling.after or ""), None if before is None else _CONFIG
+        files.append(ReceiptFile(str(enabling.file), Kind.CONFIG, before, after, backup))
     entries = [ReceiptEntry(os.path.realpath(each.client.path), each.path, each.config.name) for each in planned.moves]
     for at, rewrite in enumerate(planned.rewrites):
         change = rewrite.change
@@ -473,5 +490,6 @@ def _receipt_of(planned: ImportPlan, file: Path, now: datetime) -> Receipt:
         files.append(ReceiptFile(str(change.file), Kind.CLIENT, before, after, name, rewrite.client.dialect))
         own = value_digest(rewrite.client.own_entry)
         entries += [ReceiptEntry(str(change.file), path, None, own) for path in rewrite.adds]
-    directories = {str(directory) for each in created for directory in missing_directories(each.file)}
+    written = [*created, *([enabling] if enabling is not None else [])]
+    directories = {str(directory) for each in written for directory in missing_directories(each.file)}
     return Receipt(file, now.astimezone(UTC).isoformat(), tuple(files), tuple(entries), tuple(sorted(directories)))

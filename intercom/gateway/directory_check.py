@@ -78,7 +78,7 @@ def examine_directory(directory: Path, environ: Mapping[str, str]) -> tuple[Sett
         if not config.enabled:
             continue
         found += [LintFinding(LintLevel.WARNING, text) for text in _unset(config, environ)]
-        missing = _missing_program(config, environ)
+        missing = missing_program(config, environ)
         if missing is not None:
             found.append(LintFinding(LintLevel.FAULT, f"{name}: {missing}"))
     return settings, tuple(sorted(found, key=lambda each: each.level is not LintLevel.FAULT))
@@ -105,16 +105,17 @@ def sign_in_text(name: str) -> str:
 
 
 def _unset(config: DownstreamConfig, environ: Mapping[str, str]) -> Iterator[str]:
-    """Say which variables have no value here. A server may have another environment, so it is no fault."""
+    """Say which variables have no value. A server may have another environment, so it is no fault."""
     for reference, keys in references(config).items():
         if reference.source is Source.ENVIRONMENT and reference.name not in environ:
             yield (
-                f"{config.name}: {reference.name} (for {', '.join(keys)}) is not set here: set it in the environment of"
-                " the server, or write ${keychain:NAME} in the file"
+                f"{config.name}: {reference.name} (for {', '.join(keys)}) is not set for a server that an agent starts,"
+                f" which gets few variables: write ${{keychain:{config.name}/{reference.name}}} instead, or run"
+                " agent-intercom serve where it is set"
             )
 
 
-def _missing_program(config: DownstreamConfig, environ: Mapping[str, str]) -> str | None:
+def missing_program(config: DownstreamConfig, environ: Mapping[str, str]) -> str | None:
     """Return why its program cannot be started, or None if it can be, or if a reference decides."""
     command = config.command
     if config.transport is not Transport.STDIO or command is None:

@@ -569,7 +569,10 @@ class MissingVariables(ConfigError):
         sources = {reference.source for reference in missing}
         remedies = []
         if Source.ENVIRONMENT in sources:
-            remedies.append("set variables in the environment of the server, and restart it")
+            remedies.append(
+                "store variables in the keychain and write ${keychain:NAME} for them, or stop the server and run"
+                " agent-intercom serve where they are set (one that an agent starts does not get them)"
+            )
         if Source.KEYCHAIN in sources:
             remedies.append("store secrets with 'python -m keyring set agent-intercom NAME'")
         message = f"downstream {name} needs {needs}, which there is not: {'; '.join(remedies)}"

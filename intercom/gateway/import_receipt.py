@@ -10,12 +10,15 @@ import contextlib
 import hashlib
 import json
 import os
-from collections.abc import Mapping, Sequence
+import tomllib
+from collections.abc import Mapping, MutableMapping, Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import Final
 
+import tomlkit
 from attrs import define, evolve, field, frozen
+from tomlkit.exceptions import TOMLKitError
 
 from intercom.gateway import client_files
 from intercom.gateway.client_entries import Dialect
@@ -24,12 +27,14 @@ from intercom.gateway.json_settings import plain
 from intercom.local.file_replacement import Change, commit
 from intercom.local.own_files import read_own
 from intercom.model.errors import ConfigError, FileError, IntercomError
+from intercom.model.json_types import Json
 
 #: The directory of all imports, in the state directory, and the receipt in an import's directory.
 IMPORTS: Final = "gateway-imports"
 RECEIPT: Final = "receipt.json"
 #: The beginning of the names of texts that an undo replaced.
 _UNDONE: Final = "undone-"
+_KEEPS: Final = "it was changed since the import, and keeps these changes"
 
 
 class Kind(StrEnum):
@@ -38,6 +43,8 @@ class Kind(StrEnum):
     DOWNSTREAM = "downstream"
     ROLES = "roles"
     CLIENT = "client"
+    #: The configuration, in which the import has enabled the gateway.
+    CONFIG = "config"
 
 
 @frozen
@@ -146,6 +153,8 @@ def _receipt_file(raw: Mapping[str, object]) -> ReceiptFile:
         raise ValueError
     if kind is Kind.CLIENT and None in (before, backup, dialect):
         raise ValueError
+    if kind is Kind.CONFIG and (before is None) is not (backup is None):
+        raise ValueError
     return ReceiptFile(path, kind, before, _text(raw["after"]), backup, dialect)
 
 
@@ -197,14 +206,15 @@ class Undone:
     """What an undo did with one file, and what a person should know about it."""
 
     path: Path
+    kind: Kind
     outcome: Outcome
     notes: tuple[str, ...] = ()
 
 
 @frozen
 class UndoReport:
-    """What an undo did. `complete` says that everything is as it was before the import; then its directory with the
-    old texts is gone. Otherwise they stay in `directory`."""
+    """What an undo did, or would do. `complete` says that everything is as it was before the import; then its directory
+    with the old texts is gone. Otherwise they stay in `directory`."""
 
     files: tuple[Undone, ...]
     complete: bool
@@ -213,7 +223,8 @@ class UndoReport:
 
 @define
 class _Undo:
-    """Works out the changes of an undo. `needed` are the downstreams, and `shared` the files, of other imports."""
+    """Works out the changes of an undo. `needed` are the downstreams, and `shared` the files, of other imports. It only
+    reads."""
 
     receipt: Receipt
     needed: set[str] = field(factory=set)
@@ -227,49 +238,77 @@ class _Undo:
             text = read_text(path)
         except (OSError, Unmergeable) as fault:
             reason = f"cannot be read ({fault.strerror})" if isinstance(fault, OSError) else str(fault)
-            self._note(path, Outcome.LEFT, f"it {reason}")
+            self._note(file, Outcome.LEFT, f"it {reason}")
             return
         digest = None if text is None else digest_of(text)
         if digest == file.before:
-            self._note(path, Outcome.UNCHANGED)
-        elif file.kind is not Kind.CLIENT:
+            self._note(file, Outcome.UNCHANGED)
+        elif file.kind in (Kind.DOWNSTREAM, Kind.ROLES):
             self._created_file(path, file, text, digest)
         elif text is None:
-            old = self.receipt.directory / str(file.backup)
-            self._note(path, Outcome.LEFT, f"it was deleted since the import; its old text is {old}")
+            old = "" if file.backup is None else f"; its old text is {self.receipt.directory / file.backup}"
+            self._note(file, Outcome.LEFT, f"it was deleted since the import{old}")
+        elif file.kind is Kind.CONFIG:
+            self._config_file(path, file, text, digest)
         else:
             self._client_file(path, file, text, digest)
 
     def _created_file(self, path: Path, file: ReceiptFile, text: str | None, digest: str | None) -> None:
         if digest != file.after:
-            self._note(path, Outcome.LEFT, "it was changed since the import: delete it if it is not needed")
+            self._note(file, Outcome.LEFT, "it was changed since the import: delete it if it is not needed")
         elif file.kind is Kind.DOWNSTREAM and path.stem in self.needed:
-            self._note(path, Outcome.LEFT, "another import needs it")
+            self._note(file, Outcome.LEFT, "another import needs it")
         else:
             self.changes.append(Change(path, text, None))
-            self._note(path, Outcome.DELETED)
+            self._note(file, Outcome.DELETED)
 
-    def _client_file(self, path: Path, file: ReceiptFile, text: str, digest: str | None) -> None:
+    def _config_file(self, path: Path, file: ReceiptFile, text: str, digest: str | None) -> None:
+        """Make `enabled` of the gateway what it was. All else in the configuration stays."""
+        old = self._old_text(file) if file.backup is not None else ""
+        if self.needed:
+            self._note(file, Outcome.LEFT, "another import needs the gateway")
+        elif old is None:
+            pass
+        elif digest == file.after:
+            self.changes.append(Change(path, text, None if file.before is None else old))
+            self._note(file, Outcome.DELETED if file.before is None else Outcome.RESTORED)
+        else:
+            try:
+                new = with_earlier_enabled(text, old)
+            except ValueError:
+                self._note(file, Outcome.LEFT, "remove enabled = true under [gateway] there, if no server is left")
+                return
+            self.changes.append(Change(path, text, new))
+            self._note(file, Outcome.PUT_BACK if new != text else Outcome.UNCHANGED, _KEEPS)
+
+    def _old_text(self, file: ReceiptFile) -> str | None:
+        """Return what a file had before the import. If that is gone, note that the file is left, and return None."""
         backup = self.receipt.directory / str(file.backup)
         try:
             old = read_text(backup)
         except (OSError, Unmergeable):
             old = None
         if old is None or digest_of(old) != file.before:
-            self._note(path, Outcome.LEFT, f"its old text {backup} is gone or was changed")
+            self._note(file, Outcome.LEFT, f"its old text {backup} is gone or was changed")
+            return None
+        return old
+
+    def _client_file(self, path: Path, file: ReceiptFile, text: str, digest: str | None) -> None:
+        old = self._old_text(file)
+        if old is None:
             return
         if digest == file.after:
             self._client_change(path, file, text, old)
-            self._note(path, Outcome.RESTORED)
+            self._note(file, Outcome.RESTORED)
             return
         try:
             new, notes = self._put_back(file, text, old)
         except Unmergeable as fault:
-            self._note(path, Outcome.LEFT, f"it {fault}: put the servers back by hand from {backup}")
+            backup = self.receipt.directory / str(file.backup)
+            self._note(file, Outcome.LEFT, f"it {fault}: put the servers back by hand from {backup}")
             return
         self._client_change(path, file, text, new)
-        notes = ["it was changed since the import, and keeps these changes", *notes]
-        self._note(path, Outcome.PUT_BACK if new != text else Outcome.LEFT, *notes)
+        self._note(file, Outcome.PUT_BACK if new != text else Outcome.LEFT, _KEEPS, *notes)
 
     def _client_change(self, path: Path, file: ReceiptFile, text: str, new: str) -> None:
         """Change a client's file. Its present text is kept with the others, not in the project."""
@@ -299,11 +338,55 @@ class _Undo:
                 notes.append(f"{name} is needed by another import, and stays")
             elif there is not None:
                 gone.append(entry.path)
-        text = client_files.remove(dialect, text, gone) if gone else text
-        return client_files.put(dialect, text, back) if back else text, notes
+        new = client_files.remove(dialect, text, gone) if gone else text
+        new = client_files.put(dialect, new, back) if back else new
+        if notes:
+            return new, notes
+        return self._as_it_was(file, text, old, new, {path: client_files.value_at(now, path) for path in gone}), notes
 
-    def _note(self, path: Path, outcome: Outcome, *notes: str) -> None:
-        self.done.append(Undone(path, outcome, notes))
+    def _as_it_was(self, file: ReceiptFile, text: str, old: str, new: str, own: Mapping[KeyPath, Json]) -> str:
+        """Return what `new` says, with the entries where and as they were, if the lines around them are as the import
+        left them; otherwise `new`. `own` are our own entries in `text`."""
+        dialect = file.dialect
+        assert dialect is not None
+        moved = [each.path for each in self.receipt.entries if each.file == file.path and each.downstream is not None]
+        try:
+            after = client_files.remove(dialect, old, moved)
+            after = client_files.put(dialect, after, own) if own else after
+        except (Unmergeable, KeyError):
+            return new
+        if digest_of(after) != file.after:
+            return new
+        merged = client_files.with_change_undone(text, after, old)
+        return merged if merged is not None and client_files.says_the_same(dialect, merged, new) else new
+
+    def _note(self, file: ReceiptFile, outcome: Outcome, *notes: str) -> None:
+        self.done.append(Undone(Path(file.path), file.kind, outcome, notes))
+
+
+def with_earlier_enabled(text: str, old: str) -> str | None:
+    """Return a configuration's text with `enabled` of the gateway as in its old text, and all else as it is; None if
+    nothing is left. A gateway that is not enabled any more stays so. Raises ValueError if it cannot be edited."""
+    try:
+        present, before = tomllib.loads(text), tomllib.loads(old)
+        if not isinstance(present.get("gateway"), dict) or present["gateway"].get("enabled") is not True:
+            return text
+        document = tomlkit.parse(text)
+        table, earlier = document["gateway"], before.get("gateway")
+        if not isinstance(table, MutableMapping):
+            raise ValueError("the gateway's settings are no table")
+        if isinstance(earlier, dict) and "enabled" in earlier:
+            table["enabled"] = present["gateway"]["enabled"] = earlier["enabled"]
+        else:
+            del table["enabled"], present["gateway"]["enabled"]
+        if not present["gateway"] and earlier is None:
+            del document["gateway"], present["gateway"]
+        new = tomlkit.dumps(document)
+        if tomllib.loads(new) != present:
+            raise ValueError("it is laid out in a way that cannot be edited safely")
+    except (TOMLKitError, RecursionError):
+        raise ValueError("it cannot be edited") from None
+    return new if new.strip() else None
 
 
 def undo(receipt_file: Path) -> UndoReport:
@@ -315,7 +398,28 @@ def undo(receipt_file: Path) -> UndoReport:
     Raises ConfigError if the receipt cannot be read, or FileError if a file cannot be written; then nothing changed.
     Repeating it is harmless.
     """
-    receipt = read_receipt(receipt_file)
+    state, report = _work_out(read_receipt(receipt_file))
+    receipt = state.receipt
+    undone = all(each.outcome is not Outcome.LEFT for each in state.done)
+    if undone and not receipt.undone:
+        marked = evolve(receipt, undone=True)
+        state.changes.append(Change(receipt.file, receipt_text(receipt), receipt_text(marked)))
+    commit_all(state.changes, "nothing was put back")
+    if report.complete:
+        _forget(receipt)
+    for directory in sorted(receipt.directories, key=len, reverse=True):
+        # Only an empty one goes.
+        with contextlib.suppress(OSError):
+            os.rmdir(directory)
+    return report
+
+
+def preview(receipt_file: Path) -> UndoReport:
+    """Return what an undo would do now. Changes nothing. Raises ConfigError if the receipt cannot be read."""
+    return _work_out(read_receipt(receipt_file))[1]
+
+
+def _work_out(receipt: Receipt) -> tuple[_Undo, UndoReport]:
     others = [each for each in receipts(receipt.directory.parent.parent) if each.file != receipt.file]
     needed = {entry.downstream for each in others for entry in each.entries if entry.downstream is not None}
     state = _Undo(receipt, needed, {file.path for each in others for file in each.files})
@@ -323,18 +427,7 @@ def undo(receipt_file: Path) -> UndoReport:
     for file in reversed(receipt.files):
         state.file(file)
     complete = all(each.outcome in (Outcome.RESTORED, Outcome.DELETED, Outcome.UNCHANGED) for each in state.done)
-    undone = all(each.outcome is not Outcome.LEFT for each in state.done)
-    if undone and not receipt.undone:
-        marked = evolve(receipt, undone=True)
-        state.changes.append(Change(receipt.file, receipt_text(receipt), receipt_text(marked)))
-    commit_all(state.changes, "nothing was put back")
-    if complete:
-        _forget(receipt)
-    for directory in sorted(receipt.directories, key=len, reverse=True):
-        # Only an empty one goes.
-        with contextlib.suppress(OSError):
-            os.rmdir(directory)
-    return UndoReport(tuple(state.done), complete, receipt.directory)
+    return state, UndoReport(tuple(state.done), complete, receipt.directory)
 
 
 def _forget(receipt: Receipt) -> None:

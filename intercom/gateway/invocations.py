@@ -64,6 +64,7 @@ _NOT_SENT: Final = frozenset(
         InvocationStatus.DISABLED,
         InvocationStatus.CIRCUIT_OPEN,
         InvocationStatus.OPERATOR_DENIED,
+        InvocationStatus.WORKSPACE_REFUSED,
     }
 )
 _PART: Final = re.compile(r"[!-~]*\Z")

@@ -70,6 +70,8 @@ class InvocationStatus(StrEnum):
     DISABLED = "disabled"
     CIRCUIT_OPEN = "circuit_open"
     OPERATOR_DENIED = "operator_denied"
+    #: The agent has no workspace, and so no session.
+    WORKSPACE_REFUSED = "workspace_refused"
     #: The agent cancelled it.
     CANCELLED = "cancelled"
     #: The server ended while it ran. Whether it had its effect is not known.

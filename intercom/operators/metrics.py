@@ -79,7 +79,7 @@ _STATUSES = frozenset(str(each.value) for each in HTTPStatus if each.value >= HT
 #: The statuses of a downstream's calls, and what stands for them if the cache answers.
 _CALL_STATUSES = frozenset(
     {"success", "error", "permission_denied", "rate_limited", "timeout", "disabled", "circuit_open"}
-    | {"operator_denied", "cancelled", "interrupted", "cached"}
+    | {"operator_denied", "workspace_refused", "cancelled", "interrupted", "cached"}
 )
 #: Those of calls that were sent.
 _SENT = frozenset({"success", "error", "timeout", "cancelled"})

@@ -311,7 +311,8 @@ class RecentRefusals:
 @define(eq=False)
 class OperatorService:
     """`chat` returns the chat channel's status; None if there is no chat channel. `rooms` is None if there are none,
-    and so is `gateway`. `children` are the agents that people start."""
+    and so is `gateway`: `no_gateway_reason` says why if the configuration has one. `children` are the agents that
+    people start."""
 
     system: System
     deps: SessionDeps
@@ -321,6 +322,7 @@ class OperatorService:
     chat: Callable[[], Awaitable[ChatStatus]] | None = None
     rooms: RoomOperations | None = None
     gateway: GatewayOperations | None = None
+    no_gateway_reason: str = ""
     _shown: ShownCards = field(factory=ShownCards, init=False, repr=False)
     _told: RecentRefusals = field(factory=lambda: RecentRefusals(), init=False, repr=False)
 

@@ -395,7 +395,7 @@ def _path(request: ApprovalRequest) -> str:
 def _fate(request: ApprovalRequest) -> str | None:
     if request.status is ApprovalStatus.EXPIRED and request.decided is not None:
         return "approved, but not applied in time, or withdrawn; propose it again"
-    if request.tool is not None:
+    if request.tool is not None and request.status in (ApprovalStatus.APPROVED, ApprovalStatus.CONSUMED):
         used = request.status is ApprovalStatus.CONSUMED
         # The client does it itself, or the gateway sends it.
         return f"{request.tool}: approved for one use, which {'was made' if used else 'has not been made yet'}"

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from intercom.local import places as local_places
 from intercom.local.places import Places, places
 
 _FORGOTTEN = (
@@ -22,6 +23,7 @@ def own_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     made = tmp_path / "home"
     (made / "project").mkdir(parents=True)
     monkeypatch.setenv("HOME", str(made))
+    monkeypatch.setattr(local_places, "STAND_IN_HOME", str(made))
     for name in _FORGOTTEN:
         monkeypatch.delenv(name, raising=False)
     monkeypatch.chdir(made / "project")

@@ -18,7 +18,7 @@ import pytest
 from intercom._version import __version__
 from intercom.cli import doctor, doctor_checks, main
 from intercom.cli.doctor_checks import Finding, State
-from intercom.local import lock
+from intercom.local import lock, own_files
 from intercom.local.config_file import database_path, load
 from intercom.local.places import Places
 from intercom.model.config import Config, SpawnSettings
@@ -242,6 +242,12 @@ GITHUB = (
 ROLES = '{"defaultRole": "dev", "roles": [{"role": "dev", "capabilities": ["github.*"]}]}'
 
 
+@pytest.fixture
+def recorded(where: Places) -> None:
+    """The directories of these places are the user's own."""
+    own_files.record_directories(os.path.dirname(where.config_file), where.state_dir)
+
+
 def gateway(where: Places) -> list[tuple[State, str]]:
     project = Path(where.state_dir).parents[1] / "project"
     found = doctor.examine(None, None, None, str(project))
@@ -256,6 +262,7 @@ def test_a_gateway_that_is_off_is_looked_at_only_if_it_has_files(where: Places) 
     assert "the gateway is off" in text
 
 
+@pytest.mark.usefixtures("recorded")
 def test_a_gateway_without_files_and_one_that_is_well_are_told_apart(where: Places) -> None:
     written(where.config_file, "[gateway]\nenabled = true\n")
     assert look(where)["gateway"].advice.startswith("agent-intercom gateway import")
@@ -266,6 +273,7 @@ def test_a_gateway_without_files_and_one_that_is_well_are_told_apart(where: Plac
     assert "1 MCP server, 1 role in" in text
 
 
+@pytest.mark.usefixtures("recorded")
 def test_each_fault_and_warning_of_the_gateways_files_is_a_finding(where: Places) -> None:
     written(where.config_file, "[gateway]\nenabled = true\n")
     written(Path(where.gateway_directory) / "github.json", GITHUB % "nosuchprogram")
@@ -283,6 +291,7 @@ FAR = (
 )
 
 
+@pytest.mark.usefixtures("recorded")
 def test_a_downstream_that_nobody_has_signed_in_to_names_the_command(where: Places) -> None:
     written(where.config_file, "[gateway]\nenabled = true\n")
     written(Path(where.gateway_directory) / "far.json", FAR)
@@ -294,3 +303,13 @@ def test_a_downstream_that_nobody_has_signed_in_to_names_the_command(where: Plac
     written(damaged, "{")
     damaged.chmod(0o600)
     assert any(state is State.FAULT and "far.json is damaged" in text for state, text in gateway(where))
+
+
+def test_a_gateway_that_agents_servers_would_not_have_is_a_fault(where: Places) -> None:
+    written(where.config_file, "[gateway]\nenabled = true\n")
+    written(Path(where.gateway_directory) / "github.json", GITHUB % sys.executable)
+    written(Path(where.gateway_directory) / "roles.json", ROLES)
+    found = look(where)["gateway"]
+    assert found.state is State.FAULT
+    assert f"{where.state_dir} are not recorded as yours" in found.text
+    assert "init --write" in found.advice

@@ -13,8 +13,12 @@ import pytest
 
 from intercom.cli import gateway, main
 from intercom.gateway.directory import read_settings
+from intercom.local import own_files, processes
+from intercom.local import places as places_module
 from intercom.local.places import Places, places
+from intercom.local.processes import Recognised, Who
 from intercom.model.errors import ConfigError
+from intercom.model.process import Origin
 
 #: Put together, so that no tool takes it for a real one.
 SECRET = "ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"
@@ -110,7 +114,10 @@ def test_after_a_yes_the_servers_are_behind_the_gateway_and_the_next_steps_are_n
         assert stat.S_IMODE(file.stat().st_mode) == 0o600
     assert list(json.loads((own_home / ".claude.json").read_text())["mcpServers"]) == ["agent-intercom"]
     said = capsys.readouterr().out
-    for step in ("set LINEAR_KEY where", "agent-intercom stop", "gateway list", "gateway test ", "gateway undo"):
+    keyring = "python -m keyring set agent-intercom linear/LINEAR_KEY   # then write ${keychain:linear/LINEAR_KEY} for"
+    for step in (keyring, "where LINEAR_KEY is set: agent-intercom serve", "a value of headers in ~/.config"):
+        assert step in said.partition("next:")[2]
+    for step in ("agent-intercom stop", "gateway list", "gateway test ", "gateway undo"):
         assert step in said.partition("next:")[2]
     assert SECRET not in said
 
@@ -348,3 +355,174 @@ def test_a_directory_that_others_can_write_stops_the_import(
     assert run("import", "--apply", "--yes") == 1
     assert f"chmod go-w {directory}" in capsys.readouterr().err
     assert {file: file.read_text() for file in clients} == clients
+
+
+# --- what a person is told, and what is put back ----------------------------------------------------------------------
+
+
+def test_directories_that_are_not_the_users_own_are_recorded_from_a_terminal_of_a_person(
+    own_home: Path, clients: dict[Path, str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(places_module, "STAND_IN_HOME", str(own_home.parent))
+    operator = Recognised(Who.OPERATOR, "", Origin("ctl"))
+    monkeypatch.setattr(processes, "recognise", lambda *_: operator)
+    assert run("import") == 0
+    assert "and ~/.config/agent-intercom and ~/.local/state/agent-intercom are recorded" in capsys.readouterr().out
+    assert own_files.own_directories()[0].isdisjoint({where().state_dir})
+    assert run("import", "--apply", "--yes") == 0
+    assert {where().state_dir, str(Path(where().config_file).parent)} <= own_files.own_directories()[0]
+
+
+def test_without_a_person_an_import_whose_gateway_agents_would_not_have_is_refused(
+    own_home: Path, clients: dict[Path, str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(places_module, "STAND_IN_HOME", str(own_home.parent))
+    agent = Recognised(Who.AGENT, "", Origin("ctl"))
+    monkeypatch.setattr(processes, "recognise", lambda *_: agent)
+    before = files_in(own_home)
+    assert run("import", "--apply", "--yes") == 1
+    assert "nothing was changed: run this in a terminal of your own" in capsys.readouterr().err
+    assert files_in(own_home) == before
+
+
+@pytest.mark.parametrize("before", [None, "http_port = 3000\n", "[gateway]\nenabled = false # mine\n"])
+def test_undo_makes_the_configuration_as_it_was(
+    own_home: Path, clients: dict[Path, str], capsys: pytest.CaptureFixture[str], before: str | None
+) -> None:
+    config = Path(where().config_file)
+    if before is not None:
+        config.parent.mkdir(parents=True)
+        config.write_text(before)
+    assert run("import", "--apply", "--yes") == 0
+    assert tomllib.loads(config.read_text())["gateway"] == {"enabled": True}
+    assert run("undo", "--yes") == 0
+    assert (config.read_text() if config.exists() else None) == before
+    said = capsys.readouterr().out
+    assert f"config.toml {'is deleted' if before is None else 'is as it was before'}" in said
+    assert "agent-intercom stop" in said.partition("config.toml")[2]
+
+
+@pytest.mark.parametrize(
+    ("before", "edit", "after"),
+    [
+        (None, "\n[rooms]\nenabled = true\n", "\n[rooms]\nenabled = true\n"),
+        (None, 'directory = "/x"\n', '[gateway]\ndirectory = "/x"\n'),
+        ("[gateway]\nenabled = false # mine\n", "[rooms]\n", "[gateway]\nenabled = false # mine\n[rooms]\n"),
+    ],
+)
+def test_undo_keeps_what_was_changed_in_the_configuration(
+    own_home: Path, clients: dict[Path, str], before: str | None, edit: str, after: str
+) -> None:
+    config = Path(where().config_file)
+    if before is not None:
+        config.parent.mkdir(parents=True)
+        config.write_text(before)
+    assert run("import", "--apply", "--yes") == 0
+    config.write_text(config.read_text() + edit)
+    assert run("undo", "--yes") == 0
+    assert tomllib.loads(config.read_text()) == tomllib.loads(after)
+    assert ("# mine" in config.read_text()) is ("# mine" in after)
+
+
+def test_undo_names_the_records_that_stay(
+    own_home: Path, clients: dict[Path, str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run("import", "--apply", "--yes") == 0
+    (Path(where().state_dir) / "gateway-calls.jsonl").touch()
+    assert run("undo", "--yes") == 0
+    said = capsys.readouterr().out
+    assert "belong to the record of calls: ~/.local/state/agent-intercom/gateway-calls.jsonl\n" in said
+
+
+def test_the_preview_of_an_undo_says_what_will_happen(
+    own_home: Path, clients: dict[Path, str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run("import", "--apply", "--yes") == 0
+    roles = Path(where().gateway_directory) / "roles.json"
+    roles.write_text(roles.read_text() + "\n")
+    (own_home / ".claude.json").write_text("{")
+    capsys.readouterr()
+    answer(monkeypatch, "n")
+    assert run("undo") == 1
+    said = capsys.readouterr().out
+    assert "~/.claude.json is left as it is\n    note: it is not JSON" in said
+    assert "roles.json is left as it is\n    note: it was changed" in said
+    assert "time.json is deleted" in said
+
+
+def test_with_an_earlier_import_only_the_last_is_said_to_be_undone(
+    own_home: Path, clients: dict[Path, str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run("import", "--apply", "--yes", "--server", "time") == 0
+    assert "gateway undo puts everything back" in capsys.readouterr().out
+    assert run("import", "--apply", "--yes", "--server", "linear") == 0
+    assert "gateway undo puts this import back, and run again the 1 import before it" in capsys.readouterr().out
+    asked = answer(monkeypatch, "y")
+    assert run("undo") == 0
+    assert asked == ["\nPut this import back? [y/N] "]
+    assert "only this import is undone now; 1 earlier import can be undone after it" in capsys.readouterr().out
+    assert tomllib.loads(Path(where().config_file).read_text()) == {"gateway": {"enabled": True}}
+    assert run("undo") == 0
+    assert {file: file.read_text() for file in clients} == clients
+    assert not Path(where().config_file).exists()
+
+
+@pytest.mark.parametrize("words", [("import", "--apply"), ("undo",)])
+def test_an_interrupted_question_changes_nothing_and_says_so(
+    own_home: Path,
+    clients: dict[Path, str],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    words: tuple[str, ...],
+) -> None:
+    def interrupt(_question: str) -> str:
+        raise KeyboardInterrupt
+
+    assert run("import", "--apply", "--yes", "--server", "time") == 0
+    before = files_in(own_home)
+    monkeypatch.setattr("builtins.input", interrupt)
+    assert run(*words) == 130
+    assert capsys.readouterr().out.endswith("\nnothing was changed\n")
+    assert files_in(own_home) == before
+
+
+def test_a_mistyped_server_and_workspace_are_errors_with_what_would_be_right(
+    own_home: Path, clients: dict[Path, str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run("import", "--server", "tiem") == 2
+    said = capsys.readouterr()
+    assert (said.out, "called tiem: did you mean time?" in said.err) == ("", True)
+    assert run("import", "--server", "zzz") == 2
+    assert "there are: github, linear, time" in capsys.readouterr().err
+    assert run("import", "--workspace", "/nowhere") == 2
+    assert "/nowhere is no directory" in capsys.readouterr().err
+
+
+def test_with_nothing_to_move_the_first_line_says_so(own_home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("import") == 0
+    assert capsys.readouterr().out.startswith("nothing to move")
+
+
+def test_secrets_of_own_commands_are_masked_missing_programs_named_and_shared_notes_said_once(
+    own_home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv("CLAUDE_CONFIG_DIR", raising=False)
+    servers = {
+        "ghost": {
+            "command": "no-such-program",
+            "args": ["--api-key", SECRET, f"--token={SECRET}", "--auth", "sh -c x"],
+        },
+        "other": {"command": sys.executable},
+    }
+    (own_home / ".claude.json").write_text(json.dumps({"mcpServers": servers}))
+    assert run("import", "--apply", "--yes") == 0
+    said = capsys.readouterr().out
+    assert SECRET not in said
+    starts = '    starts: no-such-program --api-key "[masked: secret]" "--token=[masked: secret]" --auth "sh -c x"\n'
+    assert starts in said
+    assert "    missing: the program no-such-program is in no directory of PATH" in said
+    assert said.count("it starts in the gateway's directory") == 1
+    assert "  note about ghost, other: cwd: it starts" in said
+    assert (
+        "a value of args in ~/.config/agent-intercom/gateway/ghost.json may be a secret" in said.partition("next:")[2]
+    )

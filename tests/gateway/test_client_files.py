@@ -7,9 +7,11 @@ import os
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from intercom.gateway.client_entries import Dialect
-from intercom.gateway.client_files import Unmergeable, locate, parse, put, read_text, remove
+from intercom.gateway.client_files import Unmergeable, locate, parse, put, read_text, remove, with_change_undone
 from intercom.model.json_types import JsonObject
 
 VSCODE, CODEX = Dialect.VSCODE, Dialect.CODEX
@@ -190,3 +192,22 @@ def test_the_files_of_all_clients_are_found_once_each(tmp_path: Path) -> None:
     assert all((each.workspace == project) is each.path.is_relative_to(project) for each in found)
     # In the home directory itself, Cursor's file is the user's.
     assert [each.workspace for each in locate(home, home, {}) if each.dialect is Dialect.CURSOR] == [None]
+
+
+LINES = st.lists(st.sampled_from(["a\n", "b\n", "{\n", "  x\n", "\n"]), max_size=12).map("".join)
+
+
+@given(LINES, LINES, LINES, LINES)
+def test_a_change_is_undone_and_later_ones_stay(before: str, after: str, top: str, end: str) -> None:
+    assert with_change_undone(after, after, before) == before
+    assert with_change_undone(end, after, after) == end
+    # Unique lines keep the changes apart.
+    first, last = "first 1\nfirst 2\n", "last 1\nlast 2\n"
+    changed = f"{top}{first}{after}{last}{end}"
+    undone = with_change_undone(changed, f"{first}{after}{last}", f"{first}{before}{last}")
+    assert undone == f"{top}{first}{before}{last}{end}"
+
+
+def test_a_change_whose_lines_were_changed_since_is_not_undone() -> None:
+    assert with_change_undone("a\nZ\nc\n", "a\nB\nc\n", "a\nb\nc\n") is None
+    assert with_change_undone("a\nB\nmore\nc\n", "a\nB\nc\n", "a\nb\nc\n") is None

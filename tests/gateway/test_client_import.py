@@ -192,7 +192,7 @@ def test_existing_downstreams_are_kept_also_with_faults(machine: Machine) -> Non
     machine.write(CURSOR, {"mcpServers": {name: {"command": "x"} for name in ("a", "b", "roles")}}, user=True)
     planned = machine.plan()
     assert [each.config.name for each in planned.moves] == ["a-2", "b-2", "roles-2"]
-    assert "there is another downstream a already" in text_of(planned)
+    assert "there is another server a already" in text_of(planned)
 
 
 def test_our_own_entries_and_unusable_ones_stay(machine: Machine) -> None:
@@ -491,6 +491,44 @@ def test_a_clients_file_that_changed_keeps_its_changes_and_gets_its_servers_back
     undo(receipt.file)
     assert machine.snapshot() == after
     assert receipts(machine.state) == ()
+
+
+CLAUDE_TEXT = """{
+  "numStartups": 3,
+  "mcpServers": {
+    "a": {"command": "x", "args": ["one",   "two"]}
+  },
+  "projects": {}
+}
+"""
+CODEX_TEXT = """# mine
+model = "gpt-5"
+
+# a clock, of which I am fond
+[mcp_servers.clock]   # another comment
+args = ["--utc"]
+command = "clock"
+
+[projects."/web"]
+trust_level = "trusted"
+"""
+
+
+@pytest.mark.parametrize(
+    ("dialect", "text", "old", "new"),
+    [
+        (CLAUDE, CLAUDE_TEXT, '"numStartups": 3', '"numStartups": 4'),
+        (CODEX, CODEX_TEXT, 'model = "gpt-5"', 'model = "gpt-6"'),
+    ],
+)
+def test_servers_are_put_back_as_they_were_written_if_only_other_lines_changed(
+    machine: Machine, dialect: Dialect, text: str, old: str, new: str
+) -> None:
+    path = machine.write(dialect, text, user=True)
+    receipt = machine.carry_out()
+    path.write_text(path.read_text().replace(old, new))
+    undo(receipt.file)
+    assert path.read_text() == text.replace(old, new)
 
 
 def test_what_a_person_changed_since_is_left_and_named(machine: Machine) -> None:

@@ -50,8 +50,16 @@ def test_files_without_a_fault_and_a_directory_that_does_not_exist_have_no_findi
         ({"command": "nosuchprogram"}, LintLevel.FAULT, "nosuchprogram is in no directory of PATH"),
         ({"command": "/nowhere/server"}, LintLevel.FAULT, "the program server does not exist there"),
         ({"command": "/etc/passwd"}, LintLevel.FAULT, "is not executable"),
-        ({"env": {"TOKEN": "${GITHUB_TOKEN}"}}, LintLevel.WARNING, "GITHUB_TOKEN (for env.TOKEN) is not set here"),
-        ({"args": ["--key=${KEY}"]}, LintLevel.WARNING, "KEY (for args[0]) is not set here"),
+        (
+            {"env": {"TOKEN": "${GITHUB_TOKEN}"}},
+            LintLevel.WARNING,
+            "GITHUB_TOKEN (for env.TOKEN) is not set for a server that an agent starts",
+        ),
+        (
+            {"args": ["--key=${KEY}"]},
+            LintLevel.WARNING,
+            "KEY (for args[0]) is not set for a server that an agent starts",
+        ),
     ],
 )
 def test_what_a_downstream_needs_and_is_not_there_is_found(

@@ -200,7 +200,12 @@ def test_how_an_instruction_is_shown(word: Instruction, state: CardState, note: 
             "approved, but not applied in time, or withdrawn; propose it again",
         ),
         ({"auto_rule": "tool:x"}, "approved by the policy: tool:x"),
-        ({"tool": "Write"}, "Write: approved for one use, which has not been made yet"),
+        ({"tool": "Write"}, None),
+        ({"tool": "Write", "status": ApprovalStatus.REJECTED}, None),
+        (
+            {"tool": "Write", "status": ApprovalStatus.APPROVED},
+            "Write: approved for one use, which has not been made yet",
+        ),
         ({"tool": "Write", "status": ApprovalStatus.CONSUMED}, "Write: approved for one use, which was made"),
     ],
 )

@@ -15,6 +15,7 @@ import logging
 import time
 import uuid
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import Final
@@ -46,11 +47,12 @@ from intercom.agents.mcp_request import caller_of, connection_and_response
 from intercom.gateway.assignments import AgentIdentity
 from intercom.gateway.calls import Answer, Approval, ApprovalPending, GatewayCaller, Target
 from intercom.gateway.catalog import SEPARATOR
-from intercom.gateway.messages import CallFailed, GatewayRefused, RpcError
+from intercom.gateway.journal import JournalError
+from intercom.gateway.messages import CallFailed, GatewayRefused, InvocationStatus, RpcError
 from intercom.gateway.offers import PROMPTS, RESOURCES, Place
 from intercom.gateway.service import Gateway
 from intercom.gateway.snapshot import Snapshot
-from intercom.model.errors import IntercomError, Paused
+from intercom.model.errors import IntercomError, Paused, WorkspaceRefused
 from intercom.model.json_types import Json, JsonObject, part
 from intercom.model.metrics import Measured, ToolCalled
 from intercom.model.request import Operation
@@ -430,12 +432,37 @@ class GatewayMiddleware:
                 result = _result(paused_content(name, paused))
             except Exception as failed:
                 called = self._search.tool_of(name, dict(ctx.params or {}))
+                if isinstance(failed, WorkspaceRefused):
+                    await self._record_without_session(ctx, called, failed)
                 refused_call = _refusal(failed, self.gateway.target(called))
                 outcome = refused_call.error_code
                 result = _result(_error(refused_call), is_error=True)
             return self._finished(ctx, result)
         finally:
             self.measured(ToolCalled("gateway", outcome, time.monotonic() - began))
+
+    async def _record_without_session(self, ctx: Context, called: str, refused: WorkspaceRefused) -> None:
+        """Record a call of an agent that has no workspace, and so no session."""
+        if self._is_search(called):
+            return
+        params = self._params(ctx)
+        if called != params.get("name"):
+            params = part(params, "arguments")
+        agent, target, log = _identity(ctx), self.gateway.target(called), self.gateway.log
+        role, _ = self.gateway.snapshot.role_of(agent)
+        with suppress(JournalError):
+            await log.ready()
+            invocation = log.new(
+                run_id="",
+                agent_id=agent.id,
+                agent_role=role or "",
+                tool=target.downstream,
+                method=target.verb,
+                arguments=params.get("arguments"),
+                call=caller_of(ctx).call_name,
+            )
+            status = InvocationStatus.WORKSPACE_REFUSED
+            log.refuse(evolve(invocation, status=status, error_message=refused.message))
 
     def _is_search(self, name: str) -> bool:
         return name in SEARCH_NAMES and self.gateway.snapshot.has_search

@@ -32,10 +32,8 @@ from intercom.sessions.operator_service import OperatorService
 
 def _gateway(service: OperatorService) -> GatewayOperations:
     if service.gateway is None:
-        raise InvalidState(
-            "this server has no gateway: set enabled under [gateway] in its configuration, and start it again",
-            code="no_gateway",
-        )
+        why = service.no_gateway_reason or "set enabled under [gateway] in its configuration, and start it again"
+        raise InvalidState(f"this server has no gateway: {why}", code="no_gateway")
     return service.gateway
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -171,6 +172,22 @@ async def test_a_token_has_a_role_and_is_shown_nowhere(gateway: GatewayHome, way
     for place in (gateway.home.root / "state", gateway.home.root / "run", gateway.home.root / "server.log"):
         files = [place] if place.is_file() else [each for each in place.rglob("*") if each.is_file()]
         assert not any(TOKEN.encode() in each.read_bytes() for each in files)
+
+
+async def test_a_call_of_an_agent_without_a_workspace_is_recorded_and_says_what_to_do(gateway: GatewayHome) -> None:
+    # No agent may own all files.
+    async with gateway.agent(Way("http", NEW), workspace=Path("/"), key="nowhere") as lost:
+        refused = said(await lost.call("old__write", what="nowhere"))
+    assert refused["error_code"] == "workspace_refused"
+    calls: list[dict[str, Any]] = []
+    async with gateway.home.person() as person:
+        while not calls:
+            found = await person.do("gateway-tail")
+            calls = [each for each in found["calls"] if each["status"] == "workspace_refused"]
+    [call] = calls
+    assert (call["downstream"], call["tool"], call["session_id"]) == ("old", "write", "")
+    assert call["error"] == refused["error_message"]
+    assert not any("nowhere" in each for each in gateway.written("old"))
 
 
 async def test_a_token_that_is_none_is_refused_in_words(gateway: GatewayHome) -> None:

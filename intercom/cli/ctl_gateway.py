@@ -63,7 +63,8 @@ _EFFECT_STYLE: Final = {"allow": "green", "ask": "yellow", "deny": "dim"}
 
 
 def gateway(where: Places, command: str, fields: JsonObject, *, follow: bool = False, as_json: bool = False) -> int:
-    """Run one of the commands. Returns the exit code: 0, or that of a test. Raises what `send` raises."""
+    """Run one of the commands. Returns the exit code: 0, that of a test, or 1 for a failed call and for files with
+    faults. Raises what `send` raises."""
     from intercom.cli.ctl_sign import send
 
     if command == "gateway-tail":
@@ -83,6 +84,8 @@ def gateway(where: Places, command: str, fields: JsonObject, *, follow: bool = F
         return EXIT_CODES[HealthStatus(data["status"])]
     if command == "gateway-call":
         return 1 if data["is_error"] else 0
+    if command == "gateway-lint":
+        return 1 if any(each["level"] == LintLevel.FAULT for each in data["findings"]) else 0
     return 0
 
 
@@ -117,7 +120,7 @@ def _tail(where: Places, fields: JsonObject, *, follow: bool, as_json: bool) -> 
             for call in tail.calls:
                 print(call_line(call))
             if is_first and not tail.calls and not follow:
-                print("no calls: no agent has called a tool of a downstream yet")
+                print("no calls: no agent has called a tool of a server behind the gateway yet")
             sys.stdout.flush()
         if not follow:
             return 0
@@ -211,8 +214,13 @@ def draw_list(on: Console, data: Json, at: datetime) -> None:
         )
         for each in found
     ]
-    columns = ("name", "status", "for", "transport", "tools", "calls", "errors", "mean", "")
-    print_table(on, columns, rows, "no downstreams: agent-intercom gateway import moves your MCP servers here")
+    columns = ("name", "status", "for", "transport", "tools", "calls", "lost", "mean", "")
+    print_table(on, columns, rows, "no MCP servers: agent-intercom gateway import moves those that you have here")
+    if found:
+        note = (
+            "calls, and those that got no answer (lost), since the server was started; tail has all, with tools' errors"
+        )
+        on.print(safe_text(f"  {note}", "dim"), soft_wrap=not on.is_terminal)
     failing = [each for each in found if each.is_enabled and each.status is not DownstreamStatus.READY]
     hints = [f"{SIGN_IN} {each.name}" for each in failing if each.needs_sign_in]
     hints += [f"{PROGRAM} test {each.name}" for each in failing if not each.needs_sign_in][:1]
@@ -289,7 +297,7 @@ def _facts(detail: DownstreamDetail, at: datetime) -> Iterable[tuple[str, str]]:
         yield "capabilities", ", ".join(detail.capabilities)
     mean = "" if view.mean_seconds is None else f", {milliseconds(view.mean_seconds)} on average"
     last = "" if view.last_call_at is None else f", the last {age(view.last_call_at, at)} ago"
-    yield "calls", f"{view.calls}, {count(view.errors, 'error')}, {view.running} running{mean}{last}"
+    yield "calls", f"{view.calls} since the start, {view.errors} without answer, {view.running} running{mean}{last}"
     yield "exposed", f"{detail.expose}, shared by {'all agents' if detail.sharing == 'all' else 'one agent each'}"
     if detail.resources or detail.prompts:
         yield "also", f"{count(detail.resources, 'resource')}, {count(detail.prompts, 'prompt')}"
@@ -392,7 +400,7 @@ def draw_explain(on: Console, data: Json, at: datetime) -> None:
         )
         for each in found.decisions
     ]
-    print_table(on, ("effect", "name", "tool", "rule"), rows, "no tools are known: no downstream was connected yet")
+    print_table(on, ("effect", "name", "tool", "rule"), rows, "no tools are known: no server was connected yet")
 
 
 def draw_evidence(on: Console, data: Json, at: datetime) -> None:
@@ -444,7 +452,7 @@ def draw_budgets(on: Console, data: Json, at: datetime) -> None:
         (safe_text(one_line(each.downstream)), _limits(each), _used(each), _left(each), _resets(each))
         for each in read(list[BudgetView], data, "budgets")
     ]
-    print_table(on, ("name", "limits", "used today", "left", "resets at"), rows, "no downstreams")
+    print_table(on, ("name", "limits", "used today", "left", "resets at"), rows, "no MCP servers")
 
 
 def _limits(budget: BudgetView) -> str:

@@ -296,8 +296,16 @@ def entry_of(client: Client, project: Path) -> JsonObject:
 
 
 def names_us(client: Client, project: Path) -> bool:
-    """Whether a client's file contains our entry's name."""
-    return SERVER_NAME in glance(client.entry.file.file(project))
+    """Whether a file of a client has our entry: the one that `init` writes, or one that `gateway import` reads."""
+    if SERVER_NAME in glance(client.entry.file.file(project)):
+        return True
+    # Imported lazily: only doctor asks.
+    from intercom.gateway import client_files
+
+    home = Path(os.environ.get("HOME") or Path.home())
+    others = (each.path for each in client_files.locate(home, project, os.environ) if each.dialect.value == client.name)
+    # Claude Code's own file has its history, too, so the name alone says nothing.
+    return any(re.search(rf'"{SERVER_NAME}"\s*:', glance(each)) for each in others)
 
 
 def command(config: Path | None, *, shared: bool) -> list[str]:

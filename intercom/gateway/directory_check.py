@@ -16,7 +16,7 @@ from intercom.gateway.credentials import CredentialStore
 from intercom.gateway.directory import ROLES_FILE, Settings, directory_fault, read_settings
 from intercom.gateway.downstream_config import DownstreamConfig, Transport, references
 from intercom.gateway.json_settings import plain
-from intercom.gateway.roles import Roles, lint
+from intercom.gateway.roles import ANY, LintKind, Roles, lint
 from intercom.gateway.variables import Malformed, Source
 from intercom.gateway.variables import references as references_in
 from intercom.model.errors import ConfigError
@@ -29,14 +29,61 @@ def lint_findings(
     assignments: Assignments,
     faults: Sequence[str],
     tools: Mapping[str, Collection[str] | None],
+    sessions: Collection[str] | None = None,
+    agents: Mapping[str, str] | None = None,
 ) -> tuple[LintFinding, ...]:
     """Return the faults of the files, then the warnings about roles and about who has them. `tools` has the tools of
-    each downstream, None for one whose tools are not known now."""
+    each downstream, None for one whose tools are not known now. `sessions` are the ids of all sessions, None if they
+    are not known, and `agents` the session of each agent that has called lately, by the id that records have."""
     found = [LintFinding(LintLevel.FAULT, one_line(fault)) for fault in faults]
-    found += [LintFinding(LintLevel.WARNING, one_line(each.text).rstrip(".")) for each in lint(roles, tools)]
-    about = _about_assignments(roles, assignments, tools)
+    if roles_fault(faults) is not None:
+        # It grants nothing, and nothing else is known of it.
+        return tuple(found)
+    found += [LintFinding(LintLevel.WARNING, text) for text in _about_roles(roles, tools)]
+    about = [*_about_assignments(roles, assignments, tools), *_about_sessions(assignments, sessions, agents or {})]
     found += [LintFinding(LintLevel.WARNING, text) for text in about]
     return tuple(found)
+
+
+def roles_fault(faults: Sequence[str]) -> str | None:
+    """Return the fault because of which nothing in roles.json counts, or None."""
+    return next((each for each in faults if f"/{ROLES_FILE}" in each.partition(": ")[0]), None)
+
+
+def _about_roles(roles: Roles, tools: Mapping[str, Collection[str] | None]) -> Iterator[str]:
+    """Yield the likely mistakes in roles. That a role has all tools of several downstreams is said once."""
+    whole: dict[str, list[str]] = {}
+    warnings = lint(roles, tools)
+    for each in warnings:
+        if each.kind is LintKind.OVER_BROAD and each.rule is not None and each.rule.verb == ANY != each.rule.tool:
+            whole.setdefault(each.role or "", []).append(each.rule.tool)
+    for each in warnings:
+        named = whole.get(each.role or "", [])
+        if each.kind is not LintKind.OVER_BROAD or each.rule is None or each.rule.tool not in named or len(named) < 2:
+            yield one_line(each.text).rstrip(".")
+        elif each.rule.tool == named[0]:
+            yield one_line(
+                f"role {_quoted(each.role or '')}: it allows every tool of {', '.join(named)}, also those that are"
+                " added later: name tools instead where an agent need not have all"
+            )
+
+
+def _about_sessions(
+    assignments: Assignments, sessions: Collection[str] | None, agents: Mapping[str, str]
+) -> Iterator[str]:
+    if sessions is None:
+        return
+    for each in assignments.assignments:
+        prefix = each.session
+        if prefix is None or any(id.lower().startswith(prefix) for id in sessions):
+            continue
+        known = next((session for agent, session in agents.items() if agent.lower().startswith(prefix)), "")
+        hint = (
+            f"it is the id of an agent, whose session is {known[:8]}"
+            if known
+            else "agent-intercom-ctl sessions lists them"
+        )
+        yield f"{ROLES_FILE}: the assignment of role {_quoted(each.role)} fits no session {_quoted(prefix)}: {hint}"
 
 
 def _about_assignments(roles: Roles, assignments: Assignments, downstreams: Collection[str]) -> Iterator[str]:
@@ -70,10 +117,9 @@ def examine_directory(directory: Path, environ: Mapping[str, str]) -> tuple[Sett
     if directory_fault(directory) is not None:
         # Nothing else of it was read.
         return settings, tuple(found)
-    found += [
-        LintFinding(LintLevel.WARNING, text)
-        for text in _about_assignments(settings.roles, settings.assignments, settings.configs)
-    ]
+    if roles_fault(settings.faults) is None:
+        about = _about_assignments(settings.roles, settings.assignments, settings.configs)
+        found += [LintFinding(LintLevel.WARNING, text) for text in about]
     for name, config in settings.configs.items():
         if not config.enabled:
             continue

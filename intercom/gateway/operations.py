@@ -19,7 +19,7 @@ from intercom.gateway.breaker import NEEDS_SIGN_IN
 from intercom.gateway.budgets import MICROS
 from intercom.gateway.cards import Admit
 from intercom.gateway.catalog import exposed_name
-from intercom.gateway.directory_check import lint_findings
+from intercom.gateway.directory_check import lint_findings, roles_fault
 from intercom.gateway.downstream_config import DownstreamConfig, Sharing, expand
 from intercom.gateway.health_report import target_of
 from intercom.gateway.journal import Invocation
@@ -60,7 +60,7 @@ from intercom.model.gateway_view import (
 from intercom.model.json_types import Json, JsonObject
 from intercom.model.visible_text import one_line
 from intercom.store import gateway as stored
-from intercom.store import requests
+from intercom.store import requests, sessions
 from intercom.store.client import Reader, Store
 from intercom.store.gateway import AllowedTool, RecordedCall
 from intercom.store.writer_messages import Database
@@ -79,6 +79,8 @@ REMEMBERED: Final = 20
 #: The longest description of a tool that is shown beside others, and the longest message of a downstream, in
 #: characters.
 _DESCRIPTION: Final = 1_000
+#: How many of the latest calls `lint` looks at for agents.
+_CALLS_LOOKED_AT: Final = 500
 #: The most names in a message.
 _NAMED: Final = 20
 
@@ -406,14 +408,18 @@ class GatewayPeople:
 
     async def explain(self, role: str, name: str | None = None, tool: str | None = None) -> RoleExplanation:
         snapshot = self.gateway.snapshot
+        if role not in snapshot.roles.roles and (fault := roles_fault(snapshot.faults)) is not None:
+            raise InvalidState(f"no role counts now, because of a fault: {one_line(fault)}")
         if name is not None and tool is not None:
             found = explain(snapshot.roles, role, name, tool)
             decided = found.decision
             cell = ToolDecision(name, tool, decided.effect.value, None if decided.rule is None else str(decided.rule))
-            return RoleExplanation(role, (cell,), "\n".join([found.text, *_notes(snapshot, name, tool)]))
+            return RoleExplanation(role, (cell,), "\n".join([*_notes(snapshot, name, tool), found.text]))
         if role not in snapshot.roles.roles:
             there = ", ".join(sorted(snapshot.roles.roles)[:_NAMED]) or "none"
-            raise NotFound(f"no role is called {role[:80]!r}; there are: {one_line(there)}")
+            near = get_close_matches(role[:80], snapshot.roles.roles, 1)
+            hint = f"did you mean {near[0]}? " if near else ""
+            raise NotFound(f"no role is called {role[:80]!r}; {one_line(hint)}there are: {one_line(there)}")
         if name is not None:
             self.gateway.require(name)
         entries = [each for each in snapshot.catalog.entries if name in (None, each.downstream)]
@@ -433,7 +439,8 @@ class GatewayPeople:
             is_known = state is not None and bool(state.offer.version)
             # What is withheld is there, too.
             verbs[name] = _names(state) if state is not None and is_known else None
-        return lint_findings(snapshot.roles, snapshot.assignments, snapshot.faults, verbs)
+        ids, agents = await self.reader.read(_sessions_and_agents)
+        return lint_findings(snapshot.roles, snapshot.assignments, snapshot.faults, verbs, ids, agents)
 
 
 def _names(state: Downstream) -> tuple[str, ...]:
@@ -470,12 +477,16 @@ def _notes(snapshot: Snapshot, name: str, tool: str) -> list[str]:
     """Return what else decides about a call of a tool."""
     config = snapshot.configs.get(name)
     if config is None:
-        return [f"Note: no downstream is called {one_line(name)[:80]}."]
+        near = get_close_matches(name[:80], snapshot.configs, 1)
+        hint = f": did you mean {near[0]}?" if near else "."
+        return [f"Note: no MCP server is called {one_line(name)[:80]}{hint}"]
     offer = snapshot.offers.get(name)
     if not config.offers(tool):
         return [f"Note: the file of {name} lets nobody have this tool (capabilities, disabledTools)."]
     if offer is not None and offer.version and all(each.get("name") != tool for each in offer.tools):
-        return [f"Note: {name} does not offer this tool now, or it is withheld."]
+        near = get_close_matches(tool[:80], [str(each.get("name")) for each in offer.tools], 1)
+        hint = f": did you mean {near[0]}?" if near else "."
+        return [one_line(f"Note: {name} does not offer this tool now, or it is withheld{hint}")]
     return []
 
 
@@ -557,6 +568,12 @@ def _disabled(db: Database, names: Sequence[str]) -> Mapping[str, str]:
 
 def _disabled_and_pins(db: Database, name: str) -> tuple[str | None, Mapping[str, AllowedTool]]:
     return stored.disabled_by(db, name), {each.tool: each for each in stored.pins_of(db, name)}
+
+
+def _sessions_and_agents(db: Database) -> tuple[tuple[str, ...], Mapping[str, str]]:
+    """Return the ids of all sessions, and the session of each agent in the latest calls."""
+    lines = [_line(each, lambda _id: None) for each in stored.calls(db, _CALLS_LOOKED_AT)]
+    return sessions.ids(db), {each.agent: each.session_id for each in lines if each.session_id}
 
 
 def _tail(db: Database, name: str | None, start: int | None, limit: int) -> CallTail:

@@ -324,11 +324,11 @@ def _class_warnings(roles: Roles, catalog: Catalog | None) -> Iterator[LintWarni
     for tool, classes in roles.classes.items():
         offered = _offered(catalog, tool)
         if catalog is not None and tool not in catalog:
-            text = f"classes.{tool}: no downstream has this name{_suggestion(tool, catalog)}."
+            text = f"classes.{tool}: no server has this name{_suggestion(tool, catalog)}."
             yield LintWarning(LintKind.UNKNOWN_DOWNSTREAM, text)
         for name, patterns in classes.items():
             if ANY in patterns:
-                text = f"classes.{tool}.{name}: it contains all tools, also those that the downstream adds later."
+                text = f"classes.{tool}.{name}: it contains all tools, also those that the server adds later."
                 yield LintWarning(LintKind.OVER_BROAD, text)
             if offered and name in offered:
                 text = f"classes.{tool}.{name}: {tool} has a tool of this name, too; {tool}.{name} means the class."
@@ -422,7 +422,7 @@ def _unknown(roles: Roles, rule: Capability, catalog: Catalog | None) -> tuple[L
         if any(map(_rule(rule, classes).matches, verbs)):
             return None
         names += [*verbs, *classes]
-    where = "any downstream" if rule.tool == ANY else rule.tool
+    where = "any server" if rule.tool == ANY else rule.tool
     return LintKind.UNKNOWN_VERB, f"it names no tool of {where}{_suggestion(rule.verb, names)}."
 
 
@@ -431,11 +431,11 @@ def _over_broad(roles: Roles, rule: Capability) -> str | None:
         return None
     if rule.tool == ANY:
         what = "every tool" if rule.verb == ANY else "tools"
-        return f"it allows {what} of every downstream, also of those that are added later."
+        return f"it allows {what} of every server, also of those that are added later."
     if rule.verb == ANY:
         classes = [f"{rule.tool}.{name}" for name in roles.classes.get(rule.tool, {})]
         instead = f" Narrower are {_listed(classes)}." if classes else ""
-        return f"it allows every tool of {rule.tool}, also those that the downstream adds later.{instead}"
+        return f"it allows every tool of {rule.tool}, also those that the server adds later.{instead}"
     return None
 
 

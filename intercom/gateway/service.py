@@ -12,6 +12,7 @@ import random
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from datetime import datetime
+from difflib import get_close_matches
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Final
@@ -256,7 +257,9 @@ class Gateway:
         config = self.snapshot.configs.get(name)
         if config is None:
             there = ", ".join(sorted(self.snapshot.configs)) or "none"
-            raise NotFound(f"no downstream is called {name[:80]!r}; there are: {there}")
+            near = get_close_matches(name[:80], self.snapshot.configs, 1)
+            hint = f"did you mean {near[0]}? " if near else ""
+            raise NotFound(f"no MCP server is called {name[:80]!r}; {hint}there are: {there}")
         return config
 
     async def reload(self) -> Snapshot:

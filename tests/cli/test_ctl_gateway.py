@@ -90,7 +90,7 @@ LINES = [
     ("explain dev", 0),
     ("explain dev github search", 0),
     ("budgets", 0),
-    ("lint", 0),
+    ("lint", 1),
 ]
 REFUSED = [
     ("show nosuch", 1),

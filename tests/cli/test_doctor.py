@@ -313,3 +313,13 @@ def test_a_gateway_that_agents_servers_would_not_have_is_a_fault(where: Places) 
     assert found.state is State.FAULT
     assert f"{where.state_dir} are not recorded as yours" in found.text
     assert "init --write" in found.advice
+
+
+def test_an_entry_that_an_import_wrote_for_the_user_is_seen(own_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("CLAUDE_CONFIG_DIR", raising=False)
+    file = own_home / ".claude.json"
+    project = str(own_home / "project")
+    file.write_text('{"projects": {"/home/me/agent-intercom": {}}, "history": ["about agent-intercom"]}')
+    assert "no client's file names Intercom" in doctor._clients(None, project).text
+    file.write_text('{"mcpServers": {"agent-intercom" : {"command": "agent-intercom"}}}')
+    assert doctor._clients(None, project).text == "Claude Code knows Intercom"

@@ -9,7 +9,9 @@ from typing import Any
 
 import pytest
 
-from intercom.gateway.directory_check import examine_directory
+from intercom.gateway.assignments import Assignment, Assignments
+from intercom.gateway.directory_check import examine_directory, lint_findings
+from intercom.gateway.roles import parse as parse_roles
 from intercom.model.gateway_view import LintFinding, LintLevel
 from intercom.model.json_types import JsonObject
 
@@ -121,6 +123,41 @@ def test_a_directory_of_which_nothing_counts_has_no_other_finding(tmp_path: Path
     directory.chmod(0o777)
     [finding] = found(directory)
     assert finding.text.endswith(f"chmod go-w {directory}")
+
+
+def test_roles_that_cannot_be_read_have_no_other_finding(tmp_path: Path) -> None:
+    [finding] = found(written(tmp_path, roles={"roles": 7}, github=GITHUB))
+    assert (finding.level, "roles.json" in finding.text) == (LintLevel.FAULT, True)
+
+
+def test_that_a_role_has_all_of_several_servers_is_one_finding() -> None:
+    rules = ["a.*", "b.*", "c.read", "b.write"]
+    roles, _ = parse_roles(
+        {"roles": [{"role": "dev", "capabilities": rules}, {"role": "ops", "capabilities": ["a.*"]}]}
+    )
+    assert roles is not None
+    assignments = Assignments([Assignment("ops", session="12345678")], "dev")
+    findings = lint_findings(roles, assignments, (), dict.fromkeys("abc"))
+    texts = [each.text for each in findings if "every tool" in each.text]
+    assert [text.partition(", also")[0] for text in texts] == [
+        'role "dev": it allows every tool of a, b',
+        'role "ops": allow a.*: it allows every tool of a',
+    ]
+
+
+def test_an_assignment_whose_session_there_is_not_is_a_warning_which_knows_ids_of_agents() -> None:
+    roles, _ = parse_roles({"roles": [{"role": "dev", "capabilities": ["a.read"]}]})
+    assert roles is not None
+    named = [Assignment("dev", session=each) for each in ("f0d44704", "10463c8c", "99999999")]
+    agents = {"10463C8C3c434abf": "0a3f2d8b-1111"}
+    ids = ("F0D44704-2222", "0a3f2d8b-1111")
+    texts = [each.text for each in lint_findings(roles, Assignments(named, "dev"), (), {"a": None}, ids, agents)]
+    assert texts == [
+        'roles.json: the assignment of role "dev" fits no session "10463c8c": it is the id of an agent, whose session'
+        " is 0a3f2d8b",
+        'roles.json: the assignment of role "dev" fits no session "99999999": agent-intercom-ctl sessions lists them',
+    ]
+    assert lint_findings(roles, Assignments(named, "dev"), (), {"a": None}) == ()
 
 
 def test_no_value_of_a_file_is_in_a_finding(tmp_path: Path) -> None:

@@ -461,13 +461,29 @@ async def test_an_explanation_says_what_else_decides(tmp_path: Path) -> None:
         await at.ready()
         assert "lets nobody have this tool" in (await at.people.explain("dev", "github", "wait")).text
         assert "does not offer this tool" in (await at.people.explain("dev", "github", "nosuch")).text
-        assert "no downstream is called" in (await at.people.explain("dev", "nosuch", "x")).text
+        assert "no MCP server is called" in (await at.people.explain("dev", "nosuch", "x")).text
+        assert (await at.people.explain("dev", "githb", "x")).text.startswith(
+            "Note: no MCP server is called githb: did"
+        )
+        assert "did you mean search?" in (await at.people.explain("dev", "github", "serch")).text.split("\n")[0]
         assert "there is no role" in (await at.people.explain("nobody", "github", "search")).text
         assert len((await at.people.explain("dev", "github")).decisions) == 3
         with pytest.raises(NotFound, match="there are: dev, nothing, reader"):
             await at.people.explain("nobody")
         with pytest.raises(NotFound, match="there are: github"):
             await at.people.explain("dev", "nosuch")
+
+
+async def test_with_a_fault_in_roles_nothing_else_is_said_of_them(tmp_path: Path) -> None:
+    async with people(tmp_path) as at:
+        await at.ready()
+        (tmp_path / "gateway/roles.json").write_text('{"roles": [{"role": "dev", "denny": []}]}')
+        findings = await at.people.lint()
+        assert {each.level for each in findings} == {LintLevel.FAULT}
+        assert "denny" in findings[0].text
+        for words in (("dev",), ("dev", "github", "search")):
+            with pytest.raises(InvalidState, match=r"no role counts now, because of a fault: .*roles.json: .*denny"):
+                await at.people.explain(*words)
 
 
 async def test_lint_tells_of_roles_that_nobody_has_and_tools_that_there_are_not(tmp_path: Path) -> None:

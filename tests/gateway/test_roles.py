@@ -315,7 +315,7 @@ CATALOG: Catalog = {
             [
                 (
                     "over_broad",
-                    'role "agent": allow github.*: it allows every tool of github, also those that the downstream adds'
+                    'role "agent": allow github.*: it allows every tool of github, also those that the server adds'
                     " later. Narrower are github.read, github.write.",
                 )
             ],
@@ -327,7 +327,7 @@ CATALOG: Catalog = {
             [
                 (
                     "over_broad",
-                    'role "agent": allow *.*: it allows every tool of every downstream, also of those that are added'
+                    'role "agent": allow *.*: it allows every tool of every server, also of those that are added'
                     " later.",
                 )
             ],
@@ -369,8 +369,8 @@ def test_the_linter_looks_at_classes() -> None:
     assert [(warning.kind.value, warning.text) for warning in found] == [
         ("ambiguous", "classes.fs.read: fs has a tool of this name, too; fs.read means the class."),
         ("unknown_verb", "classes.fs.read: raed matches no tool of fs (did you mean read?)."),
-        ("over_broad", "classes.fs.all: it contains all tools, also those that the downstream adds later."),
-        ("unknown_downstream", "classes.gitub: no downstream has this name (did you mean github?)."),
+        ("over_broad", "classes.fs.all: it contains all tools, also those that the server adds later."),
+        ("unknown_downstream", "classes.gitub: no server has this name (did you mean github?)."),
     ]
 
 

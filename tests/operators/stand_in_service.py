@@ -238,6 +238,7 @@ class StandInService:
         self.signatures = without_keys()
         self.rooms: Any = None
         self.gateway: Any = None
+        self.no_gateway_reason = ""
 
     async def note_settings(self) -> None:
         pass

@@ -58,6 +58,13 @@ async def test_a_server_without_a_gateway_says_how_to_have_one(command: str) -> 
     assert refused.value.error_code == "no_gateway"
 
 
+async def test_a_server_that_does_not_use_its_gateway_says_why() -> None:
+    service = StandInService()
+    service.no_gateway_reason = "the server was started by an agent's client"
+    with pytest.raises(InvalidState, match="has no gateway: the server was started by an agent's client"):
+        await ask(service, "gateway-list")
+
+
 @pytest.mark.parametrize(
     ("command", "fields", "act", "answer"),
     [

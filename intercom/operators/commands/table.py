@@ -466,7 +466,11 @@ _ROWS = (
         Argument("[TOOL]", "tool", "only this tool, with the rule that decides, and what would be needed"),
     ),
     _row("gateway-budgets", ANYONE, "show limits, what is used of them, and what is left"),
-    _row("gateway-lint", ANYONE, "read the gateway's files now, and show faults and likely mistakes"),
+    _row(
+        "gateway-lint",
+        ANYONE,
+        "read the gateway's files now, and show faults and likely mistakes; exits with 1 if there are faults",
+    ),
     _row("keys", ANYONE, "list the operator keys, and whether decisions must be signed", is_typed=False),
     _row("key-add", OPERATOR, "enrol an operator key", _PUBLIC, "name", is_typed=False),
     _row("key-revoke", OPERATOR, "revoke an operator key", _KEY, is_typed=False),

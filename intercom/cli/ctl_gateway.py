@@ -59,6 +59,8 @@ _HEALTH_STYLE: Final = {
     HealthStatus.DEGRADED: "yellow",
     HealthStatus.UNHEALTHY: "bold red",
 }
+#: The status of a call of an agent that has no workspace, and so no session.
+_WITHOUT_SESSION: Final = "workspace_refused"
 _EFFECT_STYLE: Final = {"allow": "green", "ask": "yellow", "deny": "dim"}
 
 
@@ -154,7 +156,9 @@ def call_line(call: CallLine) -> str:
 
 def _who(call: CallLine) -> str:
     """Return who called: the session as `list` shows it, and the connection's id; or the person."""
-    return f"session {short(call.session_id)}, agent {short(call.agent)}" if call.session_id else call.agent
+    if call.session_id:
+        return f"session {short(call.session_id)}, agent {short(call.agent)}"
+    return f"no session, agent {short(call.agent)}" if call.status == _WITHOUT_SESSION else call.agent
 
 
 def milliseconds(seconds: float) -> str:
@@ -194,28 +198,41 @@ def result_lines(result: Mapping[str, Json]) -> list[str]:
 
 # --- drawing ---------------------------------------------------------------------------------------------------------
 
+_COLUMNS: Final = ("name", "status", "for", "transport", "tools", "calls", "lost", "mean", "")
+#: Columns that a narrow terminal has no room for. `show` has them, and the remarks are written below the table.
+_LEFT_OUT: Final = ("for", "transport", "")
+#: The columns of characters that the whole list needs.
+_WIDE: Final = 100
+
 
 def draw_list(on: Console, data: Json, at: datetime) -> None:
+    from rich.text import Text
+
     from intercom.cli.ctl_draw import age, print_table, safe_text
     from intercom.operators.commands.json_forms import read
 
     found = read(list[DownstreamView], data, "downstreams")
-    rows = [
-        (
-            safe_text(one_line(each.name)),
-            safe_text(each.status if each.is_enabled else "disabled", _STATUS_STYLE[each.status]),
-            age(each.since, at),
-            safe_text(each.transport),
-            f"{each.tools}+{len(each.withheld)}" if each.withheld else str(each.tools),
-            str(each.calls),
-            str(each.errors),
-            "-" if each.mean_seconds is None else milliseconds(each.mean_seconds),
-            safe_text(one_line("; ".join(_remarks(each)))),
-        )
+    is_narrow = on.is_terminal and on.width < _WIDE
+    cells: list[dict[str, Text | str]] = [
+        {
+            "name": safe_text(one_line(each.name)),
+            "status": safe_text(each.status if each.is_enabled else "disabled", _STATUS_STYLE[each.status]),
+            "for": age(each.since, at),
+            "transport": safe_text(each.transport),
+            "tools": f"{each.tools}+{len(each.withheld)}" if each.withheld else str(each.tools),
+            "calls": str(each.calls),
+            "lost": str(each.errors),
+            "mean": "-" if each.mean_seconds is None else milliseconds(each.mean_seconds),
+            "": safe_text(one_line("; ".join(_remarks(each)))),
+        }
         for each in found
     ]
-    columns = ("name", "status", "for", "transport", "tools", "calls", "lost", "mean", "")
+    columns = [each for each in _COLUMNS if not is_narrow or each not in _LEFT_OUT]
+    rows = [[row[column] for column in columns] for row in cells]
     print_table(on, columns, rows, "no MCP servers: agent-intercom gateway import moves those that you have here")
+    for row in cells if is_narrow else ():
+        if row[""]:
+            on.print(Text(f"  {row['name']}: {row['']}"))
     if found:
         note = (
             "calls, and those that got no answer (lost), since the server was started; tail has all, with tools' errors"

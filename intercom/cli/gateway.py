@@ -414,7 +414,10 @@ def _secret_steps(planned: ImportPlan) -> Iterator[str]:
             )
         for note in move.notes:
             if note.text.endswith(client_import.LITERAL):
-                yield f"a value of {note.key} in {file} may be a secret: store it as above, as {name}/NAME, or leave it"
+                yield (
+                    f"a value of {note.key} in {file} may be a secret: leave it, or python -m keyring set"
+                    f" {KEYCHAIN_SERVICE} {shlex.quote(name)}/NAME, and write ${{keychain:{name}/NAME}} for it"
+                )
     if unset:
         yield (
             f"or start the server yourself, where {', '.join(dict.fromkeys(unset))} is set: {PROGRAM} serve"
@@ -451,13 +454,19 @@ def _undo(options: argparse.Namespace, where: Places) -> int:
         print("nothing was changed")
         return 1
     report = import_receipt.undo(receipt.file)
-    print("\n".join(undone_lines(report, _kept_files(state_dir))))
+    print("\n".join(undone_lines(report, _kept_files(state_dir), _signed_in(where, receipt))))
     return 1 if any(each.outcome is Outcome.LEFT for each in report.files) else 0
 
 
 def _kept_files(state_dir: Path) -> list[Path]:
     """Return the files of the gateway that an undo leaves."""
     return [each for each in map(state_dir.joinpath, STATE_FILES) if os.path.lexists(each)]
+
+
+def _signed_in(where: Places, receipt: Receipt) -> list[str]:
+    """Return the downstreams of an import whose file is gone, and whose sign-in is stored."""
+    files = [Path(each.path) for each in receipt.files if each.kind is Kind.DOWNSTREAM]
+    return [each.stem for each in files if not each.exists() and Path(where.gateway_credentials, each.name).exists()]
 
 
 _DONE: Mapping[Outcome, str] = {
@@ -484,14 +493,16 @@ def _file_lines(each: Undone, said: Mapping[Outcome, str]) -> list[str]:
     return [*lines, *(one_line(f"    note: {note}") for note in each.notes)]
 
 
-def undone_lines(report: UndoReport, kept: Sequence[Path]) -> list[str]:
-    """Return what an undo did, and what a person has to do. `kept` are files of the gateway that stay."""
+def undone_lines(report: UndoReport, kept: Sequence[Path], signed_in: Sequence[str]) -> list[str]:
+    """Return what an undo did, and what a person has to do. `kept` are files of the gateway that stay, and `signed_in`
+    are downstreams whose sign-in stays."""
     lines = [line for each in report.files for line in _file_lines(each, _DONE)]
     if not report.complete:
         lines.append(f"the old texts of the clients' files stay in {report.directory}")
     if kept:
         listed = ", ".join(_short_path(each) for each in kept)
         lines.append(one_line(f"these stay, too, because they belong to the record of calls: {listed}"))
+    lines += [f"{PROGRAM} gateway sign-out {shlex.quote(each)}   # its token stays until then" for each in signed_in]
     if any(each.kind is Kind.CONFIG and each.outcome in _DISABLES for each in report.files):
         lines.append(f"{PROGRAM} stop   # the next agent starts the server again, without the gateway")
     return [*lines, "start your coding agents again: they read their servers when they start"]

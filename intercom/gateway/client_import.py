@@ -57,7 +57,7 @@ _RECEIPT_BYTES: Final = 250_000
 #: The name of the configuration's old text.
 _CONFIG: Final = "config.toml"
 #: The note about a value that is stored as it is.
-LITERAL: Final = "the value may be a secret, and is in the file: write ${NAME} or ${keychain:NAME} instead"
+LITERAL: Final = "the value may be a secret, and is in the file: write ${keychain:NAME} instead"
 
 _OURS: Final = re.compile(r"(?:^|[/\\])agent-intercom(?:\.exe)?$|^intercom\.cli\.main$")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 from pathlib import Path
 from typing import Any
@@ -9,14 +10,16 @@ from typing import Any
 import pytest
 import trio
 from attrs import evolve
+from rich.console import Console
 
 from intercom.cli import ctl_gateway
 from intercom.cli.ctl import fields_of, hoist, parser
 from intercom.cli.ctl_gateway import DRAWINGS, call_line, milliseconds, result_lines
+from intercom.operators.commands.json_forms import plain
 from intercom.operators.commands.table import COMMANDS
 from tests.cli.test_ctl import run
 from tests.operators.ctl_server import CtlServer, ctl_server
-from tests.operators.stand_in_gateway import OFFLINE, StandInGateway, evidence_export
+from tests.operators.stand_in_gateway import OFFLINE, READY, StandInGateway, evidence_export
 from tests.operators.stand_in_gateway import call_line as recorded
 from tests.operators.stand_in_service import StandInService
 
@@ -265,6 +268,26 @@ def test_a_result_is_read_as_text(result: dict[str, Any], lines: list[str]) -> N
 @pytest.mark.parametrize(("seconds", "text"), [(0.0004, "0.4 ms"), (0.0123, "12 ms"), (3.21, "3.2 s")])
 def test_a_duration_is_short(seconds: float, text: str) -> None:
     assert milliseconds(seconds) == text
+
+
+def test_a_narrow_terminal_has_the_reasons_below_the_list() -> None:
+    on = Console(file=io.StringIO(), width=60, force_terminal=True, color_system=None)
+    long = evolve(READY, name="a-name-of-twenty-char", withheld=())
+    ctl_gateway.draw_list(on, {"downstreams": [plain(OFFLINE), plain(long)]}, OFFLINE.since)
+    assert isinstance(on.file, io.StringIO)
+    lines = [each.rstrip() for each in on.file.getvalue().splitlines()]
+    assert max(map(len, lines[:-1])) <= 60
+    assert lines[0].split() == ["name", "status", "tools", "calls", "lost", "mean"]
+    assert lines[2].split()[-1] == "ms"
+    below = " ".join(lines[3:])
+    assert "  files: the process exited with status 1 (it\\x1b[2J broke)" in below
+    assert "a-name-of-twenty-char:" not in below
+
+
+def test_a_call_without_a_session_says_so() -> None:
+    refused = recorded(5, agent="5cbd1dd683ae48038faaeffeddcd9257", status="workspace_refused")
+    assert "  no session, agent 5cbd1dd6 (dev)  " in call_line(refused)
+    assert "  kim (ctl) (dev)  " in call_line(recorded(6, agent="kim (ctl)"))
 
 
 async def test_a_downstream_that_needs_a_sign_in_names_its_command(tmp_path: Path) -> None:

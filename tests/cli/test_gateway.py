@@ -429,8 +429,15 @@ def test_undo_names_the_records_that_stay(
 ) -> None:
     assert run("import", "--apply", "--yes") == 0
     (Path(where().state_dir) / "gateway-calls.jsonl").touch()
+    moved = sorted(each.stem for each in Path(where().gateway_directory).glob("*.json") if each.stem != "roles")
+    credentials = Path(where().gateway_credentials)
+    credentials.mkdir(mode=0o700)
+    for name in (moved[0], "never-moved"):
+        (credentials / f"{name}.json").touch()
     assert run("undo", "--yes") == 0
     said = capsys.readouterr().out
+    assert f"agent-intercom gateway sign-out {moved[0]} " in said
+    assert said.count("sign-out") == 1
     assert "belong to the record of calls: ~/.local/state/agent-intercom/gateway-calls.jsonl\n" in said
 
 
@@ -524,5 +531,6 @@ def test_secrets_of_own_commands_are_masked_missing_programs_named_and_shared_no
     assert said.count("it starts in the gateway's directory") == 1
     assert "  note about ghost, other: cwd: it starts" in said
     assert (
-        "a value of args in ~/.config/agent-intercom/gateway/ghost.json may be a secret" in said.partition("next:")[2]
-    )
+        "a value of args in ~/.config/agent-intercom/gateway/ghost.json may be a secret: leave it, or python -m keyring"
+        " set agent-intercom ghost/NAME, and write ${keychain:ghost/NAME} for it\n"
+    ) in said.partition("next:")[2]

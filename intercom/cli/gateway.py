@@ -390,7 +390,7 @@ def done_lines(planned: ImportPlan, receipt: Receipt, *, restarts: bool, earlier
         *(one_line(f"  {step}") for step in steps),
         "",
         f"{PROGRAM} gateway undo puts {'this import' if earlier else 'everything'} back"
-        + (f", and run again the {count(earlier, 'import')} before it" if earlier else ""),
+        + (f"; run it again for the {count(earlier, 'import')} before it" if earlier else ""),
     ]
     return lines
 

@@ -419,7 +419,7 @@ class GatewayPeople:
             there = ", ".join(sorted(snapshot.roles.roles)[:_NAMED]) or "none"
             near = get_close_matches(role[:80], snapshot.roles.roles, 1)
             hint = f"did you mean {near[0]}? " if near else ""
-            raise NotFound(f"no role is called {role[:80]!r}; {one_line(hint)}there are: {one_line(there)}")
+            raise NotFound(one_line(f"no role is called {role[:80]!r}; {hint}there are: {there}"))
         if name is not None:
             self.gateway.require(name)
         entries = [each for each in snapshot.catalog.entries if name in (None, each.downstream)]

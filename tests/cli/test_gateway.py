@@ -463,7 +463,7 @@ def test_with_an_earlier_import_only_the_last_is_said_to_be_undone(
     assert run("import", "--apply", "--yes", "--server", "time") == 0
     assert "gateway undo puts everything back" in capsys.readouterr().out
     assert run("import", "--apply", "--yes", "--server", "linear") == 0
-    assert "gateway undo puts this import back, and run again the 1 import before it" in capsys.readouterr().out
+    assert "gateway undo puts this import back; run it again for the 1 import before it" in capsys.readouterr().out
     asked = answer(monkeypatch, "y")
     assert run("undo") == 0
     assert asked == ["\nPut this import back? [y/N] "]

@@ -468,6 +468,8 @@ async def test_an_explanation_says_what_else_decides(tmp_path: Path) -> None:
         assert "did you mean search?" in (await at.people.explain("dev", "github", "serch")).text.split("\n")[0]
         assert "there is no role" in (await at.people.explain("nobody", "github", "search")).text
         assert len((await at.people.explain("dev", "github")).decisions) == 3
+        with pytest.raises(NotFound, match=r"; did you mean reader\? there are: dev, nothing, reader"):
+            await at.people.explain("reder")
         with pytest.raises(NotFound, match="there are: dev, nothing, reader"):
             await at.people.explain("nobody")
         with pytest.raises(NotFound, match="there are: github"):

@@ -454,11 +454,11 @@ def _undo(options: argparse.Namespace, where: Places) -> int:
         print("nothing was changed")
         return 1
     report = import_receipt.undo(receipt.file)
-    print("\n".join(undone_lines(report, _kept_files(state_dir), _signed_in(where, receipt))))
+    print("\n".join(undone_lines(report, _record_files(state_dir), _signed_in(where, receipt))))
     return 1 if any(each.outcome is Outcome.LEFT for each in report.files) else 0
 
 
-def _kept_files(state_dir: Path) -> list[Path]:
+def _record_files(state_dir: Path) -> list[Path]:
     """Return the files of the gateway that an undo leaves."""
     return [each for each in map(state_dir.joinpath, STATE_FILES) if os.path.lexists(each)]
 

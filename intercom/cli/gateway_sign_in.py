@@ -13,6 +13,7 @@ import sys
 import webbrowser
 from collections.abc import AsyncIterator, Callable, Mapping
 from datetime import UTC, datetime
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Final
 from urllib.parse import parse_qs, urlsplit
@@ -117,7 +118,11 @@ def find(name: str, settings: Settings) -> DownstreamConfig:
             raise ConfigError(faults[0])
         there = ", ".join(each for each, found in sorted(settings.configs.items()) if found.signs_in)
         fault = f"; its file has a fault: {faults[0]}" if faults and f"/{name}.json" in faults[0] else ""
-        raise ConfigError(f"no downstream is called {name[:80]!r}{fault}; those with a sign-in are: {there or 'none'}")
+        near = get_close_matches(name[:80], settings.configs, 1)
+        hint = f" did you mean {near[0]}?" if near and not fault else ""
+        raise ConfigError(
+            f"no MCP server is called {name[:80]!r}{fault};{hint} those with a sign-in are: {there or 'none'}"
+        )
     if config.transport is Transport.STDIO:
         raise ConfigError(f"{name} is a program on this machine, which signs in by itself: see its documentation")
     if not config.signs_in:

@@ -246,8 +246,14 @@ def test_a_damaged_file_is_named(own_home: Path, capsys: pytest.CaptureFixture[s
 def test_a_name_that_is_none(own_home: Path, capsys: pytest.CaptureFixture[str], action: str) -> None:
     assert main.main(["gateway", action, "../far\x1b[2J"]) == 2
     said = capsys.readouterr().err
-    assert "no downstream is called" in said
+    assert "no MCP server is called" in said
     assert "\x1b" not in said
+
+
+def test_a_mistyped_name_says_what_it_may_mean(own_home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    configure_far_in(Path(places().gateway_directory), "https://mcp.example.org/mcp")
+    assert main.main(["gateway", "sign-in", "fra"]) == 2
+    assert "no MCP server is called 'fra'; did you mean far? those with a sign-in are: far" in capsys.readouterr().err
 
 
 async def refuse_page(request: Request) -> bool:

@@ -165,7 +165,7 @@ class StandInGateway:
 
     def _found(self, name: str) -> DownstreamView:
         if name not in self.views:
-            raise NotFound(f"no downstream is called {name!r}; there are: {', '.join(self.views)}")
+            raise NotFound(f"no MCP server is called {name!r}; there are: {', '.join(self.views)}")
         return self.views[name]
 
     async def list(self) -> Sequence[DownstreamView]:

@@ -278,6 +278,9 @@ class _Undo:
             except ValueError:
                 self._note(file, Outcome.LEFT, "remove enabled = true under [gateway] there, if no server is left")
                 return
+            if new is None and file.before is not None:
+                # There was a file before, too.
+                new = ""
             self.changes.append(Change(path, text, new))
             self._note(file, Outcome.PUT_BACK if new != text else Outcome.UNCHANGED, _KEEPS)
 

@@ -407,6 +407,7 @@ def test_undo_makes_the_configuration_as_it_was(
     [
         (None, "\n[rooms]\nenabled = true\n", "\n[rooms]\nenabled = true\n"),
         (None, 'directory = "/x"\n', '[gateway]\ndirectory = "/x"\n'),
+        ("", "\n", ""),
         ("[gateway]\nenabled = false # mine\n", "[rooms]\n", "[gateway]\nenabled = false # mine\n[rooms]\n"),
     ],
 )

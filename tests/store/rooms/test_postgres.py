@@ -620,7 +620,9 @@ async def test_connections_have_our_name_and_no_more_of_them_than_needed(
         names = postgres.execute("select application_name from pg_stat_activity where datname = %s", [database])
         assert {name for (name,) in names} == {"agent-intercom"}
         assert len(names) <= 3, heard.ids
-    assert postgres.connections(database) == []
+    # The server ends a connection a moment after its client.
+    while postgres.connections(database):
+        await trio.lowlevel.checkpoint()
 
 
 def test_a_password_is_masked_wherever_texts_are_masked(database_url: str) -> None:

@@ -177,7 +177,7 @@ async def test_a_variable_without_a_value_is_named_and_nothing_is_started(tmp_pa
     report = await report_of(config)
     assert (report.status, report.fault) == (HealthStatus.UNHEALTHY, "missing_variables")
     assert "GITHUB_TOKEN (for env.TOKEN)" in str(report.error)
-    assert "environment of the server" in str(report.diagnosis)
+    assert "run agent-intercom serve where they are set" in str(report.diagnosis)
     assert report.attempts == ()
     assert not await trio.Path(marker).exists()
 

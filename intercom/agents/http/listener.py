@@ -424,13 +424,16 @@ class Serving:
         """Close connections without a request in time, forever."""
         while True:
             await trio.sleep(1.0)
-            late = trio.current_time() - FIRST_SECONDS
-            for number, other in tuple(self._unauthenticated.items()):
-                if other.authenticated:
-                    del self._unauthenticated[number]
-                elif other.came_at <= late and not other.answered:
-                    del self._unauthenticated[number]
-                    await other.abort()
+            # In a method of its own, so that no variable keeps a connection meanwhile.
+            await self._close_late(trio.current_time() - FIRST_SECONDS)
+
+    async def _close_late(self, late: float) -> None:
+        for number, other in tuple(self._unauthenticated.items()):
+            if other.authenticated:
+                del self._unauthenticated[number]
+            elif other.came_at <= late and not other.answered:
+                del self._unauthenticated[number]
+                await other.abort()
 
     async def _make_room(self, connection: Connection) -> None:
         """Close the oldest connection without a token if there are too many, or the new one. Connections that have

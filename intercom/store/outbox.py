@@ -146,8 +146,8 @@ def put(
 ) -> None:
     """Make Slack show `content` under `key`.
 
-    A new key creates a message in `channel`. `thread` is the key of a row put earlier, or the ts of a message; a
-    reply's key stands for the thread the reply is in. A known key keeps its place and is redrawn if `content` or `open`
+    A new key creates a message in `channel`. `thread` is the key of a row put earlier, or the ts of a message; that of
+    a reply stands for the thread the reply is in. A known key keeps its place and is redrawn if `content` or `open`
     differs; otherwise nothing changes. A posted file never changes.
     """
     digest = hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
@@ -168,7 +168,7 @@ def put(
             "state": RowState.QUEUED.value,
             "channel": channel,
             "session_id": session_id,
-            "thread": _root(db, thread),
+            "thread": _root(db, channel, thread),
             "client_id": str(uuid4()),
             "version": 1,
             "created_at": clock.to_text(at),
@@ -271,12 +271,19 @@ def is_ts(thread: str) -> bool:
     return _TS.fullmatch(thread) is not None
 
 
-def _root(db: Database, thread: str | None) -> str | None:
-    """Return the key or ts of a thread's first message: Slack has no replies to replies."""
-    if thread is None or is_ts(thread):
+def _root(db: Database, channel: str, thread: str | None) -> str | None:
+    """Return the key or ts of a thread's first message: Slack has no replies to replies. A ts that no row of this
+    channel has is taken as that of a first message."""
+    if thread is None:
+        return None
+    if is_ts(thread):
+        where, values = "channel = ? and ts = ? order by merged_into is not null, id limit 1", (channel, thread)
+    else:
+        where, values = "key = ?", (thread,)
+    above = rows.one(db, f"select key, thread from outbox where {where}", values)
+    if above is None:
         return thread
-    above = rows.one(db, "select thread from outbox where key = ?", (thread,))
-    return thread if above is None or above["thread"] is None else str(above["thread"])
+    return str(above["key"] if above["thread"] is None else above["thread"])
 
 
 #: After this many attempts a row whose thread Slack does not know goes to the channel.

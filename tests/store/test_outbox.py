@@ -270,6 +270,18 @@ def test_a_reply_to_a_reply_goes_to_the_thread_that_is_in(db: Database) -> None:
         assert begun.thread_ts == ts
 
 
+def test_a_reply_to_the_ts_of_a_reply_goes_to_the_thread_that_is_in(db: Database) -> None:
+    put(db, "thread/s1")
+    put(db, "notice/1", thread="thread/s1")
+    post(db, "thread/s1", "7.5")
+    post(db, "notice/1", "8.5")
+    put(db, "notice/2", thread="8.5")
+    put(db, "notice/3", thread="7.5")
+    put(db, "notice/4", thread="8.5", channel="C99")
+    threads = [row(db, f"notice/{number}").thread for number in (2, 3, 4)]
+    assert threads == ["thread/s1", "thread/s1", "8.5"]
+
+
 def test_where_a_thread_is_lost_its_top_is_posted_anew(db: Database) -> None:
     put(db, "thread/s1")
     post(db, "thread/s1")

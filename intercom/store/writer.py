@@ -181,9 +181,10 @@ class Writer(ThreadActor):
         began = time.perf_counter()
         try:
             db.execute("begin immediate")
-            answers = [self._work(db, item) for item in items]
+            # Before the work: a session writes its last activity before it changes its status.
             for touch in self._touched.values():
                 sessions.touch(db, touch.session_id, touch.at, touch.last_tool)
+            answers = [self._work(db, item) for item in items]
             if items:
                 crash_points.reach("store.before_commit")
             db.execute("commit")

@@ -13,9 +13,10 @@ from intercom.model.card import CardKind
 from intercom.model.config import Config, StallSettings
 from intercom.model.decision import Decision
 from intercom.model.errors import Ambiguous, NotFound
-from intercom.model.session import StallAlert, StallStatus
+from intercom.model.session import Session, SessionStatus, StallAlert, StallStatus
 from intercom.operators.router_messages import Channel, Subscribe
 from intercom.sessions.messages import RETURN_SECONDS, SHOW_SECONDS, Unattended
+from intercom.sessions.tools.ping import Ping
 from intercom.store.sessions import stalls
 from intercom.store.writer_messages import Transact
 from tests.support.virtual_server import AgentClient, VirtualServer, virtual_server
@@ -91,6 +92,25 @@ async def test_a_router_that_was_restarted_says_whether_a_call_waits(server: Vir
     async with server.restarting():
         cards = await server.ask("card_router", Subscribe("operator", Channel.CTL))
     assert [(card.id, card.away) for card in cards] == [(id, True)]
+
+
+async def only(server: VirtualServer) -> Session:
+    (session,) = await server.app.service.sessions()
+    return session
+
+
+@pytest.mark.parametrize("for_good", [True, False], ids=["it leaves", "the server stops"])
+async def test_the_last_tool_of_an_agent_outlives_it(clock: Clock, root: Path, for_good: bool) -> None:
+    async with virtual_server(root.parent, clock, CALM) as server:
+        agent = await server.arrive(root)
+        await agent.propose()
+        await agent.ask(Ping())
+        if for_good:
+            server.gone("agent", for_good=True)
+            await server.later(0)
+            assert (await only(server)).status is SessionStatus.INTERRUPTED
+    async with virtual_server(root.parent, clock, CALM) as server:
+        assert (await only(server)).last_tool == "ping"
 
 
 # --- whom a nudge is for ----------------------------------------------------------------------------------------------

@@ -334,6 +334,14 @@ async def test_a_touch_rides_on_the_next_commit(tmp_path: Path) -> None:
         assert statements.count("commit") == 1
 
 
+async def test_a_touch_is_written_before_the_work_that_follows_it(tmp_path: Path) -> None:
+    async with system(prepared(tmp_path), TaskWriter) as running:
+        store = running.named("store")
+        store.tell(Touch("s1", after(1), "ping"))
+        found = await ask(store, Transact(lambda db: sessions.get(db, "s1")))
+        assert (found.updated_at, found.last_tool) == (after(1), "ping")
+
+
 async def test_a_writer_that_is_stopped_writes_what_it_was_told(tmp_path: Path) -> None:
     path = prepared(tmp_path)
     async with system(path, TaskWriter) as running:

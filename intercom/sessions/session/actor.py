@@ -155,6 +155,9 @@ class SessionActor(Actor):
             self.set_timer(LookRound(), RETURN_SECONDS, LookRound())
         await self._recover(self)
 
+    def on_stop(self) -> None:
+        self.write_touch()
+
     def on_receive(self, message: object) -> Any:
         # Not a coroutine: a handler that needs only memory answers at once.
         is_call = isinstance(message, ToolRequest) and message.waits_while_paused
@@ -177,7 +180,9 @@ class SessionActor(Actor):
     # --- the store ---------------------------------------------------------------------------------------------------
 
     async def transact(self, work: Callable[Concatenate[Database, P], T], *args: P.args, **named: P.kwargs) -> T:
-        """Run `work(db, *args, **named)` in one transaction (see `Store.transact`)."""
+        """Run `work(db, *args, **named)` in one transaction (see `Store.transact`). The last activity is written before
+        it: a change of the session's status would leave it behind, and a row read there would not have it."""
+        self.write_touch()
         return await self.deps.store.transact(lambda db: work(db, *args, **named))
 
     async def judge(self, question: Request[PolicyAnswer]) -> PolicyAnswer:

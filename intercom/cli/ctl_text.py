@@ -6,6 +6,7 @@ It uses the standard library alone. What draws (`ctl_draw`) imports rich, which 
 from __future__ import annotations
 
 from intercom.model.json_types import JsonObject
+from intercom.model.visible_text import count as count
 from intercom.model.visible_text import visible
 
 #: How many characters of an id are shown: unique in practice, and short enough to type.
@@ -31,11 +32,6 @@ def short(name: str) -> str:
     word, dash, rest = name.partition("-")
     kept = len(word + dash) if dash and word.isalpha() and len(word) < SHORT and len(rest) > SHORT else 0
     return one_line(name[: kept + SHORT] if len(name) > 2 * SHORT else name)
-
-
-def count(number: int, noun: str, plural: str = "") -> str:
-    """Return a number with its noun: `1 session`, `2 sessions`. `plural` is that of an irregular noun."""
-    return f"{number} {noun if number == 1 else plural or f'{noun}s'}"
 
 
 def agreed(question: str) -> bool:

@@ -182,3 +182,8 @@ def _before(match: re.Match[str]) -> str:
 
 def _after(match: re.Match[str]) -> str:
     return match.string[match.end() : match.end() + 1]
+
+
+def count(number: int, noun: str, plural: str = "") -> str:
+    """Return a number with its noun: `1 session`, `2 sessions`. `plural` is that of an irregular noun."""
+    return f"{number} {noun if number == 1 else plural or f'{noun}s'}"

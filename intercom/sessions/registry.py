@@ -25,6 +25,7 @@ from intercom.model.card import CardKind, Notice
 from intercom.model.errors import IntercomError, InvalidState, NotFound, Unauthorized
 from intercom.model.process import AgentProcessState
 from intercom.model.session import Session, SessionMode, SessionStatus
+from intercom.model.visible_text import count
 from intercom.sessions import lookups
 from intercom.sessions.adoption import choose, hand_over
 from intercom.sessions.agent_keys import is_anonymous
@@ -240,10 +241,10 @@ class Recovery:
         """Describe this to people."""
         waiting = self.counts.pending
         return (
-            f"server restarted: {self.counts.sessions[SessionStatus.INTERRUPTED]} interrupted session(s),"
-            f" {waiting[CardKind.APPROVAL].count} pending approval(s),"
-            f" {waiting[CardKind.PROMPT].count} pending prompt(s),"
-            f" {waiting[CardKind.STANDBY].count} agent(s) standing by; agents can use reboot to resume"
+            f"server restarted: {count(self.counts.sessions[SessionStatus.INTERRUPTED], 'interrupted session')},"
+            f" {count(waiting[CardKind.APPROVAL].count, 'pending approval')},"
+            f" {count(waiting[CardKind.PROMPT].count, 'pending prompt')},"
+            f" {count(waiting[CardKind.STANDBY].count, 'agent')} standing by; agents can use reboot to resume"
         )
 
 

@@ -18,7 +18,7 @@ from intercom.model.field_docs import doc
 from intercom.model.metrics import Delivered, Settled
 from intercom.model.request import ApprovalRequest, ApprovalStatus, ContinuationPrompt, PromptType, Wait, WaitStatus
 from intercom.model.session import Instruction, Kind, ProgressItem, StallAlert, StallStatus
-from intercom.model.visible_text import visible
+from intercom.model.visible_text import count, visible
 from intercom.store.apply_journal import Entry
 from intercom.store.requests import RequestTable, approvals, prompts, waits
 
@@ -369,7 +369,7 @@ def card_of(request: Asked, workspace_root: str, *, away: bool = False, note: st
             if request.elapsed_seconds is not None:
                 effort.append(f"running for {_span(request.elapsed_seconds)}")
             if request.actions_taken is not None:
-                effort.append(_counted(request.actions_taken, "action") + " taken")
+                effort.append(count(request.actions_taken, "action") + " taken")
             title, detail = _PROMPT_TITLE[request.prompt_type], ", ".join(effort) or None
             return card(title=title, body=request.prompt_text, detail=detail, note=note)
         case Wait():
@@ -406,7 +406,7 @@ def card_of_alert(alert: StallAlert, workspace_root: str, *, note: str | None = 
     """Return the card of a stall alert."""
     title = f"Quiet for {_span(alert.idle_seconds)}"
     if alert.status is StallStatus.ESCALATED:
-        title = f"Still quiet after {_counted(alert.nudge_count, 'nudge')}" if alert.nudge_count else title
+        title = f"Still quiet after {count(alert.nudge_count, 'nudge')}" if alert.nudge_count else title
     ended = {StallStatus.SELF_RECOVERED: "the agent is back", StallStatus.DISMISSED: "dismissed"}.get(alert.status)
     return Card(
         id=alert.id,
@@ -470,10 +470,6 @@ def _span(seconds: int) -> str:
     if minutes:
         return f"{minutes} min {rest} s" if rest else f"{minutes} min"
     return f"{rest} s"
-
-
-def _counted(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def stuck_id(request_id: str) -> str:

@@ -16,6 +16,7 @@ from attrs import define, field, frozen
 
 from intercom.model.errors import FileError, PatchConflict, PathViolation, RecordMismatch
 from intercom.model.request import NEW_FILE, ChangeKind, FileChange
+from intercom.model.visible_text import count
 from intercom.workspace.files import (
     ABSENT,
     BOM,
@@ -105,7 +106,7 @@ def plan_again(
     """
     parts: Sequence[FilePatch | bytes] = proposal.patches if proposal.content is None else (proposal.content,)
     if len(parts) != len(record):
-        raise RecordMismatch(f"the proposal changes {len(parts)} file(s), and {len(record)} were approved; {_ANEW}")
+        raise RecordMismatch(f"the proposal changes {count(len(parts), 'file')}, and {len(record)} were approved; {_ANEW}")
     planned: list[PlannedFile] = []
     changed: list[str] = []
     with opened_root(root, root_id) as top:

@@ -173,9 +173,15 @@ async def test_nothing_changes_until_a_person_says_so_and_nothing_after_they_say
         assert [session.id for session in await server.app.service.sessions()] == [agent.session_id]
 
 
-@pytest.mark.parametrize(("how", "after"), [(Files.BACK, BEFORE | {"new.txt": "new\n"}), (Files.EXACT, BEFORE)])
+@pytest.mark.parametrize(
+    ("how", "after", "counts"),
+    [
+        (Files.BACK, BEFORE | {"new.txt": "new\n"}, "; 2 files put back"),
+        (Files.EXACT, BEFORE, "; 2 files put back; 1 file removed"),
+    ],
+)
 async def test_a_restore_ends_that_session_alone_and_another_goes_on(
-    server: VirtualServer, root: Path, how: Files, after: dict[str, str]
+    server: VirtualServer, root: Path, how: Files, after: dict[str, str], counts: str
 ) -> None:
     agent, other = await server.arrive(root), await server.arrive(root, "other")
     items = (ProgressItem("half of it", ProgressStatus.IN_PROGRESS),)
@@ -192,6 +198,7 @@ async def test_a_restore_ends_that_session_alone_and_another_goes_on(
         await agent.ask(Ping())
     assert (await other.ask(Ping())).answer.acknowledged
     assert (await server.operator.card(id=done.id, state=CardState.APPLIED)).note == done.note
+    assert done.note == f"restored as session {done.successor_id}{counts}"
     # How things were is a checkpoint too, and there is a way back to it.
     undone = await proceed(
         server, await server.app.service.checkpoints.ask_restore(done.safety_id, Files.EXACT, "kim", "ctl")

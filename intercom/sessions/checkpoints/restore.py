@@ -44,7 +44,9 @@ from intercom.store.checkpoints import restores
 from intercom.store.requests import DECIDED
 from intercom.store.rows import not_none
 from intercom.store.writer_messages import Database
+from intercom.model.visible_text import count
 from intercom.workspace import transaction
+from intercom.workspace.files import ABSENT
 from intercom.workspace.transaction import Step
 
 _STATES = {
@@ -448,7 +450,7 @@ async def _put_files_back(archive: Archive, successors: Successors, restore: Res
     text = await archive.read(partial(restores.steps, id=restore.id))
     try:
         async with archive.deps.locks.hold(restore.workspace_root):
-            count = await trio.to_thread.run_sync(_place, restore, text)
+            done = await trio.to_thread.run_sync(_place, restore, text)
     except (ApplyStuck, FileError) as stuck:
         stopped = await _advance(archive, restore, RestoreState.STUCK, str(stuck))
         archive.deps.card_router.tell(
@@ -457,15 +459,21 @@ async def _put_files_back(archive: Archive, successors: Successors, restore: Res
         return
     await successors.welcome(restore)
     where = f"session {restore.successor_id}"
-    told = f"restored as {where}; {count} file(s) put back" if count else f"restored as {where}"
-    await _advance(archive, restore, RestoreState.DONE, told)
+    await _advance(archive, restore, RestoreState.DONE, f"restored as {where}{_counted(done)}")
 
 
-def _place(restore: Restore, text: str) -> int:
+def _place(restore: Restore, text: str) -> tuple[Step, ...]:
     steps = transaction.from_text(text, restore.id)
     if steps:
         transaction.roll_forward(Path(restore.workspace_root), steps)
-    return len(steps)
+    return steps
+
+
+def _counted(done: tuple[Step, ...]) -> str:
+    """Return how many files were put back, and how many removed, as the end of a sentence."""
+    removed = sum(step.after == ABSENT for step in done)
+    counts = ((len(done) - removed, "put back"), (removed, "removed"))
+    return "".join(f"; {count(number, 'file')} {what}" for number, what in counts if number)
 
 
 async def _clean_up(archive: Archive, restore: Restore) -> None:

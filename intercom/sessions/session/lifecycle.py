@@ -204,12 +204,13 @@ _WHO = "intercom"
 
 
 async def started(session: SessionActor, news: ProcessStarted) -> Session:
-    """Handle the start of the process: activate the session and tell people, unless the session has ended."""
+    """Handle the start of the process: activate the session and tell people, unless the session has ended. That of a
+    restored session was interrupted until now."""
     if session.row.status is SessionStatus.TERMINATED:
         return session.row
     first = await session.transact(_note, session=session, what=f"{news.run}/started")
-    if session.row.status is SessionStatus.CREATED:
-        await become(session, SessionStatus.ACTIVE, _WHO, "its agent runs")
+    if session.row.status in sessions.WITHOUT_AGENT:
+        await become(session, session.row.status_when_here, _WHO, "its agent runs")
     if first:
         task = headline(session.row.prompt or "", 300)
         again = "" if news.run == 1 else f", for the {_ordinal(news.run)} time"

@@ -13,7 +13,10 @@ from attrs import evolve
 
 from actors import ask
 from intercom.embedding import EmbeddedOperator
+from intercom.model.card import CardState
+from intercom.model.checkpoint import Files
 from intercom.model.config import SpawnRestart
+from intercom.model.decision import Decision, Verdict
 from intercom.model.errors import IntercomError, SpawnFailed
 from intercom.model.process import AgentProcessState, Exit, Why
 from intercom.model.session import SessionStatus
@@ -53,6 +56,21 @@ async def test_an_agent_that_does_its_work_ends_its_session_well(at: SpawningHom
         notice = await home.operator.notice("session ended")
         assert "its agent is done; its last output: all done" in notice.text
         assert (await home.app.service.children.output(session.id)).text == "all done\n"
+
+
+async def test_a_restored_session_is_active_while_its_agent_runs(at: SpawningHome) -> None:
+    """It stayed interrupted until the agent called a tool, however long its program ran."""
+    at.agent(STAYS)
+    async with at.serving() as home:
+        session = await home.start("tidy up")
+        checkpoints = home.app.service.checkpoints
+        taken = await checkpoints.take(session.id, "before", "kim", "ctl")
+        restore = await checkpoints.ask_restore(taken.checkpoint.id, Files.EXACT, "kim", "ctl")
+        await home.app.service.decide(restore.id, Verdict("v", Decision.PROCEED, "kim", "ctl", datetime.now(UTC)))
+        told = await home.operator.notice("its agent was started")
+        assert told.session_id == restore.successor_id
+        await home.operator.card(id=restore.id, state=CardState.APPLIED)
+        assert (await home.session(restore.successor_id)).status is SessionStatus.ACTIVE
 
 
 async def test_one_that_fails_leaves_its_session_interrupted_with_its_exit_code(at: SpawningHome) -> None:

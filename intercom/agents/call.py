@@ -68,6 +68,9 @@ R = TypeVar("R")
 PROGRESS_SECONDS = 15.0
 #: The time limit of an answer that needs no person, in seconds. Past it, the server counts as stuck.
 PROMPT_SECONDS = 60.0
+#: How close to the end of a poll interval a request's deadline may be for the call to wait for it, in seconds: else
+#: the agent would be told to ask again about a request that ends at this moment. The answer may take as long again.
+DEADLINE_SECONDS = 1.0
 #: The longest error message, in characters. It has room for several hunks that do not apply.
 LONGEST_ERROR = 3000
 
@@ -102,6 +105,7 @@ class Call:
     _is_stopped: bool = field(default=False, init=False)
     _began: float = field(factory=trio.current_time, init=False)
     _told: float = field(default=0.0, init=False)
+    _deadline: float | None = field(default=None, init=False)
 
     async def run(self) -> Answered[Any]:
         """Carry out the call: return its answer with what is attached to it. For a request that is undecided at the end
@@ -122,6 +126,8 @@ class Call:
                 return reply, None
             if reply.answered is not None:
                 return reply.answered, reply.request_id
+            if reply.seconds_left is not None:
+                self._deadline = trio.current_time() + reply.seconds_left
             decided = await self.wait(reply.request_id)
             if decided is None:
                 return None, reply.request_id
@@ -191,8 +197,13 @@ class Call:
 
     @property
     def _until(self) -> float:
-        """The end of the poll interval, on Trio's clock."""
-        return math.inf if self.call_wait_seconds is None else self._began + self.call_wait_seconds
+        """The end of the poll interval, on Trio's clock; a little later if the request ends at about that time."""
+        if self.call_wait_seconds is None:
+            return math.inf
+        end = self._began + self.call_wait_seconds
+        if self._deadline is None or abs(self._deadline - end) > DEADLINE_SECONDS:
+            return end
+        return self._deadline + DEADLINE_SECONDS
 
     async def _within(self, message: Request[R], what: str) -> outcome.Outcome[R] | None:
         """Ask, and wait for the answer until the end of the poll interval. Returns None if there is none by then."""

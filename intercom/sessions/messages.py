@@ -43,10 +43,12 @@ class Answered(Generic[A]):
 
 @frozen
 class Opened(Generic[A]):
-    """A recorded request. `answered` is set if it needs no waiting: it was decided before, or by the policy."""
+    """A recorded request. `answered` is set if it needs no waiting: it was decided before, or by the policy.
+    `seconds_left` is the time until its deadline; None without one."""
 
     request_id: str
     answered: Answered[A] | None = None
+    seconds_left: float | None = None
 
 
 # --- asked by tools --------------------------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ import jsonschema
 import pytest
 import trio.testing
 
+from intercom.agents.call import Call
 from intercom.embedding import Switchboard
 from intercom.model.card import CardState
 from intercom.model.config import Config, McpSettings, OnTimeout, TimeoutSettings
@@ -18,6 +19,7 @@ from intercom.model.session import SessionMode
 from intercom.sessions.messages import AwaitDecision
 from intercom.sessions.request_kinds import NOBODY_ANSWERED
 from intercom.sessions.tools.ping import Ping
+from intercom.sessions.tools.standby import Standby
 from intercom.sessions.tools.switch_freq import SwitchFreq
 from intercom.sessions.tools.table import BY_NAME
 from intercom.sessions.tools.transmit import Transmit
@@ -28,7 +30,7 @@ from tests.agents.http.rig import place
 from tests.agents.test_tasks import MODERN, said, wire
 from tests.sessions.test_broadcasts import CONFIG, Wall
 from tests.support.server_process import TRUSTING, call, user_home
-from tests.support.virtual_server import VirtualServer, partial_ask, virtual_server
+from tests.support.virtual_server import AgentClient, VirtualServer, partial_ask, virtual_server
 
 pytestmark = pytest.mark.real_time
 
@@ -158,3 +160,17 @@ async def test_a_question_that_was_asked_before_the_setting_became_hold_is_held(
 
 async def _card(server: VirtualServer, id: str) -> Any:
     return await server.app.service.card(id)
+
+
+@pytest.mark.parametrize(("seconds", "status"), [(50, "pending"), (59.5, "timeout"), (60, "timeout"), (61, "timeout")])
+async def test_a_standby_whose_time_ends_with_its_call_is_not_asked_again(
+    server: VirtualServer, agent: AgentClient, seconds: float, status: str
+) -> None:
+    """It was told to call again for a standby that ended at that moment."""
+    session = server.app.system.named(f"session/{agent.session_id}")
+    given = Standby(timeout_seconds=60)
+    call = Call(agent.call(), BY_NAME["standby"], agent.session_id, session, seconds, given=given)
+    waiting = server.begin(call.run)
+    await server.later(0)
+    await server.later(60)
+    assert (await waiting()).answer.status == status

@@ -417,7 +417,10 @@ class SessionActor(Actor):
     def opened(self, request: Asked, call: str) -> Opened[Any]:
         """Return the reply to a call that made this request, or asks about it again."""
         answer = self._answer(request)
-        return Opened(request.id, None if answer is None else self.answered(call, answer, own=request.id))
+        if answer is not None:
+            return Opened(request.id, self.answered(call, answer, own=request.id))
+        left = None if request.expires_at is None else (request.expires_at - self.now()).total_seconds()
+        return Opened(request.id, seconds_left=left)
 
     def answered_or_waits(
         self, request: Asked, call: str, ticket: str, task: str | None = None, *, alone: bool = False

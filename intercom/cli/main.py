@@ -173,6 +173,12 @@ def parser() -> argparse.ArgumentParser:
     again = _common(defaults=False)
 
     serve = commands.add_parser("serve", parents=[again], help="run the server in the foreground (systemd, containers)")
+    serve.add_argument(
+        "--workspace",
+        metavar="DIR",
+        default=argparse.SUPPRESS,
+        help="the directory of agents that name none (default: default_workspace_root in the configuration)",
+    )
     serve.add_argument("--background", action="store_true", help=argparse.SUPPRESS)
     serve.add_argument("--ready-fd", type=int, help=argparse.SUPPRESS)
     serve.add_argument("--started-by", type=int, help=argparse.SUPPRESS)

@@ -15,6 +15,7 @@ import os
 import resource
 import signal
 import socket
+import stat
 import sys
 import tempfile
 import uuid
@@ -31,11 +32,18 @@ from intercom.agents import message_stream
 from intercom.agents.agent_connection import AgentConnection
 from intercom.agents.shim_connection import Hello, ShimConnection
 from intercom.app import App
-from intercom.cli.server_settings import ServerSettings, record_directories, require_same_settings, settle
+from intercom.cli.server_settings import (
+    ServerSettings,
+    record_directories,
+    require_same_settings,
+    settle,
+    with_workspace,
+)
 from intercom.local import daemon, lock, peer_processes
 from intercom.local.places import private_directory
 from intercom.masking import Masker
-from intercom.model.errors import ConfigError, IntercomError, IpcError
+from intercom.model.config import LogLevel
+from intercom.model.errors import ConfigError, IntercomError
 from intercom.model.json_types import JsonObject
 from intercom.model.visible_text import visible
 
@@ -101,7 +109,8 @@ def serve(options: argparse.Namespace) -> int:
     allow_files()
     ready = Readiness(options.ready_fd)
     try:
-        settings = settle(options, by_client=bool(options.background) or options.private_fd is not None)
+        by_client = bool(options.background) or options.private_fd is not None
+        settings = with_workspace(settle(options, by_client=by_client), options.workspace)
         start_log(settings, options)
         if options.private_fd is not None:
             return trio.run(_private, settings, options.private_fd)
@@ -316,16 +325,47 @@ def _forget_clients_environment() -> None:
     os.environ.update(kept)
 
 
+#: The variable that sets the log's level, and that of single loggers: `warning,intercom.store=debug`.
+LOG_VARIABLE = "INTERCOM_LOG"
+
+
 def start_log(settings: ServerSettings, options: argparse.Namespace) -> None:
-    """Set up the log as the settings and the command line say."""
+    """Set up the log as the settings, the environment and the command line say. An agent's client cannot set the
+    levels: its environment is not the server's. Raises ConfigError if the variable or the file cannot be used."""
     file = settings.config.logging.file
     if getattr(options, "background", False) and file is None:
         file = Path(settings.places.log_file)
-    set_up_log(settings.config.logging.level.value, options.log_format, file)
+    level, loggers = log_levels(os.environ.get(LOG_VARIABLE, ""), settings.config.logging.level)
+    set_up_log(level, options.log_format, file)
+    for name, own in loggers.items():
+        logging.getLogger(name).setLevel(own.value.upper())
     if settings.slack_fault:
         log.warning("slack is off: %s", settings.slack_fault)
     if settings.left_out_message:
         log.warning("%s", settings.left_out_message)
+
+
+def log_levels(text: str, default: LogLevel) -> tuple[LogLevel, dict[str, LogLevel]]:
+    """Return the level of the log, and those of single loggers, as `text` says: levels, and `LOGGER=LEVEL` for one
+    logger and those below it, separated by commas. Without a level, the log's is `default`. Raises ConfigError."""
+    level, loggers = default, {}
+    for part in filter(None, (each.strip() for each in text.split(","))):
+        name, equals, value = (each.strip() for each in part.rpartition("="))
+        try:
+            found = LogLevel(value.lower())
+        except ValueError:
+            found = None
+        if found is None or bool(equals) is not bool(name):
+            levels = ", ".join(LogLevel)
+            raise ConfigError(
+                f"{LOG_VARIABLE} in the environment has {part[:80]!r}: write LEVEL or LOGGER=LEVEL, where LEVEL is one"
+                f" of {levels}"
+            )
+        if name:
+            loggers[name] = found
+        else:
+            level = found
+    return level, loggers
 
 
 def allow_files() -> None:
@@ -389,19 +429,20 @@ def _masked(text: str) -> str:
     return visible(Masker().mask(text[:_LONGEST]).text) + ("…" if len(text) > _LONGEST else "")
 
 
-def set_up_log(level: str, style: str, file: Path | None) -> None:
-    """Send log lines of `level` and above to `file`, or to stderr if it is None. `style` is text or json."""
+def set_up_log(level: LogLevel, style: str, file: Path | None) -> None:
+    """Send log lines of `level` and above to `file`, or to stderr if it is None. `style` is text or json. Raises
+    ConfigError if the file is not one of its own that belongs to this user, and OSError if it cannot be opened."""
     handler: logging.Handler
     if file is None:
         handler = logging.StreamHandler()
     else:
-        private_directory(str(file.parent))
+        _make_directory(file.parent)
         handler = _Private(file, maxBytes=10 * _MEBIBYTE, backupCount=3, encoding="utf-8")
     text = TextLines("%(asctime)s %(levelname)-7s %(name)s: %(message)s")
     handler.setFormatter(JsonLines() if style == "json" else text)
     root = logging.getLogger()
     root.handlers[:] = [handler]
-    root.setLevel(level.upper())
+    root.setLevel(level.value.upper())
     # These libraries log every request that they serve or send; Intercom logs what matters itself.
     for library in ("mcp", "httpx2", "httpcore2", "wsproto"):
         logging.getLogger(library).setLevel(max(logging.WARNING, root.level))
@@ -410,6 +451,12 @@ def set_up_log(level: str, style: str, file: Path | None) -> None:
 def log_actor_event(event: actors.Event) -> None:
     """Log an event of the actor system."""
     match event:
+        case actors.ActorCrashed(reason=actors.StartFailed()):
+            # The child's own crash is logged already.
+            log.debug("%s", event)
+        case actors.ActorCrashed(reason=IntercomError()) if not log.isEnabledFor(logging.DEBUG):
+            # Its message says what is wrong and what to do.
+            log.error("%s", event)
         case actors.ActorCrashed():
             log.error("%s", event, exc_info=event.reason)
         case actors.SupervisorGaveUp() | actors.StopOverran() | actors.MailboxOverflowed():
@@ -426,17 +473,44 @@ class _Private(logging.handlers.RotatingFileHandler):
     def emit(self, record: logging.LogRecord) -> None:
         if self.stream is not None and _is_elsewhere(self.baseFilename, self.stream.fileno()):
             try:
-                private_directory(os.path.dirname(self.baseFilename))
+                _make_directory(Path(self.baseFilename).parent)
                 before, self.stream = self.stream, self._open()  # type: ignore[no-untyped-call]
-            except (OSError, IpcError):
+            except (OSError, IntercomError):
                 pass  # keep writing to the old file
             else:
                 before.close()
         super().emit(record)
 
     def _open(self):  # type: ignore[no-untyped-def]
-        descriptor = os.open(self.baseFilename, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        # The directory may be one where others can put a link, a pipe, or a file of their own.
+        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+        try:
+            descriptor = os.open(self.baseFilename, flags, 0o600)
+        except OSError as fault:
+            if fault.errno in (errno.ELOOP, errno.ENXIO):
+                raise _no_log_file(self.baseFilename) from None
+            raise
+        found = os.fstat(descriptor)
+        if not stat.S_ISREG(found.st_mode) or found.st_uid != os.geteuid() or found.st_nlink != 1:
+            os.close(descriptor)
+            raise _no_log_file(self.baseFilename)
+        if found.st_mode & 0o077:
+            os.fchmod(descriptor, 0o600)
         return os.fdopen(descriptor, self.mode, encoding=self.encoding)
+
+
+def _make_directory(directory: Path) -> None:
+    """Create the log's directory, private, if it does not exist. An existing one stays as it is, for the file is
+    private."""
+    if not directory.is_dir():
+        private_directory(str(directory))
+
+
+def _no_log_file(path: str) -> ConfigError:
+    return ConfigError(
+        f"{path} cannot be the log: it must be a file of your own, not a link or another user's; remove it, or set file"
+        " under [logging] to another path"
+    )
 
 
 def _is_elsewhere(path: str, descriptor: int) -> bool:

@@ -16,7 +16,7 @@ from intercom.local import config_file, own_files, processes, rooms_secrets
 from intercom.local.places import Places, places, private_directory, system_home
 from intercom.local.rooms_secrets import RoomsSecrets
 from intercom.model.config import Config, SlackSettings, strictest, with_operators_settings
-from intercom.model.errors import IntercomError, SlackError, VersionMismatch
+from intercom.model.errors import ConfigError, IntercomError, SlackError, VersionMismatch
 from intercom.store import processes as known_processes
 
 if TYPE_CHECKING:
@@ -82,7 +82,10 @@ class ServerSettings:
         return config_file.database_path(self.config, self.places)
 
     def prepare(self) -> Path:
-        """Return the database's path. Creates its directory if it does not exist, and changes no existing one."""
+        """Return the database's path. Creates its directory if it does not exist, and changes no existing one. Raises
+        ConfigError if the path is that of a directory."""
+        if self.database.is_dir():
+            raise ConfigError(f"the database {self.database} is a directory: set [database] path to a file in it")
         if not self.database.parent.is_dir():
             private_directory(str(self.database.parent))
         return self.database
@@ -114,6 +117,15 @@ def settle(options: argparse.Namespace, *, by_client: bool = False) -> ServerSet
     slack, fault = _slack(config, where)
     secrets = rooms_secrets.read(config.rooms, os.environ)
     return ServerSettings(config, where, path, _digest(path), slack, fault, left_out, named, own_fault, secrets)
+
+
+def with_workspace(settings: ServerSettings, workspace: str | None) -> ServerSettings:
+    """Return the settings with the directory of `--workspace` as the default one. Raises ConfigError for one that no
+    agent may have."""
+    if workspace is None:
+        return settings
+    config = evolve(settings.config, default_workspace_root=config_file.workspace_root(workspace))
+    return evolve(settings, config=config)
 
 
 def _named_by_client(path: Path | None, is_option: bool, where: Places) -> str:

@@ -315,6 +315,18 @@ def _bad_root(value: object, directory: Path, home: Path | None) -> list[Fault]:
     return []
 
 
+def workspace_root(given: str) -> Path:
+    """Return the directory that a command line names as the default workspace, resolved. Raises ConfigError if it is
+    not a directory, or one that agents may not own."""
+    faults = _bad_root(given, Path.cwd(), None)
+    if faults:
+        raise ConfigError(f"--workspace {faults[0].what}")
+    root = _absolute(Path(given), Path.cwd(), None).resolve() if given and "\0" not in given else None
+    if root is None or not root.is_dir():
+        raise ConfigError(f"--workspace {given!r} is not a directory: name the project that agents work in")
+    return root
+
+
 def _report(file: Path, text: str, faults: list[Fault]) -> str:
     found = sorted(((_line_of(text, fault.setting) or 0, fault) for fault in faults), key=lambda each: each[0])
     lines = [f"{f'line {line}: ' if line else ''}{fault.setting} {fault.what}" for line, fault in found]

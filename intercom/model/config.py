@@ -348,7 +348,11 @@ class ClientSettings:
 
 @frozen
 class LoggingSettings:
-    level: LogLevel = setting(LogLevel.INFO, "The lowest level that is logged.")
+    level: LogLevel = setting(
+        LogLevel.INFO,
+        "The lowest level that is logged. `INTERCOM_LOG` in the environment of `agent-intercom serve` has precedence,"
+        " and may set single loggers: `warning,intercom.store=debug`.",
+    )
     file: Path | None = setting(
         None, "Where the background server logs. Default: `log/<ipc_name>.log` in the user's state directory."
     )

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from intercom.cli import serve
+from intercom.model.config import LogLevel
 
 
 @pytest.fixture
@@ -20,7 +21,7 @@ def file(tmp_path: Path) -> Iterator[Path]:
     before = root.handlers[:]
     levels = [(each, each.level) for each in map(logging.getLogger, ("", "mcp", "httpx2", "httpcore2", "wsproto"))]
     made = tmp_path / "log" / "server.log"
-    serve.set_up_log("info", "text", made)
+    serve.set_up_log(LogLevel.INFO, "text", made)
     yield made
     for handler in root.handlers:
         handler.close()

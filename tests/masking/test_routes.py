@@ -15,6 +15,7 @@ import pytest
 import intercom
 from intercom.agents import call
 from intercom.cli import serve
+from intercom.model.config import LogLevel
 from intercom.operators.slack.socket_mode import Socket, SocketLimits
 from intercom.operators.slack.web_api import LITERAL, SlackTokens, WebApi
 from tests.masking.corpus import KINDS
@@ -159,7 +160,7 @@ def test_log_lines_are_masked_with_the_errors_below_them(style: str, tmp_path: P
     before = root.handlers[:]
     levels = [(each, each.level) for each in map(logging.getLogger, ("", "mcp", "httpx2", "httpcore2", "wsproto"))]
     try:
-        serve.set_up_log("info", style, tmp_path / "log" / "x.log")
+        serve.set_up_log(LogLevel.INFO, style, tmp_path / "log" / "x.log")
         try:
             raise ValueError(f"no such {canary()}")
         except ValueError:

@@ -280,10 +280,8 @@ def _root(db: Database, channel: str, thread: str | None) -> str | None:
         where, values = "channel = ? and ts = ? order by merged_into is not null, id limit 1", (channel, thread)
     else:
         where, values = "key = ?", (thread,)
-    above = rows.one(db, f"select key, thread from outbox where {where}", values)
-    if above is None:
-        return thread
-    return str(above["key"] if above["thread"] is None else above["thread"])
+    above = rows.one(db, f"select thread from outbox where {where}", values)
+    return thread if above is None or above["thread"] is None else str(above["thread"])
 
 
 #: After this many attempts a row whose thread Slack does not know goes to the channel.

@@ -9,7 +9,7 @@ A new button for a known decision is a new row. A new decision also needs:
 
 The words of a reply decide only if they are beyond doubt. An approval is one of a few whole sentences with nothing
 around them. "don't approve", "approve?" and "approve if the tests pass" decide nothing. A person who is not understood
-gets the list of possible replies.
+gets the list of possible replies. Of a standby, which asks for an instruction, any other text is that instruction.
 """
 
 from __future__ import annotations
@@ -230,6 +230,17 @@ def understand(text: str, kind: CardKind) -> Understood | None:
         return None
     opened = (each for each in BY_KIND[kind] if opening[1].casefold() in each.opens)
     return next((Understood(each.decision, rest) for each in opened), None)
+
+
+def is_instruction(text: str) -> bool:
+    """Return whether this reply about a standby is what the agent should do next. Text that decides a card of any kind,
+    or has a decision about a standby among its first words ("don't resume yet"), is not: it may be meant as that."""
+    said = _plain(text)
+    decisions = {each.split()[0] for button in BY_KIND[CardKind.STANDBY] for each in (*button.says, *button.opens)}
+    first = {word.strip(_ENDING + ":?") for word in said.split()[:3]}
+    if first & decisions or is_nothing(text) or is_never_mind(text):
+        return False
+    return any(letter.isalnum() for letter in said) and not any(understand(text, kind) for kind in CardKind)
 
 
 def possible(kind: CardKind) -> str:

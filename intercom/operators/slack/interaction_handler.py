@@ -22,8 +22,10 @@ from intercom.operators.slack import button_actions, envelope_parser
 from intercom.operators.slack.button_actions import ActionDeps, Authorization, answer_thread, turned_by
 from intercom.operators.slack.buttons import (
     LONGEST,
+    Understood,
     addressed,
     form_of,
+    is_instruction,
     is_never_mind,
     is_nothing,
     possible,
@@ -257,6 +259,8 @@ def to_cards(text: str, cards: tuple[Card, ...], unseen: frozenset[str] = frozen
         return Answered(_which(named or cards))
     card, said = (named[0], rest) if named else (cards[0], text)
     found = understand(said, card.kind)
+    if found is None and card.kind is CardKind.STANDBY and is_instruction(said):
+        found = Understood(Decision.RESUME, said)
     if found is None:
         return Answered(f"not understood, so nothing was decided. You can say {possible(card.kind)}")
     meaning = _short_enough(Decides(card.id, card.kind, found.decision, found.text))

@@ -222,6 +222,49 @@ async def test_without_the_store_a_reply_comes_again(tmp_path: Path) -> None:
         assert server.decided == []
 
 
+async def test_a_plain_reply_to_a_standby_is_the_instruction(tmp_path: Path) -> None:
+    async with slack_server(tmp_path, card(CARD, CardKind.STANDBY)) as server:
+        await server.say(payloads.said("Write the tests &amp; run them."))
+        assert server.decided == [(CARD, "resume", "Write the tests & run them.")]
+        assert await server.answers() == []
+
+
+@pytest.mark.parametrize(
+    ("text", "decision", "instruction"),
+    [
+        ("which file did you change?", Decision.RESUME, "which file did you change?"),
+        ("write the docs, then stop", Decision.RESUME, "write the docs, then stop"),
+        ("0000 write the docs", Decision.RESUME, "write the docs"),
+        ("resume: write the docs", Decision.RESUME, "write the docs"),
+        ("go on", Decision.RESUME, None),
+        ("stop.", Decision.STOP, None),
+    ],
+)
+def test_what_is_said_to_a_standby(text: str, decision: Decision, instruction: str | None) -> None:
+    [waits] = cards(CardKind.STANDBY)
+    assert to_cards(text, (waits,)) == Decides(waits.id, waits.kind, decision, instruction)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("approve", "yes", "no", "reject: too wide", "👍", "dismiss", "never mind", "-", "?!"),
+        *("stop?", "don't resume yet", "please stop", "resume if the tests pass", "0000", "stop, then write the docs"),
+    ],
+)
+def test_what_may_be_a_decision_is_no_instruction_to_a_standby(text: str) -> None:
+    meaning = to_cards(text, cards(CardKind.STANDBY))
+    assert isinstance(meaning, Answered)
+    assert "`resume: what to do next`" in meaning.text
+
+
+def test_words_to_a_standby_that_was_not_here_yet_and_to_one_of_two_are_asked_about() -> None:
+    [waits] = cards(CardKind.STANDBY)
+    assert isinstance(to_cards("write the docs", (waits,), frozenset({waits.id})), Answered)
+    assert isinstance(to_cards("write the docs", cards(CardKind.STANDBY, CardKind.PROMPT)), Answered)
+    assert isinstance(to_cards("write the docs", cards(CardKind.PROMPT)), Answered)
+
+
 def cards(*kinds: CardKind) -> tuple[Card, ...]:
     return tuple(card(f"{number:04x}aaaa-1111", kind) for number, kind in enumerate(kinds))
 

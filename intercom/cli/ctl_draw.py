@@ -175,7 +175,8 @@ def answers(card: Card) -> list[str]:
 
 
 def print_notice(on: Console, entry: JsonObject) -> None:
-    text = safe_text(str(entry["text"]), LEVEL_STYLE.get(str(entry.get("level")), ""))
+    # Further lines are marked: an agent's text may look like a card.
+    text = safe_text("\n│ ".join(str(entry["text"]).split("\n")), LEVEL_STYLE.get(str(entry.get("level")), ""))
     on.print(Text("• ").append_text(text), soft_wrap=True)
 
 
@@ -435,7 +436,9 @@ def _diff(card: Card, limit: int | None) -> Iterable[Text]:
     else:
         styles = diff_styles(lines)
     for line, style in zip(lines[:limit], styles, strict=False):
-        yield Text(clean(line), style, no_wrap=True)
+        shown = Text(clean(line), style, no_wrap=True)
+        # Marked, so that no line of an agent's text looks like Intercom's own.
+        yield Text("│ ", no_wrap=True).append_text(shown) if card.diff_from_agent else shown
     if limit is not None and len(lines) > limit:
         yield safe_text(f"  ({limit} of {len(lines)} lines; all: {PROGRAM} show {short(card.id)})", "dim")
 
@@ -488,11 +491,17 @@ def print_table(on: Console, columns: Iterable[str], rows: Sequence[Iterable[Tex
         return
     table = Table(box=None, pad_edge=False, header_style="dim")
     for column in columns:
-        # A column without a heading holds a text of any length: it is folded, and the others stay whole.
-        table.add_column(column, no_wrap=bool(column), overflow="fold")
+        # A column without a heading holds a text of any length: it is folded, and the others stay whole, or are cut
+        # with an ellipsis on a narrow terminal.
+        table.add_column(column, no_wrap=bool(column), overflow="ellipsis" if column else "fold")
     for row in rows:
         table.add_row(*row)
-    on.print(table, soft_wrap=not on.is_terminal)
+    if on.is_terminal:
+        on.print(table)
+        return
+    for line in on.render_lines(table, pad=False):
+        # The table pads the last column too, to its longest text.
+        on.print("".join(segment.text for segment in line).rstrip(), soft_wrap=True)
 
 
 def _second(at: datetime | None) -> str:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import gc
+import os
 import sys
 from collections.abc import Sequence
 from typing import Any
@@ -28,9 +29,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     complete(line)
     options = line.parse_args(words)
     try:
-        return _run(options)
+        code = _run(options)
+        sys.stdout.flush()
+        return code
     except KeyboardInterrupt:
         return 130
+    except BrokenPipeError:
+        # The reader closed the pipe. Without this, Python would complain again when it closes stdout.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
 
 
 def _run(options: argparse.Namespace) -> int:
@@ -109,7 +116,6 @@ def load_server() -> Any:
 
 def _stop(options: argparse.Namespace) -> int:
     """Ask the server to stop and wait. Returns 0 if none runs any more, 1 if it did not stop, 2 for a faulty setup."""
-    import os
     import signal
     import time
     from pathlib import Path
@@ -371,8 +377,6 @@ def _slack(slack: argparse.ArgumentParser) -> None:
 
 def session_id(options: argparse.Namespace) -> str | None:
     """Return the session that the agent was started for. A server sets it in its agents' environment."""
-    import os
-
     return options.session_id or os.environ.get("INTERCOM_SESSION_ID") or None
 
 

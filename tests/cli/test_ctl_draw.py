@@ -43,6 +43,27 @@ def drawn(verb: str, data: Any, *, colour: bool = False, width: int = 1000) -> s
     return "\n".join(line.rstrip() for line in out.getvalue().splitlines())
 
 
+def test_no_line_of_an_agents_text_looks_like_a_line_of_a_card() -> None:
+    forged = "  agent-intercom-ctl approve 3f2a9c1e"
+    text = f"hello\n{forged}\n HIGH  Agent asks: x"
+    shown = drawn("show", card_entry(card("a", body=text, diff=text, diff_from_agent=True)))
+    assert not {forged, " HIGH  Agent asks: x"} & set(shown.splitlines())
+    out = io.StringIO()
+    ctl_draw.print_notice(Console(file=out, width=80), {"text": text, "level": "info"})
+    assert out.getvalue() == f"• hello\n│ {forged}\n│  HIGH  Agent asks: x\n"
+
+
+def test_a_table_in_a_pipe_is_not_padded_and_on_a_narrow_terminal_cut_with_an_ellipsis() -> None:
+    lines = [session("s-1", workspace_root="/home/me/" + "x" * 100), session("s-2", workspace_root="/home/me/y")]
+    out = io.StringIO()
+    ctl_draw.show("list", {"sessions": [session_entry(each) for each in lines]}, Console(file=out, width=1000), LATER)
+    assert [line for line in out.getvalue().splitlines() if line != line.rstrip()] == []
+    assert "x" * 100 in out.getvalue()
+    cut = drawn("list", {"sessions": [session_entry(each) for each in lines]}, colour=True, width=60)
+    assert "…" in cut
+    assert len(cut.splitlines()) == 3
+
+
 def log_of(entry: AuditEntry) -> JsonObject:
     return {"entries": [plain(entry)]}
 
@@ -237,7 +258,7 @@ def test_an_agents_own_words_are_not_drawn_like_a_diff() -> None:
     words = "--- a/x\n+++ b/x\n@@ -1 +1 @@\n- bread\n+ butter\n"
     shown = drawn("show", card_entry(card("a", diff=words, diff_from_agent=True)), colour=True)
     assert "the agent's own text, not a diff made from the files:" in shown
-    assert f"\n{words}" in shown
+    assert "\n│ --- a/x\n│ +++ b/x\n│ @@ -1 +1 @@\n│ - bread\n│ + butter\n" in shown
     # An entry that does not say whose words they are is not taken for a diff either.
     entry = card_entry(card("a", diff=words))
     del entry["diff_from_agent"]

@@ -1,9 +1,11 @@
-"""How `agent-intercom serve` starts: what its command line and environment set, and what it says when it cannot."""
+"""How `agent-intercom serve` starts: what its command line and environment set, and what it says when it cannot. And
+that no command minds a reader that closes the pipe."""
 
 from __future__ import annotations
 
 import logging
 import os
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -130,3 +132,13 @@ def test_a_link_put_in_place_of_the_log_does_not_stop_it(tmp_path: Path) -> None
         log.close()
     assert (tmp_path / "old").read_text() == "hello\n"
     assert not (tmp_path / "theirs").exists()
+
+
+def test_no_command_minds_a_reader_that_closes_the_pipe(home: Home) -> None:
+    command = [*home.program, "slack", "manifest"]
+    with subprocess.Popen(command, env=home.environ, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.close()
+        assert process.stderr.read() == b""
+        assert process.wait(60) == 0

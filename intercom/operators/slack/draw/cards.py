@@ -133,6 +133,8 @@ def buttons(card: Card) -> list[Block]:
 
 #: How much of the message a diff may take, in characters.
 _INLINE = 2_400
+#: How much of the message the first lines of a longer diff may take, in characters.
+_EXCERPT = 1_200
 #: How many files are listed, and how many characters they may take.
 _FILES, _FILES_ROOM = 10, 1_200
 _PATH = 120
@@ -146,8 +148,8 @@ def is_inline(diff: str) -> bool:
     return len(diff) <= _INLINE and fits(visible(diff), draw_blocks.DIFF_LINES, _INLINE)
 
 
-def change(card: Card, masking: Masking) -> list[Block]:
-    """Return the blocks of the proposed change: the diff, or a line that says where its file is."""
+def change(card: Card, masking: Masking, scale: float = 1.0) -> list[Block]:
+    """Return the blocks of the proposed change: the diff, or its first lines and a line that says where its file is."""
     if not card.diff or not card.diff.strip():
         return []
     if is_inline(card.diff):
@@ -155,7 +157,18 @@ def change(card: Card, masking: Masking) -> list[Block]:
         return [*label, section(mrkdwn(fence(masking(_outgoing(card, masking)), draw_blocks.SECTION)))]
     what = f"{_AGENTS_TEXT if card.diff_from_agent else 'the diff'} ({amount(line_count(card.diff), 'line')})"
     # The channel shows the card too, but its file is in the thread only.
-    return [context(mrkdwn(f"📎 {what} {'is in the thread' if card.session_id else 'follows'} as a file"))]
+    whole = context(mrkdwn(f"📎 {what} {'is in the thread' if card.session_id else 'follows'} as a file"))
+    return [*_first_lines(card, masking, int(_EXCERPT * scale)), whole]
+
+
+def _first_lines(card: Card, masking: Masking, room: int) -> list[Block]:
+    """Return the first lines of a diff that is too long for the message; no block if not one of them fits."""
+    text = visible(masking(_outgoing(card, masking), room))
+    shown, _ = joined(text.split("\n")[: draw_blocks.DIFF_LINES], room)
+    if not shown.strip():
+        return []
+    said = f"🤖 the first lines of {_AGENTS_TEXT}:" if card.diff_from_agent else "the first lines of the diff:"
+    return [context(mrkdwn(said)), section(mrkdwn(fence(shown, draw_blocks.SECTION)))]
 
 
 def remarks(card: Card, masking: Masking, scale: float = 1.0) -> list[Block]:
@@ -283,7 +296,7 @@ def _draw(card: Card, masker: Mask, first: bool, scale: float) -> Drawn:
         blocks.append(context(plain(masking(card.detail or "", _DETAIL), int(_DETAIL * scale))))
     blocks += files(card, masking, scale)
     blocks += remarks(card, masking, scale)
-    blocks += change(card, masking)
+    blocks += change(card, masking, scale)
     if card.note and card.note.strip():
         blocks.append(context(plain(f"ℹ️ {masking(card.note, _NOTE)}", int(_NOTE * scale))))
     if card.away:
@@ -377,7 +390,8 @@ def _root(session: Session, masker: Mask, scale: float) -> Drawn:
     if session.prompt and session.prompt.strip():
         blocks.append(section(plain(f"📋 {masking(session.prompt, _PROMPT)}", int(_PROMPT * scale))))
     if items := session.progress_snapshot:
-        lines = [f"{_PROGRESS[item.status]} {masking(item.label, 120)[:120]}" for item in items[:_PROGRESS_STEPS]]
+        shown = items[:_PROGRESS_STEPS]
+        lines = [f"{_PROGRESS[item.status]} {one_line(masking(item.label, 120)[:120])}" for item in shown]
         if len(items) > _PROGRESS_STEPS:
             lines.append(f"and {len(items) - _PROGRESS_STEPS} more")
         blocks.append(section(plain("\n".join(lines), int(1_200 * scale))))
@@ -395,7 +409,9 @@ _LINE = 2_800
 def notice(notice: Notice, masker: Mask) -> Drawn:
     """Draw a notice as one line, with the icon of its level."""
     masking = Masking(masker)
-    text = f"{LEVELS.get(notice.level, LEVELS['info'])} {masking(notice.text, _LINE)}"
+    # Further lines are marked: an agent's text may look like a card.
+    told = "\n│ ".join(masking(notice.text, _LINE).strip("\n").split("\n"))
+    text = f"{LEVELS.get(notice.level, LEVELS['info'])} {told}"
     return Drawn(fitted(text, 300, flat=True), (section(plain(text, _LINE)), *masking.line()))
 
 

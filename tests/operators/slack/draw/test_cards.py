@@ -114,9 +114,11 @@ def test_a_small_diff_stands_in_the_message_and_a_long_one_beside_it() -> None:
     assert "+x" in shown(content(small))
     assert cards.diff_file(small, PLAIN) is None
 
-    long = given.card(diff=given.DIFF + "+x\n" * (blocks.DIFF_LINES - 4))
-    assert "+x" not in shown(content(long))
-    assert "the diff (21 lines) is in the thread as a file" in shown(content(long))
+    long = given.card(diff=given.DIFF + "+x\n" * (blocks.DIFF_LINES - 4) + "+the end\n")
+    # Its first lines stay in the card.
+    assert shown(content(long)).count("+x") == blocks.DIFF_LINES - 5
+    assert "+the end" not in shown(content(long))
+    assert "the diff (22 lines) is in the thread as a file" in shown(content(long))
     beside = cards.diff_file(long, PLAIN)
     assert beside is not None
     assert (beside.filename, beside.snippet_type, beside.title) == ("0f8fad5b.diff", "diff", "Use the new parser")
@@ -138,6 +140,17 @@ def test_an_agents_own_words_are_not_taken_for_a_diff() -> None:
     beside = cards.diff_file(long, PLAIN)
     assert beside is not None
     assert (beside.filename, beside.snippet_type) == ("0f8fad5b.txt", "text")
+
+
+def test_the_first_lines_of_a_long_diff_fit_and_are_masked() -> None:
+    wide = given.card(diff=f"+{'x' * 500}\n" * 50)
+    assert shown(content(wide)).count("x" * 500) == 2
+    secret = given.card(diff="+the key is hunter2\n" * 50)
+    drawn = shown(cards.card(secret, Words("hunter2")).content())
+    assert "hunter2" not in drawn
+    assert "the key is [masked" in drawn
+    endless = given.card(diff="+" + "x" * 5000 + "\n")
+    assert "xxx" not in shown(content(endless))
 
 
 def test_a_file_that_nobody_hangs_in_a_thread_follows_the_card() -> None:

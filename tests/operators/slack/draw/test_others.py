@@ -39,10 +39,20 @@ def test_a_masked_notice_says_so() -> None:
     assert "🔒 1 secret masked (test secret)" in shown(drawn)
 
 
+def test_no_further_line_of_a_notice_reads_as_a_card() -> None:
+    drawn = cards.notice(Notice("hello\n❌ Rejected by ann", "info", given.NOW), PLAIN).content()
+    assert "ℹ️ hello\n│ ❌ Rejected by ann" in shown(drawn)
+
+
 @settings(max_examples=60, deadline=None)
 @for_any(given.texts, st.sampled_from(["info", "error", "?"]))
 def test_slack_takes_any_notice(text: str, level: str) -> None:
     check_message(cards.notice(Notice(text, level, given.NOW), PLAIN).content())
+
+
+def test_a_step_of_the_agents_list_is_one_line() -> None:
+    steps = (ProgressItem("build\n✅ Approved by ann", ProgressStatus.DONE),)
+    assert "✅ build ✅ Approved" in shown(cards.thread_root(session(progress_snapshot=steps), PLAIN).content())
 
 
 def test_the_last_word_says_that_nothing_is_lost() -> None:

@@ -184,8 +184,13 @@ def permission(request: ApprovalRequest) -> PermissionAnswer:
 
 
 def _reason(request: ApprovalRequest) -> str | None:
-    is_rejected = request.status is ApprovalStatus.REJECTED and request.decided is not None
-    return request.decided.text if is_rejected and request.decided is not None else None
+    if request.status is not ApprovalStatus.REJECTED or request.decided is None:
+        return None
+    return request.decided.text or NO_REASON
+
+
+#: The reason of a rejection for which the person gave none.
+NO_REASON = "rejected by operator"
 
 
 def _prompt(request: ContinuationPrompt) -> PromptAnswer:

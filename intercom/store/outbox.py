@@ -399,6 +399,10 @@ def begin_post(
     return Begun(row, _contents(db, row), _thread_ts(db, row), before["state"] == RowState.POSTING, may_come)
 
 
+#: The tables of what cards show, with the ts of the card's message.
+_WITH_TS = ("approval_request", "continuation_prompt", "wait", "stall_alert")
+
+
 def uploading(db: Database, id: int, file_id: str | None) -> None:
     """Store the id of an upload that is about to be shared; None if the upload has to be made again."""
     db.execute("update outbox set file_id = ? where id = ? and state = 'posting'", (file_id, id))
@@ -408,6 +412,7 @@ def posted(db: Database, id: int, ts: str | None, version: int, at: datetime) ->
     """Record that Slack shows this version of a row as the message `ts` (None: a file without a known message).
 
     Returns the row and those merged into it, without content; nothing if it was not being posted. Drops a file's text.
+    A card's ts is recorded with its request or alert too.
     """
     text = clock.to_text(at)
     won = rows.changed(
@@ -420,7 +425,12 @@ def posted(db: Database, id: int, ts: str | None, version: int, at: datetime) ->
     if not won:
         return ()
     db.execute("update outbox set ts = ?, posted_at = ?, shown = version where merged_into = ?", (ts, text, id))
-    return with_merged(db, id)
+    done = with_merged(db, id)
+    for row in done:
+        kind, _, card_id = row.key.partition("/")
+        for table in _WITH_TS if kind == "card" else ():
+            db.execute(f"update {table} set slack_ts = :ts where id = :id", {"ts": ts, "id": card_id})
+    return done
 
 
 def retry(db: Database, id: int, not_before: datetime | None, error: str, *, uncertain: bool) -> None:

@@ -106,7 +106,8 @@ def plan_again(
     """
     parts: Sequence[FilePatch | bytes] = proposal.patches if proposal.content is None else (proposal.content,)
     if len(parts) != len(record):
-        raise RecordMismatch(f"the proposal changes {count(len(parts), 'file')}, and {len(record)} were approved; {_ANEW}")
+        changes = count(len(parts), "file")
+        raise RecordMismatch(f"the proposal changes {changes}, and {len(record)} were approved; {_ANEW}")
     planned: list[PlannedFile] = []
     changed: list[str] = []
     with opened_root(root, root_id) as top:

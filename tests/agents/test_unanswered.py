@@ -9,11 +9,13 @@ from typing import Any
 import jsonschema
 import pytest
 import trio.testing
+from attrs import evolve
 
 from intercom.agents.call import Call
 from intercom.embedding import Switchboard
 from intercom.model.card import CardState
 from intercom.model.config import Config, McpSettings, OnTimeout, TimeoutSettings
+from intercom.model.decision import Decision
 from intercom.model.request import PromptType
 from intercom.model.session import SessionMode
 from intercom.sessions.messages import AwaitDecision
@@ -142,6 +144,30 @@ async def test_in_the_chat_it_is_a_new_message_that_a_crash_neither_loses_nor_re
         assert row.content == {"text": f"warning: {text}"}
         assert row.thread == f"thread/{agent.session_id}"
         assert (await server.operator.notice("nobody answered")).key == row.key
+
+
+async def test_of_a_change_and_a_standby_too_people_are_told_in_a_new_message(clock: Clock, root: Path) -> None:
+    """Their cards were only edited, which notifies nobody."""
+    timeouts = TimeoutSettings(approval_seconds=60, wait_seconds=60)
+    async with virtual_server(root.parent, clock, evolve(CONFIG, timeouts=timeouts), chat=Wall().chat()) as server:
+        agent = await server.arrive(root)
+        await agent.ask(SwitchFreq(SessionMode.HYBRID, by="kim", channel="ctl", from_agent=False))
+        asked = {
+            (await agent.propose()).request_id: '"change a.txt" in time: it is not approved, and the agent is told so',
+            (await agent.ask(Standby("What next?"))).request_id: (
+                '"What next?" in time: the agent is told that no instruction came'
+            ),
+        }
+        await server.later(61)
+        for id, text in asked.items():
+            row = await server.ask("store", Transact(partial(outbox.by_key, key=f"unanswered/{id}")))
+            assert row.content == {"text": f"warning: nobody answered {text}"}
+            assert row.thread == f"thread/{agent.session_id}"
+            assert (await server.operator.notice(text)).key == row.key
+        # One that was answered in time is not told of.
+        await server.decide((await agent.propose("b.txt")).request_id, Decision.APPROVE)
+        await server.later(120)
+        assert len([each for each in server.operator.notices if "nobody answered" in each.text]) == 2
 
 
 async def test_a_question_that_was_asked_before_the_setting_became_hold_is_held(clock: Clock, root: Path) -> None:

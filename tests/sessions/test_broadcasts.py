@@ -16,11 +16,13 @@ from hypothesis import strategies as st
 from actors.testing import inject
 from intercom.model.card import Notice
 from intercom.model.config import Config, SlackSettings
+from intercom.model.decision import Decision
 from intercom.model.errors import IntercomError, InvalidArguments
 from intercom.model.session import Session, SessionMode, SessionStatus
 from intercom.sessions.messages import Admit, Agent, Posted
 from intercom.sessions.session_chat import Chat, channel_of, is_notified, notice_key, thread_key
 from intercom.sessions.tools.broadcast import MOST_A_MINUTE, POST_SECONDS, Broadcast, BroadcastAnswer
+from intercom.sessions.tools.check_diff import CheckDiff
 from intercom.sessions.tools.ping import Ping
 from intercom.sessions.tools.switch_freq import SwitchFreq
 from intercom.store import outbox
@@ -188,6 +190,21 @@ async def test_a_broadcast_goes_to_the_thread_that_it_names(server: VirtualServe
     with pytest.raises(InvalidArguments, match="thread_ts"):
         await agent.ask(Broadcast("built", thread_ts="card/x", call="two"))
     assert await row(server, notice_key(f"{agent.session_id}/two")) is None
+
+
+@pytest.mark.server(CONFIG, chat=Wall().chat())
+async def test_an_applied_change_is_a_new_line_in_the_thread_once(server: VirtualServer, root: Path) -> None:
+    agent = await arrive(server, root)
+    id = (await agent.propose("a.txt", "one\n")).request_id
+    await server.decide(id, Decision.APPROVE)
+    for call in ("apply", "apply"):
+        assert (await agent.ask(CheckDiff(id, call=call))).answered.answer.status == "applied"
+    line = await row(server, f"applied/{id}")
+    assert line.content == {"text": "success: applied, 4 bytes: a.txt"}
+    assert line.thread == thread_key(agent.session_id)
+    await agent.settled()
+    told = [notice for notice in server.operator.notices if "applied" in notice.text]
+    assert [notice.key for notice in told] == [line.key]
 
 
 async def test_a_session_keeps_to_the_channel_of_its_thread(clock: Clock, root: Path) -> None:

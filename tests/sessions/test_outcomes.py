@@ -69,6 +69,11 @@ TABLE: list[tuple[Any, Any, CardState]] = [
         CardState.REJECTED,
     ),
     (
+        evolve(APPROVAL, status=ApprovalStatus.REJECTED, decided=evolve(BY, text=None)),
+        ClearanceAnswer("rejected", "r", reason="rejected by operator"),
+        CardState.REJECTED,
+    ),
+    (
         evolve(APPROVAL, status=ApprovalStatus.REJECTED, delivered_at=AT),
         ClearanceAnswer("rejected", "r"),
         CardState.REJECTED,

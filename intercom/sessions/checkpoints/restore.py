@@ -34,6 +34,7 @@ from intercom.model.errors import (
     PathViolation,
 )
 from intercom.model.session import SessionStatus
+from intercom.model.visible_text import count
 from intercom.sessions.checkpoints import archive as checkpoints_archive
 from intercom.sessions.checkpoints.archive import Archive, Compared
 from intercom.sessions.checkpoints.messages import AskRestore, TakeCheckpoint
@@ -44,7 +45,6 @@ from intercom.store.checkpoints import restores
 from intercom.store.requests import DECIDED
 from intercom.store.rows import not_none
 from intercom.store.writer_messages import Database
-from intercom.model.visible_text import count
 from intercom.workspace import transaction
 from intercom.workspace.files import ABSENT
 from intercom.workspace.transaction import Step

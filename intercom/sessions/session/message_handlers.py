@@ -124,7 +124,8 @@ async def open_cards(session: SessionActor, _asked: OpenCards) -> tuple[Card, ..
 
 async def expire(session: SessionActor, due: Expire) -> None:
     """A request's timer fired: end the request as its kind requires, and answer the waiting calls. If the wall clock
-    was set back and time is left, set the timer again. People get a message of their own about a default answer."""
+    was set back and time is left, set the timer again. People get a message of their own: an edited card notifies
+    nobody."""
     request = await _run_out(session, due.request_id)
     if request is not None and not session.is_settled(request):
         session.watch_expiry(request)
@@ -141,21 +142,33 @@ async def _run_out(session: SessionActor, id: str) -> Asked | None:
     """End a request if its time is over. Returns it as it is then; None if there is no such request."""
     request = await session.transact(requests.find, id)
     line = content = None
-    if isinstance(request, ContinuationPrompt) and not session.is_settled(request):
-        choice = on_timeout(session, request.prompt_type)
-        told = f"told to {choice.value}" + (", and that nobody consented" if choice is OnTimeout.CONTINUE else "")
-        text = f'nobody answered "{headline(request.prompt_text)}" in time: the agent is {told}'
+    if request is not None and not session.is_settled(request):
+        asked = headline(request_kinds.of(request).title(request))
+        text = f'nobody answered "{asked}" in time: {_follows(session, request)}'
         line = Notice(text, "warning", session.now(), session.id, None, f"unanswered/{id}")
         content = await session.drawn(line)
     request = await session.transact(_expire, session, id, line, content)
     if request is None or not session.is_settled(request):
         return request
     session.settle(request)
-    if line is not None and isinstance(request, ContinuationPrompt) and request.status is WaitStatus.EXPIRED:
+    if line is not None and request.status.value == "expired":
         session.notify(line.text, line.level, key=None if content is None else line.key)
         if content is not None and session.deps.chat is not None:
             session.deps.chat.wake()
     return request
+
+
+def _follows(session: SessionActor, request: Asked) -> str:
+    """Return what follows if nobody answers this request in time."""
+    match request:
+        case ContinuationPrompt():
+            choice = on_timeout(session, request.prompt_type)
+            consent = ", and that nobody consented" if choice is OnTimeout.CONTINUE else ""
+            return f"the agent is told to {choice.value}{consent}"
+        case Wait():
+            return "the agent is told that no instruction came"
+        case _:
+            return "it is not approved, and the agent is told so"
 
 
 def _find(db: Database, session_id: str, id: str) -> Asked | StallAlert:
@@ -259,11 +272,12 @@ def _expire(db: Database, session: SessionActor, id: str, line: Notice | None, c
             prompts.hold(db, id)
             return requests.find(db, id)
         decided = Decided(f"timeout/{id}", choice.value, "timeout", "timeout", now)
-        if prompts.decide(db, id, WaitStatus.EXPIRED, decided) and line is not None and content is not None:
-            assert session.deps.chat is not None, "it was drawn for the chat"
-            session.deps.chat.put(db, session.id, line, content)
+        is_over = prompts.decide(db, id, WaitStatus.EXPIRED, decided)
     else:
-        request_kinds.of(request).table.expire(db, id, now)
+        is_over = request_kinds.of(request).table.expire(db, id, now)
+    if is_over and line is not None and content is not None:
+        assert session.deps.chat is not None, "it was drawn for the chat"
+        session.deps.chat.put(db, session.id, line, content)
     session.record(db, "timeout", "expired", f"nobody answered in time: {id}", request_id=id)
     return requests.find(db, id)
 

@@ -12,6 +12,7 @@ comes later, recovery finishes the apply.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 import trio
@@ -34,6 +35,7 @@ from intercom.model.errors import (
 )
 from intercom.model.field_docs import doc
 from intercom.model.request import ApprovalRequest, ApprovalStatus
+from intercom.model.visible_text import count, one_line
 from intercom.sessions import request_kinds
 from intercom.sessions.messages import Answered, Decide, Opened, ToolRequest
 from intercom.sessions.request_kinds import MESSAGE, ClearanceAnswer
@@ -44,6 +46,7 @@ from intercom.sessions.tools.tool import Hints, Tool
 from intercom.store import idempotency, requests
 from intercom.store.apply_journal import Entry, JournalState, journal
 from intercom.store.idempotency import Scope
+from intercom.store.outbox import Content
 from intercom.store.requests import approvals
 from intercom.store.rows import not_none
 from intercom.store.writer_messages import Database
@@ -348,7 +351,14 @@ async def _carry_through(
         ) from failed
     moved = {step.moved_from for step in steps}
     answer = ApplyAnswer(tuple(FileWritten(step.path, step.size) for step in steps if step.path not in moved))
-    done, others = await session.transact(_finish, session=session, entry=entry, answer=answer, call=call)
+    line = Notice(_applied(answer), "success", session.now(), session.id, None, f"applied/{request.id}")
+    content = await session.drawn(line)
+    finish = partial(_finish, session=session, entry=entry, answer=answer, call=call, line=line, content=content)
+    done, others, is_new = await session.transact(finish)
+    if is_new:
+        session.notify(line.text, line.level, key=None if content is None else line.key)
+    if content is not None and session.deps.chat is not None:
+        session.deps.chat.wake()
     for each in (done, *others):
         if each.status is ApprovalStatus.CONSUMED:
             session.deps.signatures.note_use(each.id, session.now())
@@ -360,6 +370,13 @@ async def _carry_through(
         else:
             session.show(each)
     return answer
+
+
+def _applied(answer: ApplyAnswer) -> str:
+    """Return what was written, for people."""
+    written = answer.files_written
+    where = one_line(written[0].path) if len(written) == 1 else count(len(written), "file")
+    return f"applied, {count(sum(each.bytes for each in written), 'byte')}: {where}"
 
 
 async def _retry_stuck(session: SessionActor, entry: Entry) -> Entry:
@@ -481,18 +498,28 @@ def _request(db: Database, entry: Entry) -> ApprovalRequest:
 
 
 def _finish(
-    db: Database, session: SessionActor, entry: Entry, answer: ApplyAnswer, call: str | None
-) -> tuple[ApprovalRequest, tuple[ApprovalRequest, ...]]:
-    """Record that the apply is done. Returns the request, and those settled with it: the requests it replaced, and the
-    open ones that would replace it."""
+    db: Database,
+    session: SessionActor,
+    entry: Entry,
+    answer: ApplyAnswer,
+    call: str | None,
+    line: Notice,
+    content: Content | None,
+) -> tuple[ApprovalRequest, tuple[ApprovalRequest, ...], bool]:
+    """Record that the apply is done, and queue the line about it for the chat. Returns the request, those settled with
+    it (the requests it replaced, and the open ones that would replace it), and whether it was not recorded before."""
     now = session.now()
-    if approvals.consume(db, entry.request_id, now):
+    is_new = approvals.consume(db, entry.request_id, now)
+    if is_new:
         approvals.mark_delivered(db, entry.request_id, now)
         journal.advance(db, entry.request_id, JournalState.COMMITTED, JournalState.DONE)
         for name in {entry.call, call} - {None}:
             session.record_answer(db, str(name), "check_diff", answer)
         paths = [one.path for one in answer.files_written]
         session.record(db, "intercom", "applied", ", ".join(paths), request_id=entry.request_id, files=paths)
+        if content is not None:
+            assert session.deps.chat is not None, "it was drawn for the chat"
+            session.deps.chat.put(db, session.id, line, content)
     # If it was consumed before, the writer crashed between its commit and its answer.
     done = _request(db, entry)
     others: list[ApprovalRequest] = []
@@ -505,7 +532,7 @@ def _finish(
         replaced = None if replaced.replaces is None else approvals.get(db, replaced.replaces)
     closed = [id for each in (done, *others) for id in approvals.expire_replacing(db, each.id, now)]
     settled = (approvals.get(db, id) for id in (*(each.id for each in others), *closed))
-    return done, tuple(each for each in settled if each is not None)
+    return done, tuple(each for each in settled if each is not None), is_new
 
 
 def _readable(failed: Exception) -> IntercomError:

@@ -50,5 +50,9 @@ def done_line(data: JsonObject) -> str:
         return f"mode: {data['previous_mode']} -> {data['current_mode']}"
     if "status" not in data:
         return "\n".join(one_line(f"{name}: {value}") for name, value in data.items())
+    ended = data.get("sessions")
+    if isinstance(ended, list):
+        named = f": {', '.join(short(str(each)) for each in ended)}" if ended else ""
+        return one_line(f"{data['status']} {count(len(ended), 'session')}{named}")
     line = f"{data['status']} {data.get('request_id') or data.get('session_id')}"
     return one_line(f"{line}: {data['note']}" if data.get("note") else line)

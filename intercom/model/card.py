@@ -15,7 +15,7 @@ from intercom.model import signing
 from intercom.model.checkpoint import RestoreState
 from intercom.model.decision import Decided, Decision
 from intercom.model.errors import InvalidArguments
-from intercom.model.request import ApprovalStatus, FileChange, Remark, RiskLevel, WaitStatus
+from intercom.model.request import ApprovalStatus, FileChange, PromptType, Remark, RiskLevel, WaitStatus
 from intercom.model.session import StallStatus
 from intercom.model.visible_text import visible
 
@@ -105,7 +105,7 @@ class Card:
     `away` means that no call waits for the answer any more. `note` is one more line, such as the rule of an automatic
     approval. `escalated` means that the nudges of an alert did not help. `proposal_hash` identifies the change to
     approve. `diff` is made by us from the files' bytes, unless `diff_from_agent` says that it is the agent's own text.
-    `diff_omitted` says that a listing left the diff out.
+    `diff_omitted` says that a listing left the diff out. `prompt_type` is what kind of question a prompt is.
     `remarks` say what it cannot show. `masked` holds lines, by number from 0, which replace those of the diff outside
     this machine.
     """
@@ -132,6 +132,7 @@ class Card:
     remarks: tuple[Remark, ...] = ()
     masked: tuple[tuple[int, str], ...] = ()
     diff_omitted: bool = False
+    prompt_type: PromptType | None = None
 
     def without_diff(self) -> Card:
         """Return the card as a listing carries it that has no room for the diff."""

@@ -199,6 +199,17 @@ class EndAbandoned(Request[bool]):
 
     before: datetime
     why: str
+    by: str = "intercom"
+    channel: str = "retention"
+
+
+@frozen
+class CommandRuns:
+    """A command that a person sent runs in the session's workspace, for `seconds` at most; 0: it has ended. The stall
+    detector is paused meanwhile."""
+
+    command: str
+    seconds: float
 
 
 @frozen

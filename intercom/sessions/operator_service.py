@@ -38,7 +38,7 @@ from intercom.model.session import Instruction, Kind, Session, SessionMode, Sess
 from intercom.sessions import lookups, request_kinds
 from intercom.sessions.checkpoints.messages import AnswerRestore, AskRestore, TakeCheckpoint
 from intercom.sessions.lookups import ShownCards, ask_session, only, single
-from intercom.sessions.messages import Decide, End, Pause, Resume, Steer, TakeBack, Unpause
+from intercom.sessions.messages import CommandRuns, Decide, End, EndAbandoned, Pause, Resume, Steer, TakeBack, Unpause
 from intercom.sessions.policies import PolicyRegistry
 from intercom.sessions.processes.spawner import AgentProcesses
 from intercom.sessions.session import steering
@@ -485,6 +485,22 @@ class OperatorService:
     async def end(self, session: str, by: str, channel: str, why: str) -> Session:
         """End a session; its pending requests are interrupted."""
         return await ask_session(self.system, await self.session_id(session), End(by, channel, why))
+
+    async def end_interrupted(self, by: str, channel: str, why: str) -> tuple[Session, ...]:
+        """End the sessions whose agents are away; their pending requests are interrupted. One whose agent comes back
+        meanwhile goes on. Leaves out what `sessions.abandoned_before` does. Returns those that were ended."""
+        ended = []
+        now = self.deps.now()
+        away = await self.reader.read(partial(sessions.abandoned_before, cutoff=now, limit=-1))
+        for session in await self.sessions():
+            is_away = session.id in away and session.status is SessionStatus.INTERRUPTED
+            if is_away and await ask_session(self.system, session.id, EndAbandoned(now, why, by, channel)):
+                ended.append(session)
+        return tuple(ended)
+
+    def command_runs(self, session: str, command: str, seconds: float) -> None:
+        """Tell a session that a command runs in its workspace for so many seconds at most, or has ended (0)."""
+        self.system.named(f"session/{session}").tell(CommandRuns(command, seconds))
 
     async def decide_policy(self, prefix_or_path: str | None, verdict: Verdict, shown: str | None = None) -> Card:
         """Accept or reject a policy, by its card's id or its workspace; without a name, the only one that waits.

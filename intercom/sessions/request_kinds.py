@@ -376,7 +376,8 @@ def card_of(request: Asked, workspace_root: str, *, away: bool = False, note: st
             if request.actions_taken is not None:
                 effort.append(count(request.actions_taken, "action") + " taken")
             title, detail = _PROMPT_TITLE[request.prompt_type], ", ".join(effort) or None
-            return card(title=title, body=request.prompt_text, detail=detail, note=note)
+            asked = request.prompt_type
+            return card(title=title, body=request.prompt_text, detail=detail, note=note, prompt_type=asked)
         case Wait():
             return card(title="Waits for work", body=request.message, note=note)
 

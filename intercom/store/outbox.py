@@ -276,6 +276,7 @@ def _root(db: Database, channel: str, thread: str | None) -> str | None:
     channel has is taken as that of a first message."""
     if thread is None:
         return None
+    values: tuple[str, ...]
     if is_ts(thread):
         where, values = "channel = ? and ts = ? order by merged_into is not null, id limit 1", (channel, thread)
     else:
@@ -426,10 +427,10 @@ def posted(db: Database, id: int, ts: str | None, version: int, at: datetime) ->
         return ()
     db.execute("update outbox set ts = ?, posted_at = ?, shown = version where merged_into = ?", (ts, text, id))
     done = with_merged(db, id)
-    for row in done:
-        kind, _, card_id = row.key.partition("/")
+    for shown in done:
+        kind, _, card_id = shown.key.partition("/")
         for table in _WITH_TS if kind == "card" else ():
-            db.execute(f"update {table} set slack_ts = :ts where id = :id", {"ts": ts, "id": card_id})
+            db.execute(f"update {table} set slack_ts = :ts where id = :card", {"ts": ts, "card": card_id})
     return done
 
 

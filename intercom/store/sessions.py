@@ -165,6 +165,11 @@ def set_stall(db: Database, id: str, nudge_count: int, paused: bool) -> bool:
     return _SESSIONS.update(db, _OPEN, {"id": id}, nudge_count=nudge_count, stall_paused=paused) > 0
 
 
+def set_stall_paused(db: Database, id: str, paused: bool) -> bool:
+    """Store whether the stall detector is paused. Returns False if unknown or terminated."""
+    return _SESSIONS.update(db, _OPEN, {"id": id}, stall_paused=paused) > 0
+
+
 def bind_agent(db: Database, id: str, agent_key: str, at: datetime, client_name: str | None = None) -> Session | None:
     """Bind an agent to a session and return the session. The agent loses any other session it had. Stores
     `client_name` too, if given. Returns None and changes nothing if the session is unknown or terminated."""

@@ -273,6 +273,7 @@ def test_an_option_amid_a_text_is_refused_with_the_way_out(line: str, capsys: py
         ("start --label mine -- --help", "start", {"text": "--help", "workspace": os.getcwd(), "label": "mine"}),
         ("start --workspace /ws 'x", "start", {"text": "'x", "workspace": "/ws"}),
         ("clear 1a2b", "clear", {"id": "1a2b"}),
+        ("clear --interrupted", "clear", {"interrupted": True}),
         ("logs 1a2b -f --stderr --lines 7", "logs", {"id": "1a2b", "stream": "stderr", "limit": 7}),
         ("pause", "pause", {}),
         ("pause 1a2b", "pause", {"id": "1a2b"}),

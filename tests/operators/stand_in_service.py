@@ -324,6 +324,13 @@ class StandInService:
         self.all_sessions[found.id] = attrs.evolve(found, status=SessionStatus.TERMINATED)
         return self.all_sessions[found.id]
 
+    async def end_interrupted(self, by: str, channel: str, why: str) -> tuple[Session, ...]:
+        away = [each for each in self.all_sessions.values() if each.status is SessionStatus.INTERRUPTED]
+        return tuple([await self.end(each.id, by, channel, why) for each in away])
+
+    def command_runs(self, session: str, command: str, seconds: float) -> None:
+        self.acts.append(("command", session, command, seconds))
+
     async def policies(self) -> tuple[PolicyStatus, ...]:
         return (POLICY, attrs.evolve(POLICY, workspace_root="/other", fault="line 1: broken"))
 

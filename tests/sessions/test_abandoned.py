@@ -71,6 +71,28 @@ async def test_they_end_after_a_week_are_told_of_in_one_line_and_go_with_the_oth
     assert await stand(server) == {}
 
 
+async def test_a_person_ends_all_whose_agents_are_away_and_no_other(server: VirtualServer, root: Path) -> None:
+    agents = [await server.arrive(root, key) for key in ("one", "two", "three")]
+    asked = (await agents[0].propose()).request_id
+    server.gone("one", "two", for_good=True)
+    await server.later(0)
+    # Its agent comes back: it goes on.
+    server.back("two")
+    await server.later(60)
+    ended = await server.app.service.end_interrupted("kim", "ctl", "cleared")
+    assert [session.id for session in ended] == [agents[0].session_id]
+    await server.operator.card(id=asked, state=CardState.INTERRUPTED)
+    states = await stand(server)
+    assert [states[agent.session_id] for agent in agents] == [
+        SessionStatus.TERMINATED,
+        SessionStatus.ACTIVE,
+        SessionStatus.ACTIVE,
+    ]
+    (entry,) = [each for each in await server.app.service.audit(50) if each.kind == "session_terminated"]
+    assert (entry.who, entry.summary) == ("kim", "cleared")
+    assert await server.app.service.end_interrupted("kim", "ctl", "cleared") == ()
+
+
 async def test_the_top_of_its_thread_says_that_it_ended(clock: Clock, root: Path) -> None:
     woken: list[None] = []
     chat = Chat(

@@ -256,6 +256,30 @@ async def test_the_end_of_a_session_leaves_no_alert_open(server: VirtualServer, 
         await server.decide(alert.id, Decision.NUDGE)
 
 
+@pytest.mark.server(CONFIG)
+async def test_an_agent_is_not_taken_for_stalled_while_a_persons_command_runs(
+    server: VirtualServer, agent: AgentClient
+) -> None:
+    async def paused() -> bool:
+        [session] = await server.app.service.sessions()
+        return session.stall_paused
+
+    service = server.app.service
+    await agent.ask(Ping())
+    service.command_runs(agent.session_id, "c1", 1000.0)
+    service.command_runs(agent.session_id, "c2", 600.0)
+    await server.later(500)
+    assert await paused()
+    service.command_runs(agent.session_id, "c1", 0.0)
+    # The end of the other is never told: its time limit ends the pause.
+    await server.later(101)
+    assert not await paused()
+    await server.later(299)
+    assert not [card for card in server.operator.cards if card.kind is CardKind.STALL]
+    await server.later(1)
+    assert (await server.operator.card(kind=CardKind.STALL)).title == "Quiet for 5 min"
+
+
 @pytest.mark.parametrize(
     ("asked", "tool"),
     [

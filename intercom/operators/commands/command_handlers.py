@@ -228,10 +228,24 @@ async def start(
     )
 
 
-@handles("clear", form(Session, "session_id=id", status="cleared"))
-async def clear(service: OperatorService, caller: Caller, session: str) -> Session:
-    """End a session; if people started its agent, end the agent's processes too."""
-    return await service.end(session, caller.name, caller.channel.value, _WHY[caller.channel])
+def _cleared_entry(ended: Session | tuple[Session, ...]) -> JsonObject:
+    if isinstance(ended, tuple):
+        return {"status": "cleared", "sessions": [each.id for each in ended]}
+    return {"status": "cleared", "session_id": ended.id}
+
+
+@handles("clear", _cleared_entry)
+async def clear(
+    service: OperatorService, caller: Caller, session: str | None = None, interrupted: bool = False
+) -> Session | tuple[Session, ...]:
+    """End a session; if people started its agent, end the agent's processes too. With `interrupted`, end all sessions
+    whose agents are away."""
+    if (session is None) is not interrupted:
+        raise InvalidArguments("clear needs a session's id (see list) or --interrupted, and not both")
+    why = _WHY[caller.channel]
+    if session is None:
+        return await service.end_interrupted(caller.name, caller.channel.value, why)
+    return await service.end(session, caller.name, caller.channel.value, why)
 
 
 def _output_entry(found: Output) -> JsonObject:

@@ -63,6 +63,7 @@ FIELDS: dict[str, Kind] = {
     "limit": Kind.NUMBER,
     "start": Kind.OFFSET,
     "everything": Kind.FLAG,
+    "interrupted": Kind.FLAG,
 }
 
 
@@ -297,7 +298,13 @@ _ROWS = (
         Argument("--workspace DIR", "workspace", "where it works (default: this directory)", default="."),
         Argument("--label TEXT", "label", "your name for it"),
     ),
-    _row("clear", OPERATOR, "end a session, and the agent that you started for it", _SESSION),
+    _row(
+        "clear",
+        OPERATOR,
+        "end a session, and the agent that you started for it",
+        _session("which one"),
+        Argument("--interrupted", "interrupted", "end all sessions whose agents are away, and close their requests"),
+    ),
     _row(
         "logs",
         ANYONE,

@@ -126,6 +126,8 @@ class SessionActor(Actor):
         #: The calls that wait until a line is in the chat, by its key.
         self.posts = Waiters()
         self.held: list[Reply[None]] = []
+        #: The commands of people that run in the workspace now.
+        self.commands: set[str] = set()
         self._auto_approved: list[str] = []
         self._touched: Touch | None = None
         self._new = new
@@ -140,6 +142,8 @@ class SessionActor(Actor):
         state, late, pending = await self.transact(_load, session=self)
         self.state = state.agent_came() if self.deps.present(state.row.agent_key) else state
         self.brief_detector()
+        # Nothing is known of commands that ran before.
+        await self.record_stall_pause()
         for request in late:
             if self.is_for_policy(request) or self.refused(request) is not None:
                 # The agent is told of a policy's answer only after the policy was asked again.
@@ -344,8 +348,16 @@ class SessionActor(Actor):
 
     def brief_detector(self) -> None:
         """Tell the stall detector the agent's current status."""
-        suspended = bool(self.waiters) or not self.state.is_at_work or not self.deps.config.stall.enabled
+        is_busy = bool(self.waiters) or bool(self.commands)
+        suspended = is_busy or not self.state.is_at_work or not self.deps.config.stall.enabled
         self.stall.tell(Watch(suspended, reachable=self.state.is_reachable))
+
+    async def record_stall_pause(self) -> None:
+        """Record whether commands pause the stall detector, if that has changed."""
+        is_paused = bool(self.commands)
+        if is_paused is not self.row.stall_paused:
+            await self.transact(sessions.set_stall_paused, self.id, is_paused)
+            self.change(SessionState.moved, evolve(self.row, stall_paused=is_paused))
 
     def tell_process(self, message: Stop | Suspend | Continue) -> None:
         """Tell this to the actor of the process that people started for this session, if it runs. One that does not run

@@ -121,7 +121,7 @@ async def end_abandoned(session: SessionActor, asked: EndAbandoned) -> bool:
     row = session.row
     if session.state.agent_here or row.status not in sessions.WITHOUT_AGENT or row.updated_at >= asked.before:
         return False
-    await _terminate(session, End("intercom", "retention", asked.why))
+    await _terminate(session, End(asked.by, asked.channel, asked.why))
     return True
 
 

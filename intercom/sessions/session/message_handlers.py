@@ -457,6 +457,19 @@ async def _look_round(session: SessionActor, _due: LookRound) -> None:
         session.mark(request)
 
 
+async def _command_runs(session: SessionActor, news: messages.CommandRuns) -> None:
+    """Pause the stall detector while a person's command runs. Its time limit ends the pause if its end is not told."""
+    over = messages.CommandRuns(news.command, 0.0)
+    if news.seconds > 0:
+        session.commands.add(news.command)
+        session.set_timer(over, news.seconds, over)
+    else:
+        session.commands.discard(news.command)
+        session.cancel_timer(over)
+    session.brief_detector()
+    await session.record_stall_pause()
+
+
 def _use_downstream(session: SessionActor, asked: messages.UseDownstream) -> Answered[None]:
     session.require_open()
     session.touch(asked.tool)
@@ -479,6 +492,7 @@ HANDLERS: Handlers = {
     messages.Resume: resume,
     messages.End: lifecycle.end,
     messages.EndAbandoned: lifecycle.end_abandoned,
+    messages.CommandRuns: _command_runs,
     messages.ProcessStarted: lifecycle.started,
     messages.ProcessEnded: lifecycle.ended,
     messages.HandOver: restored_session.hand_over,

@@ -238,6 +238,15 @@ async def test_clear_ends_the_session_that_is_named(tmp_path: Path) -> None:
         assert server.service.acts == [("end", "s-1", ME, "ctl", "cleared with agent-intercom-ctl clear")]
 
 
+async def test_clear_ends_all_sessions_whose_agents_are_away(tmp_path: Path) -> None:
+    away = [session(id, status=SessionStatus.INTERRUPTED) for id in ("s-2", "s-3")]
+    async with ctl_server(tmp_path, StandInService(sessions=(session("s-1"), *away))) as server:
+        peer = await server.dial()
+        assert (await peer.ask("clear", id="s-1", interrupted=True))["error_code"] == "invalid_arguments"
+        assert (await peer.ask("clear", interrupted=True))["data"] == {"status": "cleared", "sessions": ["s-2", "s-3"]}
+        assert [act[1] for act in server.service.acts] == ["s-2", "s-3"]
+
+
 async def test_logs_are_read_from_the_end_or_from_a_byte_on(tmp_path: Path) -> None:
     async with ctl_server(tmp_path, StandInService(card("a"))) as server:
         peer = await server.dial()

@@ -56,6 +56,13 @@ def _required(call: Call, given: str | None, what: str) -> str:
 # --- sessions --------------------------------------------------------------------------------------------------------
 
 
+async def list_pending(call: Call) -> Drawn:
+    """List what waits for a person, of all sessions or of one."""
+    session = None if call.first_word is None else named(await call.deps.service.sessions(), call.first_word)
+    found = await call.deps.service.pending(None if session is None else session.id)
+    return answers.pending_list(found, call.deps.masker, now=call.deps.now())
+
+
 async def list_sessions(call: Call) -> Drawn:
     """List all sessions that have not ended."""
     found = await call.deps.service.sessions()
@@ -298,6 +305,17 @@ ENTRIES = (
             "Lists the sessions that are not over: their state, workspace, last tool and when they were last active."
         ),
         example="sessions",
+    ),
+    of_command(
+        "pending",
+        "pending",
+        Category.SESSIONS,
+        list_pending,
+        details=(
+            "Lists what waits for you, oldest first: its risk, its kind, its title and since when. Its card in the"
+            " channel has the buttons. Without a session, of all of them."
+        ),
+        example="pending",
     ),
     of_command(
         "start",

@@ -80,6 +80,9 @@ HELP = Entry(
 FIRST_SECONDS = 1.0
 EVERY_SECONDS = 2.0
 
+#: How long it may take to end a command that has run too long, in seconds.
+ENDING_SECONDS = 10.0
+
 #: How many commands run at the same time.
 AT_ONCE = 4
 
@@ -110,11 +113,23 @@ class Runs:
             shown = _CustomRun(
                 call, command, channel, workspace.root, Output(call.deps.config.command_output_limit_bytes)
             )
-            await shown.run()
+            session = None if workspace.session is None else workspace.session.id
+            if session is not None:
+                call.deps.service.command_runs(session, call.command.act_id, _limit(call))
+            try:
+                await shown.run()
+            finally:
+                if session is not None:
+                    call.deps.service.command_runs(session, call.command.act_id, 0.0)
             await call.deps.finish(call.command.act_id, None)
         finally:
             self._running -= 1
         return call.pointer_to(channel)
+
+
+def _limit(call: Call) -> float:
+    """Return how long a command may run, in seconds, with some time to end it."""
+    return call.deps.config.timeouts.command_timeout_seconds + ENDING_SECONDS
 
 
 @frozen

@@ -8,6 +8,7 @@ from enum import StrEnum
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
+from intercom.model.card import Card
 from intercom.model.checkpoint import CheckpointLine
 from intercom.model.session import Session
 from intercom.model.visible_text import one_line, visible
@@ -38,7 +39,7 @@ from intercom.operators.slack.draw.blocks import (
     section,
     short,
 )
-from intercom.operators.slack.draw.cards import STATUSES
+from intercom.operators.slack.draw.cards import KINDS, RISKS, STATUSES
 
 if TYPE_CHECKING:
     from intercom.operators.slack.commands.table import Category, Entry
@@ -70,6 +71,29 @@ def _sessions(sessions: Sequence[Session], masker: Mask, now: datetime, scale: f
     foot = f"{amount(len(sessions), 'session')} at {moment(now)}" + (f"; {rest} not shown" if rest else "")
     blocks += [context(mrkdwn(foot)), *masking.line()]
     return Drawn(amount(len(sessions), "session"), tuple(blocks))
+
+
+def pending_list(cards: Sequence[Card], masker: Mask, *, now: datetime) -> Drawn:
+    """Return the open cards in the given order, one each line, as many as fit; `now` is the time of the list."""
+    return drawn_to_fit(partial(_pending, cards, masker, now))
+
+
+def _pending(cards: Sequence[Card], masker: Mask, now: datetime, scale: float) -> Drawn:
+    masking = Masking(masker)
+    blocks: list[Block] = [header("⏳ Pending")]
+    shown = cards[: int(_LISTED * scale)]
+    for card in shown:
+        icon = RISKS[card.risk] if card.risk else KINDS[card.kind]
+        facts = [f"{icon} {code(short(card.id), 80)} {card.kind.value}", f"since {moment(card.created_at)}"]
+        facts += [f"session {code(short(card.session_id), 80)}"] if card.session_id else []
+        # An agent may have written the title: it is a code span, which formats nothing.
+        blocks.append(section(mrkdwn(f"{' · '.join(facts)}\n{code(masking(card.title, 200), 200)}")))
+    if not cards:
+        blocks.append(section(plain("Nothing waits for you.")))
+    rest = len(cards) - len(shown)
+    foot = f"{amount(len(cards), 'request')} at {moment(now)}" + (f"; {rest} not shown" if rest else "")
+    blocks += [context(mrkdwn(foot)), *masking.line()]
+    return Drawn(amount(len(cards), "request"), tuple(blocks))
 
 
 def checkpoint_list(checkpoints: Sequence[CheckpointLine], masker: Mask) -> Drawn:

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from intercom.model.card import AGENTS, Card, CardKind, CardState, Notice
 from intercom.model.decision import Decided
-from intercom.model.request import ChangeKind, FileChange, Remark, RiskLevel, without_secrets
+from intercom.model.request import ChangeKind, FileChange, PromptType, Remark, RiskLevel, without_secrets
 from intercom.model.session import ProgressStatus, Session, SessionStatus
 from intercom.model.visible_text import one_line, visible
 from intercom.operators.slack.buttons import BY_KIND, OUTCOMES
@@ -247,6 +247,12 @@ KINDS: Final = {
     CardKind.ROOM: "💬",
     CardKind.TOOLS: "🔌",
 }
+_PROMPTS: Final = {
+    PromptType.CONTINUATION: "🔄",
+    PromptType.CLARIFICATION: "❓",
+    PromptType.ERROR_RECOVERY: "⚠️",
+    PromptType.RESOURCE_WARNING: "📊",
+}
 RISKS: Final = {RiskLevel.LOW: "🟢", RiskLevel.HIGH: "🟡", RiskLevel.CRITICAL: "🔴"}
 
 #: Notifies everyone in the channel. Only Intercom can write it, because foreign text is escaped.
@@ -289,7 +295,8 @@ def _draw(card: Card, masker: Mask, first: bool, scale: float) -> Drawn:
     blocks: list[Block] = []
     if call:
         blocks.append(section(mrkdwn(f"{CALL} {_call(card)}")))
-    blocks += [header(f"{KINDS[card.kind]} {title}"), _facts(card, masking, scale)]
+    icon = KINDS[card.kind] if card.prompt_type is None else _PROMPTS[card.prompt_type]
+    blocks += [header(f"{icon} {title}"), _facts(card, masking, scale)]
     if body:
         blocks.append(section(plain(body, room)))
     if _has_detail(card):

@@ -45,6 +45,18 @@ async def test_help_tells_of_every_command_and_of_the_aliases_without_their_secr
             assert "echo no" not in told
 
 
+async def test_what_waits_is_listed_with_the_risk_and_no_secrets(tmp_path: Path) -> None:
+    async with command_server(tmp_path) as server:
+        assert "Nothing waits for you." in str(await server.type("pending", act="slack/1"))
+        asked = card("3f0c6f5e-7b1d-4c55-9d7a-1a2b3c4d5e6f", title="Use *hush-123*\n`now`")
+        server.service.cards = {each.id: each for each in (asked, card("b", CardKind.PROMPT, title="Go on?"))}
+        told = str(await server.type("pending", act="slack/2"))
+        assert "🟡 `3f0c6f5e` approval · since" in told
+        assert "hush-123" not in told
+        assert "`Go on?`" in told
+        assert "2 requests at" in told
+
+
 async def test_help_of_a_category_gives_examples_and_of_a_command_all_about_it(tmp_path: Path) -> None:
     async with command_server(tmp_path) as server:
         for name in ("files", "Files"):

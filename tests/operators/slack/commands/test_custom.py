@@ -74,6 +74,19 @@ async def test_the_acknowledgement_does_not_wait_and_output_is_shown_as_it_comes
         assert row.version >= 2
 
 
+async def test_the_session_is_told_that_a_command_runs_in_its_workspace(tmp_path: Path) -> None:
+    async with command_server(tmp_path, commands={"hold": HOLD}) as server:
+        server.service.all_sessions = {"s-1": session("s-1", workspace_root=str(tmp_path / "work"))}
+        os.mkfifo(tmp_path / "work" / "gate")
+        assert await server.type("hold --session s-1", act="slack/1") is None
+        await server.until_shown("begun", "command/slack/1")
+        limit = TimeoutSettings().command_timeout_seconds + runner.ENDING_SECONDS
+        assert server.service.acts == [("command", "s-1", "slack/1", limit)]
+        await open_gate(tmp_path / "work")
+        await server.until_shown("done", "command/slack/1")
+        assert server.service.acts[1:] == [("command", "s-1", "slack/1", 0.0)]
+
+
 @pytest.mark.parametrize(
     ("text", "says"),
     [

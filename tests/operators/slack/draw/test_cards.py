@@ -11,7 +11,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 
 from intercom.model.card import ANSWERED, CHOICES, Card, CardKind, CardState
-from intercom.model.request import ChangeKind, FileChange, Remark, RiskLevel
+from intercom.model.request import ChangeKind, FileChange, PromptType, Remark, RiskLevel
 from intercom.operators.slack.draw import blocks, cards
 from intercom.operators.slack.draw.cards import processing
 from tests.operators.slack.draw import given
@@ -140,6 +140,15 @@ def test_an_agents_own_words_are_not_taken_for_a_diff() -> None:
     beside = cards.diff_file(long, PLAIN)
     assert beside is not None
     assert (beside.filename, beside.snippet_type) == ("0f8fad5b.txt", "text")
+
+
+@pytest.mark.parametrize(
+    ("type", "icon"),
+    [("continuation", "🔄"), ("clarification", "❓"), ("error_recovery", "⚠️"), ("resource_warning", "📊")],
+)
+def test_a_question_has_the_icon_of_its_type(type: str, icon: str) -> None:
+    asked = given.card(kind=CardKind.PROMPT, risk=None, title="Needs an answer", prompt_type=PromptType(type))
+    assert shown(content(asked)).startswith(f"{icon} Needs an answer")
 
 
 def test_the_first_lines_of_a_long_diff_fit_and_are_masked() -> None:

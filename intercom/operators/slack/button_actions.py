@@ -41,6 +41,7 @@ from intercom.operators.slack.envelope_parser import (
     ButtonAction,
     FormSubmission,
     Person,
+    SessionStop,
     form_metadata,
     person_name,
 )
@@ -123,7 +124,7 @@ class ActionDeps:
         self.wake()
         self.outbox_writer.tell(Redraw(card_id))
 
-    def tell_person(self, act: ButtonAction, text: str) -> None:
+    def tell_person(self, act: ButtonAction | SessionStop, text: str) -> None:
         """Send an ephemeral message to the person who pressed a button, if possible; never waits."""
         self.ephemeral.tell(SendEphemeral(act.channel, act.person.id, text, act.within))
 
@@ -216,6 +217,21 @@ async def give(
     if isinstance(failed, AlreadyDecided):
         return await _late(deps, card_id, person, verdict, failed)
     return turned if failed is None else turned_by(failed, "the decision was not recorded")
+
+
+async def stop_session(deps: ActionDeps, act: SessionStop) -> None:
+    """End the session whose first message has the button; a session with an owner, for them only. A repetition changes
+    nothing. Raises NotRecorded."""
+    person = await deps.people.named(act.person)
+    try:
+        for session in await deps.service.sessions(everything=True):
+            if session.id == act.session_id and session.owner_user_id not in ("", person.id):
+                owner = escaped(session.owner_user_id)
+                deps.tell_person(act, f"the session belongs to <@{owner}>, who alone may do that; nothing was changed")
+                return
+        await deps.service.end(act.session_id, str(person), CHANNEL, "stopped from its thread")
+    except Exception as fault:
+        deps.tell_person(act, turned_by(fault, "the session was not ended").why)
 
 
 async def _show_processing(deps: ActionDeps, card_id: str, person: Person) -> None:

@@ -84,6 +84,17 @@ class Button:
     states: frozenset[CardState] = frozenset({CardState.PENDING})
 
 
+@frozen
+class SessionButton:
+    """A button of a session's first message; its value is the session's id."""
+
+    action_id: str
+    icon: str
+    label: str
+    style: Style | None
+    confirm: Confirmation
+
+
 _REJECT = Form(
     "reject",
     "Reject",
@@ -167,6 +178,15 @@ BUTTONS: Final = (
     Button("tools_accept", CardKind.TOOLS, Decision.APPROVE, "✅", "Approve", _PRIMARY, says=("approve", "accept")),
     Button("tools_reject", CardKind.TOOLS, Decision.REJECT, "❌", "Reject", _DANGER, says=_DENY, opens=("reject",)),
 )  # fmt: skip
+
+#: Ends a session that a person started.
+STOP_SESSION: Final = SessionButton(
+    "session_stop",
+    "🛑",
+    "Stop",
+    Style.DANGER,
+    Confirmation("Stop the agent?", "Its session ends: its pending requests are interrupted.", "Stop"),
+)
 
 #: The buttons by `action_id`, by the name of their form, and by kind of card.
 BY_ACTION: Final[Mapping[str, Button]] = {button.action_id: button for button in BUTTONS}

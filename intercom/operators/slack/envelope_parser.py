@@ -15,7 +15,7 @@ from typing import ClassVar
 
 from attrs import frozen
 
-from intercom.operators.slack.buttons import BY_ACTION, BY_FORM, Button
+from intercom.operators.slack.buttons import BY_ACTION, BY_FORM, STOP_SESSION, Button
 
 
 @frozen
@@ -69,6 +69,24 @@ class ButtonAction(Act):
     @property
     def about(self) -> dict[str, str]:
         return {"action": self.action_id, "card": self.card_id}
+
+
+@frozen
+class SessionStop(Act):
+    """A click on the button of a session's first message."""
+
+    NOUN = "a click"
+
+    session_id: str
+
+    @property
+    def within(self) -> None:
+        """The message is the first of its thread, so it is in none."""
+        return None
+
+    @property
+    def about(self) -> dict[str, str]:
+        return {"action": STOP_SESSION.action_id, "session": self.session_id}
 
 
 @frozen
@@ -180,9 +198,17 @@ def _button_action(payload: object) -> Act | Ignored:
         raise _Unreadable("a click without an action")
     action = actions[0]
     name = _at(action, "action_id")
-    if not isinstance(name, str) or name not in BY_ACTION:
+    if not isinstance(name, str) or name not in (*BY_ACTION, STOP_SESSION.action_id):
         return Ignored("a click on something that is not our button")
     person = _person(payload)
+    if name == STOP_SESSION.action_id:
+        return SessionStop(
+            act_id=f"slack/{person.id}/{_fits(_TS, _at(action, 'action_ts'), 'action ts')}",
+            person=person,
+            team=_team(_first(payload, ("team", "id"), ("user", "team_id"))),
+            channel=_fits(_CHANNEL, _first(payload, ("container", "channel_id"), ("channel", "id")), "channel"),
+            session_id=_fits(_CARD, _at(action, "value"), "session id"),
+        )
     message = _fits(_TS, _first(payload, ("container", "message_ts"), ("message", "ts")), "message ts")
     thread = _first(payload, ("container", "thread_ts"), ("message", "thread_ts"))
     return ButtonAction(

@@ -32,7 +32,15 @@ from intercom.operators.slack.buttons import (
     understand,
     unescape,
 )
-from intercom.operators.slack.envelope_parser import Act, ButtonAction, Command, FormSubmission, Ignored, ThreadReply
+from intercom.operators.slack.envelope_parser import (
+    Act,
+    ButtonAction,
+    Command,
+    FormSubmission,
+    Ignored,
+    SessionStop,
+    ThreadReply,
+)
 from intercom.operators.slack.web_api import Json
 from intercom.store import idempotency, outbox
 from intercom.store.idempotency import Scope
@@ -108,6 +116,8 @@ class Interactions:
                 await _reply(self.deps, self.authorization, act)
             case ButtonAction() if await self.authorization.passes(act):
                 await button_actions.press(self.deps, act)
+            case SessionStop() if await self.authorization.passes(act):
+                await button_actions.stop_session(self.deps, act)
             case FormSubmission() if await self.authorization.passes(act):
                 return await button_actions.submit(self.deps, act)
             case Command() if await self.authorization.passes(act):

@@ -22,7 +22,7 @@ from attrs import asdict, frozen
 
 from intercom.masking import Masked
 from intercom.model.visible_text import one_line, visible
-from intercom.operators.slack.buttons import Button
+from intercom.operators.slack.buttons import Button, SessionButton
 
 # Messages
 BLOCKS: Final = 50
@@ -209,8 +209,8 @@ def label(text: str, limit: int = SECTION) -> Block:
     return {"type": "plain_text", "text": cut(text, limit)}
 
 
-def button(row: Button, value: str) -> Block:
-    """Return a button of a card; `value` comes back with a click on it."""
+def button(row: Button | SessionButton, value: str) -> Block:
+    """Return a button of a card or a session; `value` comes back with a click on it."""
     text = {**label(f"{row.icon} {row.label}".strip(), BUTTON_TEXT), "emoji": True}
     element: Block = {"type": "button", "text": text, "action_id": row.action_id, "value": value[:BUTTON_VALUE]}
     if row.style is not None:

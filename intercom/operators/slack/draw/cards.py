@@ -11,7 +11,7 @@ from intercom.model.decision import Decided
 from intercom.model.request import ChangeKind, FileChange, PromptType, Remark, RiskLevel, without_secrets
 from intercom.model.session import ProgressStatus, Session, SessionStatus
 from intercom.model.visible_text import one_line, visible
-from intercom.operators.slack.buttons import BY_KIND, OUTCOMES
+from intercom.operators.slack.buttons import BY_KIND, OUTCOMES, STOP_SESSION
 from intercom.operators.slack.draw import blocks as draw_blocks
 from intercom.operators.slack.draw.blocks import (
     Block,
@@ -405,6 +405,9 @@ def _root(session: Session, masker: Mask, scale: float) -> Drawn:
     ended = "" if session.terminated_at is None else f" · ended {moment(session.terminated_at)}"
     blocks.append(context(mrkdwn(f"🕑 started {moment(session.created_at)}{ended}")))
     blocks += masking.line()
+    if session.prompt is not None and session.status is not SessionStatus.TERMINATED:
+        # A person started it, and may want to stop it at once.
+        blocks.append({"type": "actions", "elements": [button(STOP_SESSION, session.id)]})
     return Drawn(fitted(f"{title}: {status}", 300, flat=True), tuple(blocks))
 
 

@@ -50,6 +50,25 @@ def test_slack_takes_any_notice(text: str, level: str) -> None:
     check_message(cards.notice(Notice(text, level, given.NOW), PLAIN).content())
 
 
+@pytest.mark.parametrize(
+    ("prompt", "status", "shows"),
+    [
+        ("Make it fast", SessionStatus.CREATED, True),
+        ("Make it fast", SessionStatus.ACTIVE, True),
+        ("Make it fast", SessionStatus.TERMINATED, False),
+        (None, SessionStatus.ACTIVE, False),
+    ],
+)
+def test_a_session_that_a_person_started_has_a_stop_button_until_it_ends(
+    prompt: str | None, status: SessionStatus, shows: bool
+) -> None:
+    drawn = cards.thread_root(session(prompt=prompt, status=status), PLAIN).content()
+    check_message(drawn)
+    found = [each for block in drawn["blocks"] if block["type"] == "actions" for each in block["elements"]]
+    assert [(each["action_id"], each["value"]) for each in found] == [("session_stop", session().id)] * shows
+    assert all(each["confirm"]["style"] == "danger" for each in found)
+
+
 def test_a_step_of_the_agents_list_is_one_line() -> None:
     steps = (ProgressItem("build\n✅ Approved by ann", ProgressStatus.DONE),)
     assert "✅ build ✅ Approved" in shown(cards.thread_root(session(progress_snapshot=steps), PLAIN).content())

@@ -18,7 +18,7 @@ from intercom.operators.slack.buttons import BUTTONS, Button
 from tests.operators.slack import payloads
 from tests.operators.slack.payloads import ANNA, CHANNEL, ROOT
 from tests.operators.slack.server import CARD, OTHER, slack_server
-from tests.operators.stand_in_service import START, card
+from tests.operators.stand_in_service import START, card, session
 
 
 def decided(by: str, decision: Decision = Decision.REJECT, channel: str = "ctl") -> Card:
@@ -43,6 +43,33 @@ async def test_every_button_without_a_form_gives_its_decision(tmp_path: Path, bu
         await server.tap(payloads.tap(button.action_id, CARD))
         assert server.decided == [(CARD, button.decision.value, None)]
         assert server.slack.calls == []
+
+
+async def test_the_stop_button_of_a_session_ends_it_for_its_owner_alone(tmp_path: Path) -> None:
+    async with slack_server(tmp_path, card(CARD)) as server:
+        server.service.all_sessions = {
+            "s-1": session("s-1", owner_user_id=ANNA),
+            "s-2": session("s-2", owner_user_id="U0BOSS"),
+        }
+        assert await server.tap(payloads.tap("session_stop", "s-2", root=None)) is None
+        [told] = await server.ephemerals()
+        assert told == "the session belongs to <@U0BOSS>, who alone may do that; nothing was changed"
+        assert server.service.acts == []
+        for _ in range(2):
+            await server.tap(payloads.tap("session_stop", "s-1", at="1700000100.000002", root=None))
+        assert server.service.acts == [("end", "s-1", f"anna ({ANNA})", "slack", "stopped from its thread")]
+        await server.tap(payloads.tap("session_stop", "s-9", at="1700000100.000003", root=None))
+        assert "s-9" in (await server.ephemerals())[-1]
+
+
+async def test_a_stop_that_could_not_be_recorded_comes_again(tmp_path: Path) -> None:
+    async with slack_server(tmp_path, card(CARD)) as server:
+        server.service.crash = DatabaseError("the disk is full")
+        with pytest.raises(NotRecorded):
+            await server.tap(payloads.tap("session_stop", "s-1", root=None))
+        server.service.crash = None
+        await server.tap(payloads.tap("session_stop", "s-1", root=None))
+        assert [act[:2] for act in server.service.acts] == [("end", "s-1")]
 
 
 async def test_the_buttons_give_way_to_processing_while_the_service_works(tmp_path: Path) -> None:

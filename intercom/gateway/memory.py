@@ -21,6 +21,7 @@ from intercom.gateway.pins import Changes, Pin, changes_hash, tools_hash
 from intercom.model import signing
 from intercom.model.decision import Decided, Decision, signature_data
 from intercom.model.json_types import Json
+from intercom.model.visible_text import count
 from intercom.store import audit, gateway
 from intercom.store.client import Reader, Store
 from intercom.store.gateway import AllowedTool, LoggedDecision
@@ -217,7 +218,9 @@ def _pin_first(db: Database, first: ToolsPinned, at: datetime) -> None:
     gateway.note_pinned(db, first.name, at)
     names = [each.name for each in first.pins]
     data = {"downstream": first.name, "tools": {each.name: each.sha256 for each in first.pins}}
-    audit.record(db, at, "tools_pinned", None, "intercom", f"{len(names)} tools of {first.name}, on first use", data)
+    audit.record(
+        db, at, "tools_pinned", None, "intercom", f"{count(len(names), 'tool')} of {first.name}, on first use", data
+    )
 
 
 def _allow(db: Database, downstream: str, changes: Changes, decided: Decided, card_id: str) -> None:

@@ -199,7 +199,9 @@ def _patched(patch: FilePatch, base: FileBytes | None, path: str, old: str) -> P
     after = apply_hunks(old, base.data, patch.hunks)
     if patch.kind is ChangeKind.DELETE:
         if after:
-            raise PatchConflict(f"the patch removes {path}, but {len(after)} bytes would be left in it", path=path)
+            raise PatchConflict(
+                f"the patch removes {path}, but {count(len(after), 'byte')} would be left in it", path=path
+            )
         return _planned(path, ChangeKind.DELETE, base, None)
     old_path = old if patch.kind is ChangeKind.RENAME else None
     return _planned(path, patch.kind, base, after, patch.executable, old_path)
@@ -377,7 +379,8 @@ class _File:
         if not source:
             # There is nothing to compare, so only the stated place is possible.
             ok = least <= stated <= last
-            return stated if ok else f"it adds lines after line {hunk.start}, but the file has {len(self.text)} lines"
+            size = count(len(self.text), "line")
+            return stated if ok else f"it adds lines after line {hunk.start}, but the file has {size}"
         # A line that the file does not contain fits at no place.
         if all(_without_return(line.text) in self.known for line in source):
             farthest = max(stated - least, last - stated)

@@ -12,6 +12,7 @@ from attrs import define, frozen
 
 from intercom.masking import Masked, Masker
 from intercom.model.errors import FileError, InvalidArguments, NotFound, PathViolation
+from intercom.model.visible_text import count
 from intercom.workspace.files import (
     encoding_of,
     is_binary,
@@ -199,14 +200,14 @@ def show(root: Path, path: str, lines: tuple[int, int | None] | None = None) -> 
     if read is None:
         raise NotFound(f"there is no file {path!r} in the workspace")
     if is_binary(read.data):
-        raise FileError(f"{rel} is not text ({len(read.data)} bytes); only text can be shown")
+        raise FileError(f"{rel} is not text ({count(len(read.data), 'byte')}); only text can be shown")
     text = read.data.decode(encoding_of(read.data).codec, "replace").removeprefix("\ufeff")
     every = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
     if not every[-1]:
         every.pop()
     first, last = (min(1, len(every)), None) if lines is None else lines
     if first > len(every):
-        raise InvalidArguments(f"{rel} has {len(every)} lines; line {first} is beyond its end")
+        raise InvalidArguments(f"{rel} has {count(len(every), 'line')}; line {first} is beyond its end")
     last = min(last or len(every), len(every))
     if len("\n".join(every[max(first - 1, 0) : last]).encode()) > MAX_SHOWN_BYTES:
         raise FileError(f"this is more than {MAX_SHOWN_BYTES} bytes of {rel}; name fewer lines with --lines 1:200")

@@ -21,7 +21,7 @@ from attrs import define, evolve, field, frozen
 from intercom.masking import masked_lines
 from intercom.model.errors import PatchConflict
 from intercom.model.request import ApprovalRequest, ChangeKind, FileChange, Remark
-from intercom.model.visible_text import code_of, name_of, one_line, visible_line
+from intercom.model.visible_text import code_of, count, name_of, one_line, visible_line
 from intercom.workspace.change_plan import Plan
 from intercom.workspace.files import BOM, UTF8, Encoding, digest, encoding_of, is_binary, read, split_text
 
@@ -150,13 +150,13 @@ def is_on_card(request: ApprovalRequest, made: Preview) -> bool:
     diff, remarks, masked = request.preview, request.remarks, request.masked
     if request.replaces is not None:
         diff, _, before = request.preview.partition(_APPROVED_BEFORE)
-        count = diff.count("\n")
-        quoted = [*before.removesuffix("\n").split("\n"), *(line for number, line in masked if number >= count)]
+        length = diff.count("\n")
+        quoted = [*before.removesuffix("\n").split("\n"), *(line for number, line in masked if number >= length)]
         if before and not all(line.startswith("| ") for line in quoted):
             return False
         if not remarks or not remarks[0].text.startswith(_CHANGED_SINCE):
             return False
-        remarks, masked = remarks[1:], tuple(each for each in masked if each[0] < count)
+        remarks, masked = remarks[1:], tuple(each for each in masked if each[0] < length)
     return (diff, remarks, masked, request.files) == (made.diff, made.remarks, made.masked, made.changes)
 
 
@@ -216,7 +216,7 @@ class _Text:
     @property
     def said_ends(self) -> str:
         ends = sorted(self.ends.items())
-        return " and ".join(f"{count} {end}" if len(ends) > 1 else end for end, count in ends) or "none"
+        return " and ".join(f"{number} {end}" if len(ends) > 1 else end for end, number in ends) or "none"
 
 
 @define
@@ -302,9 +302,12 @@ class _Section:
 
     def _binary(self, before: bytes, after: bytes) -> None:
         what = {
-            ChangeKind.CREATE: f"{len(after)} bytes come",
-            ChangeKind.DELETE: f"{len(before)} bytes go",
-        }.get(self.versions.change.kind, f"{len(before)} bytes become {len(after)}")
+            ChangeKind.CREATE: f"{_bytes(after)} {'comes' if len(after) == 1 else 'come'}",
+            ChangeKind.DELETE: f"{_bytes(before)} {'goes' if len(before) == 1 else 'go'}",
+        }.get(
+            self.versions.change.kind,
+            f"{_bytes(before)} {'becomes' if len(before) == 1 else 'become'} {len(after)}",
+        )
         self.lines.append(f"Binary content: {what}, not shown\n")
         self.say(0, f"binary: {what}, and none of them is shown")
 
@@ -559,3 +562,7 @@ def _anchors(a: Sequence[str], b: Sequence[str], alo: int, ahi: int, blo: int, b
         row.append(pairs[index_or_none])
         index_or_none = before[index_or_none]
     return row[::-1]
+
+
+def _bytes(data: bytes) -> str:
+    return count(len(data), "byte")

@@ -163,7 +163,7 @@ async def test_only_so_much_waits_for_one_agent(clock: Clock, root: Path) -> Non
             with pytest.raises(InvalidArguments, match=error):
                 await task(server, text, workspace=str(root))
         await steer(server, agent, "ö" * 30)
-        with pytest.raises(SteerQueueFull, match=r"1 messages \(60 bytes\) wait .* of 3 \(100 bytes\)"):
+        with pytest.raises(SteerQueueFull, match=r"1 message \(60 bytes\) waits .* of 3 \(100 bytes\)"):
             await steer(server, agent, "ö" * 30)
         for text in ("b", "c"):
             await steer(server, agent, text)

@@ -99,7 +99,7 @@ def test_a_hunk_that_fits(base: bytes, body: str, result: bytes) -> None:
         (b"a\nb\nc\n", SWAP + "\\ No newline at end of file\n", r'should be "c" \(without a newline'),
         (b"a\nb\nc\n-\na\nb\nc\n", SWAP.replace("-1,3", "-3,3"), "fits equally well at lines 1 and 5"),
         (b"a\nb\nc\n", SWAP + SWAP.replace("+B", "+Z"), r"hunk 2 .*earlier hunk|hunk 2 .*but"),
-        (b"a\n", "@@ -9,0 +10 @@\n+x\n", "adds lines after line 9, but the file has 1 lines"),
+        (b"a\n", "@@ -9,0 +10 @@\n+x\n", "adds lines after line 9, but the file has 1 line"),
         (b"a\nb\nc\n", SWAP.replace("-1,3", f"-{10**15},3").replace(" a", " z"), "the file ends at line 3"),
         (b"a\nb", "@@ -2,0 +3 @@\n+c\n", "line 2 of f would have no newline"),
         ("ä\nb\n".encode("latin-1"), "@@ -2 +2 @@\n-b\n+\u4e2d\n", "windows-1252, which cannot hold"),

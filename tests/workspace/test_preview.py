@@ -117,6 +117,7 @@ def test_many_files_come_and_go_under_headers_of_their_own(tmp_path: Path) -> No
         (b"a\n", b"\0\1\2", "binary: 2 bytes become 3, and none of them is shown"),
         (None, b"\x89PNG\0", "binary: 5 bytes come, and none of them is shown"),
         (b"\x89PNG\0", None, "binary: 5 bytes go, and none of them is shown"),
+        (b"\0", None, "binary: 1 byte goes, and none of them is shown"),
         (b"a\n", b"a\x1b[2K\rb\n", "\\x1b (escape) is written as its code on line 1"),
         (b"a\n", "a\u202eb\n".encode(), "<U+202E> (right-to-left override) is written as its code on line 1"),
         (b"a\n", "a\u2066b\n".encode(), "<U+2066> (left-to-right isolate) is written as its code on line 1"),

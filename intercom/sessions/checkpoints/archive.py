@@ -30,6 +30,7 @@ from intercom.model.config import CheckpointSettings
 from intercom.model.errors import NotFound
 from intercom.model.request import ApprovalRequest, ContinuationPrompt
 from intercom.model.session import Session
+from intercom.model.visible_text import count
 from intercom.sessions import request_kinds
 from intercom.sessions.checkpoints.messages import TakeCheckpoint
 from intercom.sessions.request_kinds import Asked
@@ -159,7 +160,7 @@ def sentence(taken: CheckpointTaken) -> str:
     """Describe a checkpoint in one line."""
     line = taken.checkpoint
     name = f"{line.id[:8]} ({line.label})" if line.label else line.id[:8]
-    held = f"{name}, {line.files} file{'' if line.files == 1 else 's'}, {line.size} bytes"
+    held = f"{name}, {count(line.files, 'file')}, {count(line.size, 'byte')}"
     return f"{held}; {'; '.join(map(told_of, taken.left_out))}" if taken.left_out else held
 
 

@@ -19,6 +19,7 @@ from intercom.model import crash_points
 from intercom.model.errors import IntercomError, InvalidState, NotFound, SpawnFailed, WorkspaceRefused
 from intercom.model.process import AgentProcess, AgentProcessState, Exit, Why
 from intercom.model.session import Session, SessionMode, SessionStatus
+from intercom.model.visible_text import count
 from intercom.sessions import lookups
 from intercom.sessions.lookups import session_id as find_session
 from intercom.sessions.messages import AwaitStart, Start, key_of
@@ -179,9 +180,10 @@ def _record(db: Database, asked: Start, at: ProcessDeps) -> tuple[Session, Agent
     most = at.session_deps.config.max_concurrent_sessions
     if len(running) >= most:
         ids = ", ".join(each.session_id[:8] for each in running[:8])
+        run = "runs" if len(running) == 1 else "run"
         raise IntercomError(
-            f"{len(running)} agents started by people run already ({ids}), and max_concurrent_sessions is {most}:"
-            " clear one, or wait until one is done",
+            f"{count(len(running), 'agent')} started by people {run} already ({ids}),"
+            f" and max_concurrent_sessions is {most}: clear one, or wait until one is done",
             code="too_many_sessions",
         )
     if session is None:

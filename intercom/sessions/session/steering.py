@@ -16,6 +16,7 @@ from intercom.model.decision import Decided, Decision, SignedCommand
 from intercom.model.errors import AlreadyDecided, InvalidArguments, InvalidState, NotFound, SteerQueueFull
 from intercom.model.request import Wait, WaitStatus
 from intercom.model.session import Instruction, Kind, Session, SessionStatus
+from intercom.model.visible_text import count
 from intercom.sessions import request_kinds
 from intercom.sessions.messages import (
     Answered,
@@ -278,8 +279,8 @@ def check_room(text: str, load: Load, most: int, most_bytes: int) -> None:
         )
     if load.count >= most or load.bytes + size > most_bytes:
         raise SteerQueueFull(
-            f"{load.count} messages ({load.bytes} bytes) wait for this agent already, of {most} ({most_bytes} bytes);"
-            " wait until it has them, or cancel some"
+            f"{count(load.count, 'message')} ({count(load.bytes, 'byte')}) {'waits' if load.count == 1 else 'wait'} for"
+            f" this agent already, of {most} ({most_bytes} bytes); wait until it has them, or cancel some"
         )
 
 

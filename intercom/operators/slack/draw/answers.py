@@ -205,7 +205,7 @@ def file(
     count = amount(line_count(text) if total is None else total, "line")
     if lines is not None:
         count = f"lines {lines[0]}–{lines[1]} of {count}"
-    facts = [f"📊 {count}", f"{nbytes:,} bytes", f"modified {moment(modified)}"]
+    facts = [f"📊 {count}", amount(nbytes, "byte"), f"modified {moment(modified)}"]
     body, beside = fence(shown, draw_blocks.SECTION), None
     is_small = len(text.encode(errors="replace")) <= draw_blocks.FILE_BYTES
     if shown.strip() and not (is_small and fits(shown, draw_blocks.FILE_LINES, draw_blocks.SECTION - 100)):

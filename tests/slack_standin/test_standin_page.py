@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from functools import partial
@@ -12,7 +13,7 @@ import httpx2
 import pytest
 import trio
 
-from tests.slack_standin import ALICE, CHANNEL, serve
+from tests.slack_standin import ALICE, BOB, CHANNEL, OTHER_CHANNEL, serve
 from tests.slack_standin.app import App, app_of, button, modal, section
 
 ROOT = Path(__file__).parents[2]
@@ -65,6 +66,21 @@ async def test_the_page_is_served_with_what_it_draws() -> None:
         again = (await app.http.get(f"{slack.url}/_page/seen?since={seen['version']}")).json()
         assert again["version"] == seen["version"]
         assert trio.current_time() - began >= 20, "it waits for a change"
+
+
+async def test_the_page_keeps_the_person_that_was_chosen() -> None:
+    """An answer that was asked for before the choice changed it back."""
+    async with serve(echo=False) as slack, app_of(slack) as app:
+        for user in (BOB, ALICE):
+            seen = (await app.http.get(f"{slack.url}/_page/seen?user={user}&channel={OTHER_CHANNEL}")).json()
+            assert (seen["user"], seen["channel"]) == (user, OTHER_CHANNEL)
+        script = (await app.http.get(slack.url + "/")).text
+        dropped = "if (me !== asked.user || place !== asked.channel) return;"
+        before, found, after = script.partition(dropped)
+        assert found
+        # Only the person's choice, and then an answer for this person, sets it.
+        assert re.findall(r"\bme = ([\w.]+)", after) == ["seen.user", "event.target.value"]
+        assert re.findall(r"(?<=let )me = ([\w.]+)|(?<=; )me = ", before) == ["query.get"]
 
 
 @pytest.mark.real_time

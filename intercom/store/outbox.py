@@ -97,7 +97,7 @@ class Row:
 @frozen
 class Waiting:
     """The data of a row that the send schedule uses. `root_id` and `root_not_before` describe the row it replies to,
-    while that one waits too. `chars` and `lines` measure its text."""
+    while that one waits too. `chars` and `lines` measure its text. `session_id` is its session, if it has one."""
 
     id: int
     kind: RowKind
@@ -110,6 +110,12 @@ class Waiting:
     lines: int
     root_id: int | None = None
     root_not_before: datetime | None = None
+    session_id: str | None = None
+
+    @property
+    def group(self) -> str | None:
+        """What the row shares turns and order with: the rows of its session, or of its thread without one."""
+        return self.session_id or self.thread
 
 
 @frozen
@@ -350,13 +356,13 @@ def waiting(db: Database, channel: str) -> Iterator[Waiting]:
     before the iteration ends."""
     cursor = db.execute(
         "select post.id, post.kind, post.state, post.urgency, post.thread, post.attempts, post.not_before,"
-        " post.chars, post.lines, root.id, root.not_before"
+        " post.chars, post.lines, root.id, root.not_before, post.session_id"
         " from outbox as post left join outbox as root on root.key = post.thread"
         " and root.state in ('queued', 'posting') and root.channel = post.channel"
         " where post.channel = ? and post.state in ('queued', 'posting') order by post.urgency, post.id",
         (channel,),
     )
-    for id, kind, state, urgency, thread, attempts, not_before, chars, lines, root_id, root_not_before in cursor:
+    for id, kind, state, urgency, thread, attempts, not_before, chars, lines, root_id, root_due, session in cursor:
         yield Waiting(
             id=id,
             kind=RowKind(kind),
@@ -368,7 +374,8 @@ def waiting(db: Database, channel: str) -> Iterator[Waiting]:
             chars=chars,
             lines=lines,
             root_id=root_id,
-            root_not_before=rows.time_value(root_not_before),
+            root_not_before=rows.time_value(root_due),
+            session_id=session,
         )
 
 

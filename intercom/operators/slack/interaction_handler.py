@@ -136,8 +136,8 @@ _SHORT = 8
 
 @frozen
 class Thread:
-    """The subject of a thread: a session, or one card. `question` is the open question in it; `settled` is the recorded
-    meaning if this reply came before."""
+    """The subject of a thread: one card (then `session_id` is its session, if it has one), or a session. `question` is
+    the open question in it; `settled` is the recorded meaning if this reply came before."""
 
     session_id: str | None
     card_id: str | None
@@ -299,11 +299,11 @@ def _which(cards: tuple[Card, ...]) -> str:
 
 
 async def _open(deps: ActionDeps, session_id: str | None, card_id: str | None) -> tuple[Card, ...]:
-    """Return the open cards of a session, or the one card if it is open."""
+    """Return the one card if it is open, or without one the open cards of a session."""
     try:
-        if session_id is not None:
-            return tuple(await deps.service.pending(session_id))
-        card = None if card_id is None else await deps.service.card(card_id)
+        if card_id is None:
+            return () if session_id is None else tuple(await deps.service.pending(session_id))
+        card = await deps.service.card(card_id)
     except NotFound:
         # The thread of a purged session still exists.
         return ()

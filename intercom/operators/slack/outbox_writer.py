@@ -45,8 +45,8 @@ log = logging.getLogger(__name__)
 
 # --- cards and lines as rows of the outbox ---------------------------------------------------------------------------
 
-#: Requests are shown in the channel too, because a thread alone may go unnoticed.
-_IN_CHANNEL = {"reply_broadcast": True}
+#: The kinds of cards that are in their session's thread. They need no answer; a request is in the channel.
+_IN_THREAD = frozenset({CardKind.STEER, CardKind.TASK})
 
 
 @frozen
@@ -70,11 +70,10 @@ class Drawing:
         message = draw_cards.card(card, self.mask, first=waits).content()
         diff = draw_cards.diff_file(card, self.mask)
         escalated = waits and card.kind is CardKind.STALL and card.escalated
-        asks = card.kind not in (CardKind.STEER, CardKind.TASK)
         return CardDrawn(
-            message | (_IN_CHANNEL if card.session_id and asks else {}),
+            message,
             None if diff is None else diff.content(),
-            draw_cards.escalation(card, self.mask).content() | _IN_CHANNEL if escalated else None,
+            draw_cards.escalation(card, self.mask).content() if escalated else None,
         )
 
     def notice(self, notice: Notice) -> Content:
@@ -127,7 +126,10 @@ class Place:
 
 def put_card(db: Database, card: Card, place: Place, drawn: CardDrawn, at: datetime, *, fresh: bool) -> None:
     """Put a card into the outbox, with its file and its escalation line if it has them. With `fresh` the line in place
-    of its buttons is removed. A closed card that was never shown is not put there."""
+    of its buttons is removed. A closed card that was never shown is not put there.
+
+    A request is a message of the channel itself, because a thread alone may go unnoticed. A reply in a session's thread
+    that is sent to the channel too would be shown twice, and notify everyone twice."""
     key = card_key(card.id)
     there = outbox.by_key(db, key)
     if there is None and card.state not in (CardState.PENDING, CardState.QUEUED):
@@ -135,14 +137,15 @@ def put_card(db: Database, card: Card, place: Place, drawn: CardDrawn, at: datet
         return
     place.put_top(db, at)
     urgency = Urgency.ALERT if card.kind is CardKind.STALL else Urgency.CARD
-    place.put(db, key, drawn.message, at, urgency, open=may_change(card))
+    own = {} if card.kind in _IN_THREAD else {"thread": None}
+    place.put(db, key, drawn.message, at, urgency, open=may_change(card), **own)
     if fresh:
         outbox.restore(db, key)
     if drawn.diff is not None and there is None:
-        place.put(db, f"diff/{card.id}", drawn.diff, at, urgency, kind=RowKind.FILE)
+        place.put(db, f"diff/{card.id}", drawn.diff, at, urgency, kind=RowKind.FILE, thread=key)
     if drawn.call is not None and there is not None and CALL not in there.content["text"]:
         # An update makes no sound, so the escalation is announced by a new message, once.
-        place.put(db, f"call/{card.id}", drawn.call, at, urgency)
+        place.put(db, f"call/{card.id}", drawn.call, at, urgency, thread=None)
 
 
 def put_closed(db: Database, key: str, at: datetime) -> None:

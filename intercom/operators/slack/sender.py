@@ -58,28 +58,27 @@ REACH = 500
 #: After this many attempts a message that may be posted, but is not found, no longer blocks the ones behind it.
 PATIENCE = 8
 
-#: How many cards and alerts are examined to find a thread whose turn it is.
+#: How many cards and alerts are examined to find a session whose turn it is.
 FAIR_REACH = 5_000
 
 
 @frozen
 class Choice:
-    """Post the row `id`, followed by the lines of the rows `merge`. `thread` is the thread whose turn is used."""
+    """Post the row `id` with the lines of the rows `merge`. `group` is the session or thread whose turn it is."""
 
     id: int
     merge: tuple[int, ...] = ()
-    thread: str | None = field(default=None, eq=False)
+    group: str | None = field(default=None, eq=False)
 
 
 def choose(waiting: Iterable[Waiting], now: datetime, turns: Mapping[str, int] | None = None) -> Choice | None:
     """Choose the next row to post; None if nothing may be posted now.
 
     `waiting` is ordered by urgency, then age; it is read no further than needed. The most urgent row is first, and
-    among equals the oldest, so cards overtake lines and each thread keeps its order. Cards and alerts of several
-    threads take turns, so that one agent's hundred cards do not delay another's one. `turns` has the last turn of each
-    thread, as an increasing number. A row that is not due is skipped; if it may be posted already, it also blocks the
-    ones behind it in its thread. A reply waits for its thread's root message, which gets the urgency of the most urgent
-    reply.
+    among equals the oldest, so cards overtake lines and each group keeps its order. Cards and alerts of several groups
+    take turns, so that one agent's hundred cards do not delay another's one. `turns` has the last turn of each group,
+    as an increasing number. A row that is not due is skipped; if it may be posted already, it also blocks the ones
+    behind it in its group. A reply waits for its thread's root, which gets the urgency of the most urgent reply.
     """
     turns = turns or {}
     rows = iter(waiting)
@@ -97,18 +96,18 @@ def choose(waiting: Iterable[Waiting], now: datetime, turns: Mapping[str, int] |
                 held.add(_order(row))
         elif row.root_id is None:
             if row.urgency.is_line:
-                return Choice(row.id, _sharing(row, rows, now), row.thread)
-            choice = Choice(row.id, (), row.thread)
+                return Choice(row.id, _sharing(row, rows, now), row.group)
+            choice = Choice(row.id, (), row.group)
         elif _due(row.root_not_before, now):
-            choice = Choice(row.root_id, (), row.thread)
+            choice = Choice(row.root_id, (), row.group)
         if choice is None:
             continue
-        last = 0 if row.thread is None else turns.get(row.thread, 0)
+        last = 0 if row.group is None else turns.get(row.group, 0)
         if last == 0 or (row.urgency.is_line and best is None):
             return choice
         if best is None or last < best[0]:
             best, urgency = (last, choice), row.urgency
-        # Each thread keeps its own order.
+        # Each group keeps its own order.
         held.add(_order(row))
     return None if best is None else best[1]
 
@@ -136,7 +135,7 @@ def _sharing(first: Waiting, behind: Iterator[Waiting], now: datetime) -> tuple[
 
 
 def _order(row: Waiting) -> tuple[str | None, int]:
-    return (row.thread, row.urgency)
+    return (row.group, row.urgency)
 
 
 def _due(not_before: datetime | None, now: datetime) -> bool:
@@ -155,7 +154,7 @@ def merged(contents: Sequence[Content]) -> Content:
     return {"text": text, "blocks": blocks[: draw_blocks.BLOCKS]}
 
 
-#: How many threads' turns are remembered.
+#: How many groups' turns are remembered.
 MOST_TURNS = 1_000
 
 
@@ -163,12 +162,12 @@ def begin_next(
     db: Database, channel: str, now: datetime, coming: frozenset[int], turns: dict[str, int] | None = None
 ) -> Begun | None:
     """Choose and begin the next post of a channel; None if nothing may be posted now. Slack may still act on earlier
-    calls about the rows `coming`. The thread's turn is noted in `turns`."""
+    calls about the rows `coming`. The turn of its group is noted in `turns`."""
     choice = choose(outbox.waiting(db, channel), now, turns)
     if choice is None:
         return None
-    if turns is not None and choice.thread is not None:
-        turns[choice.thread] = max(turns.values(), default=0) + 1
+    if turns is not None and choice.group is not None:
+        turns[choice.group] = max(turns.values(), default=0) + 1
         if len(turns) > MOST_TURNS:
             del turns[min(turns, key=turns.__getitem__)]
     return outbox.begin_post(db, choice.id, now, choice.merge, may_come=choice.id in coming)
@@ -238,6 +237,7 @@ async def post(store: Store, web: Api, begun: Begun) -> Sent:
         if begun.may_come:
             raise StillOut("slack did not answer, and may still post it; it is searched for again")
     content = merged(begun.contents)
+    # Of a card that an earlier version queued.
     broadcast = True if content.get("reply_broadcast") and begun.thread_ts is not None else None
     answer = await show(web, "chat.postMessage", row, content, thread_ts=begun.thread_ts, reply_broadcast=broadcast)
     ts = answer.get("ts")
@@ -383,7 +383,7 @@ class ChannelWorker:
         self._hurried: trio.Event | None = None
         #: Until when Slack may still act on each row; None until the calls of an earlier sender are known.
         self._unanswered: dict[int, float] | None = None
-        #: The last turn of each thread, as an increasing number.
+        #: The last turn of each session or thread, as an increasing number.
         self._turns: dict[str, int] = {}
 
     async def run(self) -> datetime | None:

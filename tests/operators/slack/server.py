@@ -295,7 +295,7 @@ def texts(content: Any) -> str:
 
 
 def _show(db: Database, card: Card) -> None:
-    """Post a card's message in its session's thread, as the channel and the sender would have done."""
+    """Post a card's message in its session's thread, as earlier versions did: replies there are about the session."""
     thread = f"thread/{card.session_id}" if card.session_id else None
     rows = [(thread, None, ROOT, False)] if thread is not None and outbox.by_key(db, thread) is None else []
     for key, within, ts, is_open in (*rows, (f"card/{card.id}", thread, MESSAGE, True)):

@@ -156,8 +156,7 @@ def change(card: Card, masking: Masking, scale: float = 1.0) -> list[Block]:
         label = [context(mrkdwn(f"🤖 {_AGENTS_TEXT}:"))] if card.diff_from_agent else []
         return [*label, section(mrkdwn(fence(masking(_outgoing(card, masking)), draw_blocks.SECTION)))]
     what = f"{_AGENTS_TEXT if card.diff_from_agent else 'the diff'} ({amount(line_count(card.diff), 'line')})"
-    # The channel shows the card too, but its file is in the thread only.
-    whole = context(mrkdwn(f"📎 {what} {'is in the thread' if card.session_id else 'follows'} as a file"))
+    whole = context(mrkdwn(f"📎 {what} is in the thread of this message as a file"))
     return [*_first_lines(card, masking, int(_EXCERPT * scale)), whole]
 
 

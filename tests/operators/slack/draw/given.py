@@ -52,10 +52,11 @@ decided = st.builds(
     at=instants,
     text=st.none() | texts,
 )
+# Ours, and so no half characters, which the value of a button could not hold.
+ids = st.one_of(st.just(ID), words.map(lambda text: text.encode(errors="ignore").decode()))
 cards = st.builds(
     Card,
-    # Ours, and so no half characters, which the value of a button could not hold.
-    id=st.one_of(st.just(ID), words.map(lambda text: text.encode(errors="ignore").decode())),
+    id=ids,
     kind=st.sampled_from(CardKind),
     session_id=words,
     workspace_root=texts,
@@ -77,7 +78,7 @@ cards = st.builds(
 )
 sessions = st.builds(
     Session,
-    id=words,
+    id=ids,
     owner_user_id=words,
     workspace_root=texts,
     status=st.sampled_from(SessionStatus),

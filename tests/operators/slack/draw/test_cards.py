@@ -118,7 +118,7 @@ def test_a_small_diff_stands_in_the_message_and_a_long_one_beside_it() -> None:
     # Its first lines stay in the card.
     assert shown(content(long)).count("+x") == blocks.DIFF_LINES - 5
     assert "+the end" not in shown(content(long))
-    assert "the diff (22 lines) is in the thread as a file" in shown(content(long))
+    assert "the diff (22 lines) is in the thread of this message as a file" in shown(content(long))
     beside = cards.diff_file(long, PLAIN)
     assert beside is not None
     assert (beside.filename, beside.snippet_type, beside.title) == ("0f8fad5b.diff", "diff", "Use the new parser")
@@ -160,11 +160,6 @@ def test_the_first_lines_of_a_long_diff_fit_and_are_masked() -> None:
     assert "the key is [masked" in drawn
     endless = given.card(diff="+" + "x" * 5000 + "\n")
     assert "xxx" not in shown(content(endless))
-
-
-def test_a_file_that_nobody_hangs_in_a_thread_follows_the_card() -> None:
-    alone = given.card(kind=CardKind.POLICY, session_id="", risk=None, diff='{"a": 1}\n' * 50)
-    assert "the diff (50 lines) follows as a file" in shown(content(alone))
 
 
 def test_what_a_diff_cannot_show_is_said_above_it() -> None:

@@ -88,6 +88,22 @@ async def test_of_several_open_cards_the_reply_names_one(tmp_path: Path) -> None
         assert server.decided[1:] == [(OTHER, "refine", "only auth")]
 
 
+async def test_a_reply_below_a_card_of_the_channel_is_about_that_card(tmp_path: Path) -> None:
+    async with slack_server(tmp_path, card(CARD), card(OTHER, CardKind.PROMPT)) as server:
+        server.service.all_sessions["s-1"] = session("s-1", mode=SessionMode.HYBRID)
+        top = "1700000100.000900"
+        move = "update outbox set thread = null, ts = ? where key = ?"
+        await server.store(lambda db: db.execute(move, (top, f"card/{OTHER}")).rowcount)
+        await server.say(payloads.said("continue", root=top))
+        assert server.decided == [(OTHER, "continue", None)]
+        # Another card of its session is not decided by what is said below this one.
+        await server.say(payloads.said("approve", root=top, ts=LATER))
+        assert await server.answers() == ["nothing waits for an answer in this thread"]
+        await server.say(payloads.said("use tabs", root=top, ts="1700000300.000002"))
+        assert [told[:3] for told in server.service.acts if told[0] == "steer"] == [("steer", "s-1", "use tabs")]
+        assert server.decided == [(OTHER, "continue", None)]
+
+
 async def test_words_where_nothing_waits_are_an_instruction_to_the_agent(tmp_path: Path) -> None:
     """They vanished, and nobody was told so."""
     first = Decided("v-1", "approve", "bert", "ctl", START)

@@ -80,7 +80,7 @@ async def test_every_button_of_an_alert(tmp_path: Path) -> None:
         alert = await stalled(server, seen)
         await server.slack.tap(ALICE, alert["ts"], "stall_stop").answer()
         await server.shows(alert["ts"], "dismissed")
-        await server.shows(alert["thread_ts"], "ended")
+        await server.shows((await thread_of(server))["ts"], "ended")
         assert await server.app.service.sessions() == ()
 
 
@@ -92,7 +92,8 @@ async def test_an_alert_that_nobody_answers_calls_everybody_in_the_end(tmp_path:
         alert = await stalled(server, set())
         await server.shows(alert["ts"], "Still quiet after 1 nudge")
         call = await server.slack.first(lambda one: "<!channel> 📣 *escalated*" in text_of(one), seconds=PATIENCE)
-        assert call["thread_ts"] == alert["thread_ts"]
+        # Each is one message of the channel: a reply that is in the channel too would call everybody twice.
+        assert [one["ts"] for one in (alert, call) if "thread_ts" in one] == []
         assert [told.kind for told in (await server.agent().ping()).instructions] == ["nudge"]
         await server.shows(alert["ts"], "the agent is back")
 
@@ -148,8 +149,10 @@ async def test_a_clearance_is_shown_with_all_that_matters(tmp_path: Path) -> Non
             "+two &amp; &lt;three&gt;",
         ):
             assert words in text_of(card)
-        assert card["thread_ts"] == (await thread_of(server))["ts"]
-        assert card["subtype"] == "thread_broadcast"
+        assert "thread_ts" not in card
+        # One message, so everybody is notified once.
+        await thread_of(server)
+        assert [one["ts"] for one in server.slack.messages() if "<!channel>" in text_of(one)] == [card["ts"]]
         await server.slack.tap(ALICE, card, "approve_accept").answer()
         await asked()
         shown = text_of(await server.shows(card["ts"], "*Delivered*"))
@@ -163,15 +166,13 @@ async def test_a_large_change_follows_as_a_file_and_its_secret_stays_on_the_mach
         lines = "".join(f"line {number}\n" for number in range(400))
         server.ask(CheckClearance("Much", f"{lines}token = '{SECRET}'\n", "much.py"))
         card = await server.card("Much")
-        assert "(405 lines) is in the thread as a file" in text_of(card)
+        assert "(405 lines) is in the thread of this message as a file" in text_of(card)
         [file] = await server.slack.wait_for(lambda: [one for one in server.slack.files if one.completed], PATIENCE)
         data = (file.data or b"").decode()
         assert "line 399\n" in data
         assert "secret masked" in data
         assert SECRET not in data
-        await server.slack.wait_for(
-            lambda: [one for one in server.slack.thread(CHANNEL, card["thread_ts"]) if "files" in one]
-        )
+        await server.slack.wait_for(lambda: [one for one in server.slack.thread(CHANNEL, card["ts"]) if "files" in one])
 
         agent = server.agent("other")
         small = server.ask(CheckClearance("Little", f"token = '{SECRET}'\n", "little.py"), "other")
@@ -245,7 +246,9 @@ async def test_a_workspace_has_its_channel(tmp_path: Path) -> None:
         asked = server.ask(Transmit("In the other channel?"), "elsewhere")
         card = await server.slack.card("In the other channel?", OTHER_CHANNEL, PATIENCE)
         told = (await server.agent("elsewhere").broadcast("over here")).answer
-        assert server.slack.message(told.ts, OTHER_CHANNEL)["thread_ts"] == card["thread_ts"]
+        root = server.slack.message(server.slack.message(told.ts, OTHER_CHANNEL)["thread_ts"], OTHER_CHANNEL)
+        assert "*Mode*" in text_of(root)
+        assert "thread_ts" not in card
         await server.slack.tap(ALICE, card, "prompt_continue").answer()
         assert (await asked()).answer.decision == "continue"
         assert server.slack.messages(CHANNEL) == []
@@ -261,7 +264,7 @@ async def test_words_are_shown_as_queued_and_then_as_delivered(tmp_path: Path) -
         )
         queued = await server.slack.first(lambda one: "mind the gap" in text_of(one) and "Queued" in text_of(one))
         assert buttons(queued) == []
-        assert "reply_broadcast" not in queued
+        assert queued["thread_ts"] == (await thread_of(server))["ts"]
         [told] = (await agent.ping()).instructions
         assert told.text.startswith("mind the gap")
         delivered = text_of(await server.shows(queued["ts"], "the agent has it since"))

@@ -178,12 +178,31 @@ def test_threads_take_turns_with_their_cards() -> None:
     for turn in range(1, 6):
         choice = choose(queue, NOW, turns)
         assert choice is not None
-        assert choice.thread is not None
+        assert choice.group is not None
         posted.append(choice.id)
-        turns[choice.thread] = turn
+        turns[choice.group] = turn
         queue = [each for each in queue if each.id != choice.id]
     # The one that came last waited for one of the flood, and each thread kept its order.
     assert posted == [1, 100, 2, 3, 4]
+
+
+def test_sessions_take_turns_with_their_cards_in_the_channel_and_the_files_in_their_threads() -> None:
+    def asks(id: int, session: str, thread: str | None = None) -> Waiting:
+        return row(id, thread=thread, session_id=session)
+
+    queue = [*(asks(number, "flood", None if number % 2 else f"card/{number}") for number in range(1, 50))]
+    queue += [asks(100, "other"), asks(101, "other")]
+    turns: dict[str, int] = {}
+    posted = []
+    for _ in range(6):
+        choice = choose(queue, NOW, turns)
+        assert choice is not None
+        posted.append(choice.id)
+        turns[choice.group or ""] = len(posted)
+        queue = [each for each in queue if each.id != choice.id]
+    assert posted == [1, 100, 2, 101, 3, 4]
+    # One that may be out there holds back those of its session alone.
+    assert choose([lost(1, thread=None, session_id="a"), asks(2, "a"), asks(3, "b")], NOW) == Choice(3)
 
 
 def test_what_may_be_out_there_holds_back_its_own_thread_alone() -> None:

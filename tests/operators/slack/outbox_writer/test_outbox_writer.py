@@ -81,6 +81,31 @@ async def test_a_session_stays_in_the_channel_of_its_thread_when_another_is_conf
 
 
 @pytest.mark.real_time
+async def test_a_request_is_one_message_of_the_channel_with_its_file_in_its_thread(tmp_path: Path) -> None:
+    """In the session's thread too, everybody was notified twice."""
+    async with outbox_writer_server(tmp_path, S1) as server:
+        server.tell(card("r-1", diff="+x\n" * 100))
+        assert (await server.row("diff/r-1")).thread == card_key("r-1")
+        row = await server.row(card_key("r-1"))
+        assert (row.thread, row.session_id) == (None, "s-1")
+        assert "reply_broadcast" not in row.content
+        server.tell(card("w-1", CardKind.STEER, state=CardState.QUEUED))
+        assert (await server.row(card_key("w-1"))).thread == "thread/s-1"
+
+
+@pytest.mark.real_time
+async def test_a_card_that_an_earlier_version_put_into_its_session_s_thread_stays_there(tmp_path: Path) -> None:
+    async with outbox_writer_server(tmp_path, S1) as server:
+        put = partial(outbox.put, content={"text": "old"}, at=START, urgency=Urgency.LOG, channel=CHANNEL)
+        await server.store(partial(put, key="thread/s-1", session_id="s-1"))
+        await server.store(partial(put, key=card_key("a-1"), session_id="s-1", thread="thread/s-1", open=True))
+        server.tell(card("a-1", CardKind.STALL))
+        server.tell(card("a-1", CardKind.STALL, escalated=True))
+        assert (await server.row("call/a-1")).thread is None
+        assert (await server.row(card_key("a-1"))).thread == "thread/s-1"
+
+
+@pytest.mark.real_time
 async def test_an_alert_that_called_everybody_when_it_was_posted_calls_nobody_again(tmp_path: Path) -> None:
     alert = card("a-1", CardKind.STALL, escalated=True)
     async with outbox_writer_server(tmp_path, S1) as server:
@@ -93,7 +118,7 @@ async def test_an_alert_that_called_everybody_when_it_was_posted_calls_nobody_ag
         server.tell(quiet)
         await server.row(card_key("a-2"))
         server.tell(attrs.evolve(quiet, escalated=True))
-        await server.row("call/a-2")
+        assert (await server.row("call/a-2")).thread is None
 
 
 @pytest.mark.real_time

@@ -15,6 +15,7 @@ from actors import Actor
 from intercom.model.errors import IntercomError
 from intercom.model.rate_limit import RateLimit
 from intercom.model.room import Room, RoomErrorCode, RoomRefused, TeamRole, new_token
+from intercom.model.visible_text import count
 from intercom.rooms import changes
 from intercom.rooms.access import RoomAccess
 from intercom.rooms.changes import Rules
@@ -75,7 +76,7 @@ class Concluder:
             raise RoomRefused(
                 RoomErrorCode.RATE_LIMITED,
                 f"this server has started {AGENTS} conclusion agents within the hour, and starts the next in"
-                f" {math.ceil(wait / 60)} minutes",
+                f" {count(math.ceil(wait / 60), 'minute')}",
             )
         work = partial(
             changes.join,

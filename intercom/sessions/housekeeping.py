@@ -104,6 +104,7 @@ class Housekeeper(Actor):
     async def _end_abandoned(self) -> None:
         """End the sessions whose agents did not come back, and tell people once of all of them."""
         days = self._deps.config.interrupted_retention_days
+        away = f"more than {days} day{'' if days == 1 else 's'}"
         before = self._deps.now() - timedelta(days=days)
         ended: list[str] = []
         try:
@@ -111,7 +112,7 @@ class Housekeeper(Actor):
             while count < len(ended):
                 count = len(ended)
                 for id in await self._ask(partial(sessions.abandoned_before, cutoff=before, limit=_AT_ONCE)):
-                    why = f"its agent has been away for more than {days} days"
+                    why = f"its agent has been away for {away}"
                     if await ask_session(self.system, id, EndAbandoned(before, why)):
                         ended.append(id[:8])
         except (IntercomError, Refused, *UNANSWERED) as failed:
@@ -119,7 +120,7 @@ class Housekeeper(Actor):
         if ended:
             some = ", ".join(ended[:_NAMED]) + (f" and {len(ended) - _NAMED} more" if len(ended) > _NAMED else "")
             what = f"session {some} was" if len(ended) == 1 else f"{len(ended)} sessions ({some}) were"
-            text = f"{what} ended: away for more than {days} days; pending requests there are closed"
+            text = f"{what} ended: away for {away}; pending requests there are closed"
             self._deps.card_router.tell(Notice(text, "info", self._deps.now()))
 
     async def _purge(self) -> None:

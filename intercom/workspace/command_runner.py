@@ -61,7 +61,7 @@ class Output:
         head = head[: head.rfind(b"\n") + 1] or head
         tail = tail[tail.find(b"\n") + 1 :] or tail
         left_out = self.total - len(head) - len(tail)
-        note = f"… {left_out:,} bytes left out …"
+        note = f"… {left_out:,} byte{'' if left_out == 1 else 's'} left out …"
         return _whole(f"{plain(head).rstrip()}\n{note}\n{plain(tail)}", whole_lines)
 
 

@@ -400,7 +400,8 @@ class _Section:
     def _about_lines(self) -> None:
         if self._cut:
             shown = len(self.lines)
-            self.lines.append(f"\\ {self._cut} more lines of this diff are not shown\n")
+            are = "is" if self._cut == 1 else "are"
+            self.lines.append(f"\\ {count(self._cut, 'more line')} of this diff {are} not shown\n")
             self.say(0, f"{shown} of {shown + self._cut} lines of its diff are shown")
         for character, places in self._hidden.items():
             if character == _BYTES:
@@ -462,9 +463,11 @@ def _window(line: str, other: str) -> str:
     pairs = enumerate(zip(line, other, strict=False))
     same = next((i for i, (here, there) in pairs if here != there), min(len(line), len(other)))
     start = 0 if same < MAX_LINE // 2 else min(same - 200, len(line) - MAX_LINE)
-    before = f"[{start:,} characters before are not shown] " if start else ""
+    said = "character before is" if start == 1 else "characters before are"
+    before = f"[{start:,} {said} not shown] " if start else ""
     rest = len(line) - start - MAX_LINE
-    return f"{before}{line[start : start + MAX_LINE]}" + (f" [{rest:,} more are not shown]" if rest > 0 else "")
+    after = f" [{rest:,} more {'is' if rest == 1 else 'are'} not shown]" if rest > 0 else ""
+    return f"{before}{line[start : start + MAX_LINE]}{after}"
 
 
 def _has_gap(line: str) -> bool:

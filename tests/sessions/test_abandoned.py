@@ -138,7 +138,7 @@ async def test_one_whose_agent_is_here_or_was_here_since_does_not_end(server: Vi
     assert await stand(server) == {quiet.session_id: SessionStatus.ACTIVE, back.session_id: SessionStatus.INTERRUPTED}
 
 
-@pytest.mark.server(Config(interrupted_retention_days=2))
+@pytest.mark.server(Config(interrupted_retention_days=1))
 async def test_one_that_nobody_ever_came_to_ends_too_and_the_time_is_a_setting(
     server: VirtualServer, agent: AgentClient
 ) -> None:
@@ -147,7 +147,7 @@ async def test_one_that_nobody_ever_came_to_ends_too_and_the_time_is_a_setting(
     assert await server.ask("store", Transact(partial(sessions.insert, session=empty)))
     await rounds(server, 3)
     assert await stand(server) == {agent.session_id: SessionStatus.ACTIVE, "never-came": SessionStatus.TERMINATED}
-    assert told(server) == ["session never-ca was ended: away for more than 2 days; pending requests there are closed"]
+    assert told(server) == ["session never-ca was ended: away for more than 1 day; pending requests there are closed"]
 
 
 async def test_after_a_restart_they_end_too(clock: Clock, root: Path) -> None:

@@ -56,6 +56,13 @@ async def test_what_is_too_much_for_a_session_is_refused_and_leaves_no_card_and_
     assert (await agent.propose("1.txt")).request_id != first.request_id
 
 
+@pytest.mark.server(Config(limits=LimitSettings(pending_per_session=1)))
+async def test_a_limit_of_one_is_told_in_words(server: VirtualServer, agent: AgentClient) -> None:
+    await agent.propose("0.txt")
+    with pytest.raises(TooManyPending, match=r"^1 request of this session waits for a person already"):
+        await agent.propose("1.txt")
+
+
 @pytest.mark.server(Config(limits=LimitSettings(pending_per_session=20, pending_total=8)))
 async def test_what_is_too_much_for_people_is_refused_and_who_asks_little_has_a_share(
     server: VirtualServer, root: Path

@@ -199,6 +199,16 @@ def test_places_are_named_and_the_rest_counted() -> None:
     assert text == "\\x1b (escape) is written as its code on line 1, line 2, line 3 and 6 more lines"
 
 
+def test_what_is_left_out_of_a_long_line_is_counted_in_words() -> None:
+    line = "y" + "x" * 200 + "a" + "x" * (MAX_LINE - 201)
+    shown = of(f"{line}\n".encode(), f"{line.replace('a', 'b')}\n".encode())
+    assert len(line) == MAX_LINE + 1
+    assert "[1 more is not shown]" in shown.diff
+    # The one character is at the beginning if the difference is at the end.
+    shown = of(f"{line[:-1]}c\n".encode(), f"{line[:-1]}d\n".encode())
+    assert "[1 character before is not shown]" in shown.diff
+
+
 def test_a_very_long_line_is_shown_where_it_differs() -> None:
     line = "x" * 50_000
     shown = of(f"{line}a{line}\n".encode(), f"{line}EVIL{line}\n".encode())
@@ -212,6 +222,8 @@ def test_a_diff_that_is_cut_says_how_much_of_it_is_shown() -> None:
     lines = shown.diff.splitlines()
     assert len(lines) <= MAX_LINES + 3
     assert lines[-1] == "\\ 504 more lines of this diff are not shown"
+    one = of(None, b"".join(b"%d\n" % n for n in range(MAX_LINES - 3)))
+    assert one.diff.splitlines()[-1] == "\\ 1 more line of this diff is not shown"
     assert shown.remarks[0].text == f"{MAX_LINES} of {MAX_LINES + 504} lines of its diff are shown"
     assert shown.changes[0].added == MAX_LINES + 500
 

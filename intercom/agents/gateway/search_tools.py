@@ -35,7 +35,7 @@ from intercom.model import limits
 from intercom.model.errors import IntercomError, NotFound
 from intercom.model.field_docs import doc
 from intercom.model.json_types import Json, JsonObject
-from intercom.model.visible_text import one_line
+from intercom.model.visible_text import count, one_line
 
 SEARCH_TOOLS: Final = "search_tools"
 CALL_TOOL: Final = "call_tool"
@@ -259,7 +259,8 @@ def _tools_of(snapshot: Snapshot, agent: AgentIdentity, downstream: str) -> Json
     if not entries:
         return {"tools": [], "message": _why_none(snapshot, downstream)}
     tools = [_introduced_tool(snapshot, agent, entry, SHORT) for entry in entries[:MOST_NAMED]]
-    more = f"{len(entries) - MOST_NAMED} more tools are left out; " if len(entries) > MOST_NAMED else ""
+    left = len(entries) - MOST_NAMED
+    more = f"{count(left, 'more tool')} {'is' if left == 1 else 'are'} left out; " if left > 0 else ""
     return {"tools": tools, "message": f"{more}search for a tool's name to get its inputSchema"}
 
 

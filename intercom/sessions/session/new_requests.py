@@ -10,6 +10,7 @@ from intercom.model.card import end_of
 from intercom.model.decision import Decided, Decision
 from intercom.model.errors import TooManyPending
 from intercom.model.request import Wait
+from intercom.model.visible_text import count
 from intercom.sessions import request_kinds
 from intercom.sessions.request_kinds import Asked
 from intercom.sessions.session.actor import SessionActor
@@ -95,12 +96,16 @@ def _require_room(db: Database, session: SessionActor) -> None:
     own = requests.waiting(db, session.id)
     if own >= limits.pending_per_session:
         raise TooManyPending(
-            f"{own} requests of this session wait for a person already, which is the limit: wait for those, by their"
-            " request_id, and ask again when some are answered; nothing was recorded"
+            f"{_waiting(own, 'request of this session', 'requests of this session')} for a person already, which is the"
+            " limit: wait for those, by their request_id, and ask again when some are answered; nothing was recorded"
         )
     everybody = requests.waiting(db)
     if everybody >= limits.pending_total and (own >= SHARE or everybody >= 2 * limits.pending_total):
         raise TooManyPending(
-            f"{everybody} requests wait for people already, of all agents together, which is the limit: ask again"
-            " when some are answered; nothing was recorded"
+            f"{_waiting(everybody, 'request')} for people already, of all agents together, which is the limit: ask"
+            " again when some are answered; nothing was recorded"
         )
+
+
+def _waiting(number: int, noun: str, plural: str = "") -> str:
+    return f"{count(number, noun, plural)} {'waits' if number == 1 else 'wait'}"

@@ -322,6 +322,8 @@ async def test_a_downstream_lists_its_tools_without_schemas() -> None:
     found = await Agent(snapshot_of({"many": many})).search(downstream="many")
     assert len(found["tools"]) == search_tools.MOST_NAMED
     assert "3 more tools are left out" in found["message"]
+    found = await Agent(snapshot_of({"many": many[:-2]})).search(downstream="many")
+    assert "1 more tool is left out" in found["message"]
 
 
 async def test_a_downstream_without_tools_says_why() -> None:

@@ -306,16 +306,17 @@ ENTRIES = (
         ),
         example="sessions",
     ),
-    of_command(
-        "pending",
-        "pending",
-        Category.SESSIONS,
-        list_pending,
+    Entry(
+        name="pending",
+        category=Category.SESSIONS,
+        summary="list what waits for you",
         details=(
             "Lists what waits for you, oldest first: its risk, its kind, its title and since when. Its card in the"
-            " channel has the buttons. Without a session, of all of them."
+            " channel has the buttons."
         ),
-        example="pending",
+        example=f"{SLASH} pending",
+        handler=list_pending,
+        parameters=(Parameter("session", "the beginning of the id of the only session to list; default: all"),),
     ),
     of_command(
         "start",

@@ -57,6 +57,15 @@ async def test_what_waits_is_listed_with_the_risk_and_no_secrets(tmp_path: Path)
         assert "2 requests at" in told
 
 
+async def test_what_waits_in_one_session_is_listed_alone(tmp_path: Path) -> None:
+    cards = [card(id, CardKind.PROMPT, title=f"Of {id}?", session_id=f"s-{id}") for id in "ab"]
+    async with command_server(tmp_path, *cards, session("s-a"), session("s-b")) as server:
+        told = await server.told("pending s-a")
+        assert "`Of a?`" in told
+        assert "Of b?" not in told
+        assert "no session has an id" in await server.told("pending nobody", act="slack/2")
+
+
 async def test_help_of_a_category_gives_examples_and_of_a_command_all_about_it(tmp_path: Path) -> None:
     async with command_server(tmp_path) as server:
         for name in ("files", "Files"):

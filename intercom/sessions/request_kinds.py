@@ -18,7 +18,7 @@ from intercom.model.field_docs import doc
 from intercom.model.metrics import Delivered, Settled
 from intercom.model.request import ApprovalRequest, ApprovalStatus, ContinuationPrompt, PromptType, Wait, WaitStatus
 from intercom.model.session import Instruction, Kind, ProgressItem, StallAlert, StallStatus
-from intercom.model.visible_text import count, visible
+from intercom.model.visible_text import count, one_line, visible
 from intercom.store.apply_journal import Entry
 from intercom.store.requests import RequestTable, approvals, prompts, waits
 
@@ -393,9 +393,12 @@ def _state(request: Asked) -> CardState:
 
 
 def _path(request: ApprovalRequest) -> str:
-    """Return the path of the change: the canonical path, not the agent's spelling."""
+    """Return the path of the change: the canonical path, not the agent's spelling. The place of an operation is the
+    agent's text, on one line: further lines could look like the card's own."""
+    if request.tool is not None:
+        return one_line(request.file_path)
     known = [path for file in request.files for path in file.paths]
-    return request.file_path if request.tool is not None or request.file_path in known else (known or [""])[-1]
+    return request.file_path if request.file_path in known else (known or [""])[-1]
 
 
 def _fate(request: ApprovalRequest) -> str | None:

@@ -18,13 +18,23 @@ import trio.testing
 
 from intercom.model import crash_points
 from intercom.model.card import CardKind, CardState
-from intercom.model.checkpoint import UNDER_WAY, CheckpointTaken, DivergenceKind, Files, Restore, RestoreState
+from intercom.model.checkpoint import (
+    UNDER_WAY,
+    CheckpointTaken,
+    Divergence,
+    DivergenceKind,
+    DivergenceSummary,
+    Files,
+    Restore,
+    RestoreState,
+)
 from intercom.model.config import CheckpointSettings, Config
 from intercom.model.decision import Decision
 from intercom.model.errors import AlreadyDecided, FileError, InvalidState, NotFound, SpawnFailed
 from intercom.model.request import Operation, OperationKind, PromptType, RiskLevel
 from intercom.model.session import ProgressItem, ProgressStatus, SessionStatus
 from intercom.sessions.checkpoints import archive
+from intercom.sessions.checkpoints import restore as checkpoints_restore
 from intercom.sessions.checkpoints.messages import SweepContents
 from intercom.sessions.checkpoints.restored_session import Successors
 from intercom.sessions.messages import Adopt, Agent, AskPermission
@@ -36,6 +46,7 @@ from intercom.sessions.tools.transmit import Transmit
 from intercom.store import checkpoints, requests
 from intercom.store.checkpoints import OpenContents
 from intercom.store.writer_messages import Transact
+from tests.store import cases
 from tests.support.virtual_server import AgentClient, VirtualServer, virtual_server
 
 Clock = trio.testing.MockClock
@@ -439,6 +450,13 @@ async def test_without_contents_a_checkpoint_compares_and_says_that_nothing_can_
         # Nothing that differs could be put back, and the session would end.
         with pytest.raises(InvalidState, match="none of these files would be put back, and session"):
             await ask(server, taken, Files.BACK)
+
+
+def test_a_file_that_an_agent_named_has_one_line_of_the_question() -> None:
+    named = Divergence("a\nAsked by kim.", DivergenceKind.MODIFIED)
+    asked = cases.restore(divergence=DivergenceSummary(1, 0, 0, (named,), ("stays b\nc",)))
+    lines = (checkpoints_restore.of_restore(asked).body or "").split("\n")
+    assert lines[1:3] == ["modified: a Asked by kim.", "stays b c"]
 
 
 async def test_a_restore_that_would_put_nothing_back_ends_no_session(clock: Clock, root: Path) -> None:

@@ -34,7 +34,7 @@ from intercom.model.errors import (
     PathViolation,
 )
 from intercom.model.session import SessionStatus
-from intercom.model.visible_text import count
+from intercom.model.visible_text import count, one_line
 from intercom.sessions.checkpoints import archive as checkpoints_archive
 from intercom.sessions.checkpoints.archive import Archive, Compared
 from intercom.sessions.checkpoints.messages import AskRestore, TakeCheckpoint
@@ -111,10 +111,11 @@ _STUCK = "correct the files and proceed, or cancel to leave them as they are"
 
 def _body(restore: Restore) -> str:
     lines = [divergence_line(restore.divergence)]
-    lines += [f"{each.kind.value}: {each.path}" for each in restore.divergence.first[:SHOWN]]
+    # An agent may have named the files: on one line each, none looks like a line of the card.
+    lines += [one_line(f"{each.kind.value}: {each.path}") for each in restore.divergence.first[:SHOWN]]
     if restore.divergence.total > SHOWN:
         lines.append(f"and {restore.divergence.total - SHOWN} more")
-    lines += restore.divergence.remarks
+    lines += map(one_line, restore.divergence.remarks)
     lines.append(_FILES[restore.files])
     lines.append(f"Asked by {restore.asked_by}. The session ends, and a new one continues from the checkpoint.")
     return "\n".join(lines)

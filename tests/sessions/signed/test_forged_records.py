@@ -348,6 +348,8 @@ async def test_an_apply_that_sql_spoiled_is_told_of_once_and_its_session_goes_on
         async with virtual_server(root.parent, clock) as server:
             agent = await server.arrive(root)
             await agent.settled()
+            # What the session has told is on its way to the operator.
+            await trio.testing.wait_all_tasks_blocked()
             told = [each.text for each in server.operator.notices] + [card.body or "" for card in server.operator.cards]
             assert any(said in text for text in told) == is_told
             assert not (root / "new.txt").exists()

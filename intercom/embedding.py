@@ -22,7 +22,7 @@ from __future__ import annotations
 import os
 import time
 import uuid
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, ExitStack, asynccontextmanager, contextmanager
 from functools import partial
 from pathlib import Path
@@ -49,12 +49,13 @@ from intercom.asyncio_calls import (
 )
 from intercom.local import config_file, lock, processes, rooms_secrets
 from intercom.local.places import places, private_directory
+from intercom.model.amendment import Amendment, Comment
 from intercom.model.audit import AuditEntry
 from intercom.model.card import Card, Notice
 from intercom.model.checkpoint import CheckpointLine, CheckpointTaken, Files, Restore
 from intercom.model.config import Config
 from intercom.model.decision import Decision, Verdict
-from intercom.model.errors import IntercomError
+from intercom.model.errors import IntercomError, InvalidArguments
 from intercom.model.metrics import ToolCalled
 from intercom.model.process import AgentProcess, Origin
 from intercom.model.request import Operation, RiskLevel
@@ -62,6 +63,7 @@ from intercom.model.session import Instruction, Session, SessionMode
 from intercom.operators.commands import command_handler, command_handlers
 from intercom.operators.commands.command_handlers import handler_of
 from intercom.operators.router_messages import Channel, Subscribe
+from intercom.sessions.amendments import AmendedCard
 from intercom.sessions.messages import Answered, AskPermission, Opened, TakeInstructions, ToolRequest
 from intercom.sessions.operator_service import LISTED, OperatorService
 from intercom.sessions.processes.monitor_client import Stream
@@ -237,8 +239,39 @@ class EmbeddedOperator:
     async def show(self, id: str) -> Card:
         return await self.app.service.card(id)
 
-    async def approve(self, id: str) -> Card:
-        return await self.answer(id, Decision.APPROVE)
+    async def approve(
+        self,
+        id: str,
+        *,
+        hunks: Sequence[int] = (),
+        texts: Mapping[str, str] | None = None,
+        shown: str | None = None,
+        note: str | None = None,
+    ) -> Card:
+        """Approve a card. With `hunks` only those of the proposal, or with `texts` other contents of its files, by
+        path. `shown` is then the `proposal_hash` of the card that the person saw: of the one in `amended`, or of the
+        proposal whose hunks they chose. The agent is told the `note`."""
+        amendment = None
+        if hunks or texts is not None:
+            if shown is None:
+                raise InvalidArguments("an amendment needs shown: the proposal_hash of the card that the person saw")
+            amendment = Amendment(shown, tuple(hunks), tuple((texts or {}).items()))
+        return await self.app.service.decide(id, evolve(self._verdict(Decision.APPROVE, note), amendment=amendment))
+
+    async def amended(
+        self, id: str, *, hunks: Sequence[int] = (), texts: Mapping[str, str] | None = None, note: str | None = None
+    ) -> AmendedCard:
+        """Return a proposal as it would be approved with these changes, and its hunks. Changes nothing."""
+        amendment = None
+        if hunks or texts is not None:
+            shown = (await self.show(id)).proposal_hash or ""
+            amendment = Amendment(shown, tuple(hunks), tuple((texts or {}).items()))
+        return await self.app.service.amended_card(id, amendment, note)
+
+    async def request_changes(self, id: str, comments: Sequence[Comment], note: str | None = None) -> Card:
+        """Reject a proposal, with comments on its lines."""
+        verdict = evolve(self._verdict(Decision.REJECT, note), comments=tuple(comments))
+        return await self.app.service.decide(id, verdict)
 
     async def reject(self, id: str, reason: str | None = None) -> Card:
         return await self.answer(id, Decision.REJECT, reason)

@@ -330,6 +330,9 @@ def _add_arguments(to: argparse.ArgumentParser, row: OperatorCommand) -> None:
             nargs = {"[...]": "*", "...": "+", "[]": "?"}.get("".join(char for char in each.shape if char in "[.]"))
             named: dict[str, Any] = {"choices": each.choices} if each.choices else {"metavar": each.placeholder}
             to.add_argument(each.wire, nargs=nargs, help=each.help, **named)
+        elif " " in each.placeholder:
+            values = tuple(each.placeholder.split(" "))
+            to.add_argument(*each.options, metavar=values, nargs=len(values), action="append", help=each.help)
         elif each.placeholder:
             kind = number if FIELDS.get(each.wire) is Kind.NUMBER else str
             to.add_argument(*each.options, metavar=each.placeholder, type=kind, help=each.help)
@@ -454,12 +457,21 @@ def _carry_out(where: Places, options: argparse.Namespace) -> int:
 
         follow = options.act == "tail" and options.follow
         return gateway(where, command, fields, follow=follow, as_json=options.json)
+    if command == "changes" or (command in ("approve", "reject") and _needs_preview(options)):
+        from intercom.cli.ctl_amend import decide
+
+        return decide(where, command, fields, options)
     data = send(where, command, fields)
     if options.json:
         print(json.dumps(data))
     else:
         _show(where, COMMANDS[command], data)
     return DONE
+
+
+def _needs_preview(options: argparse.Namespace) -> bool:
+    """Tell whether a decision is about several cards, or about a part of one: then what will happen is shown first."""
+    return len(options.id) > 1 or (options.command == "approve" and (options.edit or options.hunks is not None))
 
 
 def _show(where: Places, row: OperatorCommand, data: Any) -> None:

@@ -23,9 +23,11 @@ from intercom.cli.ctl_text import clean, count, one_line, short
 from intercom.model import signing
 from intercom.model.audit import AuditEntry
 from intercom.model.card import AGENTS, Card, CardKind, CardState
+from intercom.model.card_hunks import hunks_of
 from intercom.model.chat_status import ChatStatus, ConnectionState
 from intercom.model.checkpoint import CheckpointLine, LeftOut
 from intercom.model.decision import PAST, Signature
+from intercom.model.errors import InvalidArguments
 from intercom.model.json_types import Json, JsonObject
 from intercom.model.process import Origin
 from intercom.model.request import FileChange
@@ -429,18 +431,33 @@ def _diff(card: Card, limit: int | None) -> Iterable[Text]:
         return
     # Split at line feeds only: other line ends of Python are text here, and shown as codes.
     lines = card.diff.removesuffix("\n").split("\n")
+    numbers: dict[int, int] = {}
     if card.diff_from_agent:
         # A list with '-' in an agent's text must not look like removed lines.
         yield safe_text("the agent's own text, not a diff made from the files:", "yellow")
         styles: Iterable[str] = repeat("")
     else:
         styles = diff_styles(lines)
-    for line, style in zip(lines[:limit], styles, strict=False):
+    numbers = _hunk_numbers(card)
+    for at, (line, style) in enumerate(zip(lines[:limit], styles, strict=False)):
         shown = Text(clean(line), style, no_wrap=True)
+        if at in numbers:
+            shown.append(f" hunk {numbers[at]}", "dim")
         # Marked, so that no line of an agent's text looks like Intercom's own.
         yield Text("│ ", no_wrap=True).append_text(shown) if card.diff_from_agent else shown
     if limit is not None and len(lines) > limit:
         yield safe_text(f"  ({limit} of {len(lines)} lines; all: {PROGRAM} show {short(card.id)})", "dim")
+
+
+def _hunk_numbers(card: Card) -> dict[int, int]:
+    """Return the number of the hunk that begins at a line of the card's diff, if a person can choose among several."""
+    if not card.amendable or card.state is not CardState.PENDING or card.diff is None:
+        return {}
+    try:
+        hunks = hunks_of(card.diff, card.files)
+    except InvalidArguments:
+        return {}
+    return {each.line: each.number for each in hunks} if len(hunks) > 1 else {}
 
 
 def _remarks(card: Card, limit: int | None) -> Iterable[Text]:

@@ -41,24 +41,47 @@ Fields = dict[str, Any]
 Card = Mapping[str, Any]
 
 
-def send(where: Places, verb: str, fields: Fields, *, card: Card | None = None) -> Any:
+def send(where: Places, verb: str, fields: Fields, *, card: Card | None = None, told: str | None = None) -> Any:
     """Send a command, signed if necessary, and return the server's answer. `card` is the card that it answers, as it
-    was drawn. Without `card`, it is fetched, and shown whole before the PIN is typed. Raises what `request` raises, and
-    Refusal if the command could not be signed."""
-    if COMMANDS[verb].access in (Access.ANYONE, Access.OPERATOR) or not has_key(where):
-        return request(where, verb, fields)
+    was drawn. Without `card`, it is fetched, and shown whole before the PIN is typed. `told` is the text of the
+    decision if it is composed from the fields. Raises what `request` raises, and Refusal if the command could not be
+    signed."""
+    return Sender(where).send(verb, fields, card=card, told=told)
+
+
+class Sender:
+    """Sends commands of one person, who types the PIN at most once for all of them."""
+
+    def __init__(self, where: Places) -> None:
+        self._where = where
+        self._signed: _Signed | None = None
+
+    def send(self, verb: str, fields: Fields, *, card: Card | None = None, told: str | None = None) -> Any:
+        """Do as the function `send`."""
+        where = self._where
+        if COMMANDS[verb].access in (Access.ANYONE, Access.OPERATOR) or not has_key(where):
+            return request(where, verb, fields)
+        if self._signed is None:
+            self._signed = _signer(where)
+        if self._signed is None:
+            return request(where, verb, fields)
+        try:
+            return self._signed.send(verb, fields, card, told)
+        except KeyboardInterrupt:
+            raise _refusal("no PIN was given; nothing was changed", "signature_required") from None
+        except IntercomError as fault:
+            raise _refusal(fault.message, fault.error_code) from None
+
+
+def _signer(where: Places) -> _Signed | None:
+    """Return what signs for this server; None if the server knows of no key."""
     known = request(where, "keys", {})
     if not known["required"]:
         _warn(
             "this server knows of no operator key, so nothing is signed: agent-intercom-ctl key enrol makes yours count"
         )
-        return request(where, verb, fields)
-    try:
-        return _Signed(where, known).send(verb, fields, card)
-    except KeyboardInterrupt:
-        raise _refusal("no PIN was given; nothing was changed", "signature_required") from None
-    except IntercomError as fault:
-        raise _refusal(fault.message, fault.error_code) from None
+        return None
+    return _Signed(where, known)
 
 
 def note_shown(where: Places, cards: Iterable[Card]) -> None:
@@ -120,14 +143,14 @@ class _Signed:
         self._known = {each["key_id"]: each for each in known["keys"]}
         self._key: tuple[KeyFile, Ed25519PrivateKey] | None = None
 
-    def send(self, verb: str, fields: Fields, card: Card | None) -> Any:
+    def send(self, verb: str, fields: Fields, card: Card | None, told: str | None = None) -> Any:
         if verb == "resume":
             return self._resume(fields)
         if COMMANDS[verb].access is Access.SIGNED_CARD:
-            return self._answer(verb, fields, card)
+            return self._answer(verb, fields, card, told)
         return self._command(verb, fields)
 
-    def _answer(self, verb: str, fields: Fields, card: Card | None) -> Any:
+    def _answer(self, verb: str, fields: Fields, card: Card | None, told: str | None = None) -> Any:
         was_shown = card is not None and not card.get("diff_omitted")
         if card is None or not was_shown:
             card = self._card(verb, fields)
@@ -141,13 +164,13 @@ class _Signed:
         subject = signing.card_subject(card)
         if was_shown:
             key_agent.note_shown(self._where, [subject])
-        _say(_summary(decision, card))
+        _say(summary(decision, card))
         said = {
             "request_id": card["request_id"],
             "subject": subject,
             "risk": card["risk_level"],
             "decision": decision,
-            "text": fields.get("reason") if decision == "reject" else fields.get("text"),
+            "text": told or fields.get("reason" if verb in ("reject", "policy-reject") else "text"),
         }
         to_show = None if was_shown or decision not in signing.LETS_PASS else card
         return self._signed(verb, {**fields, "id": card["request_id"]}, said, to_show)
@@ -328,6 +351,8 @@ def _with_signature(sent: Fields, stated: Fields, value: str) -> Fields:
 def _decision(verb: str, fields: Fields, kind: str) -> tuple[str, Fields]:
     """Return the decision that a command makes about a card of this kind, and the fields with its text."""
     decision = COMMANDS[verb].decision
+    if verb in ("approve", "changes"):
+        return decision, {**fields, "text": (fields.get("text") or "").strip() or None}
     if decision == "reject":
         return decision, {**fields, "reason": fields.get("reason") or DEFAULT_REASON}
     if decision:
@@ -368,7 +393,8 @@ def _whole(card: Card) -> str:
     return "\n".join(line.plain for line in card_lines(read(model_card.Card, card), now()))
 
 
-def _summary(decision: str, card: Card) -> str:
+def summary(decision: str, card: Card) -> str:
+    """Return what a decision does: the card's id, risk and title, and its files."""
     risk = f" [{card['risk_level'].upper()}]" if card["risk_level"] else ""
     lines = [_one_line(f"{decision} {card['request_id'][:SHORT]}{risk}: {card['title']}")]
     files = card["files"] or ()

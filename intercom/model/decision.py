@@ -9,6 +9,7 @@ from enum import StrEnum
 from attrs import asdict, frozen
 
 from intercom.model import signing
+from intercom.model.amendment import Amendment, Comment
 from intercom.model.process import Origin
 
 
@@ -93,7 +94,8 @@ class Verdict:
     """A person's decision about a card. `text` is the reason of a rejection, or the instruction of a refine, resume or
     nudge. `by` is the person's name in the channel. `channel` is "ctl", "slack", "embed", "policy" or "timeout".
     `origin` is None if no person decided ("policy", "timeout"). `command` is the signed command behind a verdict that
-    does not answer a card."""
+    does not answer a card. `amendment` is what an approval changes of the proposal, and `comments` are the remarks of a
+    rejection that requests changes; the recorded text of the decision is composed of these and `text`."""
 
     id: str
     decision: Decision
@@ -104,6 +106,8 @@ class Verdict:
     origin: Origin | None = None
     signature: Signature | None = None
     command: SignedCommand | None = None
+    amendment: Amendment | None = None
+    comments: tuple[Comment, ...] = ()
 
     @property
     def origin_data(self) -> dict[str, str | int] | None:

@@ -10,6 +10,7 @@ from enum import StrEnum
 
 from attrs import frozen
 
+from intercom.model.amendment import DecisionDetails
 from intercom.model.decision import Decided
 
 
@@ -158,6 +159,10 @@ class ApprovalRequest:
 
     `replaces` is an approved request whose file has changed since. This request asks whether to overwrite that change.
     Its apply consumes both.
+
+    `details` is the structured form of the decision's text, if a person approved it with changes or commented on its
+    lines. If they changed it, all the above is of the amended proposal, except `key`; what was proposed is kept in the
+    table `amendment`.
     """
 
     id: str
@@ -188,6 +193,19 @@ class ApprovalRequest:
     masked: tuple[tuple[int, str], ...] = ()
     replaces: str | None = None
     form: ProposalForm | None = None
+    details: DecisionDetails | None = None
+
+    @property
+    def is_amendable(self) -> bool:
+        """Whether a person can approve a part of it, or edit it: it is a change of files that we apply."""
+        return self.tool is None and self.replaces is None and self.preview is not None
+
+    @property
+    def told(self) -> DecisionDetails | None:
+        """The details of the decision, if they are those of its text. The text is what a person signs."""
+        if self.details is None or self.decided is None or self.details.told != self.decided.text:
+            return None
+        return self.details
 
     def hash_of_record(self, workspace_root: str) -> str:
         """The value that `proposal_hash` must have if the record is unchanged."""

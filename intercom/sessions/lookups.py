@@ -196,7 +196,14 @@ async def mode_of(reader: Reader, session_id: str) -> SessionMode | None:
 def _named(db: Database, prefix: str) -> tuple[CardKind, str]:
     found = _with_prefix(db, prefix)
     exact = [entry for entry in found if entry[1] == prefix]
-    return only(exact or list(found), prefix, "request")
+    # What waits counts first: a person who types a few letters means a card that they see.
+    waiting = [entry for entry in found if _is_pending(db, *entry)] if len(found) > 1 and not exact else []
+    return only(exact or waiting or list(found), prefix, "request")
+
+
+def _is_pending(db: Database, kind: CardKind, id: str) -> bool:
+    card = _card(db, kind, id)
+    return card is not None and card.state is CardState.PENDING
 
 
 def named_card(db: Database, prefix: str) -> Card:
@@ -206,6 +213,14 @@ def named_card(db: Database, prefix: str) -> Card:
     if card is None:
         raise NotFound(f"{id} is gone", code="request_not_found")
     return card
+
+
+def approval(db: Database, id: str) -> tuple[ApprovalRequest, str]:
+    """Return an approval request by its whole id, and its workspace. Raises NotFound."""
+    request = requests.find(db, id)
+    if not isinstance(request, ApprovalRequest):
+        raise NotFound(f"no proposal has the id {id[:100]!r}", code="request_not_found")
+    return request, _root(db, request.session_id)
 
 
 def _card(db: Database, kind: CardKind, id: str) -> Card | None:

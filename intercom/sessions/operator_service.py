@@ -17,6 +17,7 @@ from attrs import define, evolve, field, frozen
 from actors import Info, Name, System, ask
 from intercom._version import __version__
 from intercom.local.operator_keys import PublicKey
+from intercom.model.amendment import Amendment
 from intercom.model.audit import AuditEntry
 from intercom.model.card import Card, CardKind, Notice
 from intercom.model.chat_status import ChatStatus
@@ -35,7 +36,8 @@ from intercom.model.policy import PolicyStatus
 from intercom.model.process import Origin
 from intercom.model.room_view import RoomOperations
 from intercom.model.session import Instruction, Kind, Session, SessionMode, SessionStatus, id_of_act
-from intercom.sessions import lookups, request_kinds
+from intercom.sessions import amendments, lookups, request_kinds
+from intercom.sessions.amendments import AmendedCard
 from intercom.sessions.checkpoints.messages import AnswerRestore, AskRestore, TakeCheckpoint
 from intercom.sessions.lookups import ShownCards, ask_session, only, single
 from intercom.sessions.messages import CommandRuns, Decide, End, EndAbandoned, Pause, Resume, Steer, TakeBack, Unpause
@@ -367,6 +369,15 @@ class OperatorService:
         """Return the whole id of a card, and its kind, which never changes. Raises NotFound and Ambiguous."""
         id, kind, _ = await self._whose(prefix)
         return id, kind
+
+    async def amended_card(self, prefix: str, amendment: Amendment | None, note: str | None = None) -> AmendedCard:
+        """Return a proposal as it would be approved with this amendment; without one, as it is, with its hunks. Changes
+        nothing. Raises NotFound and Ambiguous, and what `amendments.look` raises."""
+        id, kind = await self.identify(prefix)
+        if kind is not CardKind.APPROVAL:
+            raise InvalidState(f"{id} is a {kind.value} card, of which no part can be chosen")
+        request, root = await self.reader.read(partial(lookups.approval, id=id))
+        return await trio.to_thread.run_sync(amendments.look, request, root, amendment, note)
 
     async def _whose(self, prefix: str) -> tuple[str, CardKind, str]:
         # As a rule the operator was shown the card just before.

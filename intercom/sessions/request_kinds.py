@@ -8,9 +8,10 @@ from functools import partial
 from typing import Any, TypeVar
 
 import cattrs
-from attrs import field, fields, frozen, has
+from attrs import evolve, field, fields, frozen, has
 
 from intercom.model import clock
+from intercom.model.amendment import Change, Comment
 from intercom.model.card import Card, CardKind, CardState
 from intercom.model.decision import Verdict
 from intercom.model.errors import InvalidState
@@ -56,6 +57,14 @@ class ClearanceAnswer:
         default=None, metadata=doc("The rule of the workspace's policy that approved the change; no person was asked.")
     )
     message: str | None = field(default=None, metadata=MESSAGE)
+    changes: tuple[Change, ...] = field(
+        default=(),
+        metadata=doc("What a person changed of your proposal before they approved it; check_diff writes the result."),
+    )
+    note: str | None = field(default=None, metadata=doc("What the person tells you with their approval."))
+    comments: tuple[Comment, ...] = field(
+        default=(), metadata=doc("With a rejection: what the person wants changed, by file and line.")
+    )
 
 
 @frozen
@@ -162,6 +171,15 @@ _CLEARANCE = {
     ApprovalStatus.REJECTED: "rejected",
     ApprovalStatus.EXPIRED: "timeout",
 }
+#: Told with an approval that a person changed.
+_AMENDED = (
+    "a person changed your proposal before they approved it: check_diff writes what was approved, and not what you"
+    " proposed; read the files again afterwards, and do not write what was left out by other means. {text}"
+)
+#: Told with a rejection that requests changes.
+_REVISE = (
+    "a person asks for changes: revise the proposal as the comments say, and call check_clearance with the new one"
+)
 _PERMISSION = {
     ApprovalStatus.APPROVED: "approved",
     ApprovalStatus.CONSUMED: "allowed",
@@ -173,7 +191,15 @@ _PERMISSION = {
 def _clearance(request: ApprovalRequest) -> ClearanceAnswer:
     status = _CLEARANCE[request.status]
     rule = request.auto_rule if status == "approved" else None
-    return ClearanceAnswer(status, request.id, _reason(request), auto_approved=rule)
+    plain = ClearanceAnswer(status, request.id, _reason(request), auto_approved=rule)
+    if request.decided is None or is_automatic(request) or status not in ("approved", "rejected"):
+        return plain
+    text, details = request.decided.text, request.told
+    if status == "rejected":
+        return plain if details is None else evolve(plain, comments=details.comments, message=_REVISE)
+    if details is None:
+        return evolve(plain, note=text)
+    return evolve(plain, changes=details.changes, note=details.note, message=_AMENDED.format(text=text))
 
 
 def permission(request: ApprovalRequest) -> PermissionAnswer:
@@ -368,6 +394,7 @@ def card_of(request: Asked, workspace_root: str, *, away: bool = False, note: st
                 masked=request.masked,
                 note=note or _fate(request),
                 proposal_hash=request.proposal_hash,
+                amendable=request.is_amendable,
             )
         case ContinuationPrompt():
             effort = []
@@ -404,6 +431,8 @@ def _path(request: ApprovalRequest) -> str:
 def _fate(request: ApprovalRequest) -> str | None:
     if request.status is ApprovalStatus.EXPIRED and request.decided is not None:
         return "approved, but not applied in time, or withdrawn; propose it again"
+    if request.decided is not None and (details := request.told) is not None:
+        return "changes requested" if details.comments else "approved with changes"
     if request.tool is not None and request.status in (ApprovalStatus.APPROVED, ApprovalStatus.CONSUMED):
         used = request.status is ApprovalStatus.CONSUMED
         # The client does it itself, or the gateway sends it.

@@ -7,15 +7,18 @@ concurrent writers exactly one succeeds.
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from enum import StrEnum
 from typing import Any, Generic, TypeAlias, TypeVar
 
-from attrs import frozen
+from attrs import evolve, frozen
 from sqlite_utils import Database
 
+from intercom.model import clock
+from intercom.model.amendment import DecisionDetails
 from intercom.model.card import CardKind
 from intercom.model.decision import Decided, Signature, signature_data, signature_from_data
 from intercom.model.errors import InvalidArguments
@@ -200,6 +203,34 @@ class Approvals(RequestTable[ApprovalRequest, ApprovalStatus]):
             (key,),
         )
 
+    def amend(
+        self, db: Database, proposed: ApprovalRequest, amended: ApprovalRequest, verdict_id: str, at: datetime
+    ) -> str:
+        """Replace the record of a request by that of its amendment, in the transaction of the decision. What the agent
+        proposed is kept. Returns the SHA-256 of what is kept, in hex."""
+        kept = _WHOLE.write(proposed)
+        row = {"request_id": proposed.id, "verdict_id": verdict_id, "proposed": kept, "amended_at": clock.to_text(at)}
+        rows.insert(db, "amendment", row, conflict="(request_id) do nothing")
+        columns = self.columns.write(amended)
+        self.update(db, "id = :id", {"id": proposed.id}, **{name: columns[name] for name in _AMENDED})
+        rows.changed(db, "delete from approval_file where request_id = ?", (proposed.id,))
+        for position, file in enumerate(amended.files):
+            _FILES.insert(db, file, request_id=amended.id, position=position)
+        return hashlib.sha256(str(kept).encode("ascii")).hexdigest()
+
+    def proposed(self, db: Database, request: ApprovalRequest) -> ApprovalRequest:
+        """Return a request as the agent made it: without a person's amendment, and as it was before the decision."""
+        found = rows.one(db, "select proposed from amendment where request_id = ?", (request.id,))
+        if found is None:
+            return evolve(request, details=None)
+        kept: ApprovalRequest = _WHOLE.read(found["proposed"])
+        # The session may be another one since.
+        return evolve(kept, session_id=request.session_id)
+
+    def note_details(self, db: Database, id: str, details: DecisionDetails) -> None:
+        """Store the structured form of a decision's text, in the transaction of the decision."""
+        self.update(db, "id = :id", {"id": id}, details=_DETAILS.write(details))
+
     def consume(self, db: Database, id: str, at: datetime) -> bool:
         """Move an approval from approved to consumed, once. Returns False if it is unknown or in another state."""
         approved = "id = :id and status = 'approved'"
@@ -257,6 +288,24 @@ class Approvals(RequestTable[ApprovalRequest, ApprovalStatus]):
         return None if found is None else str(found["id"])
 
 
+#: The columns of a request that are those of the proposal, which an amendment replaces.
+_AMENDED = (
+    *("diff_content", "form", "file_path", "original_hash", "preview", "remarks", "masked", "proposal_hash"),
+    "details",
+)
+_WHOLE = rows.json_codec(ApprovalRequest)
+_DETAILS = rows.json_codec(DecisionDetails)
+
+
+def _details(text: str) -> DecisionDetails | None:
+    """Read the details of a decision. Returns None, which counts as no details, for what the server did not write."""
+    try:
+        found = _DETAILS.read(text)
+    except (ValueError, TypeError, LookupError, AttributeError, RecursionError):
+        return None
+    return found if isinstance(found, DecisionDetails) else None
+
+
 def _write_remarks(remarks: tuple[Remark, ...]) -> str:
     return rows.json_text([[remark.path, remark.text] for remark in remarks])
 
@@ -271,6 +320,7 @@ approvals = Approvals(
     undelivered=("approved", "rejected", "expired"),
     codecs={
         "remarks": Codec(_write_remarks, _read_remarks),
+        "details": Codec(_DETAILS.write, _details),
         # An inode number may be larger than SQLite's largest integer.
         "root_inode": Codec(str, int),
     },

@@ -23,6 +23,7 @@ _OF_A_SESSION = (
     ("apply_journal", "session_id in {old}"),
     ("wait", "session_id in {old}"),
     ("permission_use", "request_id in (select id from approval_request where session_id in {old})"),
+    ("amendment", "request_id in (select id from approval_request where session_id in {old})"),
     ("approval_file", "request_id in (select id from approval_request where session_id in {old})"),
     ("stall_alert", "session_id in {old}"),
     ("checkpoint", "session_id in {old}"),

@@ -581,6 +581,20 @@ GATEWAY = (
 )
 
 
+#: What people change of a proposal before they approve it. `proposed` is the request as the agent made it.
+AMENDMENTS = (
+    "alter table approval_request add column details text",
+    """
+    create table amendment (
+        request_id text primary key not null references approval_request (id),
+        verdict_id text not null,
+        proposed text not null,
+        amended_at text not null
+    )
+    """,
+)
+
+
 def _run(statements: Sequence[str]) -> Callable[[Database], None]:
     def apply(db: Database) -> None:
         for statement in statements:
@@ -605,6 +619,7 @@ MIGRATIONS: tuple[Migration, ...] = (
     Migration(23, "spawned agents, signed acts", _run(SPAWNED_AGENTS)),
     Migration(24, "scopes of answers", _run(SCOPES)),
     Migration(25, "gateway", _run(GATEWAY)),
+    Migration(26, "amendments", _run(AMENDMENTS)),
 )
 
 FIRST = MIGRATIONS[0].number

@@ -57,6 +57,10 @@ _STYLED = ("FULLWIDTH LATIN", "MATHEMATICAL", "LATIN SMALL LIGATURE")
 _LOOK_ALIKE = ("CYRILLIC", "GREEK", "ARMENIAN", "CHEROKEE", "LISU", "FULLWIDTH", "MATHEMATICAL", "COPTIC")
 
 
+#: One step from the old lines to the new ones: what happens, and the ranges on both sides.
+Opcode = tuple[str, int, int, int, int]
+
+
 @frozen
 class FileVersions:
     """A file's bytes before and after a change; None if there is no file."""
@@ -83,10 +87,11 @@ class Preview:
 def preview(root: Path, plan: Plan) -> Preview:
     """Return the preview of `plan`, which was just made for the workspace `root`. Raises PatchConflict if a file has
     changed since, and what reading it raises."""
-    return show(_versions(root, plan))
+    return show(versions(root, plan))
 
 
-def _versions(root: Path, plan: Plan) -> Iterator[FileVersions]:
+def versions(root: Path, plan: Plan) -> Iterator[FileVersions]:
+    """Yield the bytes of the files of `plan`, which was just made. Raises as `preview`."""
     for file in plan.files:
         path = file.change.old_path or file.change.path
         base = None if file.change.kind is ChangeKind.CREATE else read(root, path)
@@ -345,7 +350,7 @@ class _Section:
 
     def _hunks(self, old: list[str], new: list[str]) -> None:
         change = self.versions.change
-        groups = [*_Matcher(old, new).get_grouped_opcodes(_CONTEXT)]
+        groups = _grouped(old, new)
         if groups:
             name, target = one_line(change.old_path or change.path), one_line(change.path)
             self.lines.append(f"--- {'/dev/null' if change.kind is ChangeKind.CREATE else f'a/{name}'}\n")
@@ -423,6 +428,55 @@ class _Section:
             self.say(1, f"line {number} is {size:,} characters long{cut}{rest}")
 
 
+@frozen
+class TextChange:
+    """A change of a text file as its diff shows it: the lines of both sides, and their `groups`, one for each hunk.
+
+    `old` and `new` lack what every line of both sides shares, CRs and a byte order mark; `has_returns` and `has_mark`
+    say so. Both sides have the same encoding.
+    """
+
+    old: tuple[str, ...]
+    new: tuple[str, ...]
+    groups: tuple[tuple[Opcode, ...], ...]
+    encoding: Encoding
+    has_returns: bool
+    has_mark: bool
+
+    def with_hunks(self, places: Collection[int]) -> bytes:
+        """Return the file's bytes with only these hunks applied; `places` count them from 0. Raises
+        UnicodeEncodeError if the encoding lacks a character."""
+        lines: list[str] = []
+        at = 0
+        for place, group in enumerate(self.groups):
+            first, last = group[0], group[-1]
+            lines += self.old[at : first[1]]
+            lines += self.new[first[3] : last[4]] if place in places else self.old[first[1] : last[2]]
+            at = last[2]
+        lines += self.old[at:]
+        text = "".join(lines)
+        if self.has_returns:
+            text = text.replace("\n", "\r\n")
+        return self.encoding.encode(f"{BOM}{text}" if self.has_mark and lines else text)
+
+
+def text_change(before: bytes, after: bytes) -> TextChange | None:
+    """Return a change of a file that stays a text of one encoding, with the hunks that its diff shows; None for any
+    other change, which cannot be divided."""
+    if _hides_bytes(before) or _hides_bytes(after):
+        return None
+    old, new = _texts(before, after)
+    if old.encoding.codec != new.encoding.codec:
+        return None
+    has_mark, has_returns = _drop_shared(old, new)
+    groups = tuple(map(tuple, _grouped(old.lines, new.lines)))
+    return TextChange(tuple(old.lines), tuple(new.lines), groups, old.encoding, has_returns, has_mark)
+
+
+def _grouped(old: Sequence[str], new: Sequence[str]) -> list[list[Opcode]]:
+    return [*_Matcher(old, new).get_grouped_opcodes(_CONTEXT)]
+
+
 def _rest(joint: str, found: Collection[object], named: int = 1, what: str = "more lines") -> str:
     return f"{joint} {len(found) - named} {what}" if len(found) > named else ""
 
@@ -442,15 +496,19 @@ def _texts(before: bytes, after: bytes) -> tuple[_Text, _Text]:
     return _Text.of(before, first), _Text.of(after, second)
 
 
-def _drop_shared(old: _Text, new: _Text) -> None:
-    """Drop a CR that every line of both sides has, and a byte order mark of both: they show no change."""
+def _drop_shared(old: _Text, new: _Text) -> tuple[bool, bool]:
+    """Drop a CR that every line of both sides has, and a byte order mark of both: they show no change. Returns whether
+    a mark and CRs were dropped."""
     sides = [side for side in (old, new) if side.lines]
-    if sides and all(side.has_mark for side in sides):
+    has_mark = bool(sides) and all(side.has_mark for side in sides)
+    if has_mark:
         for side in sides:
             side.lines[0] = side.lines[0].removeprefix(BOM)
-    if sides and all(set(side.ends) == {"CRLF"} for side in sides):
+    has_returns = bool(sides) and all(set(side.ends) == {"CRLF"} for side in sides)
+    if has_returns:
         for side in sides:
             side.lines = [line[:-2] + "\n" if line.endswith("\r\n") else line for line in side.lines]
+    return has_mark, has_returns
 
 
 def _range(start: int, stop: int) -> str:

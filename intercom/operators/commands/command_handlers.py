@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import trio
-from attrs import frozen
+from attrs import evolve, frozen
 
 from actors import Info
 from intercom.local.operator_keys import PublicKey
@@ -29,9 +29,12 @@ from intercom.model.session import Instruction, Session, SessionMode
 from intercom.operators.commands import gateway_handlers
 from intercom.operators.commands.command_handler import Caller, CommandHandler, handles
 from intercom.operators.commands.json_forms import (
+    amended_entry,
+    amendment_in,
     card_entries,
     card_entry,
     checkpoint_entry,
+    comments_in,
     form,
     instruction_entries,
     match_entries,
@@ -54,6 +57,7 @@ from intercom.operators.commands.table import (
     decision_about,
 )
 from intercom.operators.router_messages import Channel
+from intercom.sessions.amendments import AmendedCard
 from intercom.sessions.operator_service import OperatorService
 from intercom.sessions.processes.monitor_client import Stream
 from intercom.sessions.processes.spawner import LINES, Output
@@ -105,9 +109,52 @@ async def show(service: OperatorService, caller: Caller, id: str) -> Card:
     return await service.card(id)
 
 
+@handles("amend", amended_entry)
+async def amend(
+    service: OperatorService,
+    caller: Caller,
+    id: str,
+    hunks: str | None = None,
+    edit: str | None = None,
+    shown: str | None = None,
+    text: str | None = None,
+    everything: bool = False,
+) -> AmendedCard:
+    """Return a proposal as it would be approved with these changes, and its hunks; with `everything` also the contents
+    that can be edited. Without `shown`, the card as it is now counts as shown: nothing is decided here."""
+    if hunks is None and edit is None:
+        found = await service.amended_card(id, None, _stripped(text))
+    else:
+        whole = (await service.card(id)).proposal_hash or ""
+        found = await service.amended_card(id, amendment_in(hunks, edit, shown or whole), _stripped(text))
+    return found if everything else evolve(found, contents={})
+
+
 @handles("approve", _decided_entry)
-async def approve(service: OperatorService, caller: Caller, id: str, text: str | None = None) -> DecidedCard:
-    return await _decide(service, id, caller.verdict(Decision.APPROVE, text))
+async def approve(
+    service: OperatorService,
+    caller: Caller,
+    id: str,
+    text: str | None = None,
+    hunks: str | None = None,
+    edit: str | None = None,
+    shown: str | None = None,
+) -> DecidedCard:
+    """Approve a card; with `hunks` or `edit`, what they make of it. `shown` is then the `proposal_hash` of the card
+    that the person saw."""
+    amendment = amendment_in(hunks, edit, shown)
+    return await _decide(service, id, evolve(caller.verdict(Decision.APPROVE, _stripped(text)), amendment=amendment))
+
+
+@handles("changes", _decided_entry)
+async def changes(
+    service: OperatorService, caller: Caller, id: str, comments: str | None = None, text: str | None = None
+) -> DecidedCard:
+    """Reject a proposal, with comments on its lines."""
+    found = comments_in(comments)
+    if not found:
+        raise InvalidArguments("changes needs at least one comment on a file or a line; else use reject with a reason")
+    return await _decide(service, id, evolve(caller.verdict(Decision.REJECT, _stripped(text)), comments=found))
 
 
 @handles("reject", _decided_entry)

@@ -2,26 +2,33 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from enum import Enum
 from pathlib import PurePath
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import attrs
 import cattrs
 from cattrs.gen import make_dict_structure_fn, override
 
+from intercom.model.amendment import Amendment, Comment
 from intercom.model.card import CHOICES, Card, CardState, Notice
+from intercom.model.card_hunks import HunkOfCard, numbers_in
 from intercom.model.checkpoint import CheckpointLine, DivergenceSummary, Restore
 from intercom.model.clock import from_text, to_text
-from intercom.model.errors import IpcError
+from intercom.model.errors import InvalidArguments, IpcError
 from intercom.model.json_types import Json, JsonObject
 from intercom.model.process import AgentProcess
 from intercom.model.room import Message, Room, Team
 from intercom.model.room_view import Match, RoomTail, RoomView
 from intercom.model.session import Instruction, Session
+
+if TYPE_CHECKING:
+    # ctl reads these forms too, and would load the sessions with it.
+    from intercom.sessions.amendments import AmendedCard
 
 T = TypeVar("T")
 
@@ -67,8 +74,9 @@ _card = form(
     Card,
     *("request_id=id", "kind", "status=state", "title", "session_id", "workspace_root", "created_at", "expires_at"),
     *("description=body", "detail", "risk_level=risk", "files", "diff_from_agent", "remarks", "decided", "away"),
-    *("note", "proposal_hash", "diff", "diff_omitted", "prompt_type"),
+    *("note", "proposal_hash", "diff", "diff_omitted", "prompt_type", "amendable"),
 )
+_hunk = form(HunkOfCard, "number", "path", "range", "added", "removed", "line")
 _queued = form(Card, "request_id=id", "workspace_root", "status=state", "note")
 _instruction = form(
     Instruction,
@@ -146,6 +154,52 @@ def card_entries(cards: Iterable[Card], budget: int = LISTED_DIFFS) -> list[Json
         entries.append(card_entry(card if fits else card.without_diff()))
         budget -= size if fits else 0
     return entries
+
+
+def amended_entry(found: AmendedCard) -> JsonObject:
+    """Return the answer of `amend`: the card as it would be approved, the hunks of the proposal, and what the agent
+    would be told."""
+    return {
+        "card": card_entry(found.card),
+        "hunks": [_hunk(each) for each in found.hunks],
+        "text": found.text,
+        "contents": dict(found.contents),
+    }
+
+
+def amendment_in(hunks: str | None, edit: str | None, shown: str | None) -> Amendment | None:
+    """Read an amendment from the fields of a request: numbers of hunks as in `1,3-5`, or a JSON object of new contents
+    by path. Returns None if there is neither. Raises InvalidArguments."""
+    if hunks is None and edit is None:
+        return None
+    if hunks is not None and edit is not None:
+        raise InvalidArguments("hunks and edit are two ways to change a proposal: give one of them")
+    if shown is None:
+        raise InvalidArguments("an amendment needs shown: the proposal_hash of the card that the person saw")
+    if hunks is not None:
+        return Amendment(shown, numbers_in(hunks))
+    texts = _json(edit or "", "edit")
+    if not isinstance(texts, dict) or not all(isinstance(text, str) for text in texts.values()):
+        raise InvalidArguments("edit must be a JSON object: the new content of each edited file, by path")
+    return Amendment(shown, texts=tuple((path, str(text)) for path, text in texts.items()))
+
+
+def comments_in(text: str | None) -> tuple[Comment, ...]:
+    """Read the comments of a request: a JSON list of objects with `path`, `text` and maybe `line`. Raises
+    InvalidArguments."""
+    found = _json(text or "[]", "comments")
+    try:
+        return tuple(_CONVERTER.structure(found, list[Comment]))
+    except (KeyError, ValueError, TypeError, AttributeError):
+        raise InvalidArguments("comments must be a JSON list of objects with path, text and maybe line") from None
+
+
+def _json(text: str, name: str) -> Json:
+    try:
+        found: Json = json.loads(text)
+    except (ValueError, RecursionError):
+        raise InvalidArguments(f"{name} is not JSON") from None
+    return found
 
 
 def queued_entry(card: Card) -> JsonObject:

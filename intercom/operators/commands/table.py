@@ -64,6 +64,10 @@ FIELDS: dict[str, Kind] = {
     "start": Kind.OFFSET,
     "everything": Kind.FLAG,
     "interrupted": Kind.FLAG,
+    "hunks": Kind.TEXT,
+    "edit": Kind.TEXT,
+    "comments": Kind.TEXT,
+    "shown": Kind.NAME,
 }
 
 
@@ -88,7 +92,8 @@ class Argument(NamedTuple):
     """One argument of a command.
 
     `shape` is how it is typed on ctl: `ID`, `[ID]`, `TEXT...` and `[TEXT...]` are positional, and `...` takes the rest
-    of the line; `--all`, `-f/--follow` and `--limit N` are options; an empty shape is not typed. `field` is the name of
+    of the line; `--all`, `-f/--follow` and `--limit N` are options, and one with two values may be repeated; an empty
+    shape is not typed. `field` is the name of
     the handler's argument; it is empty for an option of ctl alone. `sent` is its name on the wire, if that is another.
     A flag sends `value`. A value must be one of `choices`, if there are any. `default` is sent if neither the option
     nor --session is given. `missing` says what to give.
@@ -167,6 +172,8 @@ def _session(help: str) -> Argument:
 
 
 _ID = Argument("ID", "id", missing="an id; see pending")
+#: One request or several. ctl sends a command for each.
+_IDS = _ID._replace(shape="ID...")
 #: The session that a command is about. On the wire it may stand in `id`, as in the older protocol.
 _SESSION = Argument("SESSION", "session", sent="id", missing="a session's id; see list")
 #: The same, if only --session names it.
@@ -198,8 +205,42 @@ _ROWS = (
     ),
     _row("pending", ANYONE, "show what waits for you, oldest first, with its diff", "session", draws="pending"),
     _row("show", ANYONE, "show one request in full", _ID, draws="card"),
-    _row("approve", SIGNED_CARD, "approve a proposed change", _ID, "text", decision="approve"),
-    _row("reject", SIGNED_CARD, "reject a proposed change", _ID, _REASON, decision="reject"),
+    _row(
+        "approve",
+        SIGNED_CARD,
+        "approve proposed changes; of one, also a part, or another text of yours",
+        _IDS,
+        Argument("--hunks N,N", "hunks", "approve only these hunks, as in 1,3-5; show numbers them"),
+        Argument("--edit", help="edit the new files in $EDITOR first, and approve the result"),
+        Argument("--note TEXT", "text", "what the agent is told with it"),
+        "edit",
+        "shown",
+        decision="approve",
+    ),
+    _row("reject", SIGNED_CARD, "reject proposed changes", _IDS, _REASON, decision="reject"),
+    _row(
+        "changes",
+        SIGNED_CARD,
+        "reject a proposed change, and say by line what should change",
+        _ID,
+        Argument("--comment FILE:LINE TEXT", help="a comment on a line of the new file, or on a FILE; may be repeated"),
+        Argument("--file FILE", help="read comments from a file (- for standard input), as FILE:LINE: TEXT"),
+        Argument("--note TEXT", "text", "what else the agent is told"),
+        "comments",
+        decision="reject",
+    ),
+    _row(
+        "amend",
+        ANYONE,
+        "show a proposal as it would be if only some hunks of it, or an edited text, were approved",
+        _ID,
+        "hunks",
+        "edit",
+        "shown",
+        "text",
+        "everything",
+        is_typed=False,
+    ),
     _row(
         "answer",
         SIGNED_CARD,

@@ -185,7 +185,8 @@ def _ask_again(
             approvals.insert(
                 db,
                 evolve(
-                    _in_session(request, restore),
+                    # What was amended is asked again as the agent proposed it.
+                    _in_session(approvals.proposed(db, request), restore),
                     **fresh,
                     status=ApprovalStatus.PENDING,
                     consumed_at=None,

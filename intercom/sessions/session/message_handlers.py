@@ -6,13 +6,14 @@ import math
 from functools import partial
 from typing import Any
 
+import trio
 from attrs import evolve
 
 from intercom.model import crash_points, limits
 from intercom.model.card import Card, Notice, end_of
 from intercom.model.config import OnTimeout
 from intercom.model.decision import Decided, Decision, Verdict, signature_data
-from intercom.model.errors import AlreadyDecided, InvalidArguments, InvalidState, NotFound
+from intercom.model.errors import AlreadyDecided, InvalidArguments, InvalidState, NotFound, RecordMismatch
 from intercom.model.request import (
     ApprovalRequest,
     ApprovalStatus,
@@ -24,7 +25,8 @@ from intercom.model.request import (
     WaitStatus,
 )
 from intercom.model.session import Kind, Session, SessionStatus, StallAlert
-from intercom.sessions import messages, request_kinds
+from intercom.sessions import amendments, messages, request_kinds
+from intercom.sessions.amendments import PreparedDecision
 from intercom.sessions.checkpoints import restored_session
 from intercom.sessions.messages import (
     Answered,
@@ -79,7 +81,8 @@ async def decide(session: SessionActor, asked: Decide) -> Card:
         raise InvalidArguments(too_long)
     if request_kinds.is_stuck(asked.request_id):
         return await check_diff.give_up(session, asked)
-    won, found, is_proven = await session.transact(_decide, session=session, asked=asked)
+    prepared = await _prepared(session, asked)
+    won, found, is_proven = await session.transact(_decide, session=session, asked=asked, prepared=prepared)
     crash_points.reach("verdict.recorded")
     if isinstance(found, StallAlert):
         card = stall.show(session, found) if won else await stall.answer(session, found, asked.verdict)
@@ -92,6 +95,22 @@ async def decide(session: SessionActor, asked: Decide) -> Card:
             found = await _run_out(session, found.id) or found
         raise _too_late(found)
     return session.settle(found, is_proven=is_proven)
+
+
+async def _prepared(session: SessionActor, asked: Decide) -> PreparedDecision | None:
+    """Return a decision that changes a proposal, notes something for its agent, or comments on it; None for any other,
+    and for a request that is not open any more."""
+    verdict = asked.verdict
+    if verdict.amendment is None and not verdict.comments and verdict.decision is not Decision.APPROVE:
+        return None
+    request = await session.transact(_find, session_id=session.id, id=asked.request_id)
+    if not isinstance(request, ApprovalRequest):
+        if verdict.amendment is not None or verdict.comments:
+            raise InvalidState("this card has no change of files, so no part of it can be chosen or commented on")
+        return None
+    if session.is_settled(request):
+        return None
+    return await trio.to_thread.run_sync(amendments.prepare, request, session.row.workspace_root, verdict)
 
 
 async def resume(session: SessionActor, asked: Resume) -> Session:
@@ -178,12 +197,15 @@ def _find(db: Database, session_id: str, id: str) -> Asked | StallAlert:
     return found
 
 
-def _decide(db: Database, session: SessionActor, asked: Decide) -> tuple[bool, Asked | StallAlert, bool]:
+def _decide(
+    db: Database, session: SessionActor, asked: Decide, prepared: PreparedDecision | None = None
+) -> tuple[bool, Asked | StallAlert, bool]:
     """Record a verdict about a request. Returns whether it is the one that counts, the request after it, and whether
     the request is proven: it was checked in this transaction, so it need not be checked again when it is settled.
 
     For a stall alert nothing is recorded here, as its decisions have rules of their own (`stall.answer`). The first
-    value then says whether this verdict was carried out before.
+    value then says whether this verdict was carried out before. `prepared` is the decision with the record that it is
+    about, which replaces the request's; it counts only for the request that it was made from.
     """
     verdict = asked.verdict
     request = _find(db, session.id, asked.request_id)
@@ -197,8 +219,13 @@ def _decide(db: Database, session: SessionActor, asked: Decide) -> tuple[bool, A
     to = end_of(kind.card, verdict.decision)
     if verdict.decision is Decision.REFINE and not (verdict.text or "").strip():
         raise InvalidArguments("refine needs an instruction: say what the agent should do instead")
+    decides: Asked = request
     if not session.is_settled(request):
-        card = request_kinds.card_of(request, session.row.workspace_root)
+        if prepared is not None:
+            if request != evolve(prepared.proposed, slack_ts=getattr(request, "slack_ts", None)):
+                raise RecordMismatch("the request changed while it was decided; look at it again")
+            verdict, decides = prepared.verdict, prepared.request
+        card = request_kinds.card_of(decides, session.row.workspace_root)
         signature = session.deps.signatures.admit(verdict, card, session.now())
     else:
         signature = verdict.signature
@@ -207,9 +234,11 @@ def _decide(db: Database, session: SessionActor, asked: Decide) -> tuple[bool, A
     won = kind.table.decide(db, request.id, to, decided)
     first = won and not session.is_settled(request)
     is_proven = first and isinstance(request, ApprovalRequest)
-    if isinstance(request, ApprovalRequest) and isinstance(to, ApprovalStatus) and is_proven:
+    amended = prepared.record(db, session.now()) if prepared is not None and first else {}
+    if isinstance(decides, ApprovalRequest) and isinstance(to, ApprovalStatus) and is_proven:
         # The result is known, so the files need not be read again.
-        after: Asked | None = evolve(request, status=to, decided=decided)
+        details = None if prepared is None else prepared.details
+        after: Asked | None = evolve(decides, status=to, decided=decided, details=details)
     else:
         after = requests.find(db, request.id)
     assert after is not None, "requests are not deleted while their session lives"
@@ -224,7 +253,8 @@ def _decide(db: Database, session: SessionActor, asked: Decide) -> tuple[bool, A
             channel=verdict.channel,
             origin=verdict.origin_data,
             signature=signature_data(decided.signature),
-            proposal_hash=request.proposal_hash if isinstance(request, ApprovalRequest) else None,
+            proposal_hash=decides.proposal_hash if isinstance(decides, ApprovalRequest) else None,
+            **amended,
         )
     return won, after, is_proven
 

@@ -36,8 +36,9 @@ from intercom.workspace.proposal import BEGINNINGS
 DESCRIPTION = """\
 Ask a person to approve a change of files, before you write anything. Give the change as diff, a unified diff of one \
 file or several, or as content, the whole new content of one file. The call waits until a person answers.
-- "approved": call check_diff with the request_id; it writes exactly what was approved. Do not write the files yourself.
-- "rejected": do not make this change; follow the reason.
+- "approved": call check_diff with the request_id; it writes exactly what was approved. Do not write the files \
+yourself. With changes, a person left parts out or edited them: read the files again afterwards.
+- "rejected": do not make this change; follow the reason. With comments, change what they ask and propose it again.
 - "timeout": nobody answered in time. Treat it as not approved; ask again later or use standby.
 - "pending": still undecided. Do not write; call again with only this request_id to continue waiting.
 Asking again for the same change while it is undecided joins the earlier request; nobody is asked twice."""
@@ -125,7 +126,7 @@ async def handle(session: SessionActor, asked: CheckClearance) -> Opened[Clearan
         file_path=asked.file_path,
         risk_level=asked.risk_level,
         status=ApprovalStatus.PENDING,
-        original_hash=_original_hash(files, asked.file_path),
+        original_hash=original_hash(files, asked.file_path),
         created_at=now,
         key=key,
         files=files,
@@ -167,6 +168,7 @@ async def overwrite(session: SessionActor, approved: ApprovalRequest, call: str)
         call=call,
         auto_rule=None,
         decided=None,
+        details=None,
         delivered_at=None,
         preview=shown.diff,
         remarks=shown.remarks,
@@ -221,7 +223,8 @@ def _shown_over(workspace_root: str, approved: ApprovalRequest, by: str) -> Prev
     return over(preview(root, plan), by, approved.preview, approved.masked)
 
 
-def _original_hash(files: tuple[FileChange, ...], file_path: str) -> str:
+def original_hash(files: tuple[FileChange, ...], file_path: str) -> str:
+    """Return the hash before of the file that a request names; of its first file if it names none of them."""
     for change in files:
         if file_path.lstrip("./") in (change.path, change.old_path):
             return change.before_hash

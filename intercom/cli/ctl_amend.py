@@ -1,0 +1,240 @@
+"""Decisions that say more than yes or no: on a part of a proposal, an edited text, comments by line, several cards.
+
+What will happen is shown first, and asked about at a terminal. For a part or an edit it is the card as the server would
+approve it: that card is what a person signs, and the server refuses if its files change in between.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import shlex
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from attrs import asdict
+
+from intercom.cli.ctl_draw import console, now, print_card
+from intercom.cli.ctl_sign import Card as CardEntry
+from intercom.cli.ctl_sign import Sender, summary
+from intercom.cli.ctl_text import agreed, clean, count, done_line, one_line, short
+from intercom.local.places import Places
+from intercom.model.amendment import Comment, told_of_comments
+from intercom.model.card import Card
+from intercom.model.json_types import JsonObject
+from intercom.operators.commands.json_forms import read
+from intercom.operators.ctl.client import Refusal, request
+
+#: Exit codes: done; the server or the person refused.
+_DONE, _REFUSED = 0, 1
+_UNSAFE = re.compile(r"[^A-Za-z0-9._-]")
+
+
+class _Stopped(Exception):
+    """Nothing was sent; the text says why."""
+
+
+def decide(where: Places, command: str, fields: JsonObject, options: argparse.Namespace) -> int:
+    """Carry out `approve`, `reject` or `changes` as it was typed. Returns the exit code. Raises what `request`
+    raises."""
+    try:
+        if command == "changes":
+            return _request_changes(where, fields, options)
+        if len(options.id) > 1:
+            return _decide_each(where, command, fields, options)
+        return _approve_amended(where, fields, options)
+    except _Stopped as stopped:
+        said = {"ok": False, "error": str(stopped), "error_code": "invalid_arguments"}
+        print(json.dumps(said) if options.json else clean(str(stopped)), file=None if options.json else sys.stderr)
+        return _REFUSED
+
+
+# --- several cards ---------------------------------------------------------------------------------------------------
+
+
+def _decide_each(where: Places, command: str, fields: JsonObject, options: argparse.Namespace) -> int:
+    """Say what will happen, then decide each card. A refusal of one does not stop the others."""
+    if command == "approve" and (options.edit or options.hunks is not None):
+        raise _Stopped("hunks and edits are of one card: name one id")
+    found: dict[str, CardEntry] = {}
+    for id in options.id:
+        card = request(where, "show", {"id": id})
+        found[str(card["request_id"])] = card
+    closed = [card for card in found.values() if command not in card["choices"]]
+    if closed:
+        names = ", ".join(f"{short(card['request_id'])} ({card['status']})" for card in closed)
+        raise _Stopped(f"nothing was decided: {command} does not answer {names}")
+    if not options.json:
+        print(f"{command} {count(len(found), 'request')}:")
+        print("\n".join(summary(command, card) for card in found.values()))
+        _agree(f"{command} all {len(found)}?")
+    sender, results, failed = Sender(where), [], 0
+    for id in found:
+        try:
+            done: JsonObject = sender.send(command, {**fields, "id": id})
+        except Refusal as refusal:
+            failed += 1
+            done = {"request_id": id, "error": str(refusal), "error_code": refusal.code}
+            if not options.json:
+                print(clean(f"{short(id)}: {refusal}"), file=sys.stderr)
+        else:
+            if not options.json:
+                print(done_line(done))
+        results.append(done)
+    if options.json:
+        print(json.dumps(results))
+    return _REFUSED if failed else _DONE
+
+
+# --- a part of one card, or an edited text ---------------------------------------------------------------------------
+
+
+def _approve_amended(where: Places, fields: JsonObject, options: argparse.Namespace) -> int:
+    if options.edit and options.hunks is not None:
+        raise _Stopped("give --hunks or --edit, not both")
+    asked: JsonObject = {"id": fields["id"]}
+    if fields.get("text"):
+        asked["text"] = fields["text"]
+    if options.edit:
+        whole = request(where, "amend", {"id": fields["id"], "everything": True})
+        asked["id"] = whole["card"]["request_id"]
+        asked["shown"] = whole["card"]["proposal_hash"]
+        asked["edit"] = json.dumps(_edited(whole["contents"]))
+    else:
+        asked["hunks"] = options.hunks
+    found = request(where, "amend", asked)
+    card = found["card"]
+    sent = {name: part for name, part in asked.items() if name != "shown"}
+    sent |= {"id": card["request_id"], "shown": card["proposal_hash"]}
+    if not options.json:
+        print("this is what will be approved:")
+        print_card(console(), read(Card, card), now(), hints=False)
+        if found["text"]:
+            print(clean(f"the agent is told: {found['text']}"))
+        _agree(f"approve this of {short(card['request_id'])} ({one_line(str(card['title']))})?")
+    done = Sender(where).send("approve", sent, card=card, told=found["text"])
+    print(json.dumps(done) if options.json else done_line(done))
+    return _DONE
+
+
+def _edited(contents: Mapping[str, str]) -> dict[str, str]:
+    """Return the contents that the person changed in an editor, by path."""
+    if not contents:
+        raise _Stopped("no file of this proposal can be edited: they are removed, or are no text")
+    with tempfile.TemporaryDirectory(prefix="intercom-edit-") as directory:
+        files: dict[str, Path] = {}
+        for number, (path, text) in enumerate(contents.items(), 1):
+            # The number keeps the names apart, and an option of the editor away.
+            name = f"{number}-{_UNSAFE.sub('_', os.path.basename(path))[-80:]}"
+            files[path] = Path(directory) / name
+            files[path].write_bytes(text.encode())
+        _run_editor([*files.values()])
+        try:
+            after = {path: file.read_bytes().decode() for path, file in files.items()}
+        except (UnicodeDecodeError, OSError) as fault:
+            raise _Stopped(f"nothing was decided: an edited file cannot be read as UTF-8 ({fault})") from None
+    changed = {path: text for path, text in after.items() if text != contents[path]}
+    if not changed:
+        raise _Stopped("nothing was decided: nothing was changed in the editor")
+    return changed
+
+
+def _run_editor(files: Sequence[Path]) -> None:
+    editor = os.environ.get("VISUAL") or os.environ.get("EDITOR") or "vi"
+    if not sys.stdin.isatty():
+        raise _Stopped("an editor needs a terminal; nothing was decided")
+    try:
+        code = subprocess.run([*shlex.split(editor), *map(str, files)], check=False).returncode
+    except (OSError, ValueError) as fault:
+        raise _Stopped(f"nothing was decided: the editor {editor} did not start: {fault}; set EDITOR") from None
+    if code:
+        raise _Stopped(f"nothing was decided: the editor {editor} ended with {code}")
+
+
+# --- comments by line ------------------------------------------------------------------------------------------------
+
+
+def _request_changes(where: Places, fields: JsonObject, options: argparse.Namespace) -> int:
+    card = request(where, "show", {"id": fields["id"]})
+    paths = [str(change["path"]) for change in card["files"] or ()]
+    comments = [_comment(place, text, paths) for place, text in options.comment or ()]
+    if options.file is not None:
+        comments += _read_comments(_text_of(options.file), paths)
+    if not comments and options.file is None:
+        comments = _read_comments(_written(card), paths)
+    if not comments:
+        raise _Stopped("nothing was decided: give a comment with --comment FILE:LINE TEXT, or use reject --reason")
+    note = str(fields.get("text") or "").strip() or None
+    told = told_of_comments(comments, note)
+    if not options.json:
+        print(clean(f"changes {short(str(card['request_id']))}: {card['title']}\nthe agent is told: {told}"))
+    said = json.dumps([{name: part for name, part in asdict(each).items() if part is not None} for each in comments])
+    sent: JsonObject = {"id": card["request_id"], "comments": said}
+    if note:
+        sent["text"] = note
+    done = Sender(where).send("changes", sent, card=card, told=told)
+    print(json.dumps(done) if options.json else done_line({**done, "status": "changes requested"}))
+    return _DONE
+
+
+def _comment(place: str, text: str, paths: Sequence[str]) -> Comment:
+    """Return a comment on `FILE:LINE`, or on `FILE`."""
+    path, colon, line = place.rpartition(":")
+    if place not in paths and colon and line.isascii() and line.isdigit() and len(line) < 10:
+        return Comment(path, text, int(line))
+    return Comment(place, text)
+
+
+def _read_comments(text: str, paths: Sequence[str]) -> list[Comment]:
+    """Read comments from lines `FILE:LINE: TEXT` or `FILE: TEXT`. Indented lines continue a comment; lines that begin
+    with # are left out."""
+    found: list[Comment] = []
+    for number, line in enumerate(text.splitlines(), 1):
+        if not line.strip() or line.startswith("#"):
+            continue
+        if line[0].isspace() and found:
+            last = found[-1]
+            found[-1] = Comment(last.path, f"{last.text}\n{line.strip()}", last.line)
+            continue
+        path = max((each for each in paths if line.startswith(f"{each}:")), key=len, default=None)
+        if path is None:
+            raise _Stopped(f"line {number} begins with no file of this proposal: {line[:80]}; write FILE:LINE: TEXT")
+        rest = line.removeprefix(f"{path}:")
+        place = re.match(r"(\d{1,9}):\s*", rest, re.ASCII)
+        said = rest[place.end() :] if place else rest
+        found.append(Comment(path, said.strip(), int(place[1]) if place else None))
+    return found
+
+
+def _text_of(file: str) -> str:
+    try:
+        return sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as fault:
+        raise _Stopped(f"nothing was decided: {file} cannot be read: {fault}") from None
+
+
+def _written(card: CardEntry) -> str:
+    """Return what a person wrote below the card's diff in an editor."""
+    lines = clean(str(card["diff"] or "")).split("\n")
+    head = (
+        "# Write a comment as FILE:LINE: TEXT, with a line of the new file, or as FILE: TEXT.",
+        "# Indented lines continue it. Lines that begin with # are left out; without a comment nothing is sent.",
+        "",
+        *(f"# {line}" for line in lines),
+    )
+    with tempfile.TemporaryDirectory(prefix="intercom-comments-") as directory:
+        file = Path(directory) / "comments.txt"
+        file.write_text("\n".join(head) + "\n", encoding="utf-8")
+        _run_editor([file])
+        return _text_of(str(file))
+
+
+def _agree(question: str) -> None:
+    """Ask at a terminal. Raises _Stopped if the person does not agree."""
+    if sys.stdin.isatty() and not agreed(one_line(question)):
+        raise _Stopped("nothing was decided")

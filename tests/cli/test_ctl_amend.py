@@ -1,0 +1,126 @@
+"""ctl approves a part, an edited text or several requests, and requests changes: a real server, agent and terminal."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+
+from tests.cli.test_ctl_signed import CTL as CTL_AT_HOME
+from tests.cli.test_ctl_signed import PIN, ctl, make_key, scene, typing
+from tests.sessions.test_amendments import DIFF, NEW, OLD, ONE_AND_THREE
+from tests.support.person_shell import the_person
+from tests.support.server_process import CTL, Home, begin, call
+from tests.support.terminal import on_terminal
+
+pytestmark = pytest.mark.real_time
+
+
+@pytest.mark.home("")
+async def test_a_person_approves_two_of_three_hunks(home: Home) -> None:
+    root = home.workspace()
+    (root / "a.txt").write_text(OLD)
+    proposal = {"title": "Shout", "diff": DIFF, "file_path": "a.txt", "risk_level": "low"}
+    with home.serving():
+        async with home.agent(root) as agent, trio.open_nursery() as nursery:
+            asked = begin(nursery, agent, "check_clearance", **proposal)
+            async with home.person(root) as person:
+                id = (await person.card(kind="approval"))["request_id"]
+            code, seen = await said(home, "approve", id, "--hunks", "7")
+            assert (code, seen["error"]) == (1, "there is no hunk 7; the card has hunks 1 to 3")
+            code, seen = await said(home, "approve", id[:8], "--hunks", "1,3", "--note", "15 is quoted")
+            assert (code, seen["status"]) == (0, "approved")
+            answer = await asked()
+            assert (answer["status"], answer["note"]) == ("approved", "15 is quoted")
+            assert answer["changes"] == [{"path": "a.txt", "left_out": ["@@ -12,7 +12,7 @@"]}]
+            assert (await call(agent, "check_diff", request_id=id))["status"] == "applied"
+            assert (root / "a.txt").read_text() == ONE_AND_THREE
+            code, shown = await said(home, "show", id)
+            assert (shown["note"], shown["decided"]["decision"]) == ("approved with changes", "approve")
+
+
+@pytest.mark.home("")
+async def test_a_person_comments_on_lines_and_decides_several_at_once(home: Home) -> None:
+    root = home.workspace()
+    (root / "a.txt").write_text(OLD)
+    with home.serving():
+        async with home.agent(root) as agent, trio.open_nursery() as nursery:
+            pending = {}
+            for n in range(3):
+                diff = DIFF.replace("+LINE 2\n", f"+LINE {n}\n")
+                asked = begin(nursery, agent, "check_clearance", title=f"t{n}", diff=diff, file_path="a.txt")
+                async with home.person(root) as person:
+                    pending[(await person.card(kind="approval", title=f"t{n}"))["request_id"]] = asked
+            first, second, third = pending
+            code, refused = await said(home, "changes", first, "--comment", "a.txt:9", "x")
+            assert (code, refused["error_code"]) == (1, "invalid_arguments")
+            code, done = await said(home, "changes", first, "--comment", "a.txt:2", "why?", "--comment", "a.txt", "hm")
+            assert (code, done["status"]) == (0, "rejected")
+            answer = await pending[first]()
+            assert answer["comments"] == [{"path": "a.txt", "text": "why?", "line": 2}, {"path": "a.txt", "text": "hm"}]
+            # One of them is closed, so nothing is decided.
+            code, refused = await said(home, "reject", second, first)
+            assert (code, "nothing was decided" in refused["error"]) == (1, True)
+            code, done = await said(home, "reject", second, third, "--reason", "no")
+            assert (code, [each["status"] for each in done]) == (0, ["rejected", "rejected"])
+            assert {(await pending[id]())["reason"] for id in (second, third)} == {"no"}
+
+
+async def said(home: Home, *words: str) -> tuple[int, Any]:
+    done = await the_person().run_async([*CTL, *words], home.environ)
+    return done.returncode, json.loads(done.stdout)
+
+
+def editor(tmp_path: Path, program: str) -> str:
+    script = tmp_path / "editor"
+    script.write_text(f"#!/bin/sh\n{program}\n")
+    script.chmod(0o755)
+    return str(script)
+
+
+async def test_an_edited_text_is_shown_signed_and_written(tmp_path: Path) -> None:
+    make_key(tmp_path)
+    async with scene(tmp_path) as at:
+        env = {**at.env, "EDITOR": editor(tmp_path, "printf 'three\\n' >> \"$1\"")}
+        async with on_terminal([*CTL_AT_HOME, "approve", at.id, "--edit"], env) as screen:
+            shown = await screen.until("[y/N] ")
+            assert "+two" in shown
+            assert "+three" in shown
+            assert "notes.txt: edited by the person" in shown
+            screen.type("y\n")
+            await screen.until("PIN of key")
+            screen.type(f"{PIN}\n")
+            assert f"approved {at.id}" in await screen.rest()
+        told = await anext(at.agent)
+        assert told["answer"]["changes"] == [{"path": "notes.txt", "edited": True}]
+        assert at.file.read_text() == "one\ntwo\nthree\n"
+        _, entry = await ctl(at.env, "show", at.id)
+        assert entry["decided"]["signature"]["text"] == entry["decided"]["text"]
+
+
+@pytest.mark.parametrize(
+    ("program", "sentence"), [("true", "nothing was changed in the editor"), ("exit 3", "ended with 3")]
+)
+async def test_an_editor_that_changes_nothing_or_fails_decides_nothing(
+    tmp_path: Path, program: str, sentence: str
+) -> None:
+    async with scene(tmp_path) as at:
+        env = {**at.env, "EDITOR": editor(tmp_path, program)}
+        async with on_terminal([*CTL_AT_HOME, "approve", at.id, "--edit"], env) as screen:
+            assert sentence in await screen.rest()
+        _, entry = await ctl(at.env, "show", at.id)
+        assert entry["status"] == "pending"
+
+
+async def test_a_person_who_says_no_to_what_is_shown_decides_nothing(tmp_path: Path) -> None:
+    async with scene(tmp_path) as at:
+        async with typing(at, "approve", at.id, "--hunks", "1") as screen:
+            await screen.until("[y/N] ")
+            screen.type("\n")
+            assert "nothing was decided" in await screen.rest()
+        _, entry = await ctl(at.env, "show", at.id)
+        assert entry["status"] == "pending"
+        assert NEW != at.file.read_text() == "one\n"

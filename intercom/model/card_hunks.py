@@ -20,7 +20,7 @@ from intercom.model.visible_text import one_line
 
 #: The most comments of one decision, and the most characters of one.
 MOST_COMMENTS, LONGEST_COMMENT = 100, 2_000
-#: The most hunks of a text such as `1-1000000`.
+#: The most hunks that a text can name.
 _MOST_NUMBERS = 1_000_000
 
 _FILE = re.compile(r"^(?=diff --git )", re.MULTILINE)
@@ -142,16 +142,22 @@ def _few(names: Iterable[str]) -> str:
 def numbers_in(text: str) -> tuple[int, ...]:
     """Return the hunks that a text names, in order and once each: `1,3-5`. Raises InvalidArguments for another text,
     or none."""
-    found: set[int] = set()
+    ranges: list[tuple[int, int]] = []
     for word in text.replace(",", " ").split():
         match = _NUMBERS.fullmatch(word)
         first, last = (int(match[1]), int(match[2] or match[1])) if match else (0, 0)
-        if not 0 < first <= last or last - first > _MOST_NUMBERS:
+        if not 0 < first <= last:
             raise InvalidArguments(f"{word[:40]!r} is no number of a hunk; give numbers as in 1,3-5")
-        found.update(range(first, last + 1))
+        ranges.append((first, last))
+    found: list[int] = []
+    for first, last in sorted(ranges):
+        begin = max(first, found[-1] + 1) if found else first
+        if last - begin + len(found) >= _MOST_NUMBERS:
+            raise InvalidArguments(f"these are more than {_MOST_NUMBERS} hunks, which no card has")
+        found += range(begin, last + 1)
     if not found:
         raise InvalidArguments("no hunk is named; to approve none of them, reject it instead")
-    return tuple(sorted(found))
+    return tuple(found)
 
 
 def spans(numbers: Sequence[int]) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import difflib
+import hashlib
 import json
 import sqlite3
 from pathlib import Path
@@ -26,6 +27,7 @@ from intercom.model.errors import (
 )
 from intercom.sessions.tools.check_clearance import CheckClearance
 from intercom.sessions.tools.check_diff import CheckDiff
+from intercom.store.audit_chain import verify
 from intercom.store.requests import approvals
 from intercom.store.writer_messages import Transact
 from tests.support.virtual_server import AgentClient, VirtualServer, virtual_server
@@ -105,8 +107,16 @@ async def test_what_a_person_saw_is_what_is_recorded(server: VirtualServer, agen
     kept = await server.ask("store", Transact(lambda db: approvals.proposed(db, approvals.get(db, id))))
     assert (kept.diff_content, kept.proposal_hash, kept.preview) == (DIFF, before.proposal_hash, before.diff)
     [entry] = [each for each in await server.app.service.audit(20) if each.kind == "decided"]
+    sha256 = hashlib.sha256(await kept_text(server)).hexdigest()
+    assert entry.data["proposed_sha256"] == sha256
+    assert verify(sqlite3.connect(server.app.database), []).faults == []
     assert entry.data["proposed_hash"] == before.proposal_hash
     assert entry.data["proposal_hash"] == after.proposal_hash
+
+
+async def kept_text(server: VirtualServer) -> bytes:
+    read = Transact(lambda db: db.execute("select proposed from amendment").fetchone()[0])
+    return str(await server.ask("store", read)).encode()
 
 
 async def test_an_edited_text_is_what_is_written(server: VirtualServer, agent: AgentClient, root: Path) -> None:

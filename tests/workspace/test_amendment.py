@@ -461,6 +461,12 @@ def test_what_is_no_number_of_a_hunk_is_refused(text: str) -> None:
         numbers_in(text)
 
 
+def test_a_text_of_many_wide_ranges_is_read_in_one_pass() -> None:
+    assert numbers_in("1-900000," * 50_000) == tuple(range(1, 900_001))
+    with pytest.raises(InvalidArguments, match="no card has"):
+        numbers_in("5,1-1000001")
+
+
 @given(st.sets(st.integers(1, 60), min_size=1))
 def test_numbers_are_read_as_they_are_written(numbers: set[int]) -> None:
     assert set(numbers_in(spans(sorted(numbers)))) == numbers

@@ -101,7 +101,8 @@ async def _prepared(session: SessionActor, asked: Decide) -> PreparedDecision | 
     """Return a decision that changes a proposal, notes something for its agent, or comments on it; None for any other,
     and for a request that is not open any more."""
     verdict = asked.verdict
-    if verdict.amendment is None and not verdict.comments and verdict.decision is not Decision.APPROVE:
+    is_note = verdict.decision is Decision.APPROVE and verdict.text is not None
+    if verdict.amendment is None and not verdict.comments and not is_note:
         return None
     request = await session.transact(_find, session_id=session.id, id=asked.request_id)
     if not isinstance(request, ApprovalRequest):

@@ -26,6 +26,8 @@ from intercom.cli.ctl_text import agreed, clean, count, done_line, one_line, sho
 from intercom.local.places import Places
 from intercom.model.amendment import Comment, told_of_comments
 from intercom.model.card import Card
+from intercom.model.card_hunks import comments_in
+from intercom.model.errors import InvalidArguments
 from intercom.model.json_types import JsonObject
 from intercom.operators.commands.json_forms import read
 from intercom.operators.ctl.client import Refusal, request
@@ -162,7 +164,7 @@ def _run_editor(files: Sequence[Path]) -> None:
 def _request_changes(where: Places, fields: JsonObject, options: argparse.Namespace) -> int:
     card = request(where, "show", {"id": fields["id"]})
     paths = [str(change["path"]) for change in card["files"] or ()]
-    comments = [_comment(place, text, paths) for place, text in options.comment or ()]
+    comments = tuple(_comment(place, text, paths) for place, text in options.comment or ())
     if options.file is not None:
         comments += _read_comments(_text_of(options.file), paths)
     if not comments and options.file is None:
@@ -190,25 +192,11 @@ def _comment(place: str, text: str, paths: Sequence[str]) -> Comment:
     return Comment(place, text)
 
 
-def _read_comments(text: str, paths: Sequence[str]) -> list[Comment]:
-    """Read comments from lines `FILE:LINE: TEXT` or `FILE: TEXT`. Indented lines continue a comment; lines that begin
-    with # are left out."""
-    found: list[Comment] = []
-    for number, line in enumerate(text.splitlines(), 1):
-        if not line.strip() or line.startswith("#"):
-            continue
-        if line[0].isspace() and found:
-            last = found[-1]
-            found[-1] = Comment(last.path, f"{last.text}\n{line.strip()}", last.line)
-            continue
-        path = max((each for each in paths if line.startswith(f"{each}:")), key=len, default=None)
-        if path is None:
-            raise _Stopped(f"line {number} begins with no file of this proposal: {line[:80]}; write FILE:LINE: TEXT")
-        rest = line.removeprefix(f"{path}:")
-        place = re.match(r"(\d{1,9}):\s*", rest, re.ASCII)
-        said = rest[place.end() :] if place else rest
-        found.append(Comment(path, said.strip(), int(place[1]) if place else None))
-    return found
+def _read_comments(text: str, paths: Sequence[str]) -> tuple[Comment, ...]:
+    try:
+        return comments_in(text, paths)
+    except InvalidArguments as fault:
+        raise _Stopped(f"nothing was decided: {fault}") from None
 
 
 def _text_of(file: str) -> str:

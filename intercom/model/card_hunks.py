@@ -26,6 +26,7 @@ _MOST_NUMBERS = 1_000_000
 _FILE = re.compile(r"^(?=diff --git )", re.MULTILINE)
 _GROUP = re.compile(r"@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@")
 _CUT = re.compile(r"^\\ \d+ more lines of this diff are not shown\n\Z", re.MULTILINE)
+_PLACE = re.compile(r"(\d{1,9}):\s*", re.ASCII)
 _NUMBERS = re.compile(r"(\d{1,9})(?:-(\d{1,9}))?", re.ASCII)
 
 
@@ -33,7 +34,8 @@ _NUMBERS = re.compile(r"(\d{1,9})(?:-(\d{1,9}))?", re.ASCII)
 class HunkOfCard:
     """One hunk of a card. `number` counts from 1 over all files, `place` from 0 in its file. `file` is the index of its
     file among the card's, and `path` that file's path. `range` is its line of the diff (`@@ -1,3 +1,4 @@`); None if the
-    file is one hunk as a whole. `line` is the index of the line of the diff that begins it."""
+    file is one hunk as a whole. `line` and `end` are the indexes of its first line in the diff and of the one after it.
+    """
 
     number: int
     path: str
@@ -43,6 +45,7 @@ class HunkOfCard:
     added: int
     removed: int
     line: int
+    end: int
 
 
 @frozen
@@ -92,11 +95,14 @@ def hunks_of(diff: str, files: Sequence[FileChange]) -> tuple[HunkOfCard, ...]:
         groups = [] if _CUT.search(part) else [*_groups(lines)]
         for place, group in enumerate(groups):
             added, removed = (sum(each.startswith(mark) for each in group.lines) for mark in "+-")
-            number = len(found) + 1
-            found.append(HunkOfCard(number, change.path, index, place, group.header, added, removed, line + group.at))
+            number, at = len(found) + 1, line + group.at
+            end = at + 1 + len(group.lines)
+            found.append(HunkOfCard(number, change.path, index, place, group.header, added, removed, at, end))
+        end = line + len(lines)
         if not groups:
-            found.append(HunkOfCard(len(found) + 1, change.path, index, 0, None, change.added, change.removed, line))
-        line += len(lines)
+            number = len(found) + 1
+            found.append(HunkOfCard(number, change.path, index, 0, None, change.added, change.removed, line, end))
+        line = end
     return tuple(found)
 
 
@@ -132,6 +138,30 @@ def checked_comments(comments: Sequence[Comment], diff: str, files: Sequence[Fil
                 f" {lines}; to comment on the file as a whole, leave the line out"
             )
     return tuple(comments)
+
+
+def comments_in(text: str, paths: Sequence[str]) -> tuple[Comment, ...]:
+    """Read comments as a person writes them: lines `FILE:LINE: TEXT` or `FILE: TEXT`, with a file among `paths`.
+    Indented lines continue a comment; blank lines, and those that begin with #, are left out. Raises InvalidArguments
+    for a line that names no file."""
+    found: list[Comment] = []
+    for number, line in enumerate(text.splitlines(), 1):
+        if not line.strip() or line.startswith("#"):
+            continue
+        if line[0].isspace() and found:
+            last = found[-1]
+            found[-1] = Comment(last.path, f"{last.text}\n{line.strip()}", last.line)
+            continue
+        path = max((each for each in paths if line.startswith(f"{each}:")), key=len, default=None)
+        if path is None:
+            raise InvalidArguments(
+                f"line {number} begins with no file of this proposal: {line[:80]}; write FILE:LINE: TEXT"
+            )
+        rest = line.removeprefix(f"{path}:")
+        place = _PLACE.match(rest)
+        said = rest[place.end() :] if place else rest
+        found.append(Comment(path, said.strip(), int(place[1]) if place else None))
+    return tuple(found)
 
 
 def _few(names: Iterable[str]) -> str:

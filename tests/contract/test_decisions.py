@@ -69,8 +69,9 @@ async def in_slack(server: Room, card: Card, message: dict[str, Any], decision: 
         await server.slack.tap(BOB, message, next(iter(buttons(message)))).answer()
         await server.slack.told(BOB, "too late")
         raise TooLate
-    with_words = [each for each in BY_KIND[card.kind] if each.decision is decision and each.form is not None]
-    without = [each for each in BY_KIND[card.kind] if each.decision is decision and each.form is None]
+    offered = [each for each in BY_KIND[card.kind] if each.decision is decision and each.dialog is None]
+    with_words = [each for each in offered if each.form is not None]
+    without = [each for each in offered if each.form is None]
     [button] = with_words if text else without
     await server.slack.tap(ALICE, message, button.action_id).answer()
     if text:

@@ -137,6 +137,12 @@ _TEXT_INPUT = _ACTION_ID | {
     "focus_on_load?": anything,
     "placeholder?": plain(150),
 }
+_OPTION = shape({"text": text(75), "value": string(150), "description?": text(75)})
+_CHECKBOXES = _ACTION_ID | {
+    "options": array(_OPTION, 1, 10),
+    "initial_options?": array(_OPTION, 1, 10),
+    "focus_on_load?": anything,
+}
 _BLOCK_ID = {"block_id?": string(255, empty=True)}
 _BLOCK = kinds(
     section=_BLOCK_ID | {"text?": text(3_000), "fields?": array(text(2_000), 1, 10)},
@@ -149,7 +155,7 @@ _BLOCK = kinds(
         "label": plain(2_000),
         "hint?": plain(2_000),
         "optional?": anything,
-        "element": kinds(plain_text_input=_TEXT_INPUT),
+        "element": kinds(plain_text_input=_TEXT_INPUT, checkboxes=_CHECKBOXES),
     },
 )
 _VIEW = kinds(
@@ -201,6 +207,10 @@ def _rules(blocks: Any, at: str) -> list[str]:
         if block.get("type") == "section" and not {"text", "fields"} & block.keys():
             found.append(f"must define either `fields` or `text` [json-pointer:{at}/{index}]")
         element = block.get("element")
+        if isinstance(element, dict) and element.get("type") == "checkboxes":
+            options = element.get("options")
+            if any(each not in (options or ()) for each in element.get("initial_options") or ()):
+                found.append(f"must be among the options [json-pointer:{at}/{index}/element/initial_options]")
         most, value = (
             (element.get(name) for name in ("max_length", "initial_value")) if isinstance(element, dict) else (0, 0)
         )

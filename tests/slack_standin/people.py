@@ -44,7 +44,8 @@ class People:
 
         Args:
             view: it, or its id or callback_id.
-            values: what goes into the inputs, by block_id or action_id; others keep what they were given.
+            values: what goes into the inputs, by block_id or action_id; others keep what they were given. For check
+                boxes it is the values of those that are ticked, with commas between.
 
         Raises:
             CannotDo: it is not on this person's screen, an input that is wanted is empty, or a text is too long.
@@ -195,6 +196,13 @@ def _filled(view: Json, values: dict[str, str]) -> dict[str, Any]:
             continue
         element = block["element"]
         action_id = element.setdefault("action_id", "input")
+        if element["type"] == "checkboxes":
+            ticked = values.pop(block["block_id"], None)
+            chosen = element.get("initial_options", []) if ticked is None else _ticked(element["options"], ticked)
+            if not chosen and not block.get("optional"):
+                raise CannotDo(f"{block['block_id']}: please complete this required field")
+            state.setdefault(block["block_id"], {})[action_id] = {"type": "checkboxes", "selected_options": chosen}
+            continue
         given = values.pop(block["block_id"], values.pop(action_id, None))
         value = element.get("initial_value") if given is None else given
         if not value and not block.get("optional"):
@@ -205,6 +213,14 @@ def _filled(view: Json, values: dict[str, str]) -> dict[str, Any]:
     if values:
         raise CannotDo(f"this modal has no input {', '.join(values)}")
     return state
+
+
+def _ticked(options: list[Json], values: str) -> list[Json]:
+    """The options with these values, which have commas between them."""
+    wanted = {value for value in values.split(",") if value}
+    if unknown := wanted - {option["value"] for option in options}:
+        raise CannotDo(f"there is no check box {', '.join(sorted(unknown))}")
+    return [option for option in options if option["value"] in wanted]
 
 
 # What Slack tells an app when somebody does something: the payloads of envelopes, in Slack's shapes

@@ -15,6 +15,7 @@ import trio
 from attrs import define, field, frozen
 
 from actors import Name, Refused
+from intercom.model.amendment import Amendment, Comment
 from intercom.model.card import CHOICES, Card, CardKind, CardState
 from intercom.model.decision import PAST, Decided, Decision, Verdict
 from intercom.model.errors import AlreadyDecided, IntercomError, NotFound
@@ -190,15 +191,28 @@ async def give(
     text: str | None = None,
     *,
     kind: CardKind | None = None,
+    amendment: Amendment | None = None,
+    comments: tuple[Comment, ...] = (),
 ) -> Turned | None:
-    """Decide the card `card_id` (its full id) under the id of the act; with `kind`, only a card of that kind.
+    """Decide the card `card_id` (its full id) under the id of the act; with `kind`, only a card of that kind. An
+    approval may change the proposal, and a rejection may comment on its lines.
 
     None means that the decision is recorded, however often the action is delivered. The card's message shows at once
     that the decision is being processed, but this never delays the decision. If nothing comes of it, the buttons
     return. Raises NotRecorded if the decision could not be recorded now, or that is unknown.
     """
     person = await deps.people.named(person)
-    verdict = Verdict(act_id, decision, str(person), CHANNEL, deps.now(), text, Origin(CHANNEL))
+    verdict = Verdict(
+        act_id,
+        decision,
+        str(person),
+        CHANNEL,
+        deps.now(),
+        text,
+        Origin(CHANNEL),
+        amendment=amendment,
+        comments=comments,
+    )
     turned: Turned | None = None
     failed: Exception | None = None
     async with trio.open_nursery() as nursery:
@@ -270,7 +284,8 @@ async def _late(
     if first is None:
         return Turned(escaped(late.message), late=True)
     by_them = first.channel == CHANNEL and (first.by == person.id or first.by.endswith(f"({person.id})"))
-    same = by_them and first.decision == verdict.decision.value and verdict.text in (None, first.text)
+    says_more = verdict.amendment is not None or bool(verdict.comments)
+    same = by_them and first.decision == verdict.decision.value and verdict.text in (None, first.text) and not says_more
     if first.verdict_id == verdict.id or same:
         # A redelivery, or a second click: it is done already.
         return None

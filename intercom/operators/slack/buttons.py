@@ -53,6 +53,13 @@ class Form:
     optional: bool = False
 
 
+class Dialog(StrEnum):
+    """The forms for a part of a proposal: which hunks to approve, and which changes to request."""
+
+    HUNKS = "hunks"
+    CHANGES = "changes"
+
+
 @frozen
 class Confirmation:
     """A dialog that Slack shows before it accepts a click; `label` is that of the button which confirms."""
@@ -66,7 +73,8 @@ class Confirmation:
 class Button:
     """A button: its `action_id`, the cards and states that show it, its look, and the decision it gives.
 
-    With a `form` the decision gets a text. In a reply, each sentence in `says` gives the same decision. Each word in
+    With a `form` the decision gets a text. A `dialog` asks for more than a text; its button is only on cards of which a
+    part can be approved. In a reply, each sentence in `says` gives the same decision. Each word in
     `opens` does so too, and takes the rest of the reply as the text; `hint` describes that text.
     """
 
@@ -77,6 +85,7 @@ class Button:
     label: str
     style: Style | None = None
     form: Form | None = None
+    dialog: Dialog | None = None
     confirm: Confirmation | None = None
     says: tuple[str, ...] = ()
     opens: tuple[str, ...] = ()
@@ -149,6 +158,8 @@ BUTTONS: Final = (
         "approve_reject", _APPROVAL, Decision.REJECT, "❌", "Reject", _DANGER, _REJECT,
         says=_NO, opens=_DENY, hint="why",
     ),
+    Button("approve_hunks", _APPROVAL, Decision.APPROVE, "✂️", "Approve a part", dialog=Dialog.HUNKS),
+    Button("approve_changes", _APPROVAL, Decision.REJECT, "💬", "Request changes", dialog=Dialog.CHANGES),
     Button("prompt_continue", _PROMPT, Decision.CONTINUE, "▶️", "Continue", _PRIMARY, says=_GO_ON),
     Button(
         "prompt_refine", _PROMPT, Decision.REFINE, "✏️", "Refine", None, _REFINE,

@@ -10,11 +10,14 @@ import hashlib
 import json
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from enum import StrEnum
 from typing import ClassVar
 
 from attrs import frozen
 
+from intercom.model.card_hunks import numbers_in, spans
+from intercom.model.errors import InvalidArguments
 from intercom.operators.slack.buttons import BY_ACTION, BY_FORM, STOP_SESSION, Button
 
 
@@ -109,6 +112,36 @@ class FormSubmission(Act):
         return {"action": self.form, "card": self.card_id}
 
 
+class Step(StrEnum):
+    """The forms for a part of a proposal. `APPROVE` follows `HUNKS`."""
+
+    HUNKS = "hunks"
+    APPROVE = "approve_hunks"
+    CHANGES = "changes"
+
+
+_STEPS = frozenset(Step)
+
+
+@frozen
+class AmendmentSubmission(Act):
+    """A submitted form for a part of a proposal. `hunks` are those that were chosen, in this form or the one before.
+    `shown` is the hash of the card that the form showed."""
+
+    NOUN = "a form"
+
+    step: Step
+    card_id: str
+    shown: str
+    hunks: tuple[int, ...]
+    comments: str
+    note: str
+
+    @property
+    def about(self) -> dict[str, str]:
+        return {"action": self.step.value, "card": self.card_id}
+
+
 @frozen
 class Command(Act):
     """A slash command. `text` is the text after it, as Slack escaped it."""
@@ -152,6 +185,9 @@ TEXT_LIMIT = 40_000
 #: The prefix of a form's `callback_id`; the rest is the form's name.
 FORM = "intercom_"
 
+#: The blocks of the inputs of a form for a part of a proposal. Groups of check boxes have the first one and a number.
+HUNKS, COMMENTS, NOTE = "hunks", "comments", "note"
+
 _NAME_LIMIT = 80
 _USER = re.compile(r"[UW][A-Z0-9]{2,31}")
 _CHANNEL = re.compile(r"[CGD][A-Z0-9]{2,31}")
@@ -182,9 +218,12 @@ def read(kind: str, payload: object) -> Act | Ignored:
     return Ignored("an envelope or interaction of another type")
 
 
-def form_metadata(card_id: str, channel: str, thread: str) -> str:
-    """Return the `private_metadata` of a form, which its submission brings back."""
-    return json.dumps({"card": card_id, "channel": channel, "thread": thread}, separators=(",", ":"))
+def form_metadata(card_id: str, channel: str, thread: str, *, shown: str = "", hunks: Sequence[int] = ()) -> str:
+    """Return the `private_metadata` of a form, which its submission brings back. `shown` is the hash of the card that
+    the form shows, and `hunks` are those that were chosen before."""
+    said = {"card": card_id, "channel": channel, "thread": thread}
+    more = {"shown": shown, "hunks": spans(sorted(hunks))}
+    return json.dumps(said | {name: value for name, value in more.items() if value}, separators=(",", ":"))
 
 
 def person_name(answer: object) -> str:
@@ -227,12 +266,14 @@ def _button_action(payload: object) -> Act | Ignored:
 def _submitted(payload: object) -> Act | Ignored:
     callback = _at(payload, "view", "callback_id")
     form = callback.removeprefix(FORM) if isinstance(callback, str) and callback.startswith(FORM) else ""
-    if form not in BY_FORM:
+    if form not in BY_FORM and form not in _STEPS:
         return Ignored("a form that is not ours")
     try:
         metadata: object = json.loads(str(_at(payload, "view", "private_metadata"))[:3000])
     except (ValueError, RecursionError):
         raise _Unreadable("a form that does not say what it is about") from None
+    if form in _STEPS:
+        return _amendment(payload, Step(form), metadata)
     block, text = _typed(_at(payload, "view", "state", "values"))
     # The id includes the text. A refused person may send the same form with other text, which is another action. The
     # same text, sent again because no answer came, is the same action.
@@ -247,6 +288,44 @@ def _submitted(payload: object) -> Act | Ignored:
         block=block,
         text=text,
     )
+
+
+def _amendment(payload: object, step: Step, metadata: object) -> Act:
+    typed = dict(_inputs(_at(payload, "view", "state", "values")))
+    if step is Step.HUNKS:
+        chosen = ",".join(value for block, value in typed.items() if block.startswith(HUNKS))
+    else:
+        chosen = _text(_at(metadata, "hunks"))
+    try:
+        hunks = numbers_in(chosen) if chosen else ()
+    except InvalidArguments:
+        raise _Unreadable("a form with numbers of hunks of an impossible form") from None
+    # The steps have the same view, so what they say is a part of the id.
+    said = json.dumps([step.value, metadata, sorted(typed.items())])
+    digest = hashlib.sha256(said.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+    return AmendmentSubmission(
+        act_id=f"slack/{_fits(_TOKEN, _at(payload, 'view', 'id'), 'view id')}/{digest}",
+        person=_person(payload),
+        team=_team(_first(payload, ("team", "id"), ("user", "team_id"))),
+        channel=_optional(_CHANNEL, _at(metadata, "channel")),
+        step=step,
+        card_id=_fits(_CARD, _at(metadata, "card"), "card id"),
+        shown=_optional(_TOKEN, _at(metadata, "shown")),
+        hunks=hunks,
+        comments=typed.get(COMMENTS, ""),
+        note=typed.get(NOTE, ""),
+    )
+
+
+def _inputs(values: object) -> Iterator[tuple[str, str]]:
+    """Yield the blocks of a form's `state.values` with what was typed, or the chosen values with commas between."""
+    for block, inputs in values.items() if isinstance(values, Mapping) else ():
+        for input in inputs.values() if isinstance(block, str) and isinstance(inputs, Mapping) else ():
+            options = _at(input, "selected_options")
+            if isinstance(options, list):
+                yield block[:255], ",".join(_text(_at(option, "value"))[:10] for option in options[:100])
+            else:
+                yield block[:255], _text(_at(input, "value"))
 
 
 def _typed(values: object) -> tuple[str, str]:

@@ -18,7 +18,7 @@ from intercom.model.card import Card, CardKind, CardState
 from intercom.model.decision import Decision
 from intercom.model.errors import NotFound
 from intercom.model.session import SessionMode
-from intercom.operators.slack import button_actions, envelope_parser
+from intercom.operators.slack import amendment_forms, button_actions, envelope_parser
 from intercom.operators.slack.button_actions import ActionDeps, Authorization, answer_thread, turned_by
 from intercom.operators.slack.buttons import (
     LONGEST,
@@ -34,6 +34,7 @@ from intercom.operators.slack.buttons import (
 )
 from intercom.operators.slack.envelope_parser import (
     Act,
+    AmendmentSubmission,
     ButtonAction,
     Command,
     FormSubmission,
@@ -115,9 +116,14 @@ class Interactions:
                 # Whether the reply concerns us is known only after a look-up of its thread.
                 await _reply(self.deps, self.authorization, act)
             case ButtonAction() if await self.authorization.passes(act):
-                await button_actions.press(self.deps, act)
+                if act.button.dialog is not None:
+                    await amendment_forms.open_form(self.deps, act)
+                else:
+                    await button_actions.press(self.deps, act)
             case SessionStop() if await self.authorization.passes(act):
                 await button_actions.stop_session(self.deps, act)
+            case AmendmentSubmission() if await self.authorization.passes(act):
+                return await amendment_forms.submit(self.deps, act)
             case FormSubmission() if await self.authorization.passes(act):
                 return await button_actions.submit(self.deps, act)
             case Command() if await self.authorization.passes(act):

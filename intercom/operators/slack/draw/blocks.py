@@ -47,6 +47,8 @@ MODAL_BUTTON: Final = 24
 LABEL: Final = 2_000
 PLACEHOLDER: Final = 150
 INPUT: Final = 3_000
+#: The text of a check box.
+OPTION: Final = 75
 
 # Files. Slack does not show a snippet over one megabyte as text.
 SNIPPET: Final = 1_000_000

@@ -127,7 +127,8 @@ def _known(decided: Decided) -> re.Match[str] | None:
 
 def buttons(card: Card) -> list[Block]:
     """Return the block with the card's buttons, as a list; empty if the card shows none now."""
-    shown = [button(each, card.id) for each in BY_KIND[card.kind] if card.state in each.states]
+    row = [each for each in BY_KIND[card.kind] if card.state in each.states]
+    shown = [button(each, card.id) for each in row if each.dialog is None or card.amendable]
     return [{"type": "actions", "elements": shown}] if shown else []
 
 

@@ -282,7 +282,8 @@ class Storm:
 
     async def _try_to_answer(self, ts: str) -> None:
         message = self.slack.message(ts)
-        wanted = [each for each in buttons(message) if each in BY_ACTION and BY_ACTION[each].kind in ASKED]
+        offered = [each for each in buttons(message) if each in BY_ACTION and BY_ACTION[each].dialog is None]
+        wanted = [each for each in offered if BY_ACTION[each].kind in ASKED]
         if not wanted:
             return
         card_id = value_of(message)

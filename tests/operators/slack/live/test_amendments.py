@@ -1,0 +1,204 @@
+"""In Slack: a person approves a part of a proposal, or requests changes by line, with the real server behind it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from attrs import frozen
+
+from intercom.model.amendment import Change, Comment
+from intercom.model.card import CardState
+from intercom.model.decision import Decision
+from intercom.sessions.messages import Answered
+from intercom.sessions.request_kinds import ClearanceAnswer
+from intercom.sessions.tools.check_clearance import CheckClearance
+from tests.operators.slack.live.embedded import Room, quick, room
+from tests.sessions.test_amendments import DIFF, NEW, OLD, ONE_AND_THREE
+from tests.slack_standin import ALICE, BOB, buttons, text_of
+from tests.support.virtual_server import Pending
+
+SECRET = "ghp_0123456789abcdefghijABCDEFGHIJ012345"
+
+
+@frozen
+class Scene:
+    """A proposal with three hunks that waits, and its message in Slack."""
+
+    server: Room
+    asking: Pending[Answered[ClearanceAnswer]]
+    message: dict[str, Any]
+    file: Path
+    id: str
+
+    async def press(self, action: str, user: str = ALICE) -> None:
+        await self.server.slack.tap(user, self.message["ts"], action).answer()
+
+    async def submit(self, user: str = ALICE, **values: str) -> None:
+        [view] = self.server.slack.views(user)
+        await self.server.slack.submit(user, view, values).answer()
+
+    def view(self, user: str = ALICE) -> dict[str, Any]:
+        [view] = self.server.slack.views(user)
+        return view
+
+
+@asynccontextmanager
+async def scene(tmp_path: Path, diff: str = DIFF, old: str = OLD) -> AsyncIterator[Scene]:
+    async with room(tmp_path) as server:
+        (tmp_path / "agent").mkdir()
+        file = tmp_path / "agent" / "a.txt"
+        file.write_text(old)
+        asking = server.ask(CheckClearance("Shout", diff, "a.txt"))
+        message = await server.card("Shout")
+        [card] = await server.app.service.pending()
+        yield Scene(server, asking, message, file, card.id)
+
+
+@quick
+async def test_the_hunks_that_are_ticked_are_shown_approved_and_written(tmp_path: Path) -> None:
+    async with scene(tmp_path) as at:
+        assert set(buttons(at.message)) == {"approve_accept", "approve_reject", "approve_hunks", "approve_changes"}
+        await at.press("approve_hunks")
+        first = at.view()
+        assert "+LINE 15" in text_of(first)
+        assert [each["value"] for each in first["blocks"][-1]["element"]["initial_options"]] == ["1", "2", "3"]
+        await at.submit(hunks0="1,3")
+        seen = text_of(at.view())
+        assert "+LINE 28" in seen
+        assert "+LINE 15" not in seen
+        assert "a.txt: not approved: @@ -12,7 +12,7 @@" in seen
+        assert (await at.server.app.service.card(at.id)).state is CardState.PENDING
+        await at.submit(note="15 is quoted")
+        assert at.server.slack.views(ALICE) == []
+        answer = (await at.asking()).answer
+        assert (answer.status, answer.note) == ("approved", "15 is quoted")
+        assert answer.changes == (Change("a.txt", ("@@ -12,7 +12,7 @@",)),)
+        await at.server.agent().check_diff(at.id)
+        assert at.file.read_text() == ONE_AND_THREE
+        shown = text_of(await at.server.shows(at.message["ts"], "*Applied*"))
+        assert "approved with changes" in shown
+        assert "+LINE 15" not in shown
+
+
+@quick
+async def test_all_hunks_are_a_plain_approval_and_none_is_refused(tmp_path: Path) -> None:
+    async with scene(tmp_path) as at:
+        await at.press("approve_hunks")
+        await at.submit(hunks0="")
+        assert "choose at least one" in str(at.server.slack.view_errors(ALICE))
+        await at.submit()
+        assert "All of it will be approved" in text_of(at.view())
+        await at.submit()
+        answer = (await at.asking()).answer
+        assert (answer.status, answer.changes, answer.note) == ("approved", (), None)
+
+
+@quick
+async def test_comments_by_line_reject_and_a_wrong_place_is_said_in_the_form(tmp_path: Path) -> None:
+    async with scene(tmp_path) as at:
+        await at.press("approve_changes")
+        assert "+LINE 15" in text_of(at.view())
+        await at.submit(comments="a.txt:9: why?")
+        assert "line 9 of a.txt is not in the diff" in str(at.server.slack.view_errors(ALICE))
+        await at.submit(comments="somewhere: why?")
+        assert "begins with no file of this proposal" in str(at.server.slack.view_errors(ALICE))
+        await at.submit(comments="a.txt:2: why?\n  really", note="see the guide")
+        answer = (await at.asking()).answer
+        assert (answer.status, answer.comments) == ("rejected", (Comment("a.txt", "why?\nreally", 2),))
+        assert "see the guide" in answer.reason
+        assert "changes requested" in text_of(await at.server.shows(at.message["ts"], "Rejected by alice"))
+
+
+@quick
+async def test_a_file_that_changes_between_the_two_forms_stops_the_approval(tmp_path: Path) -> None:
+    async with scene(tmp_path) as at:
+        await at.press("approve_hunks")
+        await at.submit(hunks0="1")
+        at.file.write_text(f"another\n{OLD}")
+        await at.submit()
+        assert at.view()["title"]["text"] == "Nothing was changed"
+        assert "changed since the proposal was made" in text_of(at.view())
+        assert (await at.server.app.service.card(at.id)).state is CardState.PENDING
+
+
+@quick
+async def test_the_form_of_a_person_who_comes_second_says_so(tmp_path: Path) -> None:
+    async with scene(tmp_path) as at:
+        for user in (ALICE, BOB):
+            await at.press("approve_hunks", user)
+            await at.submit(user, hunks0="1")
+        await at.submit(BOB)
+        await at.submit(ALICE)
+        assert at.view()["title"]["text"] == "Too late"
+        assert "bob" in text_of(at.view())
+        [change] = (await at.asking()).answer.changes
+        assert len(change.left_out) == 2
+
+
+@quick
+async def test_a_plain_approval_before_is_not_taken_for_the_part(tmp_path: Path) -> None:
+    """The same person approves all of it first, and then a part: the second is too late, and is told so."""
+    async with scene(tmp_path) as at:
+        await at.press("approve_hunks")
+        await at.submit(hunks0="1")
+        await at.press("approve_accept")
+        await at.submit()
+        assert at.view()["title"]["text"] == "Too late"
+        assert (await at.asking()).answer.changes == ()
+
+
+@quick
+async def test_a_button_of_a_card_that_is_decided_opens_nothing(tmp_path: Path) -> None:
+    for action in ("approve_hunks", "approve_changes"):
+        async with scene(tmp_path / action) as at:
+            await at.server.decide(at.id, Decision.REJECT)
+            await at.press(action)
+            assert "nothing was changed" in (await at.server.slack.told(ALICE, "rejected"))["text"]
+            assert at.server.slack.views(ALICE) == []
+
+
+@quick
+async def test_secrets_are_masked_in_every_form_and_written_as_they_are(tmp_path: Path) -> None:
+    secret = NEW.replace("LINE 2\n", f"token = '{SECRET}'\n")
+    diff = DIFF.replace("+LINE 2\n", f"+token = '{SECRET}'\n")
+    async with scene(tmp_path, diff) as at:
+        await at.press("approve_changes")
+        assert SECRET not in str(at.view())
+        at.server.slack.close_view(ALICE, at.view())
+        await at.press("approve_hunks")
+        assert SECRET not in str(at.view())
+        assert "masked" in text_of(at.view())
+        await at.submit(hunks0="1,3")
+        assert SECRET not in str(at.view())
+        await at.submit()
+        await at.asking()
+        await at.server.agent().check_diff(at.id)
+        assert at.file.read_text() == secret.replace("LINE 15", "line 15")
+
+
+@quick
+async def test_hunks_in_groups_of_ten_and_too_many_of_them(tmp_path: Path) -> None:
+    old = "".join(f"{n}\n" for n in range(1000))
+    for count in (25, 81):
+        new = "".join(f"{n}{'!' if n % 12 == 0 and n < count * 12 else ''}\n" for n in range(1000))
+        diff = _diff(old, new)
+        async with scene(tmp_path / str(count), diff, old) as at:
+            await at.press("approve_hunks")
+            if count > 80:
+                assert "more than a form can show" in (await at.server.slack.told(ALICE, "81 hunks"))["text"]
+                continue
+            await at.submit(hunks0="", hunks1="11,12", hunks2="25")
+            await at.submit()
+            await at.asking()
+            await at.server.agent().check_diff(at.id)
+            kept = {"120!", "132!", "288!"}
+            assert {line for line in at.file.read_text().split("\n") if "!" in line} == kept
+
+
+def _diff(old: str, new: str) -> str:
+    import difflib
+
+    return "".join(difflib.unified_diff(old.splitlines(True), new.splitlines(True), "a/a.txt", "b/a.txt"))

@@ -106,7 +106,7 @@ class Card:
     approval. `escalated` means that the nudges of an alert did not help. `proposal_hash` identifies the change to
     approve. `diff` is made by us from the files' bytes, unless `diff_from_agent` says that it is the agent's own text.
     `diff_omitted` says that a listing left the diff out. `prompt_type` is what kind of question a prompt is. `amendable`
-    says that a part of it can be approved, or that it can be edited before it is.
+    says that a part of it can be approved, or that it can be edited before it is; `amended` that a person did so.
     `remarks` say what it cannot show. `masked` holds lines, by number from 0, which replace those of the diff outside
     this machine.
     """
@@ -135,6 +135,7 @@ class Card:
     diff_omitted: bool = False
     prompt_type: PromptType | None = None
     amendable: bool = False
+    amended: bool = False
 
     def without_diff(self) -> Card:
         """Return the card as a listing carries it that has no room for the diff."""

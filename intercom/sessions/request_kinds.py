@@ -395,6 +395,7 @@ def card_of(request: Asked, workspace_root: str, *, away: bool = False, note: st
                 note=note or _fate(request),
                 proposal_hash=request.proposal_hash,
                 amendable=request.is_amendable,
+                amended=bool(request.told and request.told.changes),
             )
         case ContinuationPrompt():
             effort = []

@@ -58,9 +58,9 @@ _OPENED = "exchanged_trigger_id"
 #: How many hunks a form shows, and how many check boxes Slack allows in a group.
 _MOST_HUNKS, _GROUP = 80, 10
 #: How much of the hunks a form shows: characters of one at most and at least, and of all together.
-_HUNK, _HUNK_LEAST, _HUNKS_ROOM = 2_500, 200, 60_000
+_HUNK, _HUNK_LEAST, _HUNKS_ROOM = 2_500, 200, 40_000
 #: How much of a diff a form shows: characters of a block, and blocks.
-_PIECE, _PIECES = 2_500, 20
+_PIECE, _PIECES = 2_500, 16
 #: How text in a fence ends if it was cut.
 _CUT = f"{blocks.CUT}\n```"
 _TITLE, _PATH, _TOLD = 300, 120, 2_000

@@ -157,8 +157,13 @@ def change(card: Card, masking: Masking, scale: float = 1.0) -> list[Block]:
         label = [context(mrkdwn(f"🤖 {_AGENTS_TEXT}:"))] if card.diff_from_agent else []
         return [*label, section(mrkdwn(fence(masking(_outgoing(card, masking)), draw_blocks.SECTION)))]
     what = f"{_AGENTS_TEXT if card.diff_from_agent else 'the diff'} ({amount(line_count(card.diff), 'line')})"
-    whole = context(mrkdwn(f"📎 {what} is in the thread of this message as a file"))
-    return [*_first_lines(card, masking, int(_EXCERPT * scale)), whole]
+    if card.amended:
+        # A file that was posted stays as it was.
+        command = code(f"agent-intercom-ctl show {short(card.id)}")
+        said = f"📎 {command} shows {what}; the file in the thread is what the agent proposed"
+    else:
+        said = f"📎 {what} is in the thread of this message as a file"
+    return [*_first_lines(card, masking, int(_EXCERPT * scale)), context(mrkdwn(said))]
 
 
 def _first_lines(card: Card, masking: Masking, room: int) -> list[Block]:

@@ -10,14 +10,18 @@ from hypothesis import settings
 from hypothesis import strategies as st
 
 from intercom.model.card import Card, CardKind, Notice
+from intercom.model.card_hunks import HunkOfCard, hunks_of
 from intercom.model.checkpoint import CheckpointLine
+from intercom.model.request import ChangeKind, FileChange
 from intercom.model.session import ProgressItem, ProgressStatus, Session, SessionMode, SessionStatus
+from intercom.operators.slack.amendment_forms import draw_changes, draw_confirmation, draw_hunks
 from intercom.operators.slack.button_actions import draw_form
 from intercom.operators.slack.buttons import BY_FORM
 from intercom.operators.slack.commands.runner import HELP
 from intercom.operators.slack.commands.table import TITLES, Category, Entry, Parameter
 from intercom.operators.slack.draw import answers, cards
 from intercom.operators.slack.draw.answers import Run
+from intercom.sessions.amendments import AmendedCard
 from tests.operators.slack.draw import given
 from tests.operators.slack.draw.valid import PLAIN, Words, check_message, check_view, shown
 
@@ -152,6 +156,47 @@ def test_forms_ask_for_words_and_remember_what_for() -> None:
 def test_slack_takes_any_form(card: Card, metadata: str) -> None:
     for form in FORMS.values():
         check_view(draw_form(form, card, "m", PLAIN))
+
+
+hunks = st.lists(
+    st.builds(
+        HunkOfCard,
+        number=st.integers(1, 10**6),
+        path=given.texts,
+        file=st.just(0),
+        place=st.just(0),
+        range=st.none() | st.just("@@ -1,3 +1,4 @@"),
+        added=st.integers(0, 10**9),
+        removed=st.integers(0, 10**9),
+        line=st.integers(0, 20),
+        end=st.integers(0, 40),
+    ),
+    min_size=1,
+    max_size=80,
+    unique_by=lambda hunk: hunk.number,
+)
+
+
+@settings(max_examples=60, deadline=None)
+@for_any(given.cards, hunks, st.none() | given.texts)
+def test_slack_takes_any_form_about_a_part_of_a_proposal(card: Card, hunks: list[HunkOfCard], text: str | None) -> None:
+    found = AmendedCard(card, tuple(hunks), text, {})
+    for view in (draw_hunks(found, "m", PLAIN), draw_confirmation(found, "m", PLAIN), draw_changes(card, "m", PLAIN)):
+        check_view(view)
+        assert view["submit"]["text"]
+
+
+def test_a_hunk_is_shown_without_the_header_of_the_next_file() -> None:
+    diff = (
+        "diff --git a/a b/a\n--- a/a\n+++ b/a\n@@ -1 +1 @@\n-1\n+2\n"
+        "diff --git a/b b/b\nold mode 100644\nnew mode 100755\n"
+    )
+    files = tuple(FileChange(path, ChangeKind.WRITE, "x", "y", added=1, removed=1) for path in ("a", "b"))
+    card = given.card(diff=diff, files=files)
+    view = draw_hunks(AmendedCard(card, hunks_of(diff, files), None, {}), "m", PLAIN)
+    first, second = (block["text"]["text"] for block in view["blocks"][2:4])
+    assert first == "*1* `a`\n```\n@@ -1 +1 @@\n-1\n+2\n```"
+    assert second == "*2* `b`\n```\ndiff --git a/b b/b\nold mode 100644\nnew mode 100755\n```"
 
 
 def _entry(name: str, category: Category, summary: str, example: str, path: str = "path") -> Entry:

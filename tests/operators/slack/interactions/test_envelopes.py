@@ -13,12 +13,15 @@ from intercom.model.card import CHOICES
 from intercom.operators.slack.buttons import BUTTONS, BY_ACTION, BY_FORM
 from intercom.operators.slack.envelope_parser import (
     TEXT_LIMIT,
+    AmendmentSubmission,
     ButtonAction,
     Command,
     FormSubmission,
     Ignored,
     Person,
+    Step,
     ThreadReply,
+    form_metadata,
     person_name,
     read,
 )
@@ -183,6 +186,60 @@ def test_long_and_broken_texts_can_be_stored() -> None:
     assert act.text.startswith("a?b")
     assert len(act.text) <= TEXT_LIMIT
     act.text.encode("utf-8")
+
+
+def amending(step: str, metadata: str, **inputs: Any) -> dict[str, Any]:
+    """A submission of a form about a part of a proposal."""
+    sent = payloads.submitted(step, CARD, None)
+    values = {
+        block: {
+            "x": {"type": "checkboxes", "selected_options": [{"value": each} for each in value]}
+            if isinstance(value, list)
+            else {"type": "plain_text_input", "value": value}
+        }
+        for block, value in inputs.items()
+    }
+    sent["view"] |= {"private_metadata": metadata, "state": {"values": values}}
+    return sent
+
+
+def test_the_forms_about_a_part_of_a_proposal_are_read() -> None:
+    about = form_metadata(CARD, CHANNEL, ROOT, shown="ab")
+    first = read("interactive", amending("hunks", about, hunks0=["3", "1"], hunks1=["12"]))
+    assert isinstance(first, AmendmentSubmission)
+    assert (first.step, first.card_id, first.shown, first.hunks) == (Step.HUNKS, CARD, "ab", (1, 3, 12))
+    about = form_metadata(CARD, CHANNEL, "", shown="cd", hunks=(12, 1, 3))
+    second = read("interactive", amending("approve_hunks", about, note="why", hunks0=["5"]))
+    assert isinstance(second, AmendmentSubmission)
+    assert (second.step, second.shown, second.hunks, second.note) == (Step.APPROVE, "cd", (1, 3, 12), "why")
+    assert first.act_id != second.act_id
+    again = read("interactive", amending("approve_hunks", about, note="why", hunks0=["5"]))
+    assert again == second
+
+
+@pytest.mark.parametrize(
+    "hostile",
+    [
+        amending("hunks", form_metadata(CARD, CHANNEL, ROOT), hunks0=["x"]),
+        amending("hunks", form_metadata(CARD, CHANNEL, ROOT), hunks0=["-1"]),
+        amending("hunks", '{"card": ["x"]}', hunks0=["1"]),
+        amending("hunks", "[" * 3000),
+        amending("changes", "null", comments="x"),
+        amending("approve_hunks", '{"card": "abcdefgh", "hunks": "1;2"}'),
+        amending("approve", form_metadata(CARD, CHANNEL, ROOT)),
+    ],
+)
+def test_forms_about_a_part_that_are_not_ours_are_nothing(hostile: dict[str, Any]) -> None:
+    assert isinstance(read("interactive", hostile), Ignored)
+
+
+@given(json, json, st.sampled_from(list(Step)))
+def test_any_form_about_a_part_is_read_or_ignored(values: Any, metadata: Any, step: Step) -> None:
+    sent = payloads.submitted(step.value, CARD, None)
+    sent["view"] |= {"private_metadata": str(metadata), "state": {"values": values}}
+    assert isinstance(read("interactive", sent), Ignored)
+    sent["view"] |= {"private_metadata": form_metadata(CARD, CHANNEL, ROOT), "state": {"values": {"hunks0": values}}}
+    assert isinstance(read("interactive", sent), Ignored | AmendmentSubmission)
 
 
 def test_every_button_gives_a_decision_that_its_card_takes() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -81,6 +82,22 @@ async def test_the_hunks_that_are_ticked_are_shown_approved_and_written(tmp_path
         shown = text_of(await at.server.shows(at.message["ts"], "*Applied*"))
         assert "approved with changes" in shown
         assert "+LINE 15" not in shown
+
+
+@quick
+async def test_a_long_diff_that_was_amended_is_not_said_to_be_the_file_of_the_proposal(tmp_path: Path) -> None:
+    old = "".join(f"{n}\n" for n in range(200))
+    new = "".join(f"{n}{'!' if n < 30 or n == 100 else ''}\n" for n in range(200))
+    diff = "".join(difflib.unified_diff(old.splitlines(True), new.splitlines(True), "a/a.txt", "b/a.txt"))
+    async with scene(tmp_path, diff, old) as at:
+        assert "is in the thread as a file" in text_of(at.message)
+        await at.press("approve_hunks")
+        await at.submit(hunks0="1")
+        await at.submit()
+        await at.asking()
+        shown = text_of(await at.server.shows(at.message["ts"], "approved with changes"))
+        assert "the file in the thread is what the agent proposed" in shown
+        assert "is in the thread as a file" not in shown
 
 
 @quick
@@ -184,7 +201,7 @@ async def test_hunks_in_groups_of_ten_and_too_many_of_them(tmp_path: Path) -> No
     old = "".join(f"{n}\n" for n in range(1000))
     for count in (25, 81):
         new = "".join(f"{n}{'!' if n % 12 == 0 and n < count * 12 else ''}\n" for n in range(1000))
-        diff = _diff(old, new)
+        diff = "".join(difflib.unified_diff(old.splitlines(True), new.splitlines(True), "a/a.txt", "b/a.txt"))
         async with scene(tmp_path / str(count), diff, old) as at:
             await at.press("approve_hunks")
             if count > 80:
@@ -196,9 +213,3 @@ async def test_hunks_in_groups_of_ten_and_too_many_of_them(tmp_path: Path) -> No
             await at.server.agent().check_diff(at.id)
             kept = {"120!", "132!", "288!"}
             assert {line for line in at.file.read_text().split("\n") if "!" in line} == kept
-
-
-def _diff(old: str, new: str) -> str:
-    import difflib
-
-    return "".join(difflib.unified_diff(old.splitlines(True), new.splitlines(True), "a/a.txt", "b/a.txt"))

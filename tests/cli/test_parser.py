@@ -101,7 +101,7 @@ def test_a_shell_completes_commands_options_and_choices_without_a_server(tmp_pat
     assert "accept" in completions("agent-intercom-ctl policy ac", env, tmp_path)
     assert {"remote", "local", "hybrid"} <= completions("agent-intercom-ctl mode ", env, tmp_path)
     assert "--workspace" in completions("agent-intercom-ctl start --w", env, tmp_path)
-    assert completions("agent-intercom-ctl approve ", env, tmp_path) <= {"--help"}
+    assert completions("agent-intercom-ctl show ", env, tmp_path) <= {"--help"}
 
 
 async def test_a_shell_completes_the_ids_of_what_waits(tmp_path: Path) -> None:

@@ -87,11 +87,12 @@ def _commands(
 def _shape(parser: argparse.ArgumentParser, top: argparse.ArgumentParser) -> list[str]:
     shape = []
     for action in _own(parser, top):
-        name = "|".join(action.choices) if action.choices else str(action.metavar or action.dest.upper())
+        values = " ".join(action.metavar) if isinstance(action.metavar, tuple) else action.metavar
+        name = "|".join(action.choices) if action.choices else str(values or action.dest.upper())
         if action.option_strings:
             shape.append(f"[{action.option_strings[-1]}{'' if action.nargs == 0 else f' {name}'}]")
         else:
-            shape.append({"?": f"[{name}]", "*": f"[{name}...]"}.get(str(action.nargs), name))
+            shape.append({"?": f"[{name}]", "*": f"[{name}...]", "+": f"{name}..."}.get(str(action.nargs), name))
     return shape
 
 

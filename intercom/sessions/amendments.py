@@ -21,6 +21,7 @@ from intercom.model.decision import Decision, Verdict
 from intercom.model.errors import InvalidArguments, InvalidState, RecordMismatch
 from intercom.model.request import ApprovalRequest
 from intercom.sessions import request_kinds
+from intercom.sessions.request_kinds import Asked
 from intercom.sessions.tools.check_clearance import original_hash
 from intercom.store.requests import approvals
 from intercom.store.writer_messages import Database
@@ -39,6 +40,13 @@ class PreparedDecision:
     request: ApprovalRequest
     verdict: Verdict
     details: DecisionDetails | None = None
+
+    def is_about(self, request: Asked) -> bool:
+        """Return whether it was made from this record; who waits for the answer, and until when, does not matter."""
+        if not isinstance(request, ApprovalRequest):
+            return False
+        now = {"slack_ts": request.slack_ts, "call": request.call, "expires_at": request.expires_at}
+        return request == evolve(self.proposed, **now)
 
     def record(self, db: Database, at: datetime) -> dict[str, object]:
         """Store what is not in the decision itself, in its transaction. Returns what the audit entry says of it."""
@@ -106,7 +114,9 @@ def _check_use(request: ApprovalRequest, verdict: Verdict) -> None:
         if verdict.comments:
             raise InvalidState("this card has no diff of files to comment on; reject it with a reason")
         if verdict.decision is Decision.APPROVE and (verdict.text or "").strip():
-            raise InvalidState("the agent uses this tool itself, so a note would not reach it; approve it without one")
+            raise InvalidState(
+                "this permits the use of a tool, so a note would not reach the agent; approve without one"
+            )
 
 
 def _saying(verdict: Verdict, details: DecisionDetails) -> Verdict:

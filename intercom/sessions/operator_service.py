@@ -406,6 +406,11 @@ class OperatorService:
             self.deps.card_router.tell(Notice(summary, "error", self.deps.now()))
 
     async def _decide(self, prefix: str, verdict: Verdict) -> Card:
+        if verdict.amendment is not None or verdict.comments:
+            # Only a session knows what to do with these. Another part would decide about the whole.
+            id, found = await self.identify(prefix)
+            if found is not CardKind.APPROVAL:
+                raise InvalidState(f"{id} is a {found.value} card, of which no part can be chosen or commented on")
         proposed = await self.policy_registry.find(prefix)
         if proposed is not None:
             return self._count(await self.policy_registry.decide(proposed, verdict), verdict)

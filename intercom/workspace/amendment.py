@@ -106,7 +106,9 @@ def read(root: Path, request: ApprovalRequest) -> Proposed:
     the card does not show what the files and the record say.
     """
     if request.tool is not None:
-        raise InvalidState("this is a permission for a tool that the agent uses itself: there is no part to choose")
+        raise InvalidState(
+            "this is a permission to use a tool, and no change of files that we apply: there is no part to choose"
+        )
     if request.replaces is not None:
         raise InvalidState(
             "this asks whether to write over a changed file, all of it or not: there is no part to choose"

@@ -16,7 +16,7 @@ from attrs import evolve
 
 from intercom.model import crash_points
 from intercom.model.amendment import Amendment, Change, Comment
-from intercom.model.card import Card, CardState
+from intercom.model.card import Card, CardKind, CardState
 from intercom.model.decision import Decision, Verdict
 from intercom.model.errors import (
     AlreadyDecided,
@@ -25,10 +25,15 @@ from intercom.model.errors import (
     PatchConflict,
     RecordMismatch,
 )
+from intercom.model.request import Operation, OperationKind
+from intercom.sessions.amendments import PreparedDecision
+from intercom.sessions.messages import AskPermission
+from intercom.sessions.tools.auto_check import AutoCheck, CheckContext
 from intercom.sessions.tools.check_clearance import CheckClearance
 from intercom.sessions.tools.check_diff import CheckDiff
+from intercom.sessions.tools.transmit import Transmit
 from intercom.store.audit_chain import verify
-from intercom.store.requests import approvals
+from intercom.store.requests import Approvals, approvals
 from intercom.store.writer_messages import Transact
 from tests.support.virtual_server import AgentClient, VirtualServer, virtual_server
 
@@ -343,3 +348,99 @@ async def test_a_prefix_means_what_waits(server: VirtualServer, agent: AgentClie
     for id in same[1:]:
         await server.decide(id, Decision.REJECT)
     assert (await card(server, shared)).id == same[0]
+
+
+async def amending_any(server: VirtualServer, id: str, decision: Decision) -> None:
+    """Decide a card with an amendment, and with comments: both must be refused."""
+    verdict = server.verdict(decision)
+    with pytest.raises((InvalidState, InvalidArguments)):
+        await server.app.service.decide(id, evolve(verdict, amendment=Amendment("0" * 64, (1,))))
+    with pytest.raises((InvalidState, InvalidArguments)):
+        await server.app.service.decide(id, evolve(verdict, comments=(Comment("a.txt", "x"),)))
+    with pytest.raises((InvalidState, InvalidArguments)):
+        await server.app.service.amended_card(id, Amendment("0" * 64, (1,)))
+    assert (await card(server, id)).state is CardState.PENDING
+
+
+async def test_a_policy_is_not_accepted_in_part(server: VirtualServer, agent: AgentClient, root: Path) -> None:
+    (root / ".intercom").mkdir()
+    (root / ".intercom" / "settings.json").write_text('{"enabled": true, "file_patterns": {"write": ["docs/**"]}}')
+    await agent.ask(AutoCheck("write", CheckContext("docs/a")))
+    waiting = await server.operator.card(kind=CardKind.POLICY, state=CardState.PENDING)
+    await amending_any(server, waiting.id, Decision.ACCEPT)
+
+
+async def test_a_question_is_not_answered_in_part(server: VirtualServer, agent: AgentClient) -> None:
+    opened = await agent.ask(Transmit("Shall I?", call=agent.call()))
+    await amending_any(server, opened.request_id, Decision.CONTINUE)
+
+
+@pytest.mark.parametrize("tool", ["Bash", "gateway/github/merge_pull_request"])
+async def test_a_permission_to_use_a_tool_has_no_parts_and_takes_no_note(
+    server: VirtualServer, agent: AgentClient, tool: str
+) -> None:
+    run = Operation(OperationKind.COMMAND, tool, "Run make", '["Bash",{"command":"make"}]')
+    opened = await agent.ask(AskPermission("h1", "claude-code", run, "claude-code/PreToolUse"))
+    assert opened.request_id is not None
+    await amending_any(server, opened.request_id, Decision.APPROVE)
+    with pytest.raises(InvalidState, match="a note would not reach the agent"):
+        await server.decide(opened.request_id, Decision.APPROVE, "but only once")
+    await server.decide(opened.request_id, Decision.APPROVE)
+
+
+async def test_a_question_whether_to_write_over_a_file_has_no_parts(
+    server: VirtualServer, agent: AgentClient, root: Path
+) -> None:
+    content = (await agent.ask(CheckClearance("Shout", None, "a.txt", content=NEW, call=agent.call()))).request_id
+    await server.decide(content, Decision.APPROVE)
+    (root / "a.txt").write_text("another\n")
+    opened = await agent.ask(CheckDiff(content, force=True, call=agent.call()))
+    await amending_any(server, opened.request_id, Decision.APPROVE)
+
+
+async def test_an_amendment_that_is_not_recorded_whole_leaves_the_proposal(
+    server: VirtualServer, agent: AgentClient, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    id = await proposed(agent)
+    before = await server.ask("store", Transact(lambda db: approvals.get(db, id)))
+    amend = Approvals.amend
+
+    def half(*args: Any) -> str:
+        amend(*args)
+        raise InvalidState("the power went")
+
+    monkeypatch.setattr(Approvals, "amend", half)
+    with pytest.raises(InvalidState, match="the power went"):
+        await approve(server, id, 1)
+    monkeypatch.undo()
+    assert await server.ask("store", Transact(lambda db: approvals.get(db, id))) == before
+    assert (await card(server, id)).state is CardState.PENDING
+    await approve(server, id, 2)
+    await agent.ask(CheckDiff(id))
+    assert (root / "a.txt").read_text() == OLD.replace("line 15", "LINE 15")
+
+
+async def test_a_new_call_that_waits_for_the_proposal_does_not_disturb_its_decision(
+    server: VirtualServer, agent: AgentClient
+) -> None:
+    id = await proposed(agent)
+    request = await server.ask("store", Transact(lambda db: approvals.get(db, id)))
+    prepared = PreparedDecision(request, request, server.verdict(Decision.APPROVE))
+    assert prepared.is_about(evolve(request, call="another", expires_at=None, slack_ts="1.2"))
+    assert not prepared.is_about(evolve(request, preview="another"))
+    assert not prepared.is_about(evolve(request, files=()))
+
+
+async def test_the_file_that_holds_the_policy_can_be_amended_and_waits_for_acceptance(
+    server: VirtualServer, agent: AgentClient, root: Path
+) -> None:
+    settings = root / ".intercom" / "settings.json"
+    text = '{"enabled": true, "commands": ["%s"]}\n'
+    asked = CheckClearance("Allow", None, ".intercom/settings.json", content=text % "rm *", call=agent.call())
+    id = (await agent.ask(asked)).request_id
+    await approve(server, id, **{".intercom/settings.json": text % "ls *"})
+    await agent.ask(CheckDiff(id))
+    assert settings.read_text() == text % "ls *"
+    assert not (await agent.ask(AutoCheck("ls", CheckContext(args="x")))).answer.auto_approved
+    waiting = await server.operator.card(kind=CardKind.POLICY, state=CardState.PENDING)
+    assert "ls *" in (waiting.body or "")

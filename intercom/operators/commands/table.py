@@ -229,9 +229,10 @@ _ROWS = (
         "comments",
         decision="reject",
     ),
+    # It shows whole files: the contents that can be edited, and any file of a proposal against another text.
     _row(
         "amend",
-        ANYONE,
+        OPERATOR,
         "show a proposal as it would be if only some hunks of it, or an edited text, were approved",
         _ID,
         "hunks",

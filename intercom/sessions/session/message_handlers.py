@@ -223,7 +223,7 @@ def _decide(
     decides: Asked = request
     if not session.is_settled(request):
         if prepared is not None:
-            if request != evolve(prepared.proposed, slack_ts=getattr(request, "slack_ts", None)):
+            if not prepared.is_about(request):
                 raise RecordMismatch("the request changed while it was decided; look at it again")
             verdict, decides = prepared.verdict, prepared.request
         card = request_kinds.card_of(decides, session.row.workspace_root)

@@ -8,6 +8,7 @@ was chosen; otherwise the amendment is refused.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -40,6 +41,7 @@ from intercom.workspace.preview import (
 )
 from intercom.workspace.proposal import FilePatch, Hunk, HunkLine, Proposal
 
+_LINE = re.compile(r"[^\n]*\n|[^\n]+")
 _NO_END = "\\ No newline at end of file\n"
 _INSTEAD = "approve or reject the proposal as a whole"
 
@@ -236,7 +238,11 @@ def _rewritten(proposed: Proposed, index: int, after: bytes) -> FilePatch | byte
     file = proposed.files[index]
     if not proposed.parsed.is_patch:
         return after
-    change = text_change(file.before or b"", after)
+    if not file.before:
+        # There is no form of lines to keep.
+        lines = tuple(HunkLine("+", line) for line in _LINE.findall(UTF8.decode(after)))
+        return _patch(proposed, index, (Hunk("", 0, lines),) if lines else ())
+    change = text_change(file.before, after)
     if change is None:
         path = one_line(file.change.path)[:PATH]
         raise InvalidArguments(f"{path} would change its encoding, or be no text any more; {_INSTEAD}")

@@ -400,6 +400,60 @@ def test_an_edited_text_is_written_in_the_file_s_own_form(tmp_path: Path, case: 
     checked_again(tmp_path, request, amended)
 
 
+#: Lines that mean something in a patch, and others.
+HOSTILE = st.sampled_from(
+    ["--- a/x", "+++ b/.git/config", "@@ -1 +1 @@", "diff --git a/x b/x", "deleted file mode 100644",
+     "rename to .git/x", "\\ No newline at end of file", "-", "+", " ", "", "new", "line 2", "\x0c", "\u2028",
+     "\ufeff", "-- ", "```"]
+)  # fmt: skip
+TEXTS = st.builds(
+    lambda lines, end: "\n".join(lines) + end, st.lists(HOSTILE, max_size=12), st.sampled_from(["", "\n", "\r\n", "\r"])
+)
+
+
+@given(TEXTS, TEXTS, st.sets(st.sampled_from(["a.txt", "new.txt", "moved.txt"]), min_size=1), st.booleans())
+def test_any_text_of_any_files_of_a_proposal_is_written_as_it_is_or_refused(
+    tmp_path_factory: pytest.TempPathFactory, one: str, other: str, edited_paths: set[str], is_marked: bool
+) -> None:
+    root = tmp_path_factory.mktemp("ws")
+    put(
+        root,
+        {"a.txt": (b"\xef\xbb\xbf" if is_marked else b"") + TEN.encode(), "old.txt": b"1\n2\n", "gone.txt": b"x\n"},
+    )
+    old = ("\ufeff" if is_marked else "") + TEN
+    request = requested(
+        root,
+        "diff --git a/a.txt b/a.txt\n"
+        + diff_of("a.txt", old, old.replace("line 2\n", "LINE 2\n"))
+        + "diff --git a/new.txt b/new.txt\nnew file mode 100755\n--- /dev/null\n+++ b/new.txt\n@@ -0,0 +1 @@\n+new\n"
+        + "diff --git a/old.txt b/moved.txt\nsimilarity index 90%\nrename from old.txt\nrename to moved.txt\n"
+        + "--- a/old.txt\n+++ b/moved.txt\n@@ -1,2 +1,2 @@\n 1\n-2\n+3\n"
+        + "diff --git a/gone.txt b/gone.txt\ndeleted file mode 100644\n"
+        + "--- a/gone.txt\n+++ /dev/null\n@@ -1 +0,0 @@\n-x\n",
+        "a.txt",
+    )
+    texts = dict(zip(sorted(edited_paths), (one, other, one + other), strict=False))
+    proposed = after_of(root, request)
+    try:
+        amended = edited(root, request, **texts)
+    except (InvalidArguments, InvalidState, proposal.DiffError):
+        return
+    if amended is None:
+        assert all(proposed[path] == text.encode() for path, text in texts.items())
+        return
+    checked_again(root, request, amended)
+    expected = {**proposed, **{path: text.encode() for path, text in texts.items()}}
+    if expected["a.txt"] == old.encode():
+        del expected["a.txt"]
+    assert after(amended) == expected
+    kinds = {file.change.path: (file.change.kind, file.change.mode) for file in amended.plan.files}
+    assert kinds.items() <= {each.path: (each.kind, each.mode) for each in request.files}.items()
+
+
+def after_of(root: Path, request: ApprovalRequest) -> dict[str, bytes | None]:
+    return {file.change.path: file.after for file in read(root, request).files}
+
+
 def test_an_edit_changes_no_other_file(tmp_path: Path) -> None:
     put(tmp_path, {"a.txt": TEN.encode(), ".git/config": b"[core]\n"})
     request = requested(tmp_path, diff_of("a.txt", TEN, CHANGED), "a.txt")

@@ -11,10 +11,12 @@ import json
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from attrs import asdict
@@ -31,9 +33,12 @@ from intercom.model.errors import InvalidArguments
 from intercom.model.json_types import JsonObject
 from intercom.operators.commands.json_forms import read
 from intercom.operators.ctl.client import Refusal, request
+from intercom.operators.ctl.wire import MAX_REQUEST
 
 #: Exit codes: done; the server or the person refused.
 _DONE, _REFUSED = 0, 1
+#: The longest request of an edit, in bytes as JSON, with room for its signature.
+_LONGEST = MAX_REQUEST - 4096
 _UNSAFE = re.compile(r"[^A-Za-z0-9._-]")
 
 
@@ -99,20 +104,28 @@ def _decide_each(where: Places, command: str, fields: JsonObject, options: argpa
 def _approve_amended(where: Places, fields: JsonObject, options: argparse.Namespace) -> int:
     if options.edit and options.hunks is not None:
         raise _Stopped("give --hunks or --edit, not both")
-    asked: JsonObject = {"id": fields["id"]}
-    if fields.get("text"):
-        asked["text"] = fields["text"]
-    if options.edit:
-        whole = request(where, "amend", {"id": fields["id"], "everything": True})
-        asked["id"] = whole["card"]["request_id"]
-        asked["shown"] = whole["card"]["proposal_hash"]
-        asked["edit"] = json.dumps(_edited(whole["contents"]))
-    else:
-        asked["hunks"] = options.hunks
+    note: JsonObject = {"text": fields["text"]} if fields.get("text") else {}
+    if not options.edit:
+        return _approve_shown(where, {"id": fields["id"], "hunks": options.hunks, **note}, options)
+    whole = request(where, "amend", {"id": fields["id"], "everything": True})
+    contents: Mapping[str, str] = whole["contents"]
+    if not contents:
+        raise _Stopped("no file of this proposal can be edited: they are removed, or are no text")
+    with _drafts(contents) as files:
+        edit = json.dumps(_edited(contents, files), ensure_ascii=False)
+        asked: JsonObject = {"id": whole["card"]["request_id"], "shown": whole["card"]["proposal_hash"], "edit": edit}
+        if (size := len(json.dumps(asked))) > _LONGEST:
+            raise _Stopped(
+                f"nothing was decided: your text takes {size} bytes as a request, and {_LONGEST} is the most"
+            )
+        return _approve_shown(where, asked | note, options)
+
+
+def _approve_shown(where: Places, asked: JsonObject, options: argparse.Namespace) -> int:
+    """Show what would be approved, and approve it if the person agrees. `asked` are the fields of `amend`."""
     found = request(where, "amend", asked)
     card = found["card"]
-    sent = {name: part for name, part in asked.items() if name != "shown"}
-    sent |= {"id": card["request_id"], "shown": card["proposal_hash"]}
+    sent = asked | {"id": card["request_id"], "shown": card["proposal_hash"]}
     if not options.json:
         print("this is what will be approved:")
         print_card(console(), read(Card, card), now(), hints=False)
@@ -124,26 +137,46 @@ def _approve_amended(where: Places, fields: JsonObject, options: argparse.Namesp
     return _DONE
 
 
-def _edited(contents: Mapping[str, str]) -> dict[str, str]:
+def _edited(contents: Mapping[str, str], files: Mapping[str, Path]) -> dict[str, str]:
     """Return the contents that the person changed in an editor, by path."""
-    if not contents:
-        raise _Stopped("no file of this proposal can be edited: they are removed, or are no text")
-    with tempfile.TemporaryDirectory(prefix="intercom-edit-") as directory:
-        files: dict[str, Path] = {}
-        for number, (path, text) in enumerate(contents.items(), 1):
-            # The number keeps the names apart, and an option of the editor away.
-            name = f"{number}-{_UNSAFE.sub('_', os.path.basename(path))[-80:]}"
-            files[path] = Path(directory) / name
-            files[path].write_bytes(text.encode())
-        _run_editor([*files.values()])
-        try:
-            after = {path: file.read_bytes().decode() for path, file in files.items()}
-        except (UnicodeDecodeError, OSError) as fault:
-            raise _Stopped(f"nothing was decided: an edited file cannot be read as UTF-8 ({fault})") from None
+    _run_editor([*files.values()])
+    try:
+        after = {path: file.read_bytes().decode() for path, file in files.items()}
+    except (UnicodeDecodeError, OSError) as fault:
+        raise _Stopped(f"nothing was decided: an edited file cannot be read as UTF-8 ({fault})") from None
     changed = {path: text for path, text in after.items() if text != contents[path]}
     if not changed:
         raise _Stopped("nothing was decided: nothing was changed in the editor")
     return changed
+
+
+@contextmanager
+def _drafts(texts: Mapping[str, str]) -> Iterator[dict[str, Path]]:
+    """Yield private files with these texts, by path, for an editor. They are removed in the end; if something was
+    raised, what the person wrote is kept, and they are told where."""
+    directory = Path(tempfile.mkdtemp(prefix="intercom-edit-"))
+    files: dict[str, Path] = {}
+    for number, path in enumerate(texts, 1):
+        # The number keeps the names apart, and an option of the editor away.
+        files[path] = directory / f"{number}-{_UNSAFE.sub('_', os.path.basename(path))[-80:]}"
+    is_done = False
+    try:
+        for path, file in files.items():
+            file.write_bytes(texts[path].encode())
+        yield files
+        is_done = True
+    finally:
+        if is_done or not any(_was_changed(files[path], text) for path, text in texts.items()):
+            shutil.rmtree(directory, ignore_errors=True)
+        else:
+            print(f"what you wrote is kept in {directory}", file=sys.stderr)
+
+
+def _was_changed(file: Path, text: str) -> bool:
+    try:
+        return file.read_bytes() != text.encode()
+    except OSError:
+        return False
 
 
 def _run_editor(files: Sequence[Path]) -> None:
@@ -167,8 +200,17 @@ def _request_changes(where: Places, fields: JsonObject, options: argparse.Namesp
     comments = tuple(_comment(place, text, paths) for place, text in options.comment or ())
     if options.file is not None:
         comments += _read_comments(_text_of(options.file), paths)
-    if not comments and options.file is None:
-        comments = _read_comments(_written(card), paths)
+    if comments or options.file is not None:
+        return _send_comments(where, card, comments, fields, options)
+    with _drafts({"comments.txt": _to_fill_in(card)}) as files:
+        [file] = files.values()
+        _run_editor([file])
+        return _send_comments(where, card, _read_comments(_text_of(str(file)), paths), fields, options)
+
+
+def _send_comments(
+    where: Places, card: CardEntry, comments: tuple[Comment, ...], fields: JsonObject, options: argparse.Namespace
+) -> int:
     if not comments:
         raise _Stopped("nothing was decided: give a comment with --comment FILE:LINE TEXT, or use reject --reason")
     note = str(fields.get("text") or "").strip() or None
@@ -206,20 +248,15 @@ def _text_of(file: str) -> str:
         raise _Stopped(f"nothing was decided: {file} cannot be read: {fault}") from None
 
 
-def _written(card: CardEntry) -> str:
-    """Return what a person wrote below the card's diff in an editor."""
-    lines = clean(str(card["diff"] or "")).split("\n")
+def _to_fill_in(card: CardEntry) -> str:
+    """Return what an editor opens with: how to write comments, and the card's diff."""
     head = (
         "# Write a comment as FILE:LINE: TEXT, with a line of the new file, or as FILE: TEXT.",
         "# Indented lines continue it. Lines that begin with # are left out; without a comment nothing is sent.",
         "",
-        *(f"# {line}" for line in lines),
+        *(f"# {line}" for line in clean(str(card["diff"] or "")).split("\n")),
     )
-    with tempfile.TemporaryDirectory(prefix="intercom-comments-") as directory:
-        file = Path(directory) / "comments.txt"
-        file.write_text("\n".join(head) + "\n", encoding="utf-8")
-        _run_editor([file])
-        return _text_of(str(file))
+    return "\n".join(head) + "\n"
 
 
 def _agree(question: str) -> None:

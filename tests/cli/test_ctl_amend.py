@@ -115,6 +115,47 @@ async def test_an_editor_that_changes_nothing_or_fails_decides_nothing(
         assert entry["status"] == "pending"
 
 
+async def test_what_a_person_wrote_is_kept_if_it_is_not_approved(tmp_path: Path) -> None:
+    drafts = tmp_path / "drafts"
+    drafts.mkdir()
+    async with scene(tmp_path) as at:
+        env = {**at.env, "EDITOR": editor(tmp_path, "printf 'three\\n' >> \"$1\""), "TMPDIR": str(drafts)}
+        for answer in ("n", "y"):
+            async with on_terminal([*CTL_AT_HOME, "approve", at.id, "--edit"], env) as screen:
+                await screen.until("[y/N] ")
+                screen.type(f"{answer}\n")
+                said = await screen.rest()
+            assert ("what you wrote is kept in" in said) is (answer == "n")
+            [kept] = drafts.glob("*/1-notes.txt")
+            assert kept.read_text() == "one\ntwo\nthree\n"
+            assert kept.parent.stat().st_mode & 0o077 == 0
+
+
+async def test_comments_are_written_below_the_diff_in_an_editor(tmp_path: Path) -> None:
+    drafts = tmp_path / "drafts"
+    drafts.mkdir()
+    async with scene(tmp_path) as at:
+        env = {**at.env, "TMPDIR": str(drafts)}
+        for line, sentence in (("notes.txt:77: x", "is not in the diff"), ("notes.txt:2: why?", "changes requested")):
+            env["EDITOR"] = editor(tmp_path, f"grep -q '# +two' \"$1\" && echo '{line}' >> \"$1\"")
+            async with on_terminal([*CTL_AT_HOME, "changes", at.id], env) as screen:
+                assert sentence in await screen.rest()
+        told = await anext(at.agent)
+        assert told["answer"]["comments"] == [{"path": "notes.txt", "text": "why?", "line": 2}]
+        [kept] = drafts.glob("*/1-comments.txt")
+        assert kept.read_text().endswith("notes.txt:77: x\n")
+
+
+async def test_a_text_that_is_too_large_for_a_request_is_refused_with_its_size(tmp_path: Path) -> None:
+    async with scene(tmp_path) as at:
+        grow = "yes 'a line of text' | head -n 80000 >> \"$1\""
+        env = {**at.env, "EDITOR": editor(tmp_path, grow), "TMPDIR": str(tmp_path)}
+        async with on_terminal([*CTL_AT_HOME, "approve", at.id, "--edit"], env) as screen:
+            assert "is the most" in await screen.rest()
+        _, entry = await ctl(at.env, "show", at.id)
+        assert entry["status"] == "pending"
+
+
 async def test_a_person_who_says_no_to_what_is_shown_decides_nothing(tmp_path: Path) -> None:
     async with scene(tmp_path) as at:
         async with typing(at, "approve", at.id, "--hunks", "1") as screen:

@@ -101,6 +101,42 @@ async def test_an_edited_text_is_shown_signed_and_written(tmp_path: Path) -> Non
         assert entry["decided"]["signature"]["text"] == entry["decided"]["text"]
 
 
+async def test_chosen_hunks_are_shown_signed_with_the_pin_and_written(tmp_path: Path) -> None:
+    make_key(tmp_path)
+    async with scene(tmp_path, OLD, DIFF.replace("a.txt", "notes.txt")) as at:
+        async with typing(at, "show", at.id) as screen:
+            assert "hunk 2" in await screen.rest()
+        async with typing(at, "approve", at.id, "--hunks", "1,3", "--note", "15 is quoted") as screen:
+            shown = await screen.until("[y/N] ")
+            assert "+LINE 28" in shown
+            assert "+LINE 15" not in shown
+            assert "notes.txt: not approved: @@ -12,7 +12,7 @@" in shown
+            screen.type("y\n")
+            await screen.until("PIN of key")
+            screen.type(f"{PIN}\n")
+            assert f"approved {at.id}" in await screen.rest()
+        told = await anext(at.agent)
+        assert told["answer"]["changes"] == [{"path": "notes.txt", "left_out": ["@@ -12,7 +12,7 @@"]}]
+        assert told["answer"]["note"] == "15 is quoted"
+        assert at.file.read_text() == ONE_AND_THREE
+        _, entry = await ctl(at.env, "show", at.id)
+        assert entry["decided"]["signature"]["text"] == entry["decided"]["text"]
+        assert "15 is quoted" in entry["decided"]["text"]
+
+
+async def test_comments_are_signed_with_the_pin(tmp_path: Path) -> None:
+    make_key(tmp_path)
+    async with scene(tmp_path) as at:
+        async with typing(at, "changes", at.id, "--comment", "notes.txt:2", "why?") as screen:
+            await screen.until("PIN of key")
+            screen.type(f"{PIN}\n")
+            assert "changes requested" in await screen.rest()
+        told = await anext(at.agent)
+        assert told["answer"]["comments"] == [{"path": "notes.txt", "text": "why?", "line": 2}]
+        _, entry = await ctl(at.env, "show", at.id)
+        assert entry["decided"]["signature"]["text"] == entry["decided"]["text"]
+
+
 @pytest.mark.parametrize(
     ("program", "sentence"), [("true", "nothing was changed in the editor"), ("exit 3", "ended with 3")]
 )

@@ -112,10 +112,11 @@ async def ctl(env: dict[str, str], *words: str) -> tuple[int, Any]:
 
 
 @contextlib.asynccontextmanager
-async def scene(home: Path) -> AsyncIterator[Scene]:
+async def scene(home: Path, old: str = "one\n", diff: str = DIFF) -> AsyncIterator[Scene]:
+    """A server, and an agent that proposes `diff` for notes.txt, which is `old`."""
     workspace = trio.Path(home, "work")
     await workspace.mkdir()
-    await (workspace / "notes.txt").write_text("one\n")
+    await (workspace / "notes.txt").write_text(old)
     env = environ(home)
     piped = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
     async with running([*COMMAND, "serve"], env, stderr=subprocess.PIPE) as server:
@@ -125,7 +126,7 @@ async def scene(home: Path) -> AsyncIterator[Scene]:
                 break
         async with (
             running([*CTL, "--json", "watch"], env, stdout=subprocess.PIPE) as watch,
-            running([sys.executable, "-c", AGENT, str(workspace), DIFF], env, **piped) as agent,
+            running([sys.executable, "-c", AGENT, str(workspace), diff], env, **piped) as agent,
         ):
             async for event in json_lines(watch):
                 if event["event"] == "card" and event["data"]["kind"] == "approval":

@@ -150,7 +150,7 @@ class _Signed:
             return self._answer(verb, fields, card, told)
         return self._command(verb, fields)
 
-    def _answer(self, verb: str, fields: Fields, card: Card | None, told: str | None = None) -> Any:
+    def _answer(self, verb: str, fields: Fields, card: Card | None, told: str | None = None) -> object:
         was_shown = card is not None and not card.get("diff_omitted")
         if card is None or not was_shown:
             card = self._card(verb, fields)

@@ -45,8 +45,9 @@ class PreparedDecision:
         """Return whether it was made from this record; who waits for the answer, and until when, does not matter."""
         if not isinstance(request, ApprovalRequest):
             return False
-        now = {"slack_ts": request.slack_ts, "call": request.call, "expires_at": request.expires_at}
-        return request == evolve(self.proposed, **now)
+        return request == evolve(
+            self.proposed, slack_ts=request.slack_ts, call=request.call, expires_at=request.expires_at
+        )
 
     def record(self, db: Database, at: datetime) -> dict[str, object]:
         """Store what is not in the decision itself, in its transaction. Returns what the audit entry says of it."""

@@ -90,6 +90,7 @@ EXAMPLES = (
     "approve 7c41 --hunks 1,3-5 --note 'leave the retry as it is'",
     "approve 7c41 --edit",
     "approve 7c41 91c0 77aa",
+    "approve --all --session 3f2a",
     "reject 7c41 --reason 'keep the old name'",
     "changes 7c41",
     "changes 7c41 --comment src/app.py:12 'use the constant' --comment README.md 'mention it'",
@@ -157,6 +158,9 @@ EXAMPLES = (
     "key create --name 'work laptop'",
     "key revoke 4f1d",
 )
+
+#: The commands that decide one request or several.
+_DECIDES = ("approve", "reject")
 
 #: Commands of two words: the first word, and its help.
 GROUPS = {
@@ -384,7 +388,8 @@ def _run(options: argparse.Namespace) -> int:
     from intercom.model.errors import IntercomError
     from intercom.operators.ctl.client import NoServer, Refusal
 
-    if options.session is not None and not row_of(options).takes_session:
+    is_all = options.command in _DECIDES and options.all
+    if options.session is not None and not row_of(options).takes_session and not is_all:
         sentence = f"--session is not for {options.command}; it is for {', '.join(_taking_session())}"
         return _complain(options, sentence, "invalid_arguments", USAGE)
     try:
@@ -438,6 +443,10 @@ def _carry_out(where: Places, options: argparse.Namespace) -> int:
 
         return watch_tree(where, as_json=options.json)
     command, fields = fields_of(options)
+    if command in _DECIDES and bool(options.id) is options.all:
+        return _complain(
+            options, "give the ids of requests (see pending), or --all, and not both", "invalid_arguments", USAGE
+        )
     if command == "logs":
         return _logs(where, fields, follow=options.follow, as_json=options.json)
     if command == "restore":
@@ -462,7 +471,7 @@ def _carry_out(where: Places, options: argparse.Namespace) -> int:
 
         follow = options.act == "tail" and options.follow
         return gateway(where, command, fields, follow=follow, as_json=options.json)
-    if command == "changes" or (command in ("approve", "reject") and _needs_preview(options)):
+    if command == "changes" or (command in _DECIDES and _needs_preview(options)):
         from intercom.cli.ctl_amend import decide
 
         return decide(where, command, fields, options)
@@ -476,7 +485,7 @@ def _carry_out(where: Places, options: argparse.Namespace) -> int:
 
 def _needs_preview(options: argparse.Namespace) -> bool:
     """Tell whether a decision is about several cards, or about a part of one: then what will happen is shown first."""
-    return len(options.id) > 1 or (options.command == "approve" and (options.edit or options.hunks is not None))
+    return len(options.id) != 1 or (options.command == "approve" and (options.edit or options.hunks is not None))
 
 
 def _show(where: Places, row: OperatorCommand, data: Any) -> None:

@@ -27,7 +27,7 @@ from intercom.cli.ctl_sign import Sender, summary
 from intercom.cli.ctl_text import agreed, clean, count, done_line, one_line, short
 from intercom.local.places import Places
 from intercom.model.amendment import Comment, told_of_comments
-from intercom.model.card import Card
+from intercom.model.card import Card, CardKind
 from intercom.model.card_hunks import comments_in
 from intercom.model.errors import InvalidArguments
 from intercom.model.json_types import JsonObject
@@ -52,7 +52,7 @@ def decide(where: Places, command: str, fields: JsonObject, options: argparse.Na
     try:
         if command == "changes":
             return _request_changes(where, fields, options)
-        if len(options.id) > 1:
+        if len(options.id) != 1:
             return _decide_each(where, command, fields, options)
         return _approve_amended(where, fields, options)
     except _Stopped as stopped:
@@ -69,7 +69,8 @@ def _decide_each(where: Places, command: str, fields: JsonObject, options: argpa
     if command == "approve" and (options.edit or options.hunks is not None):
         raise _Stopped("hunks and edits are of one card: name one id")
     found: dict[str, CardEntry] = {}
-    for id in options.id:
+    session = fields.pop("session", None)
+    for id in _waiting(where, session, options) if options.all else options.id:
         card = request(where, "show", {"id": id})
         found[str(card["request_id"])] = card
     closed = [card for card in found.values() if command not in card["choices"]]
@@ -96,6 +97,17 @@ def _decide_each(where: Places, command: str, fields: JsonObject, options: argpa
     if options.json:
         print(json.dumps(results))
     return _REFUSED if failed else _DONE
+
+
+def _waiting(where: Places, session: str | None, options: argparse.Namespace) -> list[str]:
+    """Return the ids of the proposals that wait. Raises _Stopped if the person would not see and confirm them."""
+    if options.json or not sys.stdin.isatty():
+        raise _Stopped("--all says first what will happen, and asks, which needs a terminal; name the ids instead")
+    cards = request(where, "pending", {"session": session} if session else {})
+    found = [str(card["request_id"]) for card in cards if card["kind"] == CardKind.APPROVAL.value]
+    if not found:
+        raise _Stopped("no proposal waits")
+    return found
 
 
 # --- a part of one card, or an edited text ---------------------------------------------------------------------------

@@ -192,6 +192,24 @@ async def test_a_text_that_is_too_large_for_a_request_is_refused_with_its_size(t
         assert entry["status"] == "pending"
 
 
+async def test_all_that_wait_in_a_session_are_named_first_and_asked_about(tmp_path: Path) -> None:
+    async with scene(tmp_path) as at:
+        code, refused = await ctl(at.env, "approve", "--all")
+        assert (code, "needs a terminal" in refused["error"]) == (1, True)
+        for words in (("approve",), ("approve", at.id, "--all")):
+            assert (await ctl(at.env, *words))[0] == 2
+        async with typing(at, "approve", "--all", "--session", "0000") as screen:
+            assert "0000" in await screen.rest()
+        async with typing(at, "reject", "--all", "--session", at.card["session_id"][:8], "--reason", "no") as screen:
+            shown = await screen.until("[y/N] ")
+            assert "notes.txt" in shown
+            screen.type("y\n")
+            assert f"rejected {at.id}" in await screen.rest()
+        assert (await anext(at.agent))["answer"]["reason"] == "no"
+        async with typing(at, "approve", "--all") as screen:
+            assert "no proposal waits" in await screen.rest()
+
+
 async def test_a_person_who_says_no_to_what_is_shown_decides_nothing(tmp_path: Path) -> None:
     async with scene(tmp_path) as at:
         async with typing(at, "approve", at.id, "--hunks", "1") as screen:

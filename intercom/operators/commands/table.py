@@ -93,10 +93,9 @@ class Argument(NamedTuple):
 
     `shape` is how it is typed on ctl: `ID`, `[ID]`, `TEXT...` and `[TEXT...]` are positional, and `...` takes the rest
     of the line; `--all`, `-f/--follow` and `--limit N` are options, and one with two values may be repeated; an empty
-    shape is not typed. `field` is the name of
-    the handler's argument; it is empty for an option of ctl alone. `sent` is its name on the wire, if that is another.
-    A flag sends `value`. A value must be one of `choices`, if there are any. `default` is sent if neither the option
-    nor --session is given. `missing` says what to give.
+    shape is not typed. `field` is the name of the handler's argument; it is empty for an option of ctl alone. `sent` is
+    its name on the wire, if that is another. A flag sends `value`. A value must be one of `choices`, if there are any.
+    `default` is sent if neither the option nor --session is given. `missing` says what to give.
     """
 
     shape: str
@@ -173,7 +172,8 @@ def _session(help: str) -> Argument:
 
 _ID = Argument("ID", "id", missing="an id; see pending")
 #: One request or several. ctl sends a command for each.
-_IDS = _ID._replace(shape="ID...")
+_IDS = _ID._replace(shape="[ID...]")
+_ALL = Argument("--all", help="all proposals that wait; with --session, those of one session")
 #: The session that a command is about. On the wire it may stand in `id`, as in the older protocol.
 _SESSION = Argument("SESSION", "session", sent="id", missing="a session's id; see list")
 #: The same, if only --session names it.
@@ -210,6 +210,7 @@ _ROWS = (
         SIGNED_CARD,
         "approve proposed changes; of one, also a part, or another text of yours",
         _IDS,
+        _ALL,
         Argument("--hunks N,N", "hunks", "approve only these hunks, as in 1,3-5; show numbers them"),
         Argument("--edit", help="edit the new files in $EDITOR first, and approve the result"),
         Argument("--note TEXT", "text", "what the agent is told with it"),
@@ -217,7 +218,7 @@ _ROWS = (
         "shown",
         decision="approve",
     ),
-    _row("reject", SIGNED_CARD, "reject proposed changes", _IDS, _REASON, decision="reject"),
+    _row("reject", SIGNED_CARD, "reject proposed changes", _IDS, _ALL, _REASON, decision="reject"),
     _row(
         "changes",
         SIGNED_CARD,

@@ -34,7 +34,7 @@ from intercom.model.request import FileChange
 from intercom.model.room import Room
 from intercom.model.session import Instruction, Session
 from intercom.operators.commands.json_forms import read
-from intercom.operators.commands.table import COMMANDS, HOW_TO_ANSWER
+from intercom.operators.commands.table import COMMANDS, HOW_TO_AMEND, HOW_TO_ANSWER
 
 if TYPE_CHECKING:
     from actors import Info
@@ -109,7 +109,7 @@ def print_card(on: Console, card: Card, at: datetime, lines: int | None = None, 
     for line in card_lines(card, at, lines):
         # Prose wraps at words on a terminal. A line of a patch stays one line, so that it can be copied.
         on.print(line, soft_wrap=bool(line.no_wrap) or not on.is_terminal)
-    for hint in answers(card) if hints else ():
+    for hint in answers(card, whole=lines is None) if hints else ():
         on.print(safe_text(f"  {hint}", "cyan"), soft_wrap=True)
 
 
@@ -170,9 +170,11 @@ def _agents(text: str) -> Iterable[Text]:
         yield Text("│ ", "dim").append(line, "not dim")
 
 
-def answers(card: Card) -> list[str]:
-    """List the commands that answer an open card."""
+def answers(card: Card, *, whole: bool = False) -> list[str]:
+    """List the commands that answer an open card; with `whole` also those for a part of a proposal."""
     commands = HOW_TO_ANSWER.get(card.kind, ()) if card.state is CardState.PENDING else ()
+    if commands and card.amendable and whole:
+        commands += HOW_TO_AMEND
     return [f"{PROGRAM} {each.format(id=short(card.id))}" for each in commands]
 
 

@@ -18,10 +18,12 @@ import intercom
 from intercom.asyncio_calls import THREAD
 from intercom.embedding import EmbeddedOperator, Switchboard
 from intercom.local.lock import DatabaseLocked
+from intercom.model.amendment import Comment
 from intercom.model.card import Card, CardState
 from intercom.model.config import Config, DatabaseSettings
-from intercom.model.errors import AlreadyDecided, ConfigError, NotFound
+from intercom.model.errors import AlreadyDecided, ConfigError, InvalidArguments, NotFound
 from intercom.model.request import Operation, OperationKind
+from tests.sessions.test_amendments import DIFF, OLD, ONE_AND_THREE
 
 pytestmark = pytest.mark.real_time
 
@@ -73,6 +75,38 @@ def test_an_approved_change_is_applied_and_a_rejected_one_is_not(root: Path) -> 
             denied = asyncio.create_task(agent.ask_permission(RUN))
             await kim.reject((await first_card(kim)).id, "not now")
             assert ((await denied).answer.status, (await denied).answer.reason) == ("denied", "not now")
+
+    run(main)
+
+
+def test_a_program_approves_a_part_and_an_edited_text_and_requests_changes(root: Path) -> None:
+    async def main() -> None:
+        async with opened(root) as switchboard:
+            agent, kim = switchboard.agent("bot"), switchboard.operator("kim")
+            file = root / "project/a.txt"
+            file.write_text(OLD)
+            asked = asyncio.create_task(agent.check_clearance("Shout", DIFF, "a.txt"))
+            card = await first_card(kim)
+            with pytest.raises(InvalidArguments, match="needs shown"):
+                await kim.approve(card.id, hunks=(1, 3))
+            seen = await kim.amended(card.id, hunks=(1, 3))
+            assert [hunk.number for hunk in seen.hunks] == [1, 2, 3]
+            approved = await kim.approve(card.id, hunks=(1, 3), shown=seen.card.proposal_hash, note="not 15")
+            assert (approved.diff, approved.amended) == (seen.card.diff, True)
+            assert (await asked).answer.note == "not 15"
+            await agent.check_diff(card.id)
+            assert file.read_text() == ONE_AND_THREE
+
+            asked = asyncio.create_task(agent.check_clearance("More", content="one\n", file_path="a.txt"))
+            card = await first_card(kim)
+            await kim.approve(card.id, texts={"a.txt": "two\n"}, shown=card.proposal_hash)
+            assert (await asked).answer.changes[0].edited
+            await agent.check_diff(card.id)
+            assert file.read_text() == "two\n"
+
+            asked = asyncio.create_task(agent.check_clearance("Again", content="three\n", file_path="a.txt"))
+            await kim.request_changes((await first_card(kim)).id, [Comment("a.txt", "why?", 1)])
+            assert (await asked).answer.comments == (Comment("a.txt", "why?", 1),)
 
     run(main)
 

@@ -7,6 +7,7 @@ import difflib
 import hashlib
 import json
 import sqlite3
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from attrs import evolve
 from intercom.model import crash_points
 from intercom.model.amendment import Amendment, Change, Comment
 from intercom.model.card import Card, CardKind, CardState
+from intercom.model.checkpoint import Files
 from intercom.model.decision import Decision, Verdict
 from intercom.model.errors import (
     AlreadyDecided,
@@ -32,9 +34,11 @@ from intercom.sessions.tools.auto_check import AutoCheck, CheckContext
 from intercom.sessions.tools.check_clearance import CheckClearance
 from intercom.sessions.tools.check_diff import CheckDiff
 from intercom.sessions.tools.transmit import Transmit
+from intercom.store import requests
 from intercom.store.audit_chain import verify
 from intercom.store.requests import Approvals, approvals
 from intercom.store.writer_messages import Transact
+from tests.sessions.test_checkpoints import ask, succeed, take
 from tests.support.virtual_server import AgentClient, VirtualServer, virtual_server
 
 Clock = trio.testing.MockClock
@@ -444,3 +448,19 @@ async def test_the_file_that_holds_the_policy_can_be_amended_and_waits_for_accep
     assert not (await agent.ask(AutoCheck("ls", CheckContext(args="x")))).answer.auto_approved
     waiting = await server.operator.card(kind=CardKind.POLICY, state=CardState.PENDING)
     assert "ls *" in (waiting.body or "")
+
+
+async def test_a_restore_asks_again_for_what_the_agent_proposed(
+    server: VirtualServer, agent: AgentClient, root: Path
+) -> None:
+    id = await proposed(agent)
+    taken = await take(server, agent)
+    await approve(server, id, 1)
+    await agent.ask(CheckDiff(id))
+    done = await succeed(server, await ask(server, taken, Files.BACK))
+    assert (root / "a.txt").read_text() == OLD
+    [again] = await server.app.reader.read(partial(requests.pending, session_id=done.successor_id))
+    assert (again.diff_content, again.details) == (DIFF, None)
+    await approve(server, again.id, 2, 3)
+    assert (await card(server, again.id)).amended
+    assert (await card(server, id)).amended

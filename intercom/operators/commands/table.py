@@ -561,3 +561,5 @@ HOW_TO_ANSWER: dict[str, tuple[str, ...]] = {
     "room": ("answer {id} continue | dismiss",),
     "tools": ("approve {id}", "reject {id}"),
 }
+#: The commands that answer a proposal with more than yes and no.
+HOW_TO_AMEND = ("approve {id} --hunks 1,3 | --edit", "changes {id}")

@@ -23,7 +23,7 @@ from attrs import asdict
 
 from intercom.cli.ctl_draw import console, now, print_card
 from intercom.cli.ctl_sign import Card as CardEntry
-from intercom.cli.ctl_sign import Sender, summary
+from intercom.cli.ctl_sign import Sender, has_key, summary
 from intercom.cli.ctl_text import agreed, clean, count, done_line, one_line, short
 from intercom.local.places import Places
 from intercom.model.amendment import Comment, told_of_comments
@@ -69,7 +69,7 @@ def _decide_each(where: Places, command: str, fields: JsonObject, options: argpa
     if command == "approve" and (options.edit or options.hunks is not None):
         raise _Stopped("hunks and edits are of one card: name one id")
     found: dict[str, CardEntry] = {}
-    session = fields.pop("session", None)
+    session = str(fields.pop("session", None) or "")
     for id in _waiting(where, session, options) if options.all else options.id:
         card = request(where, "show", {"id": id})
         found[str(card["request_id"])] = card
@@ -78,13 +78,21 @@ def _decide_each(where: Places, command: str, fields: JsonObject, options: argpa
         names = ", ".join(f"{short(card['request_id'])} ({card['status']})" for card in closed)
         raise _Stopped(f"nothing was decided: {command} does not answer {names}")
     if not options.json:
+        if command == "approve" and has_key(where):
+            # One PIN signs all of them, so each is on the screen before it is typed.
+            for card in found.values():
+                print_card(console(), read(Card, card), now(), hints=False)
         print(f"{command} {count(len(found), 'request')}:")
         print("\n".join(summary(command, card) for card in found.values()))
         _agree(f"{command} all {len(found)}?")
     sender, results, failed = Sender(where), [], 0
-    for id in found:
+    for id, card in found.items():
+        if options.json:
+            # Each is shown before its own PIN.
+            sender = Sender(where)
+        shown = None if options.json or command != "approve" else card
         try:
-            done: JsonObject = sender.send(command, {**fields, "id": id})
+            done: JsonObject = sender.send(command, {**fields, "id": id}, card=shown)
         except Refusal as refusal:
             failed += 1
             done = {"request_id": id, "error": str(refusal), "error_code": refusal.code}
@@ -99,7 +107,7 @@ def _decide_each(where: Places, command: str, fields: JsonObject, options: argpa
     return _REFUSED if failed else _DONE
 
 
-def _waiting(where: Places, session: str | None, options: argparse.Namespace) -> list[str]:
+def _waiting(where: Places, session: str, options: argparse.Namespace) -> list[str]:
     """Return the ids of the proposals that wait. Raises _Stopped if the person would not see and confirm them."""
     if options.json or not sys.stdin.isatty():
         raise _Stopped("--all says first what will happen, and asks, which needs a terminal; name the ids instead")
@@ -144,7 +152,7 @@ def _approve_shown(where: Places, asked: JsonObject, options: argparse.Namespace
         if found["text"]:
             print(clean(f"the agent is told: {found['text']}"))
         _agree(f"approve this of {short(card['request_id'])} ({one_line(str(card['title']))})?")
-    done = Sender(where).send("approve", sent, card=card, told=found["text"])
+    done = Sender(where).send("approve", sent, card=card, told=found["text"], is_shown=not options.json)
     print(json.dumps(done) if options.json else done_line(done))
     return _DONE
 
@@ -233,7 +241,8 @@ def _send_comments(
     sent: JsonObject = {"id": card["request_id"], "comments": said}
     if note:
         sent["text"] = note
-    done = Sender(where).send("changes", sent, card=card, told=told)
+    # The card was not drawn, so a terminal that keeps the key must not take it for one that was.
+    done = Sender(where).send("changes", sent, told=told, is_shown=not options.json)
     print(json.dumps(done) if options.json else done_line({**done, "status": "changes requested"}))
     return _DONE
 

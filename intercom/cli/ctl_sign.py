@@ -50,14 +50,16 @@ def send(where: Places, verb: str, fields: Fields, *, card: Card | None = None, 
 
 
 class Sender:
-    """Sends commands of one person, who types the PIN at most once for all of them."""
+    """Sends commands of one person, who types the PIN once for all of them, and again for each that needs it."""
 
     def __init__(self, where: Places) -> None:
         self._where = where
         self._signed: _Signed | None = None
 
-    def send(self, verb: str, fields: Fields, *, card: Card | None = None, told: str | None = None) -> Any:
-        """Do as the function `send`."""
+    def send(
+        self, verb: str, fields: Fields, *, card: Card | None = None, told: str | None = None, is_shown: bool = True
+    ) -> Any:
+        """Do as the function `send`. With `is_shown` false neither `card` nor `told` was drawn yet."""
         where = self._where
         if COMMANDS[verb].access in (Access.ANYONE, Access.OPERATOR) or not has_key(where):
             return request(where, verb, fields)
@@ -66,7 +68,7 @@ class Sender:
         if self._signed is None:
             return request(where, verb, fields)
         try:
-            return self._signed.send(verb, fields, card, told)
+            return self._signed.send(verb, fields, card, told, is_shown)
         except KeyboardInterrupt:
             raise _refusal("no PIN was given; nothing was changed", "signature_required") from None
         except IntercomError as fault:
@@ -143,16 +145,18 @@ class _Signed:
         self._known = {each["key_id"]: each for each in known["keys"]}
         self._key: tuple[KeyFile, Ed25519PrivateKey] | None = None
 
-    def send(self, verb: str, fields: Fields, card: Card | None, told: str | None = None) -> Any:
+    def send(self, verb: str, fields: Fields, card: Card | None, told: str | None, is_shown: bool) -> Any:
         if verb == "resume":
             return self._resume(fields)
         if COMMANDS[verb].access is Access.SIGNED_CARD:
-            return self._answer(verb, fields, card, told)
+            return self._answer(verb, fields, card, told, is_shown)
         return self._command(verb, fields)
 
-    def _answer(self, verb: str, fields: Fields, card: Card | None, told: str | None = None) -> object:
-        was_shown = card is not None and not card.get("diff_omitted")
-        if card is None or not was_shown:
+    def _answer(
+        self, verb: str, fields: Fields, card: Card | None, told: str | None = None, is_shown: bool = True
+    ) -> object:
+        was_shown = is_shown and card is not None and not card.get("diff_omitted")
+        if card is None or card.get("diff_omitted"):
             card = self._card(verb, fields)
         decision, fields = _decision(verb, fields, str(card["kind"]))
         if decision not in card["choices"]:
@@ -165,6 +169,8 @@ class _Signed:
         if was_shown:
             key_agent.note_shown(self._where, [subject])
         _say(summary(decision, card))
+        if told and not is_shown:
+            _say("\n".join(f"  {_one_line(line)}" for line in ("the agent is told:", *told.split("\n"))))
         said = {
             "request_id": card["request_id"],
             "subject": subject,
@@ -278,6 +284,9 @@ class _Signed:
         `with_pin` asks for the PIN even if this terminal keeps the key unlocked."""
         sent = {name: part for name, part in fields.items() if part is not None}
         with_pin = with_pin or said["risk"] == "critical" or said["decision"] in signing.WITH_PIN
+        if with_pin:
+            # It is typed for this decision, and not for one before it.
+            self._key = None
         if self._key is None and not with_pin:
             with contextlib.suppress(_NotWithTicket):
                 return self._with_ticket(verb, sent, said)

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import subprocess
+import sys
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import trio
 
+from tests.cli.test_ctl_signed import AGENT, PIN, Scene, ctl, json_lines, make_key, running, scene, typing
 from tests.cli.test_ctl_signed import CTL as CTL_AT_HOME
-from tests.cli.test_ctl_signed import PIN, ctl, make_key, scene, typing
 from tests.sessions.test_amendments import DIFF, NEW, OLD, ONE_AND_THREE
 from tests.support.person_shell import the_person
 from tests.support.server_process import CTL, Home, begin, call
@@ -122,6 +126,63 @@ async def test_chosen_hunks_are_shown_signed_with_the_pin_and_written(tmp_path: 
         _, entry = await ctl(at.env, "show", at.id)
         assert entry["decided"]["signature"]["text"] == entry["decided"]["text"]
         assert "15 is quoted" in entry["decided"]["text"]
+
+
+@contextlib.asynccontextmanager
+async def second_proposal(at: Scene, risk: str) -> AsyncIterator[str]:
+    """Another agent proposes a second change of the same file; the id of its request."""
+    piped = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    program = AGENT.replace('"low"', f'"{risk}"').replace("Add a line", "Add another")
+    diff = "--- a/notes.txt\n+++ b/notes.txt\n@@ -1 +1,2 @@\n one\n+second\n"
+    async with (
+        running([*CTL_AT_HOME, "--json", "watch"], at.env, stdout=subprocess.PIPE) as watch,
+        running([sys.executable, "-c", program, str(at.file.parent), diff], at.env, **piped),
+    ):
+        async for event in json_lines(watch):
+            if event["event"] == "card" and event["data"]["title"] == "Add another":
+                yield str(event["data"]["request_id"])
+                return
+
+
+@pytest.mark.parametrize("risk", ["high", "critical"])
+async def test_several_cards_are_all_shown_before_the_pin_that_signs_them(tmp_path: Path, risk: str) -> None:
+    make_key(tmp_path)
+    async with scene(tmp_path) as at, second_proposal(at, risk) as other:
+        async with typing(at, "approve", at.id, other) as screen:
+            shown = await screen.until("[y/N] ")
+            assert "+two" in shown
+            assert "+second" in shown
+            screen.type("y\n")
+            await screen.until("PIN of key")
+            screen.type(f"{PIN}\n")
+            said = ""
+            if risk == "critical":
+                # It wants a PIN of its own.
+                said = await screen.until("PIN of key")
+                screen.type(f"{PIN}\n")
+            said += await screen.rest()
+        assert f"approved {at.id}" in said
+        assert f"approved {other}" in said
+        assert said.count("PIN of key") == (risk == "critical")
+
+
+async def test_what_was_not_drawn_is_shown_before_the_pin(tmp_path: Path) -> None:
+    make_key(tmp_path)
+    async with scene(tmp_path, OLD, DIFF.replace("a.txt", "notes.txt")) as at:
+        async with typing(at, "--json", "approve", at.id, "--hunks", "1") as screen:
+            shown = await screen.until("PIN of key")
+            assert "+LINE 2" in shown
+            assert "+LINE 15" not in shown
+            assert "notes.txt: not approved: @@ -12,7 +12,7 @@" in shown
+            screen.type("\x03")
+            await screen.rest()
+        # Comments on a card do not count as a look at it.
+        async with typing(at, "changes", at.id, "--comment", "notes.txt:9", "x") as screen:
+            await screen.until("PIN of key")
+            screen.type(f"{PIN}\n")
+            assert "is not in the diff" in await screen.rest()
+        async with typing(at, "approve", at.id) as screen:
+            assert "+LINE 15" in await screen.until("PIN of key")
 
 
 async def test_comments_are_signed_with_the_pin(tmp_path: Path) -> None:

@@ -105,8 +105,9 @@ class Card:
     `away` means that no call waits for the answer any more. `note` is one more line, such as the rule of an automatic
     approval. `escalated` means that the nudges of an alert did not help. `proposal_hash` identifies the change to
     approve. `diff` is made by us from the files' bytes, unless `diff_from_agent` says that it is the agent's own text.
-    `diff_omitted` says that a listing left the diff out. `prompt_type` is what kind of question a prompt is. `amendable`
-    says that a part of it can be approved, or that it can be edited before it is; `amended` that a person did so.
+    `diff_omitted` says that a listing left the diff out. `prompt_type` is what kind of question a prompt is.
+    `amendable` says that a part of it can be approved, or that it can be edited before it is; `amended` that a person
+    did so.
     `remarks` say what it cannot show. `masked` holds lines, by number from 0, which replace those of the diff outside
     this machine.
     """

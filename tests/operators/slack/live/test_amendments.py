@@ -90,14 +90,14 @@ async def test_a_long_diff_that_was_amended_is_not_said_to_be_the_file_of_the_pr
     new = "".join(f"{n}{'!' if n < 30 or n == 100 else ''}\n" for n in range(200))
     diff = "".join(difflib.unified_diff(old.splitlines(True), new.splitlines(True), "a/a.txt", "b/a.txt"))
     async with scene(tmp_path, diff, old) as at:
-        assert "is in the thread as a file" in text_of(at.message)
+        assert "is in the thread of this message as a file" in text_of(at.message)
         await at.press("approve_hunks")
         await at.submit(hunks0="1")
         await at.submit()
         await at.asking()
         shown = text_of(await at.server.shows(at.message["ts"], "approved with changes"))
         assert "the file in the thread is what the agent proposed" in shown
-        assert "is in the thread as a file" not in shown
+        assert "is in the thread of this message as a file" not in shown
 
 
 @quick

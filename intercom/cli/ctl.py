@@ -458,6 +458,10 @@ def _carry_out(where: Places, options: argparse.Namespace) -> int:
 
         yes = options.act == "accept" and options.yes
         return policy(where, options.act, fields, yes=yes, as_json=options.json)
+    if options.command == "grant":
+        from intercom.cli.ctl_grant import grant
+
+        return grant(where, fields, yes=options.yes, as_json=options.json)
     if options.command == "rooms":
         from intercom.cli.ctl_rooms import rooms
 

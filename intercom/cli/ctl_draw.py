@@ -28,6 +28,7 @@ from intercom.model.chat_status import ChatStatus, ConnectionState
 from intercom.model.checkpoint import CheckpointLine, LeftOut
 from intercom.model.decision import PAST, Signature
 from intercom.model.errors import InvalidArguments
+from intercom.model.grant import GrantEntry
 from intercom.model.json_types import Json, JsonObject
 from intercom.model.process import Origin
 from intercom.model.request import FileChange
@@ -362,6 +363,23 @@ def draw_found(on: Console, data: Json, at: datetime) -> None:
         for each in read(list[_Match], data, "matches")
     ]
     print_table(on, ("room", "where", "", ""), rows, "nothing found")
+
+
+def draw_grants(on: Console, data: Json, at: datetime) -> None:
+    rows = [
+        (
+            short(each.grant_id),
+            short(each.session_id),
+            safe_text(each.covers),
+            f"{each.used} of {each.uses}",
+            safe_text(_second(each.until)),
+            safe_text(f"{each.granted_by} ({each.channel})"),
+            safe_text(each.over or "in force", "red" if each.over else "green"),
+        )
+        for each in read(list[GrantEntry], data, "grants")
+    ]
+    columns = ("grant", "session", "lets pass", "used", "until", "by", "")
+    print_table(on, columns, rows, "no grant is in force: grant ID permits requests like that of a card")
 
 
 def draw_log(on: Console, data: Json, at: datetime) -> None:

@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from intercom.cli import key_agent
+from intercom.cli.ctl_grant import GRANT, granted_fields, preview_fields
 from intercom.local.places import Places, peek
 from intercom.model import signing
 from intercom.model.errors import IntercomError
@@ -205,13 +206,17 @@ class _Signed:
     def _command(self, verb: str, fields: Fields) -> Any:
         if COMMANDS[verb].for_agent:
             fields = self._addressed(verb, fields)
+        covers = ""
+        if verb == GRANT:
+            shown = request(self._where, "grant-preview", preview_fields(fields))
+            fields, covers = granted_fields(shown, fields), str(shown["covers"])
         is_typed = True
         if verb == "nudge":
             typed = str(fields.get("text") or "").strip()
             fields, is_typed = {**fields, "text": typed or self._nudge_text()}, bool(typed)
         about = next((fields[name] for name in ("id", "session", "workspace") if fields.get(name)), "")
         about = f"{about} {fields['tool']}" if fields.get("tool") else about
-        text = fields.get("text") or fields.get("mode") or ""
+        text = fields.get("text") or fields.get("mode") or covers
         _say(_one_line(f"{verb} {about} {text}".rstrip()))
         said = {
             "request_id": "",

@@ -54,5 +54,7 @@ def done_line(data: JsonObject) -> str:
     if isinstance(ended, list):
         named = f": {', '.join(short(str(each)) for each in ended)}" if ended else ""
         return one_line(f"{data['status']} {count(len(ended), 'session')}{named}")
+    if "grant_id" in data:
+        return one_line(f"{data['status']} {short(str(data['grant_id']))}: {data['covers']}")
     line = f"{data['status']} {data.get('request_id') or data.get('session_id')}"
     return one_line(f"{line}: {data['note']}" if data.get("note") else line)

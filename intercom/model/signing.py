@@ -30,8 +30,8 @@ SIGNED_HERE = ("slack", "embed")
 #: The fields of a statement.
 STATED = ("request_id", "subject", "risk", "decision", "text", "at", "decision_id", "key_id", "method")
 
-#: Decisions that need the PIN, as critical ones do: an accepted policy approves much that no person sees.
-WITH_PIN = frozenset({"accept"})
+#: Decisions that need the PIN, as critical ones do: an accepted policy and a grant approve much that no person sees.
+WITH_PIN = frozenset({"accept", "grant"})
 
 #: Decisions that approve what a card shows. A person must have seen the card.
 LETS_PASS = frozenset({"approve", "accept", "proceed", "continue"})
@@ -61,7 +61,7 @@ _LESS = {"stall": _SHOWN_OF_ALERT, "policy": _SHOWN_OF_POLICY}
 #: The fields of a command that define its effect. The others serve its transport.
 EFFECT_FIELDS = (
     *("id", "session", "reason", "instruction", "mode", "decision", "text", "workspace", "label", "files"),
-    "tool",
+    *("tool", "pattern", "risk", "scope", "duration", "uses"),
 )
 
 

@@ -83,7 +83,7 @@ _CALL_STATUSES = frozenset(
 )
 #: Those of calls that were sent.
 _SENT = frozenset({"success", "error", "timeout", "cancelled"})
-_CHANNELS = frozenset({"ctl", "slack", "embed", "policy", "timeout", "steer", "none"})
+_CHANNELS = frozenset({"ctl", "slack", "embed", "policy", "grant", "timeout", "steer", "none"})
 
 #: The events of actors that are counted: the name of the metric, and its help text.
 _EVENTS: dict[type, tuple[str, str]] = {
@@ -144,7 +144,7 @@ class Counted:
             case Settled(request_id, kind, outcome, channel, seconds):
                 if self._is_new(measure, request_id):
                     self._verdicts.labels(kind.value, _known(outcome, _DECISIONS), _known(channel, _CHANNELS)).inc()
-                    if channel != "policy":
+                    if channel not in ("policy", "grant"):
                         self._decided.labels(kind.value).observe(seconds)
             case Delivered(request_id, kind, seconds):
                 if self._is_new(measure, request_id):

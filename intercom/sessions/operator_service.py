@@ -39,6 +39,7 @@ from intercom.model.session import Instruction, Kind, Session, SessionMode, Sess
 from intercom.sessions import amendments, lookups, request_kinds
 from intercom.sessions.amendments import AmendedCard
 from intercom.sessions.checkpoints.messages import AnswerRestore, AskRestore, TakeCheckpoint
+from intercom.sessions.grant_calls import GrantCalls
 from intercom.sessions.lookups import ShownCards, ask_session, only, single
 from intercom.sessions.messages import CommandRuns, Decide, End, EndAbandoned, Pause, Resume, Steer, TakeBack, Unpause
 from intercom.sessions.policies import PolicyRegistry
@@ -332,6 +333,11 @@ class OperatorService:
     def checkpoints(self) -> CheckpointCalls:
         """The calls that take, list and restore checkpoints."""
         return CheckpointCalls(self.system.named("checkpoints"), self.reader, self._named_or_only)
+
+    @property
+    def grants(self) -> GrantCalls:
+        """The calls about what people permit in advance."""
+        return GrantCalls(self.deps, self.reader, self.session_id)
 
     async def sessions(self, *, everything: bool = False) -> tuple[Session, ...]:
         """Return the sessions that are not over, oldest first; with `everything`, all sessions in the database."""

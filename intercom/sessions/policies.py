@@ -6,40 +6,33 @@ that crashed continues with the policy in force, not with the file's current con
 
 from __future__ import annotations
 
-import json
-import logging
-import time
 from collections import Counter, deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from datetime import datetime, timedelta
 from functools import partial
 from hashlib import sha256
 from pathlib import Path
 
-import cattrs
 import trio
-from attrs import asdict, define, evolve, field, frozen
+from attrs import define, evolve, field, frozen
 
 from actors import ChildSpec, Down, Name, NotRunning, System, ask
 from intercom.model import crash_points
 from intercom.model.card import Card, CardKind, CardState, Notice, end_of
 from intercom.model.config import Config
 from intercom.model.decision import Decided, Decision, Verdict, signature_data
-from intercom.model.errors import AlreadyDecided, Ambiguous, IntercomError, InvalidState, NotFound
+from intercom.model.errors import AlreadyDecided, Ambiguous, InvalidState, NotFound
 from intercom.model.policy import DENY_ALL, POLICY_FILE, PolicyDecision, PolicyStatus, WorkspacePolicy, describe
-from intercom.model.request import RiskLevel
+from intercom.sessions.policy_trial import limits_of, try_policy
 from intercom.sessions.signatures import Signatures, without_keys
 from intercom.store import audit
 from intercom.store.client import Reader, Store
-from intercom.store.trust import PastRequest, policies
+from intercom.store.trust import policies
 from intercom.store.writer_messages import Database
 from intercom.workspace import files, policy_file
 from intercom.workspace.files import digest
-from intercom.workspace.policy import Limits, Query, evaluate, evaluate_files
 from intercom.workspace.policy_watcher import (
     Current,
-    Evaluate,
-    EvaluateFiles,
     PolicyDecided,
     PolicyRecord,
     PolicyState,
@@ -50,97 +43,11 @@ from intercom.workspace.policy_watcher import (
 )
 from intercom.workspace.preview import show_text
 
-log = logging.getLogger("intercom.sessions")
-
-#: How many of the newest requests are tried; how long that may take, in seconds; how many are named.
-MOST = 200
-SECONDS = 1.0
-_NAMED_REQUESTS = 5
-#: The longest part of a title that is shown, in characters.
-_TITLE = 80
-
-Question = Evaluate | EvaluateFiles
-
-
-def to_text(question: Question | None) -> str | None:
-    """Return a policy question as text for storage."""
-    match question:
-        case Evaluate(query):
-            return json.dumps({"query": asdict(query)})
-        case EvaluateFiles(paths, risk):
-            return json.dumps({"paths": paths, "risk": risk})
-        case None:
-            return None
-
-
-@frozen
-class Trial:
-    """The result of a trial: `passed` are the titles of approved requests among `tried` ones, newest first."""
-
-    tried: int
-    passed: tuple[str, ...]
-
-    def sentence(self) -> str:
-        """Describe the result to people."""
-        if not self.tried:
-            return "no request was made here before, so there is nothing to try it on"
-        some = [_line(title) for title in self.passed[:_NAMED_REQUESTS]]
-        more = f"; and {len(self.passed) - _NAMED_REQUESTS} more" if len(self.passed) > _NAMED_REQUESTS else ""
-        shown = f": {'; '.join(some)}{more}" if some else ""
-        return f"would have let {len(self.passed)} of {self.tried} past requests pass{shown}"
-
-
-def _line(title: str) -> str:
-    """Return an agent's text as part of our line: on one line, with limited length."""
-    plain = " ".join(title.split())
-    return plain if len(plain) <= _TITLE else f"{plain[: _TITLE - 2]} …"
-
-
-async def try_policy(reader: Reader, root: str, policy: WorkspacePolicy, limits: Limits) -> Trial:
-    """Try `policy` on the newest requests of the workspace `root`. If they cannot be read, none count."""
-    try:
-        past = await reader.read(partial(policies.past_requests, root=root, limit=MOST))
-    except IntercomError as error:
-        log.warning("the past requests of %s could not be read: %s", root, error)
-        return Trial(0, ())
-    return await trio.to_thread.run_sync(_tried, past, policy, limits)
-
-
-def _tried(past: Sequence[PastRequest], policy: WorkspacePolicy, limits: Limits) -> Trial:
-    # Hundreds of patterns and deep paths match slowly; the newest requests matter most.
-    until = time.monotonic() + SECONDS
-    tried, passed = 0, []
-    for each in past:
-        if time.monotonic() > until:
-            break
-        tried += 1
-        if _passes(each, policy, limits):
-            passed.append(each.title)
-    return Trial(tried, tuple(passed))
-
-
-def _passes(past: PastRequest, policy: WorkspacePolicy, limits: Limits) -> bool:
-    if past.paths:
-        return evaluate_files(policy, past.paths, past.risk, limits).auto_approved
-    if past.question is None:
-        return False
-    written = json.loads(past.question)
-    if "query" not in written:
-        return evaluate_files(policy, tuple(written["paths"]), RiskLevel(written["risk"]), limits).auto_approved
-    return evaluate(policy, cattrs.structure(written["query"], Query), limits).auto_approved
-
-
 #: How many cards of one workspace may close undecided, and within what time, before no more are shown.
 MOST_CLOSED = 10
 CLOSED_WITHIN = timedelta(hours=1)
 #: Time limit of a decision, and of reading earlier ones, in seconds.
 _SECONDS = 30.0
-
-
-def limits_of(config: Config) -> Limits:
-    """Return the limits that the server's configuration sets for every workspace's policy."""
-    allowlist = tuple(config.commands.values()) if config.policy.require_allowlist else None
-    return Limits(config.policy.max_risk_level, allowlist)
 
 
 @define

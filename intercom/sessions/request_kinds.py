@@ -16,6 +16,7 @@ from intercom.model.card import Card, CardKind, CardState
 from intercom.model.decision import Verdict
 from intercom.model.errors import InvalidState
 from intercom.model.field_docs import doc
+from intercom.model.grant import grant_of_rule
 from intercom.model.metrics import Delivered, Settled
 from intercom.model.request import ApprovalRequest, ApprovalStatus, ContinuationPrompt, PromptType, Wait, WaitStatus
 from intercom.model.session import Instruction, Kind, ProgressItem, StallAlert, StallStatus
@@ -54,7 +55,11 @@ class ClearanceAnswer:
     request_id: str = field(metadata=doc("The id of the request: for check_diff once approved, or to wait again."))
     reason: str | None = field(default=None, metadata=doc("Why a person rejected the change, if they said why."))
     auto_approved: str | None = field(
-        default=None, metadata=doc("The rule of the workspace's policy that approved the change; no person was asked.")
+        default=None,
+        metadata=doc(
+            "The rule of the workspace's policy that approved the change, or grant/ID if a person permitted it in"
+            " advance; nobody was asked."
+        ),
     )
     message: str | None = field(default=None, metadata=MESSAGE)
     changes: tuple[Change, ...] = field(
@@ -70,7 +75,7 @@ class ClearanceAnswer:
 @frozen
 class PermissionAnswer:
     """The answer to a permission hook. `status` is allowed (do it, once), approved (a person agreed, not used yet),
-    denied, timeout or pending. `rule` names the policy rule that allowed it."""
+    denied, timeout or pending. `rule` names the policy rule or the grant that allowed it."""
 
     status: str
     request_id: str | None = None
@@ -263,6 +268,8 @@ def told(instruction: Instruction) -> DeliveredInstruction:
 INBOX = "inbox"
 #: The channel of a decision to overwrite a changed file that the configuration left to the agent.
 FORCE = "force"
+#: The channel of a decision that a person made in advance, by a grant.
+GRANTED = "grant"
 
 
 def ended_by_instructions(wait_id: str) -> str:
@@ -272,7 +279,7 @@ def ended_by_instructions(wait_id: str) -> str:
 
 def is_automatic(request: Asked) -> bool:
     """Return whether it was decided as soon as it was asked, without a person."""
-    return request.decided is not None and request.decided.channel in ("policy", FORCE, INBOX)
+    return request.decided is not None and request.decided.channel in ("policy", FORCE, INBOX, GRANTED)
 
 
 def is_of_policy(request: Asked) -> bool:
@@ -438,7 +445,10 @@ def _fate(request: ApprovalRequest) -> str | None:
         used = request.status is ApprovalStatus.CONSUMED
         # The client does it itself, or the gateway sends it.
         return f"{request.tool}: approved for one use, which {'was made' if used else 'has not been made yet'}"
-    return f"approved by the policy: {request.auto_rule}" if request.auto_rule else None
+    if request.auto_rule is None:
+        return None
+    by = "a person in advance" if grant_of_rule(request.auto_rule) is not None else "the policy"
+    return f"approved by {by}: {request.auto_rule}"
 
 
 def card_of_alert(alert: StallAlert, workspace_root: str, *, note: str | None = None) -> Card:

@@ -22,7 +22,8 @@ from intercom.model.card import Card, CardKind, subject
 from intercom.model.checkpoint import Restore, RestoreState
 from intercom.model.config import Config
 from intercom.model.decision import Decided, Decision, Signature, SignedCommand, Verdict, signature_from_data
-from intercom.model.errors import SignatureRefused
+from intercom.model.errors import InvalidArguments, SignatureRefused
+from intercom.model.grant import GRANT, Grant, grant_of_rule, seconds_of, uses_of
 from intercom.model.request import ApprovalRequest, ApprovalStatus, ContinuationPrompt, RiskLevel, Wait, WaitStatus
 from intercom.model.session import Instruction, Kind, id_of_act
 from intercom.sessions import request_kinds
@@ -57,6 +58,8 @@ class Signatures:
     keyring: Keyring
     _uses: dict[str, datetime] = field(factory=dict)
     _ended_by_instructions: set[str] = field(factory=set)
+    _grant_uses: dict[str, set[str]] = field(factory=dict)
+    _grants_ended: set[str] = field(factory=set)
 
     @property
     def required(self) -> bool:
@@ -282,6 +285,84 @@ class Signatures:
         # Or for a session whose agent continued in this one.
         return audit.was_adopted(db, session, instruction.session_id)
 
+    # --- grants ------------------------------------------------------------------------------------------------------
+
+    def admit_grant(self, grant: Grant, signed: SignedCommand | None, now: datetime) -> Grant:
+        """Return a new grant as it is stored: with its signature, and from the time when it was signed. Without an
+        operator key it stays as it is. The command itself was checked before. Raises SignatureRefused."""
+        if not self.required:
+            return grant
+        if grant.channel in signing.SIGNED_HERE:
+            self._check_level(grant.channel, grant.scope.risk)
+            signed = self._sign_grant(grant, now)
+        if signed is None:
+            raise SignatureRefused(UNSIGNED)
+        try:
+            admitted = evolve(grant, signed=signed, at=clock.from_text(signed.signature.at))
+        except ValueError:
+            raise SignatureRefused("the signature has no time; nothing was changed") from None
+        fault = self.fault_of_grant(admitted)
+        if fault:
+            raise SignatureRefused(f"{fault}; nothing was changed")
+        return admitted
+
+    def fault_of_grant(self, grant: Grant) -> str | None:
+        """Return why no signature covers this grant as it is recorded, as half a sentence. None if one does, or if
+        signatures are not required."""
+        if not self.required:
+            return None
+        if grant.signed is None:
+            return _MISSING
+        signature, fields = grant.signed.signature, grant.signed.fields
+        if not _is_of_command(
+            signature, GRANT, signature.decision_id, signing.command_subject(GRANT, fields)
+        ) or not _is_granted(grant, fields):
+            return "the signature is for another grant"
+        if signature.at != clock.to_text(grant.at):
+            return "the signature is for another time"
+        act = signature.decision_id
+        if grant.id != (act if signature.method == signing.CHANNEL else id_of_act(f"{grant.channel}/{act}")):
+            return "the signature is for another grant, and counts once"
+        if (signature.method == signing.CHANNEL) != (grant.channel in signing.SIGNED_HERE):
+            return "the signature is not of the channel that it came from"
+        if signature.method == signing.CHANNEL:
+            return self._fault_of_channel(grant.channel, signature, grant.scope.risk)
+        if signature.method != signing.PIN:
+            return "a grant has to be signed with the PIN itself"
+        return self._not_genuine(signature)
+
+    def note_grant_uses(self, grant_id: str, uses: Collection[str]) -> None:
+        """Note the uses of a grant, after their commit: the audit log might be edited while the server runs."""
+        self._grant_uses.setdefault(grant_id, set()).update(uses)
+
+    def note_grant_end(self, grant_id: str) -> None:
+        """Note that a grant was revoked, after the commit."""
+        self._grants_ended.add(grant_id)
+
+    def grant_uses(self, grant_id: str) -> frozenset[str]:
+        """Return the uses of a grant that this server run has noted."""
+        return frozenset(self._grant_uses.get(grant_id, ()))
+
+    def is_grant_ended(self, grant_id: str) -> bool:
+        """Return whether this server run has noted that a grant was revoked."""
+        return grant_id in self._grants_ended
+
+    def _sign_grant(self, grant: Grant, now: datetime) -> SignedCommand:
+        fields = _fields_of_grant(grant)
+        unsigned = Signature(
+            request_id="",
+            subject=signing.command_subject(GRANT, fields),
+            risk=None,
+            decision=GRANT,
+            text=None,
+            at=clock.to_text(now),
+            decision_id=grant.id,
+            key_id="",
+            method=signing.CHANNEL,
+            value="",
+        )
+        return SignedCommand(self._signed_for(grant.channel, unsigned), fields)
+
     def _fault_of_approval(self, request: ApprovalRequest, root: str) -> str | None:
         expected = _APPROVAL.get(request.status)
         if expected is None:
@@ -294,6 +375,9 @@ class Signatures:
         if decided.channel == "policy" and expected is Decision.APPROVE:
             # A policy's rule: the policy is asked again when the change is applied.
             return None if request.auto_rule is not None and request.tool is None else _MISSING
+        if decided.channel == request_kinds.GRANTED and expected is Decision.APPROVE:
+            # The grant is checked again when the change is applied.
+            return None if grant_of_rule(request.auto_rule) is not None and request.tool is None else _MISSING
         return self._fault(decided, request_kinds.card_of(request, root))
 
     def _fault_of_prompt(self, request: ContinuationPrompt, root: str) -> str | None:
@@ -451,6 +535,33 @@ _CONTRADICTION = "what is recorded contradicts itself"
 _USED = "it was used before, and counts once"
 _OTHER_TEXT = "the signature is for another text"
 _NO_TEXT = "the signature does not cover what the nudge says: nudge again, with a text or this version's ctl"
+
+
+def _fields_of_grant(grant: Grant) -> dict[str, str]:
+    """Return the fields of the command that makes this grant."""
+    return {
+        "id": grant.request_id,
+        "session": grant.session_id,
+        "scope": grant.scope.to_text(),
+        "duration": f"{grant.seconds}s",
+        "uses": str(grant.uses),
+    }
+
+
+def _is_granted(grant: Grant, fields: Mapping[str, str]) -> bool:
+    """Return whether the fields of a command say what the grant says."""
+    try:
+        lasts = seconds_of(fields.get("duration")), uses_of(fields.get("uses"))
+    except InvalidArguments:
+        return False
+    named = (fields.get("id"), fields.get("session"), fields.get("scope"))
+    return (*named, *lasts) == (
+        grant.request_id,
+        grant.session_id,
+        grant.scope.to_text(),
+        grant.seconds,
+        grant.uses,
+    )
 
 
 def _channel_of(instruction: Instruction) -> str:

@@ -51,7 +51,7 @@ def _said(name: str) -> str:
     return f"case when json_valid(data) then json_extract(data, '$.{name}') end"
 
 
-def _instant(text: str) -> datetime:
+def instant(text: str) -> datetime:
     """Return the time of an entry; 1970 if it is unreadable."""
     try:
         return clock.from_text(text)
@@ -63,7 +63,7 @@ _ENTRIES = Table(
     "audit",
     AuditEntry,
     codecs={
-        "at": Codec(clock.to_text, _instant),
+        "at": Codec(clock.to_text, instant),
         "data": Codec(rows.json_text, entry_data),
     },
 )
@@ -85,7 +85,7 @@ def newest_at(db: Database, kinds: Sequence[str]) -> datetime | None:
     """Return the time of the newest entry of these kinds; None if there is none."""
     sql = f"select at from audit where kind in ({rows.placeholders(kinds)}) order by id desc limit 1"
     at = rows.value(db, sql, tuple(kinds))
-    return None if at is None else _instant(at)
+    return None if at is None else instant(at)
 
 
 def first_use(db: Database, session_id: str, request_id: str) -> datetime | None:
@@ -93,7 +93,7 @@ def first_use(db: Database, session_id: str, request_id: str) -> datetime | None
     used = "session_id = ? and kind in ('applied', 'permission_used')"
     sql = f"select min(at) from audit where {used} and {_said('request_id')} = ?"
     at = rows.value(db, sql, (session_id, request_id))
-    return None if at is None else _instant(at)
+    return None if at is None else instant(at)
 
 
 def instruction_end(db: Database, id: str) -> int | None:

@@ -53,8 +53,8 @@ ANCHORED: Final = "audit_anchored"
 POSTED: Final = "audit_posted"
 #: The kinds of the entries that record a decision about a request.
 DECIDED: Final = ("decided", "auto_approved")
-#: The channels that decide without a person; their entries may be of kind `auto_approved`.
-_BY_ITSELF: Final = ("policy", "force")
+#: The channels that decide without a person who sees the request; their entries may be of kind `auto_approved`.
+_BY_ITSELF: Final = ("policy", "force", "grant")
 #: No entry is deleted by age before this age; the minimum of the setting is a day.
 _LEAST_AGE: Final = timedelta(hours=23)
 #: The most faults that are listed; the first ones suffice if the whole chain is broken.

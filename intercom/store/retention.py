@@ -17,6 +17,7 @@ _OPEN_RESTORE = "state in ('asked', 'accepted', 'committed', 'handed_over', 'stu
 _OF_A_SESSION = (
     ("restore", "successor_id in {old}"),
     ("outbox", "session_id in {old}"),
+    ("grant", "session_id in {old}"),
     ("spawned_agent", "session_id in {old}"),
     ("task", "session_id in {old}"),
     ("instruction", "session_id in {old}"),

@@ -44,6 +44,9 @@ ENDS_OF_INSTRUCTIONS = (
     " 'task_taken_back', 'standby_ended')"
 )
 
+#: The same of the index on the entries about grants.
+GRANT_ENTRIES = "kind in ('grant_made', 'grant_used', 'grant_revoked')"
+
 #: The same of the index on the entries of gateway calls.
 GATEWAY_CALLS = "kind = 'gateway_call'"
 
@@ -595,6 +598,27 @@ AMENDMENTS = (
 )
 
 
+#: Grants: what a person permitted in advance. Their uses are entries of the audit log, which a row cannot take back.
+GRANTS = (
+    """
+    create table grant (
+        id text primary key not null,
+        session_id text not null references session (id),
+        scope text not null,
+        seconds integer not null,
+        uses integer not null,
+        created_at text not null,
+        granted_by text not null, granted_via text not null,
+        request_id text not null,
+        title text not null,
+        signature text, revoked_at text, revoked_by text
+    )
+    """,
+    "create index idx_grant_session on grant (session_id)",
+    f"create index idx_audit_grants on audit (session_id) where {GRANT_ENTRIES}",
+)
+
+
 def _run(statements: Sequence[str]) -> Callable[[Database], None]:
     def apply(db: Database) -> None:
         for statement in statements:
@@ -620,6 +644,7 @@ MIGRATIONS: tuple[Migration, ...] = (
     Migration(24, "scopes of answers", _run(SCOPES)),
     Migration(25, "gateway", _run(GATEWAY)),
     Migration(26, "amendments", _run(AMENDMENTS)),
+    Migration(27, "grants", _run(GRANTS)),
 )
 
 FIRST = MIGRATIONS[0].number

@@ -20,12 +20,15 @@ from intercom.store.rows import Table
 @frozen
 class PastRequest:
     """An earlier request: the files of a proposal, or `question`, what the policy was asked about an operation.
-    `question` is JSON; None if no policy could have allowed the operation."""
+    `question` is JSON; None if no policy could have allowed the operation. `tool` is the client's; None for a
+    proposal."""
 
     title: str
     risk: RiskLevel
     paths: tuple[str, ...] = ()
     question: str | None = None
+    session_id: str = ""
+    tool: str | None = None
 
 
 class Policies(Table[PolicyDecision]):
@@ -63,8 +66,8 @@ class Policies(Table[PolicyDecision]):
         """Return the newest approval requests of this workspace, newest first."""
         found = rows.every(
             db,
-            "select request.id, request.title, request.risk_level, request.tool, request.policy_question"
-            " from approval_request as request join session on session.id = request.session_id"
+            "select request.id, request.session_id, request.title, request.risk_level, request.tool,"
+            " request.policy_question from approval_request as request join session on session.id = request.session_id"
             " where session.workspace_root = ? order by request.created_at desc, request.rowid desc limit ?",
             (root, limit),
         )
@@ -78,7 +81,12 @@ class Policies(Table[PolicyDecision]):
             paths.setdefault(row["request_id"], []).extend(path for path in (row["path"], row["old_path"]) if path)
         return tuple(
             PastRequest(
-                each["title"], RiskLevel(each["risk_level"]), tuple(paths.get(each["id"], ())), each["policy_question"]
+                each["title"],
+                RiskLevel(each["risk_level"]),
+                tuple(paths.get(each["id"], ())),
+                each["policy_question"],
+                each["session_id"],
+                each["tool"],
             )
             for each in found
         )

@@ -236,7 +236,7 @@ class PolicyWatcher(Actor):
             case Evaluate() | EvaluateFiles():
                 await self._refresh()
                 # In a thread: matching hundreds of patterns with a deep path takes seconds.
-                return await trio.to_thread.run_sync(_evaluate, self._root, self._state.policy, message, self._limits)
+                return await trio.to_thread.run_sync(answer_of, self._root, self._state.policy, message, self._limits)
             case Current():
                 await self._refresh()
                 return self._state
@@ -280,8 +280,8 @@ class PolicyWatcher(Actor):
             await self._on_change(state)
 
 
-def _evaluate(root: Path, in_force: WorkspacePolicy, asked: Evaluate | EvaluateFiles, limits: Limits) -> PolicyAnswer:
-    """Evaluate the policy, then check whether links protect the paths."""
+def answer_of(root: Path, in_force: WorkspacePolicy, asked: Evaluate | EvaluateFiles, limits: Limits) -> PolicyAnswer:
+    """Evaluate a policy for the workspace `root`, then check whether links protect the paths. Reads the disk."""
     if isinstance(asked, Evaluate):
         answer = policy.evaluate(in_force, asked.query, limits)
         paths = tuple(filter(None, [asked.query.file_path]))

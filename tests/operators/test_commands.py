@@ -53,11 +53,21 @@ def test_a_signature_covers_every_argument_of_the_command_that_it_is_for() -> No
 
 def test_only_commands_that_change_nothing_are_open_to_everybody() -> None:
     open_to_all = {name for name, row in COMMANDS.items() if row.access is Access.ANYONE}
-    lists = {"checkpoints", "keys", "list", "pending", "policy-list", "steering", "tasks"}
-    details = {"nudge-text", "policy-show", "restoring", "show", "slack", "task-workspace", "tree", "version"}
+    lists = {"checkpoints", "grants", "keys", "list", "pending", "policy-list", "steering", "tasks"}
+    details = {
+        "grant-preview",
+        "nudge-text",
+        "policy-show",
+        "restoring",
+        "show",
+        "slack",
+        "task-workspace",
+        "tree",
+        "version",
+    }
     rooms = {"rooms-list", "rooms-show", "rooms-tail", "rooms-search", "rooms-export", "rooms-url-show"}
     gateway = {f"gateway-{act}" for act in ("list", "show", "tail", "explain", "budgets", "lint")}
-    assert open_to_all == lists | details | rooms | gateway | {"log", "logs"}
+    assert open_to_all == lists | details | rooms | gateway | {"grant-preview", "log", "logs"}
 
 
 def test_every_command_about_a_card_says_which_decisions_it_makes() -> None:
@@ -72,7 +82,7 @@ def test_what_needs_no_signature_only_pauses_ends_asks_tests_shows_or_is_about_a
     unsigned = {name for name, row in COMMANDS.items() if row.access is Access.OPERATOR}
     in_rooms = {"post", "pause", "resume", "conclude", "reopen", "token", "url"}
     others = {"pause", "clear", "checkpoint", "restore", "key-add", "key-revoke", "gateway-test", "gateway-disable"}
-    others |= {"amend", "gateway-evidence"}
+    others |= {"amend", "gateway-evidence", "revoke"}
     assert unsigned == others | {f"rooms-{act}" for act in in_rooms}
 
 

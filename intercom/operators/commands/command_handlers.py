@@ -26,7 +26,7 @@ from intercom.model.process import AgentProcess
 from intercom.model.room import Message, Room
 from intercom.model.room_view import Match, RoomAddress, RoomOperations, RoomTail, RoomToken, RoomView
 from intercom.model.session import Instruction, Session, SessionMode
-from intercom.operators.commands import gateway_handlers
+from intercom.operators.commands import gateway_handlers, grant_handlers
 from intercom.operators.commands.command_handler import Caller, CommandHandler, handles
 from intercom.operators.commands.json_forms import (
     amended_entry,
@@ -659,7 +659,7 @@ async def key_revoke(service: OperatorService, caller: Caller, id: str) -> Publi
 #: All handlers, by the name of the command.
 HANDLERS: dict[str, CommandHandler[..., Any]] = {
     each.row.name: each
-    for each in (*list(vars().values()), *vars(gateway_handlers).values())
+    for each in (*list(vars().values()), *vars(gateway_handlers).values(), *vars(grant_handlers).values())
     if isinstance(each, CommandHandler)
 }
 assert set(HANDLERS) == set(COMMANDS), "each row has a handler"

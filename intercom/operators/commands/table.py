@@ -60,6 +60,11 @@ FIELDS: dict[str, Kind] = {
     "name": Kind.NAME,
     "role": Kind.NAME,
     "tool": Kind.NAME,
+    "pattern": Kind.NAME,
+    "risk": Kind.NAME,
+    "scope": Kind.TEXT,
+    "duration": Kind.NAME,
+    "uses": Kind.NAME,
     "limit": Kind.NUMBER,
     "start": Kind.OFFSET,
     "everything": Kind.FLAG,
@@ -194,6 +199,16 @@ _FORMAT = Argument("", "format", choices=("markdown", "json"))
 _MODES = ("remote", "local", "hybrid")
 _STREAMS = ("stdout", "stderr")
 _FILES = ("leave", "back", "exact")
+
+_PATTERN = Argument("--pattern GLOB", "pattern", "which files or commands (default: those like the card's)")
+_RISK = Argument("--risk LEVEL", "risk", "up to which risk: low or high (default: the card's)", choices=("low", "high"))
+_GRANT = (
+    _ID._replace(help="the card whose kind is permitted"),
+    Argument("--for TIME", "duration", "for how long: 20m, 2h or 90s (default: 20m)"),
+    Argument("--uses N", "uses", "for how many uses (default: 10)"),
+    _PATTERN,
+    _RISK,
+)
 
 _ROWS = (
     _row(
@@ -392,6 +407,25 @@ _ROWS = (
     ),
     _row("slack", ANYONE, "show the state of the connection to Slack", draws="slack"),
     _row("log", ANYONE, "show what happened, and who did it", _LIMIT, "session", draws="log"),
+    _row(
+        "grant",
+        SIGNED,
+        "permit requests like this one in advance, in its session, for a while",
+        *_GRANT,
+        Argument("--yes", help="do not ask; grant"),
+        "session",
+        "scope",
+    ),
+    _row("grant-preview", ANYONE, "show what a grant would cover", *_GRANT, is_typed=False),
+    _row(
+        "grants",
+        ANYONE,
+        "list the grants that are in force, with their uses",
+        Argument("--all", "everything", "include those that are over"),
+        "session",
+        draws="grants",
+    ),
+    _row("revoke", OPERATOR, "end a grant at once", _ID._replace(missing="a grant's id; see grants")),
     _row("policy-list", ANYONE, "list the policies of all workspaces"),
     _row(
         "policy-show",

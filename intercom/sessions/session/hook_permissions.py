@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import unicodedata
+from collections.abc import Sequence
 from datetime import timedelta
 from pathlib import Path
 
@@ -20,6 +21,7 @@ from intercom.model import crash_points, limits
 from intercom.model.card import CardKind
 from intercom.model.decision import Decision
 from intercom.model.errors import InvalidArguments
+from intercom.model.grant import Grant, grant_of_rule
 from intercom.model.metrics import Settled
 from intercom.model.request import (
     NEW_FILE,
@@ -30,24 +32,22 @@ from intercom.model.request import (
     Remark,
     RiskLevel,
 )
-from intercom.model.session import SessionMode
 from intercom.sessions import request_kinds
 from intercom.sessions.messages import Answered, AskPermission, Opened
-from intercom.sessions.policies import to_text
+from intercom.sessions.policy_trial import NO_COMMAND, is_command, to_text
 from intercom.sessions.request_kinds import PermissionAnswer, from_json
+from intercom.sessions.session import grant_checks
 from intercom.sessions.session.actor import SessionActor
+from intercom.sessions.session.grant_checks import COVERED
 from intercom.sessions.session.new_requests import put
 from intercom.sessions.session.state import SessionState
+from intercom.store.grants import GrantUse
 from intercom.store.requests import approvals
 from intercom.store.writer_messages import Database
 from intercom.workspace.client_operation import OperationPreview, is_inside, preview_operation, risk_of, within
 from intercom.workspace.policy import Query
 from intercom.workspace.policy_watcher import Evaluate, EvaluateFiles
 
-#: How long after one hook event another one may follow for the same use of a tool.
-COVERED = timedelta(minutes=5)
-#: With an operator among the arguments no command rule matches: a rule for a program is none for a tool.
-_NO_COMMAND = (";",)
 #: Kinds that differ by directory, because names in their arguments are relative to it.
 _BY_PLACE = (OperationKind.COMMAND, OperationKind.READ, OperationKind.OTHER)
 #: The prefix of the agent's reason, one line below the operation's text.
@@ -73,12 +73,18 @@ async def ask(session: SessionActor, asked: AskPermission) -> Opened[PermissionA
     question = _question(asked.operation, seen)
     request = evolve(_request(session, asked, seen.preview, seen.risk), policy_question=to_text(question))
     rule = await _rule(session, asked.operation, question)
-    answer, kept = await session.transact(_settle, session=session, asked=asked, request=request, rule=rule)
+    granted = () if rule is not None else await grant_checks.covering(session, question, asked.operation.tool)
+    answer, kept = await session.transact(
+        _settle, session=session, asked=asked, request=request, rule=rule, granted=granted
+    )
     if isinstance(answer, _Untrusted):
         raise session.refuse(answer.request, answer.fault)
     session.touch(asked.operation.tool)
     if kept is None:
-        if answer.rule is not None:
+        if answer.rule is not None and grant_of_rule(answer.rule) is not None:
+            session.deps.measured(Settled(asked.call, CardKind.APPROVAL, "approve", request_kinds.GRANTED, 0.0))
+            await grant_checks.passed(session, answer.rule, request.title)
+        elif answer.rule is not None:
             session.deps.measured(Settled(asked.call, CardKind.APPROVAL, "approve", "policy", 0.0))
             session.note_auto_approved(request.title, answer.rule)
         return Opened("", Answered(answer))
@@ -192,37 +198,35 @@ def _question(operation: Operation, seen: _Seen) -> Evaluate | EvaluateFiles | N
         case OperationKind.WRITE:
             return EvaluateFiles(preview.inside, level, in_place=True) if preview.inside else None
         case OperationKind.READ if operation.path is not None:
-            return None if seen.read is None else Evaluate(Query(operation.tool, _NO_COMMAND, seen.read, level, "read"))
+            return None if seen.read is None else Evaluate(Query(operation.tool, NO_COMMAND, seen.read, level, "read"))
         case _:
-            return Evaluate(Query(operation.tool, _NO_COMMAND, None, level))
+            return Evaluate(Query(operation.tool, NO_COMMAND, None, level))
 
 
 async def _rule(session: SessionActor, operation: Operation, question: Evaluate | EvaluateFiles | None) -> str | None:
     """Return the rule of the policy in force that allows the operation, if any."""
-    config = session.deps.config.policy
-    if question is None or (config.remote_mode_asks_always and session.row.mode is SessionMode.REMOTE):
+    if question is None or grant_checks.asks_always(session):
         return None
     rule = (await session.judge(question)).matched_rule
-    if operation.kind is OperationKind.COMMAND and rule is not None and not rule.startswith("command:"):
-        # A rule for a tool of this name is not a rule for a program of this name.
-        return None
-    return rule
+    return None if rule is not None and is_command(question) and not rule.startswith("command:") else rule
 
 
 def _settle(
-    db: Database, session: SessionActor, asked: AskPermission, request: ApprovalRequest, rule: str | None
+    db: Database,
+    session: SessionActor,
+    asked: AskPermission,
+    request: ApprovalRequest,
+    rule: str | None,
+    granted: Sequence[Grant],
 ) -> tuple[PermissionAnswer | _Untrusted, ApprovalRequest | None]:
-    """Decide the hook's answer in one transaction. Returns it with the request that it is about, if any."""
+    """Decide the hook's answer in one transaction. Returns it with the request that it is about, if any. What a person
+    has decided, or has yet to decide, about the same operation goes before a grant."""
     name = _named(asked, request)
     told = session.recorded_answer(db, name)
     if told is not None:
-        return _told_again(db, session, from_json(PermissionAnswer, told), request.key, rule)
+        return _told_again(db, session, from_json(PermissionAnswer, told), request.key, rule, name)
     if rule is not None:
-        answer = PermissionAnswer("allowed", rule=rule)
-        about = {"matched_rule": rule, "file_path": request.file_path, "text": asked.operation.text}
-        session.record(db, "policy", "auto_approved", request.title, **about)
-        session.record_answer(db, name, request.tool or "", answer)
-        return answer, None
+        return _passed(db, session, asked, request, "policy", rule), None
     covering = approvals.covering(db, request.key, asked.slot, asked.turn, session.now() - COVERED)
     if (
         covering is not None
@@ -246,12 +250,27 @@ def _settle(
         )
         earlier = None
     if earlier is None:
+        use = GrantUse(name, request.key, asked.turn, asked.slot)
+        grant = grant_checks.take(db, session, granted, use, request.title)
+        if grant is not None:
+            return _passed(db, session, asked, request, request_kinds.GRANTED, grant.rule), None
         put(db, session, request, client=asked.client)
         return PermissionAnswer("pending", request.id), request
     if earlier.status is ApprovalStatus.APPROVED and approvals.consume(db, earlier.id, session.now()):
         return _use(db, session, asked, earlier.id, name)
     is_open = earlier.status is ApprovalStatus.PENDING
     return PermissionAnswer("pending", earlier.id) if is_open else request_kinds.permission(earlier), earlier
+
+
+def _passed(
+    db: Database, session: SessionActor, asked: AskPermission, request: ApprovalRequest, by: str, rule: str
+) -> PermissionAnswer:
+    """Record that a policy or a grant allows the operation, and return the answer."""
+    answer = PermissionAnswer("allowed", rule=rule)
+    about = {"matched_rule": rule, "file_path": request.file_path, "text": asked.operation.text}
+    session.record(db, by, "auto_approved", request.title, **about)
+    session.record_answer(db, _named(asked, request), request.tool or "", answer)
+    return answer
 
 
 def _is_genuine(session: SessionActor, request: ApprovalRequest) -> bool:
@@ -294,17 +313,17 @@ def _covers(db: Database, session: SessionActor, request_id: str) -> bool:
 
 
 def _told_again(
-    db: Database, session: SessionActor, answer: PermissionAnswer, key: str, rule: str | None
+    db: Database, session: SessionActor, answer: PermissionAnswer, key: str, rule: str | None, name: str
 ) -> tuple[PermissionAnswer | _Untrusted, None]:
     """Return the answer of a repeated hook call. With an operator key the recorded answer proves nothing: it needs a
-    person's decision, or the current policy."""
+    person's decision, a recorded use of a grant, or the current policy."""
     if answer.status == "allowed" and session.deps.signatures.required:
         request = None if answer.request_id is None else approvals.get(db, answer.request_id)
         used = (session.id, key, ApprovalStatus.CONSUMED)
         if request is not None and (request.session_id, request.key, request.status) == used:
             fault = _fault(session, request)
             return (answer if fault is None else _Untrusted(request, fault)), None
-        if rule is None:
+        if rule is None and not grant_checks.was_used(db, session, answer.rule, name):
             return PermissionAnswer("denied", reason="no recorded decision allows this any more; ask again"), None
     return answer, None
 

@@ -13,12 +13,15 @@ from intercom.model.request import Wait
 from intercom.model.visible_text import count
 from intercom.sessions import request_kinds
 from intercom.sessions.request_kinds import Asked
+from intercom.sessions.session import grant_checks
 from intercom.sessions.session.actor import SessionActor
 from intercom.sessions.session.state import SessionState
 from intercom.store import requests
 from intercom.store.writer_messages import Database
 
 R = TypeVar("R", bound=Asked)
+#: Decides a new request in the transaction that records it. Returns it as it is to be recorded, or None.
+Decide = Callable[[Database, R], tuple[R, Decided] | None]
 
 #: How many requests one session may have pending although the total limit is reached, up to twice that limit. An agent
 #: with few requests is not blocked by one with many.
@@ -32,11 +35,12 @@ async def open_request(
     *,
     rule: str | None = None,
     decided: Decided | None = None,
+    decide: Decide[R] | None = None,
 ) -> tuple[R, bool]:
     """Record a request and let it be shown, or find the `earlier` one that it repeats. Returns what is recorded,
-    and whether it is this one. `decided` decides it at once, by the policy's `rule` if there is one. Raises
-    TooManyPending."""
-    kept, is_new = await session.transact(keep, session, request, earlier, decided, rule)
+    and whether it is this one. `decided` decides it at once, by the policy's `rule` if there is one. Without it,
+    `decide` may do so in the transaction, by a grant. Raises TooManyPending."""
+    kept, is_new = await session.transact(keep, session, request, earlier, decided, rule, decide)
     # Recorded before it is shown: after a crash in between, the restart shows it.
     crash_points.reach("request.recorded")
     if is_new:
@@ -44,6 +48,9 @@ async def open_request(
         if rule is not None:
             session.change(SessionState.queue, request_kinds.late(kept))
             session.note_auto_approved(request_kinds.of(kept).title(kept), rule)
+        elif kept.decided is not None and kept.decided.channel == request_kinds.GRANTED:
+            session.change(SessionState.queue, request_kinds.late(kept))
+            await grant_checks.passed(session, kept.decided.text or "", request_kinds.of(kept).title(kept))
     return kept, is_new
 
 
@@ -54,10 +61,13 @@ def keep(
     earlier: Callable[[Database], Asked | None],
     decided: Decided | None = None,
     rule: str | None = None,
+    decide: Decide[R] | None = None,
 ) -> tuple[R, bool]:
     """Do as `open_request` in the caller's transaction, without showing anything."""
     found = earlier(db)
     if not isinstance(found, type(request)):
+        if decided is None and decide is not None:
+            request, decided = decide(db, request) or (request, None)
         return put(db, session, request, decided, rule), True
     if isinstance(found, Wait):
         session.deps.signatures.note_ended(db, found)

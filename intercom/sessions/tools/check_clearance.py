@@ -17,19 +17,20 @@ from intercom.model import limits
 from intercom.model.decision import Decided
 from intercom.model.errors import InvalidArguments
 from intercom.model.field_docs import doc
+from intercom.model.grant import grant_of_rule
 from intercom.model.policy import PolicyAnswer
 from intercom.model.request import ApprovalRequest, ApprovalStatus, FileChange, ProposalForm, RiskLevel
-from intercom.model.session import SessionMode
 from intercom.sessions import request_kinds
 from intercom.sessions.messages import Opened, ToolRequest
+from intercom.sessions.policy_trial import question_of
 from intercom.sessions.request_kinds import ClearanceAnswer
+from intercom.sessions.session import grant_checks
 from intercom.sessions.session.actor import SessionActor
 from intercom.sessions.session.new_requests import open_request
 from intercom.sessions.tools.tool import WAIT_AGAIN, Hints, Tool
 from intercom.store import requests
 from intercom.store.requests import approvals
 from intercom.workspace import change_plan, proposal
-from intercom.workspace.policy_watcher import EvaluateFiles
 from intercom.workspace.preview import Preview, over, preview
 from intercom.workspace.proposal import BEGINNINGS
 
@@ -115,6 +116,8 @@ async def handle(session: SessionActor, asked: CheckClearance) -> Opened[Clearan
     files = shown.changes
     key = proposal_key(session.id, files, asked.risk_level, text, form)
     rule = (await judge(session, files, asked.risk_level)).matched_rule
+    question = question_of(files, asked.risk_level)
+    granted = () if rule is not None else await grant_checks.covering(session, question, None)
     now = session.now()
     request = ApprovalRequest(
         id=session.deps.new_id(),
@@ -140,7 +143,14 @@ async def handle(session: SessionActor, asked: CheckClearance) -> Opened[Clearan
     )
     request = evolve(request, proposal_hash=request.hash_of_record(session.row.workspace_root))
     decided = None if rule is None else Decided(f"policy/{request.id}", "approve", "policy", "policy", now, rule)
-    kept, _ = await open_request(session, request, partial(approvals.reattachable, key=key), rule=rule, decided=decided)
+    kept, _ = await open_request(
+        session,
+        request,
+        partial(approvals.reattachable, key=key),
+        rule=rule,
+        decided=decided,
+        decide=lambda db, new: grant_checks.approve(db, session, granted, new),
+    )
     return session.opened(kept, asked.call)
 
 
@@ -151,6 +161,7 @@ async def overwrite(session: SessionActor, approved: ApprovalRequest, call: str)
     Raises PatchConflict for a patch, which would be another change on another base.
     """
     by = "the policy" if approved.auto_rule is not None else approved.decided.by if approved.decided else "nobody"
+    by = "a grant" if grant_of_rule(approved.auto_rule) is not None else by
     shown = await trio.to_thread.run_sync(_shown_over, session.row.workspace_root, approved, by)
     file, now = shown.changes[0], session.now()
     request = evolve(
@@ -233,10 +244,9 @@ def original_hash(files: tuple[FileChange, ...], file_path: str) -> str:
 
 async def judge(session: SessionActor, files: Sequence[FileChange], risk: RiskLevel) -> PolicyAnswer:
     """Ask the policy in force whether a change of these files passes without a person, and by which rule."""
-    config = session.deps.config.policy
-    if config.remote_mode_asks_always and session.row.mode is SessionMode.REMOTE:
+    if grant_checks.asks_always(session):
         return PolicyAnswer(False, why="in remote mode a person is always asked")
-    return await session.judge(EvaluateFiles(tuple(path for file in files for path in file.paths), risk))
+    return await session.judge(question_of(files, risk))
 
 
 TOOL = Tool(

@@ -39,6 +39,7 @@ from intercom.model.visible_text import count, one_line
 from intercom.sessions import request_kinds
 from intercom.sessions.messages import Answered, Decide, Opened, ToolRequest
 from intercom.sessions.request_kinds import MESSAGE, ClearanceAnswer
+from intercom.sessions.session import grant_checks
 from intercom.sessions.session.actor import UNREADABLE, SessionActor
 from intercom.sessions.session.state import SessionState
 from intercom.sessions.tools import check_clearance
@@ -259,7 +260,9 @@ async def _check_decision(session: SessionActor, request: ApprovalRequest) -> No
 
 async def _policy_refusal(session: SessionActor, request: ApprovalRequest) -> str | None:
     """Return why the policy does not allow its own approval any more; None if it does, or if a person decided. Raises
-    IntercomError (unavailable) while the policy cannot be read."""
+    IntercomError (unavailable) while the policy cannot be read. The same for the grant that let it pass."""
+    if request.decided is not None and request.decided.channel == request_kinds.GRANTED:
+        return await grant_checks.refusal(session, request)
     if request.decided is None or request.decided.channel != "policy":
         return None
     answer = await check_clearance.judge(session, request.files, request.risk_level)

@@ -115,6 +115,8 @@ def _who(decided: Decided, masking: Masking) -> str:
         return " by itself: nobody answered in time"
     if decided.channel == "policy":
         return " by the workspace's policy"
+    if decided.channel == "grant":
+        return " by a grant, which a person gave in advance"
     known = _known(decided)
     by = masking(known["name"] if known else decided.by, 200).strip()[:200] or "someone"
     return f" by {by} {_CHANNELS.get(decided.channel, '')}".rstrip()

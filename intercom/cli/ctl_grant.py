@@ -1,0 +1,83 @@
+"""`grant`: shows what a grant would cover, asks the person, and makes it.
+
+What is signed is what the preview says, so the server cannot make a wider grant of it. The module starts on the
+standard library alone.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from intercom.cli.ctl_text import agreed, count, one_line, short
+
+if TYPE_CHECKING:
+    from intercom.local.places import Places
+    from intercom.model.json_types import Json, JsonObject
+
+#: The command, and the fields of it that its preview takes.
+GRANT = "grant"
+_PREVIEWED = ("id", "duration", "uses", "pattern", "risk")
+_PROGRAM = "agent-intercom-ctl"
+
+
+def preview_fields(fields: Mapping[str, Json]) -> JsonObject:
+    """Return the fields of the preview of a grant."""
+    return {name: fields[name] for name in _PREVIEWED if fields.get(name) is not None}
+
+
+def granted_fields(shown: Mapping[str, Json], fields: Mapping[str, Json]) -> JsonObject:
+    """Return the fields of the grant that a preview shows: whole ids, its scope, its duration and its uses. Raises
+    IntercomError if another scope was shown before."""
+    if fields.get("scope") not in (None, shown["scope"]):
+        from intercom.model.errors import IntercomError
+
+        raise IntercomError("the card has changed since it was shown, and nothing was signed; look at it again")
+    return {
+        "id": str(shown["request_id"]),
+        "session": str(shown["session_id"]),
+        "scope": str(shown["scope"]),
+        "duration": f"{shown['seconds']}s",
+        "uses": str(shown["uses"]),
+    }
+
+
+def grant(where: Places, fields: JsonObject, *, yes: bool, as_json: bool) -> int:
+    """Make a grant. Returns 0 if it was made, 1 if the person declined. Raises what `request` raises."""
+    from intercom.cli.ctl_sign import send
+    from intercom.operators.ctl.client import request
+
+    shown: Mapping[str, Json] = request(where, "grant-preview", preview_fields(fields))
+    if not as_json:
+        print("\n".join(preview_lines(shown)))
+    is_asked = not (yes or as_json) and sys.stdin.isatty()
+    if is_asked and not agreed(f"grant this to session {short(str(shown['session_id']))}?"):
+        print("nothing was changed")
+        return 1
+    # The card may change meanwhile: what was shown is what is granted. The preview is taken again if it is signed.
+    done = send(where, GRANT, {**granted_fields(shown, {}), **_pattern_of(fields)})
+    if as_json:
+        print(json.dumps(done))
+        return 0
+    name = short(str(done["grant_id"]))
+    print(one_line(f"granted {name}; end it with {_PROGRAM} revoke {name}, and see its uses with {_PROGRAM} grants"))
+    print(one_line(f"the card itself still waits for your answer: {_PROGRAM} approve {short(str(done['request_id']))}"))
+    return 0
+
+
+def _pattern_of(fields: Mapping[str, Json]) -> JsonObject:
+    return {name: fields[name] for name in ("pattern", "risk") if fields.get(name) is not None}
+
+
+def preview_lines(shown: Mapping[str, Json]) -> list[str]:
+    """Return what a person is shown before they grant."""
+    minutes, seconds = divmod(int(str(shown["seconds"])), 60)
+    lasts = count(minutes, "minute") if not seconds else count(int(str(shown["seconds"])), "second")
+    return [
+        one_line(f"from now on this passes without you, in session {shown['session_id']}:"),
+        one_line(f"  {shown['covers']}"),
+        one_line(f"  for {lasts} or {count(int(shown['uses']), 'use')}, whichever ends first"),
+        one_line(f"  it {shown['trial']}"),
+    ]

@@ -1,0 +1,87 @@
+"""The handlers of the commands about grants: what people permit in advance."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from attrs import fields
+
+from intercom.model.grant import GrantEntry, GrantLine, GrantPreview
+from intercom.model.json_types import JsonObject
+from intercom.operators.commands.command_handler import Caller, handles
+from intercom.operators.commands.json_forms import form, plain
+from intercom.sessions.operator_service import OperatorService
+
+_entry = form(GrantEntry, *(each.name for each in fields(GrantEntry)))
+
+
+def grant_entry(line: GrantLine) -> JsonObject:
+    """Return the entry of a grant in `grants`."""
+    return _entry(GrantEntry.of(line))
+
+
+def _made_entry(line: GrantLine) -> JsonObject:
+    return {**grant_entry(line), "status": "granted"}
+
+
+@handles("grant", _made_entry)
+async def grant(
+    service: OperatorService,
+    caller: Caller,
+    id: str,
+    duration: str | None = None,
+    uses: str | None = None,
+    pattern: str | None = None,
+    risk: str | None = None,
+    session: str | None = None,
+    scope: str | None = None,
+) -> GrantLine:
+    """Permit requests like this card's in advance. `session` and `scope` are those of the preview that was shown."""
+    return await service.grants.make(
+        id,
+        caller.name,
+        caller.channel.value,
+        pattern=pattern,
+        risk=risk,
+        duration=duration,
+        uses=uses,
+        scope=scope,
+        session=session,
+        act_id=caller.act,
+        signed=caller.signed,
+        origin=caller.origin,
+    )
+
+
+@handles("grant-preview", plain)
+async def grant_preview(
+    service: OperatorService,
+    caller: Caller,
+    id: str,
+    duration: str | None = None,
+    uses: str | None = None,
+    pattern: str | None = None,
+    risk: str | None = None,
+) -> GrantPreview:
+    return await service.grants.preview(id, pattern=pattern, risk=risk, duration=duration, uses=uses)
+
+
+def _grant_entries(lines: Sequence[GrantLine]) -> JsonObject:
+    return {"grants": [grant_entry(each) for each in lines]}
+
+
+@handles("grants", _grant_entries)
+async def grants(
+    service: OperatorService, caller: Caller, everything: bool = False, session: str | None = None
+) -> Sequence[GrantLine]:
+    return await service.grants.listed(session, everything=everything)
+
+
+def _revoked_entry(line: GrantLine) -> JsonObject:
+    return {**grant_entry(line), "status": "revoked"}
+
+
+@handles("revoke", _revoked_entry)
+async def revoke(service: OperatorService, caller: Caller, id: str) -> GrantLine:
+    """End a grant, by the prefix of its id."""
+    return await service.grants.revoke(id, caller.name, caller.channel.value, caller.origin)

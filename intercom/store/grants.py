@@ -1,0 +1,153 @@
+"""Grants, and what the audit log says of them: uses, revocations, and agents that took their session over.
+
+A row holds what a person granted, and nothing that changes by use: a row that is reset or restored must not give uses
+back. So each use is an entry of the audit log, and the entries are counted.
+"""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime
+
+from attrs import frozen
+from sqlite_utils import Database
+
+from intercom.model import clock
+from intercom.model.decision import SignedCommand, signature_from_data
+from intercom.model.errors import InvalidArguments
+from intercom.model.grant import Grant, GrantKind, GrantScope
+from intercom.store import audit, rows
+from intercom.store.audit_chain import entry_data
+from intercom.store.rows import Codec, Table
+from intercom.store.schema import GRANT_ENTRIES
+
+#: The kinds of the audit entries about grants.
+MADE, USED, REVOKED = "grant_made", "grant_used", "grant_revoked"
+
+
+def _signed(text: str) -> SignedCommand | None:
+    """Return the signed command; None also if the text is not what the server writes."""
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(value, dict) or not isinstance(fields := value.get("fields"), dict):
+        return None
+    signature = signature_from_data(value.get("signature"))
+    if signature is None or not all(isinstance(part, str) for part in fields.values()):
+        return None
+    return SignedCommand(signature, fields)
+
+
+def _scope(text: str) -> GrantScope:
+    """Return the scope; one that covers nothing if the text is not what the server writes."""
+    try:
+        return GrantScope.from_text(text)
+    except InvalidArguments:
+        return GrantScope(GrantKind.TOOL)
+
+
+class Grants(Table[Grant]):
+    """The grants that people made."""
+
+    def of_session(self, db: Database, session_id: str) -> tuple[Grant, ...]:
+        """Return the grants of a session that are not revoked, oldest first. Some may be over."""
+        return self.select(db, "session_id = ? and revoked_at is null order by created_at, rowid", (session_id,))
+
+    def listed(self, db: Database, session_id: str | None, limit: int) -> tuple[Grant, ...]:
+        """Return the newest `limit` grants, oldest first; of one session, or of all."""
+        where = "(:session is null or session_id = :session) order by created_at desc, rowid desc limit :limit"
+        return self.select(db, where, {"session": session_id, "limit": limit})[::-1]
+
+    def revoke(self, db: Database, id: str, by: str, at: datetime) -> bool:
+        """Revoke a grant. Returns False if it was revoked before."""
+        return self.update(db, "id = :id and revoked_at is null", {"id": id}, revoked_at=at, revoked_by=by) > 0
+
+
+grants = Grants(
+    "grant",
+    Grant,
+    names={"by": "granted_by", "channel": "granted_via", "at": "created_at", "signed": "signature"},
+    codecs={
+        "scope": Codec(GrantScope.to_text, _scope),
+        "signed": Codec(rows.json_codec(SignedCommand).write, _signed),
+    },
+)
+
+
+@frozen
+class GrantUse:
+    """One use of a grant. `use` names what it let pass: a request, or a hook's call. `key` and `turn` are those of the
+    operation that a hook asked about, and `slot` is the hook."""
+
+    use: str
+    key: str = ""
+    turn: str = ""
+    slot: str = ""
+
+
+@frozen
+class GrantHistory:
+    """What the audit log says of a grant. `made` is the id of the entry that made it, None if there is none. `latest`
+    is the latest time of any entry since: the clock must not run behind it. `adopted` says that another agent took the
+    session over."""
+
+    made: int | None = None
+    uses: tuple[tuple[GrantUse, datetime], ...] = ()
+    is_revoked: bool = False
+    is_adopted: bool = False
+    latest: datetime | None = None
+
+    @property
+    def names(self) -> frozenset[str]:
+        """The names of all uses."""
+        return frozenset(use.use for use, _ in self.uses)
+
+
+def history(db: Database, grant: Grant) -> GrantHistory:
+    """Return what the audit log says of a grant."""
+    found = rows.every(
+        db,
+        f"select id, kind, at, data from audit where {GRANT_ENTRIES} and session_id = ? order by id",
+        (grant.session_id,),
+    )
+    made: int | None = None
+    uses: list[tuple[GrantUse, datetime]] = []
+    is_revoked = False
+    for row in found:
+        data = entry_data(row["data"])
+        if data.get("grant_id") != grant.id:
+            continue
+        if row["kind"] == MADE and made is None:
+            made = row["id"]
+        elif row["kind"] == USED:
+            named = (str(data.get(name, "")) for name in ("use", "key", "turn", "slot"))
+            uses.append((GrantUse(*named), audit.instant(row["at"])))
+        elif row["kind"] == REVOKED:
+            is_revoked = True
+    if made is None:
+        return GrantHistory(None, tuple(uses), is_revoked)
+    adopted = "select 1 from audit where session_id = ? and kind = 'session_adopted' and id > ? limit 1"
+    is_adopted = rows.one(db, adopted, (grant.session_id, made)) is not None
+    latest = rows.value(db, "select max(at) from audit where id >= ?", (made,))
+    return GrantHistory(made, tuple(uses), is_revoked, is_adopted, None if latest is None else audit.instant(latest))
+
+
+def record_use(db: Database, grant: Grant, use: GrantUse, title: str, at: datetime) -> None:
+    """Record a use, in the transaction of what it lets pass."""
+    data = {"grant_id": grant.id, "use": use.use, "key": use.key, "turn": use.turn, "slot": use.slot}
+    audit.record(db, at, USED, grant.session_id, "grant", title, data)
+
+
+def entry_of(grant: Grant) -> dict[str, object]:
+    """Return what the audit entry of a new grant holds."""
+    return {
+        "grant_id": grant.id,
+        "request_id": grant.request_id,
+        "scope": grant.scope.to_text(),
+        "seconds": grant.seconds,
+        "uses": grant.uses,
+        "channel": grant.channel,
+        "from": clock.to_text(grant.at),
+        "until": clock.to_text(grant.until),
+    }

@@ -1,0 +1,70 @@
+"""Grants from the command line: shown before they are made, signed with the PIN, listed and revoked."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from intercom.cli.ctl_grant import granted_fields, preview_lines
+from intercom.model.errors import IntercomError
+from tests.cli.test_ctl_signed import ctl, make_key, scene, typing, with_pin
+
+SHOWN = {
+    "request_id": "r-1",
+    "session_id": "s-1",
+    "title": "t",
+    "scope": '{"kind":"tool"}',
+    "covers": 'every use of "x\\u001b", with any arguments, up to risk low',
+    "seconds": 90,
+    "uses": 1,
+    "trial": "would have let 1 of 1 past requests pass: \x1b[2Jtitle",
+}
+
+
+def test_what_is_sent_is_what_was_shown() -> None:
+    fields = granted_fields(SHOWN, {"id": "r", "pattern": "**", "scope": SHOWN["scope"]})
+    assert fields == {
+        "id": "r-1",
+        "session": "s-1",
+        "scope": SHOWN["scope"],
+        "duration": "90s",
+        "uses": "1",
+    }
+    with pytest.raises(IntercomError, match="has changed since it was shown"):
+        granted_fields(SHOWN, {"scope": "another"})
+
+
+def test_a_preview_does_not_control_the_terminal() -> None:
+    shown = "\n".join(preview_lines(SHOWN))
+    assert "\x1b" not in shown
+    assert "for 90 seconds or 1 use" in shown
+
+
+@pytest.mark.real_time
+async def test_a_grant_is_shown_signed_listed_and_revoked(tmp_path: Path) -> None:
+    make_key(tmp_path)
+    async with scene(tmp_path) as at:
+        code, refused = await ctl(at.env, "grant", at.id)
+        assert (code, refused["error_code"]) == (1, "unauthorized")
+        said = await with_pin(at, "grant", at.id, "--for", "5m", "--uses", "3", "--pattern", "*.txt", "--yes")
+        before, _, after = said.partition("PIN of key")
+        assert 'proposed changes of "*.txt", up to risk low' in before
+        assert "for 5 minutes or 3 uses" in before
+        assert "granted" in after
+        _, listed = await ctl(at.env, "grants")
+        (entry,) = listed["grants"]
+        assert (entry["patterns"], entry["uses"], entry["used"], entry["over"]) == (["*.txt"], 3, 0, None)
+        async with typing(at, "grants") as screen:
+            assert re.search(r"0 of 3.*in force", await screen.rest())
+        async with typing(at, "grant", at.id) as screen:
+            await screen.until("[y/N]")
+            screen.type("n\n")
+            assert "nothing was changed" in await screen.rest()
+        # To end one needs no key: it is what one does in a hurry.
+        async with typing(at, "revoke", entry["grant_id"][:6]) as screen:
+            assert "revoked" in await screen.rest()
+        assert (await ctl(at.env, "grants"))[1] == {"grants": []}
+        (over,) = (await ctl(at.env, "grants", "--all"))[1]["grants"]
+        assert over["over"] == "it was revoked"

@@ -458,6 +458,10 @@ def _carry_out(where: Places, options: argparse.Namespace) -> int:
 
         yes = options.act == "accept" and options.yes
         return policy(where, options.act, fields, yes=yes, as_json=options.json)
+    if options.command == "allow":
+        from intercom.cli.ctl_policy import allow
+
+        return allow(where, fields, yes=options.yes, as_json=options.json)
     if options.command == "grant":
         from intercom.cli.ctl_grant import grant
 

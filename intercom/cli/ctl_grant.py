@@ -78,6 +78,6 @@ def preview_lines(shown: Mapping[str, Json]) -> list[str]:
     return [
         one_line(f"from now on this passes without you, in session {shown['session_id']}:"),
         one_line(f"  {shown['covers']}"),
-        one_line(f"  for {lasts} or {count(int(shown['uses']), 'use')}, whichever ends first"),
+        one_line(f"  for {lasts} or {count(int(str(shown['uses'])), 'use')}, whichever ends first"),
         one_line(f"  it {shown['trial']}"),
     ]

@@ -1,4 +1,4 @@
-"""`policy`: shows, lists, accepts and rejects policies."""
+"""`policy`: shows, lists, accepts and rejects policies. `allow`: adds a rule to one, from a card."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from intercom.cli.ctl_sign import policy_card, send
 from intercom.cli.ctl_text import agreed, clean, one_line
 from intercom.local.places import Places
 from intercom.model.json_types import Json, JsonObject
-from intercom.model.policy import PolicyStatus
+from intercom.model.policy import PolicyStatus, RulePreview, RuleWritten
 from intercom.operators.commands.json_forms import read
-from intercom.operators.ctl.client import request
+from intercom.operators.ctl.client import Refusal, request
 
 #: How many characters of a hash a list shows.
 _SHORT = 12
@@ -69,6 +69,45 @@ def _accept_policy(where: Places, fields: JsonObject, *, yes: bool, as_json: boo
     else:
         print(one_line(f"accepted {data['request_id']}: the policy of {data['workspace_root']}"))
     return 0
+
+
+def allow(where: Places, fields: JsonObject, *, yes: bool, as_json: bool) -> int:
+    """Show what a rule would let pass, add it to the policy file, and accept the policy. Returns 0 if done, 1 if the
+    person declined. Raises what `request` raises; if the policy is not accepted then, it waits."""
+    entry = request(where, "allow-preview", fields)
+    shown = read(RulePreview, entry)
+    if not as_json:
+        _show_rule(shown)
+    if not (yes or as_json) and sys.stdin.isatty() and not agreed(f"add this to {one_line(shown.source)}?"):
+        print("nothing was changed")
+        return 1
+    done = request(where, "allow", {**fields, "sha256": shown.sha256})
+    written = read(RuleWritten, done)
+    if written.policy_id is not None:
+        try:
+            send(where, "policy-accept", {"workspace": written.workspace_root, "sha256": written.sha256})
+        except Refusal:
+            named = one_line(written.policy_id)
+            print(f"the rule is in the file, and waits until you accept it: policy accept {named}", file=sys.stderr)
+            raise
+        done = {**done, "status": "in force", "policy_id": None}
+    if as_json:
+        print(json.dumps(done))
+        return 0
+    print(one_line(f"in force for {written.workspace_root}: {', '.join(shown.rules) or 'a higher threshold'}"))
+    if written.backup is not None:
+        print(one_line(f"the earlier file is kept as {written.backup}"))
+    return 0
+
+
+def _show_rule(shown: RulePreview) -> None:
+    """Print what a rule changes, and what it would have let pass."""
+    print(one_line(f"{shown.workspace_root}/{shown.source} would grant more, for every agent there and without end:"))
+    for way in shown.ways:
+        print(f"  {one_line(way)}")
+    print(f"  it {one_line(shown.trial)}")
+    for line in shown.diff.split("\n"):
+        print(f"    {clean(line)}")
 
 
 def _show_policy(found: PolicyStatus) -> None:

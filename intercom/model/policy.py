@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Sequence
 from datetime import datetime
+from enum import StrEnum
 
-from attrs import field, frozen
+from attrs import evolve, field, frozen
 
 from intercom.model.decision import Decided
 from intercom.model.request import RiskLevel
@@ -119,3 +121,84 @@ class PolicyStatus:
     accepted_channel: str | None = None
     accepted_at: datetime | None = None
     request_id: str | None = None
+
+
+class RuleKind(StrEnum):
+    """The list of a policy that a rule stands in."""
+
+    COMMAND = "command"
+    TOOL = "tool"
+    WRITE = "write pattern"
+    READ = "read pattern"
+
+
+@frozen
+class PolicyRule:
+    """One entry of a policy's lists."""
+
+    kind: RuleKind
+    text: str
+
+    def sentence(self) -> str:
+        """Return the rule in words. Its text is quoted, because an agent may have chosen it."""
+        return f"{self.kind} {json.dumps(self.text)}"
+
+
+def rules_of(policy: WorkspacePolicy, kind: RuleKind) -> tuple[str, ...]:
+    """Return a policy's rules of one kind."""
+    match kind:
+        case RuleKind.COMMAND:
+            return policy.commands
+        case RuleKind.TOOL:
+            return policy.tools
+        case RuleKind.WRITE:
+            return policy.file_patterns.write
+        case RuleKind.READ:
+            return policy.file_patterns.read
+
+
+def with_rules(policy: WorkspacePolicy, rules: Sequence[PolicyRule], threshold: RiskLevel) -> WorkspacePolicy:
+    """Return the policy, switched on, with these rules at the end of its lists, and with this threshold."""
+    lists = {kind: (*rules_of(policy, kind), *(each.text for each in rules if each.kind is kind)) for kind in RuleKind}
+    return evolve(
+        policy,
+        enabled=True,
+        commands=lists[RuleKind.COMMAND],
+        tools=lists[RuleKind.TOOL],
+        file_patterns=FilePatterns(lists[RuleKind.WRITE], lists[RuleKind.READ]),
+        risk_level_threshold=threshold,
+    )
+
+
+@frozen
+class RulePreview:
+    """What a policy would be with rules made from a card, before they are written.
+
+    `text` and `sha256` are those of the whole new file, `base_sha256` that of the present one, None if there is none.
+    `diff` shows the change of the file. `ways` say how the policy would grant more, `trial` what of the recorded
+    requests it would have let through.
+    """
+
+    request_id: str
+    workspace_root: str
+    source: str
+    rules: tuple[str, ...]
+    ways: tuple[str, ...]
+    trial: str
+    diff: str
+    text: str
+    sha256: str
+    base_sha256: str | None = None
+
+
+@frozen
+class RuleWritten:
+    """The policy after rules were written. `status` is "in force", or "waiting": `policy_id` then names the card with
+    which a person accepts it. `backup` is the file with the earlier content, None if there was none."""
+
+    workspace_root: str
+    source: str
+    sha256: str
+    status: str
+    policy_id: str | None = None
+    backup: str | None = None

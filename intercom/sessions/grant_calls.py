@@ -52,7 +52,7 @@ class GrantCalls:
     ) -> GrantPreview:
         """Return what a grant from this card would cover, and what it would have let through of the recorded requests
         of its session. Raises NotFound, Ambiguous, InvalidArguments, and InvalidState if it may not be granted."""
-        request, session = await self.reader.read(partial(_card, prefix=prefix))
+        request, session = await self.reader.read(partial(card_of_request, prefix=prefix))
         scope = scope_of(request, pattern, None if risk is None else RiskLevel(risk))
         await self._require_covered(request, session, scope)
         return GrantPreview(
@@ -84,7 +84,7 @@ class GrantCalls:
     ) -> GrantLine:
         """Make a grant from a card. `scope` and `session` are those that the person was shown, and signed: others are
         refused. One `act_id` makes one grant. Raises as `preview`, and SignatureRefused."""
-        request, owner = await self.reader.read(partial(_card, prefix=prefix))
+        request, owner = await self.reader.read(partial(card_of_request, prefix=prefix))
         covered = scope_of(request, pattern, None if risk is None else RiskLevel(risk))
         if scope is not None and scope != covered.to_text():
             # A pattern that was given before the preview is in its scope.
@@ -156,7 +156,7 @@ class GrantCalls:
         return tried.sentence()
 
 
-def _card(db: Database, prefix: str) -> tuple[ApprovalRequest, Session]:
+def card_of_request(db: Database, prefix: str) -> tuple[ApprovalRequest, Session]:
     """Return the approval request with this id or unique prefix, and its session. Raises NotFound and Ambiguous."""
     ids = [id for kind, id in requests.with_prefix(db, prefix) if kind is CardKind.APPROVAL]
     request = approvals.get(db, prefix if prefix in ids else only(ids, prefix, "request"))

@@ -14,7 +14,7 @@ from intercom.sessions import policy_trial
 from intercom.sessions.policy_trial import Question, from_text, is_command
 from intercom.sessions.signatures import Signatures
 from intercom.store.grants import GrantHistory
-from intercom.workspace.policy_rules import beside, literal_command
+from intercom.workspace.policy_rules import directory_patterns, literal_command
 from intercom.workspace.policy_watcher import Evaluate, EvaluateFiles
 
 #: How far the clock may run behind the audit log before a grant counts as over.
@@ -69,11 +69,11 @@ def scope_of(request: ApprovalRequest, pattern: str | None, risk: RiskLevel | No
 def _patterns(question: Question, kind: GrantKind) -> tuple[str, ...]:
     match question:
         case EvaluateFiles(paths):
-            return beside(paths)
+            return directory_patterns(paths)
         case Evaluate(query) if kind is GrantKind.COMMAND:
             return (literal_command(query.tool_name),)
         case Evaluate(query):
-            return () if query.file_path is None else beside((query.file_path,))
+            return () if query.file_path is None else directory_patterns((query.file_path,))
 
 
 # --- whether a grant counts ------------------------------------------------------------------------------------------

@@ -44,6 +44,7 @@ from intercom.sessions.lookups import ShownCards, ask_session, only, single
 from intercom.sessions.messages import CommandRuns, Decide, End, EndAbandoned, Pause, Resume, Steer, TakeBack, Unpause
 from intercom.sessions.policies import PolicyRegistry
 from intercom.sessions.processes.spawner import AgentProcesses
+from intercom.sessions.rules import RuleCalls
 from intercom.sessions.session import steering
 from intercom.sessions.session_deps import SessionDeps
 from intercom.sessions.signatures import Signatures
@@ -338,6 +339,11 @@ class OperatorService:
     def grants(self) -> GrantCalls:
         """The calls about what people permit in advance."""
         return GrantCalls(self.deps, self.reader, self.session_id)
+
+    @property
+    def rules(self) -> RuleCalls:
+        """The calls that make rules of a policy from cards."""
+        return RuleCalls(self.deps, self.reader, self.policy_registry)
 
     async def sessions(self, *, everything: bool = False) -> tuple[Session, ...]:
         """Return the sessions that are not over, oldest first; with `everything`, all sessions in the database."""

@@ -178,12 +178,12 @@ class PolicyRegistry:
         """Return the status of one policy, by its card's id or its workspace. Raises NotFound, Ambiguous,
         WorkspaceRefused."""
         root = await self._root(prefix_or_path)
-        return await self._status(root, await self._look(root), whole=True)
+        return await self._status(root, await self.look(root), whole=True)
 
     async def all(self) -> tuple[PolicyStatus, ...]:
         """Return the status of all policies that have a decision, or that were read in this server run."""
         roots = {*await self.reader.read(policies.roots), *self.states}
-        return tuple([await self._status(root, await self._look(root)) for root in sorted(roots)])
+        return tuple([await self._status(root, await self.look(root)) for root in sorted(roots)])
 
     async def decide_named(self, prefix_or_path: str | None, verdict: Verdict, shown: str | None = None) -> Card:
         """Accept or reject the content of a policy file, by its card's id or its workspace; without a name, the only
@@ -207,7 +207,7 @@ class PolicyRegistry:
         if card.state is not CardState.PENDING:
             raise AlreadyDecided(f"the policy change {card.id} is no longer open; nothing was changed")
         is_accepted = end_of(CardKind.POLICY, verdict.decision) is CardState.APPLIED
-        state = await self._look(card.workspace_root)
+        state = await self.look(card.workspace_root)
         # Reading the file may have closed the card.
         if self._cards.get(card.id, card).state is not CardState.PENDING or state.proposed is None:
             raise AlreadyDecided(f"the policy change {card.id} is no longer open; nothing was changed")
@@ -236,7 +236,7 @@ class PolicyRegistry:
 
     # --- reading -----------------------------------------------------------------------------------------------------
 
-    async def _look(self, root: str) -> PolicyState:
+    async def look(self, root: str) -> PolicyState:
         """Read the policy file again, and return the policy's current state."""
         if self.system.ref(watcher_name(Path(root))) is not None:
             try:
@@ -262,7 +262,7 @@ class PolicyRegistry:
         waiting = self.cards()
         if prefix_or_path is not None and "/" in prefix_or_path:
             root = await self._root(prefix_or_path)
-            state = await self._look(root)
+            state = await self.look(root)
             if state.fault is not None:
                 raise InvalidState(f"the policy of {root} cannot be decided about: {state.fault}")
             if state.proposed is None:

@@ -133,7 +133,7 @@ def _checked(text: str) -> JsonObject:
         raise _Fault(0, f"a number cannot be read: {error}") from None
     if twice is not None:
         raise _Fault(twice[1], f'the key "{twice[0]}" stands twice')
-    worst = best_match(_validator("nested" if _is_nested(data) else "flat").iter_errors(data))
+    worst = best_match(_validator("nested" if is_nested(data) else "flat").iter_errors(data))
     if worst is not None:
         raise _worded(text, worst)
     assert isinstance(data, dict)
@@ -144,12 +144,12 @@ def _refuse_constant(name: str) -> None:
     raise ValueError(f"{name} is no JSON number")
 
 
-def _is_nested(data: object) -> bool:
+def is_nested(data: object) -> bool:
     return isinstance(data, Mapping) and bool({"autoApprove", "notifications"} & data.keys())
 
 
 def _policy(data: Mapping[str, Json]) -> WorkspacePolicy:
-    if _is_nested(data):
+    if is_nested(data):
         both = {**part(data, "autoApprove"), **part(data, "notifications")}
         data = {re.sub("[A-Z]", lambda letter: f"_{letter[0].lower()}", key): value for key, value in both.items()}
     return cattrs.structure(data, WorkspacePolicy)
@@ -189,20 +189,20 @@ def _worded(text: str, error: ValidationError) -> _Fault:
 
 def _locate(text: str, path: Sequence[str | int], key: bool = False) -> int:
     """Return the index of the value at `path` in the valid JSON `text`; with `key`, of its key."""
-    place = at = _skip(text, 0)
+    place = at = skip(text, 0)
     for step in path:
-        found = next((k, v) for name, k, v in _members(text, at) if name == step)
+        found = next((k, v) for name, k, v in members(text, at) if name == step)
         place, at = found if key else (found[1], found[1])
     return place
 
 
 def _doubled(text: str) -> tuple[str, int] | None:
     """Return the first duplicate key in an object of the valid JSON `text`, and its second index; or None."""
-    waiting = [_skip(text, 0)]
+    waiting = [skip(text, 0)]
     while waiting:
         at = waiting.pop()
         seen: set[str | int] = set()
-        for name, key, value in _members(text, at):
+        for name, key, value in members(text, at):
             if isinstance(name, str) and name in seen:
                 return name, key
             seen.add(name)
@@ -210,25 +210,25 @@ def _doubled(text: str) -> tuple[str, int] | None:
     return None
 
 
-def _members(text: str, at: int) -> Iterator[tuple[str | int, int, int]]:
+def members(text: str, at: int) -> Iterator[tuple[str | int, int, int]]:
     """Yield name or number, index of the key and index of the value, of each member of the container at `at`."""
     opening = text[at]
     if opening not in "{[":
         return
-    count, i = 0, _skip(text, at + 1)
+    count, i = 0, skip(text, at + 1)
     while text[i] not in "}]":
         name: str | int = count
         key = i
         if opening == "{":
             name, i = _decoder.raw_decode(text, i)
-            i = _skip(text, _skip(text, i) + 1)
+            i = skip(text, skip(text, i) + 1)
         yield name, key, i
         _, i = _decoder.raw_decode(text, i)
-        i = _skip(text, i)
-        i = _skip(text, i + 1) if text[i] == "," else i
+        i = skip(text, i)
+        i = skip(text, i + 1) if text[i] == "," else i
         count += 1
 
 
-def _skip(text: str, at: int) -> int:
+def skip(text: str, at: int) -> int:
     found = _SPACE.match(text, at)
     return found.end() if found else at

@@ -23,7 +23,7 @@ def literal_path(path: str) -> str:
     return glob.escape(path, unix=True)
 
 
-def beside(paths: Sequence[str]) -> tuple[str, ...]:
+def directory_patterns(paths: Sequence[str]) -> tuple[str, ...]:
     """Return the patterns of the files that lie in the same directories as these paths. A hidden file is named itself,
     because no wildcard matches its name."""
     found: list[str] = []

@@ -9,9 +9,10 @@ import pytest
 
 from intercom.cli.ctl_grant import granted_fields, preview_lines
 from intercom.model.errors import IntercomError
+from intercom.model.json_types import JsonObject
 from tests.cli.test_ctl_signed import ctl, make_key, scene, typing, with_pin
 
-SHOWN = {
+SHOWN: JsonObject = {
     "request_id": "r-1",
     "session_id": "s-1",
     "title": "t",
@@ -24,7 +25,7 @@ SHOWN = {
 
 
 def test_what_is_sent_is_what_was_shown() -> None:
-    fields = granted_fields(SHOWN, {"id": "r", "pattern": "**", "scope": SHOWN["scope"]})
+    fields = granted_fields(SHOWN, {"id": "r", "pattern": "**", "scope": str(SHOWN["scope"])})
     assert fields == {
         "id": "r-1",
         "session": "s-1",
@@ -68,3 +69,29 @@ async def test_a_grant_is_shown_signed_listed_and_revoked(tmp_path: Path) -> Non
         assert (await ctl(at.env, "grants"))[1] == {"grants": []}
         (over,) = (await ctl(at.env, "grants", "--all"))[1]["grants"]
         assert over["over"] == "it was revoked"
+
+
+@pytest.mark.real_time
+async def test_a_rule_is_shown_written_and_accepted_with_the_pin(tmp_path: Path) -> None:
+    make_key(tmp_path)
+    async with scene(tmp_path) as at:
+        code, refused = await ctl(at.env, "allow", at.id)
+        assert (code, refused["error_code"]) == (1, "unauthorized")
+        async with typing(at, "allow", at.id) as screen:
+            shown = await screen.until("[y/N]")
+            assert 'write pattern added: "notes.txt"' in shown
+            assert "would have let 1 more of 1 past requests pass" in shown
+            screen.type("n\n")
+            assert "nothing was changed" in await screen.rest()
+        assert not (at.file.parent / ".intercom").exists()
+        said = await with_pin(at, "allow", at.id, "--yes")
+        assert "in force" in said.partition("PIN of key")[2]
+        _, found = await ctl(at.env, "policy", "show", str(at.file.parent))
+        assert found["status"] == "in force"
+        # Without the PIN the rule waits, as any other change of the policy.
+        async with typing(at, "allow", at.id, "--pattern", "*.txt", "--yes") as screen:
+            await screen.until("PIN of key")
+            screen.type("\x03")
+            assert "waits until you accept it" in await screen.rest()
+        _, found = await ctl(at.env, "policy", "show", str(at.file.parent))
+        assert (found["status"], found["ways"]) == ("waiting", ['write pattern added: "*.txt"'])

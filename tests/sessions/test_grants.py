@@ -59,6 +59,7 @@ async def test_a_grant_lets_as_many_changes_pass_as_it_has_uses(
     made = await grant(server, id, uses="2")
     assert made.grant.scope.patterns == ("src/*",)
     opened = await agent.propose("src/b.txt", "b\n")
+    assert opened.answered is not None
     answer = opened.answered.answer
     assert (answer.status, answer.auto_approved) == ("approved", made.grant.rule)
     await agent.ask(CheckDiff(opened.request_id))

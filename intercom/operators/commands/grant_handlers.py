@@ -1,13 +1,16 @@
-"""The handlers of the commands about grants: what people permit in advance."""
+"""The handlers of the commands with which people permit things in advance: grants, and rules of a policy."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from attrs import fields
+from attrs import evolve, fields
 
+from intercom.model import signing
+from intercom.model.decision import Decision
 from intercom.model.grant import GrantEntry, GrantLine, GrantPreview
 from intercom.model.json_types import JsonObject
+from intercom.model.policy import RulePreview, RuleWritten
 from intercom.operators.commands.command_handler import Caller, handles
 from intercom.operators.commands.json_forms import form, plain
 from intercom.sessions.operator_service import OperatorService
@@ -85,3 +88,33 @@ def _revoked_entry(line: GrantLine) -> JsonObject:
 async def revoke(service: OperatorService, caller: Caller, id: str) -> GrantLine:
     """End a grant, by the prefix of its id."""
     return await service.grants.revoke(id, caller.name, caller.channel.value, caller.origin)
+
+
+# --- rules of a policy ------------------------------------------------------------------------------------------------
+
+
+@handles("allow-preview", plain)
+async def allow_preview(
+    service: OperatorService, caller: Caller, id: str, pattern: str | None = None, risk: str | None = None
+) -> RulePreview:
+    return await service.rules.preview(id, pattern=pattern, risk=risk)
+
+
+@handles("allow", plain)
+async def allow(
+    service: OperatorService,
+    caller: Caller,
+    id: str,
+    pattern: str | None = None,
+    risk: str | None = None,
+    sha256: str | None = None,
+) -> RuleWritten:
+    """Write the rule, and accept the policy. With an operator key a person at ctl accepts it by a command of its own,
+    which they sign. `sha256` is the hash of the file that was shown."""
+    written = await service.rules.write(id, caller.name, pattern=pattern, risk=risk, shown=sha256)
+    may_accept = not service.signatures.required or caller.channel.value in signing.SIGNED_HERE
+    if written.policy_id is None or not may_accept:
+        return written
+    verdict = caller.verdict(Decision.ACCEPT, None)
+    await service.decide_policy(written.workspace_root, verdict, written.sha256)
+    return evolve(written, status="in force", policy_id=None)

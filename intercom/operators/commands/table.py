@@ -426,6 +426,26 @@ _ROWS = (
         draws="grants",
     ),
     _row("revoke", OPERATOR, "end a grant at once", _ID._replace(missing="a grant's id; see grants")),
+    # It writes a file of the workspace, and grants nothing: that needs policy-accept.
+    _row(
+        "allow",
+        OPERATOR,
+        "add a rule to the workspace's policy, so that what this card asks passes from now on",
+        _ID._replace(help="the card that shows what is to pass"),
+        _PATTERN._replace(help="a rule for more than the card's own files or command"),
+        Argument("--risk LEVEL", "risk", "raise the policy's threshold to this risk", choices=("low", "high")),
+        Argument("--yes", help="do not ask; write and accept"),
+        "sha256",
+    ),
+    _row(
+        "allow-preview",
+        ANYONE,
+        "show what a rule would let pass",
+        _ID,
+        _PATTERN,
+        _RISK,
+        is_typed=False,
+    ),
     _row("policy-list", ANYONE, "list the policies of all workspaces"),
     _row(
         "policy-show",

@@ -59,10 +59,12 @@ async def test_a_signed_grant_lets_pass_and_be_applied(
     made = await grant(server, key, (await agent.propose()).request_id)
     assert made["status"] == "granted"
     opened = await agent.propose("b.txt", "b\n")
+    assert opened.answered is not None
     assert opened.answered.answer.status == "approved"
     await agent.ask(CheckDiff(opened.request_id))
     assert (root / "b.txt").read_text() == "b\n"
     (entry,) = [each for each in await server.app.service.audit(50) if each.kind == "grant_made"]
+    assert entry.data is not None
     assert entry.data["signature"]["key_id"] == key.public.id
 
 

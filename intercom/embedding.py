@@ -56,11 +56,13 @@ from intercom.model.checkpoint import CheckpointLine, CheckpointTaken, Files, Re
 from intercom.model.config import Config
 from intercom.model.decision import Decision, Verdict
 from intercom.model.errors import IntercomError, InvalidArguments
+from intercom.model.grant import GrantLine
 from intercom.model.metrics import ToolCalled
+from intercom.model.policy import RulePreview, RuleWritten
 from intercom.model.process import AgentProcess, Origin
 from intercom.model.request import Operation, RiskLevel
 from intercom.model.session import Instruction, Session, SessionMode
-from intercom.operators.commands import command_handler, command_handlers
+from intercom.operators.commands import command_handler, command_handlers, grant_handlers
 from intercom.operators.commands.command_handlers import handler_of
 from intercom.operators.router_messages import Channel, Subscribe
 from intercom.sessions.amendments import AmendedCard
@@ -360,6 +362,44 @@ class EmbeddedOperator:
     async def reject_policy(self, id_or_path: str | None = None, reason: str | None = None) -> Card:
         """Reject a pending policy, named as in `accept_policy`."""
         return await command_handlers.policy_reject(self.app.service, self._caller(), id_or_path, reason=reason)
+
+    async def grant(
+        self,
+        id: str,
+        *,
+        duration: str | None = None,
+        uses: int | None = None,
+        pattern: str | None = None,
+        risk: RiskLevel | None = None,
+        act: str | None = None,
+    ) -> GrantLine:
+        """Permit requests like this card's in advance, in its session, for a `duration` such as "20m" and a number of
+        uses; `act` as in `steer`. `pattern` and `risk` are those of the card by default."""
+        count = None if uses is None else str(uses)
+        return await grant_handlers.grant(
+            self.app.service, self._caller(act), id, duration=duration, uses=count, pattern=pattern, risk=risk
+        )
+
+    async def grants(self, session: str | None = None, *, everything: bool = False) -> tuple[GrantLine, ...]:
+        """Return the grants that are in force, oldest first; with `everything`, also those that are over."""
+        return await self.app.service.grants.listed(session, everything=everything)
+
+    async def revoke(self, id: str) -> GrantLine:
+        """End a grant at once."""
+        return await grant_handlers.revoke(self.app.service, self._caller(), id)
+
+    async def rule_preview(self, id: str, *, pattern: str | None = None, risk: RiskLevel | None = None) -> RulePreview:
+        """Return the policy with a rule that lets what this card asks pass, and what it would have let through."""
+        return await self.app.service.rules.preview(id, pattern=pattern, risk=risk)
+
+    async def allow(
+        self, id: str, *, pattern: str | None = None, risk: RiskLevel | None = None, sha256: str | None = None
+    ) -> RuleWritten:
+        """Add that rule to the workspace's policy, and accept it. `sha256` is that of the preview: another policy is
+        not written."""
+        return await grant_handlers.allow(
+            self.app.service, self._caller(), id, pattern=pattern, risk=risk, sha256=sha256
+        )
 
     async def sessions(self, *, everything: bool = False) -> tuple[Session, ...]:
         return await self.app.service.sessions(everything=everything)

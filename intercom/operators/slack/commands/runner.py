@@ -12,7 +12,7 @@ from attrs import define, evolve, field, frozen
 
 from actors import Actor, Name, Refused, Reply, ask
 from intercom.model.errors import FileError, IntercomError, InvalidArguments, NotFound
-from intercom.operators.slack.commands import builtin, table
+from intercom.operators.slack.commands import builtin, permissions, table
 from intercom.operators.slack.commands import call as commands_call
 from intercom.operators.slack.commands.call import Call, CommandDeps, Repeated
 from intercom.operators.slack.commands.table import SLASH, Category, Entry, Parameter, Table, either
@@ -242,7 +242,7 @@ async def carry_out(runner: Name, command: Command) -> Json | None:
 
 def build(config_commands: dict[str, str], runs: Runs) -> Table:
     """Return the table of all commands under a configuration."""
-    built_in = (*builtin.ENTRIES, HELP)
+    built_in = (*builtin.ENTRIES, *permissions.ENTRIES, HELP)
     return Table((*built_in, *table.custom(config_commands, runs.handle, built_in)))
 
 

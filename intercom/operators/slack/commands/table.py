@@ -33,6 +33,7 @@ class Category(StrEnum):
 
     SESSIONS = "session"
     CHECKPOINTS = "checkpoint"
+    PERMISSIONS = "permission"
     FILES = "files"
     CUSTOM = "custom"
     HELP = "help"
@@ -43,6 +44,7 @@ _ID = "the beginning of its id"
 TITLES: dict[Category, str] = {
     Category.SESSIONS: "Sessions",
     Category.CHECKPOINTS: "Checkpoints",
+    Category.PERMISSIONS: "What you permit in advance",
     Category.FILES: "Files",
     Category.CUSTOM: "Custom commands",
     Category.HELP: "Help",

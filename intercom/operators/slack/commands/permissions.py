@@ -1,0 +1,162 @@
+"""The commands with which people permit things in advance: grants, and rules of a workspace's policy.
+
+Both show first what would pass, and do nothing yet: `grant` without a duration, `allow` without the hash of what it
+showed.
+"""
+
+from __future__ import annotations
+
+from intercom.model.errors import InvalidArguments
+from intercom.model.grant import GrantEntry, GrantLine, GrantPreview
+from intercom.operators.commands import grant_handlers
+from intercom.operators.slack.commands.call import Call
+from intercom.operators.slack.commands.table import SLASH, Category, Option, of_command
+
+#: How much of an id is shown, and of a hash: enough to type it.
+_ID, _HASH = 8, 12
+#: How many grants a list shows.
+_LISTED = 20
+
+
+def _card(call: Call) -> str:
+    if call.first_word is None:
+        raise InvalidArguments(f"name a card by the beginning of its id: {call.entry.usage}")
+    return call.first_word
+
+
+async def grant(call: Call) -> str:
+    """Permit requests like a card's in advance; without a duration or a number of uses, say what that would be."""
+    id, given = _card(call), call.arguments.options
+    named = {name: given.get(f"--{name}") for name in ("uses", "pattern", "risk")}
+    duration = given.get("--for")
+    shown = await call.deps.service.grants.preview(id, duration=duration, **named)
+    if duration is None and named["uses"] is None:
+        more = "".join(f" --{name} {value}" for name, value in named.items() if value is not None)
+        return (
+            f"{_preview(shown)}\nto grant it, say for how long: {SLASH} grant {shown.request_id[:_ID]}{more} --for 20m"
+        )
+
+    async def act() -> str:
+        line = await grant_handlers.grant(
+            call.deps.service,
+            call.caller,
+            shown.request_id,
+            duration=duration,
+            uses=named["uses"],
+            session=shown.session_id,
+            scope=shown.scope,
+        )
+        return f"granted {_line(line)}\n{SLASH} revoke {line.grant.id[:_ID]} ends it; the card itself still waits"
+
+    return await call.once(act, shown.session_id)
+
+
+async def grants(call: Call) -> str:
+    """List the grants that are in force."""
+    found = await call.deps.service.grants.listed()
+    if not found:
+        return "no grant is in force"
+    rest = f"\n{len(found) - _LISTED} more" if len(found) > _LISTED else ""
+    return "\n".join(_line(each) for each in found[-_LISTED:]) + rest
+
+
+async def revoke(call: Call) -> str:
+    """End a grant."""
+    if call.first_word is None:
+        raise InvalidArguments(f"name a grant by the beginning of its id: {call.entry.usage}")
+    id = call.first_word
+
+    async def act() -> str:
+        return f"revoked {_line(await grant_handlers.revoke(call.deps.service, call.caller, id))}"
+
+    return await call.once(act, None)
+
+
+async def allow(call: Call) -> str:
+    """Add a rule to a policy and accept it; without the hash of what was shown, say what it would let pass."""
+    id, given = _card(call), call.arguments.options
+    pattern, risk, seen = given.get("--pattern"), given.get("--risk"), given.get("--sha")
+    shown = await call.deps.service.rules.preview(id, pattern=pattern, risk=risk)
+    ways = "\n".join(f"  {way}" for way in shown.ways)
+    if seen is None:
+        more = "".join(f" {name} {given[name]}" for name in ("--pattern", "--risk") if name in given)
+        return (
+            f"{shown.workspace_root}/{shown.source} would grant more, for every agent there and without end:\n{ways}\n"
+            f"it {shown.trial}\nto write and accept it:"
+            f" {SLASH} allow {shown.request_id[:_ID]}{more} --sha {shown.sha256[:_HASH]}"
+        )
+    if len(seen) < _HASH or not shown.sha256.startswith(seen):
+        raise InvalidArguments("the policy, or the card, is not as it was shown: look at it again, without --sha")
+
+    async def act() -> str:
+        done = await grant_handlers.allow(
+            call.deps.service, call.caller, shown.request_id, pattern=pattern, risk=risk, sha256=shown.sha256
+        )
+        return f"{done.status} for {done.workspace_root}:\n{ways}"
+
+    return await call.once(act, None)
+
+
+def _preview(shown: GrantPreview) -> str:
+    return f"without you this would pass in session {shown.session_id[:_ID]}: {shown.covers}\nit {shown.trial}"
+
+
+def _line(line: GrantLine) -> str:
+    each = GrantEntry.of(line)
+    left = f"{each.used} of {each.uses} uses, until {each.until:%Y-%m-%d %H:%M} UTC"
+    over = f"; over: {each.over}" if each.over else ""
+    return (
+        f"{each.grant_id[:_ID]} for session {each.session_id[:_ID]}: {each.covers} ({left}, by {each.granted_by}){over}"
+    )
+
+
+_PATTERN = Option("--pattern", "GLOB", "which files or commands, if not those like the card's")
+_RISK = Option("--risk", "LEVEL", "up to which risk: low or high")
+
+ENTRIES = (
+    of_command(
+        "grant",
+        "grant",
+        Category.PERMISSIONS,
+        grant,
+        details=(
+            "Permits requests like this card's in advance: the same kind, in the same session. Without --for and --uses"
+            " it only says what would pass. Protected files and critical risks always need a person."
+        ),
+        example="grant 1a2b3c4d --for 20m --uses 10",
+        options=(
+            Option("--for", "TIME", "for how long: 20m, 2h or 90s (default: 20m)"),
+            Option("--uses", "N", "for how many uses (default: 10)"),
+            _PATTERN,
+            _RISK,
+        ),
+    ),
+    of_command(
+        "grants",
+        "grants",
+        Category.PERMISSIONS,
+        grants,
+        details="Lists the grants that are in force, with their uses.",
+        example="grants",
+    ),
+    of_command(
+        "revoke",
+        "revoke",
+        Category.PERMISSIONS,
+        revoke,
+        details="Ends a grant at once. What it let pass and is not applied yet is not applied any more.",
+        example="revoke 1a2b3c4d",
+    ),
+    of_command(
+        "allow",
+        "allow",
+        Category.PERMISSIONS,
+        allow,
+        details=(
+            "Adds a rule to the workspace's policy, so that what this card asks passes from now on, for every agent"
+            " there. Without --sha it only says what the rule would have let pass; --sha is the hash that it shows."
+        ),
+        example="allow 1a2b3c4d",
+        options=(_PATTERN, _RISK, Option("--sha", "HASH", "what was shown, which you agree to")),
+    ),
+)

@@ -1,0 +1,65 @@
+"""Grants and rules as a person types them in Slack: shown first, then made, and only by those who may decide."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+import pytest
+
+from tests.operators.slack.live.server import CONFIG, Work, at_work
+from tests.slack_standin import ALICE, CHANNEL, MALLORY, text_of
+
+
+async def typed(work: Work, text: str, user: str = ALICE) -> str:
+    """What the person alone reads in answer to a command."""
+    answer = await work.slack.command(user, CHANNEL, text).answer()
+    return "" if not answer else "\n".join([answer.get("text", ""), text_of(answer)])
+
+
+def id_of(card: dict[str, Any]) -> str:
+    """The beginning of the request's id, as the card shows it."""
+    found = re.search(r"approval `(\w{8})", text_of(card))
+    assert found is not None
+    return found[1]
+
+
+@pytest.mark.real_time
+async def test_what_is_permitted_in_slack_is_shown_first_and_passes_then() -> None:
+    async with at_work(CONFIG) as work:
+        waiting, card = await work.propose("change a.txt", diff="x\n", file_path="a.txt")
+        id = id_of(card)
+
+        shown = await typed(work, f"grant {id} --pattern *.txt")
+        assert 'proposed changes of "*.txt", up to risk low' in shown
+        assert f"/intercom grant {id} --pattern *.txt --for 20m" in shown
+        assert "no grant is in force" in await typed(work, "grants")
+        assert not await work.slack.command(MALLORY, CHANNEL, f"grant {id} --for 20m").answer()
+        assert "no duration up to 24h" in await typed(work, f"grant {id} --for 3d")
+        assert "granted" in await typed(work, f"grant {id} --pattern *.txt --for 5m --uses 1")
+        answer = await work.call("check_clearance", title="change b.txt", diff="x\n", file_path="b.txt")
+        assert answer["auto_approved"].startswith("grant/")
+        listed = await typed(work, "grants")
+        assert "no grant is in force" in listed
+        assert not waiting.done
+
+        shown = await typed(work, f"allow {id}")
+        assert 'write pattern added: "a.txt"' in shown
+        found = re.search(r"--sha ([0-9a-f]+)", shown)
+        assert found is not None
+        assert "is not as it was shown" in await typed(work, f"allow {id} --sha {found[1][:-1]}0")
+        assert "is not as it was shown" in await typed(work, f"allow {id} --sha {found[1][:4]}")
+        assert "in force" in await typed(work, f"allow {id} --sha {found[1]}")
+        stated = json.loads((work.workspace / ".intercom" / "settings.json").read_text())
+        assert stated["file_patterns"] == {"write": ["a.txt"]}
+        answer = await work.call("check_clearance", title="again", diff="y\n", file_path="a.txt")
+        assert answer["auto_approved"] == "file_pattern:write:a.txt"
+
+        again, other = await work.propose("change c.md", diff="x\n", file_path="c.md")
+        assert "granted" in await typed(work, f"grant {id_of(other)} --uses 5")
+        name = re.search(r"([0-9a-f]{8}) for session", await typed(work, "grants"))
+        assert name is not None
+        assert "revoked" in await typed(work, f"revoke {name[1]}")
+        assert "no grant is in force" in await typed(work, "grants")
+        assert not again.done

@@ -85,7 +85,7 @@ def allow(where: Places, fields: JsonObject, *, yes: bool, as_json: bool) -> int
     written = read(RuleWritten, done)
     if written.policy_id is not None:
         try:
-            send(where, "policy-accept", {"workspace": written.workspace_root, "sha256": written.sha256})
+            send(where, "policy-accept", {"workspace": written.workspace_root, "sha256": shown.sha256})
         except Refusal:
             named = one_line(written.policy_id)
             print(f"the rule is in the file, and waits until you accept it: policy accept {named}", file=sys.stderr)

@@ -85,7 +85,7 @@ class GrantScope:
             data = json.loads(text)
             scope = GrantScope(GrantKind(data["kind"]), data["tool"], tuple(data["patterns"]), RiskLevel(data["risk"]))
             is_text = all(isinstance(each, str) for each in (scope.tool or "", *scope.patterns))
-            if is_text and scope.to_text() == text:
+            if is_text and scope.risk is not RiskLevel.CRITICAL and scope.to_text() == text:
                 return scope
         except (ValueError, TypeError, KeyError, RecursionError):
             pass
@@ -206,6 +206,16 @@ class GrantPreview:
 def grant_of_rule(rule: str | None) -> str | None:
     """Return the id of the grant that a rule names; None for a rule of a policy."""
     return rule.removeprefix(RULE) if rule is not None and rule.startswith(RULE) else None
+
+
+def risk_of(text: str | None) -> RiskLevel | None:
+    """Return the risk up to which something is to pass; None for none. Raises InvalidArguments for any other text, and
+    for a critical risk, which never passes without a person."""
+    if text is None:
+        return None
+    if text not in (RiskLevel.LOW, RiskLevel.HIGH):
+        raise InvalidArguments(f"{text[:20]!r} is no risk that can be permitted in advance: write low or high")
+    return RiskLevel(text)
 
 
 def seconds_of(text: str | None) -> int:

@@ -12,9 +12,9 @@ from attrs import frozen
 from intercom.model.card import CardKind, Notice
 from intercom.model.decision import SignedCommand, signature_data
 from intercom.model.errors import InvalidArguments, InvalidState
-from intercom.model.grant import MOST_GRANTS, Grant, GrantLine, GrantPreview, GrantScope, seconds_of, uses_of
+from intercom.model.grant import MOST_GRANTS, Grant, GrantLine, GrantPreview, GrantScope, risk_of, seconds_of, uses_of
 from intercom.model.process import Origin
-from intercom.model.request import ApprovalRequest, RiskLevel
+from intercom.model.request import ApprovalRequest
 from intercom.model.session import Session, SessionStatus, id_of_act
 from intercom.sessions.grants import is_about, question_of, scope_of, why_over
 from intercom.sessions.lookups import only
@@ -53,7 +53,7 @@ class GrantCalls:
         """Return what a grant from this card would cover, and what it would have let through of the recorded requests
         of its session. Raises NotFound, Ambiguous, InvalidArguments, and InvalidState if it may not be granted."""
         request, session = await self.reader.read(partial(card_of_request, prefix=prefix))
-        scope = scope_of(request, pattern, None if risk is None else RiskLevel(risk))
+        scope = scope_of(request, pattern, risk_of(risk))
         await self._require_covered(request, session, scope)
         return GrantPreview(
             request.id,
@@ -85,7 +85,7 @@ class GrantCalls:
         """Make a grant from a card. `scope` and `session` are those that the person was shown, and signed: others are
         refused. One `act_id` makes one grant. Raises as `preview`, and SignatureRefused."""
         request, owner = await self.reader.read(partial(card_of_request, prefix=prefix))
-        covered = scope_of(request, pattern, None if risk is None else RiskLevel(risk))
+        covered = scope_of(request, pattern, risk_of(risk))
         if scope is not None and scope != covered.to_text():
             # A pattern that was given before the preview is in its scope.
             covered = GrantScope.from_text(scope)

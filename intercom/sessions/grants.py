@@ -85,6 +85,8 @@ def why_ended(signatures: Signatures, grant: Grant, past: GrantHistory) -> str |
         return "it was revoked"
     if past.made is None:
         return "the audit log does not say that anybody made it"
+    if past.is_changed:
+        return "its record was changed after it was made"
     if past.is_adopted:
         return "another agent has taken the session over since"
     fault = signatures.fault_of_grant(grant)

@@ -18,7 +18,7 @@ from intercom.local.own_files import replace
 from intercom.local.places import private_directory
 from intercom.model import crash_points
 from intercom.model.errors import InvalidArguments, InvalidState
-from intercom.model.grant import GrantKind
+from intercom.model.grant import GrantKind, risk_of
 from intercom.model.policy import (
     POLICY_FILE,
     PolicyRule,
@@ -71,7 +71,7 @@ class RuleCalls:
         rules = tuple(
             rule for rule in rules_for(request, pattern) if rule.text not in rules_of(loaded.policy, rule.kind)
         )
-        threshold = _threshold(loaded.policy, question, request.risk_level, None if risk is None else RiskLevel(risk))
+        threshold = _threshold(loaded.policy, question, request.risk_level, risk_of(risk))
         wanted = with_rules(loaded.policy, rules, threshold)
         if wanted == loaded.policy:
             raise InvalidState("the policy has this rule already; look at it with policy show")
@@ -102,22 +102,26 @@ class RuleCalls:
         root = session.workspace_root
         async with self.deps.locks.hold(root):
             loaded = await trio.to_thread.run_sync(policy_file.load, Path(root))
-            backup = None
-            if shown is None or loaded.sha256 != shown:
+            wanted, backup = shown, None
+            if wanted is None or loaded.sha256 != wanted:
                 found = await self.preview(prefix, pattern=pattern, risk=risk)
-                if shown not in (None, found.sha256):
+                if wanted not in (None, found.sha256):
                     raise InvalidState(
                         f"the policy file of {root} has changed since this was shown, and nothing was written; look at"
                         " it again"
                     )
+                wanted = found.sha256
                 backup = await trio.to_thread.run_sync(self._write, found)
                 await self.deps.store.transact(partial(_record, found=found, by=by, backup=backup, at=self.deps.now()))
         crash_points.reach("policy.written")
         status = await self.registry.status(root)
+        if status.sha256 != wanted:
+            # Another program was faster. Nobody has seen what it wrote, so it must not be accepted for this.
+            raise InvalidState(f"the policy file of {root} was changed just now, and nothing was accepted; look at it")
         return RuleWritten(
             workspace_root=root,
             source=status.source or POLICY_FILE,
-            sha256=status.sha256 or "",
+            sha256=wanted,
             status="in force" if status.request_id is None else "waiting",
             policy_id=status.request_id,
             backup=backup,

@@ -89,13 +89,14 @@ class GrantUse:
 @frozen
 class GrantHistory:
     """What the audit log says of a grant. `made` is the id of the entry that made it, None if there is none. `latest`
-    is the latest time of any entry since: the clock must not run behind it. `adopted` says that another agent took the
-    session over."""
+    is the latest time of any entry since: the clock must not run behind it. `is_adopted` says that another agent took
+    the session over, `is_changed` that the row is not what was made."""
 
     made: int | None = None
     uses: tuple[tuple[GrantUse, datetime], ...] = ()
     is_revoked: bool = False
     is_adopted: bool = False
+    is_changed: bool = False
     latest: datetime | None = None
 
     @property
@@ -113,13 +114,14 @@ def history(db: Database, grant: Grant) -> GrantHistory:
     )
     made: int | None = None
     uses: list[tuple[GrantUse, datetime]] = []
-    is_revoked = False
+    is_revoked = is_changed = False
     for row in found:
         data = entry_data(row["data"])
         if data.get("grant_id") != grant.id:
             continue
         if row["kind"] == MADE and made is None:
-            made = row["id"]
+            made, expected = row["id"], entry_of(grant)
+            is_changed = expected != {name: data.get(name) for name in expected}
         elif row["kind"] == USED:
             named = (str(data.get(name, "")) for name in ("use", "key", "turn", "slot"))
             uses.append((GrantUse(*named), audit.instant(row["at"])))
@@ -130,7 +132,9 @@ def history(db: Database, grant: Grant) -> GrantHistory:
     adopted = "select 1 from audit where session_id = ? and kind = 'session_adopted' and id > ? limit 1"
     is_adopted = rows.one(db, adopted, (grant.session_id, made)) is not None
     latest = rows.value(db, "select max(at) from audit where id >= ?", (made,))
-    return GrantHistory(made, tuple(uses), is_revoked, is_adopted, None if latest is None else audit.instant(latest))
+    return GrantHistory(
+        made, tuple(uses), is_revoked, is_adopted, is_changed, None if latest is None else audit.instant(latest)
+    )
 
 
 def record_use(db: Database, grant: Grant, use: GrantUse, title: str, at: datetime) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sqlite3
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,13 +16,14 @@ from attrs import evolve
 
 from intercom.model.config import Config, PolicySettings
 from intercom.model.decision import Decision
-from intercom.model.errors import AlreadyConsumed, InvalidArguments, InvalidState, NotFound
+from intercom.model.errors import AlreadyConsumed, InvalidArguments, InvalidState, NotFound, PathViolation
 from intercom.model.grant import GrantLine
 from intercom.model.request import FileTouch, Operation, OperationKind, RiskLevel
 from intercom.model.session import SessionMode
 from intercom.sessions.messages import Adopt, AskPermission
 from intercom.sessions.tools.check_diff import CheckDiff
 from intercom.sessions.tools.switch_freq import SwitchFreq
+from tests.support.crash_points import calling
 from tests.support.virtual_server import SILENT_CHAT, AgentClient, VirtualServer, virtual_server
 
 Clock = trio.testing.MockClock
@@ -355,6 +357,9 @@ def sql(server: VirtualServer, statement: str, *values: Any) -> None:
         "insert into grant select 'forged', session_id, scope, seconds, uses, created_at, granted_by, granted_via,"
         " request_id, title, signature, revoked_at, revoked_by from grant",
         "update grant set scope = 'nonsense'",
+        "update grant set uses = 1000",
+        "update grant set uses = 1000, seconds = 86400",
+        """update grant set uses = 2, scope = '{"kind":"change","patterns":["**"],"risk":"high","tool":null}'""",
     ],
 )
 async def test_a_row_that_another_program_wrote_lets_nothing_pass(
@@ -406,3 +411,82 @@ async def test_one_act_makes_one_grant(server: VirtualServer, agent: AgentClient
     first = await grant(server, id, act_id="act")
     assert (await grant(server, id, act_id="act")).grant == first.grant
     assert len(await lines(server)) == 1
+
+
+@pytest.mark.parametrize(
+    "pattern", ["", "..", "../**", "/**", "src/../**", "!b.txt", "{b,c}.txt", "B.TXT", "B.*", "b.txt\n", "link/*"]
+)
+async def test_a_pattern_is_matched_with_the_canonical_path_as_it_is_written(
+    server: VirtualServer, agent: AgentClient, root: Path, pattern: str
+) -> None:
+    (root / "src").mkdir()
+    (root / "link").symlink_to(".")
+    with pytest.raises(InvalidState, match="would not let this card itself pass"):
+        await grant(server, (await agent.propose("b.txt")).request_id, pattern=pattern)
+
+
+async def test_a_link_does_not_bring_another_file_under_a_pattern(
+    server: VirtualServer, agent: AgentClient, root: Path
+) -> None:
+    (root / "src").mkdir()
+    await grant(server, (await agent.propose("src/a.txt")).request_id)
+    (root / "other").mkdir()
+    (root / "src" / "link").symlink_to("../other")
+    (root / "src" / "file.txt").symlink_to("../other/file.txt")
+    assert await status(agent, "src/link/a.txt", "b\n") is None
+    with contextlib.suppress(PathViolation):
+        assert await status(agent, "src/file.txt", "b\n") is None
+    with pytest.raises(PathViolation):
+        await status(agent, "src/../../a.txt", "b\n")
+
+
+@pytest.mark.parametrize("risk", ["critical", "", "LOW", "none"])
+async def test_a_risk_that_cannot_be_permitted_is_refused(server: VirtualServer, agent: AgentClient, risk: str) -> None:
+    id = (await agent.propose()).request_id
+    for call in (partial(grant, server), server.app.service.grants.preview, server.app.service.rules.preview):
+        with pytest.raises(InvalidArguments, match="no risk that can be permitted in advance"):
+            await call(id, risk=risk)
+    scope = '{"kind":"change","patterns":["*"],"risk":"critical","tool":null}'
+    with pytest.raises(InvalidArguments, match="cannot be read"):
+        await grant(server, id, scope=scope)
+
+
+class Killed(Exception):
+    """The end of a server, as far as a test needs it."""
+
+
+@pytest.mark.parametrize("point", ["store.before_commit", "store.after_commit", "request.recorded", "permission.used"])
+async def test_a_use_is_counted_once_if_the_server_is_killed(root: Path, clock: Clock, point: str) -> None:
+    """The call is asked again, under its name, as the relay does it."""
+    armed: list[str] = []
+    hit: list[str] = []
+
+    def kill(name: str) -> None:
+        if armed and name == armed[0]:
+            hit.append(name)
+            armed.clear()
+            raise Killed
+
+    async def both(agent: AgentClient) -> tuple[str | None, str | None]:
+        change = await agent.propose("b.txt", "b\n", call="the change")
+        hook = await may(agent, run("make"), call="the command")
+        return None if change.answered is None else str(change.answered.answer.status), hook and hook.status
+
+    async with virtual_server(root.parent, clock) as server:
+        agent = await server.arrive(root)
+        await grant(server, (await agent.propose()).request_id, uses="2")
+        asked = await agent.ask(AskPermission(agent.call(), "client", run("make"), "one"))
+        await grant(server, asked.request_id, uses="2")
+        await server.decide(asked.request_id, Decision.APPROVE)
+        assert (await may(agent, run("make"))).rule is None
+        async with server.restarting():
+            with calling(kill):
+                for _ in range(2):
+                    armed[:] = [point]
+                    with contextlib.suppress(Exception):
+                        await both(agent)
+    async with virtual_server(root.parent, clock) as server:
+        agent = await server.arrive(root)
+        assert await both(agent) == ("approved", "allowed")
+        assert [line.used for line in await lines(server)] == [1, 1]
+    assert hit

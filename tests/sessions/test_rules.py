@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 import trio.testing
 
-from intercom.model import crash_points
 from intercom.model.decision import Decision
 from intercom.model.errors import InvalidArguments, InvalidState, SignatureRefused
 from intercom.model.policy import RuleWritten
@@ -20,6 +19,7 @@ from intercom.operators.commands.command_handlers import handler_of
 from intercom.operators.router_messages import Channel
 from intercom.sessions.messages import AskPermission
 from tests.sessions.signed.keyed_server import keyed
+from tests.support.crash_points import calling
 from tests.support.keys import Key
 from tests.support.virtual_server import AgentClient, VirtualServer, virtual_server
 
@@ -161,6 +161,24 @@ async def test_a_file_that_changed_since_it_was_shown_is_left(
     assert policy_file(root).read_text() == '{"log_auto_approved": true}'
 
 
+async def test_what_another_program_writes_meanwhile_is_not_accepted(
+    server: VirtualServer, agent: AgentClient, root: Path
+) -> None:
+    id = (await agent.propose()).request_id
+    shown = await server.app.service.rules.preview(id)
+
+    def replace(name: str) -> None:
+        if name == "policy.written":
+            policy_file(root).write_text('{"enabled": true, "file_patterns": {"write": ["**"]}}')
+
+    for given in (shown.sha256, None):
+        policy_file(root).unlink(missing_ok=True)
+        with calling(replace), pytest.raises(InvalidState, match="was changed just now, and nothing was accepted"):
+            await allow(server, id, sha256=given)
+        assert await status(agent, "b.txt", "b\n") is None
+        assert (await server.app.service.policy(str(root))).status == "waiting"
+
+
 async def test_killed_between_writing_and_accepting_the_policy_waits(clock: Clock, root: Path) -> None:
     class Killed(Exception):
         pass
@@ -173,12 +191,8 @@ async def test_killed_between_writing_and_accepting_the_policy_waits(clock: Cloc
         agent = await server.arrive(root)
         id = (await agent.propose()).request_id
         shown = await server.app.service.rules.preview(id)
-        crash_points.hook = kill
-        try:
-            with pytest.raises(Killed):
-                await allow(server, id, sha256=shown.sha256)
-        finally:
-            crash_points.hook = None
+        with calling(kill), pytest.raises(Killed):
+            await allow(server, id, sha256=shown.sha256)
     async with virtual_server(root.parent, clock) as server:
         agent = await server.arrive(root)
         found = await server.app.service.policy(str(root))

@@ -59,6 +59,11 @@ HOOK_NAMES: dict[str, str] = {
     "permission.used": "permission was spent on a hook's question, and the hook has not been told"
 }
 
+#: That of rules that people make from cards (`tests/sessions/test_rules.py`).
+POLICY_NAMES: dict[str, str] = {
+    "policy.written": "a rule is in the policy file, and nobody has accepted the file's content"
+}
+
 
 @contextmanager
 def calling(hook: Callable[[str], None]) -> Iterator[None]:

@@ -82,6 +82,7 @@ async def ask(session: SessionActor, asked: AskPermission) -> Opened[PermissionA
     session.touch(asked.operation.tool)
     if kept is None:
         if answer.rule is not None and grant_of_rule(answer.rule) is not None:
+            crash_points.reach("permission.used")
             session.deps.measured(Settled(asked.call, CardKind.APPROVAL, "approve", request_kinds.GRANTED, 0.0))
             await grant_checks.passed(session, answer.rule, request.title)
         elif answer.rule is not None:

@@ -111,7 +111,7 @@ class GrantCalls:
         line, is_new = await self.deps.store.transact(partial(_make, grant=grant, deps=self.deps, origin=origin))
         if is_new:
             text = (
-                f"{by} permitted in advance: {covered.sentence()}; {grant.uses} uses, until"
+                f"{by} permitted in advance: {covered.sentence()}; uses: {grant.uses}, until"
                 f" {grant.until:%H:%M} UTC; revoke {grant.id[:_ID_CHARS]} ends it"
             )
             self.deps.card_router.tell(Notice(text, "warning", now, owner.id))

@@ -71,7 +71,7 @@ async def test_a_grant_lets_as_many_changes_pass_as_it_has_uses(
     (line,) = await lines(server)
     assert (line.used, line.over) == (2, "its uses are spent")
     told = await server.operator.notice("a grant let pass: change src/b.txt")
-    assert "1 of 2 uses" in told.text
+    assert "use 1 of 2" in told.text
 
 
 async def test_a_repeated_call_uses_a_grant_once(server: VirtualServer, agent: AgentClient) -> None:

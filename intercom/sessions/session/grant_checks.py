@@ -115,7 +115,7 @@ async def passed(session: SessionActor, rule: str, title: str) -> None:
     if grant is None or past is None:
         return
     session.deps.signatures.note_grant_uses(id, past.names)
-    left = f"{len(past.names)} of {grant.uses} uses, until {grant.until:%H:%M} UTC"
+    left = f"use {len(past.names)} of {grant.uses}, until {grant.until:%H:%M} UTC"
     session.notify(f"a grant let pass: {request_kinds.headline(title)} ({left}; revoke {id[:8]} ends it)")
 
 

@@ -1,16 +1,19 @@
 """The commands with which people permit things in advance: grants, and rules of a workspace's policy.
 
-Both show first what would pass, and do nothing yet: `grant` without a duration, `allow` without the hash of what it
-showed.
+Both show first what would pass, and do nothing yet. The same command with the hash of what it showed carries it out.
 """
 
 from __future__ import annotations
+
+import hashlib
+import shlex
 
 from intercom.model.errors import InvalidArguments
 from intercom.model.grant import GrantEntry, GrantLine, GrantPreview
 from intercom.operators.commands import grant_handlers
 from intercom.operators.slack.commands.call import Call
 from intercom.operators.slack.commands.table import SLASH, Category, Option, of_command
+from intercom.operators.slack.draw.blocks import amount
 
 #: How much of an id is shown, and of a hash: enough to type it.
 _ID, _HASH = 8, 12
@@ -25,16 +28,21 @@ def _card(call: Call) -> str:
 
 
 async def grant(call: Call) -> str:
-    """Permit requests like a card's in advance; without a duration or a number of uses, say what that would be."""
+    """Permit requests like a card's in advance; without the hash of what was shown, say what would pass."""
     id, given = _card(call), call.arguments.options
-    named = {name: given.get(f"--{name}") for name in ("uses", "pattern", "risk")}
-    duration = given.get("--for")
-    shown = await call.deps.service.grants.preview(id, duration=duration, **named)
-    if duration is None and named["uses"] is None:
-        more = "".join(f" --{name} {value}" for name, value in named.items() if value is not None)
+    pattern, risk, seen = given.get("--pattern"), given.get("--risk"), given.get("--sha")
+    grants = call.deps.service.grants
+    shown = await grants.preview(id, pattern=pattern, risk=risk, duration=given.get("--for"), uses=given.get("--uses"))
+    duration, uses = f"{shown.seconds}s", str(shown.uses)
+    minutes, seconds = divmod(shown.seconds, 60)
+    lasts = amount(shown.seconds, "second") if seconds else amount(minutes, "minute")
+    if seen is None:
+        often = amount(shown.uses, "use")
         return (
-            f"{_preview(shown)}\nto grant it, say for how long: {SLASH} grant {shown.request_id[:_ID]}{more} --for 20m"
+            f"without you this would pass in session {shown.session_id[:_ID]}, for {lasts} or {often}:\n"
+            f"  {shown.covers}\nit {shown.trial}\nto grant it: {_again(call, shown.request_id, _hash_of(shown))}"
         )
+    _require_same(_hash_of(shown), seen)
 
     async def act() -> str:
         line = await grant_handlers.grant(
@@ -42,7 +50,7 @@ async def grant(call: Call) -> str:
             call.caller,
             shown.request_id,
             duration=duration,
-            uses=named["uses"],
+            uses=uses,
             session=shown.session_id,
             scope=shown.scope,
         )
@@ -79,14 +87,11 @@ async def allow(call: Call) -> str:
     shown = await call.deps.service.rules.preview(id, pattern=pattern, risk=risk)
     ways = "\n".join(f"  {way}" for way in shown.ways)
     if seen is None:
-        more = "".join(f" {name} {given[name]}" for name in ("--pattern", "--risk") if name in given)
         return (
             f"{shown.workspace_root}/{shown.source} would grant more, for every agent there and without end:\n{ways}\n"
-            f"it {shown.trial}\nto write and accept it:"
-            f" {SLASH} allow {shown.request_id[:_ID]}{more} --sha {shown.sha256[:_HASH]}"
+            f"it {shown.trial}\nto write and accept it: {_again(call, shown.request_id, shown.sha256)}"
         )
-    if len(seen) < _HASH or not shown.sha256.startswith(seen):
-        raise InvalidArguments("the policy, or the card, is not as it was shown: look at it again, without --sha")
+    _require_same(shown.sha256, seen)
 
     async def act() -> str:
         done = await grant_handlers.allow(
@@ -97,13 +102,27 @@ async def allow(call: Call) -> str:
     return await call.once(act, None)
 
 
-def _preview(shown: GrantPreview) -> str:
-    return f"without you this would pass in session {shown.session_id[:_ID]}: {shown.covers}\nit {shown.trial}"
+def _again(call: Call, request_id: str, shown: str) -> str:
+    """Return the same command as it carries out what was shown."""
+    given = "".join(f" {name} {shlex.quote(value)}" for name, value in call.arguments.options.items())
+    return f"{SLASH} {call.entry.name} {request_id[:_ID]}{given} --sha {shown[:_HASH]}"
+
+
+def _hash_of(shown: GrantPreview) -> str:
+    """Return the hash of everything that a grant would let pass."""
+    said = (shown.request_id, shown.session_id, shown.scope, str(shown.seconds), str(shown.uses))
+    return hashlib.sha256("\0".join(said).encode()).hexdigest()
+
+
+def _require_same(shown: str, seen: str) -> None:
+    """Raise InvalidArguments unless `seen` is the beginning of the hash of what is shown now."""
+    if len(seen) < _HASH or not shown.startswith(seen):
+        raise InvalidArguments("the policy, or the card, is not as it was shown: look at it again, without --sha")
 
 
 def _line(line: GrantLine) -> str:
     each = GrantEntry.of(line)
-    left = f"{each.used} of {each.uses} uses, until {each.until:%Y-%m-%d %H:%M} UTC"
+    left = f"{each.used} of {each.uses} used, until {each.until:%Y-%m-%d %H:%M} UTC"
     over = f"; over: {each.over}" if each.over else ""
     return (
         f"{each.grant_id[:_ID]} for session {each.session_id[:_ID]}: {each.covers} ({left}, by {each.granted_by}){over}"
@@ -111,6 +130,7 @@ def _line(line: GrantLine) -> str:
 
 
 _PATTERN = Option("--pattern", "GLOB", "which files or commands, if not those like the card's")
+_SHA = Option("--sha", "HASH", "what was shown, which you agree to")
 _RISK = Option("--risk", "LEVEL", "up to which risk: low or high")
 
 ENTRIES = (
@@ -120,8 +140,9 @@ ENTRIES = (
         Category.PERMISSIONS,
         grant,
         details=(
-            "Permits requests like this card's in advance: the same kind, in the same session. Without --for and --uses"
-            " it only says what would pass. Protected files and critical risks always need a person."
+            "Permits requests like this card's in advance: the same kind, in the same session. Without --sha it only"
+            " says what would pass; --sha is the hash that it shows. Protected files and critical risks always need a"
+            " person."
         ),
         example="grant 1a2b3c4d --for 20m --uses 10",
         options=(
@@ -129,6 +150,7 @@ ENTRIES = (
             Option("--uses", "N", "for how many uses (default: 10)"),
             _PATTERN,
             _RISK,
+            _SHA,
         ),
     ),
     of_command(
@@ -157,6 +179,6 @@ ENTRIES = (
             " there. Without --sha it only says what the rule would have let pass; --sha is the hash that it shows."
         ),
         example="allow 1a2b3c4d",
-        options=(_PATTERN, _RISK, Option("--sha", "HASH", "what was shown, which you agree to")),
+        options=(_PATTERN, _RISK, _SHA),
     ),
 )

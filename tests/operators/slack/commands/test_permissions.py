@@ -25,19 +25,31 @@ def id_of(card: dict[str, Any]) -> str:
     return found[1]
 
 
+def command(shown: str) -> str:
+    """The command that a preview says to type."""
+    found = re.search(r"/intercom (grant .* --sha \w+)", shown)
+    assert found is not None
+    return found[1]
+
+
 @pytest.mark.real_time
 async def test_what_is_permitted_in_slack_is_shown_first_and_passes_then() -> None:
     async with at_work(CONFIG) as work:
         waiting, card = await work.propose("change a.txt", diff="x\n", file_path="a.txt")
         id = id_of(card)
 
-        shown = await typed(work, f"grant {id} --pattern *.txt")
-        assert 'proposed changes of "*.txt", up to risk low' in shown
-        assert f"/intercom grant {id} --pattern *.txt --for 20m" in shown
+        shown = await typed(work, f"grant {id} --pattern *.txt --for 5m --uses 1")
+        assert 'for 5 minutes or 1 use:\n  proposed changes of "*.txt", up to risk low' in shown
+        assert "would have let 1 of 1 past requests pass" in shown
         assert "no grant is in force" in await typed(work, "grants")
-        assert not await work.slack.command(MALLORY, CHANNEL, f"grant {id} --for 20m").answer()
+        then = command(shown)
+        assert then.startswith(f"grant {id} --pattern '*.txt' --for 5m --uses 1 --sha ")
+        assert not await work.slack.command(MALLORY, CHANNEL, then).answer()
+        assert "is not as it was shown" in await typed(work, then.replace("--uses 1", "--uses 2"))
         assert "no duration up to 24h" in await typed(work, f"grant {id} --for 3d")
-        assert "granted" in await typed(work, f"grant {id} --pattern *.txt --for 5m --uses 1")
+        assert "no risk that can be permitted" in await typed(work, f"grant {id} --risk critical")
+        assert "no grant is in force" in await typed(work, "grants")
+        assert "granted" in await typed(work, then)
         answer = await work.call("check_clearance", title="change b.txt", diff="x\n", file_path="b.txt")
         assert answer["auto_approved"].startswith("grant/")
         listed = await typed(work, "grants")
@@ -57,7 +69,7 @@ async def test_what_is_permitted_in_slack_is_shown_first_and_passes_then() -> No
         assert answer["auto_approved"] == "file_pattern:write:a.txt"
 
         again, other = await work.propose("change c.md", diff="x\n", file_path="c.md")
-        assert "granted" in await typed(work, f"grant {id_of(other)} --uses 5")
+        assert "granted" in await typed(work, command(await typed(work, f"grant {id_of(other)} --uses 5")))
         name = re.search(r"([0-9a-f]{8}) for session", await typed(work, "grants"))
         assert name is not None
         assert "revoked" in await typed(work, f"revoke {name[1]}")

@@ -397,9 +397,10 @@ class EmbeddedOperator:
     ) -> RuleWritten:
         """Add that rule to the workspace's policy, and accept it. `sha256` is that of the preview: another policy is
         not written."""
-        return await grant_handlers.allow(
+        written: RuleWritten = await grant_handlers.allow(
             self.app.service, self._caller(), id, pattern=pattern, risk=risk, sha256=sha256
         )
+        return written
 
     async def sessions(self, *, everything: bool = False) -> tuple[Session, ...]:
         return await self.app.service.sessions(everything=everything)

@@ -6,7 +6,7 @@ The text of a decision is asked for in a form, or in the thread if no form can b
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Final
@@ -40,6 +40,7 @@ from intercom.operators.slack.envelope_parser import (
     FORM,
     Act,
     ButtonAction,
+    CommandsShown,
     FormSubmission,
     Person,
     SessionStop,
@@ -125,9 +126,11 @@ class ActionDeps:
         self.wake()
         self.outbox_writer.tell(Redraw(card_id))
 
-    def tell_person(self, act: ButtonAction | SessionStop, text: str) -> None:
+    def tell_person(
+        self, act: ButtonAction | CommandsShown | SessionStop, text: str, blocks: Sequence[Block] = ()
+    ) -> None:
         """Send an ephemeral message to the person who pressed a button, if possible; never waits."""
-        self.ephemeral.tell(SendEphemeral(act.channel, act.person.id, text, act.within))
+        self.ephemeral.tell(SendEphemeral(act.channel, act.person.id, text, act.within, tuple(blocks)))
 
 
 @frozen

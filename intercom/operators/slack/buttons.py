@@ -104,6 +104,19 @@ class SessionButton:
     confirm: Confirmation
 
 
+@frozen
+class CommandButton:
+    """A button of a pending card that decides nothing: it shows the person what `commands` about the card would do."""
+
+    action_id: str
+    kind: CardKind
+    icon: str
+    label: str
+    commands: tuple[str, ...]
+    style: Style | None = None
+    confirm: Confirmation | None = None
+
+
 _REJECT = Form(
     "reject",
     "Reject",
@@ -198,6 +211,9 @@ STOP_SESSION: Final = SessionButton(
     Style.DANGER,
     Confirmation("Stop the agent?", "Its session ends: its pending requests are interrupted.", "Stop"),
 )
+
+#: Shows what a grant, and what a rule of the policy, would let pass.
+PERMIT: Final = CommandButton("approve_permit", _APPROVAL, "🔁", "Permit more…", ("grant", "allow"))
 
 #: The buttons by `action_id`, by the name of their form, and by kind of card.
 BY_ACTION: Final[Mapping[str, Button]] = {button.action_id: button for button in BUTTONS}

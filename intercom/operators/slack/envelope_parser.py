@@ -18,7 +18,7 @@ from attrs import frozen
 
 from intercom.model.card_hunks import numbers_in, spans
 from intercom.model.errors import InvalidArguments
-from intercom.operators.slack.buttons import BY_ACTION, BY_FORM, STOP_SESSION, Button
+from intercom.operators.slack.buttons import BY_ACTION, BY_FORM, PERMIT, STOP_SESSION, Button
 
 
 @frozen
@@ -90,6 +90,21 @@ class SessionStop(Act):
     @property
     def about(self) -> dict[str, str]:
         return {"action": STOP_SESSION.action_id, "session": self.session_id}
+
+
+@frozen
+class CommandsShown(Act):
+    """A click on a button that shows what commands about a card would do. `within` is as of a `ButtonAction`."""
+
+    NOUN = "a click"
+
+    card_id: str
+    within: str | None
+    response_url: str
+
+    @property
+    def about(self) -> dict[str, str]:
+        return {"action": PERMIT.action_id, "card": self.card_id}
 
 
 @frozen
@@ -237,7 +252,7 @@ def _button_action(payload: object) -> Act | Ignored:
         raise _Unreadable("a click without an action")
     action = actions[0]
     name = _at(action, "action_id")
-    if not isinstance(name, str) or name not in (*BY_ACTION, STOP_SESSION.action_id):
+    if not isinstance(name, str) or name not in (*BY_ACTION, STOP_SESSION.action_id, PERMIT.action_id):
         return Ignored("a click on something that is not our button")
     person = _person(payload)
     if name == STOP_SESSION.action_id:
@@ -250,7 +265,7 @@ def _button_action(payload: object) -> Act | Ignored:
         )
     message = _fits(_TS, _first(payload, ("container", "message_ts"), ("message", "ts")), "message ts")
     thread = _first(payload, ("container", "thread_ts"), ("message", "thread_ts"))
-    return ButtonAction(
+    clicked = ButtonAction(
         act_id=f"slack/{person.id}/{_fits(_TS, _at(action, 'action_ts'), 'action ts')}",
         person=person,
         team=_team(_first(payload, ("team", "id"), ("user", "team_id"))),
@@ -260,6 +275,17 @@ def _button_action(payload: object) -> Act | Ignored:
         message=message,
         thread=message if thread is None else _fits(_TS, thread, "thread ts"),
         trigger=_optional(_TOKEN, _at(payload, "trigger_id")),
+    )
+    if name != PERMIT.action_id:
+        return clicked
+    return CommandsShown(
+        clicked.act_id,
+        clicked.person,
+        clicked.team,
+        clicked.channel,
+        clicked.card_id,
+        clicked.within,
+        _optional(_TOKEN, _at(payload, "response_url")),
     )
 
 

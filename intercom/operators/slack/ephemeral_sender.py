@@ -71,6 +71,7 @@ class EphemeralSender(Actor):
                     user=message.person,
                     text=message.text,
                     thread_ts=message.thread,
+                    blocks=list(message.blocks) or None,
                 )
             except RateLimited as limited:
                 await trio.sleep(limited.retry_after)

@@ -22,6 +22,7 @@ from intercom.operators.slack import amendment_forms, button_actions, envelope_p
 from intercom.operators.slack.button_actions import ActionDeps, Authorization, answer_thread, turned_by
 from intercom.operators.slack.buttons import (
     LONGEST,
+    PERMIT,
     Understood,
     addressed,
     form_of,
@@ -32,11 +33,13 @@ from intercom.operators.slack.buttons import (
     understand,
     unescape,
 )
+from intercom.operators.slack.commands.table import SLASH
 from intercom.operators.slack.envelope_parser import (
     Act,
     AmendmentSubmission,
     ButtonAction,
     Command,
+    CommandsShown,
     FormSubmission,
     Ignored,
     SessionStop,
@@ -122,6 +125,8 @@ class Interactions:
                     await button_actions.press(self.deps, act)
             case SessionStop() if await self.authorization.passes(act):
                 await button_actions.stop_session(self.deps, act)
+            case CommandsShown() if await self.authorization.passes(act):
+                await self._show_commands(act)
             case AmendmentSubmission() if await self.authorization.passes(act):
                 return await amendment_forms.submit(self.deps, act)
             case FormSubmission() if await self.authorization.passes(act):
@@ -129,6 +134,15 @@ class Interactions:
             case Command() if await self.authorization.passes(act):
                 return await self.run_command(act)
         return None
+
+    async def _show_commands(self, click: CommandsShown) -> None:
+        """Show the person what each command would do, as if they had typed it."""
+        for name in PERMIT.commands:
+            id, text = f"{click.act_id}/{name}", f"{name} {click.card_id}"
+            command = Command(id, click.person, click.team, click.channel, SLASH, text, click.response_url)
+            answer = await self.run_command(command)
+            if answer is not None:
+                self.deps.tell_person(click, str(answer["text"]), answer.get("blocks") or ())
 
 
 # --- replies ---------------------------------------------------------------------------------------------------------

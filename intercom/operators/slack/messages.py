@@ -43,12 +43,13 @@ class Redraw:
 @frozen
 class SendEphemeral:
     """Tells `slack/ephemeral` to send an ephemeral message to one person, in a channel or thread. Sent soon or not at
-    all."""
+    all. With `blocks` the text is for notifications only."""
 
     channel: str
     person: str
     text: str
     thread: str | None = None
+    blocks: tuple[Json, ...] = ()
 
 
 @frozen

@@ -117,7 +117,14 @@ def _checkpoints(checkpoints: Sequence[CheckpointLine], masker: Mask, scale: flo
 
 
 _COMMAND = "/intercom"
-_ICONS: Final = {"files": "📁", "session": "🔄", "checkpoint": "📌", "custom": "⚙️", "help": "💡"}
+_ICONS: Final = {
+    "files": "📁",
+    "session": "🔄",
+    "checkpoint": "📌",
+    "permission": "🔁",
+    "custom": "⚙️",
+    "help": "💡",
+}
 _HELP_ROOM = 1_500
 
 

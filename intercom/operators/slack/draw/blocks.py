@@ -22,7 +22,7 @@ from attrs import asdict, frozen
 
 from intercom.masking import Masked
 from intercom.model.visible_text import one_line, visible
-from intercom.operators.slack.buttons import Button, SessionButton
+from intercom.operators.slack.buttons import Button, CommandButton, SessionButton
 
 # Messages
 BLOCKS: Final = 50
@@ -211,7 +211,7 @@ def label(text: str, limit: int = SECTION) -> Block:
     return {"type": "plain_text", "text": cut(text, limit)}
 
 
-def button(row: Button | SessionButton, value: str) -> Block:
+def button(row: Button | CommandButton | SessionButton, value: str) -> Block:
     """Return a button of a card or a session; `value` comes back with a click on it."""
     text = {**label(f"{row.icon} {row.label}".strip(), BUTTON_TEXT), "emoji": True}
     element: Block = {"type": "button", "text": text, "action_id": row.action_id, "value": value[:BUTTON_VALUE]}

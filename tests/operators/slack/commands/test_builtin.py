@@ -92,7 +92,7 @@ async def test_help_of_a_category_gives_examples_and_of_a_command_all_about_it(t
         ("show", "/intercom show-file"),
         ("session-strt fix it", "did you mean /intercom session-start"),
         ("frobnicate", "/intercom help lists the commands"),
-        ("Status", "did you mean /intercom status or"),
+        ("Status", "did you mean /intercom status, /intercom task or"),
         ("show-file", "name a file: /intercom show-file"),
         ("show-file a b", "2 arguments"),
         ("show-file 'a", "not closed"),

@@ -94,7 +94,7 @@ async def test_the_session_is_told_that_a_command_runs_in_its_workspace(tmp_path
         ("status rm -rf /", "status takes no arguments"),
         ("status --force", "there is no option --force"),
         ("status ''", "status takes no arguments"),
-        ("STATUS", "did you mean /intercom status or"),
+        ("STATUS", "did you mean /intercom status, /intercom task or"),
         ("git status", "there is no command 'git'"),
         ("$(touch pwned)", "there is no command"),
     ],

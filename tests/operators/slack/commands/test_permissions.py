@@ -32,6 +32,11 @@ def command(shown: str) -> str:
     return found[1]
 
 
+async def told(work: Work, words: str) -> str:
+    """What the person alone is shown with these words."""
+    return text_of(await work.slack.told(ALICE, words))
+
+
 @pytest.mark.real_time
 async def test_what_is_permitted_in_slack_is_shown_first_and_passes_then() -> None:
     async with at_work(CONFIG) as work:
@@ -42,6 +47,15 @@ async def test_what_is_permitted_in_slack_is_shown_first_and_passes_then() -> No
         assert 'for 5 minutes or 1 use:\n  proposed changes of "*.txt", up to risk low' in shown
         assert "would have let 1 of 1 past requests pass" in shown
         assert "no grant is in force" in await typed(work, "grants")
+
+        await work.tap(card, "approve_permit")
+        assert 'proposed changes of "*", up to risk low' in await told(work, f"/intercom grant {id} --sha")
+        assert 'write pattern added: "a.txt"' in await told(work, f"/intercom allow {id} --sha")
+        await work.slack.tap(MALLORY, card["ts"], "approve_permit").answer()
+        assert "no grant is in force" in await typed(work, "grants")
+        assert len(work.slack.ephemerals(MALLORY)) == 0
+        assert not waiting.done
+
         then = command(shown)
         assert then.startswith(f"grant {id} --pattern '*.txt' --for 5m --uses 1 --sha ")
         assert not await work.slack.command(MALLORY, CHANNEL, then).answer()

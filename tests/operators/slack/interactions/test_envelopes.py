@@ -16,6 +16,7 @@ from intercom.operators.slack.envelope_parser import (
     AmendmentSubmission,
     ButtonAction,
     Command,
+    CommandsShown,
     FormSubmission,
     Ignored,
     Person,
@@ -58,6 +59,20 @@ def test_a_tap_outside_of_threads_has_its_message_as_thread() -> None:
     act = read("interactive", payloads.tap("policy_accept", CARD, root=None))
     assert isinstance(act, ButtonAction)
     assert (act.thread, act.within) == (MESSAGE, None)
+
+
+def test_a_tap_that_shows_commands_is_read() -> None:
+    act = read("interactive", payloads.tap("approve_permit", CARD))
+    assert act == CommandsShown(
+        act_id=f"slack/{ANNA}/1700000100.000001",
+        person=Person(ANNA, "anna"),
+        team=TEAM,
+        channel=CHANNEL,
+        card_id=CARD,
+        within=ROOT,
+        response_url="https://hooks.slack.com/actions/T0TEAM/1/x",
+    )
+    assert isinstance(read("interactive", payloads.tap("approve_permit", "grant x --sha y")), Ignored)
 
 
 def test_two_taps_are_two_acts_and_one_delivered_twice_is_one() -> None:
@@ -262,6 +277,7 @@ def test_nothing_is_read_from_noise(kind: str, payload: Any) -> None:
 
 WHOLE = [
     ("interactive", payloads.tap("approve_accept", CARD)),
+    ("interactive", payloads.tap("approve_permit", CARD)),
     ("interactive", payloads.submitted("refine", CARD, "words")),
     ("slash_commands", payloads.command("help")),
     ("events_api", payloads.said("approve")),

@@ -74,7 +74,7 @@ class Signatures:
         if not self.required:
             return None
         if verdict.channel in signing.SIGNED_HERE:
-            self._check_level(verdict.channel, _risk(card))
+            self.check_level(verdict.channel, _risk(card))
             return self._sign(verdict, card, now)
         signature = verdict.signature
         if signature is None:
@@ -193,7 +193,7 @@ class Signatures:
             return None
         channel = _channel_of(instruction)
         if channel in signing.SIGNED_HERE:
-            self._check_level(channel, RiskLevel.LOW)
+            self.check_level(channel, RiskLevel.LOW)
             return self._sign_instruction(instruction, channel, now)
         if signed is None:
             raise SignatureRefused(UNSIGNED)
@@ -293,7 +293,7 @@ class Signatures:
         if not self.required:
             return grant
         if grant.channel in signing.SIGNED_HERE:
-            self._check_level(grant.channel, grant.scope.risk)
+            self.check_level(grant.channel, grant.scope.risk)
             signed = self._sign_grant(grant, now)
         if signed is None:
             raise SignatureRefused(UNSIGNED)
@@ -462,7 +462,7 @@ class Signatures:
 
     def _fault_of_channel(self, channel: str, signature: Signature, risk: RiskLevel) -> str | None:
         try:
-            self._check_level(channel, risk)
+            self.check_level(channel, risk)
         except SignatureRefused as refused:
             return refused.message
         private = self.keyring.channel_key(channel)
@@ -475,7 +475,8 @@ class Signatures:
 
     # --- channels ----------------------------------------------------------------------------------------------------
 
-    def _check_level(self, channel: str, risk: RiskLevel) -> None:
+    def check_level(self, channel: str, risk: RiskLevel) -> None:
+        """Raise SignatureRefused if a decision of this risk cannot be made by this channel, with an operator key."""
         if self.keyring.highest(channel).rank < risk.rank:
             raise SignatureRefused(
                 f"with an operator key, a decision of {risk.value} risk cannot be made by {channel}: decide it with"

@@ -219,4 +219,5 @@ async def test_with_a_key_a_rule_waits_for_a_signed_acceptance(clock: Clock, roo
         assert await status(agent, "a.txt", "c\n") == "approved"
         with pytest.raises(SignatureRefused, match="slack"):
             await allow(server, (await agent.propose("z.txt")).request_id, Channel.SLACK)
-        assert (await server.app.service.policy(str(root))).status == "waiting"
+        assert "z.txt" not in policy_file(root).read_text()
+        assert (await server.app.service.policy(str(root))).status == "in force"

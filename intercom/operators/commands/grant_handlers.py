@@ -11,6 +11,7 @@ from intercom.model.decision import Decision
 from intercom.model.grant import GrantEntry, GrantLine, GrantPreview
 from intercom.model.json_types import JsonObject
 from intercom.model.policy import RulePreview, RuleWritten
+from intercom.model.request import RiskLevel
 from intercom.operators.commands.command_handler import Caller, handles
 from intercom.operators.commands.json_forms import form, plain
 from intercom.sessions.operator_service import OperatorService
@@ -111,9 +112,12 @@ async def allow(
 ) -> RuleWritten:
     """Write the rule, and accept the policy. With an operator key a person at ctl accepts it by a command of its own,
     which they sign. `sha256` is the hash of the file that was shown."""
+    is_signed_here = caller.channel.value in signing.SIGNED_HERE
+    if service.signatures.required and is_signed_here:
+        # Before anything is written. The risk is that of a policy's card.
+        service.signatures.check_level(caller.channel.value, RiskLevel.HIGH)
     written = await service.rules.write(id, caller.name, pattern=pattern, risk=risk, shown=sha256)
-    may_accept = not service.signatures.required or caller.channel.value in signing.SIGNED_HERE
-    if written.policy_id is None or not may_accept:
+    if written.policy_id is None or (service.signatures.required and not is_signed_here):
         return written
     verdict = caller.verdict(Decision.ACCEPT, None)
     await service.decide_policy(written.workspace_root, verdict, written.sha256)

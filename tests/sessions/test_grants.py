@@ -16,13 +16,21 @@ from attrs import evolve
 
 from intercom.model.config import Config, PolicySettings
 from intercom.model.decision import Decision
-from intercom.model.errors import AlreadyConsumed, InvalidArguments, InvalidState, NotFound, PathViolation
+from intercom.model.errors import (
+    AlreadyConsumed,
+    IntercomError,
+    InvalidArguments,
+    InvalidState,
+    NotFound,
+    PathViolation,
+)
 from intercom.model.grant import GrantLine
 from intercom.model.request import FileTouch, Operation, OperationKind, RiskLevel
 from intercom.model.session import SessionMode
 from intercom.sessions.messages import Adopt, AskPermission
 from intercom.sessions.tools.check_diff import CheckDiff
 from intercom.sessions.tools.switch_freq import SwitchFreq
+from tests.sessions import test_checkpoints as checkpoints
 from tests.support.crash_points import calling
 from tests.support.virtual_server import SILENT_CHAT, AgentClient, VirtualServer, virtual_server
 
@@ -330,6 +338,23 @@ async def test_a_grant_ends_if_another_agent_takes_its_session_over(
     assert await status(heir, "b.txt", "b\n") is None
     (line,) = await lines(server)
     assert line.over == "another agent has taken the session over since"
+
+
+async def test_a_session_that_continues_from_a_checkpoint_has_no_grants(
+    server: VirtualServer, agent: AgentClient, root: Path
+) -> None:
+    await grant(server, (await agent.propose()).request_id)
+    passed = await agent.propose("b.txt", "b\n")
+    assert passed.answered is not None
+    taken = await checkpoints.take(server, agent)
+    done = await checkpoints.succeed(server, await checkpoints.ask(server, taken))
+    heir = evolve(agent, session_id=done.successor_id)
+    assert await status(heir, "c.txt", "c\n") is None
+    with pytest.raises(IntercomError):
+        await heir.ask(CheckDiff(passed.request_id))
+    assert not (root / "b.txt").exists()
+    (line,) = await lines(server)
+    assert line.over == "its session has ended"
 
 
 async def test_a_restarted_server_counts_on(root: Path, clock: Clock) -> None:

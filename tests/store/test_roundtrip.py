@@ -17,9 +17,10 @@ from hypothesis import strategies as st
 
 from intercom.model.audit import AuditEntry
 from intercom.model.checkpoint import Checkpoint, Restore
+from intercom.model.grant import Grant, GrantScope
 from intercom.model.policy import PolicyDecision
 from intercom.model.process import AgentProcess, Process, ProcessRecord
-from intercom.model.request import ApprovalRequest, ContinuationPrompt, Task, Wait
+from intercom.model.request import ApprovalRequest, ContinuationPrompt, RiskLevel, Task, Wait
 from intercom.model.session import Instruction, Session, StallAlert
 from intercom.store import audit, checkpoints, idempotency, instructions, requests, sessions
 from intercom.store import processes as known_processes
@@ -27,6 +28,7 @@ from intercom.store.apply_journal import Entry, journal
 from intercom.store.audit_chain import GENESIS
 from intercom.store.checkpoints import restores
 from intercom.store.database import Database
+from intercom.store.grants import grants
 from intercom.store.idempotency import Scope
 from intercom.store.processes import agent_processes
 from intercom.store.requests import approvals, prompts, tasks, waits
@@ -111,6 +113,13 @@ AGGREGATES = (
     Aggregate(Instruction, instructions.insert, instructions.get),
     Aggregate(PolicyDecision, policies.record, policies.get, {"decided": cases.verdict("v", "accept")}),
     Aggregate(Task, tasks.insert_or_get, tasks.get),
+    # A critical risk is never granted.
+    Aggregate(
+        Grant,
+        grants.insert,
+        grants.get,
+        {"session_id": "s1", "scope": built(GrantScope, risk=st.sampled_from([RiskLevel.LOW, RiskLevel.HIGH]))},
+    ),
     Aggregate(AgentProcess, agent_processes.insert, agent_processes.get, {"session_id": "s1"}, "session_id"),
     Aggregate(Entry, journal.begin, journal.get, {"request_id": "r1", "session_id": "s1"}, "request_id"),
     Aggregate(EnrolledKey, operator_keys.insert, lambda db, _id: only(operator_keys.every(db))),

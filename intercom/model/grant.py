@@ -126,7 +126,11 @@ class Grant:
 
     @property
     def until(self) -> datetime:
-        return self.at + timedelta(seconds=self.seconds)
+        # Another program may have changed the row to what no grant has.
+        try:
+            return self.at + timedelta(seconds=min(max(self.seconds, 0), LONGEST))
+        except OverflowError:
+            return self.at
 
     @property
     def rule(self) -> str:

@@ -71,6 +71,9 @@ grants = Grants(
     codecs={
         "scope": Codec(GrantScope.to_text, _scope),
         "signed": Codec(rows.json_codec(SignedCommand).write, _signed),
+        # Another program may have changed a row: it then counts for nothing, and hides no other.
+        "at": Codec(clock.to_text, audit.instant),
+        "revoked_at": Codec(clock.to_text, audit.instant),
     },
 )
 

@@ -384,6 +384,14 @@ def sql(server: VirtualServer, statement: str, *values: Any) -> None:
         "update grant set scope = 'nonsense'",
         "update grant set uses = 1000",
         "update grant set uses = 1000, seconds = 86400",
+        "update grant set uses = 1000, seconds = 9223372036854775807",
+        "update grant set uses = 1000, seconds = -9223372036854775807",
+        "update grant set uses = 'many'",
+        "update grant set created_at = 'now'",
+        "update grant set created_at = '9999-12-31T23:59:59.999999+00:00'",
+        "update grant set signature = '{'",
+        "update grant set revoked_at = 'never'",
+        "update grant set scope = '[]'",
         """update grant set uses = 2, scope = '{"kind":"change","patterns":["**"],"risk":"high","tool":null}'""",
     ],
 )
@@ -394,6 +402,7 @@ async def test_a_row_that_another_program_wrote_lets_nothing_pass(
     assert await status(agent, "b.txt", "b\n") == "approved"
     sql(server, change)
     assert await status(agent, "c.txt", "c\n") is None
+    assert all(line.over is not None for line in (await lines(server))[:1])
 
 
 async def test_a_revocation_that_was_taken_out_of_the_row_stays(server: VirtualServer, agent: AgentClient) -> None:

@@ -84,6 +84,33 @@ async def test_a_person_lets_exactly_this_call_pass(
         assert gateway.written(downstream).count(line) == 1
 
 
+@pytest.mark.parametrize("way", TWO, ids=str)
+async def test_a_grant_lets_as_many_calls_of_this_tool_pass_as_it_has_uses(
+    gateway: GatewayHome, way: Way, nursery: trio.Nursery
+) -> None:
+    root = gateway.home.workspace()
+    async with gateway.home.person(root) as person, gateway.agent(way, name="asker-7", workspace=root) as asker:
+        first = Later(nursery, asker, "old__write", grant=0, way=str(way))
+        card = await one_card(person)
+        made = await person.do("grant", id=card["request_id"], duration="5m", uses="1")
+        assert made["covers"] == 'every use of "old__write", with any arguments, up to risk high'
+        await person.do("approve", id=card["request_id"])
+        assert (await first())["content"][0]["text"] == "written"
+
+        assert (await asker.call("old__write", grant=1, way=str(way)))["content"][0]["text"] == "written"
+        assert [each for each in person.cards if each["status"] == "pending"] == []
+        for tool, number in (("new__write", 2), ("old__write", 3)):
+            other = Later(nursery, asker, tool, grant=number, way=str(way))
+            await person.do("reject", id=(await one_card(person))["request_id"])
+            assert said(await other())["error_code"] == "operator_denied"
+        (line,) = [
+            each
+            for each in (await person.do("grants", everything=True))["grants"]
+            if each["request_id"] == card["request_id"]
+        ]
+        assert (line["used"], line["over"]) == (1, "its uses are spent")
+
+
 async def test_another_argument_needs_another_answer(gateway: GatewayHome, nursery: trio.Nursery) -> None:
     root = gateway.home.workspace()
     async with gateway.home.person(root) as person, gateway.agent(STDIO, name="asker-2", workspace=root) as asker:

@@ -17,7 +17,7 @@ from intercom.model.json_types import Json, JsonObject
 from intercom.store import audit, rows
 from intercom.store.audit_chain import entry_data
 from intercom.store.rows import Codec, Table
-from intercom.store.schema import GATEWAY_CALLS
+from intercom.store.schema_changes import GATEWAY_CALLS
 from intercom.store.writer_messages import Database
 
 #: The kind of a call's entry in the audit log. The index on these entries has it as a literal.

@@ -19,7 +19,7 @@ from intercom.model.grant import Grant, GrantKind, GrantScope
 from intercom.store import audit, rows
 from intercom.store.audit_chain import entry_data
 from intercom.store.rows import Codec, Table
-from intercom.store.schema import GRANT_ENTRIES
+from intercom.store.schema_changes import GRANT_ENTRIES
 
 #: The kinds of the audit entries about grants.
 MADE, USED, REVOKED = "grant_made", "grant_used", "grant_revoked"

@@ -1,8 +1,8 @@
 """The database's tables, and the migrations from one version of them to the next.
 
 `BASELINE_TABLES` is the schema at version 22, into which the earlier, unreleased migrations were squashed.
-A change to it is a new `Migration` with the next number. Migrations only go forward; each is applied once, and recorded
-in `schema_version`. docs/reference/database.md has each column.
+A change to it is a new `Migration` with the next number; its statements are in `schema_changes`. Migrations only go
+forward; each is applied once, and recorded in `schema_version`. docs/reference/database.md has each column.
 
 A table whose rows belong to a session also needs a line in `_OF_A_SESSION` of `intercom.store.retention`. Otherwise its
 rows prevent that an old session is deleted, or stay after it if no key refers to the session.
@@ -21,6 +21,7 @@ from sqlite_utils import Database
 from intercom.model import clock
 from intercom.model.errors import DatabaseError
 from intercom.store import rows
+from intercom.store.schema_changes import AMENDMENTS, GATEWAY, GRANTS, SCOPES, SPAWNED_AGENTS
 
 # The columns that all requests for a person have. Decisions: which one won, by its own id, and the operator's signature
 # of it. `closed_at` is set if the request ended without a decision, `delivered_at` when the agent has the answer.
@@ -43,12 +44,6 @@ ENDS_OF_INSTRUCTIONS = (
     "kind in ('nudge_delivered', 'nudge_taken_back', 'steer_delivered', 'steer_taken_back', 'task_delivered',"
     " 'task_taken_back', 'standby_ended')"
 )
-
-#: The same of the index on the entries about grants.
-GRANT_ENTRIES = "kind in ('grant_made', 'grant_used', 'grant_revoked')"
-
-#: The same of the index on the entries of gateway calls.
-GATEWAY_CALLS = "kind = 'gateway_call'"
 
 #: The schema at version 22, into which the earlier, unreleased migrations were squashed.
 BASELINE_TABLES = (
@@ -488,134 +483,6 @@ BASELINE_TABLES = (
         primary key (channel, thread)
     )
     """,
-)
-
-
-_USED = '{"error":"this signature was used before; nothing was changed","code":"signature_required","details":{}}'
-
-#: Agents that people start are spawned agents, under process monitors. A signed command is recorded with its answer, as
-#: other acts are; of earlier ones the answer is not known, and they stay used.
-SPAWNED_AGENTS = (
-    "alter table child rename to spawned_agent",
-    "alter table spawned_agent rename column keeper_pid to monitor_pid",
-    "alter table spawned_agent rename column keeper_began to monitor_began",
-    "drop index idx_child_state",
-    "create index idx_spawned_agent_state on spawned_agent (state)",
-    "update answered_call set name = 'spawned/' || substr(name, 7) where tool = 'process' and name like 'child/%'",
-    "insert or ignore into answered_call (name, tool, answer, created_at)"
-    f" select 'ctl/' || decision_id || '/signed', 'signed', '{_USED}', at from signed_command",
-    "drop table signed_command",
-)
-
-
-#: The name of an answer begins with its scope (`idempotency.Scope`): agents choose the names of their calls.
-SCOPES = (
-    """
-    update answered_call set name = case tool
-        when 'process' then 'process/' || substr(name, 9)
-        when 'verdict' then 'verdict/' || substr(name, 1, length(name) - 6)
-        when 'unpause' then 'unpause/' || substr(name, 1, length(name) - 8)
-        when 'session' then 'session/' || substr(name, 1, length(name) - 8)
-        when 'signed' then 'signed/' || substr(name, 1, length(name) - 7)
-        when 'slack.reply' then 'slack.reply/' || name
-        when 'slack_command' then case
-            when name like '%#answer' then 'slack_command.answer/' || substr(name, 1, length(name) - 7)
-            when name like '%#process' then 'slack_command.process/' || substr(name, 1, length(name) - 8)
-            else 'slack_command/' || name
-        end
-        else case
-            when tool = 'switch_freq' and name like 'service/%' then 'mode/' || substr(name, 9)
-            else 'call/' || coalesce(session_id, '') || '/' || name
-        end
-    end
-    """,
-    "alter table apply_journal drop column updated_at",
-)
-
-
-#: The gateway. Its calls are entries of the audit log. A pin is what a person allowed of a downstream's tool.
-GATEWAY = (
-    f"create index idx_audit_gateway on audit (kind) where {GATEWAY_CALLS}",
-    """
-    create table gateway_usage (
-        downstream text not null,
-        day text not null,
-        calls integer not null default 0,
-        cost integer not null default 0,
-        primary key (downstream, day)
-    )
-    """,
-    # A downstream that was ever pinned, whether or not it had tools then; and who has disabled it, if anybody.
-    """
-    create table gateway_downstream (
-        name text primary key not null,
-        pinned_at text,
-        rejected_sha256 text,
-        disabled_by text,
-        disabled_at text
-    )
-    """,
-    """
-    create table gateway_pin (
-        downstream text not null,
-        tool text not null,
-        definition text not null,
-        sha256 text not null,
-        allowed_at text not null,
-        allowed_by text not null,
-        decision_id text,
-        primary key (downstream, tool)
-    )
-    """,
-    """
-    create table gateway_evidence (
-        id text primary key not null,
-        run_id text not null,
-        invocation_id text not null,
-        tool text not null,
-        method text not null,
-        at text not null,
-        data text not null,
-        metadata text not null
-    )
-    """,
-    "create index idx_gateway_evidence_run on gateway_evidence (run_id)",
-    "create index idx_gateway_evidence_at on gateway_evidence (at)",
-)
-
-
-#: What people change of a proposal before they approve it. `proposed` is the request as the agent made it.
-AMENDMENTS = (
-    "alter table approval_request add column details text",
-    """
-    create table amendment (
-        request_id text primary key not null references approval_request (id),
-        verdict_id text not null,
-        proposed text not null,
-        amended_at text not null
-    )
-    """,
-)
-
-
-#: Grants: what a person permitted in advance. Their uses are entries of the audit log, which a row cannot take back.
-GRANTS = (
-    """
-    create table grant (
-        id text primary key not null,
-        session_id text not null references session (id),
-        scope text not null,
-        seconds integer not null,
-        uses integer not null,
-        created_at text not null,
-        granted_by text not null, granted_via text not null,
-        request_id text not null,
-        title text not null,
-        signature text, revoked_at text, revoked_by text
-    )
-    """,
-    "create index idx_grant_session on grant (session_id)",
-    f"create index idx_audit_grants on audit (session_id) where {GRANT_ENTRIES}",
 )
 
 

@@ -30,6 +30,7 @@ from intercom.model.session import SessionMode
 from intercom.sessions.messages import Adopt, AskPermission
 from intercom.sessions.tools.check_diff import CheckDiff
 from intercom.sessions.tools.switch_freq import SwitchFreq
+from intercom.store.audit_chain import verify
 from tests.sessions import test_checkpoints as checkpoints
 from tests.support.crash_points import calling
 from tests.support.virtual_server import SILENT_CHAT, AgentClient, VirtualServer, virtual_server
@@ -80,6 +81,21 @@ async def test_a_grant_lets_as_many_changes_pass_as_it_has_uses(
     assert (line.used, line.over) == (2, "its uses are spent")
     told = await server.operator.notice("a grant let pass: change src/b.txt")
     assert "use 1 of 2" in told.text
+
+
+async def test_the_audit_log_explains_what_passed(server: VirtualServer, agent: AgentClient) -> None:
+    made = await grant(server, (await agent.propose()).request_id)
+    opened = await agent.propose("b.txt", "b\n")
+    await agent.ask(CheckDiff(opened.request_id))
+    asked = await agent.ask(AskPermission(agent.call(), "client", run("make"), "one"))
+    for_command = await grant(server, asked.request_id)
+    await server.decide(asked.request_id, Decision.APPROVE)
+    assert (await may(agent, run("make"))).rule is None
+    assert (await may(agent, run("make"))).rule == for_command.grant.rule
+    entries = [each for each in await server.app.service.audit(50) if each.kind == "auto_approved"]
+    assert [(each.data or {}).get("matched_rule") for each in entries] == [made.grant.rule, for_command.grant.rule]
+    with contextlib.closing(sqlite3.connect(server.app.database)) as db:
+        assert verify(db).faults == []
 
 
 async def test_a_repeated_call_uses_a_grant_once(server: VirtualServer, agent: AgentClient) -> None:

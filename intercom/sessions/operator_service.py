@@ -347,9 +347,7 @@ class OperatorService:
 
     async def sessions(self, *, everything: bool = False) -> tuple[Session, ...]:
         """Return the sessions that are not over, oldest first; with `everything`, all sessions in the database."""
-        if not everything:
-            return await self.reader.read(sessions.live)
-        return await self.reader.read(lookups.all_sessions)
+        return await self.reader.read(lookups.all_sessions if everything else sessions.live)
 
     async def pending(self, session_id: str | None = None) -> tuple[Card, ...]:
         """Return the cards that wait for a person, oldest first; of one session, by the prefix of its id. Raises

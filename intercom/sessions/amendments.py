@@ -111,13 +111,8 @@ def _check_use(request: ApprovalRequest, verdict: Verdict) -> None:
         raise InvalidArguments("comments request changes, so they go with a rejection; approve with a note instead")
     if verdict.amendment is not None and verdict.decision is not Decision.APPROVE:
         raise InvalidArguments("only an approval can be of a part; to reject it, leave the hunks and the text out")
-    if not request.is_amendable:
-        if verdict.comments:
-            raise InvalidState("this card has no diff of files to comment on; reject it with a reason")
-        if verdict.decision is Decision.APPROVE and (verdict.text or "").strip():
-            raise InvalidState(
-                "this permits the use of a tool, so a note would not reach the agent; approve without one"
-            )
+    if verdict.comments and not request.is_amendable:
+        raise InvalidState("this card has no diff of files to comment on; reject it with a reason")
 
 
 def _saying(verdict: Verdict, details: DecisionDetails) -> Verdict:

@@ -41,7 +41,12 @@ _KEY = Argument("[KEY]", "id", "which one; default: the only one")
 LOCAL = {
     row.name: row
     for row in (
-        OperatorCommand(WATCH, Access.ANYONE, "show requests as they come, and answer with a key"),
+        OperatorCommand(
+            WATCH,
+            Access.ANYONE,
+            "open the inbox: what waits for you, on the whole screen, answered with a key",
+            (Argument("--plain", help="print line by line instead, as without a terminal"),),
+        ),
         OperatorCommand(
             "audit-verify",
             Access.ANYONE,
@@ -198,7 +203,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
     line = parser()
     complete(line, _ids)
-    options = line.parse_args(words)
+    options = line.parse_args(_or_watch(words))
     try:
         code = _run(options)
         sys.stdout.flush()
@@ -209,6 +214,15 @@ def main(argv: Sequence[str] | None = None) -> int:
         # The reader closed the pipe. Without this, Python would complain again when it closes stdout.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return DONE
+
+
+def _or_watch(words: Sequence[str]) -> Sequence[str]:
+    """Add the command that opens the inbox to a line without a command, if a person sits at a terminal."""
+    if Parser.json or not (sys.stdin.isatty() and sys.stdout.isatty()):
+        return words
+    if any(_free(words)) or {"-h", "--help", "--"} & set(words):
+        return words
+    return [*words, WATCH]
 
 
 def hoist(words: Sequence[str]) -> list[str]:
@@ -291,7 +305,8 @@ def parser() -> argparse.ArgumentParser:
     top = Parser(
         prog=PROGRAM,
         description="See what your coding agents ask, and answer them.",
-        epilog="The options above may also follow the command; put -- before a text that contains one. "
+        epilog="Without a COMMAND, on a terminal, it opens the inbox, as watch does. "
+        "The options above may also follow the command; put -- before a text that contains one. "
         "The shortest unique start of an id is enough. "
         "Exit codes: 0 done, 1 refused by the server, 2 wrong usage, 3 no server.",
         allow_abbrev=False,
@@ -437,7 +452,7 @@ def _carry_out(where: Places, options: argparse.Namespace) -> int:
     if options.command == WATCH:
         from intercom.cli.ctl_watch import watch
 
-        return watch(where, as_json=options.json)
+        return watch(where, plain=options.plain, as_json=options.json)
     if options.command == "tree" and options.watch:
         from intercom.cli.ctl_watch import watch_tree
 

@@ -389,14 +389,14 @@ def draw_log(on: Console, data: Json, at: datetime) -> None:
             safe_text(entry.kind),
             safe_text(entry.who or "-"),
             short(entry.session_id or "-"),
-            safe_text(_summary(entry)),
+            safe_text(summary_of(entry)),
         )
         for entry in read(list[AuditEntry], data, "entries")
     ]
     print_table(on, ("when", "what", "who", "session", ""), rows, "the log is empty")
 
 
-def _summary(entry: AuditEntry) -> str:
+def summary_of(entry: AuditEntry) -> str:
     """Return what a log entry says, and the origin of the act if it is known."""
     try:
         source = Origin.of((entry.data or {}).get("origin")).describe()

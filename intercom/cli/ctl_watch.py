@@ -19,7 +19,6 @@ import time
 import tty
 from collections.abc import Callable, Generator, Iterator
 from functools import partial
-from typing import NamedTuple
 
 from attrs import evolve
 from rich.cells import cell_len
@@ -27,195 +26,13 @@ from rich.console import Console
 
 from intercom.cli import ctl_draw
 from intercom.cli.ctl_sign import NO_KEY, send
-from intercom.cli.ctl_text import clean, count, one_line, short
+from intercom.cli.ctl_text import clean, one_line
+from intercom.cli.inbox.board import Act, Board, line_count, named, request_of
 from intercom.local.places import Places
 from intercom.model.card import Card, CardState
 from intercom.model.errors import IntercomError
 from intercom.operators.commands.json_forms import card_entry, read
-from intercom.operators.commands.table import COMMANDS
 from intercom.operators.ctl.client import Event, NoServer, Refusal, Watch, request
-
-#: For each kind of card: the key, its action, and whether it asks for a text ("must", "may" or empty).
-KEYS: dict[str, tuple[tuple[str, str, str], ...]] = {
-    "approval": (("a", "approve", ""), ("r", "reject", "may")),
-    "prompt": (("c", "continue", ""), ("f", "refine", "must"), ("s", "stop", "")),
-    "standby": (("c", "continue", ""), ("f", "refine", "must"), ("s", "stop", "")),
-    "stall": (("u", "nudge", "may"), ("s", "stop", ""), ("d", "dismiss", "")),
-    "policy": (("a", "accept", ""), ("r", "reject", "may")),
-    "apply": (("d", "dismiss", ""),),
-    "restore": (("p", "proceed", ""), ("c", "cancel", "")),
-    "room": (("c", "continue", ""), ("d", "dismiss", "")),
-    "tools": (("a", "approve", ""), ("r", "reject", "may")),
-}
-
-ALWAYS = (("v", "view whole"), ("n", "next"), ("q", "quit"))
-
-#: Actions that give an agent something, change files, or give a change up. They need confirmation if the card was not
-#: shown whole, or if its kind or risk is listed below.
-WEIGHTY_ACTIONS = frozenset({"approve", "accept", "proceed", "dismiss"})
-#: These always need confirmation. A policy decides many later changes, and a restore ends a session. An apply that is
-#: dismissed leaves its files half changed.
-WEIGHTY_KINDS = frozenset({"policy", "restore", "apply"})
-WEIGHTY_RISKS = frozenset({"high", "critical"})
-
-#: The commands that always make the same decision, by that decision. The first one of a decision answers any card.
-_DECIDED_WITH = {row.decision: row.name for row in reversed(COMMANDS.values()) if row.decision}
-
-#: The most characters of a title in a question.
-TITLE = 60
-
-
-class Act(NamedTuple):
-    """The action that a key asks for: a word of `KEYS` or `ALWAYS`, its card, and whether a text is needed first."""
-
-    word: str
-    card: Card | None
-    wants: str = ""
-
-
-class Board:
-    """The open cards (oldest first), the selected card, and how much of each card was on the screen."""
-
-    def __init__(self) -> None:
-        self._open: dict[str, Card] = {}
-        self._selected: str | None = None
-        #: By card id and content: how many lines of the diff were on the screen.
-        self._seen: dict[tuple[object, ...], int] = {}
-
-    @property
-    def selected(self) -> Card | None:
-        """The card that the keys apply to; None until the person selects one, and again after it closes."""
-        return self._open.get(self._selected or "")
-
-    @property
-    def waiting(self) -> int:
-        return len(self._open)
-
-    def take(self, card: Card) -> bool:
-        """Add or update a card. Returns True if the selected card closed, or if its content changed."""
-        before = self._open.get(card.id)
-        if card.state is CardState.PENDING:
-            self._open[card.id] = card
-            return card.id == self._selected and before is not None and _content(before) != _content(card)
-        self._open.pop(card.id, None)
-        self._seen = {key: lines for key, lines in self._seen.items() if key[0] != card.id}
-        if card.id != self._selected:
-            return False
-        self._selected = None
-        return True
-
-    def is_open(self, id: str) -> bool:
-        return id in self._open
-
-    def restart(self) -> None:
-        """Forget all cards and the selection. A new server sends the open cards."""
-        self._open.clear()
-        self._selected = None
-
-    def next(self) -> bool:
-        """Select the next card, or the oldest after the last. Returns True if another card is selected now."""
-        names = list(self._open)
-        if not names or names == [self._selected]:
-            return False
-        at = names.index(self._selected) + 1 if self._selected in names else 0
-        self._selected = names[at % len(names)]
-        return True
-
-    def saw(self, card: Card, lines: int) -> None:
-        """Record that the first `lines` lines of this card's diff were on the screen."""
-        key = _content(card)
-        self._seen[key] = max(lines, self._seen.get(key, 0))
-
-    def not_seen(self, card: Card) -> str:
-        """Say which part of a card's diff was not on the screen; empty if all of it was."""
-        seen = self._seen.get(_content(card), 0)
-        if card.diff_omitted:
-            return "" if seen else "diff not seen"
-        total = line_count(card)
-        return f"{total - seen} of {total} lines not seen" if seen < total else ""
-
-    def key(self, key: str) -> Act | None:
-        """Return the action of a key now, or None if the key has no meaning."""
-        for known, word in ALWAYS:
-            if key == known:
-                return Act(word, self.selected)
-        card = self.selected
-        for known, word, wants in KEYS.get(card.kind, ()) if card else ():
-            if key == known:
-                return Act(word, card, wants)
-        return None
-
-    def question(self, act: Act) -> str | None:
-        """Return the confirmation question for an action, or None if the key alone is enough."""
-        card = act.card
-        if card is None or act.word not in WEIGHTY_ACTIONS:
-            return None
-        doubts = [doubt for doubt in (self.not_seen(card), _not_shown(card)) if doubt]
-        if card.kind not in WEIGHTY_KINDS and card.risk not in WEIGHTY_RISKS and not doubts:
-            return None
-        return f"{act.word} {named(card, *doubts)}? type y "
-
-    def prompt(self) -> str:
-        """Return the prompt: the selected card on one line, its keys on the next."""
-        card = self.selected
-        if card is None:
-            if not self._open:
-                return "nothing waits; [q]uit "
-            return f"{self.waiting} waiting, none selected; [n]ext [q]uit "
-        words = [(key, word) for key, word, _ in KEYS.get(card.kind, ())]
-        words += [pair for pair in ALWAYS if pair[0] != "n" or self.waiting > 1]
-        waiting = f"{self.waiting} waiting; " if self.waiting > 1 else ""
-        keys = " ".join(_marked(key, word) for key, word in words)
-        return f"{card.kind} {named(card, *_files(card), self.not_seen(card))}\n{waiting}{keys} "
-
-
-def named(card: Card, *facts: str) -> str:
-    """Name a card in a question: the start of its id, its title, its risk, and further facts."""
-    title = one_line(card.title)
-    shown = title if len(title) <= TITLE else f"{title[: TITLE - 3]}..."
-    known = ", ".join(fact for fact in (card.risk or "", *facts) if fact)
-    return f"{short(card.id)} '{shown}'" + (f" ({known})" if known else "")
-
-
-def line_count(card: Card) -> int:
-    """Count the lines of a card's diff."""
-    return card.diff.removesuffix("\n").count("\n") + 1 if card.diff else 0
-
-
-def request_of(act: Act, text: str | None) -> tuple[str, dict[str, str]]:
-    """Return the verb and fields of the request for an action. `text` is what the person wrote."""
-    fields = {"id": act.card and act.card.id, "reason" if act.word == "reject" else "text": text}
-    verb = "nudge" if act.word == "nudge" else _DECIDED_WITH.get(act.word, "answer")
-    if verb == "answer":
-        fields["decision"] = act.word
-    return verb, {name: value for name, value in fields.items() if value}
-
-
-def _files(card: Card) -> tuple[str, ...]:
-    paths = [one_line(change.path) for change in card.files]
-    if len(paths) > 2:
-        return (paths[0], f"and {len(paths) - 1} more files")
-    return tuple(paths)
-
-
-def _not_shown(card: Card) -> str:
-    """Say what a card's diff does not show; empty if it shows everything."""
-    if card.diff and card.diff_from_agent:
-        return "the diff is the agent's own text"
-    return f"{count(len(card.remarks), 'remark')} on the diff" if card.remarks else ""
-
-
-def _content(card: Card) -> tuple[object, ...]:
-    """Return a card's id and what it asks for, to tell changed content from a changed status. The diff is left out: it
-    follows from the files' hashes, and a listing may omit it."""
-    asked = (card.kind, card.title, card.body, card.detail, card.risk, card.files)
-    return (card.id, *asked, card.session_id, card.proposal_hash)
-
-
-def _marked(key: str, word: str) -> str:
-    before, found, after = word.partition(key)
-    return f"{before}[{found}]{after}" if found else f"[{key}] {word}"
-
 
 #: What a read of a key returns at the end of input.
 _END = ("", "\x04")
@@ -309,7 +126,7 @@ class Keys:
         if card is not None:
             self._console.print()
             ctl_draw.print_card(self._console, card, ctl_draw.now(), ctl_draw.PENDING_LINES, hints=False)
-            self._board.saw(card, min(line_count(card), ctl_draw.PENDING_LINES))
+            self._board.saw(card, range(min(line_count(card), ctl_draw.PENDING_LINES)))
 
     def _pressed(self) -> bool:
         """Carry out the pressed key. Returns False to quit."""
@@ -340,7 +157,7 @@ class Keys:
             whole = read(Card, request(self._where, "show", {"id": act.card.id}))
             ctl_draw.print_card(self._console, whole, ctl_draw.now(), hints=False)
             self._board.take(whole)
-            self._board.saw(whole, max(1, line_count(whole)))
+            self._board.saw(whole, range(max(1, line_count(whole))), max(1, line_count(whole)))
 
     def _answer(self, act: Act) -> None:
         assert act.card is not None, "only a selected card has keys"
@@ -475,18 +292,26 @@ NONE_YET = "no server runs yet; waiting for one"
 GONE = "the server went away; waiting for it"
 
 
-def watch(where: Places, *, as_json: bool = False) -> int:
-    """Watch until the person quits or interrupts. If no server runs, wait for one. Raises Refusal."""
+def watch(where: Places, *, plain: bool = False, as_json: bool = False) -> int:
+    """Watch until the person quits or interrupts: in the inbox on a terminal, with `plain` line by line. If no server
+    runs, wait for one. Raises Refusal."""
     if as_json:
         return _follow(where, lambda event: print(json.dumps({"event": event.name, "data": event.data}), flush=True))
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         return _follow(where, _Printer().show)
     from intercom.cli import key_agent
+    from intercom.cli.inbox.feed import Feed
 
     # Contact the key holder now: it signs only for processes that contact it soon after their start.
     key_agent.key_of(where)
+    if plain or os.environ.get("TERM", "dumb") == "dumb":
+        return Keys(where).run()
+    feed = Feed(where)
+    # Before Textual is imported: the cards arrive meanwhile.
+    feed.start()
+    from intercom.cli.inbox.app import run
 
-    return Keys(where).run()
+    return run(where, feed)
 
 
 def watch_tree(where: Places, *, as_json: bool = False, every: float = 1.0) -> int:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from intercom.cli.ctl_watch import KEYS, Board, request_of
+from intercom.cli.inbox.board import KEYS, Board, request_of
 from intercom.model.card import ANSWERED, Card, CardKind, CardState
 from intercom.model.request import ChangeKind, FileChange, Remark, RiskLevel
 from intercom.operators.commands.table import COMMANDS
@@ -59,7 +59,7 @@ def test_a_selected_card_that_says_something_else_is_another_question_and_was_no
     board = Board()
     board.take(card("a", diff="+1\n"))
     board.next()
-    board.saw(card("a", diff="+1\n"), 1)
+    board.saw(card("a", diff="+1\n"), range(1))
     assert board.take(card("a", diff="+1\n", away=True)) is False
     assert board.not_seen(card("a", diff="+1\n")) == ""
     assert board.take(card("a", diff="+1\n", proposal_hash="other")) is True
@@ -139,7 +139,7 @@ def test_what_weighs_much_or_was_not_seen_whole_is_asked_once_more_by_name(
     board.take(shown)
     board.next()
     if seen:
-        board.saw(shown, seen)
+        board.saw(shown, range(seen))
     act = board.key(key)
     assert act is not None
     assert board.question(act) == question
@@ -156,7 +156,7 @@ def test_what_weighs_much_or_was_not_seen_whole_is_asked_once_more_by_name(
         ("prompt", "s", None, "answer", {"id": "x", "decision": "stop"}),
         ("standby", "c", None, "answer", {"id": "x", "decision": "continue"}),
         ("standby", "f", "do", "answer", {"id": "x", "decision": "refine", "text": "do"}),
-        ("stall", "u", "hey", "nudge", {"id": "x", "text": "hey"}),
+        ("stall", "g", "hey", "nudge", {"id": "x", "text": "hey"}),
         ("stall", "s", None, "answer", {"id": "x", "decision": "stop"}),
         ("stall", "d", None, "answer", {"id": "x", "decision": "dismiss"}),
         ("apply", "d", None, "answer", {"id": "x", "decision": "dismiss"}),
@@ -176,7 +176,7 @@ def test_a_key_stands_for_a_request(kind: str, key: str, text: str | None, verb:
 
 @pytest.mark.parametrize("kind", ANSWERED)
 def test_a_key_of_a_card_has_one_meaning(kind: CardKind) -> None:
-    keys = [key for key, _, _ in KEYS[kind.value]]
+    keys = [row.key for row in KEYS[kind.value]]
     assert len(set(keys) | {"v", "n", "q"}) == len(keys) + 3
 
 
@@ -198,7 +198,7 @@ def test_the_prompt_names_the_selected_card_and_its_keys() -> None:
     )
     board.take(card("b", "stall", title="Quiet"))
     board.next()
-    assert board.prompt() == "stall b 'Quiet'\n2 waiting; n[u]dge [s]top [d]ismiss [v]iew whole [n]ext [q]uit "
+    assert board.prompt() == "stall b 'Quiet'\n2 waiting; nud[g]e [s]top [d]ismiss [v]iew whole [n]ext [q]uit "
 
 
 def test_many_files_are_counted_and_a_long_title_is_cut() -> None:

@@ -229,7 +229,7 @@ async def test_a_key_created_while_the_server_runs_counts_at_once(tmp_path: Path
 async def test_watch_asks_for_the_pin_after_its_key(tmp_path: Path) -> None:
     make_key(tmp_path)
     async with scene(tmp_path) as at:
-        async with typing(at, "watch") as screen:
+        async with typing(at, "watch", "--plain") as screen:
             await press(screen, "[a]pprove", "PIN of key")
             screen.type(f"{PIN}\n")
             await screen.until(f"approved {at.id[:8]}")
@@ -254,7 +254,7 @@ async def test_a_policy_is_accepted_and_rejected_with_the_pin_from_the_command_l
             _, shown = await ctl(at.env, "policy", "show", str(root))
             assert shown["status"] == "waiting"
             if words == ("watch",):
-                async with typing(at, "watch") as screen:
+                async with typing(at, "watch", "--plain") as screen:
                     await press(screen, "[a]ccept", "type y ")
                     screen.type("y")
                     await screen.until("PIN of key")

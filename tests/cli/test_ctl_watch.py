@@ -32,7 +32,7 @@ async def watching(directory: Path, *cards: Card) -> AsyncIterator[tuple[CtlServ
     """A watch on a terminal, at a server with these cards."""
     async with ctl_server(directory, StandInService(*cards)) as server:
         await ready(server)
-        async with on_terminal([*COMMAND, "watch"], server.environ) as screen:
+        async with on_terminal([*COMMAND, "watch", "--plain"], server.environ) as screen:
             yield server, screen
 
 
@@ -174,7 +174,7 @@ async def test_a_card_that_has_ended_is_drawn_once(tmp_path: Path, typed: bool, 
     async with ctl_server(tmp_path, StandInService(card("one"))) as server, contextlib.AsyncExitStack() as stack:
         await ready(server)
         if typed:
-            screen = await stack.enter_async_context(on_terminal([*COMMAND, "watch"], server.environ))
+            screen = await stack.enter_async_context(on_terminal([*COMMAND, "watch", "--plain"], server.environ))
             await screen.until("none selected")
         else:
             found = await stack.enter_async_context(piped(server, "watch"))
@@ -246,7 +246,7 @@ async def test_keys_view_and_go_on_and_a_refusal_is_shown(tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("key", ["\x04", None])
 async def test_a_watch_ends_quietly_and_leaves_the_terminal_as_it_was(tmp_path: Path, key: str | None) -> None:
-    async with ctl_server(tmp_path) as server, on_terminal([*COMMAND, "watch"], server.environ) as screen:
+    async with ctl_server(tmp_path) as server, on_terminal([*COMMAND, "watch", "--plain"], server.environ) as screen:
         before = termios.tcgetattr(screen._descriptor)
         await screen.until("nothing waits")
         assert termios.tcgetattr(screen._descriptor) != before
@@ -269,7 +269,7 @@ async def test_the_server_may_go_and_come_back_under_a_person(tmp_path: Path) ->
     async with contextlib.AsyncExitStack() as stack:
         async with ctl_server(tmp_path, service) as server:
             await ready(server)
-            screen = await stack.enter_async_context(on_terminal([*COMMAND, "watch"], server.environ))
+            screen = await stack.enter_async_context(on_terminal([*COMMAND, "watch", "--plain"], server.environ))
             await screen.until("[q]uit")
         await screen.until("the server went away; waiting for it")
         async with ctl_server(tmp_path, service) as server:
@@ -281,7 +281,7 @@ async def test_the_server_may_go_and_come_back_under_a_person(tmp_path: Path) ->
 
 
 async def test_a_person_may_watch_before_there_is_a_server(tmp_path: Path) -> None:
-    async with on_terminal([*COMMAND, "watch"], environ(tmp_path)) as screen:
+    async with on_terminal([*COMMAND, "watch", "--plain"], environ(tmp_path)) as screen:
         await screen.until("no server runs yet; waiting for one")
         await screen.until("[q]uit")
         screen.type("a")
@@ -295,7 +295,7 @@ async def test_a_person_may_watch_before_there_is_a_server(tmp_path: Path) -> No
 
 @pytest.mark.parametrize("key", ["q", None])
 async def test_who_waits_for_a_server_may_stop_waiting(tmp_path: Path, key: str | None) -> None:
-    async with on_terminal([*COMMAND, "watch"], environ(tmp_path)) as screen:
+    async with on_terminal([*COMMAND, "watch", "--plain"], environ(tmp_path)) as screen:
         await screen.until("[q]uit")
         await leave(screen, key)
 

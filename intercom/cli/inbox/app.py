@@ -1,0 +1,734 @@
+"""The full-screen inbox: a list of the open cards, the selected one beside it, and the keys that answer it.
+
+The rules are those of `board`; this module draws what the board says, and sends what the person decided. What arrives
+in a burst is drawn once. A decision that needs the PIN leaves the screen to the terminal while it is typed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, ClassVar
+
+from rich.text import Text
+from textual import events
+from textual.app import App, ComposeResult
+from textual.containers import Horizontal
+from textual.screen import Screen
+
+from intercom.cli import ctl_draw
+from intercom.cli.ctl_sign import NO_KEY, has_key, send
+from intercom.cli.ctl_text import count, one_line
+from intercom.cli.inbox.board import (
+    INBOX_KEYS,
+    KEYS,
+    SESSION_KEYS,
+    Act,
+    Asked,
+    Board,
+    Key,
+    Stage,
+    Waiting,
+    label,
+    request_of,
+)
+from intercom.cli.inbox.card_rows import CardText
+from intercom.cli.inbox.feed import Feed, Link
+from intercom.cli.inbox.pages import (
+    TABS,
+    View,
+    batch_lines,
+    card_row,
+    help_lines,
+    keys_line,
+    log_lines,
+    nothing_lines,
+    read_file,
+    session_lines,
+    session_row,
+    status_line,
+    tabs_line,
+    waiting_by_session,
+)
+from intercom.cli.inbox.panes import Bar, ListPane, TextPane
+from intercom.local.places import Places
+from intercom.model.audit import AuditEntry
+from intercom.model.card import Card
+from intercom.model.errors import IntercomError
+from intercom.model.request import NEW_FILE
+from intercom.model.session import Session
+from intercom.operators.commands.json_forms import card_entry, read
+from intercom.operators.ctl.client import NoServer, Refusal, request
+
+if TYPE_CHECKING:
+    from intercom.cli.inbox.entry import Entry
+
+#: Below this many columns one pane is shown at a time.
+TWO_PANES = 80
+#: Seconds between two drawings of what arrives.
+BURST = 0.05
+#: Seconds between two drawings of ages.
+AGES = 10.0
+#: The exit code after ^C, as of other commands.
+INTERRUPTED = 130
+
+#: Seconds between two looks at the sessions or the log while they are shown.
+LOOK = 2.0
+#: The most entries of the log that are shown.
+LOG_ENTRIES = 300
+
+_SELECTED = "reverse"
+
+
+#: The keys that end the help.
+_CLOSES_HELP = ("escape", "left", "question_mark", "q", "enter")
+#: Actions that are for the inbox alone.
+_INBOX_ONLY = frozenset({"mark", "file", "filter"})
+
+
+class Inbox(App[int], inherit_bindings=False):
+    """The inbox. `feed` brings the cards; `where` is the server that decisions are sent to."""
+
+    ENABLE_COMMAND_PALETTE = False
+    ESCAPE_TO_MINIMIZE = False
+    CSS: ClassVar[str] = """
+    Screen { layout: vertical; background: ansi_default; color: ansi_default; }
+    #panes { height: 1fr; }
+    #list { width: 2fr; max-width: 70; }
+    #card { width: 3fr; border-left: solid ansi_bright_black; }
+    .narrow #card { border-left: none; }
+    .narrow #list { width: 1fr; max-width: 100%; }
+    #keys { color: ansi_cyan; }
+    """
+
+    def __init__(
+        self,
+        where: Places,
+        feed: Feed,
+        board: Board | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        super().__init__(ansi_color=True)
+        self._where = where
+        self._feed = feed
+        self._clock = clock
+        self.board = Board() if board is None else board
+        self._link = Link.CONNECTING
+        self._said = Text()
+        self._view = View.INBOX
+        #: The view that the help was opened from.
+        self._before_help = View.INBOX
+        self._sessions: list[Session] = []
+        self._session: str | None = None
+        self._entries: list[AuditEntry] = []
+        #: Whether the narrow screen shows the card instead of the list.
+        self._is_open = False
+        #: What the pane of the card shows now, so that it is not made again.
+        self._shown: object = None
+        self._text: CardText | None = None
+        #: The path of the file that is shown whole; empty for the card itself.
+        self._file = ""
+        self._asked: Asked | None = None
+        self._is_ready = False
+        self._is_drawing = False
+        self._drew_at = 0.0
+        #: The field in which a text is typed: an answer, or the words of the filter.
+        self._entry: Entry | None = None
+        self._sending = asyncio.Lock()
+        self.drawings = 0
+
+    def compose(self) -> ComposeResult:
+        yield Bar("tabs")
+        with Horizontal(id="panes"):
+            yield ListPane(self._row, "list")
+            yield TextPane("card")
+        yield Bar("said")
+        yield Bar("keys")
+
+    def get_default_screen(self) -> Screen[object]:
+        return KeyScreen(id="_default")
+
+    def on_mount(self) -> None:
+        self._list = self.query_one("#list", ListPane)
+        self._card = self.query_one("#card", TextPane)
+        self._bars = {name: self.query_one(f"#{name}", Bar) for name in ("tabs", "said", "keys")}
+        self._is_ready = True
+        loop = asyncio.get_running_loop()
+        for number, code in ((signal.SIGTERM, 143), (signal.SIGINT, INTERRUPTED), (signal.SIGHUP, 129)):
+            with contextlib.suppress(ValueError, RuntimeError):
+                loop.add_signal_handler(number, self.exit, code)
+        self.set_interval(AGES, self._draw_ages)
+        self.set_interval(LOOK, self._look)
+        self._draw()
+        self._feed.notify(lambda: loop.call_soon_threadsafe(self._on_arrival))
+        if not has_key(self._where):
+            self._in_background(self._say_without_key)
+
+    def on_resize(self) -> None:
+        self._draw()
+
+    # What the server sends
+
+    def _on_arrival(self) -> None:
+        """Draw what has arrived, now or a moment after the last drawing."""
+        if self._is_drawing:
+            return
+        self._is_drawing = True
+        after = max(0.0, self._drew_at + BURST - time.monotonic())
+        asyncio.get_running_loop().call_later(after, self._take)
+
+    def _take(self) -> None:
+        self._is_drawing = False
+        self._drew_at = time.monotonic()
+        for arrived in self._feed.take():
+            if isinstance(arrived.what, Card):
+                self.board.take(arrived.what)
+            elif isinstance(arrived.what, Link):
+                self._link_is(arrived.what)
+            else:
+                self.say(f"• {arrived.what}", ctl_draw.LEVEL_STYLE.get(arrived.level, ""))
+        for sentence in self.board.told():
+            self.say(sentence, "yellow")
+        self._draw()
+
+    def _link_is(self, link: Link) -> None:
+        if link is Link.UP and self._link in (Link.GONE, Link.NONE_YET):
+            self.say("the server is back" if self._link is Link.GONE else "a server is here")
+        if link is not Link.UP:
+            self.board.restart()
+            self._shown = None
+        self._link = link
+        if link is Link.REFUSED:
+            self.exit(1)
+
+    # Drawing
+
+    @property
+    def is_narrow(self) -> bool:
+        return self.size.width < TWO_PANES
+
+    @property
+    def is_card_on_screen(self) -> bool:
+        """Whether the pane beside the list, or instead of it, is on the screen."""
+        return not self.is_narrow or self._is_open or self._view in (View.LOG, View.HELP)
+
+    @property
+    def _selected_session(self) -> Session | None:
+        return next((each for each in self._sessions if each.id == self._session), None)
+
+    def _draw(self) -> None:
+        """Draw everything that changed, and note when it is on the screen."""
+        if not self._is_ready:
+            return
+        self.drawings += 1
+        board = self.board
+        is_list = self._view in (View.INBOX, View.SESSIONS)
+        if self._view is View.INBOX and board.selected is None and board.asked is None:
+            self._is_open = False
+        self.screen.set_class(self.is_narrow or not is_list, "narrow")
+        is_batch = board.asked is not None and board.asked.is_batch
+        self._list.display = is_list and not (self.is_narrow and (self._is_open or is_batch))
+        self._card.display = self.is_card_on_screen or is_batch
+        if self._view is View.SESSIONS:
+            ids = [each.id for each in self._sessions]
+            self._list.set_rows(len(ids), ids.index(self._session) if self._session in ids else None)
+        else:
+            self._list.set_rows(len(board.listed), board.place)
+        self._draw_card()
+        self._bars["tabs"].set_text(tabs_line(board, self._view, self._link))
+        self._draw_bars()
+        if self._entry is not None and self._entry.for_answer and board.asked is None:
+            self._close_entry()
+        if self._entry is None or self._entry.has_focus:
+            self.call_after_refresh(self._drawn, board.version)
+
+    def _drawn(self, version: int) -> None:
+        """Note that the screen shows this version of the board, and what of the card is on it."""
+        self.board.drawn(version, time.monotonic())
+        self._note_seen()
+
+    def _note_seen(self) -> None:
+        card = self.board.selected
+        if card is None or self._text is None or not self.is_card_on_screen or self._shown_card() != card.id:
+            return
+        before = self.board.not_seen(card)
+        for number in self._card.seen_lines():
+            self.board.saw(card, range(number, number + 1), self._text.size)
+        if self.board.not_seen(card) != before:
+            self._draw_bars()
+
+    def _shown_card(self) -> str | None:
+        return self._shown[1] if isinstance(self._shown, tuple) and self._shown[0] == "card" else None
+
+    def _draw_card(self) -> None:
+        """Show the selected card, or what is asked about several, in the pane beside the list."""
+        board = self.board
+        card = board.selected
+        if self._view is View.HELP:
+            self._show(("help",), help_lines)
+        elif self._view is View.LOG:
+            self._show(("log", tuple(entry.id for entry in self._entries)), lambda: log_lines(self._entries))
+        elif self._view is View.SESSIONS:
+            session = self._selected_session
+            self._show(("session", session, board.waiting), lambda: self._session_page(session))
+        elif board.asked is not None and board.asked.is_batch:
+            self._show(("batch", board.asked), lambda: batch_lines(board))
+        elif card is None:
+            self._show(("none", board.waiting, self._link), lambda: nothing_lines(board.waiting, self._link))
+        else:
+            key = ("card", card.id, card, self._file)
+            if self._shown != key:
+                before, self._shown = self._shown, key
+                # The same card in another state: the reader keeps the place.
+                stays = isinstance(before, tuple) and before[:2] == key[:2] and before[3] == self._file
+                self._text = CardText.of(card, ctl_draw.now())
+                whole = self._in_file(card) if self._file else None
+                if whole is not None:
+                    self._text = whole
+                    self._card.set_lines(whole, top=None if stays else max(0, whole.first_change() - 4))
+                else:
+                    self._card.set_lines(self._text, top=None if stays else 0)
+                if card.diff_omitted:
+                    self._in_background(partial(self._fetch, card.id))
+
+    def _in_file(self, card: Card) -> CardText | None:
+        """Return the file that is to be shown whole, with the change in place; None, and the reason is said, if that
+        cannot be."""
+        path, self._file = self._file, ""
+        change = next((each for each in card.files if each.path == path), None)
+        try:
+            is_new = change is None or change.before_hash == NEW_FILE
+            text = "" if change is None or is_new else read_file(card.workspace_root, change.base_path)
+        except OSError as error:
+            self.say(f"{path} cannot be read: {error.strerror or error}", "red")
+            return None
+        assert self._text is not None, "the card is shown"
+        whole = None if change is None else self._text.in_file(path, text)
+        if whole is None:
+            self.say(f"{path} is not what the change was made from, so only the change is shown", "yellow")
+            return None
+        self._file = path
+        self.say(f"{path} with the change in place; esc goes back to the card")
+        return whole
+
+    def _session_page(self, session: Session | None) -> list[Text]:
+        if session is not None:
+            return session_lines(session, self.board.cards, ctl_draw.now())
+        if not self._sessions:
+            return [Text("no sessions: none of your agents is connected", "dim")]
+        return [Text(f"{count(len(self._sessions), 'session')}: ↓ selects one", "dim")]
+
+    def _show(self, key: object, make: Callable[[], list[Text]]) -> None:
+        if self._shown != key:
+            self._shown, self._text, self._file = key, None, ""
+            self._card.set_lines(make())
+
+    def _row(self, at: int, width: int) -> Text:
+        """Return a row of the list."""
+        if self._view is not View.SESSIONS:
+            row = card_row(self.board, self.board.listed[at], width, ctl_draw.now())
+            if at == self.board.place:
+                row.stylize(_SELECTED)
+            return row
+        session = self._sessions[at]
+        row = session_row(session, waiting_by_session(self.board.cards)[session.id], width)
+        if session.id == self._session:
+            row.stylize(_SELECTED)
+        return row
+
+    def _draw_bars(self) -> None:
+        asked = self.board.asked
+        if asked is not None and asked.stage is Stage.CONFIRM:
+            self._bars["said"].set_text(Text(one_line(asked.sentence), "bold yellow"))
+            self._bars["keys"].set_text(Text("y yes · any other key no"))
+        elif self._entry is not None:
+            question = asked.sentence if asked is not None else "list only cards with these words:"
+            self._bars["said"].set_text(Text(one_line(question), "bold yellow"))
+            self._bars["keys"].set_text(Text("enter done · esc cancels"))
+        else:
+            self._bars["said"].set_text(status_line(self.board, self._clock()) or self._said)
+            self._bars["keys"].set_text(keys_line(self._rows_that_act(), self.board, self._view))
+
+    def _rows_that_act(self) -> Sequence[Key]:
+        """Return the keys that decide something now."""
+        card = self.board.selected
+        if self._view is View.SESSIONS:
+            return SESSION_KEYS if self._selected_session is not None and self.is_card_on_screen else ()
+        if self._view is not View.INBOX:
+            return ()
+        if self.board.marked:
+            kinds = dict.fromkeys(each.kind for each in self.board.marked)
+            return tuple(dict.fromkeys(row for kind in kinds for row in KEYS.get(kind, ())))
+        is_free = card is not None and self.is_card_on_screen and self.board.decision_on(card.id) is None
+        return KEYS.get(card.kind, ()) if card is not None and is_free else ()
+
+    def say(self, sentence: str, style: str = "") -> None:
+        """Show a sentence in the line above the keys."""
+        self._said = Text(one_line(sentence), style)
+        if self._is_ready:
+            self._draw_bars()
+
+    def _draw_ages(self) -> None:
+        self._list.refresh()
+
+    # Keys
+
+    def press(self, event: events.Key) -> bool:
+        """Carry out a key that no entry field took. Returns False if it is for the entry field's own bindings."""
+        if self._entry is not None:
+            if event.key not in ("escape", "ctrl+c", "ctrl+d"):
+                return False
+            self._leave_entry()
+        elif self.board.asked is not None and self.board.asked.stage is Stage.CONFIRM:
+            self._answered(event)
+        elif self._view is View.HELP and event.key in _CLOSES_HELP:
+            self._go_to(self._before_help)
+        elif (row := self._own_key(event.key)) is not None:
+            getattr(self, f"action_{row.word}")()
+        elif self.board.counts(event.time):
+            self._decide(event.key)
+        self._draw()
+        return True
+
+    def _own_key(self, key: str) -> Key | None:
+        card = self.board.selected
+        for row in INBOX_KEYS:
+            if row.key == key and (self._view is View.INBOX or row.word not in _INBOX_ONLY):
+                return row if not row.kinds or (card is not None and card.kind in row.kinds) else None
+        return None
+
+    def _leave_entry(self) -> None:
+        if self._entry is not None and not self._entry.for_answer:
+            self.board.filter("")
+        self.say(self.board.cancel())
+        self._close_entry()
+
+    def _answered(self, event: events.Key) -> None:
+        # A key from before the question was on the screen answers nothing.
+        if not self.board.counts(event.time):
+            return
+        if event.key in ("pagedown", "pageup", "up", "down"):
+            self._card.page(1 if event.key in ("pagedown", "down") else -1)
+            return
+        self.say(self.board.agree(self._clock()) if event.key == "y" else self.board.cancel())
+        self._decided()
+
+    def _decide(self, key: str) -> None:
+        """Carry out a key that decides, if what it is about is on the screen."""
+        acts = self._acts(key)
+        if not acts:
+            return
+        if not (self.board.marked and self._view is View.INBOX) and not self.is_card_on_screen:
+            self.say("enter opens the card; a key decides only what is on the screen")
+            return
+        self.say(self.board.begin(acts, self._clock()))
+        self._decided()
+
+    def _acts(self, key: str) -> tuple[Act, ...]:
+        if self._view is View.INBOX:
+            return self.board.acts(key)
+        session = self._selected_session if self._view is View.SESSIONS else None
+        row = next((each for each in SESSION_KEYS if each.key == key), None)
+        if session is None or row is None or self.board.decision_on(session.id) is not None:
+            return ()
+        return (Act(row.word, None, row.wants, session),)
+
+    def _decided(self) -> None:
+        """Ask for a text if one is wanted, and send decisions when their time to be undone is over."""
+        asked = self.board.asked
+        if asked is not None and asked.stage is Stage.TEXT:
+            self._open_entry("", for_answer=True)
+        if self.board.deciding:
+            self._tick()
+
+    def _tick(self) -> None:
+        due = self.board.due(self._clock())
+        if due:
+            self.run_worker(self._send(due))
+        if self.board.deciding:
+            self.set_timer(min(0.5, max(0.01, self.board.deciding[0].due - self._clock())), self._tick)
+        self._draw()
+
+    def action_down(self) -> None:
+        self._move(1)
+
+    def action_up(self) -> None:
+        self._move(-1)
+
+    def _move(self, by: int) -> None:
+        """Select the next card or session, or scroll a page that has no list."""
+        if self._view is View.INBOX:
+            if self.board.move(by):
+                self._file = ""
+        elif self._view is View.SESSIONS:
+            ids = [each.id for each in self._sessions]
+            at = ids.index(self._session) + by if self._session in ids else 0
+            if ids:
+                self._select_session(ids[max(0, min(at, len(ids) - 1))])
+        else:
+            self._card.go_to(max(0, round(self._card.scroll_y) + by))
+
+    def _select_session(self, id: str) -> None:
+        if id != self._session:
+            self._session = id
+            self.board.changed()
+
+    def action_open(self) -> None:
+        if self._view is View.INBOX and self.board.selected is None:
+            self._move(1)
+        is_selected = self.board.selected if self._view is View.INBOX else self._selected_session
+        self._is_open = is_selected is not None
+
+    def _go_to(self, view: View) -> None:
+        """Show another view."""
+        if view is not self._view:
+            self._view, self._is_open, self._file = view, False, ""
+            self.board.changed()
+            self._look()
+
+    def action_next_tab(self) -> None:
+        at = TABS.index(self._view) if self._view in TABS else -1
+        self._go_to(TABS[(at + 1) % len(TABS)])
+
+    def action_inbox(self) -> None:
+        self._go_to(View.INBOX)
+
+    def action_sessions(self) -> None:
+        self._go_to(View.SESSIONS)
+
+    def action_log(self) -> None:
+        self._go_to(View.LOG)
+
+    def action_help(self) -> None:
+        if self._view is not View.HELP:
+            self._before_help = self._view
+            self._go_to(View.HELP)
+
+    def action_file(self) -> None:
+        """Show the file at the top of the pane whole, with the change in place, or the card again."""
+        if self._file:
+            self._file = ""
+        elif self._text is not None and self.is_card_on_screen:
+            self._file = self._text.path_at(self._card.top_line)
+            if not self._file:
+                self.say("this card has no diff of a file")
+
+    def action_go_back(self) -> None:
+        if self._file:
+            self._file = ""
+        elif self._is_open and self.is_narrow:
+            self._is_open = False
+        elif self.board.unmark():
+            self.say("no card is marked now")
+        elif self.board.filtered_by:
+            self.board.filter("")
+
+    def action_page_down(self) -> None:
+        self._card.page(1)
+
+    def action_page_up(self) -> None:
+        self._card.page(-1)
+
+    def action_to_top(self) -> None:
+        self._card.go_to(0)
+
+    def action_to_end(self) -> None:
+        self._card.go_to(self._card.count)
+
+    def action_mark(self) -> None:
+        self.board.mark()
+
+    def action_undo(self) -> None:
+        self.say(self.board.undo())
+
+    def action_stop(self) -> None:
+        self.action_suspend_process()
+
+    async def _leave(self) -> None:
+        await self._send(self.board.due(float("inf")))
+        self.exit(0)
+
+    def action_leave(self) -> None:
+        """Send what was decided, and quit."""
+        self.run_worker(self._leave())
+
+    def action_interrupt(self) -> None:
+        """Quit at once. What was decided and not sent stays open."""
+        self.exit(INTERRUPTED)
+
+    def on_list_pane_picked(self, event: ListPane.Picked) -> None:
+        """Select and open what the person clicked on."""
+        if self.board.asked is not None:
+            return
+        if self._view is View.SESSIONS and event.row < len(self._sessions):
+            self._select_session(self._sessions[event.row].id)
+        elif self._view is View.INBOX and event.row < len(self.board.listed):
+            self._file = "" if self.board.select(self.board.listed[event.row].id) else self._file
+        self._is_open = True
+        self._draw()
+
+    def on_bar_clicked(self, event: Bar.Clicked) -> None:
+        """Go to the tab that the person clicked on."""
+        if event.bar.id != "tabs" or self.board.asked is not None:
+            return
+        end = 0
+        for number, view in enumerate(TABS, 1):
+            end += len(f" {number} {view.value} ")
+            if event.column < end:
+                self._go_to(view)
+                self._draw()
+                return
+
+    # What is looked up
+
+    def _look(self) -> None:
+        """Ask the server for what the sessions' page or the log shows, if one of them is on the screen."""
+        if self._view is View.SESSIONS:
+            self._in_background(self._look_at_sessions)
+        elif self._view is View.LOG:
+            self._in_background(self._look_at_log)
+
+    def _look_at_sessions(self) -> None:
+        found = read(list[Session], request(self._where, "list", {}), "sessions")
+        self.call_from_thread(self._looked, found, None)
+
+    def _look_at_log(self) -> None:
+        found = read(list[AuditEntry], request(self._where, "log", {"limit": LOG_ENTRIES}), "entries")
+        self.call_from_thread(self._looked, None, found)
+
+    def _looked(self, sessions: list[Session] | None, log: list[AuditEntry] | None) -> None:
+        self._sessions = self._sessions if sessions is None else sessions
+        self._entries = self._entries if log is None else log
+        if self._session is not None and self._selected_session is None:
+            self._session = None
+            self.board.changed(by_server=True)
+        self._draw()
+
+    # The entry field
+
+    async def on_event(self, event: events.Event) -> None:
+        """Discard what was typed for an answer before its question was on the screen."""
+        is_typed = isinstance(event, events.Key | events.Paste) and not event.is_forwarded
+        asked = self.board.asked
+        if is_typed and asked is not None and asked.stage is Stage.TEXT and not self.board.counts(event.time):
+            return
+        await super().on_event(event)
+
+    def _open_entry(self, text: str, *, for_answer: bool) -> None:
+        from intercom.cli.inbox.entry import Entry
+
+        self._close_entry()
+        self._entry = Entry(text, for_answer=for_answer, on_ready=self._draw)
+        self.screen.mount(self._entry, after="#said")
+
+    def _close_entry(self) -> None:
+        if self._entry is not None:
+            self._entry.remove()
+            self._entry = None
+            self.screen.set_focus(None)
+
+    def entered(self, text: str, *, for_answer: bool) -> None:
+        """Take a text that the person has finished."""
+        self._close_entry()
+        if for_answer:
+            self.say(self.board.give_text(text, self._clock()))
+            self._decided()
+        self._draw()
+
+    def typing(self, words: str) -> None:
+        """Filter by the words typed so far."""
+        self.board.filter(words)
+        self._draw()
+
+    def action_filter(self) -> None:
+        self._open_entry(self.board.filtered_by, for_answer=False)
+
+    # What is sent
+
+    async def _send(self, due: tuple[Waiting, ...]) -> None:
+        """Send decisions, one after the other, and say what became of each."""
+        if not due:
+            return
+        async with self._sending:
+            if has_key(self._where):
+                with self.suspend():
+                    said = [self._sent(waits) for waits in due]
+            else:
+                said = [await asyncio.to_thread(self._sent, waits) for waits in due]
+        failed = [sentence for is_done, sentence in said if not is_done]
+        done = [sentence for is_done, sentence in said if is_done]
+        if failed:
+            self.say("; ".join(failed), "red")
+        elif len(done) == 1:
+            self.say(done[0])
+        else:
+            self.say(f"{count(len(done), 'decision')} sent")
+        self._draw()
+
+    def _sent(self, waits: Waiting) -> tuple[bool, str]:
+        """Send one decision. Returns whether it counts now, and a sentence about it."""
+        act = waits.act
+        verb, fields = request_of(act, waits.text)
+        # Without the card, what is signed is fetched and shown whole before the PIN is typed.
+        is_whole = act.card is not None and not self.board.not_seen(act.card)
+        try:
+            done = send(self._where, verb, dict(fields), card=card_entry(act.card) if act.card and is_whole else None)
+        except NoServer:
+            return False, f"not sent: {label(act.word)} {act.name}, because no server answers; try the key again"
+        except (Refusal, IntercomError, OSError) as fault:
+            return False, f"{label(act.word)} {act.name}: {fault}"
+        note = f": {done['note']}" if done.get("note") else ""
+        return True, f"{done.get('status', 'done')} {act.name}{note}"
+
+    def _in_background(self, work: Callable[[], None]) -> None:
+        """Do what waits for the server in a thread. A refusal is shown."""
+
+        def guarded() -> None:
+            try:
+                work()
+            except NoServer:
+                pass
+            except (Refusal, IntercomError, OSError) as fault:
+                self.call_from_thread(self.say, str(fault), "red")
+
+        self.run_worker(guarded, thread=True)
+
+    def _say_without_key(self) -> None:
+        if not request(self._where, "keys", {})["required"]:
+            self.call_from_thread(self.say, NO_KEY, "yellow")
+
+    def _fetch(self, id: str) -> None:
+        whole = read(Card, request(self._where, "show", {"id": id}))
+        self.call_from_thread(self._fetched, whole)
+
+    def _fetched(self, whole: Card) -> None:
+        self.board.take(whole)
+        self._draw()
+
+
+class KeyScreen(Screen[object], inherit_bindings=False):
+    """The screen; it gives the keys to the inbox first."""
+
+    ALLOW_SELECT = False
+
+    def on_key(self, event: events.Key) -> None:
+        inbox = self.app
+        assert isinstance(inbox, Inbox), "this screen is the inbox's own"
+        if inbox.press(event):
+            event.stop()
+            event.prevent_default()
+
+
+def run(where: Places, feed: Feed) -> int:
+    """Show the inbox until the person quits. Returns the exit code. Raises Refusal or IntercomError if the server
+    refuses the watch."""
+    app = Inbox(where, feed)
+    code = app.run()
+    feed.stop()
+    if feed.fault is not None:
+        raise feed.fault
+    return code or 0

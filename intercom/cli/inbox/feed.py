@@ -1,0 +1,125 @@
+"""The feed of the inbox: a thread that watches the server, across its restarts, and the requests beside it.
+
+It starts before Textual is imported, so the cards arrive while the screen is being prepared. It does not import
+Textual.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Callable
+from enum import Enum
+
+from attrs import frozen
+
+from intercom.local.places import Places
+from intercom.model.card import Card
+from intercom.model.errors import IntercomError
+from intercom.operators.commands.json_forms import read
+from intercom.operators.ctl.client import Refusal, Watch
+
+
+class Link(Enum):
+    """The state of the connection to the server, as people read it."""
+
+    CONNECTING = "connecting"
+    UP = "connected"
+    NONE_YET = "no server runs yet; waiting for one"
+    GONE = "the server went away; waiting for it"
+    REFUSED = "the server refuses this watch"
+
+
+@frozen
+class Arrived:
+    """What arrived since the last look, in order: cards, lines of notices, and changes of the connection."""
+
+    what: Card | str | Link
+    level: str = ""
+
+
+class Feed:
+    """Watches the server in a thread of its own. `take` returns what arrived; `on_arrival` is called, in that thread,
+    if something arrives after the last `take`. `fault` says why it ended, if it did."""
+
+    def __init__(self, where: Places) -> None:
+        self.where = where
+        self.fault: Refusal | IntercomError | None = None
+        self._lock = threading.Lock()
+        self._arrived: list[Arrived] = []
+        self._on_arrival: Callable[[], object] | None = None
+        self._stopped = threading.Event()
+
+    def start(self) -> None:
+        # A daemon: it may be waiting for bytes when the program ends.
+        threading.Thread(target=self._run, name="inbox-feed", daemon=True).start()
+
+    def stop(self) -> None:
+        self._stopped.set()
+
+    def notify(self, on_arrival: Callable[[], object]) -> None:
+        """Call this when something has arrived; at once if something has already."""
+        with self._lock:
+            self._on_arrival = on_arrival
+            is_late = bool(self._arrived)
+        if is_late:
+            on_arrival()
+
+    def take(self) -> list[Arrived]:
+        """Return what has arrived since the last call."""
+        with self._lock:
+            arrived, self._arrived = self._arrived, []
+        return arrived
+
+    def _put(self, arrived: list[Arrived]) -> None:
+        if not arrived:
+            return
+        with self._lock:
+            is_first = not self._arrived
+            self._arrived += arrived
+            on_arrival = self._on_arrival
+        if is_first and on_arrival is not None:
+            on_arrival()
+
+    def _run(self) -> None:
+        from intercom.cli.ctl_watch import again, first
+
+        try:
+            line = first(self.where)
+            if line is None:
+                self._put([Arrived(Link.NONE_YET)])
+            while not self._stopped.is_set():
+                with line or again(self.where, self._pause) as found:
+                    self._put([Arrived(Link.UP)])
+                    self._read(found)
+                line = None
+                self._put([Arrived(Link.GONE)])
+        except _Stopped:
+            pass
+        except (Refusal, IntercomError) as fault:
+            self.fault = fault
+            self._put([Arrived(Link.REFUSED)])
+
+    def _read(self, line: Watch) -> None:
+        """Read events until the connection ends, or the server ends the watch because it was read too slowly."""
+        with contextlib.suppress(EOFError):
+            while True:
+                events = line.read()
+                self._put(
+                    [
+                        Arrived(read(Card, event.data))
+                        if event.name == "card"
+                        else Arrived(str(event.data.get("text", "")), str(event.data.get("level", "")))
+                        for event in events
+                    ]
+                )
+                if any(event.name == "dropped" for event in events):
+                    return
+
+    def _pause(self, seconds: float) -> None:
+        if self._stopped.wait(seconds):
+            raise _Stopped
+
+
+class _Stopped(Exception):
+    """Raised in the thread if the inbox ends."""

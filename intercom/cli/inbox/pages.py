@@ -1,0 +1,262 @@
+"""The text of the inbox's lists and pages, but for a card itself. The help is made from the tables of keys."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import datetime
+from enum import Enum
+
+from rich.text import Text
+
+from intercom.cli import ctl_draw
+from intercom.cli.ctl_text import count, one_line, short
+from intercom.cli.inbox.board import (
+    INBOX_KEYS,
+    KEYS,
+    SESSION_KEYS,
+    WEIGHTY_RISKS,
+    Board,
+    Key,
+    label,
+    named,
+)
+from intercom.cli.inbox.feed import Link
+from intercom.model.audit import AuditEntry
+from intercom.model.card import Card
+from intercom.model.session import Session
+from intercom.operators.commands.table import COMMANDS
+
+
+class View(Enum):
+    """What the screen shows, by the word on its tab."""
+
+    INBOX = "Inbox"
+    SESSIONS = "Sessions"
+    LOG = "Log"
+    HELP = "Help"
+
+
+#: The tabs, in their order on the screen.
+TABS = (View.INBOX, View.SESSIONS, View.LOG)
+
+_LINK_STYLES = {Link.UP: "green", Link.REFUSED: "red"}
+#: How keys are written for people, if not by the name that Textual gives them.
+_SHOWN = {
+    "down": "↓",
+    "up": "↑",
+    "left": "←",
+    "right": "→",
+    "pagedown": "PgDn",
+    "pageup": "PgUp",
+    "home": "Home",
+    "end": "End",
+    "escape": "esc",
+    "slash": "/",
+    "question_mark": "?",
+    "ctrl+z": "^Z",
+    "ctrl+d": "^D",
+    "ctrl+c": "^C",
+}
+#: The columns in which the help writes keys.
+_KEY_COLUMNS = 12
+#: A larger file is not shown whole.
+_LARGEST = 4 * 1024 * 1024
+
+
+def tabs_line(board: Board, view: View, link: Link) -> Text:
+    """Return the line at the top: the tabs, how many cards wait, and whether a server is connected."""
+    total = f"{len(board.listed)} of {board.waiting}" if board.filtered_by else str(board.waiting)
+    text = Text()
+    for number, each in enumerate(TABS, 1):
+        text.append(f" {number} {each.value} ", "reverse bold" if each is view else "dim")
+    text.append(f" {total} waiting")
+    if board.marked:
+        text.append(f" · {len(board.marked)} marked", "yellow")
+    if board.filtered_by:
+        text.append(f" · filter: {one_line(board.filtered_by)}", "yellow")
+    return text.append(" · ").append(link.value, _LINK_STYLES.get(link, "yellow"))
+
+
+def status_line(board: Board, now: float) -> Text | None:
+    """Return the line about decisions that can be undone; None if there are none. `now` is by the board's clock."""
+    deciding = board.deciding
+    if not deciding:
+        return None
+    left = max(0.0, max(waits.due for waits in deciding) - now)
+    is_one = len(deciding) == 1
+    about = f"{label(deciding[0].act.word)} {deciding[0].act.name}" if is_one else count(len(deciding), "decision")
+    return Text(one_line(f"{about}: sent in {left:.0f} s; u takes {'it' if is_one else 'the last'} back"), "yellow")
+
+
+def keys_line(rows: Iterable[Key], board: Board, view: View) -> Text:
+    """Return the line at the bottom: the keys that decide something now, and the most used others."""
+    text = Text()
+    for row in rows:
+        text.append(f" {shown_key(row.key)}", "bold").append(f" {row.shown} ")
+    card = board.selected if view is View.INBOX else None
+    if card is not None and (unseen := board.not_seen(card)):
+        text.append(f" ({unseen})", "yellow")
+    if view is View.HELP:
+        return text.append(" esc", "bold").append(" back ")
+    others = [("↑↓", "select"), ("space", "mark"), ("/", "filter"), ("tab", "next"), ("?", "help"), ("q", "quit")]
+    for key, word in others if view is View.INBOX else others[3:]:
+        text.append(f" {key}", "bold").append(f" {word} ")
+    return text
+
+
+def shown_key(key: str) -> str:
+    """Return a key as people write it."""
+    return _SHOWN.get(key, key)
+
+
+def help_lines() -> list[Text]:
+    """Return the page with all keys."""
+    lines = [Text("What a key does", "bold"), Text()]
+    lines += [_help_row(keys, words) for keys, words in _grouped(INBOX_KEYS)]
+    lines += [Text(), Text("Answers to a card, by its kind", "bold"), Text()]
+    for kind, rows in KEYS.items():
+        line = Text(f"  {kind:<{_KEY_COLUMNS}}")
+        for row in rows:
+            line.append(f"{row.key}", "bold cyan").append(f" {row.shown}   ")
+        lines.append(line)
+    lines += [Text(), Text("On a session (tab 2)", "bold"), Text()]
+    lines += [_help_row(row.key, f"{row.shown}: {COMMANDS[row.word].help}") for row in SESSION_KEYS]
+    lines += [Text(), Text("What counts", "bold"), Text()]
+    lines += [
+        Text(f"  {sentence}")
+        for sentence in (
+            "A key decides only about what is on the screen, and only if you typed it after that was there.",
+            "A high or critical risk, a policy, a restore, and whatever you have not seen whole ask for y first.",
+            "A decision is sent after 3 s; until then u takes it back. If its card changes meanwhile, it is not sent.",
+        )
+    ]
+    return lines
+
+
+def _help_row(keys: str, words: str) -> Text:
+    return Text("  ").append(f"{keys:<{_KEY_COLUMNS}}", "bold cyan").append(words)
+
+
+def _grouped(rows: Iterable[Key]) -> Iterator[tuple[str, str]]:
+    """Yield keys of the same action together, with what they do."""
+    keys: list[str] = []
+    words = ""
+    for row in rows:
+        if row.label and keys:
+            yield " ".join(keys), words
+            keys = []
+        keys.append(shown_key(row.key))
+        words = row.label or words or row.word
+    yield " ".join(keys), words
+
+
+def card_row(board: Board, card: Card, width: int, at: datetime) -> Text:
+    """Return the row of a card in the list: its mark, risk, kind, title and age."""
+    waits = board.decision_on(card.id)
+    number, unit, *_ = ctl_draw.age(card.created_at, at).split(" ")
+    age = f" {number} {unit} "
+    row = Text("● " if board.is_marked(card) else "… " if waits else "  ", "yellow")
+    row.append(f"{(card.risk or '')[:4].upper():<4}", ctl_draw.RISK_STYLE.get(card.risk or "", "not yellow"))
+    row.append(f" {card.kind:<9}", "not yellow cyan")
+    title = f"{label(waits.act.word)}: {one_line(card.title)}" if waits else one_line(card.title)
+    style = "dim" if waits else "bold" if card.risk in WEIGHTY_RISKS else ""
+    shown = Text(title, style)
+    shown.truncate(max(1, width - row.cell_len - len(age)), overflow="ellipsis", pad=True)
+    return Text().append_text(row).append_text(shown).append(age, "dim")
+
+
+def nothing_lines(waiting: int, link: Link) -> list[Text]:
+    """Return what stands in place of a card if none is selected."""
+    if link is not Link.UP:
+        return [Text(link.value, "dim")]
+    if not waiting:
+        return [Text("nothing waits for you", "dim")]
+    return [Text(f"{count(waiting, 'card')} waiting: ↓ selects one, ? shows the keys", "dim")]
+
+
+def batch_lines(board: Board) -> list[Text]:
+    """Say what will happen to each of the cards that a question is about."""
+    asked = board.asked
+    if asked is None:
+        return []
+    verb = label(asked.acts[0].word)
+    cards = [act.card for act in asked.acts if act.card is not None]
+    lines = [Text(f"{verb} {count(len(cards), 'card')}:", "bold"), Text()]
+    for card in cards:
+        line = Text("  ")
+        if card.risk:
+            line.append(f" {card.risk.upper()} ", ctl_draw.RISK_STYLE.get(card.risk, "reverse")).append(" ")
+        lines.append(line.append(named(card, *board.doubts(card))))
+    ids = {card.id for card in cards}
+    others = [card for card in board.marked if card.id not in ids]
+    if others:
+        lines += [Text(), Text(f"stays open, because {verb} does not answer it:", "yellow")]
+        lines += [Text(f"  {named(card)}") for card in others]
+    if asked.text:
+        lines += [Text(), Text(f"with the text: {one_line(asked.text)}")]
+    return lines
+
+
+def session_row(session: Session, waiting: int, width: int) -> Text:
+    """Return the row of a session in the list."""
+    row = Text(f" {short(session.id):<9}")
+    row.append(f"{session.status:<12}", "green" if session.status == "active" else "yellow")
+    row.append(f"{waiting or '':>3} ", "bold yellow")
+    name = one_line(session.client_name or "")
+    place = Text(f"{os.path.basename(session.workspace_root)}{f' · {name}' if name else ''}")
+    place.truncate(max(1, width - row.cell_len), overflow="ellipsis", pad=True)
+    return row.append_text(place)
+
+
+def session_lines(session: Session, cards: Iterable[Card], at: datetime) -> list[Text]:
+    """Return everything about a session, and the cards of it that wait."""
+    facts = {
+        "session": session.id,
+        "status": session.status + (f", paused by {session.paused_by}" if session.paused_by else ""),
+        "agent": session.client_name or "-",
+        "workspace": session.workspace_root,
+        "mode": session.mode,
+        "last tool": session.last_tool or "-",
+        "active": f"{ctl_draw.age(session.updated_at, at)} ago",
+        "started": f"{ctl_draw.age(session.created_at, at)} ago",
+    }
+    if session.prompt:
+        facts["task"] = session.prompt
+    lines = [Text(f"{name:<10} ", "dim").append(one_line(value), "not dim") for name, value in facts.items()]
+    mine = [card for card in cards if card.session_id == session.id]
+    if session.progress_snapshot:
+        lines += [Text(), Text("progress", "bold")]
+        lines += [Text(f"  {item.status:<12} {one_line(item.label)}") for item in session.progress_snapshot]
+    lines += [Text(), Text(f"{count(len(mine), 'card')} waiting", "bold")]
+    return lines + [Text(f"  {card.kind} {named(card)}") for card in mine]
+
+
+def waiting_by_session(cards: Iterable[Card]) -> Counter[str]:
+    return Counter(card.session_id for card in cards)
+
+
+def log_lines(entries: Sequence[AuditEntry]) -> list[Text]:
+    """Return the entries of the log, newest first as the server sends them."""
+    lines = []
+    for entry in entries:
+        line = Text(f"{entry.at:%m-%d %H:%M:%S} ", "dim").append(f"{one_line(entry.kind):<10} ", "not dim cyan")
+        line.append(f"{one_line(entry.who or '-')} ", "not dim").append(one_line(ctl_draw.summary_of(entry)), "not dim")
+        lines.append(line)
+    return lines or [Text("the log is empty", "dim")]
+
+
+def read_file(root: str, path: str) -> str:
+    """Return a file of a workspace for a person to read. Raises OSError if it is missing, no file, or too large."""
+    # A pipe must not stop the program.
+    descriptor = os.open(os.path.join(root, path), os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    with os.fdopen(descriptor, "rb") as file:
+        found = os.fstat(descriptor)
+        if not stat.S_ISREG(found.st_mode):
+            raise OSError(errno.EINVAL, "it is no file")
+        if found.st_size > _LARGEST:
+            raise OSError(errno.EFBIG, f"it is larger than {_LARGEST} bytes")
+        return file.read(_LARGEST).decode("utf-8", "surrogateescape")

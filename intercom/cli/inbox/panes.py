@@ -1,0 +1,214 @@
+"""The widgets of the inbox: a list of rows, a pane of wrapped lines, and a bar of one or two lines.
+
+Each draws only what is on the screen, line by line, in the terminal's own colours. None of them takes keys: the app
+does. None of them interprets text as markup.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from rich.text import Text
+from textual import events
+from textual.geometry import Size
+from textual.message import Message
+from textual.scroll_view import ScrollView
+from textual.strip import Strip
+from textual.widget import Widget
+
+from intercom.cli.inbox.card_rows import CardText, Rows
+
+
+class Pane(ScrollView, can_focus=False):
+    """A pane that draws rows. A subclass says how many there are and returns one."""
+
+    DEFAULT_CSS = """
+    Pane { overflow-x: hidden; overflow-y: scroll; scrollbar-size-vertical: 1; }
+    """
+    ALLOW_SELECT = False
+
+    @property
+    def columns(self) -> int:
+        """The width that rows are made for."""
+        return max(1, self.scrollable_content_region.width)
+
+    @property
+    def visible_rows(self) -> range:
+        """The numbers of the rows that are on the screen."""
+        top = round(self.scroll_y)
+        return range(top, min(top + self.size.height, self.count)) if self.is_on_screen else range(0)
+
+    @property
+    def is_on_screen(self) -> bool:
+        return bool(self.display and self.size.height and self.size.width)
+
+    @property
+    def count(self) -> int:
+        return 0
+
+    def draw(self, row: int) -> Text:
+        raise NotImplementedError
+
+    def show_rows(self) -> None:
+        """Draw again, after the rows have changed."""
+        self.virtual_size = Size(self.columns, self.count)
+        self.refresh()
+
+    def go_to(self, row: int) -> None:
+        self.scroll_to(y=row, animate=False, force=True)
+
+    def page(self, by: int) -> None:
+        """Scroll by pages, less one row, so that the reader keeps the place."""
+        self.go_to(max(0, round(self.scroll_y) + by * max(1, self.size.height - 1)))
+
+    def render_line(self, y: int) -> Strip:
+        row = round(self.scroll_y) + y
+        width = self.columns
+        if row >= self.count:
+            return Strip.blank(width, self.rich_style)
+        text = self.draw(row)
+        text.end = ""
+        return Strip(text.render(self.app.console)).adjust_cell_length(width)
+
+
+class ListPane(Pane):
+    """A list with a selected row. `draw_row` makes a row for a width; a click on one posts `Picked`."""
+
+    class Picked(Message):
+        """A person clicked on a row."""
+
+        def __init__(self, pane: ListPane, row: int, at: float) -> None:
+            super().__init__()
+            self.pane = pane
+            self.row = row
+            self.at = at
+
+    def __init__(self, draw_row: Callable[[int, int], Text], id: str) -> None:
+        super().__init__(id=id)
+        self._draw_row = draw_row
+        self._count = 0
+
+    @property
+    def count(self) -> int:
+        return self._count
+
+    def draw(self, row: int) -> Text:
+        return self._draw_row(row, self.columns)
+
+    def set_rows(self, count: int, selected: int | None) -> None:
+        """Draw this many rows, and scroll to the selected one if it is not on the screen."""
+        self._count = count
+        self.show_rows()
+        if selected is None or not self.size.height:
+            return
+        top = round(self.scroll_y)
+        if not top <= selected < top + self.size.height:
+            self.go_to(max(0, selected if selected < top else selected - self.size.height + 1))
+
+    def on_click(self, event: events.Click) -> None:
+        row = round(self.scroll_y) + event.y
+        if row < self.count:
+            self.post_message(self.Picked(self, row, event.time))
+
+
+class TextPane(Pane):
+    """Lines, wrapped at the pane's width: a card, a file, or the help."""
+
+    def __init__(self, id: str) -> None:
+        super().__init__(id=id)
+        self._lines: Sequence[Text] = ()
+        self._card: CardText | None = None
+        self._rows = Rows((), 1)
+        #: The rows that were on the screen since the lines were set or wrapped, as bits.
+        self._seen = 0
+
+    @property
+    def count(self) -> int:
+        return len(self._rows)
+
+    @property
+    def top_line(self) -> int:
+        """The number of the line at the top of the pane."""
+        return max(0, self._rows.line_at(round(self.scroll_y))) if self.count else 0
+
+    def set_lines(self, lines: Sequence[Text] | CardText, *, top: int | None = 0) -> None:
+        """Show these lines, from the line with number `top` on; with None the pane stays where it is."""
+        self._card = lines if isinstance(lines, CardText) else None
+        self._lines = lines.lines if isinstance(lines, CardText) else lines
+        self._wrap(top)
+
+    def _wrap(self, top: int | None) -> None:
+        self._rows = Rows(self._lines, self.columns)
+        self._seen = 0
+        self.show_rows()
+        if top is not None:
+            self.go_to(self._rows.span(top).start if top < len(self._lines) else 0)
+
+    def on_resize(self) -> None:
+        if self._rows.width != Rows((), self.columns).width:
+            self._wrap(self.top_line)
+
+    def draw(self, row: int) -> Text:
+        line = self._rows.line_at(row)
+        return self._rows.row(row, self._lines[line] if self._card is None else self._card.styled(line))
+
+    def seen_lines(self) -> list[int]:
+        """Return the numbers of the lines of which every row has been on the screen, among those that are there now.
+        The numbers are those of the card's own lines."""
+        rows = self.visible_rows
+        if not rows:
+            return []
+        self._seen |= ((1 << len(rows)) - 1) << rows.start
+        lines = range(self._rows.line_at(rows.start), self._rows.line_at(rows.stop - 1) + 1)
+        numbers = self._card.numbers if self._card is not None else ()
+        return [
+            number
+            for line in lines
+            if numbers and (number := numbers[line]) is not None and self._is_seen(self._rows.span(line))
+        ]
+
+    def _is_seen(self, rows: range) -> bool:
+        bits = (1 << len(rows)) - 1
+        return (self._seen >> rows.start) & bits == bits
+
+
+class Bar(Widget, can_focus=False):
+    """A bar of one line or more. What does not fit its width ends with an ellipsis."""
+
+    DEFAULT_CSS = """
+    Bar { height: 1; width: 1fr; }
+    """
+    ALLOW_SELECT = False
+
+    class Clicked(Message):
+        """A person clicked on a bar, at this column."""
+
+        def __init__(self, bar: Bar, column: int) -> None:
+            super().__init__()
+            self.bar = bar
+            self.column = column
+
+    def __init__(self, id: str) -> None:
+        super().__init__(id=id)
+        self._text = Text()
+
+    @property
+    def plain(self) -> str:
+        return self._text.plain
+
+    def set_text(self, text: Text) -> None:
+        if text != self._text or text.spans != self._text.spans:
+            self._text = text
+            self.refresh()
+
+    def render_line(self, y: int) -> Strip:
+        lines = self._text.split("\n")
+        if y >= len(lines):
+            return Strip.blank(self.size.width, self.rich_style)
+        line = lines[y]
+        line.truncate(self.size.width, overflow="ellipsis")
+        line.end = ""
+        return Strip(line.render(self.app.console)).adjust_cell_length(self.size.width)
+
+    def on_click(self, event: events.Click) -> None:
+        self.post_message(self.Clicked(self, event.x))

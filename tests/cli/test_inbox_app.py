@@ -1,0 +1,345 @@
+"""The inbox on a screen of Textual's own, with a feed that a test fills: what is drawn, and what a key does."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import AsyncIterator, Callable, Coroutine
+from pathlib import Path
+from typing import Any
+
+import pytest
+from textual.pilot import Pilot
+
+from intercom.cli.inbox import app as inbox_app
+from intercom.cli.inbox.app import Inbox
+from intercom.cli.inbox.board import Board
+from intercom.cli.inbox.feed import Arrived, Feed, Link
+from intercom.local.places import Places, places
+from intercom.model.card import Card, CardKind, CardState
+from intercom.model.json_types import JsonObject
+from intercom.model.request import RiskLevel
+from intercom.operators.ctl.client import NoServer, Refusal
+from tests.operators.stand_in_service import card
+
+LOW: dict[str, Any] = {"risk": RiskLevel.LOW}
+
+
+class Server(Feed):
+    """A feed that a test fills, and the requests that were sent to its server."""
+
+    def __init__(self, where: Places) -> None:
+        super().__init__(where)
+        self.sent: list[tuple[str, JsonObject]] = []
+        self.answers: dict[str, Any] = {"keys": {"required": True}}
+
+    def put(self, *arrived: Card | Link | str) -> None:
+        self._put([Arrived(each) for each in arrived])
+
+    def request(self, where: Places, command: str, fields: JsonObject, **_: Any) -> Any:
+        self.sent.append((command, dict(fields)))
+        answer = self.answers.get(command, {"status": "done"})
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    def send(self, where: Places, verb: str, fields: JsonObject, *, card: Any = None) -> Any:
+        return self.request(where, verb, fields)
+
+    @property
+    def decided(self) -> list[tuple[str, JsonObject]]:
+        shown_only = ("keys", "show", "list", "log")
+        return [each for each in self.sent if each[0] not in shown_only]
+
+
+class Person:
+    """A person at the inbox: what they type, and what they see."""
+
+    def __init__(self, app: Inbox, pilot: Pilot[int], server: Server) -> None:
+        self.app = app
+        self.pilot = pilot
+        self.server = server
+
+    @property
+    def screen(self) -> str:
+        strips = self.app.screen._compositor.render_strips(self.app.size)
+        return "\n".join("".join(segment.text for segment in strip).rstrip() for strip in strips)
+
+    async def until(self, is_so: Callable[[], object] | str) -> None:
+        """Until something holds, or a text is on the screen."""
+        deadline = time.monotonic() + 20
+        while not (is_so in self.screen if isinstance(is_so, str) else is_so()):
+            assert time.monotonic() < deadline, f"{is_so} is not on the screen:\n{self.screen}"
+            await self.pilot.pause()
+
+    async def sees(self) -> None:
+        """Until a key counts."""
+        await self.until(lambda: self.app.board.counts(time.monotonic()))
+
+    async def press(self, *keys: str) -> None:
+        """Press keys, each after the screen shows what the one before did."""
+        for key in keys:
+            await self.sees()
+            await self.pilot.press(key)
+        await self.sees()
+
+    async def sent(self, count: int) -> list[tuple[str, JsonObject]]:
+        await self.until(lambda: len(self.server.decided) >= count)
+        return self.server.decided
+
+
+def at_inbox(
+    where: Places, monkeypatch: pytest.MonkeyPatch, *cards: Card, size: tuple[int, int] = (100, 24), undo: float = 0.0
+) -> Callable[[Callable[[Person], Coroutine[Any, Any, None]]], None]:
+    """Return what runs a scene with a person at the inbox, in which these cards are open."""
+
+    @contextlib.asynccontextmanager
+    async def opened() -> AsyncIterator[Person]:
+        server = Server(where)
+        monkeypatch.setattr(inbox_app, "send", server.send)
+        monkeypatch.setattr(inbox_app, "request", server.request)
+        app = Inbox(where, server, Board(undo))
+        async with app.run_test(size=size) as pilot:
+            server.put(Link.UP, *cards)
+            person = Person(app, pilot, server)
+            await person.until(lambda: app.board.waiting == len(cards))
+            await person.sees()
+            yield person
+
+    def run(scene: Callable[[Person], Coroutine[Any, Any, None]]) -> None:
+        async def all_of_it() -> None:
+            async with opened() as person:
+                await scene(person)
+
+        asyncio.run(all_of_it())
+
+    return run
+
+
+@pytest.fixture
+def where(tmp_path: Path) -> Places:
+    return places(environ={"HOME": str(tmp_path), "XDG_RUNTIME_DIR": str(tmp_path)})
+
+
+def test_a_person_selects_a_card_and_approves_it(where: Places, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scene(person: Person) -> None:
+        await person.until("1 waiting")
+        assert "1 card waiting: ↓ selects one" in person.screen
+        await person.press("a")
+        await person.press("down")
+        assert "+new = 2" in person.screen
+        assert " a approve  r reject " in person.screen
+        await person.press("a")
+        assert await person.sent(1) == [("approve", {"id": "one"})]
+        await person.until("done one 'approval one' (low)")
+
+    at_inbox(where, monkeypatch, card("one", **LOW))(scene)
+
+
+def test_what_weighs_much_is_confirmed_by_name(where: Places, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scene(person: Person) -> None:
+        await person.press("down", "a")
+        assert "approve one 'approval one' (critical)? type y" in person.screen
+        await person.press("n")
+        await person.until("approve left undone: one 'approval one' (critical)")
+        await person.press("a", "y")
+        assert await person.sent(1) == [("approve", {"id": "one"})]
+
+    at_inbox(where, monkeypatch, card("one", risk=RiskLevel.CRITICAL))(scene)
+
+
+def test_a_long_diff_is_seen_by_scrolling_through_it(where: Places, monkeypatch: pytest.MonkeyPatch) -> None:
+    long = card("one", diff="".join(f"+{number}\n" for number in range(100)), **LOW)
+
+    async def scene(person: Person) -> None:
+        await person.press("down")
+        await person.until("lines not seen")
+        await person.press("end")
+        await person.until("+99")
+        await person.press("a")
+        # What is between the first and the last page was never there.
+        assert "lines not seen)? type y" in person.screen
+        await person.press("escape", "home")
+        for _ in range(7):
+            await person.press("pagedown")
+        await person.press("a")
+        assert await person.sent(1) == [("approve", {"id": "one"})]
+
+    at_inbox(where, monkeypatch, long)(scene)
+
+
+def test_keys_typed_together_decide_nothing_that_was_not_on_the_screen(
+    where: Places, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scene(person: Person) -> None:
+        from textual import events
+
+        # All three are read before anything can be drawn for the first.
+        typed = [events.Key("down", None), events.Key("a", "a"), events.Key("y", "y")]
+        for each in typed:
+            each.set_sender(person.app)
+            person.app.post_message(each)
+        await person.until("+new = 2")
+        await person.sees()
+        assert person.app.board.deciding == ()
+        assert person.server.decided == []
+
+    at_inbox(where, monkeypatch, card("one", **LOW))(scene)
+
+
+def test_a_text_is_asked_for_and_esc_cancels_it(where: Places, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scene(person: Person) -> None:
+        await person.press("down", "r")
+        assert "reject one 'approval one' (low), with what text (may be empty)?" in person.screen
+        await person.press(*"too", "escape")
+        await person.until("reject left undone")
+        await person.press("r", *"ab", "enter")
+        assert await person.sent(1) == [("reject", {"id": "one", "reason": "ab"})]
+
+    at_inbox(where, monkeypatch, card("one", **LOW))(scene)
+
+
+def test_a_decision_can_be_taken_back_before_it_is_sent(where: Places, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scene(person: Person) -> None:
+        await person.press("down", "a")
+        await person.until("approve one 'approval one' (low): sent in")
+        assert "u takes it back" in person.screen
+        await person.press("u")
+        await person.until("undone: approve one")
+        assert person.server.decided == []
+        # Leaving sends what was decided, as it was not taken back.
+        await person.press("a")
+        await person.pilot.press("q")
+        assert await person.sent(1) == [("approve", {"id": "one"})]
+
+    at_inbox(where, monkeypatch, card("one", **LOW), undo=1000.0)(scene)
+
+
+@pytest.mark.parametrize(
+    ("fault", "says"),
+    [
+        (NoServer(), "not sent: approve one 'approval one' (low), because no server answers; try the key again"),
+        (Refusal({"error": "kim was \x1b[2Jfirst"}), "approve one 'approval one' (low): kim was \\x1b[2Jfirst"),
+    ],
+)
+def test_what_is_refused_is_said(where: Places, monkeypatch: pytest.MonkeyPatch, fault: Exception, says: str) -> None:
+    async def scene(person: Person) -> None:
+        person.server.answers["approve"] = fault
+        await person.press("down", "a")
+        await person.until(says)
+
+    at_inbox(where, monkeypatch, card("one", **LOW), size=(120, 20))(scene)
+
+
+def test_the_selection_stays_while_cards_come_and_go(where: Places, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scene(person: Person) -> None:
+        await person.press("down", "down")
+        person.server.put(card("three", **LOW), card("one", state=CardState.EXPIRED))
+        await person.until("three")
+        assert person.app.board.selected == card("two", **LOW)
+        person.server.put(card("two", state=CardState.REJECTED))
+        await person.until("↓ selects one")
+        await person.press("a")
+        assert person.server.decided == []
+
+    at_inbox(where, monkeypatch, card("one", **LOW), card("two", **LOW))(scene)
+
+
+def test_a_server_that_goes_takes_selection_and_unsent_decisions_with_it(
+    where: Places, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scene(person: Person) -> None:
+        await person.press("down", "a")
+        await person.until("sent in")
+        person.server.put(Link.GONE)
+        await person.until("not sent: approve one 'approval one' (low), because the server went away")
+        assert "the server went away; waiting for it" in person.screen
+        person.server.put(Link.UP, card("one", **LOW))
+        await person.until("the server is back")
+        await person.press("a")
+        assert person.app.board.selected is None
+        assert person.app.board.deciding == ()
+
+    at_inbox(where, monkeypatch, card("one", **LOW), undo=1000.0)(scene)
+
+
+def test_a_narrow_screen_shows_one_pane_and_decides_only_with_the_card_open(
+    where: Places, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scene(person: Person) -> None:
+        await person.press("down")
+        assert "+new = 2" not in person.screen
+        await person.press("a")
+        await person.until("enter opens the card")
+        await person.press("enter")
+        await person.until("+new = 2")
+        await person.press("escape")
+        await person.until(lambda: "+new = 2" not in person.screen)
+        await person.press("enter", "a")
+        assert await person.sent(1) == [("approve", {"id": "one"})]
+
+    at_inbox(where, monkeypatch, card("one", **LOW), size=(60, 20))(scene)
+
+
+def test_a_burst_is_drawn_once(where: Places, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scene(person: Person) -> None:
+        before = person.app.drawings
+        person.server.put(*(card(f"more-{number}", **LOW) for number in range(500)))
+        await person.until("501 waiting")
+        assert person.app.drawings - before == 1
+
+    at_inbox(where, monkeypatch, card("one", **LOW))(scene)
+
+
+def test_of_a_thousand_cards_only_those_on_the_screen_are_drawn(where: Places, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scene(person: Person) -> None:
+        drawn: list[int] = []
+        draw = person.app._list._draw_row
+        person.app._list._draw_row = lambda row, width: (drawn.append(row), draw(row, width))[1]
+        await person.press("down", "down")
+        assert drawn
+        assert max(drawn) < 30
+
+    at_inbox(where, monkeypatch, *(card(f"c{number}", **LOW) for number in range(1000)))(scene)
+
+
+def test_a_diff_that_the_listing_left_out_is_fetched(where: Places, monkeypatch: pytest.MonkeyPatch) -> None:
+    from intercom.operators.commands.json_forms import card_entry
+
+    async def scene(person: Person) -> None:
+        person.server.answers["show"] = card_entry(card("one", **LOW))
+        await person.press("down")
+        await person.until("+new = 2")
+        assert ("show", {"id": "one"}) in person.server.sent
+
+    at_inbox(where, monkeypatch, card("one", **LOW).without_diff())(scene)
+
+
+def test_several_are_decided_together(where: Places, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scene(person: Person) -> None:
+        await person.press("down", "space", "down", "space", "down", "space", "a")
+        await person.until("approve these 2 cards? type y")
+        assert "approve 2 cards:" in person.screen
+        assert "one 'approval one' (low, 9 of 9 lines not seen)" not in person.screen
+        assert "stays open, because approve does not answer it:" in person.screen
+        await person.press("y")
+        assert await person.sent(2) == [("approve", {"id": "one"}), ("approve", {"id": "two"})]
+        await person.until("2 decisions sent")
+
+    at_inbox(where, monkeypatch, card("one", **LOW), card("two", **LOW), card("p", CardKind.PROMPT))(scene)
+
+
+def test_a_filter_is_typed_and_taken_away(where: Places, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scene(person: Person) -> None:
+        await person.pilot.press("slash")
+        await person.until("list only cards with these words:")
+        await person.pilot.press(*"two")
+        await person.until("1 of 2 waiting · filter: two")
+        await person.pilot.press("enter")
+        await person.press("down")
+        assert person.app.board.selected == card("two", **LOW)
+        await person.pilot.press("escape")
+        await person.until("2 waiting")
+
+    at_inbox(where, monkeypatch, card("one", **LOW), card("two", **LOW))(scene)

@@ -1,0 +1,134 @@
+"""The inbox on a real terminal, at a server: `agent-intercom-ctl` alone, and `watch`."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import termios
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from intercom.model.card import Notice
+from intercom.model.request import RiskLevel
+from tests.cli.test_ctl_watch import COMMAND, ready
+from tests.operators.ctl_server import ctl_server, environ
+from tests.operators.stand_in_service import START, StandInService, card
+from tests.support.terminal import Terminal, on_terminal
+
+pytestmark = pytest.mark.real_time(seconds=40)
+
+LOW: dict[str, Any] = {"risk": RiskLevel.LOW}
+DOWN, ESCAPE = "\x1b[B", "\x1b"
+
+
+async def select(screen: Terminal) -> None:
+    """Select the next card, and wait until its keys are shown."""
+    screen.type(DOWN)
+    await screen.until("+++ b/src/app.py")
+    await screen.until("approve", "quit")
+
+
+@pytest.mark.parametrize("words", [(), ("watch",)])
+async def test_a_key_approves_the_selected_card(tmp_path: Path, words: tuple[str, ...]) -> None:
+    async with ctl_server(tmp_path, StandInService(card("one", **LOW))) as server:
+        await ready(server)
+        async with on_terminal([*COMMAND, *words], server.environ) as screen:
+            await screen.until("approval one")
+            await select(screen)
+            screen.type("a")
+            await screen.until("u takes it back")
+            screen.type("q")
+            assert await screen.process.wait() == 0
+        assert [act[:3] for act in server.service.acts] == [("decide", "one", "approve")]
+
+
+async def test_keys_typed_before_the_inbox_is_there_decide_nothing(tmp_path: Path) -> None:
+    async with ctl_server(tmp_path, StandInService(card("one", **LOW))) as server:
+        await ready(server)
+        async with on_terminal([*COMMAND], server.environ) as screen:
+            screen.type(f"{DOWN}aay\n")
+            await screen.until("+++ b/src/app.py")
+            screen.type("q")
+            assert await screen.process.wait() == 0
+        assert server.service.acts == []
+
+
+async def test_the_server_may_go_and_come_back_under_a_person(tmp_path: Path) -> None:
+    service = StandInService(card("one", **LOW))
+    async with contextlib.AsyncExitStack() as stack:
+        async with ctl_server(tmp_path, service) as server:
+            await ready(server)
+            screen = await stack.enter_async_context(on_terminal([*COMMAND], server.environ))
+            await screen.until("approval one")
+            await select(screen)
+        await screen.until("the server went away; waiting for it")
+        screen.type("a")
+        async with ctl_server(tmp_path, service) as server:
+            await screen.until("the server is back")
+            await select(screen)
+            screen.type("q")
+            assert await screen.process.wait() == 0
+        assert service.acts == []
+
+
+async def test_a_person_may_open_the_inbox_before_there_is_a_server(tmp_path: Path) -> None:
+    async with on_terminal([*COMMAND], environ(tmp_path)) as screen:
+        await screen.until("no server runs yet; waiting for one")
+        async with ctl_server(tmp_path, StandInService(card("one", **LOW))):
+            await screen.until("a server is here")
+
+
+@pytest.mark.parametrize(
+    ("leave", "code"), [("\x04", 0), ("q", 0), ("\x03", 130), (signal.SIGTERM, 143), (signal.SIGINT, 130)]
+)
+async def test_it_ends_quietly_and_leaves_the_terminal_as_it_was(
+    tmp_path: Path, leave: str | signal.Signals, code: int
+) -> None:
+    async with ctl_server(tmp_path) as server, on_terminal([*COMMAND], server.environ) as screen:
+        before = termios.tcgetattr(screen._descriptor)
+        await screen.until("nothing waits")
+        assert termios.tcgetattr(screen._descriptor) != before
+        if isinstance(leave, str):
+            screen.type(leave)
+        else:
+            screen.process.send_signal(leave)
+        assert await screen.process.wait() == code
+        assert "\x1b[?1049l" in await screen.rest()
+        assert termios.tcgetattr(screen._descriptor) == before
+
+
+async def test_text_of_an_agent_does_not_act_on_the_terminal(tmp_path: Path) -> None:
+    hostile = card("one", title="a \x1b[2Jb", body="\x1b]0;owned\x07 \u202e", **LOW)
+    async with ctl_server(tmp_path, StandInService(hostile)) as server:
+        await ready(server)
+        async with on_terminal([*COMMAND], server.environ) as screen:
+            drawn = await screen.until("\\x1b[2Jb")
+            screen.type(DOWN)
+            drawn += await screen.until("quit")
+            server.tell(Notice("a \x1b[2Jnotice", "warning", START))
+            drawn += await screen.until("\\x1b[2Jnotice")
+            assert "\x1b[2J" not in drawn
+            assert "\x1b]0;" not in drawn
+            assert "\u202e" not in drawn
+
+
+async def test_without_colour_no_colour_is_written(tmp_path: Path) -> None:
+    async with ctl_server(tmp_path, StandInService(card("one"))) as server:
+        await ready(server)
+        async with on_terminal([*COMMAND], {**server.environ, "NO_COLOR": "1"}) as screen:
+            drawn = await screen.until("approval one")
+            screen.type(DOWN)
+            drawn += await screen.until("+++ b/src/app.py")
+            drawn += await screen.until("quit")
+    colours = {part.split("m")[0] for part in drawn.split("\x1b[")[1:] if "m" in part[:12]}
+    codes = {int(code) for each in colours for code in each.split(";") if code.isdigit()}
+    assert not codes & {*range(30, 39), *range(40, 49), *range(90, 98), *range(100, 108)}
+
+
+async def test_plain_prints_line_by_line(tmp_path: Path) -> None:
+    async with ctl_server(tmp_path, StandInService(card("one", **LOW))) as server:
+        await ready(server)
+        async with on_terminal([*COMMAND, "watch", "--plain"], server.environ) as screen:
+            assert "\x1b[?1049h" not in await screen.until("1 waiting, none selected; [n]ext [q]uit")

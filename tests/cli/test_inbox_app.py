@@ -4,24 +4,31 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.cells import cell_len
+from textual import events
 from textual.pilot import Pilot
 
 from intercom.cli.inbox import app as inbox_app
+from intercom.cli.inbox import feed as inbox_feed
 from intercom.cli.inbox.app import Inbox
-from intercom.cli.inbox.board import Board
+from intercom.cli.inbox.board import INBOX_KEYS, KEYS, Board
 from intercom.cli.inbox.feed import Arrived, Feed, Link
+from intercom.cli.inbox.pages import shown_key
 from intercom.local.places import Places, places
+from intercom.model.audit import AuditEntry
 from intercom.model.card import Card, CardKind, CardState
 from intercom.model.json_types import JsonObject
 from intercom.model.request import RiskLevel
+from intercom.operators.commands.json_forms import plain
 from intercom.operators.ctl.client import NoServer, Refusal
-from tests.operators.stand_in_service import card
+from tests.operators.stand_in_service import START, card, session
 
 LOW: dict[str, Any] = {"risk": RiskLevel.LOW}
 
@@ -32,7 +39,11 @@ class Server(Feed):
     def __init__(self, where: Places) -> None:
         super().__init__(where)
         self.sent: list[tuple[str, JsonObject]] = []
-        self.answers: dict[str, Any] = {"keys": {"required": True}}
+        self.answers: dict[str, Any] = {
+            "keys": {"required": True},
+            "list": {"sessions": []},
+            "log": {"entries": []},
+        }
 
     def put(self, *arrived: Card | Link | str) -> None:
         self._put([Arrived(each) for each in arrived])
@@ -97,7 +108,7 @@ def at_inbox(
     @contextlib.asynccontextmanager
     async def opened() -> AsyncIterator[Person]:
         server = Server(where)
-        monkeypatch.setattr(inbox_app, "send", server.send)
+        monkeypatch.setattr(inbox_feed, "send", server.send)
         monkeypatch.setattr(inbox_app, "request", server.request)
         app = Inbox(where, server, Board(undo))
         async with app.run_test(size=size) as pilot:
@@ -173,8 +184,6 @@ def test_keys_typed_together_decide_nothing_that_was_not_on_the_screen(
     where: Places, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def scene(person: Person) -> None:
-        from textual import events
-
         # All three are read before anything can be drawn for the first.
         typed = [events.Key("down", None), events.Key("a", "a"), events.Key("y", "y")]
         for each in typed:
@@ -330,6 +339,36 @@ def test_several_are_decided_together(where: Places, monkeypatch: pytest.MonkeyP
     at_inbox(where, monkeypatch, card("one", **LOW), card("two", **LOW), card("p", CardKind.PROMPT))(scene)
 
 
+def test_of_many_all_that_will_happen_is_shown_before_it_counts(where: Places, monkeypatch: pytest.MonkeyPatch) -> None:
+    cards = [card(f"c{number}", **LOW) for number in range(40)]
+
+    async def scene(person: Person) -> None:
+        for _ in cards:
+            await person.pilot.press("down", "space")
+        await person.press("a")
+        await person.until("approve these 40 cards? type y")
+        await person.press("y")
+        await person.until("c39")
+        assert person.server.decided == []
+        await person.press("pagedown", "y")
+        assert len(await person.sent(40)) == 40
+
+    at_inbox(where, monkeypatch, *cards)(scene)
+
+
+def test_the_wheel_shows_lines_too(where: Places, monkeypatch: pytest.MonkeyPatch) -> None:
+    long = card("one", diff="".join(f"+{number}\n" for number in range(30)), **LOW)
+
+    async def scene(person: Person) -> None:
+        await person.press("down")
+        await person.until("lines not seen")
+        for _ in range(20):
+            await person.pilot._post_mouse_events([events.MouseScrollDown], "#card", offset=(5, 5))
+        await person.until(lambda: person.app.board.not_seen(long) == "")
+
+    at_inbox(where, monkeypatch, long)(scene)
+
+
 def test_a_filter_is_typed_and_taken_away(where: Places, monkeypatch: pytest.MonkeyPatch) -> None:
     async def scene(person: Person) -> None:
         await person.pilot.press("slash")
@@ -343,3 +382,125 @@ def test_a_filter_is_typed_and_taken_away(where: Places, monkeypatch: pytest.Mon
         await person.until("2 waiting")
 
     at_inbox(where, monkeypatch, card("one", **LOW), card("two", **LOW))(scene)
+
+
+def test_the_sessions_are_a_tab_on_which_one_is_paused_and_ended(
+    where: Places, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scene(person: Person) -> None:
+        sessions = [plain(session("s-1", client_name="codex")), plain(session("s-2"))]
+        person.server.answers["list"] = {"sessions": [{**each, "session_id": each["id"]} for each in sessions]}
+        await person.press("2")
+        await person.until("s-2")
+        await person.press("a", "p")
+        assert person.server.decided == []
+        await person.press("down", "p")
+        assert await person.sent(1) == [("pause", {"id": "s-1"})]
+        await person.until("approval one")
+        await person.press("t", *"go", "enter")
+        assert (await person.sent(2))[-1] == ("steer", {"id": "s-1", "text": "go"})
+        await person.press("down", "e")
+        await person.until("end session s-2 of /home/me/project? type y")
+        await person.press("y")
+        assert (await person.sent(3))[-1] == ("clear", {"id": "s-2"})
+
+    at_inbox(where, monkeypatch, card("one", **LOW))(scene)
+
+
+def test_the_log_is_a_tab(where: Places, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scene(person: Person) -> None:
+        entry = AuditEntry(1, START, "approved", "s-1", "kim", "approved one \x1b[2J", None)
+        person.server.answers["log"] = {"entries": [plain(entry)]}
+        await person.press("tab", "tab")
+        await person.until("approved   kim approved one \\x1b[2J")
+        await person.press("a", "tab")
+        await person.until("↓ selects one")
+        assert person.server.decided == []
+
+    at_inbox(where, monkeypatch, card("one", **LOW))(scene)
+
+
+def test_the_help_lists_every_key_and_decides_nothing(where: Places, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scene(person: Person) -> None:
+        await person.press("down", "question_mark")
+        for kind, rows in KEYS.items():
+            await person.until(kind)
+            for row in rows:
+                assert f"{row.key} {row.shown}" in person.screen
+        for row in INBOX_KEYS:
+            assert shown_key(row.key) in person.screen
+            assert row.label in person.screen
+        await person.press("a", "escape")
+        await person.until("+new = 2")
+        assert person.server.decided == []
+
+    at_inbox(where, monkeypatch, card("one", **LOW), size=(120, 70))(scene)
+
+
+def test_the_whole_file_is_shown_around_the_change(
+    where: Places, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "src").mkdir()
+    file = tmp_path / "src" / "app.py"
+    file.write_text("old = 1\nsame = 3\nfurther = \x1b[2J\n")
+    shown = card("one", workspace_root=str(tmp_path), **LOW)
+
+    async def scene(person: Person) -> None:
+        await person.press("down")
+        assert "further" not in person.screen
+        await person.press("f")
+        await person.until(" further = \\x1b[2J")
+        assert "+new = 2" in person.screen
+        await person.press("f")
+        await person.until(lambda: "further" not in person.screen)
+        file.write_text("another\n")
+        await person.press("f")
+        await person.until("src/app.py is not what the change was made from")
+        file.unlink()
+        os.mkfifo(file)
+        await person.press("f")
+        await person.until("src/app.py cannot be read: it is no file")
+        await person.press("a")
+        assert await person.sent(1) == [("approve", {"id": "one"})]
+
+    at_inbox(where, monkeypatch, shown)(scene)
+
+
+def test_a_click_selects_a_card_or_a_tab_and_decides_nothing(where: Places, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scene(person: Person) -> None:
+        await person.pilot.click("#list", offset=(5, 1))
+        await person.until(lambda: person.app.board.selected == card("two", **LOW))
+        await person.pilot.click("#tabs", offset=(25, 0))
+        await person.until("the log is empty")
+        await person.pilot.click("#tabs", offset=(2, 0))
+        await person.until("+new = 2")
+        assert person.server.decided == []
+
+    at_inbox(where, monkeypatch, card("one", **LOW), card("two", **LOW))(scene)
+
+
+@pytest.mark.parametrize("width", [20, 60, 79, 80, 100, 200])
+def test_a_resized_screen_shows_the_card_again(where: Places, monkeypatch: pytest.MonkeyPatch, width: int) -> None:
+    wide = card("one", title="漢字" * 60, diff="--- a/x\n+++ b/x\n@@ -0,0 +1 @@\n+" + "漢字" * 200 + "\n", **LOW)
+
+    async def scene(person: Person) -> None:
+        await person.press("down")
+        await person.pilot.resize_terminal(width, 30)
+        await person.until(lambda: person.app.size.width == width)
+        await person.press("enter")
+        for _ in range(40):
+            await person.press("pagedown")
+        await person.until(lambda: person.app.board.not_seen(wide) == "")
+        lines = person.screen.split("\n")
+        assert len(lines) == 30
+        assert all(cell_len(line) <= width for line in lines)
+
+    at_inbox(where, monkeypatch, wide)(scene)
+
+
+def test_a_notice_is_shown_and_acts_on_nothing(where: Places, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scene(person: Person) -> None:
+        person.server.put("[red]hello[/red] \x1b[2J")
+        await person.until("• [red]hello[/red] \\x1b[2J")
+
+    at_inbox(where, monkeypatch, card("one"))(scene)

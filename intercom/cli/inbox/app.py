@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import signal
+import termios
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -18,26 +19,24 @@ from rich.text import Text
 from textual import events
 from textual.app import App, ComposeResult
 from textual.containers import Horizontal
-from textual.screen import Screen
 
-from intercom.cli import ctl_draw
-from intercom.cli.ctl_sign import NO_KEY, has_key, send
+from intercom.cli import ctl_draw, key_agent
+from intercom.cli.ctl_sign import NO_KEY, has_key
 from intercom.cli.ctl_text import count, one_line
 from intercom.cli.inbox.board import (
     INBOX_KEYS,
     KEYS,
     SESSION_KEYS,
+    UNDO,
     Act,
     Asked,
     Board,
     Key,
     Stage,
     Waiting,
-    label,
-    request_of,
 )
 from intercom.cli.inbox.card_rows import CardText
-from intercom.cli.inbox.feed import Feed, Link
+from intercom.cli.inbox.feed import Feed, Link, sent
 from intercom.cli.inbox.pages import (
     TABS,
     View,
@@ -47,21 +46,20 @@ from intercom.cli.inbox.pages import (
     keys_line,
     log_lines,
     nothing_lines,
-    read_file,
     session_lines,
     session_row,
     status_line,
     tabs_line,
     waiting_by_session,
+    whole_file,
 )
 from intercom.cli.inbox.panes import Bar, ListPane, TextPane
 from intercom.local.places import Places
 from intercom.model.audit import AuditEntry
 from intercom.model.card import Card
 from intercom.model.errors import IntercomError
-from intercom.model.request import NEW_FILE
 from intercom.model.session import Session
-from intercom.operators.commands.json_forms import card_entry, read
+from intercom.operators.commands.json_forms import read
 from intercom.operators.ctl.client import NoServer, Refusal, request
 
 if TYPE_CHECKING:
@@ -95,6 +93,7 @@ class Inbox(App[int], inherit_bindings=False):
 
     ENABLE_COMMAND_PALETTE = False
     ESCAPE_TO_MINIMIZE = False
+    ALLOW_SELECT = False
     CSS: ClassVar[str] = """
     Screen { layout: vertical; background: ansi_default; color: ansi_default; }
     #panes { height: 1fr; }
@@ -149,9 +148,6 @@ class Inbox(App[int], inherit_bindings=False):
         yield Bar("said")
         yield Bar("keys")
 
-    def get_default_screen(self) -> Screen[object]:
-        return KeyScreen(id="_default")
-
     def on_mount(self) -> None:
         self._list = self.query_one("#list", ListPane)
         self._card = self.query_one("#card", TextPane)
@@ -161,7 +157,8 @@ class Inbox(App[int], inherit_bindings=False):
         for number, code in ((signal.SIGTERM, 143), (signal.SIGINT, INTERRUPTED), (signal.SIGHUP, 129)):
             with contextlib.suppress(ValueError, RuntimeError):
                 loop.add_signal_handler(number, self.exit, code)
-        self.set_interval(AGES, self._draw_ages)
+        self.app_resume_signal.subscribe(self, self._is_back)
+        self.set_interval(AGES, self._list.refresh)
         self.set_interval(LOOK, self._look)
         self._draw()
         self._feed.notify(lambda: loop.call_soon_threadsafe(self._on_arrival))
@@ -248,21 +245,25 @@ class Inbox(App[int], inherit_bindings=False):
 
     def _drawn(self, version: int) -> None:
         """Note that the screen shows this version of the board, and what of the card is on it."""
-        self.board.drawn(version, time.monotonic())
-        self._note_seen()
+        if version == self.board.version:
+            self.board.drawn(version, time.monotonic())
+            self._note_seen()
 
     def _note_seen(self) -> None:
+        """Note which lines of the card are on the screen."""
+        numbers = self._card.seen_lines()
         card = self.board.selected
-        if card is None or self._text is None or not self.is_card_on_screen or self._shown_card() != card.id:
+        is_shown = isinstance(self._shown, tuple) and self._shown[0] == "card" and self._shown[2] is card
+        if card is None or self._text is None or not is_shown:
             return
         before = self.board.not_seen(card)
-        for number in self._card.seen_lines():
+        for number in numbers:
             self.board.saw(card, range(number, number + 1), self._text.size)
         if self.board.not_seen(card) != before:
             self._draw_bars()
 
-    def _shown_card(self) -> str | None:
-        return self._shown[1] if isinstance(self._shown, tuple) and self._shown[0] == "card" else None
+    def on_text_pane_scrolled(self) -> None:
+        self.call_after_refresh(self._drawn, self.board.version)
 
     def _draw_card(self) -> None:
         """Show the selected card, or what is asked about several, in the pane beside the list."""
@@ -282,38 +283,26 @@ class Inbox(App[int], inherit_bindings=False):
         else:
             key = ("card", card.id, card, self._file)
             if self._shown != key:
-                before, self._shown = self._shown, key
                 # The same card in another state: the reader keeps the place.
-                stays = isinstance(before, tuple) and before[:2] == key[:2] and before[3] == self._file
-                self._text = CardText.of(card, ctl_draw.now())
-                whole = self._in_file(card) if self._file else None
-                if whole is not None:
-                    self._text = whole
-                    self._card.set_lines(whole, top=None if stays else max(0, whole.first_change() - 4))
-                else:
-                    self._card.set_lines(self._text, top=None if stays else 0)
-                if card.diff_omitted:
-                    self._in_background(partial(self._fetch, card.id))
+                self._show_card(card, stays=isinstance(self._shown, tuple) and self._shown[:2] == key[:2])
 
-    def _in_file(self, card: Card) -> CardText | None:
-        """Return the file that is to be shown whole, with the change in place; None, and the reason is said, if that
-        cannot be."""
-        path, self._file = self._file, ""
-        change = next((each for each in card.files if each.path == path), None)
-        try:
-            is_new = change is None or change.before_hash == NEW_FILE
-            text = "" if change is None or is_new else read_file(card.workspace_root, change.base_path)
-        except OSError as error:
-            self.say(f"{path} cannot be read: {error.strerror or error}", "red")
-            return None
-        assert self._text is not None, "the card is shown"
-        whole = None if change is None else self._text.in_file(path, text)
-        if whole is None:
-            self.say(f"{path} is not what the change was made from, so only the change is shown", "yellow")
-            return None
-        self._file = path
-        self.say(f"{path} with the change in place; esc goes back to the card")
-        return whole
+    def _show_card(self, card: Card, *, stays: bool) -> None:
+        """Show a card, or one of its files whole. With `stays` the pane is not scrolled, unless the file changes."""
+        before = self._shown[3] if stays and isinstance(self._shown, tuple) else ""
+        self._text = CardText.of(card, ctl_draw.now())
+        top: int | None = 0
+        if self._file:
+            found = whole_file(card, self._text, self._file)
+            if isinstance(found, CardText):
+                self._text, top = found, max(0, found.first_change() - 4)
+                self.say(f"{self._file} with the change in place; esc goes back to the card")
+            else:
+                self._file = ""
+                self.say(found, "yellow")
+        self._card.set_lines(self._text, top=None if stays and before == self._file else top)
+        self._shown = ("card", card.id, card, self._file)
+        if card.diff_omitted:
+            self._in_background(partial(self._fetch, card.id))
 
     def _session_page(self, session: Session | None) -> list[Text]:
         if session is not None:
@@ -372,10 +361,11 @@ class Inbox(App[int], inherit_bindings=False):
         if self._is_ready:
             self._draw_bars()
 
-    def _draw_ages(self) -> None:
-        self._list.refresh()
-
     # Keys
+
+    def on_key(self, event: events.Key) -> None:
+        if self.press(event):
+            event.prevent_default()
 
     def press(self, event: events.Key) -> bool:
         """Carry out a key that no entry field took. Returns False if it is for the entry field's own bindings."""
@@ -413,6 +403,10 @@ class Inbox(App[int], inherit_bindings=False):
             return
         if event.key in ("pagedown", "pageup", "up", "down"):
             self._card.page(1 if event.key in ("pagedown", "down") else -1)
+            return
+        is_batch = self.board.asked is not None and self.board.asked.is_batch
+        if event.key == "y" and is_batch and not self._card.is_all_seen:
+            self._card.page(1)
             return
         self.say(self.board.agree(self._clock()) if event.key == "y" else self.board.cancel())
         self._decided()
@@ -587,18 +581,16 @@ class Inbox(App[int], inherit_bindings=False):
 
     def _look(self) -> None:
         """Ask the server for what the sessions' page or the log shows, if one of them is on the screen."""
-        if self._view is View.SESSIONS:
-            self._in_background(self._look_at_sessions)
-        elif self._view is View.LOG:
-            self._in_background(self._look_at_log)
+        if self._view in (View.SESSIONS, View.LOG):
+            self._in_background(partial(self._look_at, self._view))
 
-    def _look_at_sessions(self) -> None:
-        found = read(list[Session], request(self._where, "list", {}), "sessions")
-        self.call_from_thread(self._looked, found, None)
-
-    def _look_at_log(self) -> None:
-        found = read(list[AuditEntry], request(self._where, "log", {"limit": LOG_ENTRIES}), "entries")
-        self.call_from_thread(self._looked, None, found)
+    def _look_at(self, view: View) -> None:
+        if view is View.SESSIONS:
+            sessions = read(list[Session], request(self._where, "list", {}), "sessions")
+            self.call_from_thread(self._looked, sessions, None)
+        else:
+            entries = read(list[AuditEntry], request(self._where, "log", {"limit": LOG_ENTRIES}), "entries")
+            self.call_from_thread(self._looked, None, entries)
 
     def _looked(self, sessions: list[Session] | None, log: list[AuditEntry] | None) -> None:
         self._sessions = self._sessions if sessions is None else sessions
@@ -654,11 +646,8 @@ class Inbox(App[int], inherit_bindings=False):
         if not due:
             return
         async with self._sending:
-            if has_key(self._where):
-                with self.suspend():
-                    said = [self._sent(waits) for waits in due]
-            else:
-                said = [await asyncio.to_thread(self._sent, waits) for waits in due]
+            works = [partial(self._sent, waits) for waits in due]
+            said = self._with_terminal(works) if has_key(self._where) else [await asyncio.to_thread(w) for w in works]
         failed = [sentence for is_done, sentence in said if not is_done]
         done = [sentence for is_done, sentence in said if is_done]
         if failed:
@@ -670,19 +659,23 @@ class Inbox(App[int], inherit_bindings=False):
         self._draw()
 
     def _sent(self, waits: Waiting) -> tuple[bool, str]:
-        """Send one decision. Returns whether it counts now, and a sentence about it."""
-        act = waits.act
-        verb, fields = request_of(act, waits.text)
-        # Without the card, what is signed is fetched and shown whole before the PIN is typed.
-        is_whole = act.card is not None and not self.board.not_seen(act.card)
-        try:
-            done = send(self._where, verb, dict(fields), card=card_entry(act.card) if act.card and is_whole else None)
-        except NoServer:
-            return False, f"not sent: {label(act.word)} {act.name}, because no server answers; try the key again"
-        except (Refusal, IntercomError, OSError) as fault:
-            return False, f"{label(act.word)} {act.name}: {fault}"
-        note = f": {done['note']}" if done.get("note") else ""
-        return True, f"{done.get('status', 'done')} {act.name}{note}"
+        card = waits.act.card
+        return sent(self._where, waits, is_whole=card is not None and not self.board.not_seen(card))
+
+    def _with_terminal(self, works: Sequence[Callable[[], tuple[bool, str]]]) -> list[tuple[bool, str]]:
+        """Do work that may ask for the PIN, while the screen is the terminal's."""
+        with self.suspend():
+            said = [work() for work in works]
+            # What was typed there is not for the inbox.
+            with contextlib.suppress(termios.error):
+                termios.tcflush(0, termios.TCIFLUSH)
+        self._is_back()
+        return said
+
+    def _is_back(self, _: object = None) -> None:
+        """The inbox has the screen again: a key counts once it is drawn."""
+        self.board.changed(by_server=True)
+        self._draw()
 
     def _in_background(self, work: Callable[[], None]) -> None:
         """Do what waits for the server in a thread. A refusal is shown."""
@@ -710,23 +703,12 @@ class Inbox(App[int], inherit_bindings=False):
         self._draw()
 
 
-class KeyScreen(Screen[object], inherit_bindings=False):
-    """The screen; it gives the keys to the inbox first."""
-
-    ALLOW_SELECT = False
-
-    def on_key(self, event: events.Key) -> None:
-        inbox = self.app
-        assert isinstance(inbox, Inbox), "this screen is the inbox's own"
-        if inbox.press(event):
-            event.stop()
-            event.prevent_default()
-
-
 def run(where: Places, feed: Feed) -> int:
     """Show the inbox until the person quits. Returns the exit code. Raises Refusal or IntercomError if the server
     refuses the watch."""
-    app = Inbox(where, feed)
+    # Without an unlocked key each decision asks for the PIN, which gives time enough to think.
+    is_asked = has_key(where) and key_agent.key_of(where) is None
+    app = Inbox(where, feed, Board(0.0 if is_asked else UNDO))
     code = app.run()
     feed.stop()
     if feed.fault is not None:

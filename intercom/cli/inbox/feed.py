@@ -1,4 +1,4 @@
-"""The feed of the inbox: a thread that watches the server, across its restarts, and the requests beside it.
+"""What the inbox gets from the server and sends to it: a thread that watches, across restarts, and the decisions.
 
 It starts before Textual is imported, so the cards arrive while the screen is being prepared. It does not import
 Textual.
@@ -13,11 +13,13 @@ from enum import Enum
 
 from attrs import frozen
 
+from intercom.cli.ctl_sign import send
+from intercom.cli.inbox.board import Waiting, label, request_of
 from intercom.local.places import Places
 from intercom.model.card import Card
 from intercom.model.errors import IntercomError
-from intercom.operators.commands.json_forms import read
-from intercom.operators.ctl.client import Refusal, Watch
+from intercom.operators.commands.json_forms import card_entry, read
+from intercom.operators.ctl.client import NoServer, Refusal, Watch
 
 
 class Link(Enum):
@@ -119,6 +121,23 @@ class Feed:
     def _pause(self, seconds: float) -> None:
         if self._stopped.wait(seconds):
             raise _Stopped
+
+
+def sent(where: Places, waits: Waiting, *, is_whole: bool) -> tuple[bool, str]:
+    """Send one decision. Returns whether it was carried out, and a sentence about it. `is_whole` says that all of its
+    card was on the screen; else, if decisions are signed, the card is fetched and shown whole before the PIN is
+    typed."""
+    act = waits.act
+    verb, fields = request_of(act, waits.text)
+    entry = card_entry(act.card) if act.card is not None and is_whole else None
+    try:
+        done = send(where, verb, dict(fields), card=entry)
+    except NoServer:
+        return False, f"not sent: {label(act.word)} {act.name}, because no server answers; try the key again"
+    except (Refusal, IntercomError, OSError) as fault:
+        return False, f"{label(act.word)} {act.name}: {fault}"
+    note = f": {done['note']}" if done.get("note") else ""
+    return True, f"{done.get('status', 'done')} {act.name}{note}"
 
 
 class _Stopped(Exception):

@@ -24,9 +24,11 @@ from intercom.cli.inbox.board import (
     label,
     named,
 )
+from intercom.cli.inbox.card_rows import CardText
 from intercom.cli.inbox.feed import Link
 from intercom.model.audit import AuditEntry
 from intercom.model.card import Card
+from intercom.model.request import NEW_FILE
 from intercom.model.session import Session
 from intercom.operators.commands.table import COMMANDS
 
@@ -247,6 +249,20 @@ def log_lines(entries: Sequence[AuditEntry]) -> list[Text]:
         line.append(f"{one_line(entry.who or '-')} ", "not dim").append(one_line(ctl_draw.summary_of(entry)), "not dim")
         lines.append(line)
     return lines or [Text("the log is empty", "dim")]
+
+
+def whole_file(card: Card, shown: CardText, path: str) -> CardText | str:
+    """Return a file of a card whole, with the change in place, or a sentence that says why that cannot be. `shown` is
+    the text of the card."""
+    change = next((each for each in card.files if each.path == path), None)
+    if change is None:
+        return "this part of the card is no file that could be shown"
+    try:
+        text = "" if change.before_hash == NEW_FILE else read_file(card.workspace_root, change.base_path)
+    except OSError as error:
+        return f"{path} cannot be read: {error.strerror or error}"
+    whole = shown.in_file(path, text)
+    return f"{path} is not what the change was made from, so only the change is shown" if whole is None else whole
 
 
 def read_file(root: str, path: str) -> str:

@@ -114,6 +114,9 @@ class ListPane(Pane):
 class TextPane(Pane):
     """Lines, wrapped at the pane's width: a card, a file, or the help."""
 
+    class Scrolled(Message):
+        """Other rows are on the screen."""
+
     def __init__(self, id: str) -> None:
         super().__init__(id=id)
         self._lines: Sequence[Text] = ()
@@ -125,6 +128,11 @@ class TextPane(Pane):
     @property
     def count(self) -> int:
         return len(self._rows)
+
+    @property
+    def is_all_seen(self) -> bool:
+        """Whether every row has been on the screen since the lines were set or wrapped."""
+        return self._seen == (1 << self.count) - 1
 
     @property
     def top_line(self) -> int:
@@ -143,6 +151,10 @@ class TextPane(Pane):
         self.show_rows()
         if top is not None:
             self.go_to(self._rows.span(top).start if top < len(self._lines) else 0)
+
+    def watch_scroll_y(self, old_value: float, new_value: float) -> None:
+        super().watch_scroll_y(old_value, new_value)
+        self.post_message(self.Scrolled())
 
     def on_resize(self) -> None:
         if self._rows.width != Rows((), self.columns).width:

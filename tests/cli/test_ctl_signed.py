@@ -365,3 +365,40 @@ async def _line(stream: trio.SocketStream) -> bytes:
     while not read.endswith(b"\n") and (some := await stream.receive_some()):
         read += some
     return read
+
+
+async def test_the_inbox_gives_the_screen_to_the_terminal_for_the_pin(tmp_path: Path) -> None:
+    make_key(tmp_path)
+    async with scene(tmp_path) as at:
+        async with typing(at) as screen:
+            await screen.until("Add a line")
+            screen.type("\x1b[B")
+            await screen.until("+++ b/notes.txt")
+            await screen.until("approve", "quit")
+            screen.type("a")
+            left = await screen.until("PIN of key")
+            assert "\x1b[?1049l" in left
+            # What is typed before the inbox is back is not for it.
+            screen.type(f"{PIN}\nrq")
+            assert "\x1b[?1049h" in await screen.until(f"approved {at.id[:8]}")
+            screen.type("q")
+            assert PIN not in await screen.rest()
+        assert (await anext(at.agent))["applied"]["status"] == "applied"
+
+
+async def test_a_pin_that_is_not_given_leaves_the_card_open_in_the_inbox(tmp_path: Path) -> None:
+    make_key(tmp_path)
+    async with scene(tmp_path) as at:
+        async with typing(at) as screen:
+            await screen.until("Add a line")
+            screen.type("\x1b[B")
+            await screen.until("+++ b/notes.txt")
+            await screen.until("approve", "quit")
+            screen.type("a")
+            await screen.until("PIN of key")
+            screen.type("\x03")
+            await screen.until("no PIN was given; nothing was changed")
+            screen.type("q")
+            await screen.rest()
+        _, entry = await ctl(at.env, "show", at.id)
+        assert entry["decided"] is None

@@ -17,7 +17,7 @@ from textual.pilot import Pilot
 
 from intercom.cli.inbox import app as inbox_app
 from intercom.cli.inbox import feed as inbox_feed
-from intercom.cli.inbox.app import Inbox
+from intercom.cli.inbox.app import TWO_PANES, Inbox
 from intercom.cli.inbox.board import INBOX_KEYS, KEYS, Board
 from intercom.cli.inbox.feed import Arrived, Feed, Link
 from intercom.cli.inbox.pages import shown_key
@@ -487,6 +487,8 @@ def test_a_resized_screen_shows_the_card_again(where: Places, monkeypatch: pytes
         await person.press("down")
         await person.pilot.resize_terminal(width, 30)
         await person.until(lambda: person.app.size.width == width)
+        # At once, without a key.
+        await person.until(lambda: person.app.query_one("#card").display == (width >= TWO_PANES))
         await person.press("enter")
         for _ in range(40):
             await person.press("pagedown")

@@ -132,6 +132,7 @@ class Inbox(App[int], inherit_bindings=False):
         #: The path of the file that is shown whole; empty for the card itself.
         self._file = ""
         self._asked: Asked | None = None
+        self._columns = TWO_PANES
         self._is_ready = False
         self._is_drawing = False
         self._drew_at = 0.0
@@ -165,7 +166,8 @@ class Inbox(App[int], inherit_bindings=False):
         if not has_key(self._where):
             self._in_background(self._say_without_key)
 
-    def on_resize(self) -> None:
+    def on_resize(self, event: events.Resize) -> None:
+        self._columns = event.size.width
         self._draw()
 
     # What the server sends
@@ -206,7 +208,7 @@ class Inbox(App[int], inherit_bindings=False):
 
     @property
     def is_narrow(self) -> bool:
-        return self.size.width < TWO_PANES
+        return self._columns < TWO_PANES
 
     @property
     def is_card_on_screen(self) -> bool:
@@ -675,6 +677,10 @@ class Inbox(App[int], inherit_bindings=False):
     def _is_back(self, _: object = None) -> None:
         """The inbox has the screen again: a key counts once it is drawn."""
         self.board.changed(by_server=True)
+        # The terminal has forgotten what was on the screen.
+        self.refresh(layout=True)
+        for widget in self.screen.walk_children():
+            widget.refresh()
         self._draw()
 
     def _in_background(self, work: Callable[[], None]) -> None:

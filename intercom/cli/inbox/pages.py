@@ -242,9 +242,9 @@ def waiting_by_session(cards: Iterable[Card]) -> Counter[str]:
 
 
 def log_lines(entries: Sequence[AuditEntry]) -> list[Text]:
-    """Return the entries of the log, newest first as the server sends them."""
+    """Return the entries of the log, newest first."""
     lines = []
-    for entry in entries:
+    for entry in sorted(entries, key=lambda each: -each.id):
         line = Text(f"{entry.at:%m-%d %H:%M:%S} ", "dim").append(f"{one_line(entry.kind):<10} ", "not dim cyan")
         line.append(f"{one_line(entry.who or '-')} ", "not dim").append(one_line(ctl_draw.summary_of(entry)), "not dim")
         lines.append(line)

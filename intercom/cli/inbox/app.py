@@ -7,9 +7,6 @@ in a burst is drawn once. A decision that needs the PIN leaves the screen to the
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import signal
-import termios
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -17,7 +14,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from rich.text import Text
 from textual import events
-from textual.app import App, ComposeResult
+from textual.app import ComposeResult
 from textual.containers import Horizontal
 
 from intercom.cli import ctl_draw, key_agent
@@ -54,13 +51,13 @@ from intercom.cli.inbox.pages import (
     whole_file,
 )
 from intercom.cli.inbox.panes import Bar, ListPane, TextPane
+from intercom.cli.inbox.terminal import INTERRUPTED, TerminalApp
 from intercom.local.places import Places
 from intercom.model.audit import AuditEntry
 from intercom.model.card import Card
-from intercom.model.errors import IntercomError
 from intercom.model.session import Session
 from intercom.operators.commands.json_forms import read
-from intercom.operators.ctl.client import NoServer, Refusal, request
+from intercom.operators.ctl.client import request
 
 if TYPE_CHECKING:
     from intercom.cli.inbox.entry import Entry
@@ -71,9 +68,6 @@ TWO_PANES = 80
 BURST = 0.05
 #: Seconds between two drawings of ages.
 AGES = 10.0
-#: The exit code after ^C, as of other commands.
-INTERRUPTED = 130
-
 #: Seconds between two looks at the sessions or the log while they are shown.
 LOOK = 2.0
 #: The most entries of the log that are shown.
@@ -88,12 +82,9 @@ _CLOSES_HELP = ("escape", "left", "question_mark", "q", "enter")
 _INBOX_ONLY = frozenset({"mark", "file", "filter"})
 
 
-class Inbox(App[int], inherit_bindings=False):
+class Inbox(TerminalApp, inherit_bindings=False):
     """The inbox. `feed` brings the cards; `where` is the server that decisions are sent to."""
 
-    ENABLE_COMMAND_PALETTE = False
-    ESCAPE_TO_MINIMIZE = False
-    ALLOW_SELECT = False
     CSS: ClassVar[str] = """
     Screen { layout: vertical; background: ansi_default; color: ansi_default; }
     #panes { height: 1fr; }
@@ -111,7 +102,7 @@ class Inbox(App[int], inherit_bindings=False):
         board: Board | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        super().__init__(ansi_color=True)
+        super().__init__()
         self._where = where
         self._feed = feed
         self._clock = clock
@@ -146,7 +137,7 @@ class Inbox(App[int], inherit_bindings=False):
         with Horizontal(id="panes"):
             yield ListPane(self._row, "list")
             yield TextPane("card")
-        yield Bar("said")
+        yield Bar("said", most=3)
         yield Bar("keys")
 
     def on_mount(self) -> None:
@@ -154,20 +145,20 @@ class Inbox(App[int], inherit_bindings=False):
         self._card = self.query_one("#card", TextPane)
         self._bars = {name: self.query_one(f"#{name}", Bar) for name in ("tabs", "said", "keys")}
         self._is_ready = True
+        self.begin()
         loop = asyncio.get_running_loop()
-        for number, code in ((signal.SIGTERM, 143), (signal.SIGINT, INTERRUPTED), (signal.SIGHUP, 129)):
-            with contextlib.suppress(ValueError, RuntimeError):
-                loop.add_signal_handler(number, self.exit, code)
-        self.app_resume_signal.subscribe(self, self._is_back)
         self.set_interval(AGES, self._list.refresh)
         self.set_interval(LOOK, self._look)
         self._draw()
         self._feed.notify(lambda: loop.call_soon_threadsafe(self._on_arrival))
         if not has_key(self._where):
-            self._in_background(self._say_without_key)
+            self.in_background(self._say_without_key)
 
     def on_resize(self, event: events.Resize) -> None:
-        self._columns = event.size.width
+        was_narrow, self._columns = self.is_narrow, event.size.width
+        if self.is_narrow != was_narrow:
+            # Another pane is on the screen: no key was typed for it yet.
+            self.board.changed(by_server=True)
         self._draw()
 
     # What the server sends
@@ -272,7 +263,7 @@ class Inbox(App[int], inherit_bindings=False):
         board = self.board
         card = board.selected
         if self._view is View.HELP:
-            self._show(("help",), help_lines)
+            self._show(("help",), partial(help_lines, board.undo_time))
         elif self._view is View.LOG:
             self._show(("log", tuple(entry.id for entry in self._entries)), lambda: log_lines(self._entries))
         elif self._view is View.SESSIONS:
@@ -304,7 +295,7 @@ class Inbox(App[int], inherit_bindings=False):
         self._card.set_lines(self._text, top=None if stays and before == self._file else top)
         self._shown = ("card", card.id, card, self._file)
         if card.diff_omitted:
-            self._in_background(partial(self._fetch, card.id))
+            self.in_background(partial(self._fetch, card.id))
 
     def _session_page(self, session: Session | None) -> list[Text]:
         if session is not None:
@@ -342,7 +333,8 @@ class Inbox(App[int], inherit_bindings=False):
             self._bars["keys"].set_text(Text("enter done · esc cancels"))
         else:
             self._bars["said"].set_text(status_line(self.board, self._clock()) or self._said)
-            self._bars["keys"].set_text(keys_line(self._rows_that_act(), self.board, self._view))
+            is_open = self.is_card_on_screen
+            self._bars["keys"].set_text(keys_line(self._rows_that_act(), self.board, self._view, is_open=is_open))
 
     def _rows_that_act(self) -> Sequence[Key]:
         """Return the keys that decide something now."""
@@ -545,8 +537,8 @@ class Inbox(App[int], inherit_bindings=False):
         self.action_suspend_process()
 
     async def _leave(self) -> None:
-        await self._send(self.board.due(float("inf")))
-        self.exit(0)
+        if await self._send(self.board.due(float("inf"))):
+            self.exit(0)
 
     def action_leave(self) -> None:
         """Send what was decided, and quit."""
@@ -584,7 +576,7 @@ class Inbox(App[int], inherit_bindings=False):
     def _look(self) -> None:
         """Ask the server for what the sessions' page or the log shows, if one of them is on the screen."""
         if self._view in (View.SESSIONS, View.LOG):
-            self._in_background(partial(self._look_at, self._view))
+            self.in_background(partial(self._look_at, self._view))
 
     def _look_at(self, view: View) -> None:
         if view is View.SESSIONS:
@@ -643,13 +635,13 @@ class Inbox(App[int], inherit_bindings=False):
 
     # What is sent
 
-    async def _send(self, due: tuple[Waiting, ...]) -> None:
-        """Send decisions, one after the other, and say what became of each."""
+    async def _send(self, due: tuple[Waiting, ...]) -> bool:
+        """Send decisions, one after the other, and say what became of each. Returns whether all were carried out."""
         if not due:
-            return
+            return True
         async with self._sending:
             works = [partial(self._sent, waits) for waits in due]
-            said = self._with_terminal(works) if has_key(self._where) else [await asyncio.to_thread(w) for w in works]
+            said = self.with_terminal(works) if has_key(self._where) else [await asyncio.to_thread(w) for w in works]
         failed = [sentence for is_done, sentence in said if not is_done]
         done = [sentence for is_done, sentence in said if is_done]
         if failed:
@@ -659,42 +651,16 @@ class Inbox(App[int], inherit_bindings=False):
         else:
             self.say(f"{count(len(done), 'decision')} sent")
         self._draw()
+        return not failed
 
     def _sent(self, waits: Waiting) -> tuple[bool, str]:
         card = waits.act.card
         return sent(self._where, waits, is_whole=card is not None and not self.board.not_seen(card))
 
-    def _with_terminal(self, works: Sequence[Callable[[], tuple[bool, str]]]) -> list[tuple[bool, str]]:
-        """Do work that may ask for the PIN, while the screen is the terminal's."""
-        with self.suspend():
-            said = [work() for work in works]
-            # What was typed there is not for the inbox.
-            with contextlib.suppress(termios.error):
-                termios.tcflush(0, termios.TCIFLUSH)
-        self._is_back()
-        return said
-
-    def _is_back(self, _: object = None) -> None:
-        """The inbox has the screen again: a key counts once it is drawn."""
+    def has_terminal(self) -> None:
+        # A key counts once the inbox is drawn again.
         self.board.changed(by_server=True)
-        # The terminal has forgotten what was on the screen.
-        self.refresh(layout=True)
-        for widget in self.screen.walk_children():
-            widget.refresh()
         self._draw()
-
-    def _in_background(self, work: Callable[[], None]) -> None:
-        """Do what waits for the server in a thread. A refusal is shown."""
-
-        def guarded() -> None:
-            try:
-                work()
-            except NoServer:
-                pass
-            except (Refusal, IntercomError, OSError) as fault:
-                self.call_from_thread(self.say, str(fault), "red")
-
-        self.run_worker(guarded, thread=True)
 
     def _say_without_key(self) -> None:
         if not request(self._where, "keys", {})["required"]:

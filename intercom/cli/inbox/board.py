@@ -166,7 +166,8 @@ class Board:
     before the person, and the decisions that are not sent yet. Times are seconds of one clock of the caller."""
 
     def __init__(self, undo: float = UNDO) -> None:
-        self._undo = undo
+        #: Seconds in which a decision can be undone.
+        self.undo_time = undo
         self._open: dict[str, Card] = {}
         self._selected: str | None = None
         #: Where in the list the selected card was, so that the next key goes on from there.
@@ -462,7 +463,7 @@ class Board:
 
     def _decide(self, asked: Asked, now: float) -> str:
         for act in asked.acts:
-            self._deciding[_id_of(act)] = Waiting(act, asked.text, now + self._undo)
+            self._deciding[_id_of(act)] = Waiting(act, asked.text, now + self.undo_time)
             self._marked.pop(_id_of(act), None)
         return ""
 

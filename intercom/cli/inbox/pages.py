@@ -27,7 +27,7 @@ from intercom.cli.inbox.board import (
 from intercom.cli.inbox.card_rows import CardText
 from intercom.cli.inbox.feed import Link
 from intercom.model.audit import AuditEntry
-from intercom.model.card import Card
+from intercom.model.card import Card, CardKind
 from intercom.model.request import NEW_FILE
 from intercom.model.session import Session
 from intercom.operators.commands.table import COMMANDS
@@ -63,6 +63,8 @@ _SHOWN = {
     "ctrl+d": "^D",
     "ctrl+c": "^C",
 }
+#: The kinds of card whose row also shows what the agent says.
+_SAYS_MORE = (CardKind.PROMPT, CardKind.STANDBY)
 #: The columns in which the help writes keys.
 _KEY_COLUMNS = 12
 #: A larger file is not shown whole.
@@ -94,18 +96,23 @@ def status_line(board: Board, now: float) -> Text | None:
     return Text(one_line(f"{about}: sent in {left:.0f} s; u takes {'it' if is_one else 'the last'} back"), "yellow")
 
 
-def keys_line(rows: Iterable[Key], board: Board, view: View) -> Text:
-    """Return the line at the bottom: the keys that decide something now, and the most used others."""
+def keys_line(rows: Iterable[Key], board: Board, view: View, *, is_open: bool) -> Text:
+    """Return the line at the bottom: the keys that decide something now, and the most used others. `is_open` says that
+    the selected card or session is on the screen."""
     text = Text()
     for row in rows:
         text.append(f" {shown_key(row.key)}", "bold").append(f" {row.shown} ")
-    card = board.selected if view is View.INBOX else None
+    card = board.selected if view is View.INBOX and is_open else None
     if card is not None and (unseen := board.not_seen(card)):
         text.append(f" ({unseen})", "yellow")
     if view is View.HELP:
         return text.append(" esc", "bold").append(" back ")
     others = [("↑↓", "select"), ("space", "mark"), ("/", "filter"), ("tab", "next"), ("?", "help"), ("q", "quit")]
-    for key, word in others if view is View.INBOX else others[3:]:
+    if not is_open:
+        others.insert(1, ("enter", "open"))
+    if card is not None and card.files:
+        others.insert(1, ("f", "whole file"))
+    for key, word in others if view is View.INBOX else others[:1] + others[-3:]:
         text.append(f" {key}", "bold").append(f" {word} ")
     return text
 
@@ -115,8 +122,8 @@ def shown_key(key: str) -> str:
     return _SHOWN.get(key, key)
 
 
-def help_lines() -> list[Text]:
-    """Return the page with all keys."""
+def help_lines(undo_time: float) -> list[Text]:
+    """Return the page with all keys. `undo_time` is in seconds."""
     lines = [Text("What a key does", "bold"), Text()]
     lines += [_help_row(keys, words) for keys, words in _grouped(INBOX_KEYS)]
     lines += [Text(), Text("Answers to a card, by its kind", "bold"), Text()]
@@ -133,7 +140,10 @@ def help_lines() -> list[Text]:
         for sentence in (
             "A key decides only about what is on the screen, and only if you typed it after that was there.",
             "A high or critical risk, a policy, a restore, and whatever you have not seen whole ask for y first.",
-            "A decision is sent after 3 s; until then u takes it back. If its card changes meanwhile, it is not sent.",
+            f"A decision is sent after {undo_time:g} s; until then u takes it back."
+            if undo_time
+            else "A decision is sent once you have typed your PIN.",
+            "A decision whose card changes or closes before that is not sent.",
         )
     ]
     return lines
@@ -167,6 +177,9 @@ def card_row(board: Board, card: Card, width: int, at: datetime) -> Text:
     title = f"{label(waits.act.word)}: {one_line(card.title)}" if waits else one_line(card.title)
     style = "dim" if waits else "bold" if card.risk in WEIGHTY_RISKS else ""
     shown = Text(title, style)
+    if card.kind in _SAYS_MORE and card.body:
+        # Their titles are ours, and all the same.
+        shown.append(f" {one_line(card.body[:width])}", "dim")
     shown.truncate(max(1, width - row.cell_len - len(age)), overflow="ellipsis", pad=True)
     return Text().append_text(row).append_text(shown).append(age, "dim")
 

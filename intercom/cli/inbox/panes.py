@@ -7,6 +7,7 @@ does. None of them interprets text as markup.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 
 from rich.text import Text
 from textual import events
@@ -16,14 +17,19 @@ from textual.scroll_view import ScrollView
 from textual.strip import Strip
 from textual.widget import Widget
 
-from intercom.cli.inbox.card_rows import CardText, Rows
+from intercom.cli.inbox.card_rows import CardText, Rows, breaks
 
 
 class Pane(ScrollView, can_focus=False):
     """A pane that draws rows. A subclass says how many there are and returns one."""
 
     DEFAULT_CSS = """
-    Pane { overflow-x: hidden; overflow-y: scroll; scrollbar-size-vertical: 1; }
+    Pane {
+        overflow-x: hidden; overflow-y: scroll; scrollbar-size-vertical: 1;
+        scrollbar-background: ansi_default; scrollbar-background-hover: ansi_default;
+        scrollbar-background-active: ansi_default; scrollbar-color: ansi_bright_black;
+        scrollbar-color-hover: ansi_white; scrollbar-color-active: ansi_white;
+    }
     """
     ALLOW_SELECT = False
 
@@ -87,6 +93,7 @@ class ListPane(Pane):
         super().__init__(id=id)
         self._draw_row = draw_row
         self._count = 0
+        self._selected: int | None = None
 
     @property
     def count(self) -> int:
@@ -97,8 +104,15 @@ class ListPane(Pane):
 
     def set_rows(self, count: int, selected: int | None) -> None:
         """Draw this many rows, and scroll to the selected one if it is not on the screen."""
-        self._count = count
+        self._count, self._selected = count, selected
         self.show_rows()
+        self._scroll_to_selected()
+
+    def on_resize(self) -> None:
+        self._scroll_to_selected()
+
+    def _scroll_to_selected(self) -> None:
+        selected = self._selected
         if selected is None or not self.size.height:
             return
         top = round(self.scroll_y)
@@ -185,7 +199,7 @@ class TextPane(Pane):
 
 
 class Bar(Widget, can_focus=False):
-    """A bar of one line or more. What does not fit its width ends with an ellipsis."""
+    """A bar with a sentence, on as many lines as it needs, at most `most`. What does not fit ends with an ellipsis."""
 
     DEFAULT_CSS = """
     Bar { height: 1; width: 1fr; }
@@ -200,9 +214,11 @@ class Bar(Widget, can_focus=False):
             self.bar = bar
             self.column = column
 
-    def __init__(self, id: str) -> None:
+    def __init__(self, id: str, *, most: int = 1) -> None:
         super().__init__(id=id)
         self._text = Text()
+        self._most = most
+        self._rows: tuple[Text, ...] = (Text(),)
 
     @property
     def plain(self) -> str:
@@ -211,16 +227,27 @@ class Bar(Widget, can_focus=False):
     def set_text(self, text: Text) -> None:
         if text != self._text or text.spans != self._text.spans:
             self._text = text
-            self.refresh()
+            self._wrap()
+
+    def _wrap(self) -> None:
+        width = max(1, self.size.width)
+        ends = (0, *breaks(self._text.plain, width, at_words=True)[: self._most - 1], len(self._text.plain))
+        self._rows = tuple(self._text[begin:end] for begin, end in pairwise(ends))
+        if self._most > 1 and self.size.height != len(self._rows):
+            self.styles.height = len(self._rows)
+        self.refresh()
+
+    def on_resize(self) -> None:
+        self._wrap()
 
     def render_line(self, y: int) -> Strip:
-        lines = self._text.split("\n")
-        if y >= len(lines):
+        if y >= len(self._rows):
             return Strip.blank(self.size.width, self.rich_style)
-        line = lines[y]
-        line.truncate(self.size.width, overflow="ellipsis")
-        line.end = ""
-        return Strip(line.render(self.app.console)).adjust_cell_length(self.size.width)
+        row = self._rows[y].copy()
+        row.rstrip()
+        row.truncate(self.size.width, overflow="ellipsis")
+        row.end = ""
+        return Strip(row.render(self.app.console)).adjust_cell_length(self.size.width)
 
     def on_click(self, event: events.Click) -> None:
         self.post_message(self.Clicked(self, event.x))

@@ -1,0 +1,81 @@
+"""An app on the whole terminal, in its own colours, which hands the terminal over to what asks for a PIN.
+
+It ends on signals with the exit codes of other commands. It does in threads what waits for a server.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+import termios
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+from textual.app import App
+
+from intercom.model.errors import IntercomError
+from intercom.operators.ctl.client import NoServer, Refusal
+
+#: The exit code after ^C, as of other commands.
+INTERRUPTED = 130
+_ENDING = ((signal.SIGTERM, 143), (signal.SIGINT, INTERRUPTED), (signal.SIGHUP, 129))
+
+_Result = TypeVar("_Result")
+
+
+class TerminalApp(App[int], inherit_bindings=False):
+    """An app without keys of its own. A subclass shows a sentence with `say`, and draws again in `has_terminal`."""
+
+    ENABLE_COMMAND_PALETTE = False
+    ESCAPE_TO_MINIMIZE = False
+    ALLOW_SELECT = False
+
+    def __init__(self) -> None:
+        super().__init__(ansi_color=True)
+
+    def begin(self) -> None:
+        """Prepare for signals. Call this once the app is mounted."""
+        loop = asyncio.get_running_loop()
+        for number, code in _ENDING:
+            with contextlib.suppress(ValueError, RuntimeError):
+                loop.add_signal_handler(number, self.exit, code)
+        self.app_resume_signal.subscribe(self, lambda _: self._is_back())
+
+    def say(self, sentence: str, style: str = "") -> None:
+        """Show a sentence to the person."""
+        raise NotImplementedError
+
+    def has_terminal(self) -> None:
+        """Draw everything: the app has the terminal again."""
+        raise NotImplementedError
+
+    def with_terminal(self, works: Sequence[Callable[[], _Result]]) -> list[_Result]:
+        """Do work that may ask the person for something, while the terminal is not the app's. Returns the results."""
+        with self.suspend():
+            results = [work() for work in works]
+            # What was typed there is not for the app.
+            with contextlib.suppress(termios.error):
+                termios.tcflush(0, termios.TCIFLUSH)
+        self._is_back()
+        return results
+
+    def _is_back(self) -> None:
+        # The terminal has forgotten what was on the screen.
+        self.refresh(layout=True)
+        for widget in self.screen.walk_children():
+            widget.refresh()
+        self.has_terminal()
+
+    def in_background(self, work: Callable[[], None]) -> None:
+        """Do what waits for the server in a thread. A refusal is shown."""
+
+        def guarded() -> None:
+            try:
+                work()
+            except NoServer:
+                pass
+            except (Refusal, IntercomError, OSError) as fault:
+                self.call_from_thread(self.say, str(fault), "red")
+
+        self.run_worker(guarded, thread=True)

@@ -25,7 +25,7 @@ from intercom.local.places import Places, places
 from intercom.model.audit import AuditEntry
 from intercom.model.card import Card, CardKind, CardState
 from intercom.model.json_types import JsonObject
-from intercom.model.request import RiskLevel
+from intercom.model.request import ChangeKind, FileChange, RiskLevel
 from intercom.operators.commands.json_forms import plain
 from intercom.operators.ctl.client import NoServer, Refusal
 from tests.operators.stand_in_service import START, card, session
@@ -340,20 +340,20 @@ def test_several_are_decided_together(where: Places, monkeypatch: pytest.MonkeyP
 
 
 def test_of_many_all_that_will_happen_is_shown_before_it_counts(where: Places, monkeypatch: pytest.MonkeyPatch) -> None:
-    cards = [card(f"c{number}", **LOW) for number in range(40)]
+    cards = [card(f"c{number}", **LOW) for number in range(12)]
 
     async def scene(person: Person) -> None:
         for _ in cards:
             await person.pilot.press("down", "space")
         await person.press("a")
-        await person.until("approve these 40 cards? type y")
+        await person.until("approve these 12 cards? type y")
         await person.press("y")
-        await person.until("c39")
+        await person.until("c11")
         assert person.server.decided == []
         await person.press("pagedown", "y")
-        assert len(await person.sent(40)) == 40
+        assert len(await person.sent(12)) == 12
 
-    at_inbox(where, monkeypatch, *cards)(scene)
+    at_inbox(where, monkeypatch, *cards, size=(100, 13))(scene)
 
 
 def test_the_wheel_shows_lines_too(where: Places, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -412,7 +412,7 @@ def test_the_log_is_a_tab(where: Places, monkeypatch: pytest.MonkeyPatch) -> Non
         entry = AuditEntry(1, START, "approved", "s-1", "kim", "approved one \x1b[2J", None)
         person.server.answers["log"] = {"entries": [plain(entry)]}
         await person.press("tab", "tab")
-        await person.until("approved   kim approved one \\x1b[2J")
+        await person.until("approved       kim approved one \\x1b[2J")
         await person.press("a", "tab")
         await person.until("↓ selects one")
         assert person.server.decided == []
@@ -481,7 +481,7 @@ def test_a_click_selects_a_card_or_a_tab_and_decides_nothing(where: Places, monk
 
 @pytest.mark.parametrize("width", [20, 60, 79, 80, 100, 200])
 def test_a_resized_screen_shows_the_card_again(where: Places, monkeypatch: pytest.MonkeyPatch, width: int) -> None:
-    wide = card("one", title="漢字" * 60, diff="--- a/x\n+++ b/x\n@@ -0,0 +1 @@\n+" + "漢字" * 200 + "\n", **LOW)
+    wide = card("one", title="漢字" * 60, diff="--- a/x\n+++ b/x\n@@ -0,0 +1 @@\n+" + "漢字" * 100 + "\n", **LOW)
 
     async def scene(person: Person) -> None:
         await person.press("down")
@@ -490,9 +490,8 @@ def test_a_resized_screen_shows_the_card_again(where: Places, monkeypatch: pytes
         # At once, without a key.
         await person.until(lambda: person.app.query_one("#card").display == (width >= TWO_PANES))
         await person.press("enter")
-        for _ in range(40):
+        while person.app.board.not_seen(wide):
             await person.press("pagedown")
-        await person.until(lambda: person.app.board.not_seen(wide) == "")
         lines = person.screen.split("\n")
         assert len(lines) == 30
         assert all(cell_len(line) <= width for line in lines)
@@ -506,3 +505,117 @@ def test_a_notice_is_shown_and_acts_on_nothing(where: Places, monkeypatch: pytes
         await person.until("• [red]hello[/red] \\x1b[2J")
 
     at_inbox(where, monkeypatch, card("one"))(scene)
+
+
+def test_what_is_typed_after_its_question_is_withdrawn_is_no_key(
+    where: Places, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scene(person: Person) -> None:
+        await person.press("down", "r", *"bad n")
+        person.server.put(card("one", title="another title", **LOW))
+        await person.until("reject left undone, because the card has changed; this text is not sent")
+        await person.press(*"ame a", "q", "space", "2")
+        assert "another title" in person.screen
+        await person.press("enter")
+        assert person.app.board.marked == ()
+        assert person.server.decided == []
+        await person.press("r", *"no", "enter")
+        assert await person.sent(1) == [("reject", {"id": "one", "reason": "no"})]
+
+    at_inbox(where, monkeypatch, card("one", **LOW))(scene)
+
+
+def test_quitting_waits_if_what_was_decided_could_not_be_sent(where: Places, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scene(person: Person) -> None:
+        person.server.answers["approve"] = NoServer()
+        await person.press("down", "a")
+        await person.pilot.press("q")
+        await person.until("not sent: approve one 'approval one' (low), because no server answers; try the key again")
+        assert person.app.is_running
+        await person.pilot.press("q")
+        await person.until(lambda: not person.app.is_running)
+
+    at_inbox(where, monkeypatch, card("one", **LOW), undo=1000.0, size=(120, 20))(scene)
+
+
+def test_a_key_typed_while_the_screen_becomes_another_one_decides_nothing(
+    where: Places, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scene(person: Person) -> None:
+        await person.press("down")
+        typed_at = time.monotonic()
+        await person.pilot.resize_terminal(100, 20)
+        await person.until("+new = 2")
+        # The screen was narrow, and showed only the list, when this key was typed.
+        assert not person.app.board.counts(typed_at)
+        await person.press("a")
+        assert await person.sent(1) == [("approve", {"id": "one"})]
+
+    at_inbox(where, monkeypatch, card("one", **LOW), size=(60, 20))(scene)
+
+
+@pytest.mark.parametrize("size", [(1, 1), (2, 40), (10, 3), (400, 4)])
+def test_no_size_is_too_small(where: Places, monkeypatch: pytest.MonkeyPatch, size: tuple[int, int]) -> None:
+    async def scene(person: Person) -> None:
+        await person.press("down")
+        await person.pilot.resize_terminal(*size)
+        await person.pilot.pause()
+        for key in ("enter", "r", "escape", "pagedown", "question_mark", "escape", "2", "3", "1", "slash", "escape"):
+            await person.pilot.press(key)
+        await person.pilot.resize_terminal(100, 24)
+        await person.until("+new = 2")
+        assert person.server.decided == []
+
+    at_inbox(where, monkeypatch, card("one", **LOW))(scene)
+
+
+#: Markup of Rich and Textual, and sequences and characters that act on a terminal.
+HOSTILE = (
+    "[bold red]b[/] [@click=app.quit]c[/] [link=http://x]l[/link] \x1b]8;;http://x\x07y\x1b]52;c;QQ==\x07 \u202ez\u2066"
+)
+SHOWN = (
+    "[bold red]b[/] [@click=app.quit]c[/] [link=http://x]l[/link] "
+    "\\x1b]8;;http://x\\x07y\\x1b]52;c;QQ==\\x07 <U+202E>z<U+2066>"
+)
+
+
+def test_what_agents_write_is_text_everywhere(where: Places, monkeypatch: pytest.MonkeyPatch) -> None:
+    change = FileChange(f"a/{HOSTILE}.py", ChangeKind.CREATE, "", "bb" * 32, added=1, removed=0)
+    diff = f"--- /dev/null\n+++ b/a/x.py\n@@ -0,0 +1 @@\n+{SHOWN}\n"
+    hostile = card("one", title=HOSTILE, body=f"{HOSTILE}\n{HOSTILE}", note=HOSTILE, files=(change,), diff=diff, **LOW)
+    asks = card("two", CardKind.PROMPT, body=HOSTILE)
+
+    async def scene(person: Person) -> None:
+        row = session("s-1", client_name=HOSTILE, workspace_root=f"/w/{HOSTILE}", last_tool=HOSTILE, prompt=HOSTILE)
+        person.server.answers["list"] = {"sessions": [{**plain(row), "session_id": "s-1"}]}
+        entry = AuditEntry(1, START, HOSTILE, "s-1", HOSTILE, HOSTILE, None)
+        person.server.answers["log"] = {"entries": [plain(entry)]}
+        person.server.put(HOSTILE)
+        screens = []
+        for keys in (
+            ("down",),
+            ("f",),
+            ("escape", "a"),
+            ("escape", "space", "a"),
+            ("escape", "escape", "r"),
+            ("escape",),
+        ):
+            await person.press(*keys)
+            screens.append(person.screen)
+        for tab in "23":
+            await person.press(tab)
+            await person.until("<U+202E>")
+            await person.press("down")
+            screens.append(person.screen)
+        # A click on what only looks like a link does nothing.
+        await person.pilot.click("#card", offset=(20, 1))
+        assert person.app.is_running
+        assert all(SHOWN in screen for screen in screens[:1])
+        for screen in screens:
+            assert not {each for each in screen if ord(each) < 32 and each != "\n"} | {*screen} & {*"\x9b\u202e\u2066"}
+        for strip in person.app.screen._compositor.render_strips(person.app.size):
+            for segment in strip:
+                style = segment.style
+                assert style is None or (style.link is None and "@click" not in style.meta)
+
+    at_inbox(where, monkeypatch, hostile, asks, size=(250, 40))(scene)

@@ -192,6 +192,18 @@ def test_several_are_decided_after_a_question_that_says_what_happens() -> None:
     assert [each.id for each in board.marked] == ["p"]
 
 
+def test_one_marked_card_is_named_first_too_because_it_need_not_be_on_the_screen() -> None:
+    board = board_of(card("a", **LOW), card("b", **LOW))
+    board.mark()
+    board.move(1)
+    decide(board, "a")
+    assert board.asked is not None
+    assert board.asked.is_batch
+    assert board.asked.sentence == "approve this card? type y"
+    board.agree(2.0)
+    assert [waits.act.card and waits.act.card.id for waits in board.due(float("inf"))] == ["a"]
+
+
 def test_a_marked_card_that_changes_is_not_marked_any_more() -> None:
     board = board_of(card("a"))
     board.mark()
@@ -211,6 +223,15 @@ def test_lines_in_between_that_were_never_on_the_screen_are_not_seen() -> None:
     board.cancel()
     board.saw(shown, range(3, 8), 10)
     assert board.not_seen(shown) == ""
+
+
+def test_lines_that_get_other_numbers_have_to_be_seen_again() -> None:
+    shown = card("a", **LOW, diff="+1\n+2\n")
+    board = board_of(shown)
+    board.saw(shown, range(6), 6)
+    assert board.not_seen(shown) == ""
+    board.saw(shown, range(4), 5)
+    assert board.not_seen(shown) == "1 of 5 lines not seen"
 
 
 def test_a_diff_that_was_fetched_stays_when_a_listing_sends_the_card_without_it() -> None:

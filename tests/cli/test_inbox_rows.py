@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 from rich.text import Text
 
+from intercom.cli.inbox import card_rows
 from intercom.cli.inbox.card_rows import CONTINUES, GUTTER, CardText, Part, Rows, breaks, parse_diff
 from intercom.model.card import Card, CardKind
 from tests.operators.stand_in_service import START, card
@@ -138,6 +139,23 @@ def test_source_is_coloured_and_its_characters_stay() -> None:
         assert shown.styled(number).plain == line.plain
     styles = {str(span.style) for span in shown.styled(len(shown.lines) - 2).spans}
     assert {"magenta", "yellow"} <= styles
+
+
+@pytest.mark.parametrize(
+    ("path", "line"), [("a.perl6", "x = 1"), ("a", "x = 1"), ("a.py/", "x = 1"), ("a.py", f"x = {'1' * 500}")]
+)
+def test_only_short_lines_of_known_languages_are_coloured(path: str, line: str) -> None:
+    """An agent chooses the name and the text, and some lexers need seconds for a line that is made for them."""
+    shown = text_of(diff=f"--- /dev/null\n+++ b/{path}\n@@ -0,0 +1 @@\n+{line}\n")
+    last = len(shown.lines) - 1
+    assert shown.styled(last) is shown.lines[last]
+
+
+def test_every_lexer_that_is_named_is_there() -> None:
+    for end in card_rows._LEXERS:
+        lexer = card_rows.lexer_of(f"a{end.upper()}")
+        assert lexer is not None
+        assert "".join(value for _, value in lexer.get_tokens(" if (a) { \t'漢' }  ")) == " if (a) { \t'漢' }  "
 
 
 def test_a_card_of_each_kind_has_a_text() -> None:

@@ -31,6 +31,25 @@ def test_a_command_beside_the_server_loads_no_server(tmp_path: Path, module: str
     assert done.stdout.splitlines()[-1] == "[]", done.stderr
 
 
+@pytest.mark.parametrize("words", [["list"], ["pending"], ["watch", "--plain"], ["watch", "--json"], ["--help"], []])
+def test_only_the_inbox_loads_textual(tmp_path: Path, words: list[str]) -> None:
+    code = (
+        f"import sys; from intercom.cli import ctl, ctl_watch; ctl_watch.again = lambda *_: sys.exit(3);"
+        f"sys.argv[1:] = {words!r}; import contextlib\n"
+        "with contextlib.suppress(SystemExit): ctl.main()\n"
+        "print([each for each in ('textual', 'pygments') if each in sys.modules])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env={"HOME": str(tmp_path), "PATH": ""},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.splitlines()[-1] == "[]", done.stderr
+
+
 def test_garbage_is_collected_again_once_a_server_is_loaded() -> None:
     assert load_server().__name__ == "intercom.cli.serve"
     assert gc.isenabled()

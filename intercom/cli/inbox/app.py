@@ -231,16 +231,18 @@ class Inbox(TerminalApp, inherit_bindings=False):
         self._draw_card()
         self._bars["tabs"].set_text(tabs_line(board, self._view, self._link))
         self._draw_bars()
-        if self._entry is not None and self._entry.for_answer and board.asked is None:
-            self._close_entry()
         if self._entry is None or self._entry.has_focus:
             self.call_after_refresh(self._drawn, board.version)
 
     def _drawn(self, version: int) -> None:
         """Note that the screen shows this version of the board, and what of the card is on it."""
-        if version == self.board.version:
-            self.board.drawn(version, time.monotonic())
-            self._note_seen()
+        if version != self.board.version:
+            return
+        if not (self._list.is_laid_out and self._card.is_laid_out):
+            self.set_timer(BURST, partial(self._drawn, version))
+            return
+        self.board.drawn(version, time.monotonic())
+        self._note_seen()
 
     def _note_seen(self) -> None:
         """Note which lines of the card are on the screen."""
@@ -268,7 +270,7 @@ class Inbox(TerminalApp, inherit_bindings=False):
             self._show(("log", tuple(entry.id for entry in self._entries)), lambda: log_lines(self._entries))
         elif self._view is View.SESSIONS:
             session = self._selected_session
-            self._show(("session", session, board.waiting), lambda: self._session_page(session))
+            self._show(("session", session, len(self._sessions), board.waiting), lambda: self._session_page(session))
         elif board.asked is not None and board.asked.is_batch:
             self._show(("batch", board.asked), lambda: batch_lines(board))
         elif card is None:
@@ -327,6 +329,10 @@ class Inbox(TerminalApp, inherit_bindings=False):
         if asked is not None and asked.stage is Stage.CONFIRM:
             self._bars["said"].set_text(Text(one_line(asked.sentence), "bold yellow"))
             self._bars["keys"].set_text(Text("y yes · any other key no"))
+        elif self._entry is not None and self._entry.for_answer and asked is None:
+            # The field stays: what the person goes on typing must not be taken for keys.
+            self._bars["said"].set_text(Text(f"{self._said.plain}; this text is not sent", "bold yellow"))
+            self._bars["keys"].set_text(Text("esc or enter closes"))
         elif self._entry is not None:
             question = asked.sentence if asked is not None else "list only cards with these words:"
             self._bars["said"].set_text(Text(one_line(question), "bold yellow"))
@@ -363,6 +369,9 @@ class Inbox(TerminalApp, inherit_bindings=False):
 
     def press(self, event: events.Key) -> bool:
         """Carry out a key that no entry field took. Returns False if it is for the entry field's own bindings."""
+        if not self._said.style:
+            # A report has been read by now; a warning stays until there is another sentence.
+            self._said = Text()
         if self._entry is not None:
             if event.key not in ("escape", "ctrl+c", "ctrl+d"):
                 return False
@@ -434,11 +443,13 @@ class Inbox(TerminalApp, inherit_bindings=False):
             self._tick()
 
     def _tick(self) -> None:
-        due = self.board.due(self._clock())
+        # A PIN is not asked for while the person types something else.
+        is_typing = self._entry is not None and has_key(self._where)
+        due = () if is_typing else self.board.due(self._clock())
         if due:
             self.run_worker(self._send(due))
         if self.board.deciding:
-            self.set_timer(min(0.5, max(0.01, self.board.deciding[0].due - self._clock())), self._tick)
+            self.set_timer(min(0.5, max(0.05, self.board.deciding[0].due - self._clock())), self._tick)
         self._draw()
 
     def action_down(self) -> None:
@@ -664,7 +675,7 @@ class Inbox(TerminalApp, inherit_bindings=False):
 
     def _say_without_key(self) -> None:
         if not request(self._where, "keys", {})["required"]:
-            self.call_from_thread(self.say, NO_KEY, "yellow")
+            self.call_from_thread(self.say, NO_KEY)
 
     def _fetch(self, id: str) -> None:
         whole = read(Card, request(self._where, "show", {"id": id}))

@@ -146,10 +146,8 @@ class Asked:
     stage: Stage
     sentence: str
     text: str | None = None
-
-    @property
-    def is_batch(self) -> bool:
-        return len(self.acts) > 1
+    #: Whether it is about marked cards, which need not be on the screen: all of them are named first.
+    is_batch: bool = False
 
 
 @frozen
@@ -356,8 +354,12 @@ class Board:
         if not lines:
             return
         key = _content(card)
-        seen, _ = self._seen.get(key, (0, 0))
-        self._seen[key] = seen | (((1 << len(lines)) - 1) << lines.start), line_count(card) if of is None else of
+        total = line_count(card) if of is None else of
+        seen, before = self._seen.get(key, (0, total))
+        if before != total:
+            # Lines came or went, such as the one that says that the agent is away: the numbers mean other lines.
+            seen = 0
+        self._seen[key] = seen | (((1 << len(lines)) - 1) << lines.start), total
 
     def not_seen(self, card: Card) -> str:
         """Say which part of a card was not on the screen; empty if all of it was."""
@@ -410,11 +412,13 @@ class Board:
         if not acts:
             return ""
         wants = next((act.wants for act in acts if act.wants), "")
+        is_batch = any(act.card is not None and self.is_marked(act.card) for act in acts)
         if not wants:
-            return self._confirm(Asked(tuple(acts), Stage.CONFIRM, ""), now)
+            return self._confirm(Asked(tuple(acts), Stage.CONFIRM, "", is_batch=is_batch), now)
         may = " (may be empty)" if wants == "may" else ""
         about = acts[0].name if len(acts) == 1 else count(len(acts), "card")
-        self._ask(Asked(tuple(acts), Stage.TEXT, f"{label(acts[0].word)} {about}, with what text{may}?"))
+        sentence = f"{label(acts[0].word)} {about}, with what text{may}?"
+        self._ask(Asked(tuple(acts), Stage.TEXT, sentence, is_batch=is_batch))
         return ""
 
     def give_text(self, text: str, now: float) -> str:
@@ -447,7 +451,8 @@ class Board:
     def _confirm(self, asked: Asked, now: float) -> str:
         if asked.is_batch:
             verb = label(asked.acts[0].word)
-            self._ask(evolve(asked, stage=Stage.CONFIRM, sentence=f"{verb} these {len(asked.acts)} cards? type y"))
+            these = f"these {len(asked.acts)} cards" if len(asked.acts) > 1 else "this card"
+            self._ask(evolve(asked, stage=Stage.CONFIRM, sentence=f"{verb} {these}? type y"))
             return ""
         question = self.question(asked.acts[0])
         if question is None:

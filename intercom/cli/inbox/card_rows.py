@@ -6,6 +6,7 @@ and holds an arrow where one continues. So no text of an agent can look like a l
 
 from __future__ import annotations
 
+import os
 import re
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
@@ -34,7 +35,41 @@ _TAB = 8
 _NARROWEST = 8
 _HUNK = re.compile(r"@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@")
 #: A longer line is not coloured: a lexer may need long for it.
-_LONGEST = 2_000
+_LONGEST = 500
+#: The lexers, by the end of a file's name. No others are used: an agent chooses the name and the text, and some lexers
+#: need seconds for a line that is made for them.
+_LEXERS = {
+    ".py": "python",
+    ".pyi": "python",
+    ".js": "javascript",
+    ".mjs": "javascript",
+    ".jsx": "javascript",
+    ".ts": "typescript",
+    ".tsx": "typescript",
+    ".json": "json",
+    ".toml": "toml",
+    ".yaml": "yaml",
+    ".yml": "yaml",
+    ".ini": "ini",
+    ".cfg": "ini",
+    ".html": "html",
+    ".xml": "xml",
+    ".css": "css",
+    ".c": "c",
+    ".h": "c",
+    ".cc": "cpp",
+    ".cpp": "cpp",
+    ".hpp": "cpp",
+    ".java": "java",
+    ".kt": "kotlin",
+    ".go": "go",
+    ".rs": "rust",
+    ".rb": "ruby",
+    ".php": "php",
+    ".sh": "bash",
+    ".bash": "bash",
+    ".sql": "sql",
+}
 
 #: The style of the tokens of source text, by the first part of the token's name that is listed.
 _TOKEN_STYLES = {
@@ -194,17 +229,18 @@ class CardText:
         return text
 
 
-@lru_cache(64)
 def lexer_of(path: str) -> Lexer | None:
     """Return the lexer for a file of this name; None if there is none."""
-    from pygments.lexers import get_lexer_for_filename
-    from pygments.util import ClassNotFound
+    name = _LEXERS.get(os.path.splitext(path)[1].lower())
+    return None if name is None else _lexer(name)
 
-    try:
-        # The tokens must be the line itself: the offsets of the colours come from them.
-        return get_lexer_for_filename(path, stripnl=False, ensurenl=False)
-    except ClassNotFound:
-        return None
+
+@lru_cache(len(_LEXERS))
+def _lexer(name: str) -> Lexer:
+    from pygments.lexers import get_lexer_by_name
+
+    # The tokens must be the line itself: the offsets of the colours come from them.
+    return get_lexer_by_name(name, stripnl=False, ensurenl=False)
 
 
 class Rows:

@@ -90,10 +90,11 @@ def status_line(board: Board, now: float) -> Text | None:
     deciding = board.deciding
     if not deciding:
         return None
-    left = max(0.0, max(waits.due for waits in deciding) - now)
+    last = max(waits.due for waits in deciding)
     is_one = len(deciding) == 1
     about = f"{label(deciding[0].act.word)} {deciding[0].act.name}" if is_one else count(len(deciding), "decision")
-    return Text(one_line(f"{about}: sent in {left:.0f} s; u takes {'it' if is_one else 'the last'} back"), "yellow")
+    undone = "it" if is_one else "them" if all(waits.due == last for waits in deciding) else "the last"
+    return Text(one_line(f"{about}: sent in {max(0.0, last - now):.0f} s; u takes {undone} back"), "yellow")
 
 
 def keys_line(rows: Iterable[Key], board: Board, view: View, *, is_open: bool) -> Text:
@@ -222,7 +223,7 @@ def session_row(session: Session, waiting: int, width: int) -> Text:
     row.append(f"{session.status:<12}", "green" if session.status == "active" else "yellow")
     row.append(f"{waiting or '':>3} ", "bold yellow")
     name = one_line(session.client_name or "")
-    place = Text(f"{os.path.basename(session.workspace_root)}{f' · {name}' if name else ''}")
+    place = Text(f"{one_line(os.path.basename(session.workspace_root))}{f' · {name}' if name else ''}")
     place.truncate(max(1, width - row.cell_len), overflow="ellipsis", pad=True)
     return row.append_text(place)
 
@@ -258,7 +259,7 @@ def log_lines(entries: Sequence[AuditEntry]) -> list[Text]:
     """Return the entries of the log, newest first."""
     lines = []
     for entry in sorted(entries, key=lambda each: -each.id):
-        line = Text(f"{entry.at:%m-%d %H:%M:%S} ", "dim").append(f"{one_line(entry.kind):<10} ", "not dim cyan")
+        line = Text(f"{entry.at:%m-%d %H:%M:%S} ", "dim").append(f"{one_line(entry.kind):<14} ", "not dim cyan")
         line.append(f"{one_line(entry.who or '-')} ", "not dim").append(one_line(ctl_draw.summary_of(entry)), "not dim")
         lines.append(line)
     return lines or [Text("the log is empty", "dim")]

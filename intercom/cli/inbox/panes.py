@@ -42,11 +42,13 @@ class Pane(ScrollView, can_focus=False):
     def visible_rows(self) -> range:
         """The numbers of the rows that are on the screen."""
         top = round(self.scroll_y)
-        return range(top, min(top + self.size.height, self.count)) if self.is_on_screen else range(0)
+        return range(top, min(top + min(self.size.height, self.region.height), self.count))
 
     @property
-    def is_on_screen(self) -> bool:
-        return bool(self.display and self.size.height and self.size.width)
+    def is_laid_out(self) -> bool:
+        """Whether the pane has its place on the screen, or is not to be shown."""
+        # A pane that was hidden has its former size until it has a region again.
+        return not self.display or bool(self.region.area)
 
     @property
     def count(self) -> int:

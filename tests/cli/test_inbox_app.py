@@ -619,3 +619,30 @@ def test_what_agents_write_is_text_everywhere(where: Places, monkeypatch: pytest
                 assert style is None or (style.link is None and "@click" not in style.meta)
 
     at_inbox(where, monkeypatch, hostile, asks, size=(250, 40))(scene)
+
+
+def test_a_pasted_text_is_no_key_and_does_not_act_on_the_terminal(
+    where: Places, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def paste(person: Person, text: str) -> None:
+        event = events.Paste(text)
+        event.set_sender(person.app)
+        person.app.post_message(event)
+        await person.pilot.pause()
+
+    async def scene(person: Person) -> None:
+        await person.press("down")
+        await paste(person, "ay")
+        assert person.server.decided == []
+        await person.press("r")
+        await paste(person, "why \x1b[2J\x1b]0;owned\x07\u202e\nnot")
+        await person.until("why")
+        assert not {each for each in person.screen if ord(each) < 32 and each != "\n"} | {*person.screen} & {
+            *"\x9b\u202e"
+        }
+        await person.press("enter")
+        ((verb, fields),) = await person.sent(1)
+        assert verb == "reject"
+        assert str(fields["reason"]).startswith("why ")
+
+    at_inbox(where, monkeypatch, card("one", **LOW))(scene)

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from intercom.model.card import Notice
+from intercom.model.card import CardState, Notice
 from intercom.model.request import RiskLevel
 from tests.cli.test_ctl_watch import COMMAND, ready
 from tests.operators.ctl_server import ctl_server, environ
@@ -24,10 +24,11 @@ DOWN, ESCAPE = "\x1b[B", "\x1b"
 
 
 async def select(screen: Terminal) -> None:
-    """Select the next card, and wait until its keys are shown."""
+    """Select the next card, and wait until its keys count: once its lines have been on the screen."""
     screen.type(DOWN)
     await screen.until("+++ b/src/app.py")
-    await screen.until("approve", "quit")
+    # Before that, the number of lines that were not stands in between.
+    await screen.until("reject \x1b[1m ↑↓")
 
 
 @pytest.mark.parametrize("words", [(), ("watch",)])
@@ -132,3 +133,23 @@ async def test_plain_prints_line_by_line(tmp_path: Path) -> None:
         await ready(server)
         async with on_terminal([*COMMAND, "watch", "--plain"], server.environ) as screen:
             assert "\x1b[?1049h" not in await screen.until("1 waiting, none selected; [n]ext [q]uit")
+
+
+async def test_of_two_people_the_first_decides_and_the_other_is_told(tmp_path: Path) -> None:
+    async with ctl_server(tmp_path, StandInService(card("one", **LOW))) as server:
+        await ready(server)
+        async with on_terminal([*COMMAND], server.environ) as first, on_terminal([*COMMAND], server.environ) as second:
+            for screen in (first, second):
+                await screen.until("approval one")
+                await select(screen)
+            first.type("a")
+            await first.until("u takes it back")
+            second.type("a")
+            await second.until("u takes it back")
+            first.type("q")
+            assert await first.process.wait() == 0
+            server.tell(card("one", state=CardState.APPROVED, **LOW))
+            await second.until("because the card has closed")
+            second.type("q")
+            assert await second.process.wait() == 0
+        assert [act[:3] for act in server.service.acts] == [("decide", "one", "approve")]

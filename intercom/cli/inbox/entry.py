@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from textual import events
 from textual.widgets import Input
+
+from intercom.cli.ctl_text import one_line
 
 if TYPE_CHECKING:
     from intercom.cli.inbox.app import Inbox
@@ -37,6 +40,13 @@ class Entry(Input):
 
     def on_focus(self) -> None:
         self.call_after_refresh(self._on_ready)
+
+    def _on_paste(self, event: events.Paste) -> None:
+        # What is pasted may be an agent's text, and `Input` would write its control characters to the terminal.
+        event.prevent_default()
+        event.stop()
+        start, end = sorted(self.selection)
+        self.replace(one_line(event.text), start, end)
 
     def on_input_changed(self, event: Input.Changed) -> None:
         event.stop()

@@ -73,9 +73,6 @@ LOOK = 2.0
 #: The most entries of the log that are shown.
 LOG_ENTRIES = 300
 
-_SELECTED = "reverse"
-
-
 #: The keys that end the help.
 _CLOSES_HELP = ("escape", "left", "question_mark", "q", "enter")
 #: Actions that are for the inbox alone.
@@ -314,15 +311,10 @@ class Inbox(TerminalApp, inherit_bindings=False):
     def _row(self, at: int, width: int) -> Text:
         """Return a row of the list."""
         if self._view is not View.SESSIONS:
-            row = card_row(self.board, self.board.listed[at], width, ctl_draw.now())
-            if at == self.board.place:
-                row.stylize(_SELECTED)
-            return row
+            return card_row(self.board, self.board.listed[at], width, ctl_draw.now())
         session = self._sessions[at]
-        row = session_row(session, waiting_by_session(self.board.cards)[session.id], width)
-        if session.id == self._session:
-            row.stylize(_SELECTED)
-        return row
+        waiting = waiting_by_session(self.board.cards)[session.id]
+        return session_row(session, waiting, width, is_selected=session.id == self._session)
 
     def _draw_bars(self) -> None:
         asked = self.board.asked

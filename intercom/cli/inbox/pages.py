@@ -172,9 +172,10 @@ def card_row(board: Board, card: Card, width: int, at: datetime) -> Text:
     waits = board.decision_on(card.id)
     number, unit, *_ = ctl_draw.age(card.created_at, at).split(" ")
     age = f" {number} {unit} "
-    row = Text("● " if board.is_marked(card) else "… " if waits else "  ", "yellow")
-    row.append(f"{(card.risk or '')[:4].upper():<4}", ctl_draw.RISK_STYLE.get(card.risk or "", "not yellow"))
-    row.append(f" {card.kind:<9}", "not yellow cyan")
+    is_selected = board.selected is card
+    row = Text().append("● " if board.is_marked(card) else "… " if waits else "  ", "" if is_selected else "yellow")
+    row.append(f"{(card.risk or '')[:4].upper():<4}", ctl_draw.RISK_STYLE.get(card.risk or ""))
+    row.append(f" {card.kind:<9}", "" if is_selected else "cyan")
     title = f"{label(waits.act.word)}: {one_line(card.title)}" if waits else one_line(card.title)
     style = "dim" if waits else "bold" if card.risk in WEIGHTY_RISKS else ""
     shown = Text(title, style)
@@ -182,7 +183,10 @@ def card_row(board: Board, card: Card, width: int, at: datetime) -> Text:
         # Their titles are ours, and all the same.
         shown.append(f" {one_line(card.body[:width])}", "dim")
     shown.truncate(max(1, width - row.cell_len - len(age)), overflow="ellipsis", pad=True)
-    return Text().append_text(row).append_text(shown).append(age, "dim")
+    row.append_text(shown).append(age, "dim")
+    if is_selected:
+        row.stylize("reverse")
+    return row
 
 
 def nothing_lines(waiting: int, link: Link) -> list[Text]:
@@ -217,7 +221,7 @@ def batch_lines(board: Board) -> list[Text]:
     return lines
 
 
-def session_row(session: Session, waiting: int, width: int) -> Text:
+def session_row(session: Session, waiting: int, width: int, *, is_selected: bool) -> Text:
     """Return the row of a session in the list."""
     row = Text(f" {short(session.id):<9}")
     row.append(f"{session.status:<12}", "green" if session.status == "active" else "yellow")
@@ -225,7 +229,10 @@ def session_row(session: Session, waiting: int, width: int) -> Text:
     name = one_line(session.client_name or "")
     place = Text(f"{one_line(os.path.basename(session.workspace_root))}{f' · {name}' if name else ''}")
     place.truncate(max(1, width - row.cell_len), overflow="ellipsis", pad=True)
-    return row.append_text(place)
+    row.append_text(place)
+    if is_selected:
+        row.stylize("reverse")
+    return row
 
 
 def session_lines(session: Session, cards: Iterable[Card], at: datetime) -> list[Text]:

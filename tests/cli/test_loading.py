@@ -41,7 +41,7 @@ def test_only_the_inbox_loads_textual(tmp_path: Path, words: list[str]) -> None:
     )
     done = subprocess.run(
         [sys.executable, "-c", code],
-        env={"HOME": str(tmp_path), "PATH": ""},
+        env={"HOME": str(tmp_path), "XDG_RUNTIME_DIR": str(tmp_path), "PATH": ""},
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,

@@ -374,7 +374,8 @@ async def test_the_inbox_gives_the_screen_to_the_terminal_for_the_pin(tmp_path: 
             await screen.until("Add a line")
             screen.type("\x1b[B")
             await screen.until("+++ b/notes.txt")
-            await screen.until("approve", "quit")
+            # All of it has been on the screen.
+            await screen.until("reject \x1b[1m ↑↓")
             screen.type("a")
             left = await screen.until("PIN of key")
             assert "\x1b[?1049l" in left
@@ -393,7 +394,8 @@ async def test_a_pin_that_is_not_given_leaves_the_card_open_in_the_inbox(tmp_pat
             await screen.until("Add a line")
             screen.type("\x1b[B")
             await screen.until("+++ b/notes.txt")
-            await screen.until("approve", "quit")
+            # All of it has been on the screen.
+            await screen.until("reject \x1b[1m ↑↓")
             screen.type("a")
             await screen.until("PIN of key")
             screen.type("\x03")

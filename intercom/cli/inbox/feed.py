@@ -136,6 +136,8 @@ def sent(where: Places, waits: Waiting, *, is_whole: bool) -> tuple[bool, str]:
         return False, f"not sent: {label(act.word)} {act.name}, because no server answers; try the key again"
     except (Refusal, IntercomError, OSError) as fault:
         return False, f"{label(act.word)} {act.name}: {fault}"
+    except KeyboardInterrupt:
+        return False, f"{label(act.word)} left undone: {act.name}"
     note = f": {done['note']}" if done.get("note") else ""
     return True, f"{done.get('status', 'done')} {act.name}{note}"
 

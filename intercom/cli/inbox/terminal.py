@@ -19,7 +19,10 @@ from intercom.operators.ctl.client import NoServer, Refusal
 
 #: The exit code after ^C, as of other commands.
 INTERRUPTED = 130
-_ENDING = ((signal.SIGTERM, 143), (signal.SIGINT, INTERRUPTED), (signal.SIGHUP, 129))
+_ENDING = {signal.SIGTERM: 143, signal.SIGINT: INTERRUPTED, signal.SIGHUP: 129}
+
+#: Seconds in which the loop reads what it was told of signals.
+_SIGNALLED = 0.1
 
 _Result = TypeVar("_Result")
 
@@ -36,11 +39,14 @@ class TerminalApp(App[int], inherit_bindings=False):
 
     def begin(self) -> None:
         """Prepare for signals. Call this once the app is mounted."""
-        loop = asyncio.get_running_loop()
-        for number, code in _ENDING:
-            with contextlib.suppress(ValueError, RuntimeError):
-                loop.add_signal_handler(number, self.exit, code)
+        for number in _ENDING:
+            self._end_on(number)
         self.app_resume_signal.subscribe(self, lambda _: self._is_back())
+
+    def _end_on(self, number: signal.Signals) -> None:
+        # Only the main thread takes signals.
+        with contextlib.suppress(ValueError, RuntimeError):
+            asyncio.get_running_loop().add_signal_handler(number, self.exit, _ENDING[number])
 
     def say(self, sentence: str, style: str = "") -> None:
         """Show a sentence to the person."""
@@ -51,9 +57,17 @@ class TerminalApp(App[int], inherit_bindings=False):
         raise NotImplementedError
 
     def with_terminal(self, works: Sequence[Callable[[], _Result]]) -> list[_Result]:
-        """Do work that may ask the person for something, while the terminal is not the app's. Returns the results."""
+        """Do work that may ask the person for something, while the terminal is not the app's. Returns the results. ^C
+        raises KeyboardInterrupt in the work, which has to take it."""
+        loop = asyncio.get_running_loop()
         with self.suspend():
-            results = [work() for work in works]
+            with contextlib.suppress(ValueError, RuntimeError):
+                loop.remove_signal_handler(signal.SIGINT)
+            try:
+                results = [work() for work in works]
+            finally:
+                # Later: the loop has been told of the work's ^C, and must have read that by then.
+                loop.call_later(_SIGNALLED, self._end_on, signal.SIGINT)
             # What was typed there is not for the app.
             with contextlib.suppress(termios.error):
                 termios.tcflush(0, termios.TCIFLUSH)

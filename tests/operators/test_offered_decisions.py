@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from intercom.cli import ctl
-from intercom.cli.ctl_watch import KEYS, Act, request_of
+from intercom.cli.inbox.board import KEYS, Act, request_of
 from intercom.model.card import ANSWERED, CHOICES, CardKind
 from intercom.operators.commands.table import COMMANDS, HOW_TO_ANSWER, decision_about
 from intercom.operators.slack.buttons import BY_KIND
@@ -36,7 +36,7 @@ def by_commands(kind: CardKind) -> set[str]:
 
 def by_keys(kind: CardKind) -> set[str]:
     """The decisions that can be made with the keys of watch."""
-    return {decided_with(kind, *request_of(Act(word, card("x", kind)), "text")) for _, word, _ in KEYS[kind]}
+    return {decided_with(kind, *request_of(Act(row.word, card("x", kind)), "text")) for row in KEYS[kind]}
 
 
 def by_buttons(kind: CardKind) -> set[str]:

@@ -72,6 +72,7 @@ CARDS = (
         "Refuse sides below zero",
         4,
         risk=RiskLevel.LOW,
+        amendable=True,
         diff=SHAPES,
         body="An area below zero makes no sense, and two callers got one.",
         files=_change("src/shapes.py", ChangeKind.WRITE, 4, 1),

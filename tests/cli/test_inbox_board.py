@@ -10,7 +10,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from intercom.cli.inbox.board import INBOX_KEYS, KEYS, REACTION, SESSION_KEYS, UNDO, Act, Board, Stage, request_of
+from intercom.cli.inbox.board import (
+    INBOX_KEYS,
+    KEYS,
+    REACTION,
+    SESSION_KEYS,
+    UNDO,
+    Act,
+    Board,
+    Stage,
+    amends,
+    keys_of,
+    request_of,
+)
 from intercom.model.card import ANSWERED, Card, CardKind, CardState
 from intercom.model.request import RiskLevel
 from intercom.operators.commands.table import COMMANDS
@@ -43,7 +55,7 @@ def decide(board: Board, key: str, now: float = 1.0) -> str:
 @pytest.mark.parametrize("kind", ANSWERED)
 def test_a_key_has_one_meaning_on_a_card(kind: CardKind) -> None:
     always = [row.key for row in INBOX_KEYS if not row.kinds or kind in row.kinds]
-    keys = [*always, *(row.key for row in KEYS[kind.value])]
+    keys = [*always, *(row.key for row in keys_of(card("a", kind, amendable=kind is CardKind.APPROVAL)))]
     assert len(set(keys)) == len(keys)
     assert len({*always, *(row.key for row in SESSION_KEYS)}) == len(always) + len(SESSION_KEYS)
 
@@ -169,6 +181,23 @@ def test_a_question_about_a_card_that_changes_is_withdrawn() -> None:
     assert board.agree(2.0) == ""
     assert board.due(float("inf")) == ()
     assert board.told() == ["approve left undone, because the card has changed"]
+
+
+def test_a_proposal_is_amended_at_once_and_only_alone() -> None:
+    board = board_of(card("a", amendable=True, **LOW), card("b", **LOW))
+    decide(board, "h")
+    assert board.asked is not None
+    assert board.asked.sentence == "approve only which hunks of a 'change a' (low), by number, as in 1,3-5?"
+    board.give_text("1,3", 1.0)
+    (waits,) = board.due(1.0)
+    assert (waits.act.word, waits.text) == ("hunks", "1,3")
+    assert amends(waits.act)
+    assert [row.word for row in keys_of(card("b"))] == ["approve", "reject"]
+    board.mark()
+    assert board.acts("e") == ()
+    board.select("b")
+    board.unmark()
+    assert board.acts("e") == ()
 
 
 def test_a_text_that_must_be_there_and_is_not_leaves_all_undone() -> None:

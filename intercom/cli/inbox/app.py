@@ -31,6 +31,8 @@ from intercom.cli.inbox.board import (
     Key,
     Stage,
     Waiting,
+    amends,
+    keys_of,
 )
 from intercom.cli.inbox.card_rows import CardText
 from intercom.cli.inbox.feed import Feed, Link, sent
@@ -345,7 +347,7 @@ class Inbox(TerminalApp, inherit_bindings=False):
             kinds = dict.fromkeys(each.kind for each in self.board.marked)
             return tuple(dict.fromkeys(row for kind in kinds for row in KEYS.get(kind, ())))
         is_free = card is not None and self.is_card_on_screen and self.board.decision_on(card.id) is None
-        return KEYS.get(card.kind, ()) if card is not None and is_free else ()
+        return keys_of(card) if card is not None and is_free else ()
 
     def say(self, sentence: str, style: str = "") -> None:
         """Show a sentence in the line above the keys."""
@@ -644,7 +646,8 @@ class Inbox(TerminalApp, inherit_bindings=False):
             return True
         async with self._sending:
             works = [partial(self._sent, waits) for waits in due]
-            said = self.with_terminal(works) if has_key(self._where) else [await asyncio.to_thread(w) for w in works]
+            needs_terminal = has_key(self._where) or any(amends(waits.act) for waits in due)
+            said = self.with_terminal(works) if needs_terminal else [await asyncio.to_thread(w) for w in works]
         failed = [sentence for is_done, sentence in said if not is_done]
         done = [sentence for is_done, sentence in said if is_done]
         if failed:

@@ -54,6 +54,15 @@ KEYS: dict[str, tuple[Key, ...]] = {
     "tools": (_APPROVE, _REJECT),
 }
 
+#: The keys of the inbox for a proposal that can be approved in part. The screen is the terminal's meanwhile: ctl shows
+#: there what will happen, and asks, so there is nothing to undo. They are for one card at a time.
+AMENDING: tuple[Key, ...] = (
+    Key("h", "hunks", "must", label="hunks"),
+    Key("e", "edit"),
+    Key("c", "changes"),
+)
+_AMENDING_WORDS = frozenset(row.word for row in AMENDING)
+
 #: The keys that act on a session. Each is a command that takes a session.
 SESSION_KEYS: tuple[Key, ...] = (
     Key("p", "pause"),
@@ -404,7 +413,8 @@ class Board:
         """Return what a key decides: about the marked cards, or else about the selected one. Empty if it decides
         nothing. A card that takes another action for this key than the first one is left out."""
         cards = self.marked or ((self.selected,) if self.selected is not None else ())
-        found = [act for card in cards if card.id not in self._deciding and (act := _act(key, card)) is not None]
+        rows = keys_of(cards[0]) if len(cards) == 1 and not self._marked else None
+        found = [act for card in cards if card.id not in self._deciding and (act := _act(key, card, rows)) is not None]
         return tuple(act for act in found if act.word == found[0].word)
 
     def begin(self, acts: Sequence[Act], now: float) -> str:
@@ -418,6 +428,8 @@ class Board:
         may = " (may be empty)" if wants == "may" else ""
         about = acts[0].name if len(acts) == 1 else count(len(acts), "card")
         sentence = f"{label(acts[0].word)} {about}, with what text{may}?"
+        if amends(acts[0]):
+            sentence = f"approve only which hunks of {about}, by number, as in 1,3-5?"
         self._ask(Asked(tuple(acts), Stage.TEXT, sentence, is_batch=is_batch))
         return ""
 
@@ -468,7 +480,8 @@ class Board:
 
     def _decide(self, asked: Asked, now: float) -> str:
         for act in asked.acts:
-            self._deciding[_id_of(act)] = Waiting(act, asked.text, now + self.undo_time)
+            due = now if act.word in _AMENDING_WORDS else now + self.undo_time
+            self._deciding[_id_of(act)] = Waiting(act, asked.text, due)
             self._marked.pop(_id_of(act), None)
         return ""
 
@@ -543,7 +556,7 @@ def line_count(card: Card) -> int:
 
 def label(word: str) -> str:
     """Return what people read for an action."""
-    rows: Iterable[Key] = (*SESSION_KEYS, *(row for kind in KEYS.values() for row in kind))
+    rows: Iterable[Key] = (*SESSION_KEYS, *AMENDING, *(row for kind in KEYS.values() for row in kind))
     return next((row.shown for row in rows if row.word == word), word)
 
 
@@ -566,8 +579,18 @@ def request_of(act: Act, text: str | None) -> tuple[str, dict[str, str]]:
     return verb, {name: value for name, value in fields.items() if value}
 
 
-def _act(key: str, card: Card) -> Act | None:
-    found = next((row for row in KEYS.get(card.kind, ()) if row.key == key), None)
+def keys_of(card: Card) -> tuple[Key, ...]:
+    """Return the keys of the inbox that decide about this card alone."""
+    return (*KEYS.get(card.kind, ()), *(AMENDING if card.amendable else ()))
+
+
+def amends(act: Act) -> bool:
+    """Tell whether an action approves a part of a proposal, edits it, or sends it back with comments."""
+    return act.word in _AMENDING_WORDS
+
+
+def _act(key: str, card: Card, rows: Sequence[Key] | None = None) -> Act | None:
+    found = next((row for row in (KEYS.get(card.kind, ()) if rows is None else rows) if row.key == key), None)
     return None if found is None else Act(found.word, card, found.wants)
 
 

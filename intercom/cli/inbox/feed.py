@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import contextlib
 import threading
+from argparse import Namespace
 from collections.abc import Callable
 from enum import Enum
 
 from attrs import frozen
 
 from intercom.cli.ctl_sign import send
-from intercom.cli.inbox.board import Waiting, label, request_of
+from intercom.cli.inbox.board import Waiting, amends, label, request_of
 from intercom.local.places import Places
 from intercom.model.card import Card
 from intercom.model.errors import IntercomError
@@ -128,9 +129,11 @@ def sent(where: Places, waits: Waiting, *, is_whole: bool) -> tuple[bool, str]:
     card was on the screen; else, if decisions are signed, the card is fetched and shown whole before the PIN is
     typed."""
     act = waits.act
-    verb, fields = request_of(act, waits.text)
-    entry = card_entry(act.card) if act.card is not None and is_whole else None
     try:
+        if amends(act):
+            return _amended(where, waits)
+        verb, fields = request_of(act, waits.text)
+        entry = card_entry(act.card) if act.card is not None and is_whole else None
         done = send(where, verb, dict(fields), card=entry)
     except NoServer:
         return False, f"not sent: {label(act.word)} {act.name}, because no server answers; try the key again"
@@ -140,6 +143,24 @@ def sent(where: Places, waits: Waiting, *, is_whole: bool) -> tuple[bool, str]:
         return False, f"{label(act.word)} left undone: {act.name}"
     note = f": {done['note']}" if done.get("note") else ""
     return True, f"{done.get('status', 'done')} {act.name}{note}"
+
+
+def _amended(where: Places, waits: Waiting) -> tuple[bool, str]:
+    """Do at the terminal, which is not the inbox's now, as `approve --hunks`, `approve --edit` or `changes` does."""
+    from intercom.cli.ctl_amend import decide
+
+    act = waits.act
+    assert act.card is not None, "only a proposal is amended"
+    command = "changes" if act.word == "changes" else "approve"
+    hunks = waits.text if act.word == "hunks" else None
+    options = Namespace(
+        id=[act.card.id], all=False, json=False, edit=act.word == "edit", hunks=hunks, comment=None, file=None
+    )
+    code = decide(where, command, {"id": act.card.id}, options)
+    with contextlib.suppress(EOFError):
+        input("press enter to go back to the inbox ")
+    about = f"{label(act.word)} {act.name}"
+    return code == 0, f"{about}: done" if code == 0 else f"{about}: nothing was decided"
 
 
 class _Stopped(Exception):

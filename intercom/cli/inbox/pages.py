@@ -15,6 +15,7 @@ from rich.text import Text
 from intercom.cli import ctl_draw
 from intercom.cli.ctl_text import count, one_line, short
 from intercom.cli.inbox.board import (
+    AMENDING,
     INBOX_KEYS,
     KEYS,
     SESSION_KEYS,
@@ -65,6 +66,11 @@ _SHOWN = {
 }
 #: The kinds of card whose row also shows what the agent says.
 _SAYS_MORE = (CardKind.PROMPT, CardKind.STANDBY)
+_AMENDS = {
+    "hunks": "approve only some hunks, by their numbers",
+    "edit": "edit the new files in $EDITOR, and approve the result",
+    "changes": "reject it with comments by line, written in $EDITOR",
+}
 #: The columns in which the help writes keys.
 _KEY_COLUMNS = 12
 #: A larger file is not shown whole.
@@ -133,6 +139,8 @@ def help_lines(undo_time: float) -> list[Text]:
         for row in rows:
             line.append(f"{row.key}", "bold cyan").append(f" {row.shown}   ")
         lines.append(line)
+    lines += [Text(), Text("On a change of files", "bold"), Text()]
+    lines += [_help_row(row.key, _AMENDS[row.word]) for row in AMENDING]
     lines += [Text(), Text("On a session (tab 2)", "bold"), Text()]
     lines += [_help_row(row.key, f"{row.shown}: {COMMANDS[row.word].help}") for row in SESSION_KEYS]
     lines += [Text(), Text("What counts", "bold"), Text()]

@@ -1,0 +1,91 @@
+"""From the inbox a person approves a part, an edited text, or requests changes: a real server, agent and terminal."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+import trio
+
+from tests.cli.test_ctl_amend import CTL_AT_HOME, editor
+from tests.cli.test_ctl_signed import Scene, ctl, scene
+from tests.sessions.test_amendments import DIFF, OLD, ONE_AND_THREE
+from tests.support.terminal import Terminal, on_terminal
+
+pytestmark = pytest.mark.real_time
+
+DOWN = "\x1b[B"
+_NOT_SEEN = re.compile(r"(\d+) of (\d+) lines not seen")
+
+
+@contextlib.asynccontextmanager
+async def inbox(at: Scene, **environ: str) -> AsyncIterator[Terminal]:
+    """An inbox in which the agent's proposal is selected, and its keys count."""
+    async with on_terminal(CTL_AT_HOME, at.env | environ) as screen:
+        await screen.until("Add a line")
+        screen.type(DOWN)
+        await screen.until("+++ b/notes.txt")
+        # Its keys count once some of its lines have been on the screen.
+        while (found := _NOT_SEEN.search(await screen.until("↑↓"))) and found[1] == found[2]:
+            pass
+        yield screen
+
+
+async def test_some_hunks_are_approved_after_they_were_shown(tmp_path: Path) -> None:
+    async with scene(tmp_path, OLD, DIFF.replace("a.txt", "notes.txt")) as at, inbox(at) as screen:
+        entered = ""
+        screen.type("h")
+        await screen.until("by number")
+        # What is typed before the field is there is discarded.
+        while "1-1,3" not in entered:
+            screen.type("1-1,3")
+            with trio.move_on_after(5):
+                entered = await screen.until("1-1,3")
+        screen.type("\r")
+        shown = await screen.until("[y/N] ")
+        assert "+LINE 28" in shown
+        assert "+LINE 15" not in shown
+        screen.type("y\n")
+        await screen.until("press enter")
+        screen.type("\n")
+        assert "\x1b[?1049h" in await screen.until(": done")
+        told = await anext(at.agent)
+        assert told["answer"]["changes"] == [{"path": "notes.txt", "left_out": ["@@ -12,7 +12,7 @@"]}]
+        assert at.file.read_text() == ONE_AND_THREE
+
+
+@pytest.mark.parametrize(("answer", "says"), [("n\n", "nothing was decided"), ("\x03", "left undone")])
+async def test_an_edit_that_is_not_agreed_to_leaves_the_card_open(tmp_path: Path, answer: str, says: str) -> None:
+    program = editor(tmp_path, "printf 'three\\n' >> \"$1\"")
+    async with scene(tmp_path) as at, inbox(at, EDITOR=program, TMPDIR=str(tmp_path)) as screen:
+        screen.type("e")
+        await screen.until("+three")
+        await screen.until("[y/N] ")
+        back = ""
+        while not back:
+            # A ^C between the question and its reading is lost, as in any program that uses `input`.
+            screen.type(answer)
+            if answer == "n\n":
+                await screen.until("press enter")
+                screen.type("\n")
+            with trio.move_on_after(5):
+                back = await screen.until("\x1b[?1049h")
+        await screen.until(says)
+        _, entry = await ctl(at.env, "show", at.id)
+        assert entry["status"] == "pending"
+        assert at.file.read_text() == "one\n"
+
+
+async def test_changes_are_requested_by_line(tmp_path: Path) -> None:
+    program = editor(tmp_path, "echo 'notes.txt:2: why?' >> \"$1\"")
+    async with scene(tmp_path) as at, inbox(at, EDITOR=program, TMPDIR=str(tmp_path)) as screen:
+        screen.type("c")
+        await screen.until("changes requested")
+        await screen.until("press enter")
+        screen.type("\n")
+        await screen.until(": done")
+        told = await anext(at.agent)
+        assert told["answer"]["comments"] == [{"path": "notes.txt", "text": "why?", "line": 2}]

@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import pytest
 from attrs import frozen
 
 from intercom.model.amendment import Change, Comment
@@ -61,7 +62,7 @@ async def scene(tmp_path: Path, diff: str = DIFF, old: str = OLD) -> AsyncIterat
 @quick
 async def test_the_hunks_that_are_ticked_are_shown_approved_and_written(tmp_path: Path) -> None:
     async with scene(tmp_path) as at:
-        assert set(buttons(at.message)) == {"approve_accept", "approve_reject", "approve_hunks", "approve_changes"}
+        assert {"approve_accept", "approve_reject", "approve_hunks", "approve_changes"} <= set(buttons(at.message))
         await at.press("approve_hunks")
         first = at.view()
         assert "+LINE 15" in text_of(first)
@@ -168,13 +169,13 @@ async def test_a_plain_approval_before_is_not_taken_for_the_part(tmp_path: Path)
 
 
 @quick
-async def test_a_button_of_a_card_that_is_decided_opens_nothing(tmp_path: Path) -> None:
-    for action in ("approve_hunks", "approve_changes"):
-        async with scene(tmp_path / action) as at:
-            await at.server.decide(at.id, Decision.REJECT)
-            await at.press(action)
-            assert "nothing was changed" in (await at.server.slack.told(ALICE, "rejected"))["text"]
-            assert at.server.slack.views(ALICE) == []
+@pytest.mark.parametrize("action", ["approve_hunks", "approve_changes"])
+async def test_a_button_of_a_card_that_is_decided_opens_nothing(tmp_path: Path, action: str) -> None:
+    async with scene(tmp_path) as at:
+        await at.server.decide(at.id, Decision.REJECT)
+        await at.press(action)
+        assert "nothing was changed" in (await at.server.slack.told(ALICE, "rejected"))["text"]
+        assert at.server.slack.views(ALICE) == []
 
 
 @quick

@@ -89,3 +89,18 @@ async def test_changes_are_requested_by_line(tmp_path: Path) -> None:
         await screen.until(": done")
         told = await anext(at.agent)
         assert told["answer"]["comments"] == [{"path": "notes.txt", "text": "why?", "line": 2}]
+
+
+async def test_more_requests_are_permitted_and_the_card_stays(tmp_path: Path) -> None:
+    async with scene(tmp_path) as at, inbox(at) as screen:
+        screen.type("p")
+        await screen.until("from now on this passes without you")
+        await screen.until("[y/N] ")
+        screen.type("y\n")
+        await screen.until("press enter")
+        screen.type("\n")
+        await screen.until(": done")
+        _, listed = await ctl(at.env, "grants")
+        assert [each["used"] for each in listed["grants"]] == [0]
+        _, entry = await ctl(at.env, "show", at.id)
+        assert entry["status"] == "pending"

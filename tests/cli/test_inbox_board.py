@@ -19,8 +19,8 @@ from intercom.cli.inbox.board import (
     Act,
     Board,
     Stage,
-    amends,
     keys_of,
+    needs_terminal,
     request_of,
 )
 from intercom.model.card import ANSWERED, Card, CardKind, CardState
@@ -191,8 +191,9 @@ def test_a_proposal_is_amended_at_once_and_only_alone() -> None:
     board.give_text("1,3", 1.0)
     (waits,) = board.due(1.0)
     assert (waits.act.word, waits.text) == ("hunks", "1,3")
-    assert amends(waits.act)
-    assert [row.word for row in keys_of(card("b"))] == ["approve", "reject"]
+    assert needs_terminal(waits.act)
+    assert [row.word for row in keys_of(card("b"))] == ["approve", "reject", "grant"]
+    assert [row.word for row in keys_of(card("c", CardKind.PROMPT))] == [row.word for row in KEYS["prompt"]]
     board.mark()
     assert board.acts("e") == ()
     board.select("b")

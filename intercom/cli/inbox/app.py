@@ -31,8 +31,8 @@ from intercom.cli.inbox.board import (
     Key,
     Stage,
     Waiting,
-    amends,
     keys_of,
+    needs_terminal,
 )
 from intercom.cli.inbox.card_rows import CardText
 from intercom.cli.inbox.feed import Feed, Link, sent
@@ -646,8 +646,8 @@ class Inbox(TerminalApp, inherit_bindings=False):
             return True
         async with self._sending:
             works = [partial(self._sent, waits) for waits in due]
-            needs_terminal = has_key(self._where) or any(amends(waits.act) for waits in due)
-            said = self.with_terminal(works) if needs_terminal else [await asyncio.to_thread(w) for w in works]
+            leaves = has_key(self._where) or any(needs_terminal(waits.act) for waits in due)
+            said = self.with_terminal(works) if leaves else [await asyncio.to_thread(w) for w in works]
         failed = [sentence for is_done, sentence in said if not is_done]
         done = [sentence for is_done, sentence in said if is_done]
         if failed:

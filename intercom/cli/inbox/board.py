@@ -61,7 +61,9 @@ AMENDING: tuple[Key, ...] = (
     Key("e", "edit"),
     Key("c", "changes"),
 )
-_AMENDING_WORDS = frozenset(row.word for row in AMENDING)
+#: The key that permits more requests like an approval's in advance. ctl shows and asks there, too.
+GRANTING: tuple[Key, ...] = (Key("p", "grant", label="permit more"),)
+_TERMINAL_WORDS = frozenset(row.word for row in (*AMENDING, *GRANTING))
 
 #: The keys that act on a session. Each is a command that takes a session.
 SESSION_KEYS: tuple[Key, ...] = (
@@ -428,7 +430,7 @@ class Board:
         may = " (may be empty)" if wants == "may" else ""
         about = acts[0].name if len(acts) == 1 else count(len(acts), "card")
         sentence = f"{label(acts[0].word)} {about}, with what text{may}?"
-        if amends(acts[0]):
+        if acts[0].word == "hunks":
             sentence = f"approve only which hunks of {about}, by number, as in 1,3-5?"
         self._ask(Asked(tuple(acts), Stage.TEXT, sentence, is_batch=is_batch))
         return ""
@@ -480,7 +482,7 @@ class Board:
 
     def _decide(self, asked: Asked, now: float) -> str:
         for act in asked.acts:
-            due = now if act.word in _AMENDING_WORDS else now + self.undo_time
+            due = now if act.word in _TERMINAL_WORDS else now + self.undo_time
             self._deciding[_id_of(act)] = Waiting(act, asked.text, due)
             self._marked.pop(_id_of(act), None)
         return ""
@@ -556,7 +558,7 @@ def line_count(card: Card) -> int:
 
 def label(word: str) -> str:
     """Return what people read for an action."""
-    rows: Iterable[Key] = (*SESSION_KEYS, *AMENDING, *(row for kind in KEYS.values() for row in kind))
+    rows: Iterable[Key] = (*SESSION_KEYS, *AMENDING, *GRANTING, *(row for kind in KEYS.values() for row in kind))
     return next((row.shown for row in rows if row.word == word), word)
 
 
@@ -581,12 +583,13 @@ def request_of(act: Act, text: str | None) -> tuple[str, dict[str, str]]:
 
 def keys_of(card: Card) -> tuple[Key, ...]:
     """Return the keys of the inbox that decide about this card alone."""
-    return (*KEYS.get(card.kind, ()), *(AMENDING if card.amendable else ()))
+    more = GRANTING if card.kind == "approval" else ()
+    return (*KEYS.get(card.kind, ()), *(AMENDING if card.amendable else ()), *more)
 
 
-def amends(act: Act) -> bool:
-    """Tell whether an action approves a part of a proposal, edits it, or sends it back with comments."""
-    return act.word in _AMENDING_WORDS
+def needs_terminal(act: Act) -> bool:
+    """Tell whether an action is carried out on the plain terminal, where ctl shows what will happen, and asks."""
+    return act.word in _TERMINAL_WORDS
 
 
 def _act(key: str, card: Card, rows: Sequence[Key] | None = None) -> Act | None:

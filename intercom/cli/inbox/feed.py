@@ -15,7 +15,7 @@ from enum import Enum
 from attrs import frozen
 
 from intercom.cli.ctl_sign import send
-from intercom.cli.inbox.board import Waiting, amends, label, request_of
+from intercom.cli.inbox.board import Waiting, label, needs_terminal, request_of
 from intercom.local.places import Places
 from intercom.model.card import Card
 from intercom.model.errors import IntercomError
@@ -130,8 +130,8 @@ def sent(where: Places, waits: Waiting, *, is_whole: bool) -> tuple[bool, str]:
     typed."""
     act = waits.act
     try:
-        if amends(act):
-            return _amended(where, waits)
+        if needs_terminal(act):
+            return _at_terminal(where, waits)
         verb, fields = request_of(act, waits.text)
         entry = card_entry(act.card) if act.card is not None and is_whole else None
         done = send(where, verb, dict(fields), card=entry)
@@ -145,18 +145,22 @@ def sent(where: Places, waits: Waiting, *, is_whole: bool) -> tuple[bool, str]:
     return True, f"{done.get('status', 'done')} {act.name}{note}"
 
 
-def _amended(where: Places, waits: Waiting) -> tuple[bool, str]:
-    """Do at the terminal, which is not the inbox's now, as `approve --hunks`, `approve --edit` or `changes` does."""
+def _at_terminal(where: Places, waits: Waiting) -> tuple[bool, str]:
+    """Do at the terminal, which is not the inbox's now, what the command of an action does."""
     from intercom.cli.ctl_amend import decide
+    from intercom.cli.ctl_grant import grant
 
     act = waits.act
-    assert act.card is not None, "only a proposal is amended"
-    command = "changes" if act.word == "changes" else "approve"
-    hunks = waits.text if act.word == "hunks" else None
-    options = Namespace(
-        id=[act.card.id], all=False, json=False, edit=act.word == "edit", hunks=hunks, comment=None, file=None
-    )
-    code = decide(where, command, {"id": act.card.id}, options)
+    assert act.card is not None, "these are about a card"
+    if act.word == "grant":
+        code = grant(where, {"id": act.card.id}, yes=False, as_json=False)
+    else:
+        command = "changes" if act.word == "changes" else "approve"
+        hunks = waits.text if act.word == "hunks" else None
+        options = Namespace(
+            id=[act.card.id], all=False, json=False, edit=act.word == "edit", hunks=hunks, comment=None, file=None
+        )
+        code = decide(where, command, {"id": act.card.id}, options)
     with contextlib.suppress(EOFError):
         input("press enter to go back to the inbox ")
     about = f"{label(act.word)} {act.name}"

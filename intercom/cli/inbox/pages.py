@@ -16,6 +16,7 @@ from intercom.cli import ctl_draw
 from intercom.cli.ctl_text import count, one_line, short
 from intercom.cli.inbox.board import (
     AMENDING,
+    GRANTING,
     INBOX_KEYS,
     KEYS,
     SESSION_KEYS,
@@ -66,7 +67,8 @@ _SHOWN = {
 }
 #: The kinds of card whose row also shows what the agent says.
 _SAYS_MORE = (CardKind.PROMPT, CardKind.STANDBY)
-_AMENDS = {
+_AT_TERMINAL = {
+    "grant": "permit requests like it in advance, for a time and a number of uses",
     "hunks": "approve only some hunks, by their numbers",
     "edit": "edit the new files in $EDITOR, and approve the result",
     "changes": "reject it with comments by line, written in $EDITOR",
@@ -140,7 +142,9 @@ def help_lines(undo_time: float) -> list[Text]:
             line.append(f"{row.key}", "bold cyan").append(f" {row.shown}   ")
         lines.append(line)
     lines += [Text(), Text("On a change of files", "bold"), Text()]
-    lines += [_help_row(row.key, _AMENDS[row.word]) for row in AMENDING]
+    lines += [_help_row(row.key, _AT_TERMINAL[row.word]) for row in AMENDING]
+    lines += [Text(), Text("On any approval", "bold"), Text()]
+    lines += [_help_row(row.key, _AT_TERMINAL[row.word]) for row in GRANTING]
     lines += [Text(), Text("On a session (tab 2)", "bold"), Text()]
     lines += [_help_row(row.key, f"{row.shown}: {COMMANDS[row.word].help}") for row in SESSION_KEYS]
     lines += [Text(), Text("What counts", "bold"), Text()]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import re
@@ -10,12 +11,13 @@ import shlex
 import sys
 import textwrap
 import tomllib
+from collections.abc import Sequence
 from pathlib import Path
 
 from attrs import evolve, frozen
 
 from intercom.agents.clients import CLIENTS
-from intercom.agents.clients.client import TOKEN_VARIABLE
+from intercom.agents.clients.client import SERVER_NAME, TOKEN_VARIABLE
 from intercom.cli import ctl_key, ctl_policy, ctl_sign, init_clients
 from intercom.cli.ctl_text import agreed
 from intercom.cli.init_clients import (
@@ -31,13 +33,14 @@ from intercom.cli.init_clients import (
 from intercom.cli.init_files import Unmergeable, describe, indented
 from intercom.cli.server_settings import record_or_explain
 from intercom.local import config_file, file_replacement, own_files
-from intercom.local.file_replacement import Change, backup_name
+from intercom.local.file_replacement import Change
 from intercom.local.places import places
 from intercom.model.config import Config, Setting, tables
-from intercom.model.errors import ConfigError, IntercomError
+from intercom.model.errors import ConfigError, IntercomError, WorkspaceRefused
 from intercom.model.json_types import JsonObject
 from intercom.model.policy import POLICY_FILE
 from intercom.operators.ctl.client import NoServer, Refusal
+from intercom.workspace.files import check_workspace, version_control_root
 
 #: What a person must know before hooks are installed.
 HOOKS_NOTICE = """\
@@ -68,7 +71,9 @@ def run(args: argparse.Namespace) -> int:
     code = report.print(code)
     if args.write and code == 0 and not args.no_key:
         _offer_key()
-    return code
+    last = Report()
+    last.lines = report.next_steps if code == 0 else []
+    return last.print(code)
 
 
 def _offer_key() -> None:
@@ -95,15 +100,19 @@ def _run(args: argparse.Namespace, report: Report) -> int:
     if unknown:
         report.fault(f"no client is called {unknown[0]}: choose from {', '.join(CLIENTS)}, or all")
         return 2
-    workspace = (args.workspace or Path()).expanduser().absolute().resolve()
+    workspace = args.workspace.expanduser().absolute().resolve() if args.workspace else project_at(Path.cwd())
     if not workspace.is_dir():
         report.fault(f"{workspace} is not a directory: give --workspace an existing project")
         return 2
     if args.remove:
         return _remove(args, workspace, report)
+    chosen = _chosen(args.client) if args.client or not args.write else []
+    own = Path(places().config_file)
+    file = args.config.expanduser().absolute() if args.config else own
+    named = file if file != own else None
     try:
-        own = Path(places().config_file)
-        file = args.config.expanduser().absolute() if args.config else own
+        if args.write:
+            _require_project(chosen, workspace, named)
         root = workspace if args.workspace else None
         lines, settings = configure(file, root, args.http, write=args.write, force=args.force)
         report.lines += lines
@@ -115,8 +124,8 @@ def _run(args: argparse.Namespace, report: Report) -> int:
         where = places(args.ipc_name or settings.ipc_name)
         if not_recorded := record_or_explain(where, config_file.database_path(settings, where)):
             report.say(not_recorded)
-    named = file if file != own else None
-    chosen = _chosen(args.client) if args.client or not args.write else []
+    if chosen or args.policy:
+        report.say(f"project  {workspace}{_why(workspace, given=args.workspace is not None)}")
     plans = [_plan(name, workspace, named, settings if args.http is not None else None) for name in chosen]
     with_hooks = _wants_hooks(args, plans) if args.write else not args.no_hooks
     done = [(_write if args.write else _show)(plan, report, with_hooks) for plan in plans]
@@ -125,11 +134,59 @@ def _run(args: argparse.Namespace, report: Report) -> int:
     if token_file is not None:
         report.say(f"\nThe token is in {token_file}, and in no other file. Where the client is started:\n")
         report.say(f'  export {TOKEN_VARIABLE}="$(cat {shlex.quote(token_file)})"')
+    if args.write and all(done):
+        report.next_steps = next_steps(plans, named, http=args.http is not None)
     if args.policy:
         done.append(_policy(workspace, args.ipc_name or settings.ipc_name, report, write=args.write))
     if not args.write:
         report.say("\nnothing was changed: add --write, and --client NAME or --client all")
     return 0 if all(done) else 1
+
+
+def project_at(directory: Path) -> Path:
+    """Return the project of a directory: what is under version control above it, else the directory itself."""
+    here = directory.resolve()
+    found = version_control_root(here)
+    with contextlib.suppress(WorkspaceRefused):
+        return check_workspace(found) if found is not None else here
+    return here
+
+
+def _why(project: Path, *, given: bool) -> str:
+    """Say why this is the project, if a person may not expect it."""
+    return "" if given or project == Path.cwd().resolve() else "  (the root of this repository; else give --workspace)"
+
+
+def _require_project(names: list[str], project: Path, config: Path | None) -> None:
+    """Raise an IntercomError if files of these clients in the project cannot be written as they should be."""
+    entries = [CLIENTS[name] for name in names if CLIENTS[name].entry.file.is_in_project]
+    if entries:
+        check_workspace(project)
+        init_clients.command(config, shared=True)
+
+
+def next_steps(plans: Sequence[Plan], config: Path | None, *, http: bool) -> list[str]:
+    """Return the lines about what to do after the clients were connected; none without clients."""
+    if not plans:
+        return []
+    lines = []
+    shared = [plan.title for plan in plans if plan.entry.location.is_in_project]
+    if shared and not http and not init_clients.is_on_path(SERVER_NAME):
+        program = init_clients.installed(SERVER_NAME)
+        lines += [
+            f"\n{' and '.join(shared)}: the project's file names {SERVER_NAME} without its directory, as others"
+            f" share it,\nand your PATH does not find it: add {os.path.dirname(program or sys.executable)} to it."
+        ]
+    options = ["--config", str(config)] if config else []
+    watch, serve = (
+        shlex.join([name if init_clients.is_on_path(name) else init_clients.installed(name) or name, *words])
+        for name, words in ((f"{SERVER_NAME}-ctl", [*options, "watch"]), (SERVER_NAME, [*options, "serve"]))
+    )
+    titles = [plan.title for plan in plans]
+    named = titles[0] if len(titles) == 1 else f"{', '.join(titles[:-1])} and {titles[-1]}"
+    first = ["Let the server run, which clients over HTTP do not start:", serve] if http else []
+    steps = [*first, f"Restart {named}. Then answer what it asks, in a terminal of your own:", watch]
+    return [*lines, *(f"  {step}" if number % 2 else f"\n{step}\n" for number, step in enumerate(steps))]
 
 
 def _policy(workspace: Path, ipc_name: str, report: Report, *, write: bool) -> bool:
@@ -172,11 +229,12 @@ def _token_file(config: Config, *, write: bool) -> str | None:
 
 
 class Report:
-    """The report at the end: lines for stdout, faults for stderr."""
+    """The report at the end: lines for stdout, faults for stderr. `next_steps` are the last lines of all."""
 
     def __init__(self) -> None:
         self.lines: list[str] = []
         self.faults: list[str] = []
+        self.next_steps: list[str] = []
 
     def say(self, line: str) -> None:
         self.lines.append(line)
@@ -337,7 +395,7 @@ def configure(file: Path, root: Path | None, http: int | None, *, write: bool, f
         what = f"http_port = {port} in {file} (agent-intercom stop ends a server without it)"
     if not write:
         return [f"would {verb} {what}"], settings
-    backup = None if before is None else backup_name(real)
+    backup = None if before is None else init_clients.backup_of(real)
     file_replacement.commit([Change(real, before, after, 0o600, backup)])
     done = "wrote" if verb == "write" else verb
     return [*([f"backup   {backup}"] if backup is not None else []), f"{done:<8} {what}"], settings

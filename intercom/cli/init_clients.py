@@ -40,6 +40,7 @@ from intercom.cli.init_files import Unmergeable, describe, edit, glance, parse, 
 from intercom.local.file_replacement import Change, backup_name, commit, missing_directories, read
 from intercom.local.places import places
 from intercom.model.config import Config
+from intercom.model.errors import ConfigError
 from intercom.model.json_types import Json, JsonObject
 
 #: The port if the configuration names none.
@@ -312,17 +313,38 @@ def command(config: Path | None, *, shared: bool) -> list[str]:
     """Return the command that starts the shim, for a client's file.
 
     A file of the user gets an absolute path, because a client started from a desktop has another PATH. A shared file
-    gets the bare name if the PATH finds this very program, so that it works on other machines too. `config` is None for
-    the default file.
+    gets the bare name, and `~` for the home directory, so that it has no path of this machine. `config` is None for the
+    default file. Raises ConfigError for a shared file if `config` is not in the home directory.
     """
-    script = Path(sys.executable).parent / SERVER_NAME
-    found = shutil.which(SERVER_NAME)
-    if script.is_file():
-        same = found is not None and os.path.realpath(found) == os.path.realpath(script)
-        start = [SERVER_NAME if shared and same else str(script)]
-    else:
-        start = [found] if found else [sys.executable, "-m", "intercom.cli.main"]
+    if shared:
+        return [SERVER_NAME, *(["--config", _from_home(config)] if config else [])]
+    start = [installed(SERVER_NAME)] if installed(SERVER_NAME) else [sys.executable, "-m", "intercom.cli.main"]
     return [*start, "--config", str(config)] if config else start
+
+
+def installed(name: str) -> str:
+    """Return the absolute path of a command of this installation, as the PATH names it if it finds that one; empty if
+    there is none."""
+    script = Path(sys.executable).parent / name
+    if is_on_path(name):
+        return os.path.abspath(str(shutil.which(name)))
+    return str(script) if script.is_file() else ""
+
+
+def is_on_path(name: str) -> bool:
+    """Whether the PATH finds a command, and no other installation's."""
+    found, script = shutil.which(name), Path(sys.executable).parent / name
+    return found is not None and (not script.is_file() or os.path.realpath(found) == os.path.realpath(script))
+
+
+def _from_home(file: Path) -> str:
+    home = Path.home()
+    if not file.is_relative_to(home):
+        raise ConfigError(
+            f"a file that a project shares cannot name {file}, a path of this machine: use a configuration in {home} or"
+            " the default one"
+        )
+    return f"~/{file.relative_to(home)}"
 
 
 def address(host: str, port: int, client: str, before: str) -> str:
@@ -356,6 +378,16 @@ class Written:
 
 def record_file() -> Path:
     return Path(places().state_dir) / "init.json"
+
+
+def backup_directory() -> Path:
+    """Return the directory of the old texts: outside of every project, where no commit picks them up."""
+    return Path(places().state_dir) / "init-backups"
+
+
+def backup_of(file: Path) -> Path:
+    """Return the path for a file's old text."""
+    return backup_name(file, backup_directory())
 
 
 def recorded() -> dict[str, Written]:
@@ -405,7 +437,7 @@ def connect(client: Client, files: Sequence[ClientFile]) -> list[tuple[ClientFil
         real, before, after = _edited(each, partial(put_into, each))
         known = record.get(str(real))
         is_ours = known is not None and known.is_text(before)
-        backup = None if before is None or is_ours or after == before else backup_name(real)
+        backup = None if before is None or is_ours or after == before else backup_of(real)
         change = Change(real, before, after, each.mode, backup)
         changes.append((each, change))
         if change.changes:
@@ -473,7 +505,7 @@ def _remove(client: Client, workspace: Path) -> list[str]:
         lines += [line] if line else []
         directories += entry.directories if entry is not None else ()
     commit([*changes, *([_saved(entries)] if entries != record else [])])
-    for directory in reversed(directories):
+    for directory in [*reversed(directories), str(backup_directory())]:
         # Only an empty one goes.
         with contextlib.suppress(OSError):
             os.rmdir(directory)
@@ -500,7 +532,7 @@ def _removal(file: ClientFile, entry: Written | None) -> tuple[list[Change], str
         return [Change(real, text, None)], f"deleted  {real}, which init had made  ({file.title})"
     if after == text:
         return [], ""
-    backup = backup_name(real)
+    backup = backup_of(real)
     line = f"removed  from {real}  ({file.title})\n         its old text: {backup}"
     own = _own_keys(file.entry_in(parse(text, toml=file.location.is_toml)), entry)
     return [Change(real, text, after, backup=backup)], line + own

@@ -238,7 +238,8 @@ def parser() -> argparse.ArgumentParser:
     init.add_argument(
         "--write",
         action="store_true",
-        help="write the configuration, and merge into the clients' own files, with backups (default: only show it)",
+        help="write the configuration, and merge into the clients' own files; their old texts are kept in the"
+        " state directory (default: only show it)",
     )
     hooks = init.add_mutually_exclusive_group()
     hooks.add_argument(
@@ -433,7 +434,14 @@ def _common(*, defaults: bool) -> Parser:
         return value if defaults else argparse.SUPPRESS
 
     common = Parser(add_help=False)
-    common.add_argument("--config", metavar="FILE", default=default(None), help="the configuration file")
+    # A client starts this without a shell, and a shared file names the home directory by `~`.
+    common.add_argument(
+        "--config",
+        metavar="FILE",
+        type=os.path.expanduser,
+        default=default(None),
+        help="the configuration file",
+    )
     common.add_argument(
         "--ipc-name", metavar="NAME", default=default(None), help="the name of the server, if several run"
     )

@@ -28,7 +28,7 @@ class Change:
     """A change of one file, given by its real path. `before` and `after` are its text, None if there is no file. An
     existing file keeps its mode, and its old text stays as `backup` if that is given. A new file gets `mode`.
 
-    A backup in another directory can be read by its owner only.
+    A backup in another directory can be read by its owner only, and so can a directory that is made for it.
     """
 
     file: Path
@@ -47,10 +47,11 @@ def read(file: Path) -> str | None:
     return file.read_bytes().decode("utf-8") if file.exists() else None
 
 
-def backup_name(file: Path) -> Path:
-    """Return the path for a file's old text: in the same directory, with a time stamp in its name."""
+def backup_name(file: Path, directory: Path | None = None) -> Path:
+    """Return the path for a file's old text: in `directory` (None for the file's own), with a time stamp in its
+    name."""
     stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%S.%fZ")
-    return file.with_name(f"{file.name}.{stamp}.bak")
+    return (directory or file.parent) / f"{file.name}.{stamp}.bak"
 
 
 def missing_directories(file: Path) -> tuple[Path, ...]:
@@ -90,15 +91,20 @@ def commit(changes: Sequence[Change]) -> None:
 
 def _stage(change: Change, undo: contextlib.ExitStack) -> str | None:
     """Write the new text to a file beside the old one. Returns its path; None if the file is to be deleted."""
-    for directory in missing_directories(change.file):
-        directory.mkdir(mode=0o700)
-        undo.callback(_remove_directory, directory)
+    _make_directories(change.file, undo)
     if not change.file.parent.is_dir():
         raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(change.file.parent))
     if change.after is None:
         return None
     mode = change.mode if change.before is None else change.file.stat().st_mode & 0o777
     return _draft(change.file, change.after.encode("utf-8"), mode, undo)
+
+
+def _make_directories(file: Path, undo: contextlib.ExitStack) -> None:
+    """Make the directories that a file still needs, which only the user can read."""
+    for directory in missing_directories(file):
+        directory.mkdir(mode=0o700)
+        undo.callback(_remove_directory, directory)
 
 
 def _draft(file: Path, content: bytes, mode: int, undo: contextlib.ExitStack) -> str:
@@ -116,6 +122,7 @@ def _draft(file: Path, content: bytes, mode: int, undo: contextlib.ExitStack) ->
 def _copy(change: Change, undo: contextlib.ExitStack) -> Path:
     """Copy the old file to its backup, or beside it. Returns the path of the copy."""
     copy = change.backup or backup_name(change.file)
+    _make_directories(copy, undo)
     undo.callback(copy.unlink, missing_ok=True)
     if copy.parent == change.file.parent:
         shutil.copy2(change.file, copy)

@@ -48,7 +48,8 @@ def own_config(own_home: Path) -> Path:
 
 
 def backups(file: Path) -> list[Path]:
-    return sorted(file.parent.glob(f"{file.name}.*.bak"))
+    assert not list(file.parent.glob(f"{file.name}.*.bak"))
+    return sorted(init_clients.backup_directory().glob(f"{file.name}.*.bak"))
 
 
 def snapshot(root: Path) -> dict[str, tuple[int, bytes | str]]:
@@ -323,22 +324,123 @@ def test_a_reader_that_closes_the_pipe_leaves_nothing_half_done(own_home: Path, 
     assert all(file.exists() for file in files(own_home / "project"))
 
 
-def test_a_shared_file_gets_the_bare_name_only_where_the_path_finds_this_program(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def installation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The directory of an installation's commands, which the PATH does not have."""
     bin_ = tmp_path / "bin"
     bin_.mkdir()
-    for name in ("python", "agent-intercom"):
+    for name in ("python", "agent-intercom", "agent-intercom-ctl"):
         (bin_ / name).write_text("#!/bin/sh\n")
         (bin_ / name).chmod(0o755)
     monkeypatch.setattr(init_clients.sys, "executable", str(bin_ / "python"))
-    monkeypatch.setenv("PATH", str(bin_))
-    assert init_clients.command(None, shared=True) == ["agent-intercom"]
-    assert init_clients.command(None, shared=False) == [str(bin_ / "agent-intercom")]
     monkeypatch.setenv("PATH", "/nowhere")
-    assert init_clients.command(None, shared=True) == [str(bin_ / "agent-intercom")]
-    (bin_ / "agent-intercom").unlink()
-    assert init_clients.command(None, shared=True) == [str(bin_ / "python"), "-m", "intercom.cli.main"]
+    return bin_
+
+
+def test_a_users_own_file_gets_an_absolute_path_and_a_shared_one_the_bare_name(
+    installation: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for path in ("/nowhere", str(installation)):
+        monkeypatch.setenv("PATH", path)
+        assert init_clients.command(None, shared=True) == ["agent-intercom"]
+        assert init_clients.command(None, shared=False) == [str(installation / "agent-intercom")]
+    # An installer of commands links them into one directory, which stays when the rest moves.
+    (tmp_path / "links").mkdir()
+    (tmp_path / "links/agent-intercom").symlink_to(installation / "agent-intercom")
+    monkeypatch.setenv("PATH", str(tmp_path / "links"))
+    assert init_clients.command(None, shared=False) == [str(tmp_path / "links/agent-intercom")]
+    (tmp_path / "links/agent-intercom").unlink()
+    (installation / "agent-intercom").unlink()
+    python = str(installation / "python")
+    assert init_clients.command(None, shared=False) == [python, "-m", "intercom.cli.main"]
+
+
+@pytest.mark.usefixtures("installation")
+def test_shared_files_name_no_path_of_this_machine(own_home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert init_with("--write", "--client", "all", "--hooks", "--config", own_home / "c/other.toml") == 0
+    for name in ("claude-code", "vscode"):
+        text = entry_file(name, own_home / "project").read_text()
+        assert '"~/c/other.toml"' in text
+        assert str(own_home) not in text
+        assert "/bin/" not in text
+    assert "your PATH does not find it: add " in capsys.readouterr().out
+    words = main.parser().parse_args(["--config", "~/c/other.toml"])
+    assert words.config == str(own_home / "c/other.toml")
+
+
+def test_a_configuration_outside_the_home_directory_cannot_be_named_in_a_shared_file(
+    own_home: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ("--write", "--no-hooks", "--config", tmp_path / "c.toml")
+    assert init_with(*words, "--client", "vscode", "--client", "codex") == 1
+    assert "cannot name" in capsys.readouterr().err
+    assert not (tmp_path / "c.toml").exists()
+    assert not any(file.exists() for file in files(own_home / "project"))
+    assert init_with(*words, "--client", "codex") == 0
+
+
+def test_in_a_directory_below_the_project_it_writes_at_the_root_and_says_so(
+    own_home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    project = own_home / "project"
+    (project / ".git").mkdir()
+    (project / "src/deep").mkdir(parents=True)
+    monkeypatch.chdir(project / "src/deep")
+    assert init_with("--write", "--client", "claude-code") == 0
+    assert entry_file("claude-code", project).exists()
+    assert not list((project / "src/deep").iterdir())
+    assert f"project  {project}  (the root of this repository; else give --workspace)\n" in capsys.readouterr().out
+    assert init_with("--write", "--client", "claude-code", "--workspace", ".") == 0
+    assert entry_file("claude-code", project / "src/deep").exists()
+    assert f"project  {project}/src/deep\n" in capsys.readouterr().out
+    assert init_with("--remove") == 0
+    assert not entry_file("claude-code", project).exists()
+
+
+def test_the_home_directory_is_no_project_even_under_version_control(
+    own_home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (own_home / ".git").mkdir()
+    assert init_with("--write", "--client", "claude-code") == 0
+    assert entry_file("claude-code", own_home / "project").exists()
+    monkeypatch.chdir(own_home)
+    assert init_with("--write", "--client", "claude-code", "--client", "codex") == 1
+    assert "name the project's own directory" in capsys.readouterr().err
+    assert not entry_file("codex", own_home).exists()
+    # Codex has no file in the project.
+    assert init_with("--write", "--client", "codex") == 0
+
+
+def test_it_ends_with_what_to_restart_and_what_to_run(
+    own_home: Path, installation: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def last() -> list[str]:
+        return [line for line in capsys.readouterr().out.splitlines() if line][-2:]
+
+    assert init_with("--write", "--client", "codex", "--client", "cursor") == 0
+    steps = ["Restart Codex and Cursor. Then answer what it asks, in a terminal of your own:"]
+    assert last() == [*steps, f"  {installation}/agent-intercom-ctl watch"]
+    monkeypatch.setenv("PATH", str(installation))
+    assert init_with("--write", "--client", "codex", "--config", own_home / "c.toml") == 0
+    assert last()[1] == f"  agent-intercom-ctl --config {own_home}/c.toml watch"
+    assert init_with("--write", "--client", "codex", "--http") == 0
+    assert "\n  agent-intercom serve\n" in capsys.readouterr().out
+    assert init_with("--client", "codex") == 0
+    assert "Restart" not in capsys.readouterr().out.splitlines()[-1]
+
+
+def test_backups_are_private_and_outside_of_the_project(own_home: Path) -> None:
+    file = entry_file("claude-code", own_home / "project")
+    file.write_text('{"mine": 1}')
+    file.chmod(0o644)
+    assert init_with("--write", "--client", "claude-code") == 0
+    assert [each.name for each in (own_home / "project").iterdir()] == [".mcp.json"]
+    (backup,) = backups(file)
+    assert stat.S_IMODE(backup.stat().st_mode) == 0o600
+    assert stat.S_IMODE(backup.parent.stat().st_mode) == 0o700
+    assert init_with("--remove") == 0
+    assert file.read_text() == '{"mine": 1}'
+    assert not backup.parent.exists()
 
 
 @pytest.mark.parametrize("name", CLIENTS)

@@ -22,10 +22,10 @@ from rich.text import Text
 
 from intercom._version import __version__, version_tuple
 from intercom.agents.clients import CLIENTS
-from intercom.cli import ctl_draw, doctor_checks
+from intercom.cli import ctl_draw, ctl_sign, doctor_checks, doctor_clients
 from intercom.cli.ctl_text import clean, count
 from intercom.cli.doctor_checks import Finding, State
-from intercom.cli.init_clients import names_us
+from intercom.cli.init_clients import names_us, project_at
 from intercom.local import config_file, lock, wire
 from intercom.local.places import Places, places
 from intercom.model.config import Config
@@ -68,8 +68,11 @@ def examine(config: str | None, ipc_name: str | None, workspace: str | None, cwd
     findings += doctor_checks.examine_gateway(settled, where)
     findings.append(doctor_checks.examine_agents(settled))
     findings.append(_policy(settled, workspace, cwd))
-    findings.append(_clients(workspace, cwd))
-    findings.append(doctor_checks.examine_hooks(Path(workspace or cwd).expanduser()))
+    project = _project(workspace, cwd)
+    findings.append(_clients(project))
+    findings += doctor_clients.examine_entries(project, settled)
+    findings.append(doctor_checks.examine_hooks(project))
+    findings.append(doctor_clients.examine_terminal(settled, database, has_key=ctl_sign.has_key(where)))
     return findings
 
 
@@ -131,14 +134,7 @@ def _directory(subject: str, path: str) -> Finding:
     try:
         found = os.lstat(path)
     except FileNotFoundError:
-        parent = Path(path).parent
-        while not parent.exists():
-            parent = parent.parent
-        if os.access(parent, os.W_OK | os.X_OK):
-            return Finding(subject, State.OK, f"{path} will be created when it is needed")
-        return Finding(
-            subject, State.FAULT, f"{path} does not exist, and cannot be created", f"let this user write to {parent}"
-        )
+        return _creation(subject, path)
     except OSError as error:
         return Finding(subject, State.FAULT, f"{path} cannot be reached: {(error.strerror or '').lower()}")
     if stat.S_ISLNK(found.st_mode) or not stat.S_ISDIR(found.st_mode):
@@ -161,12 +157,23 @@ def _directory(subject: str, path: str) -> Finding:
     return Finding(subject, State.OK, path)
 
 
+def _creation(subject: str, path: str | Path) -> Finding:
+    """Say of a missing file or directory whether it can be created."""
+    parent = next(each for each in Path(path).parents if os.path.lexists(each))
+    if parent.is_dir() and os.access(parent, os.W_OK | os.X_OK):
+        return Finding(subject, State.OK, f"{path} will be created when it is needed")
+    text = f"{path} does not exist, and cannot be created"
+    if not parent.is_dir():
+        return Finding(subject, State.FAULT, f"{text}: {parent} is not a directory", f"remove {parent}")
+    return Finding(subject, State.FAULT, text, f"let this user write to {parent}")
+
+
 def _database(path: Path) -> Finding:
     found = check(path)
     if found.fault is not None:
         return Finding("database", State.FAULT, found.fault)
     if not found.exists:
-        return Finding("database", State.OK, f"{path} will be created when it is needed")
+        return _creation("database", path)
     text = f"{path}, {found.size / 1024:.0f} KiB, schema {found.version}, sound"
     if (found.version or 0) < found.latest:
         text += f"; the next server brings it to schema {found.latest}, and keeps a copy"
@@ -284,8 +291,10 @@ def _policy(config: Config, workspace: str | None, cwd: str) -> Finding:
         return Finding("policy", state, text)
     loaded = policy_file.load(root)
     if loaded.fault is not None:
-        advice = "correct it: until then every request waits for a person"
-        return Finding("policy", State.FAULT, f"{root}: {loaded.fault}", advice)
+        every = [] if loaded.text is None else [f"{loaded.source}, {each}" for each in policy_file.faults(loaded.text)]
+        text = "\n".join([f"{root}: {(every or [loaded.fault])[0]}", *every[1:]])
+        advice = f"correct {'it' if len(every) < 2 else 'them'}: until then every request waits for a person"
+        return Finding("policy", State.FAULT, text, advice)
     if loaded.source is None:
         return Finding("policy", State.OK, f"{root} has none: every request waits for a person")
     if not loaded.policy.grants:
@@ -295,8 +304,12 @@ def _policy(config: Config, workspace: str | None, cwd: str) -> Finding:
     return Finding("policy", State.OK, text)
 
 
-def _clients(workspace: str | None, cwd: str) -> Finding:
-    project = Path(workspace or cwd).expanduser()
+def _project(workspace: str | None, cwd: str) -> Path:
+    """Return the directory whose clients' files count, as `init` chooses it."""
+    return Path(workspace).expanduser() if workspace else project_at(Path(cwd))
+
+
+def _clients(project: Path) -> Finding:
     knowing = [client.title for client in CLIENTS.values() if names_us(client, project)]
     if knowing:
         return Finding("clients", State.OK, f"{', '.join(knowing)} {'knows' if len(knowing) == 1 else 'know'} Intercom")
@@ -333,7 +346,7 @@ def run(options: argparse.Namespace) -> int:
         findings = examine(options.config, options.ipc_name, options.workspace, os.getcwd())
     else:
         config, _, findings = configuration(options.config, options.ipc_name)
-        project = Path(options.workspace or os.getcwd()).expanduser()
+        project = _project(options.workspace, os.getcwd())
         findings += doctor_checks.examine_client(options.client, config, project, options.probe)
     faults = sum(finding.state is State.FAULT for finding in findings)
     if options.json:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
 import json
 import os
 import re
@@ -28,6 +27,7 @@ from intercom.cli.init_clients import (
     entry_file,
     hooks_file,
     path_of,
+    project_at,
     snippet,
 )
 from intercom.cli.init_files import Unmergeable, describe, indented
@@ -36,11 +36,11 @@ from intercom.local import config_file, file_replacement, own_files
 from intercom.local.file_replacement import Change
 from intercom.local.places import places
 from intercom.model.config import Config, Setting, tables
-from intercom.model.errors import ConfigError, IntercomError, WorkspaceRefused
+from intercom.model.errors import ConfigError, IntercomError
 from intercom.model.json_types import JsonObject
 from intercom.model.policy import POLICY_FILE
 from intercom.operators.ctl.client import NoServer, Refusal
-from intercom.workspace.files import check_workspace, version_control_root
+from intercom.workspace.files import check_workspace
 
 #: What a person must know before hooks are installed.
 HOOKS_NOTICE = """\
@@ -141,15 +141,6 @@ def _run(args: argparse.Namespace, report: Report) -> int:
     if not args.write:
         report.say("\nnothing was changed: add --write, and --client NAME or --client all")
     return 0 if all(done) else 1
-
-
-def project_at(directory: Path) -> Path:
-    """Return the project of a directory: what is under version control above it, else the directory itself."""
-    here = directory.resolve()
-    found = version_control_root(here)
-    with contextlib.suppress(WorkspaceRefused):
-        return check_workspace(found) if found is not None else here
-    return here
 
 
 def _why(project: Path, *, given: bool) -> str:

@@ -40,8 +40,9 @@ from intercom.cli.init_files import Unmergeable, describe, edit, glance, parse, 
 from intercom.local.file_replacement import Change, backup_name, commit, missing_directories, read
 from intercom.local.places import places
 from intercom.model.config import Config
-from intercom.model.errors import ConfigError
+from intercom.model.errors import ConfigError, WorkspaceRefused
 from intercom.model.json_types import Json, JsonObject
+from intercom.workspace.files import check_workspace, version_control_root
 
 #: The port if the configuration names none.
 DEFAULT_PORT = 3000
@@ -262,6 +263,15 @@ def snippet(file: ClientFile) -> str:
 
 
 # --- what an entry should be -----------------------------------------------------------------------------------------
+
+
+def project_at(directory: Path) -> Path:
+    """Return the project of a directory: what is under version control above it, else the directory itself."""
+    here = directory.resolve()
+    found = version_control_root(here)
+    with contextlib.suppress(WorkspaceRefused):
+        return check_workspace(found) if found is not None else here
+    return here
 
 
 def entry_file(client: Client, project: Path, config: Path | None, http: Config | None) -> EntryFile:

@@ -103,9 +103,27 @@ def parse(text: str) -> tuple[WorkspacePolicy, str | None]:
     try:
         return _policy(_checked(text)), None
     except _Fault as fault:
-        line = text.count("\n", 0, fault.index) + 1
-        column = fault.index - text.rfind("\n", 0, fault.index)
-        return DENY_ALL, f"line {line}, column {column}: {fault.why}"
+        return DENY_ALL, _placed(text, fault)
+
+
+def _placed(text: str, fault: _Fault) -> str:
+    line = text.count("\n", 0, fault.index) + 1
+    column = fault.index - text.rfind("\n", 0, fault.index)
+    return f"line {line}, column {column}: {fault.why}"
+
+
+def faults(text: str) -> tuple[str, ...]:
+    """Return every fault of a policy's text, in the order of the lines: line, column and reason. `parse` names the one
+    that matters most. Text that is not JSON has one fault."""
+    text = text.removeprefix("\ufeff")
+    try:
+        data, twice = _json(text)
+        found = [] if twice is None else [twice]
+        for error in _validator("nested" if is_nested(data) else "flat").iter_errors(data):
+            found += _all_worded(text, error)
+    except _Fault as fault:
+        found = [fault]
+    return tuple(_placed(text, each) for each in sorted(found, key=lambda fault: fault.index))
 
 
 def render(policy: WorkspacePolicy) -> str:
@@ -120,6 +138,18 @@ class _Fault(Exception):
 
 
 def _checked(text: str) -> JsonObject:
+    data, twice = _json(text)
+    if twice is not None:
+        raise twice
+    worst = best_match(_validator("nested" if is_nested(data) else "flat").iter_errors(data))
+    if worst is not None:
+        raise _all_worded(text, worst)[0]
+    assert isinstance(data, dict)
+    return data
+
+
+def _json(text: str) -> tuple[Json, _Fault | None]:
+    """Return the value, and the fault of a key that stands twice. Raises the fault of text that cannot be read."""
     if not text.strip():
         raise _Fault(0, "the file is empty; write {} to grant nothing")
     try:
@@ -131,13 +161,7 @@ def _checked(text: str) -> JsonObject:
         raise _Fault(0, "values are nested too deeply") from None
     except ValueError as error:
         raise _Fault(0, f"a number cannot be read: {error}") from None
-    if twice is not None:
-        raise _Fault(twice[1], f'the key "{twice[0]}" stands twice')
-    worst = best_match(_validator("nested" if is_nested(data) else "flat").iter_errors(data))
-    if worst is not None:
-        raise _worded(text, worst)
-    assert isinstance(data, dict)
-    return data
+    return data, None if twice is None else _Fault(twice[1], f'the key "{twice[0]}" stands twice')
 
 
 def _refuse_constant(name: str) -> None:
@@ -168,23 +192,26 @@ def _validator(form: str) -> Draft202012Validator:
     return Draft202012Validator({"$ref": f"#/$defs/{form}", "$defs": schema()["$defs"]})
 
 
-def _worded(text: str, error: ValidationError) -> _Fault:
+def _all_worded(text: str, error: ValidationError) -> list[_Fault]:
+    """Return the faults that one error of the schema stands for: one for each unknown setting, else one."""
     path: Sequence[str | int] = list(error.absolute_path)
     # Any, because the types depend on the rule that failed.
     allowed: Any = error.validator_value
     given: Any = error.instance
     rules: Any = error.schema
     if error.validator == "additionalProperties":
-        unknown = next(key for key in given if key not in rules["properties"])
         known = ", ".join(key for key in rules["properties"] if key != "$schema")
-        at = _locate(text, [*path, unknown], key=True)
-        return _Fault(at, f'no setting is called "{unknown}"; known: {known}')
+        unknown = [key for key in given if key not in rules["properties"]]
+        return [
+            _Fault(_locate(text, [*path, each], key=True), f'no setting is called "{each}"; known: {known}')
+            for each in unknown
+        ]
     why = _FAULTS[str(error.validator)].format(
         name=f'"{path[-1]}"' if path and isinstance(path[-1], str) else "this",
         allowed=", ".join(allowed) if isinstance(allowed, list) else allowed,
         size=len(given) if isinstance(given, str) else 0,
     )
-    return _Fault(_locate(text, path), why)
+    return [_Fault(_locate(text, path), why)]
 
 
 def _locate(text: str, path: Sequence[str | int], key: bool = False) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sqlite3
 import subprocess
 import sys
@@ -45,6 +46,8 @@ def written(path: str | Path, text: str, mode: int = 0o600) -> Path:
 def test_a_machine_that_never_ran_it_has_no_fault_and_is_told_to_connect_a_client(where: Places) -> None:
     before = sorted(Path(where.state_dir).parents[1].rglob("*"))
     found = look(where)
+    # Where these tests run, there may be no terminal.
+    found.pop("this terminal")
     assert {each.subject for each in found.values() if each.state is not State.OK} == {"clients", "operator key"}
     assert found["clients"].state is State.WARN
     assert "agent-intercom init" in found["clients"].advice
@@ -164,6 +167,40 @@ def test_a_fault_of_the_policy_is_told_with_its_place(where: Places) -> None:
     found = look(where, str(project))["policy"]
     assert found.state is State.FAULT
     assert "line 2" in found.text
+
+
+def test_every_fault_of_the_policy_is_told(where: Places) -> None:
+    project = Path(where.state_dir).parents[1] / "project"
+    written(project / ".intercom/settings.json", '{\n"enabeld": true,\n"tools": 1,\n"comands": []\n}')
+    found = look(where, str(project))["policy"]
+    lines = found.text.splitlines()
+    assert [re.sub(r".*settings.json, (line \d).*?(\".*?\").*", r"\1 \2", line) for line in lines] == [
+        'line 2 "enabeld"',
+        'line 3 "tools"',
+        'line 4 "comands"',
+    ]
+    assert found.advice.startswith("correct them")
+
+
+@pytest.mark.parametrize("trap", ["file", "dangling link", "no permission"])
+def test_nothing_is_promised_that_cannot_be_created(where: Places, monkeypatch: pytest.MonkeyPatch, trap: str) -> None:
+    blocked = Path(where.config_file).parent / "here"
+    written(where.config_file, f'[database]\npath = "{blocked}/deep/x.db"\n')
+    match trap:
+        case "file":
+            blocked.write_text("")
+        case "dangling link":
+            blocked.symlink_to("nowhere")
+        case _:
+            blocked.mkdir()
+            # Root may write everywhere, so the real thing would not do here.
+            monkeypatch.setattr(
+                os, "access", lambda path, _mode: Path(path) not in (blocked, Path(where.state_dir).parent)
+            )
+            assert "let this user write to" in look(where)["state files"].advice
+    found = look(where)["database"]
+    assert found.state is State.FAULT
+    assert "will be created" not in found.text
 
 
 def test_a_workspace_that_is_none_is_a_fault_only_where_it_was_named(where: Places) -> None:
@@ -320,6 +357,6 @@ def test_an_entry_that_an_import_wrote_for_the_user_is_seen(own_home: Path, monk
     file = own_home / ".claude.json"
     project = str(own_home / "project")
     file.write_text('{"projects": {"/home/me/agent-intercom": {}}, "history": ["about agent-intercom"]}')
-    assert "no client's file names Intercom" in doctor._clients(None, project).text
+    assert "no client's file names Intercom" in doctor._clients(Path(project)).text
     file.write_text('{"mcpServers": {"agent-intercom" : {"command": "agent-intercom"}}}')
-    assert doctor._clients(None, project).text == "Claude Code knows Intercom"
+    assert doctor._clients(Path(project)).text == "Claude Code knows Intercom"

@@ -109,6 +109,25 @@ def test_a_fault_grants_nothing_and_is_told_with_its_place(text: str, fault: str
     assert told.startswith("line ")
 
 
+@pytest.mark.parametrize(
+    ("text", "places"),
+    [
+        ("{}", []),
+        ('{"enabled": true}', []),
+        ("", ["line 1"]),
+        ("{,}", ["line 1"]),
+        ('{"a": 1,\n"b": 2,\n"enabled": 3,\n"enabled": 4}', ["line 1", "line 2", "line 3", "line 4"]),
+        ('{"file_patterns": {"write": ["../x"],\n"red": []}}', ["line 1", "line 2"]),
+        ('{"autoApprove": {"enabled": 1,\n"x": 1}}', ["line 1", "line 2"]),
+    ],
+)
+def test_every_fault_is_listed_in_order(text: str, places: list[str]) -> None:
+    found = policy_file.faults(text)
+    assert [each.partition(",")[0] for each in found] == places
+    one = policy_file.parse(text)[1]
+    assert one is None if not places else one in found
+
+
 def test_the_newer_file_is_read_and_the_older_only_in_its_absence(tmp_path: Path) -> None:
     assert policy_file.load(tmp_path) == policy_file.Loaded()
     put(tmp_path, NESTED, ".monocoque")

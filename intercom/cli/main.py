@@ -116,8 +116,6 @@ def load_server() -> Any:
 
 def _stop(options: argparse.Namespace) -> int:
     """Ask the server to stop and wait. Returns 0 if none runs any more, 1 if it did not stop, 2 for a faulty setup."""
-    import signal
-    import time
     from pathlib import Path
 
     from intercom.local import config_file, lock
@@ -128,26 +126,18 @@ def _stop(options: argparse.Namespace) -> int:
         path = Path(options.config) if options.config else Path(places().config_file)
         config = config_file.load(path if options.config or path.exists() else None)
         where = places(options.ipc_name or config.ipc_name)
-        database = config_file.database_path(config, where)
-        holder = lock.holder(database)
+        ended = lock.end_holder(config_file.database_path(config, where), seconds=_STOP_SECONDS)
+    except lock.DatabaseLocked as error:
+        print(f"agent-intercom: {error}", file=sys.stderr)
+        return 1
     except IntercomError as error:
         print(f"agent-intercom: {error}", file=sys.stderr)
         return 2
-    if holder is None:
+    if ended is None:
         print("no server is running")
-        return 0
-    os.kill(holder.pid, signal.SIGTERM)
-    deadline = time.monotonic() + _STOP_SECONDS
-    while time.monotonic() < deadline:
-        now = lock.holder(database)
-        if now is None or now.pid != holder.pid:
-            print(f"stopped the server (process {holder.pid}); pending requests are kept, and agents start it again")
-            return 0
-        time.sleep(0.05)
-    print(
-        f"agent-intercom: the server (process {holder.pid}) did not stop within {_STOP_SECONDS:.0f} s", file=sys.stderr
-    )
-    return 1
+    else:
+        print(f"stopped the server (process {ended.pid}); pending requests are kept, and agents start it again")
+    return 0
 
 
 def parser() -> argparse.ArgumentParser:
@@ -184,6 +174,11 @@ def parser() -> argparse.ArgumentParser:
         metavar="DIR",
         default=argparse.SUPPRESS,
         help="the directory of agents that name none (default: default_workspace_root in the configuration)",
+    )
+    serve.add_argument(
+        "--replace",
+        action="store_true",
+        help="end the server that runs, in order, and take its place: pending requests and connected agents are kept",
     )
     serve.add_argument("--background", action="store_true", help=argparse.SUPPRESS)
     serve.add_argument("--ready-fd", type=int, help=argparse.SUPPRESS)

@@ -18,6 +18,7 @@ import socket
 import stat
 import sys
 import tempfile
+import time
 import uuid
 from contextlib import AbstractContextManager, nullcontext
 from datetime import UTC, datetime
@@ -30,6 +31,7 @@ import actors
 from intercom._version import __version__, is_newer
 from intercom.agents import message_stream
 from intercom.agents.agent_connection import AgentConnection
+from intercom.agents.shim import launch
 from intercom.agents.shim_connection import Hello, ShimConnection
 from intercom.app import App
 from intercom.cli.server_settings import (
@@ -40,7 +42,7 @@ from intercom.cli.server_settings import (
     with_workspace,
 )
 from intercom.local import daemon, lock, peer_processes
-from intercom.local.places import private_directory
+from intercom.local.places import Places, private_directory
 from intercom.masking import Masker
 from intercom.model.config import LogLevel
 from intercom.model.errors import ConfigError, IntercomError
@@ -49,10 +51,12 @@ from intercom.model.visible_text import visible
 
 
 class Readiness:
-    """Reports the start's result to the shim that started us, as one JSON line on its descriptor."""
+    """Reports the start's result to the shim that started us, as one JSON line on its descriptor. `claim` is the right
+    to start a server, which is given back then."""
 
     def __init__(self, descriptor: int | None) -> None:
         self._descriptor = descriptor
+        self.claim: int | None = None
 
     def done(self) -> None:
         self._tell({"ready": True})
@@ -62,6 +66,9 @@ class Readiness:
         self._tell({"error": told})
 
     def _tell(self, said: JsonObject) -> None:
+        if self.claim is not None:
+            os.close(self.claim)
+            self.claim = None
         if self._descriptor is None:
             return
         try:
@@ -93,6 +100,8 @@ def is_denied(failed: BaseException) -> bool:
     return isinstance(failed, PermissionError) or (isinstance(failed, OSError) and failed.errno == errno.EROFS)
 
 
+#: Seconds that a server has to stop.
+STOP_SECONDS = 15.0
 #: Seconds without a connection or anything pending after which a background server stops.
 IDLE_SECONDS = 300.0
 #: Seconds between two releases of free memory. Frequent releases are short, and threads that need memory meanwhile must
@@ -117,7 +126,10 @@ def serve(options: argparse.Namespace) -> int:
         starters = _starters(options)
         if not options.background:
             note_directories(settings)
-        with lock.acquire(settings.prepare(), version=__version__) as held, lock_rooms(settings):
+        database = settings.prepare()
+        if options.replace:
+            ready.claim = take_over(settings.places, database)
+        with lock.acquire(database, version=__version__) as held, lock_rooms(settings):
             return trio.run(_serve, settings, ready, bool(options.background), held, starters)
     except BaseException as failed:
         error = told(failed)
@@ -125,6 +137,29 @@ def serve(options: argparse.Namespace) -> int:
         if isinstance(failed, KeyboardInterrupt | SystemExit):
             raise
         return report(error, failed)
+
+
+def take_over(where: Places, database: Path) -> int:
+    """End the server that has this database, in order, so that its place can be taken: what waits stays pending.
+
+    Returns the right to start a server, as a descriptor to close when this one is ready. Until then no relay starts
+    another, and the old server lets the agents run that it has started. Raises DatabaseLocked if the old server does
+    not stop, and OSError; then nothing has changed.
+    """
+    deadline = time.monotonic() + STOP_SECONDS
+    while (claim := launch.claim(where)) is None:
+        if time.monotonic() >= deadline:
+            text = f"another server is being started, and was not ready within {STOP_SECONDS:.0f} s: try again"
+            raise lock.DatabaseLocked(text, lock.Holder(0, ""))
+        time.sleep(0.05)
+    try:
+        ended = lock.end_holder(database, seconds=STOP_SECONDS)
+    except BaseException:
+        os.close(claim)
+        raise
+    if ended is not None:
+        complain(f"this server replaces process {ended.pid} (version {ended.version}); what waited is still pending")
+    return claim
 
 
 def in_process(options: argparse.Namespace) -> int:
@@ -251,6 +286,8 @@ async def until_signal(app: App) -> None:
     """Stop the server at SIGTERM or SIGINT."""
     with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
         async for received in signals:
+            # Agents that this server started go on if a successor waits to take over.
+            app.hands_over = launch.is_claimed(app.places)
             log.info("%s: stopping; what waits stays pending", signal.Signals(received).name)
             app.system.request_stop()
             return

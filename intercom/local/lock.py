@@ -11,6 +11,7 @@ import fcntl
 import json
 import logging
 import os
+import signal
 import sys
 import time
 from types import TracebackType
@@ -142,6 +143,34 @@ def holder(database: str | os.PathLike[str]) -> Holder | None:
     finally:
         os.close(descriptor)
     return None
+
+
+def end_holder(database: str | os.PathLike[str], *, seconds: float) -> Holder | None:
+    """Ask the server that has the lock of `database` to stop, and wait until it has: it finishes what it does, and what
+    waits stays pending. Returns that server; None if there was none. Raises DatabaseLocked if it still runs after so
+    many seconds or may not be asked, and OSError if the lock cannot be read."""
+    deadline = time.monotonic() + seconds
+    asked: Holder | None = None
+    while (found := holder(database)) is not None and (asked is None or found == asked):
+        # One that is taking the lock has not written its process id yet, and 0 would be every process of our group.
+        if asked is None and found.pid:
+            _ask_to_stop(found)
+            asked = found
+        if time.monotonic() >= deadline:
+            who = f"the server (process {found.pid})" if found.pid else "a starting server"
+            raise DatabaseLocked(f"{who} did not stop within {seconds:.0f} s: look at its log", found)
+        time.sleep(0.05)
+    return asked
+
+
+def _ask_to_stop(server: Holder) -> None:
+    try:
+        os.kill(server.pid, signal.SIGTERM)
+    except ProcessLookupError:
+        # It has just ended, or it is in another container.
+        pass
+    except PermissionError:
+        raise DatabaseLocked(f"the server (process {server.pid}) may not be stopped by this user", server) from None
 
 
 def lock_path(database: str | os.PathLike[str]) -> str:

@@ -44,7 +44,7 @@ def read_unit() -> configparser.ConfigParser:
 
 def test_the_unit_starts_a_server_whose_files_are_private() -> None:
     unit = read_unit()
-    assert unit["Service"]["ExecStart"].endswith("/agent-intercom serve")
+    assert unit["Service"]["ExecStart"].endswith("/agent-intercom serve --replace")
     assert unit["Service"]["UMask"] == "0077"
     assert unit["Service"]["Environment"] == f"GLIBC_TUNABLES={server_environment({})['GLIBC_TUNABLES']}"
 
@@ -78,7 +78,7 @@ def verify_with_systemd(directory: Path, unit: configparser.ConfigParser) -> Non
 def test_the_property_list_is_one_that_launchd_reads() -> None:
     found: dict[str, Any] = plistlib.loads(PLIST.read_bytes())
     assert found["Label"] == PLIST.stem
-    assert found["ProgramArguments"][1:] == ["serve"]
+    assert found["ProgramArguments"][1:] == ["serve", "--replace"]
     assert found["Umask"] == 0o77
     assert found["RunAtLoad"] is found["KeepAlive"] is True
     assert all(Path(each).is_absolute() for each in (found["ProgramArguments"][0], found["StandardErrorPath"]))

@@ -86,11 +86,11 @@ class Home:
         os.kill(pid, signal.SIGKILL)
 
     @contextmanager
-    def serving(self, **environ: str) -> Iterator[subprocess.Popen[bytes]]:
+    def serving(self, *options: str, **environ: str) -> Iterator[subprocess.Popen[bytes]]:
         """A server in the foreground, ready when this is entered and stopped when it is left."""
         hear, tell = os.pipe()
         process = subprocess.Popen(
-            [*self.program, "serve", "--ready-fd", str(tell)],
+            [*self.program, "serve", "--ready-fd", str(tell), *options],
             env=self.environ | environ,
             pass_fds=[tell],
             stderr=(self.root / "server.log").open("ab"),

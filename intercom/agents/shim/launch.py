@@ -132,6 +132,21 @@ def claim(places: Places) -> int | None:
     return lock
 
 
+def is_claimed(places: Places) -> bool:
+    """Whether a process has the right to start a server, and so one comes soon."""
+    try:
+        lock = os.open(places.start_lock, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(lock)
+    return False
+
+
 def start(options: Options, lock: int) -> Start:
     """Start a server in the background, with the right from `claim`. Raises OSError if the system lacks resources."""
     try:

@@ -283,7 +283,8 @@ class App:
                 from intercom.store.postgres import PostgresRooms
             except ModuleNotFoundError as missing:
                 raise ConfigError(
-                    f"rooms in PostgreSQL need {missing.name}: run pip install 'agent-intercom[postgres]'"
+                    f"rooms in PostgreSQL need {missing.name}: run uv tool install --force '.[postgres]' in a clone of"
+                    " the repository, or pip install '.[postgres]' where it is installed"
                 ) from missing
 
             store = PostgresRooms(url, self.system, measured=self.measured, now=self.now)

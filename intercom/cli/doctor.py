@@ -78,7 +78,7 @@ def examine(config: str | None, ipc_name: str | None, workspace: str | None, cwd
 
 def _installation() -> Finding:
     text = f"agent-intercom {__version__}, Python {sys.version.split()[0]} ({sys.executable})"
-    again = "install it again: pip install --force-reinstall agent-intercom"
+    again = "install it again, in a clone of the repository: uv tool install --force . (or pipx install --force .)"
     try:
         needed = importlib.metadata.requires("agent-intercom") or []
     except importlib.metadata.PackageNotFoundError:

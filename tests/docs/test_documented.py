@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import ast
 import re
+import shlex
 from pathlib import Path
 
 import pytest
 
 from intercom.agents.clients import default_call_waits
+from intercom.cli import ctl, main
 from intercom.model.errors import ERROR_CODES
 from tests.cli.inbox_pictures import PICTURES
 from tests.docs.generated import BEGIN, DOCS, END, PAGES, ROOT, page_with, protocols
@@ -69,6 +71,26 @@ def test_every_picture_is_one_that_the_command_takes_and_is_shown_somewhere() ->
     assert shown == pictures
 
 
-def test_the_second_command_of_the_readme_is_the_one_that_continuous_integration_runs() -> None:
-    blocks = re.findall(r"^```sh\n(.*?)\n```$", (ROOT / "README.md").read_text(), re.MULTILINE | re.DOTALL)
-    assert (ROOT / ".ci/run").read_text().splitlines()[-1] == blocks[1]
+def readme_blocks() -> list[str]:
+    return re.findall(r"^```sh\n(.*?)\n```$", (ROOT / "README.md").read_text(), re.MULTILINE | re.DOTALL)
+
+
+def test_the_last_command_of_the_readme_is_the_one_that_continuous_integration_runs() -> None:
+    assert (ROOT / ".ci/run").read_text().splitlines()[-1] == readme_blocks()[-1]
+
+
+def test_the_commands_of_the_readme_need_what_they_install_themselves() -> None:
+    """A stranger has the clone and what the block before has installed; what is in .venv, the same line installs."""
+    parser = {"agent-intercom": main.parser(), "agent-intercom-ctl": ctl.parser()}
+    named = 0
+    for block in readme_blocks():
+        for line in block.splitlines():
+            words = shlex.split(line, comments=True)
+            if ".venv/bin" in line:
+                assert line.startswith("python3 -m venv .venv && .venv/bin/pip install -q ")
+            elif words[0] in parser and words[1:] != ["--version"]:
+                parser[words[0]].parse_args(words[1:])
+                named += 1
+            else:
+                assert words[:3] == ["uv", "tool", "install"] or words[1:] == ["--version"]
+    assert named >= 8

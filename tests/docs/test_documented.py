@@ -94,3 +94,15 @@ def test_the_commands_of_the_readme_need_what_they_install_themselves() -> None:
             else:
                 assert words[:3] == ["uv", "tool", "install"] or words[1:] == ["--version"]
     assert named >= 8
+
+
+@pytest.mark.parametrize(
+    "page", [*sorted((DOCS / "how-to").rglob("*.md")), DOCS / "tutorial/first-approval.md"], ids=lambda page: page.stem
+)
+def test_the_commands_of_a_page_need_no_python_of_their_own(page: Path) -> None:
+    """What a tool's installer put somewhere is in no environment that a shell has."""
+    for block in re.findall(r"^```sh\n(.*?)\n```$", page.read_text(), re.MULTILINE | re.DOTALL):
+        for line in block.splitlines():
+            assert line.split(" ")[0] not in ("pip", "pip3", "python", "python3") or line.startswith(
+                "python3 -m venv "
+            ), line

@@ -284,7 +284,7 @@ class _Demo:
         here = _called()
         connect = f"{here} init --write --client {NAMES[0]}"
         self.page.command(connect, f"connect your agent (or {', '.join(NAMES[1:])})")
-        self.page.command(f"{here}-ctl watch", "see what it asks, and answer with a key")
+        self.page.command(f"{here}-ctl", "see what it asks, and answer with a key")
         self.page.command(f"{here} doctor", "if something does not work")
 
 

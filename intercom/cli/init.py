@@ -169,14 +169,14 @@ def next_steps(plans: Sequence[Plan], config: Path | None, *, http: bool) -> lis
             f" share it,\nand your PATH does not find it: add {os.path.dirname(program or sys.executable)} to it."
         ]
     options = ["--config", str(config)] if config else []
-    watch, serve = (
+    inbox, serve = (
         shlex.join([name if init_clients.is_on_path(name) else init_clients.installed(name) or name, *words])
-        for name, words in ((f"{SERVER_NAME}-ctl", [*options, "watch"]), (SERVER_NAME, [*options, "serve"]))
+        for name, words in ((f"{SERVER_NAME}-ctl", options), (SERVER_NAME, [*options, "serve"]))
     )
     titles = [plan.title for plan in plans]
     named = titles[0] if len(titles) == 1 else f"{', '.join(titles[:-1])} and {titles[-1]}"
     first = ["Let the server run, which clients over HTTP do not start:", serve] if http else []
-    steps = [*first, f"Restart {named}. Then answer what it asks, in a terminal of your own:", watch]
+    steps = [*first, f"Restart {named}. Then answer what it asks, in a terminal of your own:", inbox]
     return [*lines, *(f"  {step}" if number % 2 else f"\n{step}\n" for number, step in enumerate(steps))]
 
 

@@ -419,10 +419,10 @@ def test_it_ends_with_what_to_restart_and_what_to_run(
 
     assert init_with("--write", "--client", "codex", "--client", "cursor") == 0
     steps = ["Restart Codex and Cursor. Then answer what it asks, in a terminal of your own:"]
-    assert last() == [*steps, f"  {installation}/agent-intercom-ctl watch"]
+    assert last() == [*steps, f"  {installation}/agent-intercom-ctl"]
     monkeypatch.setenv("PATH", str(installation))
     assert init_with("--write", "--client", "codex", "--config", own_home / "c.toml") == 0
-    assert last()[1] == f"  agent-intercom-ctl --config {own_home}/c.toml watch"
+    assert last()[1] == f"  agent-intercom-ctl --config {own_home}/c.toml"
     assert init_with("--write", "--client", "codex", "--http") == 0
     assert "\n  agent-intercom serve\n" in capsys.readouterr().out
     assert init_with("--client", "codex") == 0

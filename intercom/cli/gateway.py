@@ -129,8 +129,8 @@ def _import(options: argparse.Namespace, where: Places, file: Path, config: Conf
         print(f"{PROGRAM}: {one_line(str(workspace))} is no directory: give --workspace a project", file=sys.stderr)
         return 2
     directory = config.gateway.directory or Path(where.gateway_directory)
-    found = files_of(options.client, workspace, file if options.config else None)
     from_project = bool(getattr(options, "project", False))
+    found = files_of(options.client, workspace, file if options.config else None, from_project=from_project)
     take = None if not from_project else _take_shown if options.apply else _take_all
     planned = client_import.plan(found, directory, names=options.server, take_from_project=take)
     for name in options.server or ():
@@ -207,13 +207,19 @@ def _take_shown(file: ClientFile, name: str, config: DownstreamConfig) -> bool:
     return _agreed(question)
 
 
-def files_of(names: Sequence[str] | None, workspace: Path, config: Path | None) -> list[ClientFile]:
+def files_of(
+    names: Sequence[str] | None, workspace: Path, config: Path | None, *, from_project: bool = True
+) -> list[ClientFile]:
     """Return the clients' files that exist, each with the entry of ours that may replace what is moved. `config` is the
-    configuration file if it is not the default one."""
+    configuration file if it is not the default one. Nothing is moved from the project's files unless `from_project`.
+    Raises ConfigError if a shared file cannot name `config`."""
     home = Path(os.environ.get("HOME") or Path.home())
     found = []
     for each in client_files.locate(home, workspace, os.environ):
         if names and each.dialect.value not in names:
+            continue
+        if each.workspace is not None and not from_project:
+            found.append(each)
             continue
         command = init_clients.command(config, shared=each.workspace is not None)
         found.append(evolve(each, own_entry=CLIENTS[each.dialect.value].entry.stdio(command)))

@@ -285,6 +285,20 @@ def test_servers_of_a_project_are_listed_and_left_without_project(
     assert 'servers of the files of "~/clone" are only moved with --project' in said
 
 
+@pytest.mark.usefixtures("clients")
+def test_a_configuration_that_a_shared_file_cannot_name_stops_only_an_import_from_the_project(
+    tmp_path: Path, project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before, config = files_in(project), tmp_path / "c.toml"
+    config.touch(mode=0o600)
+    words = ("import", "--workspace", str(project))
+    assert run_with(str(config), *words) == 0
+    capsys.readouterr()
+    assert run_with(str(config), *words, "--project") != 0
+    assert f"cannot name {config}" in capsys.readouterr().err
+    assert files_in(project) == before
+
+
 def test_all_that_a_server_starts_is_shown_whole(
     own_home: Path, project: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

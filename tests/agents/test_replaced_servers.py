@@ -44,6 +44,25 @@ async def test_a_call_goes_on_at_the_server_that_took_over(home: Home) -> None:
         assert f"this server replaces process {first} (version " in told
 
 
+async def test_one_that_is_killed_while_it_takes_over_leaves_the_place_to_a_relay(home: Home) -> None:
+    root = home.workspace()
+    code = (
+        "import os; from pathlib import Path; from intercom.cli import serve\n"
+        "from intercom.local.places import places\n"
+        "serve.take_over(places(), Path(places().database)); os.kill(os.getpid(), 9)"
+    )
+    async with home.agent(root) as agent, trio.open_nursery() as nursery:
+        await call(agent, "ping")
+        asked = begin(nursery, agent, "check_clearance", **CHANGE)
+        id = await pending(home, root)
+        done = await trio.run_process([sys.executable, "-c", code], env=home.environ, check=False, capture_stderr=True)
+        assert done.returncode == -signal.SIGKILL
+        assert (await call(agent, "ping"))["acknowledged"]
+        assert await pending(home, root) == id
+        await decide(home, root, id)
+        assert await asked() == {"status": "approved", "request_id": id}
+
+
 async def test_without_a_server_it_simply_starts(home: Home) -> None:
     with home.serving("--replace") as process:
         assert home.server() == process.pid

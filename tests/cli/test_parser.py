@@ -95,7 +95,8 @@ def completions(line: str, env: dict[str, str], tmp_path: Path) -> set[str]:
 
 
 def test_a_shell_completes_commands_options_and_choices_without_a_server(tmp_path: Path) -> None:
-    env = {"HOME": str(tmp_path), "PATH": os.environ["PATH"]}
+    # Not the directory of other servers of this machine.
+    env = {"HOME": str(tmp_path), "PATH": os.environ["PATH"], "XDG_RUNTIME_DIR": str(tmp_path)}
 
     assert "approve" in completions("agent-intercom-ctl app", env, tmp_path)
     assert "accept" in completions("agent-intercom-ctl policy ac", env, tmp_path)

@@ -154,8 +154,8 @@ def _listed(tool: Tool, name: str) -> types.Tool:
         name=name,
         title=tool.title,
         description=tool.description,
-        input_schema=schemas.of(tool.takes),
-        output_schema=schemas.of_answer(tool.result),
+        input_schema=schemas.portable(schemas.of(tool.takes)),
+        output_schema=schemas.portable(schemas.of_answer(tool.result)),
         execution=types.ToolExecution(task_support="optional") if tool.offers_tasks else None,
         annotations=types.ToolAnnotations(
             title=tool.title,

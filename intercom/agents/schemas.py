@@ -12,6 +12,7 @@ does not depend on how many keys, entries or levels a value has.
 from __future__ import annotations
 
 import functools
+import json
 import math
 import types
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -80,6 +81,53 @@ def of_answer(kind: type[AttrsInstance]) -> Schema:
     properties["message"] = {**message, "type": "string", "description": MESSAGE["doc"]}
     properties.update(ATTACHED)
     return described
+
+
+def portable(schema: Schema) -> Schema:
+    """Return a schema of `of`, `of_result` or `of_answer` in the subset that model providers take, for listing.
+
+    It accepts whatever `schema` accepts. Gemini's API refuses an `anyOf` with other constraints beside it, and
+    google-genai fails on a false `additionalProperties`. OpenAI's strict mode refuses limits and defaults, and requires
+    each argument, so that an optional one has to accept null. So a value of several types is an `anyOf` with the
+    constraints inside, no limits are listed, defaults are told in words, and only `read` refuses unknown keys. An
+    optional argument of several types does not get null as one more: google-genai would send a branch without a type.
+    """
+    needed = frozenset(schema.get("required", ()))
+    is_closed = schema.get("additionalProperties") is False
+    made = {name: each for name, each in schema.items() if name != "additionalProperties"}
+    if "properties" in schema:
+        made["properties"] = {
+            name: _portable(each, nullable=is_closed and name not in needed)
+            for name, each in schema["properties"].items()
+        }
+    return made
+
+
+def _portable(schema: Schema, *, nullable: bool = False) -> Schema:
+    kinds = list(schema["type"]) if isinstance(schema["type"], list) else [schema["type"]]
+    if nullable and len(kinds) == 1:
+        kinds.append("null")
+    branches = [_portable_branch(schema, kind) for kind in kinds]
+    made = branches[0] if len(branches) == 1 else {"anyOf": branches}
+    said = [schema["description"]] if "description" in schema else []
+    if "default" in schema:
+        said.append(f"Default: {json.dumps(schema['default'])}.")
+    return {**made, "description": " ".join(said)} if said else made
+
+
+def _portable_branch(schema: Schema, kind: str) -> Schema:
+    """Return the schema of the values of one type that `schema` accepts, without limits."""
+    if kind == "object":
+        kept = {name: schema[name] for name in ("properties", "additionalProperties", "required") if name in schema}
+        return portable({"type": kind, **kept})
+    branch: Schema = {"type": kind}
+    if kind == "string" and "enum" in schema:
+        branch["enum"] = [member for member in schema["enum"] if member is not None]
+    if kind == "string" and "format" in schema:
+        branch["format"] = schema["format"]
+    if kind == "array":
+        branch["items"] = _portable(schema["items"])
+    return branch
 
 
 _PAUSED = '"paused": an operator has paused this session, and nothing was done.'
@@ -247,7 +295,7 @@ def _too_long(kind: type[AttrsInstance], given: Mapping[str, object], within: st
             yield from _too_long(inner, value, f"{name}.")
 
 
-def _text_or_texts(given: str | list[str] | None, _kind: object) -> str | tuple[str, ...] | None:
+def _text_or_texts(given: str | list[str], _kind: object) -> str | tuple[str, ...]:
     """Make a tuple of a list. The schema has already checked the rest."""
     return tuple(given) if isinstance(given, list) else given
 
@@ -273,7 +321,7 @@ def _float(given: float, _kind: object) -> float:
 
 _CONVERTER = cattrs.Converter()
 _CONVERTER.register_structure_hook(float, _float)
-_CONVERTER.register_structure_hook(str | tuple[str, ...] | None, _text_or_texts)
+_CONVERTER.register_structure_hook(str | tuple[str, ...], _text_or_texts)
 _CONVERTER.register_structure_hook_factory(_is_text_or_object, _text_or_object)
 
 #: The arguments that hold a change. They are measured in bytes at the place of their use.

@@ -13,6 +13,12 @@ from tests.clients import npm
 PACKAGES = ("mcp-server-fetch==2026.10.24", "mcp-server-git==2026.10.19", "mcp-server-time==2026.10.19")
 #: Needs other versions of the libraries that those need.
 FASTMCP = ("fastmcp==4.2.3",)
+#: Agent frameworks and model providers' libraries, at the versions that docs/reference/clients.md names.
+FRAMEWORKS = (
+    "google-genai==2.34.0",
+    "openai-agents==0.24.0",
+    "pydantic-ai-slim[google,mcp,openai]==2.68.0",
+)
 
 
 def program(name: str) -> str:
@@ -22,8 +28,17 @@ def program(name: str) -> str:
 
 def fastmcp_python() -> str:
     """The path of a Python that has FastMCP; installs it if that was not done. Raises what pip's end raises."""
-    # The command is there as soon as the package is.
-    return str(Path(_program("fastmcp", "fastmcp", FASTMCP)).with_name("python"))
+    return _python("fastmcp", "fastmcp", FASTMCP)
+
+
+def frameworks_python() -> str:
+    """The path of a Python that has the agent frameworks; installs them as `fastmcp_python` does."""
+    return _python("frameworks", "pai", FRAMEWORKS)
+
+
+def _python(environment: str, command: str, packages: Sequence[str]) -> str:
+    # The command is there as soon as the packages are.
+    return str(Path(_program(environment, command, packages)).with_name("python"))
 
 
 def _program(environment: str, name: str, packages: Sequence[str]) -> str:

@@ -67,7 +67,9 @@ class SearchTools:
             'Words for what the tool does, or its name: "create issue". Empty lists the downstreams.', most=limits.TITLE
         ),
     )
-    limit: int = field(default=5, metadata=doc("The most tools to return.", minimum=1, maximum=MOST_FOUND))
+    limit: int = field(
+        default=5, metadata=doc(f"The most tools to return, 1 to {MOST_FOUND}.", minimum=1, maximum=MOST_FOUND)
+    )
     downstream: str | None = field(
         default=None,
         metadata=doc("Search this downstream only. With an empty query, list its tools.", most=limits.NAME),
@@ -108,14 +110,14 @@ def definitions(snapshot: Snapshot, agent: AgentIdentity) -> tuple[JsonObject, .
             "name": SEARCH_TOOLS,
             "title": "Search tools",
             "description": f"{_SEARCH_TEXT}\nDownstreams: {'; '.join([*named, *more])}",
-            "inputSchema": schemas.of(SearchTools),
+            "inputSchema": schemas.portable(schemas.of(SearchTools)),
             "annotations": {"readOnlyHint": True, "openWorldHint": False},
         },
         {
             "name": CALL_TOOL,
             "title": "Call a tool",
             "description": _CALL_TEXT,
-            "inputSchema": schemas.of(CallTool),
+            "inputSchema": schemas.portable(schemas.of(CallTool)),
             "annotations": {"readOnlyHint": False, "destructiveHint": True, "openWorldHint": True},
         },
     )

@@ -149,8 +149,8 @@ def _listed(tool: RoomTool) -> types.Tool:
         name=tool.name,
         title=tool.title,
         description=tool.description,
-        input_schema=schemas.of(tool.takes),
-        output_schema=schemas.of_result(tool.result),
+        input_schema=schemas.portable(schemas.of(tool.takes)),
+        output_schema=schemas.portable(schemas.of_result(tool.result)),
         annotations=types.ToolAnnotations(
             title=tool.title,
             read_only_hint=tool.read_only,

@@ -39,8 +39,8 @@ class CheckContext:
     )
     risk_level: RiskLevel = field(default=RiskLevel.LOW, metadata=doc("How much harm a mistake could do."))
     operation: FileAccess = field(default=FileAccess.WRITE, metadata=doc("Whether the file is read or written."))
-    args: str | tuple[str, ...] | None = field(
-        default=None,
+    args: str | tuple[str, ...] = field(
+        default=(),
         metadata=doc(
             "The command's arguments, as one string or a list.", most=limits.COMMAND, most_items=limits.COMMAND
         ),
@@ -72,7 +72,7 @@ async def handle(session: SessionActor, asked: AutoCheck) -> Answered[CheckAnswe
     if path is not None:
         path = await trio.to_thread.run_sync(files.relative, Path(session.row.workspace_root), path)
     command = f"{asked.tool_name} {about.args}" if isinstance(about.args, str) else asked.tool_name
-    args = () if isinstance(about.args, str) else about.args or ()
+    args = () if isinstance(about.args, str) else about.args
     found = await session.judge(Evaluate(Query(command, args, path, about.risk_level, about.operation.value)))
     if found.auto_approved:
         rule = found.matched_rule or ""

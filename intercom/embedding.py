@@ -149,7 +149,7 @@ class EmbeddedAgent:
         file_path: str | None = None,
         risk_level: RiskLevel = RiskLevel.LOW,
         operation: FileAccess = FileAccess.WRITE,
-        args: str | tuple[str, ...] | None = None,
+        args: str | tuple[str, ...] = (),
     ) -> Answered[CheckAnswer]:
         """Ask the workspace's policy."""
         return await self.call(AutoCheck(tool_name, CheckContext(file_path, risk_level, operation, args)))

@@ -36,12 +36,15 @@ from intercom.sessions.messages import (
     Deliver,
     Delivery,
     FindAnonymous,
+    FindEarlier,
+    Proposed,
     Undeliver,
     Wanted,
     Written,
     key_of,
 )
 from intercom.sessions.registry import Presence
+from intercom.sessions.tools.check_clearance import CheckClearance
 from intercom.sessions.tools.reboot import Reboot
 from intercom.sessions.tools.tool import Tool
 from intercom.workspace import files
@@ -58,6 +61,7 @@ _HEARD_SECONDS = 0.1
 #: How long a chosen workspace is not looked at again, in seconds.
 _CHOSEN_SECONDS = 1.0
 _MOST_CHOSEN = 256
+_MOST_OWN = 1000
 
 
 @frozen
@@ -110,7 +114,8 @@ class AgentConnection:
 
     Over HTTP, a connection belongs to one agent. It is `anonymous` if its client has no name: each call then stands
     alone, and finds an earlier call's request only by its `request_id`. `client_name` is the client's latest name for
-    itself. `role_token` is the token by which it has a role in the gateway, if it has shown one.
+    itself. `role_token` is the token by which it has a role in the gateway, if it has shown one. Over stdio, `agent` is
+    the permanent name of the agent, if it has one: all its processes in one workspace are the same agent.
     """
 
     system: System
@@ -124,12 +129,15 @@ class AgentConnection:
     anonymous: bool = False
     workspaces: Workspaces = field(factory=Workspaces)
     role_token: str | None = field(default=None, repr=False)
+    agent: str | None = None
     name: str = field(factory=lambda: uuid.uuid4().hex, init=False)
     client_name: str | None = field(default=None, init=False)
     deliveries: Deliveries = field(init=False)
     _agents: set[str] = field(factory=set, init=False)
     _known: int = field(default=0, init=False)
     _sessions: dict[str, str] = field(factory=dict, init=False)
+    #: Requests that are known to be the caller's own: those of other processes are looked up.
+    _own_requests: set[str] = field(factory=set, init=False)
     _told: dict[str, float] = field(factory=dict, init=False)
     _closed: bool = field(default=False, init=False)
     _admission: trio.Lock | None = field(default=None, init=False)
@@ -176,7 +184,7 @@ class AgentConnection:
             self.deliveries.client_restarted()
         else:
             await self.deliveries.read_all()
-        session_id = await (self._found(given, caller) if self.anonymous else self.session(caller))
+        session_id = await (self._found(given, caller) if self.anonymous else self._session_for(given, caller))
         call = self._call(tool, given, caller, session_id)
         if not self.anonymous and isinstance(given, Reboot):
             while True:
@@ -205,6 +213,10 @@ class AgentConnection:
     def close_call(self, call: Call) -> None:
         """Note the activity and what the call's result carries; the result is on its way, or the call is over."""
         self._heard(call.session_id)
+        if call.request_id is not None and call.session_id == self._sessions.get(""):
+            if len(self._own_requests) >= _MOST_OWN:
+                self._own_requests.clear()
+            self._own_requests.add(call.request_id)
         self.deliveries.sent(call)
 
     def _heard(self, session_id: str) -> None:
@@ -245,6 +257,7 @@ class AgentConnection:
         self.deliveries.lose_all()
         # An agent that comes back is admitted again: its session may have been taken over meanwhile.
         self._sessions.clear()
+        self._own_requests.clear()
         self._told.clear()
         for key in (self.key, *self._agents):
             self.presence.left(key, self.name)
@@ -269,6 +282,21 @@ class AgentConnection:
             found = await ask(self._registry, FindAnonymous(request_id), timeout=_SECONDS, retry=True)
             self._note(found.agent)
             return found.session_id
+
+    async def _session_for(self, given: Any, caller: Caller) -> str:
+        """Return the session of a call: the caller's own, unless nothing but its process tells the caller from other
+        agents, and the call continues what an earlier process of the same client has begun."""
+        id = getattr(given, "request_id", None)
+        proposed = _proposed(given) if id is None and not self._sessions else None
+        is_process = agent_keys.is_of_process(self.key) and (self.session_id, self.agent, caller.thread) == (None,) * 3
+        if is_process and (proposed is not None or (id is not None and id not in self._own_requests)):
+            async with self._admitting():
+                wanted = FindEarlier(await self._agent(caller), self.name, id, proposed)
+                found = await ask(self._registry, wanted, timeout=_SECONDS, retry=True)
+                if found is not None:
+                    self._note(found.agent)
+                    return found.session_id
+        return await self.session(caller)
 
     async def session(self, caller: Caller) -> str:
         """Return the id of the caller's session, and open one if needed. Raises WorkspaceRefused."""
@@ -324,12 +352,22 @@ class AgentConnection:
             default: Path | None = self.config.default_workspace_root
             chosen = await self.workspaces.choose(self.workspace, roots, self.cwd, default)
             key = self.key
-            if caller.thread is not None and not self.anonymous:
+            if self.agent is not None:
+                key = agent_keys.of_named(self.agent, caller.conversation, chosen)
+            elif caller.thread is not None and not self.anonymous:
                 # In another workspace, the conversation gets another session: relative paths mean other files there.
                 key = agent_keys.of_conversation(key, f"{caller.conversation}@{chosen}")
             agent = Agent(key, caller.client_name, chosen, self.channel_id)
         self._note(agent)
         return agent
+
+
+def _proposed(given: Any) -> Proposed | None:
+    """Return the change that a call proposes; None if it proposes none, or not a whole one."""
+    if not isinstance(given, CheckClearance) or given.file_path is None:
+        return None
+    text = given.diff if given.content is None else given.content
+    return None if text is None else Proposed(text, given.file_path, given.risk_level)
 
 
 class Stage(Enum):

@@ -87,7 +87,7 @@ class Call:
 
     `on_its_way` returns the ids of requests and instructions in other results to this client that are not recorded as
     delivered yet. `ticket` tells this wait from another of the same name. `delivery` is what the result carries; it is
-    confirmed once the client has it.
+    confirmed once the client has it. `request_id` is the request that the call made or waited for.
     """
 
     name: str
@@ -101,6 +101,7 @@ class Call:
     on_its_way: Callable[[], Collection[str]] = tuple
     ticket: str = field(factory=lambda: uuid.uuid4().hex, init=False)
     delivery: Delivery | None = field(default=None, init=False)
+    request_id: str | None = field(default=None, init=False)
     _waiting: trio.CancelScope | None = field(default=None, init=False)
     _is_stopped: bool = field(default=False, init=False)
     _began: float = field(factory=trio.current_time, init=False)
@@ -124,6 +125,7 @@ class Call:
             reply: Answered[Any] | Opened[Any] = await self.ask(evolve(message, call=self.name))
             if isinstance(reply, Answered):
                 return reply, None
+            self.request_id = reply.request_id
             if reply.answered is not None:
                 return reply.answered, reply.request_id
             if reply.seconds_left is not None:

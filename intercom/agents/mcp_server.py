@@ -470,6 +470,7 @@ def wanted(ctx: Context, params: types.CallToolRequestParams, tool: Tool) -> For
 async def begin(form: Form, call: Call) -> types.CallToolResult:
     """Open the request and its task. If the form allows it, a call that needs no wait is answered at once."""
     opened = await call.ask(evolve(call.given, call=call.name))
+    call.request_id = opened.request_id
     agents_call.note(request_id=opened.request_id)
     if form is Form.EXTENSION and opened.answered is not None:
         return agents_call.result(call.finish(opened.answered, opened.request_id))

@@ -118,7 +118,9 @@ def _portable(schema: Schema, *, nullable: bool = False) -> Schema:
 def _portable_branch(schema: Schema, kind: str) -> Schema:
     """Return the schema of the values of one type that `schema` accepts, without limits."""
     if kind == "object":
-        kept = {name: schema[name] for name in ("properties", "additionalProperties", "required") if name in schema}
+        kept: Schema = {
+            name: schema[name] for name in ("properties", "additionalProperties", "required") if name in schema
+        }
         return portable({"type": kind, **kept})
     branch: Schema = {"type": kind}
     if kind == "string" and "enum" in schema:

@@ -106,6 +106,7 @@ class Hello:
     config: str | None = _text(65536)
     config_digest: str | None = _text(200)
     session: str | None = _text(200)
+    agent: str | None = _text(1000)
     channel: str | None = field(default=None, validator=optional(and_(max_len(100), matches_re(limits.CHANNEL_ID))))
     role_token: str | None = field(default=None, repr=False, validator=optional(_fits(200)))
     pid: int | None = _pid()
@@ -235,6 +236,7 @@ class ShimConnection(Actor):
             hello.channel,
             hello.session,
             role_token=None if hello.role_token is None else role_token.hashed(hello.role_token),
+            agent=hello.agent,
         )
         pids = frozenset(pid for pid in (hello.client_pid, hello.pid, peer.pid) if pid is not None and pid > 1)
         at.connections[agent.name] = (agent, pids)
@@ -265,6 +267,11 @@ class ShimConnection(Actor):
             return None
         if hello.role_token is not None and not role_token.is_usable(hello.role_token):
             await self._refuse("invalid_arguments", role_token.FAULT)
+            return None
+        if hello.agent is not None and not limits.is_agent_name(hello.agent):
+            await self._refuse(
+                "invalid_arguments", f"the agent (--agent or INTERCOM_AGENT) is not {limits.AGENT_NAME_FORM}"
+            )
             return None
         try:
             self._at.require_same_settings(hello)

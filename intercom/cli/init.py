@@ -100,6 +100,9 @@ def _run(args: argparse.Namespace, report: Report) -> int:
     if unknown:
         report.fault(f"no client is called {unknown[0]}: choose from {', '.join(CLIENTS)}, or all")
         return 2
+    if args.agent and (len(args.client or ()) != 1 or args.client == ["all"]):
+        report.fault("--agent names one agent: give one --client with it")
+        return 2
     workspace = args.workspace.expanduser().absolute().resolve() if args.workspace else project_at(Path.cwd())
     if not workspace.is_dir():
         report.fault(f"{workspace} is not a directory: give --workspace an existing project")
@@ -126,7 +129,8 @@ def _run(args: argparse.Namespace, report: Report) -> int:
             report.say(not_recorded)
     if chosen or args.policy:
         report.say(f"project  {workspace}{_why(workspace, given=args.workspace is not None)}")
-    plans = [_plan(name, workspace, named, settings if args.http is not None else None) for name in chosen]
+    served = settings if args.http is not None else None
+    plans = [_plan(name, workspace, named, served, args.agent) for name in chosen]
     with_hooks = _wants_hooks(args, plans) if args.write else not args.no_hooks
     done = [(_write if args.write else _show)(plan, report, with_hooks) for plan in plans]
     if args.write and not chosen:
@@ -272,9 +276,9 @@ class Plan:
         return [self.entry] if hooks is None else [self.entry, hooks]
 
 
-def _plan(name: str, workspace: Path, config: Path | None, http: Config | None) -> Plan:
+def _plan(name: str, workspace: Path, config: Path | None, http: Config | None, agent: str | None) -> Plan:
     client = CLIENTS[name]
-    return Plan(entry_file(client, workspace, config, http), hooks_file(client, workspace, config))
+    return Plan(entry_file(client, workspace, config, http, agent), hooks_file(client, workspace, config))
 
 
 def _wants_hooks(args: argparse.Namespace, plans: list[Plan]) -> bool:

@@ -42,6 +42,7 @@ from intercom.local.places import places
 from intercom.model.config import Config
 from intercom.model.errors import ConfigError, WorkspaceRefused
 from intercom.model.json_types import Json, JsonObject
+from intercom.model.limits import is_agent_name
 from intercom.workspace.files import check_workspace, version_control_root
 
 #: The port if the configuration names none.
@@ -274,17 +275,23 @@ def project_at(directory: Path) -> Path:
     return here
 
 
-def entry_file(client: Client, project: Path, config: Path | None, http: Config | None) -> EntryFile:
+def entry_file(
+    client: Client, project: Path, config: Path | None, http: Config | None, agent: str | None = None
+) -> EntryFile:
     """Return what a client's entry should be: over HTTP if `http` is the configuration of the server there, else over
-    stdio with the configuration file `config` (None for the default one)."""
+    stdio with the configuration file `config` (None for the default one). `agent` names its agent permanently; without
+    it, a name in the older entry stays."""
     entry = client.entry
-    stdio, web = entry.stdio(command(config, shared=entry.file.is_in_project)), entry.http(_URL, True)
+    start = command(config, shared=entry.file.is_in_project)
+    agent_name = agent or _agent_in(entry_of(client, project))
+    stdio = entry.stdio([*start, "--agent", agent_name] if agent_name else start)
+    web = entry.http(_URL, True)
     if http is None:
         return EntryFile(client, project, stdio, (web.keys() | _HTTP_KEYS) - stdio.keys(), (), entry.note)
     token = http.http_token_required
     (key,) = (key for key, value in web.items() if value == _URL)
     known = str(entry_of(client, project).get(key, ""))
-    url = address(http.http_host, http.http_port or DEFAULT_PORT, client.name, known)
+    url = address(http.http_host, http.http_port or DEFAULT_PORT, client.name, known, agent)
     without = (stdio.keys() | _STDIO_KEYS) - web.keys()
     note = f"{entry.token_note} {entry.note}" if token else entry.note
     return EntryFile(client, project, entry.http(url, token), without, entry.inputs if token else (), note)
@@ -357,10 +364,19 @@ def _from_home(file: Path) -> str:
     return f"~/{file.relative_to(home)}"
 
 
-def address(host: str, port: int, client: str, before: str) -> str:
+def _agent_in(entry: JsonObject) -> str | None:
+    """Return the permanent name in an entry over stdio. Clients call the key of the command line differently."""
+    for words in entry.values():
+        if isinstance(words, list) and "--agent" in words[:-1]:
+            name = words[words.index("--agent") + 1]
+            return name if isinstance(name, str) and is_agent_name(name) else None
+    return None
+
+
+def address(host: str, port: int, client: str, before: str, agent: str | None = None) -> str:
     """Return the URL at which this client finds a server that listens on `host`. Its `agent` key names the agent
-    permanently: a key in the URL `before` is kept, so that the agent's session continues."""
-    known = parse_qs(before.partition("?")[2]).get("agent", [""])[0]
+    permanently: without `agent`, a key in the URL `before` is kept, so that the agent's session continues."""
+    known = agent or parse_qs(before.partition("?")[2]).get("agent", [""])[0]
     called = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
     named = f"[{called}]" if ":" in called else called
     return f"http://{named}:{port}/mcp?{urlencode({'agent': known or f'{client}-{secrets.token_hex(8)}'})}"

@@ -43,7 +43,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _run(options: argparse.Namespace) -> int:
     match options.command:
         case None if options.in_process:
-            options.session_id = session_id(options)
+            options.session_id, options.agent = session_id(options), agent_name(options)
             return int(load_server().in_process(options))
         case None:
             from intercom.agents.shim.launch import Options
@@ -56,6 +56,7 @@ def _run(options: argparse.Namespace) -> int:
                     ipc_name=options.ipc_name,
                     channel=options.channel,
                     session_id=session_id(options),
+                    agent=agent_name(options),
                 )
             )
         case "serve":
@@ -164,6 +165,13 @@ def parser() -> argparse.ArgumentParser:
         metavar="ID",
         help="the session that this agent was started for (default: INTERCOM_SESSION_ID, else a new one)",
     )
+    top.add_argument(
+        "--agent",
+        metavar="KEY",
+        type=_agent,
+        help="a permanent name: all processes with this key in one workspace are one agent with one session"
+        " (default: INTERCOM_AGENT, else each process is an agent of its own)",
+    )
     top.add_argument("--in-process", action="store_true", help="serve MCP in this process, without a background server")
     commands = top.add_subparsers(dest="command", metavar="COMMAND", parser_class=Parser)
     again = _common(defaults=False)
@@ -257,6 +265,13 @@ def parser() -> argparse.ArgumentParser:
     )
     init.add_argument("--force", action="store_true", help="replace an existing configuration (a backup is kept)")
     init.add_argument("--workspace", metavar="DIR", default=argparse.SUPPRESS, help="the project to connect")
+    init.add_argument(
+        "--agent",
+        metavar="KEY",
+        type=_agent,
+        default=argparse.SUPPRESS,
+        help="write this permanent name into the entries, for clients that start a process for each call",
+    )
 
     doctor = commands.add_parser(
         "doctor", parents=[again], help="check the installation, and say what to do about each fault"
@@ -371,6 +386,13 @@ def _slack(slack: argparse.ArgumentParser) -> None:
     actions.add_parser("status", help="say where each credential is found")
 
 
+def agent_name(options: argparse.Namespace) -> str | None:
+    """Return the permanent name of the agent. The server refuses one that is not valid."""
+    import os
+
+    return options.agent or os.environ.get("INTERCOM_AGENT") or None
+
+
 def session_id(options: argparse.Namespace) -> str | None:
     """Return the session that the agent was started for. A server sets it in its agents' environment."""
     return options.session_id or os.environ.get("INTERCOM_SESSION_ID") or None
@@ -419,6 +441,14 @@ def _channel(text: str) -> str:
 
     if not is_channel_id(text):
         raise argparse.ArgumentTypeError(f"must be {LOOKS_LIKE}, not {text!r}")
+    return text
+
+
+def _agent(text: str) -> str:
+    from intercom.model.limits import AGENT_NAME_FORM, is_agent_name
+
+    if not is_agent_name(text):
+        raise argparse.ArgumentTypeError(f"must be {AGENT_NAME_FORM}; not {text[:80]!r}")
     return text
 
 

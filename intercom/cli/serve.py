@@ -44,8 +44,9 @@ from intercom.cli.server_settings import (
 from intercom.local import daemon, lock, peer_processes
 from intercom.local.places import Places, private_directory
 from intercom.masking import Masker
+from intercom.model import limits
 from intercom.model.config import LogLevel
-from intercom.model.errors import ConfigError, IntercomError
+from intercom.model.errors import ConfigError, IntercomError, InvalidArguments
 from intercom.model.json_types import JsonObject
 from intercom.model.visible_text import visible
 
@@ -169,7 +170,9 @@ def in_process(options: argparse.Namespace) -> int:
         settings = settle(options, by_client=True)
         start_log(settings, options)
         with lock.acquire(settings.prepare(), version=__version__) as held, lock_rooms(settings):
-            return trio.run(_in_process, settings, options.workspace, options.channel, options.session_id, held)
+            if options.agent is not None and not limits.is_agent_name(options.agent):
+                raise InvalidArguments(f"INTERCOM_AGENT is not {limits.AGENT_NAME_FORM}")
+            return trio.run(_in_process, settings, options, held)
     except Exception as failed:
         return report(told(failed), failed)
 
@@ -228,12 +231,9 @@ async def _serve(
 
 async def _in_process(
     settings: ServerSettings,
-    workspace: str | None,
-    channel: str | None,
-    session_id: str | None,
+    options: argparse.Namespace,
     held: lock.DatabaseLock,
 ) -> int:
-
     app = make_app(settings, frozenset({"ctl"}))
     app.renew_lock = held.renew
     key = uuid.uuid4().hex
@@ -243,7 +243,15 @@ async def _in_process(
         client = await trio.to_thread.run_sync(peer_processes.stdio_holders, os.getpid(), (os.getppid(),))
         await app.processes.came(key, {*client, os.getppid()})
         connection = AgentConnection(
-            app.system, settings.config, app.presence, key, workspace, os.getcwd(), channel, session_id
+            app.system,
+            settings.config,
+            app.presence,
+            key,
+            options.workspace,
+            os.getcwd(),
+            options.channel,
+            options.session_id,
+            agent=options.agent,
         )
         await message_stream.serve(app.shim_deps.server, connection)
         app.system.request_stop()

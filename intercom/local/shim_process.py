@@ -11,6 +11,7 @@ import re
 import signal
 from collections.abc import Sequence
 
+_CHANCE = re.compile(r"[0-9a-f]{32}")
 _ID = re.compile(r"[0-9a-f]{32}-(?P<namespace>[0-9]+)-(?P<pid>[0-9]+)-(?P<ticks>[0-9]+)")
 
 
@@ -22,6 +23,11 @@ def make_id() -> str:
         return f"{chance}-{namespace}-{os.getpid()}-{ticks}"
     except OSError:
         return chance
+
+
+def is_id(text: str | None) -> bool:
+    """Whether this is an id that `make_id` made, with or without a process in it."""
+    return text is not None and (_ID.fullmatch(text) or _CHANCE.fullmatch(text)) is not None
 
 
 def is_dead(id: str | None) -> bool:

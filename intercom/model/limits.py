@@ -33,6 +33,17 @@ def over(name: str, text: str | None, most: int) -> str | None:
     return f"{name}: must have at most {most} characters, and has {len(text)}; shorten it"
 
 
+#: The form of the name by which an agent is the same over all its connections. It needs no escaping in a URL, and has
+#: the characters of host names and paths.
+AGENT_NAME = r"[A-Za-z0-9._~:@/+=-]{1,200}"
+AGENT_NAME_FORM = "a key: 1 to 200 of letters, digits and . _ ~ : @ / + = -"
+
+
+def is_agent_name(text: str) -> bool:
+    """Whether this can be the permanent name of an agent."""
+    return re.fullmatch(AGENT_NAME, text) is not None
+
+
 CHANNEL_ID = r"[CGD][A-Z0-9]{2,}"
 LOOKS_LIKE = "a channel id like C0123456789 (the channel's details in Slack show it)"
 

@@ -1,5 +1,8 @@
 """Adoption: which abandoned session an agent may take over, and how it becomes its own.
 
+A client that starts a process for each call does not take over: its next process continues the session of an earlier
+one for as long as it is connected, and only by a request that is in it.
+
 The functions run in the caller's transaction.
 """
 
@@ -11,12 +14,11 @@ from datetime import datetime
 from intercom.model.errors import InvalidState, NotFound, Paused, Unauthorized
 from intercom.model.process import AgentProcessState
 from intercom.model.session import Session, SessionStatus
-from intercom.sessions.agent_keys import is_its_own
-from intercom.sessions.messages import (
-    Agent,
-)
+from intercom.sessions.agent_keys import is_its_own, is_of_process
+from intercom.sessions.messages import Agent, FindEarlier
 from intercom.store import audit, instructions, requests, sessions
 from intercom.store.processes import agent_processes
+from intercom.store.requests import approvals
 from intercom.store.writer_messages import Database
 
 
@@ -65,6 +67,42 @@ def choose(
         if session.id != own and is_free:
             return session
     return mine
+
+
+def of_earlier_process(db: Database, asked: FindEarlier) -> tuple[Session, ...]:
+    """Return the sessions that an earlier process of the agent's client may have left, of which the agent may continue
+    one: that of the request it names, else those that ask for the change it proposes, the newest first.
+
+    The process may still run, which only the caller can tell. An agent with a session of its own proposes there. Left
+    out are sessions of another client or workspace, of
+    an agent with a name, of people's agents, and those that have ended: knowing an id gives no access to them.
+    """
+    agent = asked.agent
+    if agent.client_name is None:
+        return ()
+    if asked.request_id is not None:
+        request = requests.find(db, asked.request_id)
+        ids: tuple[str, ...] = () if request is None else (request.session_id,)
+    elif asked.proposed is not None and sessions.by_agent(db, agent.key) is None:
+        text, file_path, risk = asked.proposed.text, asked.proposed.file_path, asked.proposed.risk_level
+        ids = approvals.sessions_that_ask(db, text, file_path, risk, agent.workspace, agent.client_name)
+    else:
+        return ()
+    found = (sessions.get(db, id) for id in ids)
+    return tuple(session for session in found if session is not None and _may_continue(db, agent, session))
+
+
+def _may_continue(db: Database, agent: Agent, session: Session) -> bool:
+    is_of_client = (session.workspace_root, session.client_name) == (agent.workspace, agent.client_name)
+    is_open = session.status is not SessionStatus.TERMINATED
+    is_of_another = is_of_process(session.agent_key) and session.agent_key != agent.key
+    return is_of_client and is_open and is_of_another and not _has_process(db, session.id)
+
+
+def note_continued(db: Database, session: Session, by: str, at: datetime) -> None:
+    """Record that a later process continues a session."""
+    what = "a later process of its client continues it"
+    audit.record(db, at, "session_continued", session.id, "agent", what, {"was": session.agent_key, "by": by})
 
 
 def _require_going_on(db: Database, own: str) -> None:

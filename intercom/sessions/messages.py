@@ -17,7 +17,7 @@ from intercom.model.card import Card
 from intercom.model.decision import SignedCommand, Verdict
 from intercom.model.field_docs import INTERNAL
 from intercom.model.process import Exit, Why
-from intercom.model.request import Operation, TaskState
+from intercom.model.request import Operation, RiskLevel, TaskState
 from intercom.model.session import Instruction, Kind, Session, SessionMode
 from intercom.sessions.request_kinds import DeliveredInstruction, LateVerdict, PermissionAnswer
 
@@ -306,19 +306,40 @@ class Adopt(Request[str]):
 
 
 @frozen
-class AnonymousClient:
-    """The session of an anonymous client, and the agent it counts as."""
+class RequestOwner:
+    """The session in which a request was made, and the agent that its caller counts as."""
 
     session_id: str
     agent: Agent
 
 
 @frozen
-class FindAnonymous(Request[AnonymousClient]):
+class FindAnonymous(Request[RequestOwner]):
     """Find the session in which an anonymous client made this request; its actors run when this is answered. Refused
     with `request_not_found` for another agent's request."""
 
     request_id: str
+
+
+@frozen
+class Proposed:
+    """A change that an agent proposes: its text, the file that it names and its risk."""
+
+    text: str
+    file_path: str
+    risk_level: RiskLevel
+
+
+@frozen
+class FindEarlier(Request[RequestOwner | None]):
+    """Find the session of an earlier process of this agent's client in the same workspace, which is over: the one that
+    made the request `request_id`, else the one that asks for the same change as `proposed`. Its actors run when this is
+    answered. None if there is none: the caller then counts as itself. `connection` is the caller's."""
+
+    agent: Agent
+    connection: str
+    request_id: str | None = None
+    proposed: Proposed | None = None
 
 
 @frozen

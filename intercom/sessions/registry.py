@@ -27,8 +27,8 @@ from intercom.model.process import AgentProcessState
 from intercom.model.session import Session, SessionMode, SessionStatus
 from intercom.model.visible_text import count
 from intercom.sessions import lookups
-from intercom.sessions.adoption import choose, hand_over
-from intercom.sessions.agent_keys import is_anonymous
+from intercom.sessions.adoption import choose, hand_over, note_continued, of_earlier_process
+from intercom.sessions.agent_keys import ONE_AGENT, is_anonymous
 from intercom.sessions.messages import (
     Admit,
     Adopt,
@@ -37,8 +37,9 @@ from intercom.sessions.messages import (
     AgentLeft,
     AgentsGone,
     AgentsHere,
-    AnonymousClient,
     FindAnonymous,
+    FindEarlier,
+    RequestOwner,
     Wanted,
     key_of,
 )
@@ -190,7 +191,9 @@ def anonymous_owner(db: Database, request_id: str) -> Session:
     request = requests.find(db, request_id)
     session = None if request is None else sessions.get(db, request.session_id)
     if session is None or not is_anonymous(session.agent_key):
-        raise NotFound(f"no request of this session has the id {request_id!r}", code="request_not_found")
+        raise NotFound(
+            f"no request of this session has the id {request_id[:100]!r}; {ONE_AGENT}", code="request_not_found"
+        )
     return session
 
 
@@ -382,6 +385,8 @@ class SessionRegistry(Actor):
         self._with_session: set[str] = set()
         self._running: RunningSessions
         self._postponed: list[tuple[Adopt, Reply[str]]] = []
+        #: The connections that continue the session of an ended process, by its key.
+        self._stand_ins: dict[str, set[str]] = {}
 
     def on_start(self) -> None:
         self._running = RunningSessions(
@@ -418,7 +423,7 @@ class SessionRegistry(Actor):
         self.monitor(self._supervisors)
         self.monitor(self._watchers)
 
-    async def on_receive(self, message: object) -> str | AnonymousClient | None:
+    async def on_receive(self, message: object) -> str | RequestOwner | None:
         if not self._brought_back:
             await self._bring_back()
         match message:
@@ -432,6 +437,8 @@ class SessionRegistry(Actor):
                 return await self._adopt(message)
             case FindAnonymous(request_id):
                 return await self._anonymous(request_id)
+            case FindEarlier():
+                return await self._earlier(message)
             case Wanted(session_id):
                 return await self._wanted(session_id)
             case AgentsHere(keys):
@@ -526,14 +533,40 @@ class SessionRegistry(Actor):
         await self._running.run(session)
         return session.id
 
-    async def _anonymous(self, request_id: str) -> AnonymousClient:
-        session = await self._deps.store.transact(partial(anonymous_owner, request_id=request_id))
+    async def _anonymous(self, request_id: str) -> RequestOwner:
+        return await self._join(await self._deps.store.transact(partial(anonymous_owner, request_id=request_id)))
+
+    async def _earlier(self, asked: FindEarlier) -> RequestOwner | None:
+        for session in await self._deps.store.transact(partial(of_earlier_process, asked=asked)):
+            key = session.agent_key
+            if self._has_role(session.id) or not self._is_over(key, asked.connection):
+                continue
+            if asked.connection not in self._presence.connections.get(str(key), ()):
+                note = partial(note_continued, session=session, by=asked.agent.key, at=self._now())
+                await self._deps.store.transact(note)
+            self._stand_ins.setdefault(str(key), set()).add(asked.connection)
+            self._in_session(session.id, frozenset((asked.connection,)))
+            return await self._join(session)
+        return None
+
+    def _is_over(self, key: str | None, connection: str) -> bool:
+        """Return whether the process of this key has ended, as far as is known: it is dead, or nobody but the agent of
+        this connection stands in for it, and it is not about to come back."""
+        if shim_process.is_dead(key):
+            return True
+        connected = self._presence.connections.get(str(key), set())
+        if key in self._awaited or connected - {connection}:
+            return False
+        return bool(connected) or not self._presence.has(key)
+
+    async def _join(self, session: Session) -> RequestOwner:
+        """Let a caller count as the agent of this session, and run the session's actors."""
         assert session.agent_key is not None, "it is by its agent that it was found"
         agent = Agent(session.agent_key, session.client_name, session.workspace_root, session.channel_id)
         self._note(agent)
         await self._running.run(session)
         self.system.named(f"session/{session.id}").tell(AgentCame())
-        return AnonymousClient(session.id, agent)
+        return RequestOwner(session.id, agent)
 
     async def _end_if_spent(self, session_id: str) -> bool:
         """End an anonymous session that is spent, and stop its actors. Returns whether it ended."""
@@ -558,6 +591,7 @@ class SessionRegistry(Actor):
             # The agent came back while the timer's message was in the mailbox.
             return
         self._presence.here.pop(key, None)
+        self._stand_ins.pop(key, None)
         session = await self._deps.store.transact(partial(sessions.by_agent, agent_key=key))
         ended = session is not None and is_anonymous(key) and await self._end_if_spent(session.id)
         if session is not None and not ended:
@@ -567,7 +601,11 @@ class SessionRegistry(Actor):
         return self._presence.has(key) or self._presence.connected(key)
 
     def _lives(self, key: str | None) -> bool:
-        return self._presence.has(key) and not shim_process.is_dead(key)
+        return self._presence.has(key) and (not shim_process.is_dead(key) or self._is_continued(key))
+
+    def _is_continued(self, key: str | None) -> bool:
+        """Return whether a later process stands in for the dead one of this key."""
+        return not self._stand_ins.get(str(key), set()).isdisjoint(self._presence.connections.get(str(key), ()))
 
     def _note(self, agent: Agent) -> None:
         self._presence.here[agent.key] = agent

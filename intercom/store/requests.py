@@ -30,6 +30,7 @@ from intercom.model.request import (
     FileChange,
     PromptDecision,
     Remark,
+    RiskLevel,
     Task,
     Wait,
     WaitStatus,
@@ -182,6 +183,10 @@ _NOT_BEING_APPLIED = (
 )
 
 
+#: A request that asking again attaches to: it may still be answered, applied, or told.
+_ATTACHABLE = "(status in ('pending', 'approved') or (status = 'rejected' and delivered_at is null))"
+
+
 class Approvals(RequestTable[ApprovalRequest, ApprovalStatus]):
     """Approval requests, the files they would change, and the uses of a permission."""
 
@@ -193,13 +198,25 @@ class Approvals(RequestTable[ApprovalRequest, ApprovalStatus]):
             _FILES.insert(db, file, request_id=value.id, position=position)
         return True
 
+    def sessions_that_ask(
+        self, db: Database, text: str, file_path: str, risk: RiskLevel, workspace_root: str, client_name: str
+    ) -> tuple[str, ...]:
+        """Return the live sessions of this client in this workspace with such a request that asking again might attach
+        to, the newest request first; at most 20."""
+        theirs = "select id from session where workspace_root = ? and client_name = ? and status <> 'terminated'"
+        found = (
+            f"select session_id from approval_request where {_ATTACHABLE} and file_path = ? and risk_level = ?"
+            f" and diff_content = ? and session_id in ({theirs})"
+            " group by session_id order by max(created_at) desc limit 20"
+        )
+        return tuple(rows.column(db, found, (file_path, risk.value, text, workspace_root, client_name)))
+
     def reattachable(self, db: Database, key: str) -> ApprovalRequest | None:
         """Return the newest request with this key that asking again attaches to, or None if it must make a new one.
         That request is pending, approved and not consumed, or rejected and not delivered."""
         return self.first(
             db,
-            "key = ? and (status in ('pending', 'approved') or (status = 'rejected' and delivered_at is null))"
-            " order by created_at desc, rowid desc limit 1",
+            f"key = ? and {_ATTACHABLE} order by created_at desc, rowid desc limit 1",
             (key,),
         )
 

@@ -17,15 +17,14 @@ from starlette.types import Message, Receive, Scope, Send
 
 from intercom.agents import message_stream, role_token
 from intercom.model.config import Config
-from intercom.model.limits import CHANNEL_ID, PATH
+from intercom.model.limits import AGENT_NAME, AGENT_NAME_FORM, CHANNEL_ID, PATH
 
 Headers = Iterable[tuple[bytes, bytes]]
 
-#: What each part of an identity looks like, and the refusal of anything else. A stable agent key has characters that
-#: need no escaping, and those in host names and paths.
+#: What each part of an identity looks like, and the refusal of anything else.
 _PARTS = {
     "session_id": (r"[A-Za-z0-9-]{1,64}", "session_id is not a session's id: letters, digits and dashes, 64 at most"),
-    "agent": (r"[A-Za-z0-9._~:@/+=-]{1,200}", "agent is not a key: 1 to 200 of letters, digits and . _ ~ : @ / + = -"),
+    "agent": (AGENT_NAME, f"agent is not {AGENT_NAME_FORM}"),
     "channel_id": (CHANNEL_ID, "channel_id is not a Slack channel's id: it looks like C0123456789"),
     "workspace": (rf"/[^\0]{{0,{PATH - 1}}}", "workspace is not a directory's absolute path"),
 }

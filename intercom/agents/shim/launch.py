@@ -46,9 +46,9 @@ class Options(NamedTuple):
     """The command line of a shim.
 
     `config` and `workspace` are paths as given, or None; `ipc_name` overrides the configuration's. `channel` is the id
-    of the chat channel of the agent, `session_id` the session it was started for. `role` is "hook" for a client's
-    permission hook. For tests, `server` replaces SERVER, to which `serve_command` adds, and `shipped` the package's
-    file of shipped answers.
+    of the chat channel of the agent, `session_id` the session it was started for, `agent` its permanent name. `role` is
+    "hook" for a client's permission hook. For tests, `server` replaces SERVER, to which `serve_command` adds, and
+    `shipped` the package's file of shipped answers.
     """
 
     config: str | None = None
@@ -59,6 +59,7 @@ class Options(NamedTuple):
     channel: str | None = None
     session_id: str | None = None
     role: str = "shim"
+    agent: str | None = None
 
 
 def serve_command(options: Options, *how: str) -> list[str]:

@@ -55,6 +55,8 @@ def hello(
         "delivered": list(delivered),
         "agents": list(agents),
     }
+    if options.agent is not None:
+        said["agent"] = options.agent
     if options.role != "shim":
         said["role"] = options.role
     if role_token := os.environ.get(ROLE_TOKEN):

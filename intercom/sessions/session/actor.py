@@ -26,6 +26,7 @@ from intercom.model.request import ContinuationPrompt, Wait
 from intercom.model.session import Instruction, Session, SessionStatus
 from intercom.model.visible_text import visible
 from intercom.sessions import request_kinds
+from intercom.sessions.agent_keys import ONE_AGENT
 from intercom.sessions.messages import (
     RETURN_SECONDS,
     SHOW_SECONDS,
@@ -204,7 +205,9 @@ class SessionActor(Actor):
         """Return the request of this session with this id. Raises NotFound (`request_not_found`)."""
         request = await self.transact(_find, id=request_id, signatures=self.deps.signatures)
         if request is None or request.session_id != self.id:
-            raise NotFound(f"no request of this session has the id {request_id[:100]!r}", code="request_not_found")
+            raise NotFound(
+                f"no request of this session has the id {request_id[:100]!r}; {ONE_AGENT}", code="request_not_found"
+            )
         return request
 
     async def find_of(self, kind: type[R], request_id: str) -> R:

@@ -37,6 +37,7 @@ from intercom.model.field_docs import doc
 from intercom.model.request import ApprovalRequest, ApprovalStatus
 from intercom.model.visible_text import count, one_line
 from intercom.sessions import request_kinds
+from intercom.sessions.agent_keys import ONE_AGENT
 from intercom.sessions.messages import Answered, Decide, Opened, ToolRequest
 from intercom.sessions.request_kinds import MESSAGE, ClearanceAnswer
 from intercom.sessions.session import grant_checks
@@ -439,7 +440,9 @@ def _look(db: Database, session: SessionActor, id: str) -> tuple[ApprovalRequest
     """Return the request, its journal entry, and why the approval may not take effect (again), or None."""
     request = requests.find(db, id)
     if not isinstance(request, ApprovalRequest) or request.session_id != session.id:
-        raise NotFound(f"this session has no clearance request with the id {id!r}", code="request_not_found")
+        raise NotFound(
+            f"this session has no clearance request with the id {id!r}; {ONE_AGENT}", code="request_not_found"
+        )
     return request, journal.get(db, id), session.deps.signatures.fault_of_use(db, request)
 
 

@@ -75,6 +75,37 @@ def test_the_model_is_told_what_every_argument_and_every_field_of_an_answer_is(t
     check(schemas.of_answer(tool.result), tool.name)
 
 
+#: Qwen Code cuts a description here, and shows its model no instructions of servers.
+CUT = 160
+
+
+@pytest.mark.parametrize("tool", TOOLS, ids=lambda tool: tool.name)
+def test_what_matters_is_told_before_a_client_cuts_the_description(tool: Any) -> None:
+    first = tool.description.partition("\n")[0]
+    assert len(first) <= CUT
+    assert first.endswith(".")
+
+
+# A tool -> what a model must know of it that reads no more than its beginning
+MATTERS = {
+    "check_clearance": ("before you write", "check_diff", "Do not write"),
+    "check_diff": ("check_clearance", '"approved"', '"applied"'),
+    "auto_check": ('"auto_approved"', "check_clearance"),
+    "transmit": ('"continue"', '"refine"', '"stop"', '"pending"'),
+    "broadcast": ("without waiting", "transmit"),
+    "reboot": ("first",),
+    "switch_freq": ("operator asks",),
+    "standby": ('"resumed"', '"pending"'),
+    "ping": ('"instructions"', '"paused"'),
+}
+
+
+def test_the_beginning_of_each_description_says_how_to_use_the_tool() -> None:
+    assert MATTERS.keys() == {tool.name for tool in TOOLS}
+    for tool in TOOLS:
+        assert all(part in tool.description[:CUT] for part in MATTERS[tool.name]), tool.name
+
+
 @pytest.mark.parametrize("name", ["call", "by", "channel", "from_agent", "adopted"])
 def test_what_the_server_sets_is_no_argument(name: str) -> None:
     for tool in TOOLS:

@@ -20,9 +20,10 @@ from intercom.workspace.policy import Query
 from intercom.workspace.policy_watcher import Evaluate
 
 DESCRIPTION = """\
-Ask whether the workspace's policy lets you do something without a person: run a command, use a tool, read or write a \
-file. If "auto_approved" is true, do it. Otherwise ask with check_clearance (for files) or transmit. \
-check_clearance asks the policy by itself, so there is no need to call this before it."""
+Ask whether the policy lets you do something without a person. If "auto_approved" is true, do it. Otherwise ask: with \
+check_clearance for files, or transmit.
+The policy is the workspace's: for a command to run, a tool to use, a file to read or write. check_clearance asks it \
+by itself, so there is no need to call this before it."""
 
 
 class FileAccess(StrEnum):

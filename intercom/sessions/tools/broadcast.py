@@ -25,9 +25,10 @@ from intercom.store.outbox import Content, RowState
 from intercom.store.writer_messages import Database
 
 DESCRIPTION = """\
-Tell the operator one line without waiting: progress, a result, a warning. It asks for no answer; to ask, \
-use transmit. Every operator is told. "posted" says whether the line is also in the chat (with its ts, to continue the \
-same thread), and "queued" that it will be."""
+Tell the operator one line without waiting: progress, a result, a warning. It asks for no answer; to ask, use \
+transmit.
+Every operator is told. "posted" says whether the line is also in the chat (with its ts, to continue the same \
+thread), and "queued" that it will be."""
 
 #: How long a broadcast waits for its message to be posted before it reports it as queued, in seconds.
 POST_SECONDS = 2.0

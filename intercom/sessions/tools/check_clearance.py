@@ -35,10 +35,12 @@ from intercom.workspace.preview import Preview, over, preview
 from intercom.workspace.proposal import BEGINNINGS
 
 DESCRIPTION = """\
-Ask a person to approve a change of files, before you write anything. Give the change as diff, a unified diff of one \
-file or several, or as content, the whole new content of one file. The call waits until a person answers.
-- "approved": call check_diff with the request_id; it writes exactly what was approved. Do not write the files \
-yourself. With changes, a person left parts out or edited them: read the files again afterwards.
+Call this before you write a file: a person approves or rejects the change. Once it is "approved", check_diff writes \
+it. Do not write it by yourself.
+Give the change as diff, a unified diff of one file or several, or as content, the whole new content of one file. The \
+call waits until a person answers.
+- "approved": call check_diff with the request_id; it writes exactly what was approved. With changes, a person left \
+parts out or edited them: read the files again afterwards.
 - "rejected": do not make this change; follow the reason. With comments, change what they ask and propose it again.
 - "timeout": nobody answered in time. Treat it as not approved; ask again later or use standby.
 - "pending": still undecided. Do not write; call again with only this request_id to continue waiting.

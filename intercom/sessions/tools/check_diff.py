@@ -57,9 +57,9 @@ from intercom.workspace.preview import FileVersions, is_on_card, is_part_of_card
 from intercom.workspace.transaction import Step
 
 DESCRIPTION = """\
-Write an approved change to disk, exactly as it was approved: all of its files or none. Call it once check_clearance \
-says "approved". On "applied" the files are written; read them again before you continue. On anything else nothing was \
-written:
+Write a change once check_clearance says that it is "approved": exactly that, all of its files or none. Only \
+"applied" means that it is written.
+Read the files again before you continue. On anything else nothing was written:
 - patch_conflict: the file has changed since; make a new proposal. With force, a person is asked whether to write an \
 approved whole file over it, and the call waits for the answer: "rejected" and "timeout" mean no, "pending" means to \
 call again with only that request_id.

@@ -18,10 +18,10 @@ from intercom.store import sessions
 from intercom.store.writer_messages import Database
 
 DESCRIPTION = """\
-Report that you are alive, and optionally what you are doing: a status line, and your task list. Call it now and then \
-during long work without other calls, so that you do not count as stalled. Messages of the operator may come with the \
-answer ("instructions": follow them). On status "paused" an operator has paused you: do nothing until another call is \
-answered."""
+Report that you are alive during long work without other calls. Follow "instructions" that come with the answer; on \
+"paused" do nothing but call again.
+You may say what you are doing: a status line, and your task list. An agent that is silent for long counts as \
+stalled. On status "paused" an operator has paused you: do nothing until another call is answered."""
 
 _PAUSED = (
     "this session was paused by an operator: change nothing and start nothing new; your next call of any other tool"

@@ -18,10 +18,11 @@ from intercom.store.checkpoints import restores
 from intercom.store.writer_messages import Database
 
 DESCRIPTION = """\
-Call this first when you start, or after a crash or restart: it finds what you left in this workspace. On "recovered" \
-continue from there: wait for each of pending_requests with its request_id (check_clearance for "approval", transmit \
-for "prompt", standby for "standby"). On "clean" there is nothing to continue. Do what tasks says: a person left it \
-for you, and it is told once."""
+Call this first when you start, and after a crash or restart: it finds what you left in this workspace, and work that \
+waits for you.
+On "recovered" continue from there: wait for each of pending_requests with its request_id (check_clearance for \
+"approval", transmit for "prompt", standby for "standby"). On "clean" there is nothing to continue. Do what tasks \
+says: a person left it for you, and it is told once."""
 
 
 @frozen

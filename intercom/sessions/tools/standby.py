@@ -24,7 +24,8 @@ from intercom.store.requests import waits
 from intercom.store.writer_messages import Database
 
 DESCRIPTION = """\
-Say that you have nothing left to do, and wait for work. The call waits until the operator gives you an instruction.
+Call this when you have nothing left to do: it waits until the operator gives you work. On "resumed" do what it says; \
+on "pending" call again.
 - "resumed" with an instruction: do what it says ("stop" means end your session). With instructions (steering, a \
 task): follow those. With neither: continue your task.
 - "timeout": no instruction came; end your turn.

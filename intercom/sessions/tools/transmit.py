@@ -28,8 +28,9 @@ from intercom.workspace.policy import Query
 from intercom.workspace.policy_watcher import Evaluate
 
 DESCRIPTION = """\
-Ask the operator how to continue: whether to go on, what was meant, how to recover from an error, or whether the cost \
-is acceptable. The call waits until a person answers.
+Ask the operator how to go on, and wait for the answer: "continue" as planned, "refine" by the instruction, or \
+"stop". While it is "pending", call again.
+Ask whether to go on, what was meant, how to recover from an error, or whether the cost is acceptable.
 - decision "continue": continue as planned. "refine": follow the instruction instead. "stop": end the task now.
 - "timed_out": true with a decision: nobody answered, so nobody consented. Do what the message says.
 - "auto_approved": the workspace's policy answered, and no person.

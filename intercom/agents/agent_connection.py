@@ -21,7 +21,7 @@ import trio
 from attrs import define, evolve, field, frozen
 
 from actors import Busy, Down, Name, NotRunning, System, ask
-from intercom.agents.call import Call, Progress, note
+from intercom.agents.call import Call, CutCalls, Progress, note
 from intercom.agents.clients import call_wait_seconds
 from intercom.model.config import Config
 from intercom.model.errors import IntercomError, InvalidArguments, NotFound, Paused
@@ -133,6 +133,7 @@ class AgentConnection:
     name: str = field(factory=lambda: uuid.uuid4().hex, init=False)
     client_name: str | None = field(default=None, init=False)
     deliveries: Deliveries = field(init=False)
+    cut_calls: CutCalls = field(factory=CutCalls, init=False)
     _agents: set[str] = field(factory=set, init=False)
     _known: int = field(default=0, init=False)
     _sessions: dict[str, str] = field(factory=dict, init=False)
@@ -167,7 +168,8 @@ class AgentConnection:
             # The call may be cancelled just after its answer: the SDK then sends no result.
             await trio.lowlevel.checkpoint_if_cancelled()
             self.close_call(call)
-        except BaseException:
+        except BaseException as ended:
+            self.cut_calls.note(call, caller.client_name, ended)
             self.deliveries.abandon(call.name, call.session_id)
             raise
         finally:
@@ -204,11 +206,16 @@ class AgentConnection:
             tool=tool,
             session_id=session_id,
             session=self.system.named(f"session/{session_id}"),
-            call_wait_seconds=call_wait_seconds(caller.client_name, self.config),
+            call_wait_seconds=self._call_wait(caller.client_name),
             progress=caller.progress,
             given=given,
             on_its_way=self.deliveries.on_its_way,
         )
+
+    def _call_wait(self, client_name: str | None) -> float | None:
+        known = call_wait_seconds(client_name, self.config)
+        learnt = self.cut_calls.call_wait_seconds
+        return known if learnt == math.inf else learnt if known is None else min(known, learnt)
 
     def close_call(self, call: Call) -> None:
         """Note the activity and what the call's result carries; the result is on its way, or the call is over."""

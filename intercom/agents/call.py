@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 import mcp_types as types
 import outcome
 import trio
-from attrs import define, evolve, field
+from attrs import define, evolve, field, frozen
 from opentelemetry.trace import get_current_span
 
 from actors import Busy, Down, Name, NotRunning, Request, ask
@@ -198,6 +198,16 @@ class Call:
             self._waiting.cancel()
 
     @property
+    def is_stopped(self) -> bool:
+        """Whether the poll interval was ended by the server."""
+        return self._is_stopped
+
+    @property
+    def seconds(self) -> float:
+        """How long the call has been under way."""
+        return trio.current_time() - self._began
+
+    @property
     def _until(self) -> float:
         """The end of the poll interval, on Trio's clock; a little later if the request ends at about that time."""
         if self.call_wait_seconds is None:
@@ -263,13 +273,67 @@ class Call:
         return self.finish(Answered(answer, attached.late_verdicts, attached.instructions))
 
 
-def content(answered: Answered[Any]) -> JsonObject:
+#: The name that the Python SDK gives a client without one. Many programs use it, each with its own time limit.
+UNNAMED = "mcp"
+#: The poll interval that is learnt from a call that was cut, as a share of the time it was given, and the shortest one.
+_SHARE, _SHORTEST_SECONDS = 0.8, 1.0
+#: The most cut calls of a connection whose requests are told.
+_MOST_CUT = 20
+
+
+@frozen
+class CutOff:
+    """A request whose call was cut off before it was answered: its agent does not know the id."""
+
+    request_id: str
+    tool: str
+
+
+@define
+class CutCalls:
+    """The calls of one connection that its client has cut off: what they leave untold, and how long the client waits.
+
+    `call_wait_seconds` is the poll interval learnt from them, infinite if there was none.
+    """
+
+    call_wait_seconds: float = math.inf
+    _untold: dict[str, list[CutOff]] = field(factory=dict, init=False)
+
+    def note(self, call: Call, client_name: str | None, ended: BaseException) -> None:
+        """Note a call that ended without a result, if it was cut off while a person was asked. Only a client without a
+        name of its own teaches how long it waits: of others this is known, and a person may end a call."""
+        if call.request_id is None or not _is_cancellation(ended):
+            return
+        if client_name == UNNAMED and not call.is_stopped:
+            learnt = max(_SHORTEST_SECONDS, call.seconds * _SHARE)
+            self.call_wait_seconds = min(self.call_wait_seconds, learnt)
+        if getattr(call.given, "request_id", None) is None:
+            untold = self._untold.setdefault(call.session_id, [])
+            untold.append(CutOff(call.request_id, call.tool.name))
+            del untold[:-_MOST_CUT]
+
+    def take(self, call: Call, answered: Answered[Any]) -> tuple[CutOff, ...]:
+        """Return what the result of a call tells of earlier ones in its session, once, without what it says itself."""
+        said = {call.request_id, *(each.request_id for each in answered.late_verdicts)}
+        return tuple(each for each in self._untold.pop(call.session_id, ()) if each.request_id not in said)
+
+
+def _is_cancellation(ended: BaseException) -> bool:
+    """Whether this is a cancellation, or a group of them: that of a call that reports progress."""
+    if isinstance(ended, BaseExceptionGroup):
+        return all(map(_is_cancellation, ended.exceptions))
+    return isinstance(ended, trio.Cancelled)
+
+
+def content(answered: Answered[Any], cut_off: Collection[CutOff] = ()) -> JsonObject:
     """Return the JSON object of an answer and what is attached to it, as agents get it."""
     found = to_json(answered.answer) if answered.answer is not None else {}
     if answered.late_verdicts:
         found["late_verdicts"] = [to_json(verdict) for verdict in answered.late_verdicts]
     if answered.instructions:
         found["instructions"] = [{"kind": each.kind, "text": each.text} for each in answered.instructions]
+    if cut_off:
+        found["cut_off"] = [{"request_id": each.request_id, "tool": each.tool} for each in cut_off]
     return found
 
 
@@ -299,9 +363,9 @@ def answer(content: JsonObject, *, is_error: bool = False) -> types.CallToolResu
     return types.CallToolResult(content=[text], structured_content=content, is_error=is_error)
 
 
-def result(answered: Answered[Any]) -> types.CallToolResult:
-    """Return the result of a tool call that was answered."""
-    return answer(content(answered))
+def result(answered: Answered[Any], cut_off: Collection[CutOff] = ()) -> types.CallToolResult:
+    """Return the result of a tool call that was answered. `cut_off` are earlier ones that were not."""
+    return answer(content(answered, cut_off))
 
 
 def outcome_of(result: types.CallToolResult) -> str:

@@ -233,7 +233,8 @@ async def _run(ctx: Context, params: types.CallToolRequestParams, tool: Tool | N
         if form is not None:
             return await begin(form, call)
         answered = await (permission_prompt(call) if tool is PERMISSION_PROMPT else call.run())
-    return agents_call.result(answered)
+        cut_off = connection.cut_calls.take(call, answered)
+    return agents_call.result(answered, cut_off)
 
 
 async def _list_resources(_ctx: Context, _params: types.PaginatedRequestParams | None) -> types.ListResourcesResult:

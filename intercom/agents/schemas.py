@@ -164,6 +164,19 @@ ATTACHED: dict[str, Schema] = {
             "required": ["kind", "text"],
         },
     },
+    "cut_off": {
+        "type": "array",
+        "description": "Your earlier requests whose calls ended before they were answered, each told once: to continue"
+        " waiting for one, call its tool with only this request_id.",
+        "items": {
+            "type": "object",
+            "properties": {
+                "request_id": {"type": "string", "description": "The id of the request."},
+                "tool": {"type": "string", "description": "The tool to call."},
+            },
+            "required": ["request_id", "tool"],
+        },
+    },
 }
 
 

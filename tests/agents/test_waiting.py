@@ -51,6 +51,46 @@ async def test_a_call_out_of_its_clients_patience_says_pending_and_waits_again_w
 
 
 @both_eras
+@pytest.mark.parametrize("is_decided", [False, True], ids=["undecided", "decided"])
+async def test_the_id_of_a_call_that_was_cut_off_comes_once_with_the_next_answer(
+    served: Home, mode: str, is_decided: bool
+) -> None:
+    root = served.workspace()
+    async with served.agent(root, mode=mode) as agent, served.person(root) as person, trio.open_nursery() as nursery:
+        cut = begin(nursery, agent, "check_clearance", **CHANGE)
+        id = (await person.card(kind="approval", away=False))["request_id"]
+        cut.scope.cancel()
+        await person.card(request_id=id, away=True)
+        if is_decided:
+            await person.do("reject", id=id)
+        told = await call(agent, "ping")
+        if is_decided:
+            assert [late["request_id"] for late in told["late_verdicts"]] == [id]
+            assert "cut_off" not in told
+        else:
+            assert told["cut_off"] == [{"request_id": id, "tool": "check_clearance"}]
+        assert "cut_off" not in await call(agent, "ping")
+        # One that knows its id is told nothing.
+        again = begin(nursery, agent, "check_clearance", request_id=id)
+        if not is_decided:
+            await person.card(lambda card: card["away"] is False and len(person.cards) > 2, request_id=id)
+            again.scope.cancel()
+            assert "cut_off" not in await call(agent, "ping")
+
+
+async def test_a_client_without_a_name_teaches_how_long_it_waits(served: Home) -> None:
+    root = served.workspace()
+    async with served.agent(root, name="mcp") as agent, served.person(root) as person, trio.open_nursery() as nursery:
+        cut = begin(nursery, agent, "check_clearance", **CHANGE)
+        id = (await person.card(kind="approval", away=False))["request_id"]
+        cut.scope.cancel()
+        await person.card(request_id=id, away=True)
+        # Before its own time limit, which was short.
+        with trio.fail_after(20):
+            assert (await call(agent, "check_clearance", **CHANGE))["status"] == "pending"
+
+
+@both_eras
 async def test_a_verdict_that_came_while_nobody_waited_rides_once_on_the_next_result(served: Home, mode: str) -> None:
     root = served.workspace()
     async with served.agent(root, mode=mode, name=HASTY) as agent, served.person(root) as person:

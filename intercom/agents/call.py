@@ -273,8 +273,8 @@ class Call:
         return self.finish(Answered(answer, attached.late_verdicts, attached.instructions))
 
 
-#: The name that the Python SDK gives a client without one. Many programs use it, each with its own time limit.
-UNNAMED = "mcp"
+#: The names that the Python SDK and FastMCP give a client without one. Many programs use them, each with its own limit.
+UNNAMED = frozenset({"mcp", "fastmcp"})
 #: The poll interval that is learnt from a call that was cut, as a share of the time it was given, and the shortest one.
 _SHARE, _SHORTEST_SECONDS = 0.8, 1.0
 #: The most cut calls of a connection whose requests are told.
@@ -304,7 +304,7 @@ class CutCalls:
         name of its own teaches how long it waits: of others this is known, and a person may end a call."""
         if call.request_id is None or not _is_cancellation(ended):
             return
-        if client_name == UNNAMED and not call.is_stopped:
+        if client_name in UNNAMED and not call.is_stopped:
             learnt = max(_SHORTEST_SECONDS, call.seconds * _SHARE)
             self.call_wait_seconds = min(self.call_wait_seconds, learnt)
         if getattr(call.given, "request_id", None) is None:

@@ -19,6 +19,8 @@ FRAMEWORKS = (
     "openai-agents==0.24.0",
     "pydantic-ai-slim[google,mcp,openai]==2.68.0",
 )
+#: Its adapter needs an older SDK of MCP.
+LANGGRAPH = ("langchain-mcp-adapters==0.3.2", "langgraph==1.2.24")
 
 
 def program(name: str) -> str:
@@ -34,6 +36,11 @@ def fastmcp_python() -> str:
 def frameworks_python() -> str:
     """The path of a Python that has the agent frameworks; installs them as `fastmcp_python` does."""
     return _python("frameworks", "pai", FRAMEWORKS)
+
+
+def langgraph_python() -> str:
+    """The path of a Python that has LangGraph and its adapter; installs them as `fastmcp_python` does."""
+    return _python("langgraph", "mcp", LANGGRAPH)
 
 
 def _python(environment: str, command: str, packages: Sequence[str]) -> str:

@@ -570,6 +570,14 @@ def _print_output(piece: JsonObject, as_json: bool) -> None:
 
 
 def _places(options: argparse.Namespace) -> Places:
+    from intercom.local.places import recorded
+
+    where = _named_places(options)
+    # The server may have been started in another environment.
+    return where if os.path.exists(where.ctl_socket) else recorded(where, options.config) or where
+
+
+def _named_places(options: argparse.Namespace) -> Places:
     from intercom.local.places import ipc_name_in, places
 
     if options.ipc_name is not None:

@@ -127,10 +127,10 @@ def serve(options: argparse.Namespace) -> int:
         starters = _starters(options)
         if not options.background:
             note_directories(settings)
-        database = settings.prepare()
+        database, runtime_dir = settings.prepare(), settings.places.runtime_dir
         if options.replace:
             ready.claim = take_over(settings.places, database)
-        with lock.acquire(database, version=__version__) as held, lock_rooms(settings):
+        with lock.acquire(database, version=__version__, runtime_dir=runtime_dir) as held, lock_rooms(settings):
             return trio.run(_serve, settings, ready, bool(options.background), held, starters)
     except BaseException as failed:
         error = told(failed)

@@ -47,12 +47,15 @@ class DatabaseLocked(IntercomError):
 class DatabaseLock:
     """A lock that is held until `release`, the end of the `with` block, or the end of the process."""
 
-    def __init__(self, path: str, descriptor: int, database: str, on_database: int, version: str) -> None:
+    def __init__(
+        self, path: str, descriptor: int, database: str, on_database: int, version: str, runtime_dir: str
+    ) -> None:
         self.path = path
         self._descriptor = descriptor
         self._database = database
         self._on_database = on_database
         self._version = version
+        self._runtime_dir = runtime_dir
 
     def release(self) -> None:
         """Release the lock. A second call has no effect. The file stays: without it there could be two holders."""
@@ -72,7 +75,7 @@ class DatabaseLock:
             descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                _sign(descriptor, self._version)
+                _sign(descriptor, self._version, self._runtime_dir)
             except BlockingIOError:
                 os.close(descriptor)
             except BaseException:
@@ -102,11 +105,12 @@ class DatabaseLock:
         self.release()
 
 
-def acquire(database: str | os.PathLike[str], *, version: str) -> DatabaseLock:
+def acquire(database: str | os.PathLike[str], *, version: str, runtime_dir: str = "") -> DatabaseLock:
     """Take the lock of `database`, a path. The file need not exist, but its directory must.
 
-    `version` is stored for processes that find the lock taken. Raises DatabaseLocked if another process has it, and
-    OSError if the file cannot be opened (no permission, read-only).
+    `version` is stored for processes that find the lock taken, and `runtime_dir`, the directory of the server's
+    sockets, for those whose environment names another (`places.recorded`). Raises DatabaseLocked if another process has
+    it, and OSError if the file cannot be opened (no permission, read-only).
     """
     path = lock_path(database)
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
@@ -114,7 +118,7 @@ def acquire(database: str | os.PathLike[str], *, version: str) -> DatabaseLock:
         _lock(descriptor)
         # Only with the first lock: closing this file in a process that has the database open would end SQLite's locks.
         on_database = _lock_database(os.path.realpath(database))
-        _sign(descriptor, version)
+        _sign(descriptor, version, runtime_dir)
     except BlockingIOError:
         found = _read(descriptor)
         os.close(descriptor)
@@ -127,7 +131,7 @@ def acquire(database: str | os.PathLike[str], *, version: str) -> DatabaseLock:
     except BaseException:
         os.close(descriptor)
         raise
-    return DatabaseLock(path, descriptor, os.path.realpath(database), on_database, version)
+    return DatabaseLock(path, descriptor, os.path.realpath(database), on_database, version, runtime_dir)
 
 
 def holder(database: str | os.PathLike[str]) -> Holder | None:
@@ -210,9 +214,10 @@ def _lock_database(database: str) -> int:
     return descriptor
 
 
-def _sign(descriptor: int, version: str) -> None:
+def _sign(descriptor: int, version: str, runtime_dir: str) -> None:
     os.ftruncate(descriptor, 0)
-    os.pwrite(descriptor, json.dumps({"pid": os.getpid(), "version": version}).encode(), 0)
+    signed = {"pid": os.getpid(), "version": version, "runtime_dir": runtime_dir}
+    os.pwrite(descriptor, json.dumps(signed).encode(), 0)
 
 
 def _identity(file: str | int) -> tuple[int, int] | None:

@@ -184,6 +184,32 @@ def peek(config_file: str) -> dict[str, object]:
         raise ConfigError(f"{config_file} is not TOML: {error}") from None
 
 
+def recorded(where: Places, config_file: str | None = None) -> Places | None:
+    """Return the places of the user's server if its sockets are in another runtime directory than `where` says, because
+    it was started in another environment. The lock file beside the database says so; `config_file` may name another
+    database. None without such a record, or with one that cannot be trusted. The server may have ended since."""
+    import json
+
+    try:
+        settings = peek(config_file or where.config_file).get("database")
+        path = settings.get("path") if isinstance(settings, dict) else None
+        home = os.path.dirname(config_file or where.config_file)
+        database = os.path.join(home, os.path.expanduser(path)) if isinstance(path, str) else where.database
+        descriptor = os.open(os.path.realpath(database) + ".lock", os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        with open(descriptor, "rb") as file:
+            if os.fstat(descriptor).st_uid != os.geteuid():
+                return None
+            runtime_dir = json.loads(file.read(4096))["runtime_dir"]
+        if not os.path.isabs(runtime_dir) or os.path.normpath(runtime_dir) == where.runtime_dir:
+            return None
+        found = os.lstat(runtime_dir)
+    except (ConfigError, KeyError, OSError, TypeError, ValueError):
+        return None
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & 0o077:
+        return None
+    return Places(where.ipc_name, where.config_file, where.state_dir, os.path.normpath(runtime_dir))
+
+
 def private_directory(path: str) -> str:
     """Create `path` and its parents with mode 0700, or check that the existing one is private to this user.
 

@@ -18,7 +18,7 @@ from intercom._version import __version__
 from intercom.agents.shim import launch
 from intercom.agents.shim.launch import Options
 from intercom.agents.shim.relay import Effect, Failure, Party, control
-from intercom.local.places import DEFAULT_IPC_NAME, Places, ipc_name_in, places
+from intercom.local.places import DEFAULT_IPC_NAME, Places, ipc_name_in, places, recorded
 from intercom.local.wire import MEBIBYTE, LineBuffer, LineTooLong, connect, encode
 from intercom.model.errors import IntercomError
 from intercom.model.json_types import JsonObject
@@ -293,6 +293,9 @@ class Link:
         try:
             where = self._places()
             if self._reach(where):
+                return
+            elsewhere = recorded(where, self._options.config)
+            if elsewhere is not None and self._reach(elsewhere):
                 return
             if not self._may_start:
                 self._fail(Failure("unavailable", "no server runs"))

@@ -262,15 +262,19 @@ class AgentConnection:
         their client closed it and will not come back."""
         self._closed = True
         self.deliveries.lose_all()
+        self._told.clear()
+        self.left(for_good=for_good)
+        for act in self._when_closed.values():
+            act()
+
+    def left(self, *, for_good: bool = False) -> None:
+        """Note that the agents are gone, although they may have read what was written to them. `opened` ends this."""
         # An agent that comes back is admitted again: its session may have been taken over meanwhile.
         self._sessions.clear()
         self._own_requests.clear()
-        self._told.clear()
         for key in (self.key, *self._agents):
             self.presence.left(key, self.name)
         self._registry.tell(AgentsGone((self.key, *self._agents), for_good))
-        for act in self._when_closed.values():
-            act()
 
     def when_closed(self, name: str, act: Callable[[], object]) -> None:
         """Have `act` called when the connection is closed. Another one by the same name replaces it."""

@@ -131,6 +131,18 @@ def pids() -> list[int]:
     return psutil.pids()
 
 
+def is_running(pid: int) -> bool:
+    """Whether a process with this id is running. It may be another one than before."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:
+        # It is another user's.
+        return True
+    return True
+
+
 def is_there(key: ProcessKey) -> bool:
     """Whether exactly this process is running."""
     try:

@@ -22,6 +22,7 @@ from mcp.server.streamable_http import EventCallback, EventMessage, EventStore
 from actors import System
 from intercom.agents.agent_connection import AgentConnection, PendingResponse, Workspaces
 from intercom.agents.http.request import Identity, too_many
+from intercom.local.processes import is_running
 from intercom.model.config import Config
 from intercom.sessions import agent_keys
 from intercom.sessions.messages import key_of
@@ -236,9 +237,17 @@ class HttpSession:
     streams: dict[str, PendingResponse] = field(factory=dict, init=False)
     requests: int = field(default=0, init=False)
     present: bool = field(default=False, init=False)
+    #: The processes of its latest client on this machine, and whether they have ended since.
+    processes: frozenset[int] = field(default=frozenset(), init=False)
+    departed: bool = field(default=False, init=False)
     over: bool = field(default=False, init=False)
     away_at: float = field(default=math.inf, init=False)
     over_at: float = field(default=math.inf, init=False)
+
+    @property
+    def is_watched(self) -> bool:
+        """Whether the end of its client's processes would show that it has departed."""
+        return self.present and not self.departed and not self.requests and bool(self.processes)
 
     def begun(self, processes: frozenset[int] | None) -> None:
         """Count a request that is about to be served, from a client with these processes, if known. Raises Refusal if
@@ -259,11 +268,20 @@ class HttpSession:
 
     def come(self, processes: frozenset[int] | None) -> None:
         """Note that the agent is present."""
-        if not self.present and not self.over:
-            self.present = True
+        if (not self.present or self.departed) and not self.over:
+            self.present, self.departed = True, False
             self.agent.opened()
+        if self.present:
+            self.processes = processes or frozenset()
         if self.present and processes:
             self.connections[self.agent.name] = (self.agent, processes)
+
+    def depart(self) -> None:
+        """Note that the client's processes have ended: its silence is no stall. What was written to it may have been
+        read, and another process of it may come."""
+        if self.present and not self.requests and not self.departed:
+            self.departed = True
+            self.agent.left()
 
     def go(self, *, for_good: bool = False) -> None:
         """Note that the agent is away; `for_good` as in `AgentConnection.closed`."""
@@ -443,6 +461,9 @@ class HttpSessions:
                     await self.end(session)
                 elif now >= session.away_at:
                     session.go()
+            idle = [each for each in (*self.sessions.values(), *self.named.values()) if each.is_watched]
+            for session in await trio.to_thread.run_sync(_departed, idle) if idle else ():
+                session.depart()
 
     def _has_ended(self, session: HttpSession, now: float) -> bool:
         """Whether this one was for an Intercom session that is over, and is idle."""
@@ -454,6 +475,11 @@ class HttpSessions:
         """Remove all sessions: all connections are closed. Agents may return to the next run."""
         for session in (*self.sessions.values(), *self.named.values()):
             self.forget(session)
+
+
+def _departed(idle: Iterable[HttpSession]) -> list[HttpSession]:
+    """Return those of these sessions whose clients' processes have all ended."""
+    return [each for each in idle if not any(map(is_running, each.processes))]
 
 
 def _key(identity: Identity) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import socket
 from pathlib import Path
 from typing import Any
@@ -395,6 +396,46 @@ async def test_nobody_is_waited_for_who_came_for_a_session_that_has_ended() -> N
             await at.expire()
     assert ended == ["over 0", "over 2"]
     assert list(at.sessions) == ["lives 1", "over 3"]
+
+
+async def test_a_client_whose_processes_have_ended_is_gone_and_no_stall_until_another_comes() -> None:
+    nothing: Any = None
+    gone = 2**22 + 1
+    presence = Presence()
+    async with System([]) as system:
+        at = sessions.HttpSessions(sessions.ConnectionFactory(system, nothing, presence), nothing)
+
+        async def next_look() -> None:
+            with trio.move_on_after(6):
+                await at.expire()
+
+        asked: dict[str, sessions.HttpSession] = {}
+        for name, pids in {
+            "ended": frozenset({gone}),
+            "one lives": frozenset({gone, os.getpid()}),
+            "unknown": frozenset(),
+            "at work": frozenset({gone}),
+        }.items():
+            asked[name] = visit = at.of(request.Identity(agent=name))
+            visit.begun(pids)
+            if name != "at work":
+                visit.ended()
+        keys = {name: visit.agent.key for name, visit in asked.items()}
+        await next_look()
+        assert [name for name in asked if not presence.connected(keys[name])] == ["ended"]
+        # It is the same agent when it comes again, and what was sent to it was not lost.
+        again = at.of(request.Identity(agent="ended"))
+        assert again is asked["ended"]
+        again.begun(frozenset({os.getpid()}))
+        assert presence.connected(keys["ended"])
+        again.ended()
+        await next_look()
+        assert presence.connected(keys["ended"])
+        asked["at work"].ended()
+        await next_look()
+        assert not presence.connected(keys["at work"])
+        at.close()
+        assert not any(presence.connected(key) for key in keys.values())
 
 
 @pytest.mark.real_time

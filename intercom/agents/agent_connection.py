@@ -294,7 +294,7 @@ class AgentConnection:
             self._note(found.agent)
             return found.session_id
 
-    async def _session_for(self, given: Any, caller: Caller) -> str:
+    async def _session_for(self, given: object, caller: Caller) -> str:
         """Return the session of a call: the caller's own, unless nothing but its process tells the caller from other
         agents, and the call continues what an earlier process of the same client has begun."""
         id = getattr(given, "request_id", None)
@@ -373,7 +373,7 @@ class AgentConnection:
         return agent
 
 
-def _proposed(given: Any) -> Proposed | None:
+def _proposed(given: object) -> Proposed | None:
     """Return the change that a call proposes; None if it proposes none, or not a whole one."""
     if not isinstance(given, CheckClearance) or given.file_path is None:
         return None

@@ -35,7 +35,7 @@ from intercom.sessions.messages import (
     Undeliver,
     Withdraw,
 )
-from intercom.sessions.request_kinds import PAUSED, PermissionAnswer, to_json
+from intercom.sessions.request_kinds import PAUSED, LateVerdict, PermissionAnswer, to_json
 from intercom.sessions.tools.tool import AfterDecision, Tool
 from intercom.store.client import StoreUnavailable
 
@@ -312,9 +312,10 @@ class CutCalls:
             untold.append(CutOff(call.request_id, call.tool.name))
             del untold[:-_MOST_CUT]
 
-    def take(self, call: Call, answered: Answered[Any]) -> tuple[CutOff, ...]:
-        """Return what the result of a call tells of earlier ones in its session, once, without what it says itself."""
-        said = {call.request_id, *(each.request_id for each in answered.late_verdicts)}
+    def take(self, call: Call, late_verdicts: Collection[LateVerdict] = ()) -> tuple[CutOff, ...]:
+        """Return what the result of a call tells of earlier ones in its session, once, without what it says itself:
+        its own request, and the late decisions that are attached to it."""
+        said = {call.request_id, *(each.request_id for each in late_verdicts)}
         return tuple(each for each in self._untold.pop(call.session_id, ()) if each.request_id not in said)
 
 

@@ -233,7 +233,7 @@ async def _run(ctx: Context, params: types.CallToolRequestParams, tool: Tool | N
         if form is not None:
             return await begin(form, call)
         answered = await (permission_prompt(call) if tool is PERMISSION_PROMPT else call.run())
-        cut_off = connection.cut_calls.take(call, answered)
+        cut_off = connection.cut_calls.take(call, answered.late_verdicts)
     return agents_call.result(answered, cut_off)
 
 

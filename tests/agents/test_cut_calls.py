@@ -9,7 +9,6 @@ import trio.testing
 
 from actors import System
 from intercom.agents.call import Call, CutCalls, CutOff
-from intercom.sessions.messages import Answered
 from intercom.sessions.tools import check_clearance
 from intercom.sessions.tools.check_clearance import CheckClearance
 
@@ -61,22 +60,22 @@ async def test_nothing_is_learnt_of_a_client_with_a_name_a_fault_or_a_server_tha
 async def test_a_group_of_cancellations_is_one_and_a_group_with_a_fault_is_none() -> None:
     calls, cut = CutCalls(), await cancellation()
     calls.note(await ended(), None, BaseExceptionGroup("", [cut, ValueError("fault")]))
-    assert calls.take(await ended(request_id=None), Answered(None)) == ()
+    assert calls.take(await ended(request_id=None)) == ()
     calls.note(await ended(), None, BaseExceptionGroup("", [BaseExceptionGroup("", [cut])]))
-    assert calls.take(await ended(request_id=None), Answered(None)) == (CutOff("r1", "check_clearance"),)
+    assert calls.take(await ended(request_id=None)) == (CutOff("r1", "check_clearance"),)
 
 
 async def test_what_was_cut_off_is_told_once_and_in_its_own_session() -> None:
     calls, cut = CutCalls(), await cancellation()
     for number in range(30):
         calls.note(await ended(request_id=f"r{number}"), None, cut)
-    assert calls.take(await ended(request_id=None, session="s2"), Answered(None)) == ()
-    told = calls.take(await ended(request_id="r29"), Answered(None))
+    assert calls.take(await ended(request_id=None, session="s2")) == ()
+    told = calls.take(await ended(request_id="r29"))
     assert [each.request_id for each in told] == [f"r{number}" for number in range(10, 29)]
-    assert calls.take(await ended(request_id=None), Answered(None)) == ()
+    assert calls.take(await ended(request_id=None)) == ()
 
 
 async def test_an_id_that_the_client_gave_itself_is_not_told() -> None:
     calls = CutCalls()
     calls.note(await ended(CheckClearance(request_id="r1")), None, await cancellation())
-    assert calls.take(await ended(request_id=None), Answered(None)) == ()
+    assert calls.take(await ended(request_id=None)) == ()

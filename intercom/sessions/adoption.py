@@ -78,12 +78,14 @@ def of_earlier_process(db: Database, asked: FindEarlier) -> tuple[Session, ...]:
     an agent with a name, of people's agents, and those that have ended: knowing an id gives no access to them.
     """
     agent = asked.agent
-    if agent.client_name is None:
+    mine = sessions.by_agent(db, agent.key)
+    if agent.client_name is None or (mine is not None and mine.is_paused):
+        # A paused agent must stay where it is paused.
         return ()
     if asked.request_id is not None:
         request = requests.find(db, asked.request_id)
         ids: tuple[str, ...] = () if request is None else (request.session_id,)
-    elif asked.proposed is not None and sessions.by_agent(db, agent.key) is None:
+    elif asked.proposed is not None and mine is None:
         text, file_path, risk = asked.proposed.text, asked.proposed.file_path, asked.proposed.risk_level
         ids = approvals.sessions_that_ask(db, text, file_path, risk, agent.workspace, agent.client_name)
     else:

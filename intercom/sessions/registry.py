@@ -493,7 +493,14 @@ class SessionRegistry(Actor):
         agent = asked.agent
         own = await self._admit(agent)
         chosen = await self._deps.store.transact(
-            partial(choose, agent=agent, own=own, wanted=asked.session_id, is_live=self._lives, has_role=self._has_role)
+            partial(
+                choose,
+                agent=agent,
+                own=own,
+                wanted=asked.session_id,
+                is_live=partial(self._lives, asker=agent.key),
+                has_role=self._has_role,
+            )
         )
         if chosen.id == own:
             return own
@@ -600,12 +607,14 @@ class SessionRegistry(Actor):
     def _is_in(self, key: str | None) -> bool:
         return self._presence.has(key) or self._presence.connected(key)
 
-    def _lives(self, key: str | None) -> bool:
-        return self._presence.has(key) and (not shim_process.is_dead(key) or self._is_continued(key))
+    def _lives(self, key: str | None, *, asker: str) -> bool:
+        """Return whether the agent of this key may come back, or a later process stands in for it that is not the one
+        of `asker`."""
+        return self._presence.has(key) and (not shim_process.is_dead(key) or self._is_continued(key, asker))
 
-    def _is_continued(self, key: str | None) -> bool:
-        """Return whether a later process stands in for the dead one of this key."""
-        return not self._stand_ins.get(str(key), set()).isdisjoint(self._presence.connections.get(str(key), ()))
+    def _is_continued(self, key: str | None, asker: str) -> bool:
+        others = self._stand_ins.get(str(key), set()) - self._presence.connections.get(asker, set())
+        return not others.isdisjoint(self._presence.connections.get(str(key), ()))
 
     def _note(self, agent: Agent) -> None:
         self._presence.here[agent.key] = agent

@@ -22,10 +22,11 @@ from intercom.model.session import SessionStatus
 from intercom.sessions import agent_keys
 from intercom.sessions.messages import Adopt, Agent, Answered, Opened, key_of
 from intercom.sessions.registry import GRACE_SECONDS
-from intercom.sessions.tools import check_clearance, check_diff, ping, transmit
+from intercom.sessions.tools import check_clearance, check_diff, ping, reboot, transmit
 from intercom.sessions.tools.check_clearance import CheckClearance
 from intercom.sessions.tools.check_diff import CheckDiff
 from intercom.sessions.tools.ping import Ping
+from intercom.sessions.tools.reboot import Reboot
 from intercom.sessions.tools.transmit import Transmit
 from intercom.store.processes import agent_processes
 from intercom.store.writer_messages import Transact
@@ -37,6 +38,7 @@ TOOLS: dict[type[Any], Any] = {
     CheckClearance: check_clearance.TOOL,
     CheckDiff: check_diff.TOOL,
     Ping: ping.TOOL,
+    Reboot: reboot.TOOL,
     Transmit: transmit.TOOL,
 }
 CHANGE = CheckClearance("Add a", "a\n", "a.txt")
@@ -74,7 +76,7 @@ class Process:
     async def ask(self, given: Any) -> Any:
         """What the session answers to one call: a request that was opened, or an answer. Nothing waits."""
         async with self.connection.answering(TOOLS[type(given)], given, self.caller, 1, None) as call:
-            reply = await call.ask(evolve(given, call=call.name))
+            reply = await call.ask(evolve(call.given, call=call.name))
             if isinstance(reply, Opened):
                 call.request_id = reply.request_id
                 return reply
@@ -198,6 +200,29 @@ async def test_while_a_later_process_continues_a_session_nobody_takes_it_over(
     await second.end()
     await server.later(GRACE_SECONDS + 1)
     assert await server.ask("registry", Adopt(third.identity)) == session
+
+
+async def test_the_process_that_continues_a_session_may_take_it_over(server: VirtualServer, root: Path) -> None:
+    id = await asked_and_ended(server, root, key=dead_shim())
+    session = await first_session(server, id)
+    second = Process(server, root)
+    await second.ask(CheckClearance(request_id=id))
+    assert await second.session() != session
+    recovered = await second.ask(Reboot())
+    assert (recovered.session_id, [each.request_id for each in recovered.pending_requests]) == (session, [id])
+    assert (await second.ask(CheckClearance(request_id=id))).request_id == id
+
+
+async def test_a_paused_process_does_not_work_in_another_session(server: VirtualServer, root: Path) -> None:
+    id = await asked_and_ended(server, root)
+    await server.decide(id, Decision.APPROVE)
+    second = Process(server, root)
+    await server.app.service.steering.pause(await second.session(), "kim", "ctl")
+    waiting = server.begin(partial(second.ask, CheckDiff(id)))
+    await server.later(60)
+    with pytest.raises(Paused):
+        await waiting()
+    assert not (root / "a.txt").exists()
 
 
 async def test_a_paused_session_stays_paused_for_a_later_process(server: VirtualServer, root: Path) -> None:

@@ -327,6 +327,7 @@ class App:
             credentials=Path(self.places.gateway_credentials),
             processes=ProcessRecords(state / "gateway-processes"),
             own_tools=mcp_server.own_tools(self.config),
+            own_prompts=mcp_server.OWN_PROMPTS,
             lookup=lookup_in(self.environ),
             environ=self.environ,
             tell=self._tell_operators,

@@ -1,4 +1,4 @@
-"""The MCP server: the SDK's low-level server with our tools, resources and tasks behind it, for both protocol versions.
+"""The MCP server: the SDK's low-level server with our tools, prompts, resources and tasks, for both protocol versions.
 
 One server serves all connections. The transport sets a message's request context to its `AgentConnection`. Over HTTP it
 is the `PendingResponse`, or the HTTP request with that in its state.
@@ -16,7 +16,6 @@ A task survives the server: it is a database row beside its request.
 
 from __future__ import annotations
 
-import json
 import logging
 import time
 import uuid
@@ -25,10 +24,8 @@ from datetime import UTC, datetime
 from enum import Enum
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
-from urllib.parse import parse_qs, urlsplit
 
 import mcp_types as types
-import trio
 from attrs import evolve
 from mcp.server import Server
 from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
@@ -36,10 +33,10 @@ from mcp.shared.exceptions import MCPError
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import Field
 
-from actors import Busy, Down, NotRunning, Request, ask
+from actors import Request, ask
 from intercom._version import __version__
 from intercom.agents import call as agents_call
-from intercom.agents import schemas
+from intercom.agents import icons, prompts, resources, schemas
 from intercom.agents.agent_connection import AgentConnection, Caller
 from intercom.agents.call import Call, error_content, paused_content
 from intercom.agents.hook_server import PERMISSION_PROMPT, permission_prompt
@@ -51,17 +48,12 @@ from intercom.model.json_types import JsonObject
 from intercom.model.metrics import Measured, ToolCalled, unmeasured
 from intercom.model.request import TaskState, TaskStatus
 from intercom.sessions.messages import (
-    OUTBOX_WRITER,
     CancelTask,
-    Describe,
     FindTask,
-    History,
     ListTasks,
     OpenTask,
-    ReadRecent,
     Undeliver,
 )
-from intercom.sessions.session_chat import channel_of
 from intercom.sessions.tools.table import BY_NAME, TOOLS
 from intercom.sessions.tools.tool import Tool
 
@@ -76,11 +68,21 @@ Context = ServerRequestContext[Any, Any]
 Offered = dict[str, Tool]
 
 NAME = "agent-intercom"
+#: What clients show of the server. It is in the handshake only: the SDK puts its own record of the server into every
+#: result of protocol version 2026-07-28.
+_SHOWN: JsonObject = {
+    "title": "Intercom",
+    "description": "Asks the person responsible before an agent changes anything.",
+    "icons": [icons.SERVER.model_dump(by_alias=True, mode="json", exclude_none=True)],
+}
 INSTRUCTIONS = """\
-A person is responsible for what you change here, and answers through this server. Call reboot first. Before you write \
-files, call check_clearance and, once approved, check_diff; do not write them yourself. Ask with transmit, tell with \
-broadcast, and call standby when you have nothing left to do. Any result may carry late_verdicts or instructions: \
-follow them. A result with status "paused" means that a person has paused you: do nothing but call again."""
+A person is responsible for what you change here, and answers through this server. Call reboot first: it tells you \
+what you left. Before you write files, call check_clearance and, once approved, check_diff, which writes exactly what \
+was approved; do not write them yourself. Ask with transmit, tell with broadcast, show with ping that you are alive, \
+and call standby when you have nothing left to do. Status "pending" is no answer: call the same tool again with its \
+request_id. Any result may carry late_verdicts or instructions: follow them. A result with status "paused" means that \
+a person has paused you: do nothing but call again. intercom://session/pending and intercom://session/history hold \
+your own requests."""
 
 
 def build(
@@ -104,6 +106,8 @@ def build(
         on_list_resources=_list_resources,
         on_list_resource_templates=_list_templates,
         on_read_resource=_read_resource,
+        on_list_prompts=_list_prompts,
+        on_get_prompt=_get_prompt,
         # Needed for every call over HTTP; without this the SDK would list all tools.
         get_tool_input_schema=taken.get,
     )
@@ -135,6 +139,10 @@ def offer(config: Config) -> Offered:
     return offered
 
 
+#: The names that prompts of downstreams must not have.
+OWN_PROMPTS = frozenset(prompts.Prompt)
+
+
 def own_tools(config: Config) -> frozenset[str]:
     """Return the names that tools of downstreams must not have: those of all our own, also where they are not offered
     now."""
@@ -156,6 +164,7 @@ def _listed(tool: Tool, name: str) -> types.Tool:
         description=tool.description,
         input_schema=schemas.portable(schemas.of(tool.takes)),
         output_schema=schemas.portable(schemas.of_answer(tool.result)),
+        icons=icons.of(tool.name),
         execution=types.ToolExecution(task_support="optional") if tool.offers_tasks else None,
         annotations=types.ToolAnnotations(
             title=tool.title,
@@ -238,100 +247,25 @@ async def _run(ctx: Context, params: types.CallToolRequestParams, tool: Tool | N
 
 
 async def _list_resources(_ctx: Context, _params: types.PaginatedRequestParams | None) -> types.ListResourcesResult:
-    return types.ListResourcesResult(resources=[])
+    return types.ListResourcesResult(resources=[*resources.LISTED])
 
 
 async def _list_templates(
     _ctx: Context, _params: types.PaginatedRequestParams | None
 ) -> types.ListResourceTemplatesResult:
-    return types.ListResourceTemplatesResult(resource_templates=[TEMPLATE])
+    return types.ListResourceTemplatesResult(resource_templates=[resources.TEMPLATE])
 
 
 async def _read_resource(ctx: Context, params: types.ReadResourceRequestParams) -> types.ReadResourceResult:
-    return await read(connection_of(ctx), caller_of(ctx), str(params.uri))
+    return await resources.read(connection_of(ctx), caller_of(ctx), str(params.uri))
 
 
-# --- resources: the latest messages of a channel ---------------------------------------------------------------------
-
-TEMPLATE = types.ResourceTemplate(
-    uri_template="slack://channel/{id}/recent{?limit}",
-    name="recent-messages",
-    title="Recent channel messages",
-    description="The latest messages of the Slack channel where this session is shown, newest first; limit takes 1 to"
-    " 100 (20). No other channel can be read.",
-    mime_type="application/json",
-)
-DEFAULT_LIMIT, MOST = 20, 100
-#: Time limit of the chat, in seconds.
-_CHAT_SECONDS = 20.0
-_NOT_SET_UP = "slack: slack is not set up on this server, so there is no channel to read; ask with transmit instead"
+async def _list_prompts(_ctx: Context, _params: types.PaginatedRequestParams | None) -> types.ListPromptsResult:
+    return types.ListPromptsResult(prompts=[*prompts.LISTED])
 
 
-async def read(connection: AgentConnection, caller: Caller, uri: str) -> types.ReadResourceResult:
-    """Return the channel's latest messages. Raises MCPError with a message that says what to do."""
-    wanted, limit = parse(uri)
-    try:
-        session_id = await connection.session(caller)
-        session = await ask(
-            connection.system.named(f"session/{session_id}"), Describe(), timeout=_CHAT_SECONDS, retry=True
-        )
-        channel = channel_of(connection.config, session)
-        if channel is None:
-            raise MCPError(code=types.INTERNAL_ERROR, message=_NOT_SET_UP)
-        if wanted != channel:
-            raise MCPError(
-                code=types.INVALID_PARAMS,
-                message=f"slack: this session is shown in the channel {channel}, and only that one can be read",
-            )
-        found = await ask(connection.system.named(OUTBOX_WRITER), ReadRecent(channel, limit), timeout=_CHAT_SECONDS)
-    except IntercomError as refused:
-        raise MCPError(code=types.INTERNAL_ERROR, message=f"{refused.error_code}: {refused.message}") from None
-    except NotRunning:
-        raise MCPError(
-            code=types.INTERNAL_ERROR,
-            message="slack: the server is not in slack (agent-intercom doctor says why); ask with transmit instead",
-        ) from None
-    except (Busy, Down, trio.TooSlowError):
-        raise MCPError(
-            code=types.INTERNAL_ERROR,
-            message="slack: the channel could not be read just now; read it again in a moment",
-        ) from None
-    text = json.dumps(_history(found), ensure_ascii=False)
-    contents = types.TextResourceContents(uri=uri, mime_type="application/json", text=text)
-    return types.ReadResourceResult(contents=[contents])
-
-
-def parse(uri: str) -> tuple[str, int]:
-    """Return the channel and the limit (clamped to 1 to 100) of a URI. Raises MCPError for any other URI."""
-    try:
-        parts = urlsplit(uri)
-        asked = parse_qs(parts.query, keep_blank_values=True, max_num_fields=10)
-    except ValueError:
-        raise _not_found() from None
-    steps = parts.path.split("/")
-    if (parts.scheme, parts.netloc, len(steps)) != ("slack", "channel", 3) or not steps[1] or steps[2] != "recent":
-        raise _not_found()
-    if asked.keys() - {"limit"}:
-        raise MCPError(code=types.INVALID_PARAMS, message="only limit can be asked of a channel's recent messages")
-    return steps[1], _limit(asked.get("limit", [str(DEFAULT_LIMIT)])[-1])
-
-
-def _history(found: History) -> JsonObject:
-    """Return the history in the agents' format."""
-    told = ("ts", "user", "text", "thread_ts")
-    rows = [{name: getattr(each, name) for name in told if getattr(each, name) is not None} for each in found.messages]
-    return {"messages": rows, "has_more": found.has_more}
-
-
-def _limit(text: str) -> int:
-    try:
-        return min(MOST, max(1, int(text)))
-    except ValueError:
-        raise MCPError(code=types.INVALID_PARAMS, message=f"limit must be a whole number, 1 to {MOST}") from None
-
-
-def _not_found() -> MCPError:
-    return MCPError(code=types.INVALID_PARAMS, message="not found: no resource has this uri; see the templates")
+async def _get_prompt(ctx: Context, params: types.GetPromptRequestParams) -> types.GetPromptResult:
+    return await prompts.get(connection_of(ctx), caller_of(ctx), params.name, params.arguments or {})
 
 
 # --- tasks -----------------------------------------------------------------------------------------------------------
@@ -558,12 +492,22 @@ async def _ask(connection: AgentConnection, caller: Caller, question: Request[R]
 
 
 async def _unwrap(ctx: Context, call_next: CallNext) -> HandlerResult:
-    """Convert a task to the shape that the SDK lacks, and declare tasks to clients of the version with core tasks."""
+    """Convert a task to the shape that the SDK lacks, declare tasks to clients of the version with core tasks, and say
+    in the handshake what clients show of the server."""
     answer = await call_next(ctx)
     if not isinstance(answer, dict):
         return answer
-    if ctx.method == "initialize" and answer.get("protocolVersion") == REVISION:
-        return {**answer, "capabilities": {**answer["capabilities"], "tasks": CAPABILITY}}
+    if ctx.method == "initialize":
+        shown = {**answer, "serverInfo": {**answer["serverInfo"], **_SHOWN}}
+        if answer.get("protocolVersion") == REVISION:
+            shown["capabilities"] = {**answer["capabilities"], "tasks": CAPABILITY}
+        return shown
+    if ctx.method == "server/discover":
+        stamp = answer["_meta"]
+        return {
+            **answer,
+            "_meta": {**stamp, types.SERVER_INFO_META_KEY: {**stamp[types.SERVER_INFO_META_KEY], **_SHOWN}},
+        }
     meta = answer.get("_meta") if ctx.method == "tools/call" else None
     if not isinstance(meta, Mapping) or _CARRIED not in meta:
         return answer

@@ -66,27 +66,34 @@ def _addressed(
     )
 
 
-def prompts(offers: Mapping[str, Offer], sees: Sees, plain: Collection[str] = ()) -> tuple[JsonObject, ...]:
+def prompts(
+    offers: Mapping[str, Offer], sees: Sees, plain: Collection[str] = (), taken: Collection[str] = ()
+) -> tuple[JsonObject, ...]:
     """Return the prompts that an agent sees, sorted by downstream, under their names for agents. The downstreams in
-    `plain` have no prefix."""
-    named = _named_prompts(offers, plain)
+    `plain` have no prefix. `taken` are names that no prompt may have."""
+    named = _named_prompts(offers, plain, taken)
     return tuple({**each, "name": shown} for shown, place, each in named if sees(place.downstream))
 
 
-def find_prompt(offers: Mapping[str, Offer], exposed: str, plain: Collection[str] = ()) -> Place | None:
+def find_prompt(
+    offers: Mapping[str, Offer], exposed: str, plain: Collection[str] = (), taken: Collection[str] = ()
+) -> Place | None:
     """Return the prompt that agents know by this name."""
-    return next((place for shown, place, _ in _named_prompts(offers, plain) if shown == exposed), None)
+    return next((place for shown, place, _ in _named_prompts(offers, plain, taken) if shown == exposed), None)
 
 
-def _named_prompts(offers: Mapping[str, Offer], plain: Collection[str]) -> Iterator[tuple[str, Place, JsonObject]]:
+def _named_prompts(
+    offers: Mapping[str, Offer], plain: Collection[str], taken: Collection[str]
+) -> Iterator[tuple[str, Place, JsonObject]]:
     """Yield all prompts with their names for agents. A name without a prefix is the first downstream's, whether or not
     an agent may see it: so a name is the same for all agents."""
-    taken: dict[str, str] = {}
+    first: dict[str, str] = {}
     for name in sorted(offers):
         for each in offers[name].prompts:
             prompt = each.get("name")
             if isinstance(prompt, str):
-                is_own = name in plain and is_plain(prompt) and taken.setdefault(prompt, name) == name
+                is_free = name in plain and is_plain(prompt) and prompt not in taken
+                is_own = is_free and first.setdefault(prompt, name) == name
                 yield prompt if is_own else exposed_name(name, prompt), Place(name, prompt), each
 
 

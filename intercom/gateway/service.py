@@ -104,7 +104,7 @@ class Gateway:
     `directory` has its configuration, `memory` is its part of the store. `show` tells every channel of a card.
     `lookup` returns values of references, `environ` is what processes get a part of. `tell` (text, level) tells people.
     `credentials` is the directory of what remote downstreams are signed in with. `processes` records local ones.
-    `own_tools` are the names of the tools that agents have anyway.
+    `own_tools` and `own_prompts` are the names of the tools and prompts that agents have anyway.
     """
 
     directory: Path
@@ -119,6 +119,7 @@ class Gateway:
     credentials: Path | None = None
     processes: ProcessRecords | None = None
     own_tools: frozenset[str] = frozenset()
+    own_prompts: frozenset[str] = frozenset()
     snapshot: Snapshot = field(factory=Snapshot, init=False)
     calls: Calls = field(init=False)
     cache: Cache = field(factory=Cache, init=False)
@@ -172,11 +173,12 @@ class Gateway:
 
     def prompts(self, agent: AgentIdentity) -> tuple[JsonObject, ...]:
         """Return the prompts that an agent sees, as `prompts/list` shows them."""
-        return offers.prompts(self.snapshot.offers, self._sees(agent, offers.PROMPTS), self.snapshot.plain)
+        snapshot = self.snapshot
+        return offers.prompts(snapshot.offers, self._sees(agent, offers.PROMPTS), snapshot.plain, self.own_prompts)
 
     def find_prompt(self, agent: AgentIdentity, name: str) -> Place | None:
         """Return whose prompt this is, if the agent sees it."""
-        place = offers.find_prompt(self.snapshot.offers, name, self.snapshot.plain)
+        place = offers.find_prompt(self.snapshot.offers, name, self.snapshot.plain, self.own_prompts)
         return place if place is not None and self._sees(agent, offers.PROMPTS)(place.downstream) else None
 
     def find_resource(self, agent: AgentIdentity, address: str) -> Place | None:

@@ -19,7 +19,7 @@ from intercom.model.field_docs import INTERNAL
 from intercom.model.process import Exit, Why
 from intercom.model.request import Operation, RiskLevel, TaskState
 from intercom.model.session import Instruction, Kind, Session, SessionMode
-from intercom.sessions.request_kinds import DeliveredInstruction, LateVerdict, PermissionAnswer
+from intercom.sessions.request_kinds import Asked, DeliveredInstruction, LateVerdict, PermissionAnswer
 
 A = TypeVar("A")
 R = TypeVar("R")
@@ -224,6 +224,14 @@ class HandOver(Request[Session]):
 @frozen
 class Describe(Request[Session]):
     """Answers the session's row."""
+
+
+@frozen
+class ReadRequests(Request[tuple[Asked, ...]]):
+    """Answers this session's requests: the pending ones, oldest first, or the last `limit` of all, newest first."""
+
+    pending: bool
+    limit: int
 
 
 @frozen

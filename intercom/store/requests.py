@@ -427,6 +427,13 @@ def undelivered(db: Database, session_id: str) -> tuple[AnyRequest, ...]:
     return _by_age(request for table in _KINDS.values() for request in table.undelivered(db, session_id))
 
 
+def latest(db: Database, session_id: str, limit: int) -> tuple[AnyRequest, ...]:
+    """Return the last `limit` requests of all kinds of this session, newest first."""
+    newest = "session_id = ? order by created_at desc, rowid desc limit ?"
+    found = (each for table in _KINDS.values() for each in table.select(db, newest, (session_id, limit)))
+    return tuple(sorted(found, key=lambda request: request.created_at, reverse=True)[:limit])
+
+
 def interrupt(db: Database, session_id: str, at: datetime) -> None:
     """Interrupt the requests of all kinds of a session that ended."""
     for table in _KINDS.values():

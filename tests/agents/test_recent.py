@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from mcp.shared.exceptions import MCPError
 
 from actors import Actor
-from intercom.agents import mcp_server
+from intercom.agents import resources
 from intercom.agents.agent_connection import AgentConnection, Caller
 from intercom.agents.shim_connection import Hello
 from intercom.cli import main
@@ -57,7 +57,7 @@ def connection(server: VirtualServer, root: Path, channel: str | None = None) ->
 
 async def refusal(to: AgentConnection, uri: str) -> str:
     with pytest.raises(MCPError) as refused:
-        await mcp_server.read(to, CALLER, uri)
+        await resources.read(to, CALLER, uri)
     return refused.value.error.message
 
 
@@ -65,7 +65,7 @@ async def refusal(to: AgentConnection, uri: str) -> str:
 async def test_the_channels_messages_are_read_as_json(server: VirtualServer, root: Path) -> None:
     channel = Channel(History((Message("2.0", "U1", "do it"), Message("1.0", "U2", "ok", "0.5")), has_more=True))
     server.app.system.adopt(channel, OUTBOX_WRITER)
-    (found,) = (await mcp_server.read(connection(server, root), CALLER, "slack://channel/C0123/recent")).contents
+    (found,) = (await resources.read(connection(server, root), CALLER, "slack://channel/C0123/recent")).contents
     assert json.loads(found.text) == {  # type: ignore[union-attr]
         "messages": [
             {"ts": "2.0", "user": "U1", "text": "do it"},
@@ -75,14 +75,14 @@ async def test_the_channels_messages_are_read_as_json(server: VirtualServer, roo
     }
     assert found.mime_type == "application/json"
     for asked in (7, 0, -3, 10**6):
-        await mcp_server.read(connection(server, root), CALLER, f"slack://channel/C0123/recent?limit={asked}")
+        await resources.read(connection(server, root), CALLER, f"slack://channel/C0123/recent?limit={asked}")
     assert channel.asked == [("C0123", limit) for limit in (20, 7, 1, 1, 100)]
 
 
 @pytest.mark.server(CONFIG)
 async def test_an_empty_channel_has_no_messages(server: VirtualServer, root: Path) -> None:
     server.app.system.adopt(Channel(History((), has_more=False)), OUTBOX_WRITER)
-    (found,) = (await mcp_server.read(connection(server, root), CALLER, "slack://channel/C0123/recent")).contents
+    (found,) = (await resources.read(connection(server, root), CALLER, "slack://channel/C0123/recent")).contents
     assert json.loads(found.text) == {"messages": [], "has_more": False}  # type: ignore[union-attr]
 
 
@@ -93,7 +93,7 @@ async def test_only_the_sessions_own_channel_can_be_read(server: VirtualServer, 
     own = connection(server, root, "C0777")
     assert "C0777" in await refusal(own, "slack://channel/C0123/recent")
     assert channel.asked == []
-    await mcp_server.read(own, CALLER, "slack://channel/C0777/recent")
+    await resources.read(own, CALLER, "slack://channel/C0777/recent")
     assert channel.asked == [("C0777", 20)]
 
 
@@ -133,13 +133,13 @@ def test_a_channel_that_is_none_is_refused_where_it_is_named(capsys: pytest.Capt
 )
 def test_a_uri_of_no_resource_is_said_to_be_none(uri: str) -> None:
     with pytest.raises(MCPError, match="no resource has this uri"):
-        mcp_server.parse(uri)
+        resources.parse(uri)
 
 
 @given(st.text() | st.text().map("slack://channel/C0123/recent?{}".format))
 def test_any_uri_is_read_or_refused(uri: str) -> None:
     try:
-        channel, limit = mcp_server.parse(uri)
+        channel, limit = resources.parse(uri)
     except MCPError:
         return
     assert channel

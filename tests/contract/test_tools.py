@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
+from base64 import b64decode
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import httpx2
 import jsonschema
@@ -206,11 +209,62 @@ async def test_tools_and_resources_are_listed_with_what_they_do_to_the_world(wor
 
     (template,) = (await work.agent.list_resource_templates()).resource_templates
     assert template.uri_template == "slack://channel/{id}/recent{?limit}"
-    assert (await work.agent.list_resources()).resources == []
+    assert [str(each.uri) for each in (await work.agent.list_resources()).resources] == [
+        "intercom://session/pending",
+        "intercom://session/history",
+    ]
     with pytest.raises(Exception, match="slack is not set up"):
         await work.agent.read_resource("slack://channel/C0123/recent")
     with pytest.raises(Exception, match="no resource has this uri"):
         await work.agent.read_resource("file:///etc/passwd")
+
+
+async def test_a_session_reads_its_own_requests_and_nobody_elses(work: AgentAtWork, served: Home) -> None:
+    asked = work.ask("transmit", prompt_text="Which colour?", prompt_type="clarification")
+    card = await work.person.card(kind="prompt", away=False)
+    (waiting,) = await _requests(work.agent, "pending")
+    assert waiting["request_id"] == card["request_id"]
+    assert (waiting["tool"], waiting["title"]) == ("transmit", "Which colour?")
+    async with served.agent(served.workspace()) as other:
+        assert await _requests(other, "pending") == await _requests(other, "history") == []
+    await work.person.do("answer", id=card["request_id"], decision="refine", text="Blue.")
+    await asked()
+    await work.call("ping", status_message="read it")
+    assert await _requests(work.agent, "pending") == []
+    (answered,) = await _requests(work.agent, "history")
+    assert (answered["decision"], answered["text"]) == ("refine", "Blue.")
+
+
+async def _requests(agent: Client, which: str) -> list[dict[str, Any]]:
+    (contents,) = (await agent.read_resource(f"intercom://session/{which}")).contents
+    assert isinstance(contents, types.TextResourceContents)
+    found: list[dict[str, Any]] = json.loads(contents.text)["requests"]
+    return found
+
+
+async def test_prompts_are_listed_and_tell_the_model_which_tool_to_call(work: AgentAtWork) -> None:
+    listed = {each.name: each for each in (await work.agent.list_prompts()).prompts}
+    assert list(listed) == ["away", "back", "status", "checkpoint", "ask"]
+    assert all(each.title and each.description for each in listed.values())
+    calls = {"away": "switch_freq", "back": "switch_freq", "checkpoint": "ping", "ask": "transmit"}
+    for name, tool in calls.items():
+        arguments = {"question": "Which colour?"} if name == "ask" else None
+        (message,) = (await work.agent.get_prompt(name, arguments)).messages
+        assert tool in getattr(message.content, "text", "")
+    with pytest.raises(Exception, match="needs question"):
+        await work.agent.get_prompt("ask")
+    with pytest.raises(Exception, match="no prompt is called 'nothing'"):
+        await work.agent.get_prompt("nothing")
+
+
+async def test_the_server_each_tool_and_each_prompt_have_an_icon(work: AgentAtWork) -> None:
+    about = work.agent.server_info
+    assert about is not None
+    assert about.title == "Intercom"
+    tools, prompts = (await work.agent.list_tools()).tools, (await work.agent.list_prompts()).prompts
+    for each in (about, *tools, *prompts):
+        (icon,) = each.icons or ()
+        ElementTree.fromstring(b64decode(icon.src.removeprefix("data:image/svg+xml;base64,")))
 
 
 #: A patch of a file that is not there.

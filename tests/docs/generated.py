@@ -18,7 +18,7 @@ import attrs
 import trio
 from prometheus_client import CollectorRegistry, Counter, Histogram
 
-from intercom.agents import schemas
+from intercom.agents import prompts, resources, schemas
 from intercom.agents.clients import CLIENTS
 from intercom.agents.clients.client import SERVER_NAME
 from intercom.agents.rooms.instructions import agents_md
@@ -297,6 +297,21 @@ def _listed(home: Path, directory: Path) -> list[str]:
     return [f"- [{title}]({page.relative_to(home)})" for page, title in zip(pages, titles, strict=True)]
 
 
+def prompts_and_resources() -> str:
+    """Every prompt of the MCP server, and every resource."""
+    lines = ["## Prompts", "", "| prompt | shown as | argument | what it does |", "|---|---|---|---|"]
+    for prompt in prompts.LISTED:
+        takes = ", ".join(
+            f"`{each.name}`" + ("" if each.required else " (optional)") for each in prompt.arguments or ()
+        )
+        lines.append(f"| `{prompt.name}` | {prompt.title} | {takes} | {prompt.description} |")
+    lines += ["", "## Resources", "", "| address | shown as | what it has |", "|---|---|---|"]
+    lines += [f"| `{each.uri}` | {each.title} | {each.description} |" for each in resources.LISTED]
+    channel = resources.TEMPLATE
+    lines.append(f"| `{channel.uri_template}` | {channel.title} | {channel.description} |")
+    return "\n".join(lines)
+
+
 #: The pages with such a part, and what makes it.
 PAGES: dict[str, Callable[[], str]] = {
     **{f"how-to/clients/{name}.md": partial(entries, name) for name in CLIENTS},
@@ -312,6 +327,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "reference/metrics.md": metrics,
     "reference/rooms.md": room_tools,
     "reference/slack-commands.md": slack_commands,
+    "reference/prompts.md": prompts_and_resources,
     "reference/tools.md": tools,
 }
 

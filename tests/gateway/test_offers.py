@@ -104,6 +104,9 @@ def test_prompts_of_downstreams_without_a_prefix_keep_their_names() -> None:
     assert find_prompt(OFFERS, "c__review", plain) == Place("c", "review")
     # Who does not see the first one does not get the second one under its name.
     assert [each["name"] for each in prompts(OFFERS, without("b"), plain)] == ["c__review"]
+    # A name of our own prompts is no downstream's.
+    assert [each["name"] for each in prompts(OFFERS, all_of, plain, {"review"})][::2] == ["b__review", "c__review"]
+    assert find_prompt(OFFERS, "review", plain, {"review"}) is None
     for name in ("review", "c__review"):
         shown = [each for each in prompts(OFFERS, all_of, plain) if each["name"] == name]
         assert len(shown) == 1

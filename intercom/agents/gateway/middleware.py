@@ -91,8 +91,8 @@ _OF_DOWNSTREAMS: Final = frozenset(
         "completion/complete",
     }
 )
-#: The scheme of Intercom's own resources: no downstream answers for it.
-_OWN_SCHEME: Final = "slack:"
+#: The schemes of Intercom's own resources, in lower case: no downstream answers for them.
+_OWN_SCHEMES: Final = ("slack:", "intercom:")
 _SERVER_INFO: Final = "io.modelcontextprotocol/serverInfo"
 #: What a server with a gateway can do beyond its own tools.
 _CAPABILITIES: Final[Mapping[str, JsonObject]] = {
@@ -180,11 +180,11 @@ class GatewayMiddleware:
                 name = params.get("name")
                 if isinstance(name, str) and (self._is_search(name) or self.gateway.has_tool(name)):
                     return await self._call(ctx, name)
-            case "tools/list" | "resources/list" | "resources/templates/list" if not params.get("cursor"):
+            case "tools/list" | "prompts/list" | "resources/list" | "resources/templates/list" if not params.get(
+                "cursor"
+            ):
                 return await self._list(ctx, call_next)
-            case "prompts/list":
-                return self._finished(ctx, self._with({"prompts": [], **_FRESH}, ctx))
-            case "prompts/get":
+            case "prompts/get" if str(params.get("name")) not in self.gateway.own_prompts:
                 return await self._read(ctx, self._prompt(ctx))
             case "resources/read":
                 place = self._resource(ctx)
@@ -297,7 +297,7 @@ class GatewayMiddleware:
     def _resource(self, ctx: Context) -> tuple[Target, JsonObject] | None:
         params = self._params(ctx)
         address = params.get("uri")
-        if not isinstance(address, str) or address.startswith(_OWN_SCHEME):
+        if not isinstance(address, str) or address.lower().startswith(_OWN_SCHEMES):
             return None
         place = self.gateway.find_resource(_identity(ctx), address)
         if place is None:

@@ -41,7 +41,7 @@ _CAPABILITIES_KEY = "io.modelcontextprotocol/clientCapabilities"
 _CLIENT_KEY = "io.modelcontextprotocol/clientInfo"
 
 _FILE = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "handshake_and_lists.json")
-LISTS = ("tools/list", "resources/list", "resources/templates/list")
+LISTS = ("tools/list", "prompts/list", "resources/list", "resources/templates/list")
 
 #: The results by protocol version and method.
 Results = dict[str, dict[str, JsonObject]]

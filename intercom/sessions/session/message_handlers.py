@@ -142,6 +142,12 @@ async def open_cards(session: SessionActor, _asked: OpenCards) -> tuple[Card, ..
     return tuple(shown)
 
 
+async def read_requests(session: SessionActor, asked: messages.ReadRequests) -> tuple[Asked, ...]:
+    if asked.pending:
+        return await session.transact(requests.pending, session_id=session.id)
+    return await session.transact(requests.latest, session_id=session.id, limit=asked.limit)
+
+
 async def expire(session: SessionActor, due: Expire) -> None:
     """A request's timer fired: end the request as its kind requires, and answer the waiting calls. If the wall clock
     was set back and time is left, set the timer again. People get a message of their own: an edited card notifies
@@ -528,6 +534,7 @@ HANDLERS: Handlers = {
     messages.ProcessEnded: lifecycle.ended,
     messages.HandOver: restored_session.hand_over,
     messages.Describe: lambda session, _asked: session.row,
+    messages.ReadRequests: read_requests,
     messages.OpenCards: open_cards,
     messages.Unattended: lambda session, _asked: session.state.unattended,
     messages.AwaitUnpaused: lifecycle.await_unpaused,

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import trio
 
+from intercom.agents.prompts import Prompt
 from tests.agents.gateway.conftest import GatewayHome, gateway_home, ready
 from tests.agents.gateway.raw_agent import NEW, OLD, RawAgent, Way
 
@@ -75,7 +76,5 @@ async def test_the_first_list_has_the_tools_of_downstreams_that_start_with_the_s
         async with served.agent(way) as agent:
             names = await agent.names()
             assert {"old__echo", "new__echo"} <= {*names}
-            assert [each["name"] for each in (await agent.request("prompts/list"))["prompts"]] == [
-                "new__greet",
-                "old__greet",
-            ]
+            prompts = (await agent.request("prompts/list"))["prompts"]
+            assert [each["name"] for each in prompts] == [*Prompt, "new__greet", "old__greet"]

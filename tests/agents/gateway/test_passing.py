@@ -9,10 +9,15 @@ import pytest
 import trio
 import trio.testing
 
+from intercom.agents.prompts import Prompt
 from tests.agents.gateway.conftest import GatewayHome
 from tests.agents.gateway.raw_agent import NEW, OLD, WAYS, RawAgent, Refused, Way, refused_with
 
 pytestmark = [pytest.mark.real_time(seconds=20)]
+
+
+#: The prompts of the server, which come first.
+OWN_PROMPTS = tuple(Prompt)
 
 
 def texts(result: dict[str, Any]) -> list[str]:
@@ -41,7 +46,8 @@ async def test_a_role_limits_the_list_and_the_calls(gateway: GatewayHome) -> Non
             addresses = [each["uri"] for each in (await reader.request("resources/list"))["resources"]]
             assert "demo://old/own" in addresses
             assert "demo://new/own" not in addresses
-            assert [each["name"] for each in (await reader.request("prompts/list"))["prompts"]] == ["old__greet"]
+            prompts = (await reader.request("prompts/list"))["prompts"]
+            assert [each["name"] for each in prompts] == [*OWN_PROMPTS, "old__greet"]
             # Of the downstreams that it sees, only one has addresses of this kind.
             got = await reader.request("resources/read", {"uri": "demo://new/own"})
             assert got["contents"][0]["text"] == "old has demo://new/own"
@@ -169,7 +175,9 @@ async def test_resources_are_listed_and_read_by_their_addresses(agent: RawAgent,
 
 async def test_prompts_have_names_of_their_own(agent: RawAgent, downstream: str) -> None:
     listed = (await agent.request("prompts/list"))["prompts"]
-    assert [each["name"] for each in listed] == ["new__greet", "old__greet"]
+    assert [each["name"] for each in listed] == [*OWN_PROMPTS, "new__greet", "old__greet"]
+    own = await agent.request("prompts/get", {"name": "back"})
+    assert "switch_freq" in own["messages"][0]["content"]["text"]
     got = await agent.request("prompts/get", {"name": f"{downstream}__greet", "arguments": {"who": "Kim"}})
     content = got["messages"][0]["content"]
     assert content == {"type": "text", "text": f"Greet Kim from {downstream}, greet", "xVendor": 1}

@@ -44,20 +44,20 @@ def version(package: str) -> str:
     return str(described["version"])
 
 
-def install(where: Path) -> None:
-    """Install what package.json names, and put the drivers beside it, where their imports are found.
+def install(where: Path, packages: Path = PACKAGES) -> None:
+    """Install what this package.json names, and put the drivers beside it, where their imports are found.
 
     Does nothing when that is done. Raises Missing without Node and npm.
     """
     _require_node()
     where.mkdir(parents=True, exist_ok=True)
-    for driver in HERE.glob("*.mjs"):
+    for driver in packages.parent.glob("*.mjs"):
         shutil.copy(driver, where)
-    wanted = PACKAGES.read_text()
+    wanted = packages.read_text()
     done = where / "installed.json"
     if done.exists() and done.read_text() == wanted:
         return
-    shutil.copy(PACKAGES, where)
+    shutil.copy(packages, where)
     quiet = ["--no-audit", "--no-fund", "--no-package-lock", "--loglevel=error"]
     subprocess.run(["npm", "install", *quiet], cwd=where, check=True)
     done.write_text(wanted)

@@ -31,6 +31,7 @@ from intercom.operators.slack.commands.table import TITLES
 from intercom.rooms.tools import table as room_table
 from intercom.rooms.tools.tool import RoomTool
 from intercom.sessions.tools.table import TOOLS
+from tests.bundles import contents as bundles
 from tests.operators.metrics.moment import SOURCES
 
 ROOT = Path(__file__).parents[2]
@@ -297,6 +298,12 @@ def _listed(home: Path, directory: Path) -> list[str]:
     return [f"- [{title}]({page.relative_to(home)})" for page, title in zip(pages, titles, strict=True)]
 
 
+def install_links() -> str:
+    """The links by which clients offer to install the server."""
+    links = {"VS Code": bundles.vscode_link(), "Cursor": bundles.cursor_link()}
+    return "\n".join(line for name, link in links.items() for line in (f"{name}:", "", "```text", link, "```", ""))
+
+
 def prompts_and_resources() -> str:
     """Every prompt of the MCP server, and every resource."""
     lines = ["## Prompts", "", "| prompt | shown as | argument | what it does |", "|---|---|---|---|"]
@@ -327,6 +334,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "reference/metrics.md": metrics,
     "reference/rooms.md": room_tools,
     "reference/slack-commands.md": slack_commands,
+    "how-to/install-from-a-bundle.md": install_links,
     "reference/prompts.md": prompts_and_resources,
     "reference/tools.md": tools,
 }

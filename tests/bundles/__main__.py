@@ -19,6 +19,7 @@ from functools import partial
 from pathlib import Path
 
 from intercom._version import __version__
+from intercom.agents.clients.client import SERVER_NAME
 from tests.bundles import contents
 from tests.clients import npm
 
@@ -63,11 +64,11 @@ def check(out: Path, tools: Path) -> None:
         run([programs / "mcpb", "unpack", out / ARCHIVE, unpacked])
         run([programs / "mcpb", "validate", unpacked / "manifest.json"])
         run([programs / "claude", "plugin", "validate", "--strict", out / "claude-code"])
-        run([programs / "claude", "plugin", "validate", "--strict", out / "claude-code" / contents.SERVER_NAME])
+        run([programs / "claude", "plugin", "validate", "--strict", out / "claude-code" / SERVER_NAME])
         run([programs / "gemini", "extensions", "validate", out / "gemini-cli"])
         # It has the registry's schemas in it.
         run(["skillsaw", "lint", "--strict", out / "registry"])
-        said = run(["uv", "tool", "run", "--from", unpacked, contents.SERVER_NAME, "--version"])
+        said = run(["uv", "tool", "run", "--from", unpacked, SERVER_NAME, "--version"])
         assert __version__ in said, f"the bundle did not say its version, but: {said}"
 
 

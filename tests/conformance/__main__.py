@@ -18,12 +18,13 @@ from pathlib import Path
 from tests.conformance import through_gateway
 from tests.support.server_process import TRUSTING, user_home
 
-#: What applies to any server with tools and resources.
+#: What applies to any server with tools, resources and prompts.
 SCENARIOS = (
     "server-initialize",
     "ping",
     "tools-list",
     "resources-list",
+    "prompts-list",
     "server-sse-multiple-streams",
     "dns-rebinding-protection",
 )

@@ -39,9 +39,13 @@ START_SECONDS = 20.0
 _MOST_OUTPUT = 10_000
 
 
+#: The arguments with which Python starts the relay.
+_MODULE = ("-m", "intercom.cli.main")
+
+
 @frozen
 class Command:
-    """A command of a client's file. `program` is the resolved program, None if there is none. `options` are those that
+    """A command of a client's file. `program` is the path of the program, None if there is none. `options` are those that
     name the server: the configuration file, the ipc_name."""
 
     words: tuple[str, ...]
@@ -54,7 +58,7 @@ class Command:
         # A client starts it in the project.
         name = os.path.expanduser(self.words[0])
         found = shutil.which(os.path.join(self.project, name) if "/" in name else name)
-        return None if found is None else os.path.realpath(found)
+        return None if found is None else os.path.abspath(found)
 
     @options.default
     def _read(self) -> dict[str, str]:
@@ -74,17 +78,18 @@ class Command:
         """Whether it is the relay of this very installation."""
         if self.program is None:
             return False
-        if (own := installed(SERVER_NAME)) and self.program == os.path.realpath(own):
+        if (own := installed(SERVER_NAME)) and os.path.realpath(self.program) == os.path.realpath(own):
             return True
-        module = ("-m", "intercom.cli.main")
-        return self.program == os.path.realpath(sys.executable) and self.words[1:3] == module
+        # The Python of another environment may be a link to the same file, so links are not followed here.
+        return self.program == os.path.abspath(sys.executable) and self.words[1:3] == _MODULE
 
     def version(self) -> tuple[str, str]:
         """Start it to print its version. Returns the version and "", or "" and what was wrong."""
         line = [*self.words, "--version"] if self.program is not None else []
         if self.is_this_program:
-            # Its other arguments do not matter, and a project's file may have any.
-            line = [str(self.program), *(self.words[1:3] if self.words[1:2] == ("-m",) else ()), "--version"]
+            # Its other arguments do not matter, and a project's file may have any. Nor may the project's directory
+            # bring a package along.
+            line = [sys.executable, "-I", *_MODULE, "--version"]
         try:
             done = subprocess.run(
                 line,

@@ -110,6 +110,24 @@ def test_a_program_that_a_project_brings_along_is_not_started(own_home: Path) ->
     assert not (own_home / "started").exists()
 
 
+def test_a_package_that_a_project_brings_along_is_not_imported(own_home: Path) -> None:
+    package = own_home / "project/intercom/cli"
+    package.mkdir(parents=True)
+    for name in ("__init__.py", "main.py"):
+        (package / name).write_text(f"open({str(own_home / 'started')!r}, 'w')")
+    (package.parent / "__init__.py").touch()
+    entry(own_home, "claude-code", [sys.executable, "-m", "intercom.cli.main"])
+    assert look(own_home)["claude-code"].state is State.OK
+    assert not (own_home / "started").exists()
+
+
+def test_the_python_of_another_environment_is_not_this_program(own_home: Path) -> None:
+    other = own_home / "project/python"
+    other.symlink_to(sys.executable)
+    entry(own_home, "claude-code", [other, "-m", "intercom.cli.main"])
+    assert "was not tried" in look(own_home)["claude-code"].text
+
+
 def test_arguments_of_a_projects_file_are_not_used(own_home: Path) -> None:
     module = [sys.executable, "-m", "intercom.cli.main"]
     entry(own_home, "claude-code", [*module, "stop"])

@@ -45,8 +45,8 @@ _MODULE = ("-m", "intercom.cli.main")
 
 @frozen
 class Command:
-    """A command of a client's file. `program` is the path of the program, None if there is none. `options` are those that
-    name the server: the configuration file, the ipc_name."""
+    """A command of a client's file. `program` is the path of the program, None if there is none. `options` are those
+    that name the server: the configuration file, the ipc_name."""
 
     words: tuple[str, ...]
     project: Path

@@ -17,6 +17,7 @@ import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from itertools import zip_longest
 from pathlib import Path
 
 from attrs import asdict
@@ -28,7 +29,7 @@ from intercom.cli.ctl_text import agreed, clean, count, done_line, one_line, sho
 from intercom.local.places import Places
 from intercom.model.amendment import Comment, told_of_comments
 from intercom.model.card import Card, CardKind
-from intercom.model.card_hunks import comments_in
+from intercom.model.card_hunks import checked_comments, comments_in, new_line_numbers
 from intercom.model.errors import InvalidArguments
 from intercom.model.json_types import JsonObject
 from intercom.operators.commands.json_forms import read
@@ -218,25 +219,56 @@ def _request_changes(where: Places, fields: JsonObject, options: argparse.Namesp
     card = request(where, "show", {"id": fields["id"]})
     paths = [str(change["path"]) for change in card["files"] or ()]
     comments = tuple(_comment(place, text, paths) for place, text in options.comment or ())
-    if options.file is not None:
-        comments += _read_comments(_text_of(options.file), paths)
-    if comments or options.file is not None:
-        return _send_comments(where, card, comments, fields, options)
+    try:
+        if options.file is not None:
+            comments += comments_in(_text_of(options.file), paths)
+        if comments or options.file is not None:
+            return _send_comments(where, card, _checked(comments, card), fields, options)
+    except InvalidArguments as fault:
+        raise _Stopped(f"nothing was decided: {fault}") from None
     with _drafts({"comments.txt": _to_fill_in(card)}) as files:
         [file] = files.values()
+        return _send_comments(where, card, _written_comments(file, card, paths), fields, options, asks=True)
+
+
+def _written_comments(file: Path, card: CardEntry, paths: Sequence[str]) -> tuple[Comment, ...]:
+    """Return the comments that the person writes in an editor. If they do not fit the card, the editor opens again
+    with them, as long as the person wants that."""
+    while True:
         _run_editor([file])
-        return _send_comments(where, card, _read_comments(_text_of(str(file)), paths), fields, options)
+        try:
+            return _checked(comments_in(_text_of(str(file)), paths), card)
+        except InvalidArguments as fault:
+            print(clean(str(fault)), file=sys.stderr)
+            if not agreed("open the editor again, with what you wrote?"):
+                raise _Stopped("nothing was decided: the comments do not fit the card") from None
+
+
+def _checked(comments: tuple[Comment, ...], card: CardEntry) -> tuple[Comment, ...]:
+    """Return the comments, if the server would take them for this card. Raises InvalidArguments if not."""
+    shown = read(Card, card)
+    # About a card without a diff of files, or one that is closed, the server says more.
+    return checked_comments(comments, shown.diff or "", shown.files) if shown.amendable else comments
 
 
 def _send_comments(
-    where: Places, card: CardEntry, comments: tuple[Comment, ...], fields: JsonObject, options: argparse.Namespace
+    where: Places,
+    card: CardEntry,
+    comments: tuple[Comment, ...],
+    fields: JsonObject,
+    options: argparse.Namespace,
+    *,
+    asks: bool = False,
 ) -> int:
+    """Send the comments; with `asks`, if the person agrees to what the agent is told."""
     if not comments:
         raise _Stopped("nothing was decided: give a comment with --comment FILE:LINE TEXT, or use reject --reason")
     note = str(fields.get("text") or "").strip() or None
     told = told_of_comments(comments, note)
     if not options.json:
         print(clean(f"changes {short(str(card['request_id']))}: {card['title']}\nthe agent is told: {told}"))
+    if asks and not options.json:
+        _agree(f"request these changes of {short(str(card['request_id']))}?")
     said = json.dumps([{name: part for name, part in asdict(each).items() if part is not None} for each in comments])
     sent: JsonObject = {"id": card["request_id"], "comments": said}
     if note:
@@ -255,13 +287,6 @@ def _comment(place: str, text: str, paths: Sequence[str]) -> Comment:
     return Comment(place, text)
 
 
-def _read_comments(text: str, paths: Sequence[str]) -> tuple[Comment, ...]:
-    try:
-        return comments_in(text, paths)
-    except InvalidArguments as fault:
-        raise _Stopped(f"nothing was decided: {fault}") from None
-
-
 def _text_of(file: str) -> str:
     try:
         return sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8")
@@ -270,12 +295,18 @@ def _text_of(file: str) -> str:
 
 
 def _to_fill_in(card: CardEntry) -> str:
-    """Return what an editor opens with: how to write comments, and the card's diff."""
+    """Return what an editor opens with: how to write comments, and the card's diff with the new files' lines
+    numbered."""
+    diff = str(card["diff"] or "")
+    numbers = ["" if number is None else str(number) for number in new_line_numbers(diff)]
+    width = max(map(len, numbers), default=0)
+    lines = clean(diff.removesuffix("\n")).split("\n")
     head = (
         "# Write a comment as FILE:LINE: TEXT, with a line of the new file, or as FILE: TEXT.",
         "# Indented lines continue it. Lines that begin with # are left out; without a comment nothing is sent.",
+        "# The numbers below are those of the new file's lines.",
         "",
-        *(f"# {line}" for line in clean(str(card["diff"] or "")).split("\n")),
+        *(f"# {number:>{width}} {line}" for number, line in zip_longest(numbers, lines, fillvalue="")),
     )
     return "\n".join(head) + "\n"
 

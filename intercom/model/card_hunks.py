@@ -108,14 +108,27 @@ def hunks_of(diff: str, files: Sequence[FileChange]) -> tuple[HunkOfCard, ...]:
 
 def lines_shown(diff: str, files: Sequence[FileChange]) -> dict[str, frozenset[int]]:
     """Return the numbers of the lines of each new file that the diff shows, by path."""
-    shown: dict[str, frozenset[int]] = {}
-    for part, change in zip(_parts(diff), files, strict=False):
-        numbers: set[int] = set()
-        for group in _groups(part.removesuffix("\n").split("\n")):
-            count = sum(line.startswith((" ", "+")) for line in group.lines)
-            numbers.update(range(group.new, group.new + count))
-        shown[change.path] = frozenset(numbers)
-    return shown
+    return {
+        change.path: frozenset(number for number in _line_numbers(part) if number is not None)
+        for part, change in zip(_parts(diff), files, strict=False)
+    }
+
+
+def new_line_numbers(diff: str) -> tuple[int | None, ...]:
+    """Return for each line of a diff its number in the new file; None for a line that is not in it."""
+    return tuple(number for part in _parts(diff) for number in _line_numbers(part))
+
+
+def _line_numbers(part: str) -> list[int | None]:
+    lines = part.removesuffix("\n").split("\n")
+    numbers: list[int | None] = [None] * len(lines)
+    for group in _groups(lines):
+        number = group.new
+        for at, line in enumerate(group.lines, group.at + 1):
+            if line.startswith((" ", "+")):
+                numbers[at] = number
+                number += 1
+    return numbers
 
 
 def checked_comments(comments: Sequence[Comment], diff: str, files: Sequence[FileChange]) -> tuple[Comment, ...]:

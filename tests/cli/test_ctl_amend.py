@@ -177,10 +177,10 @@ async def test_what_was_not_drawn_is_shown_before_the_pin(tmp_path: Path) -> Non
             screen.type("\x03")
             await screen.rest()
         # Comments on a card do not count as a look at it.
-        async with typing(at, "changes", at.id, "--comment", "notes.txt:9", "x") as screen:
+        async with typing(at, "changes", at.id, "--comment", "notes.txt:2", "x") as screen:
             await screen.until("PIN of key")
-            screen.type(f"{PIN}\n")
-            assert "is not in the diff" in await screen.rest()
+            screen.type("\x03")
+            await screen.rest()
         async with typing(at, "approve", at.id) as screen:
             assert "+LINE 15" in await screen.until("PIN of key")
 
@@ -228,19 +228,48 @@ async def test_what_a_person_wrote_is_kept_if_it_is_not_approved(tmp_path: Path)
             assert kept.parent.stat().st_mode & 0o077 == 0
 
 
-async def test_comments_are_written_below_the_diff_in_an_editor(tmp_path: Path) -> None:
-    drafts = tmp_path / "drafts"
-    drafts.mkdir()
+async def test_comments_are_written_below_the_numbered_diff_in_an_editor(tmp_path: Path) -> None:
     async with scene(tmp_path) as at:
-        env = {**at.env, "TMPDIR": str(drafts)}
-        for line, sentence in (("notes.txt:77: x", "is not in the diff"), ("notes.txt:2: why?", "changes requested")):
-            env["EDITOR"] = editor(tmp_path, f"grep -q '# +two' \"$1\" && echo '{line}' >> \"$1\"")
-            async with on_terminal([*CTL_AT_HOME, "changes", at.id], env) as screen:
-                assert sentence in await screen.rest()
+        program = editor(tmp_path, "grep -q '^# 2 +two' \"$1\" && echo 'notes.txt:2: why?' >> \"$1\"")
+        async with on_terminal([*CTL_AT_HOME, "changes", at.id], at.env | {"EDITOR": program}) as screen:
+            assert "notes.txt:2: why?" in await screen.until("[y/N] ")
+            screen.type("y\n")
+            assert "changes requested" in await screen.rest()
         told = await anext(at.agent)
         assert told["answer"]["comments"] == [{"path": "notes.txt", "text": "why?", "line": 2}]
-        [kept] = drafts.glob("*/1-comments.txt")
-        assert kept.read_text().endswith("notes.txt:77: x\n")
+
+
+@pytest.mark.parametrize("wrong", ["notes.txt:77: x", "other.txt:2: x"])
+async def test_comments_that_do_not_fit_the_card_come_back_in_the_editor_before_the_pin(
+    tmp_path: Path, wrong: str
+) -> None:
+    make_key(tmp_path)
+    drafts = tmp_path / "drafts"
+    drafts.mkdir()
+    # The second time, it finds what was written the first time, and mends it.
+    mend = f"grep -q '^{wrong}' \"$1\" && sed -i 's/^{wrong}/notes.txt:2: why?/' \"$1\" || echo '{wrong}' >> \"$1\""
+    async with scene(tmp_path) as at:
+        env = at.env | {"TMPDIR": str(drafts), "EDITOR": editor(tmp_path, mend)}
+        for answers in (("n",), ("y", "n"), ("y", "y")):
+            async with on_terminal([*CTL_AT_HOME, "changes", at.id], env) as screen:
+                said = await screen.until("[y/N] ")
+                assert "open the editor again" in said
+                assert "is not in the diff" in said or "begins with no file" in said
+                for answer in answers[:-1]:
+                    screen.type(f"{answer}\n")
+                    assert "request these changes" in await screen.until("[y/N] ")
+                screen.type(f"{answers[-1]}\n")
+                if answers == ("y", "y"):
+                    await screen.until("PIN of key")
+                    screen.type(f"{PIN}\n")
+                    assert "changes requested" in await screen.rest()
+                else:
+                    said = await screen.rest()
+                    assert "nothing was decided" in said
+                    assert "what you wrote is kept in" in said
+        told = await anext(at.agent)
+        assert told["answer"]["comments"] == [{"path": "notes.txt", "text": "why?", "line": 2}]
+        assert len([*drafts.glob("*/1-comments.txt")]) == 2
 
 
 async def test_a_text_that_is_too_large_for_a_request_is_refused_with_its_size(tmp_path: Path) -> None:

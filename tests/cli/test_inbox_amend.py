@@ -83,6 +83,8 @@ async def test_changes_are_requested_by_line(tmp_path: Path) -> None:
     program = editor(tmp_path, "echo 'notes.txt:2: why?' >> \"$1\"")
     async with scene(tmp_path) as at, inbox(at, EDITOR=program, TMPDIR=str(tmp_path)) as screen:
         screen.type("c")
+        assert "notes.txt:2: why?" in await screen.until("[y/N] ")
+        screen.type("y\n")
         await screen.until("changes requested")
         await screen.until("press enter")
         screen.type("\n")
@@ -104,3 +106,19 @@ async def test_more_requests_are_permitted_and_the_card_stays(tmp_path: Path) ->
         assert [each["used"] for each in listed["grants"]] == [0]
         _, entry = await ctl(at.env, "show", at.id)
         assert entry["status"] == "pending"
+
+
+async def test_what_the_server_refuses_is_read_before_the_inbox_covers_it(tmp_path: Path) -> None:
+    async with scene(tmp_path, OLD, DIFF.replace("a.txt", "notes.txt")) as at, inbox(at) as screen:
+        entered = ""
+        screen.type("h")
+        await screen.until("by number")
+        while "1-7" not in entered:
+            screen.type("1-7")
+            with trio.move_on_after(5):
+                entered = await screen.until("1-7")
+        screen.type("\r")
+        await screen.until("there is no hunk 4")
+        await screen.until("press enter")
+        screen.type("\n")
+        assert "\x1b[?1049h" in await screen.until("there is no hunk 4")

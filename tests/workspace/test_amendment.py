@@ -13,7 +13,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from intercom.model.amendment import Amendment, Change
-from intercom.model.card_hunks import numbers_in, spans
+from intercom.model.card_hunks import new_line_numbers, numbers_in, spans
 from intercom.model.clock import from_text
 from intercom.model.errors import (
     FileError,
@@ -524,3 +524,14 @@ def test_a_text_of_many_wide_ranges_is_read_in_one_pass() -> None:
 @given(st.sets(st.integers(1, 60), min_size=1))
 def test_numbers_are_read_as_they_are_written(numbers: set[int]) -> None:
     assert set(numbers_in(spans(sorted(numbers)))) == numbers
+
+
+def test_each_line_of_a_diff_has_its_number_in_the_new_file() -> None:
+    diff = (
+        "diff --git a/a b/a\n--- a/a\n+++ b/a\n@@ -1,2 +1,2 @@\n one\n-two\n+2\n"
+        "@@ -9 +9,2 @@\n-+++ b/x\n+nine\n+ten\n\\ No newline at end of file\n"
+        "diff --git a/b b/b\n--- a/b\n+++ b/b\n@@ -0,0 +1 @@\n+b\n"
+    )
+    numbered = [*zip(new_line_numbers(diff), diff.splitlines(), strict=True)]
+    shown = [(number, line) for number, line in numbered if number is not None]
+    assert shown == [(1, " one"), (2, "+2"), (9, "+nine"), (10, "+ten"), (1, "+b")]

@@ -7,6 +7,7 @@ Textual.
 from __future__ import annotations
 
 import contextlib
+import sys
 import threading
 from argparse import Namespace
 from collections.abc import Callable
@@ -15,6 +16,7 @@ from enum import Enum
 from attrs import frozen
 
 from intercom.cli.ctl_sign import send
+from intercom.cli.ctl_text import clean
 from intercom.cli.inbox.board import Waiting, label, needs_terminal, request_of
 from intercom.local.places import Places
 from intercom.model.card import Card
@@ -152,19 +154,29 @@ def _at_terminal(where: Places, waits: Waiting) -> tuple[bool, str]:
 
     act = waits.act
     assert act.card is not None, "these are about a card"
-    if act.word == "grant":
-        code = grant(where, {"id": act.card.id}, yes=False, as_json=False)
-    else:
-        command = "changes" if act.word == "changes" else "approve"
-        hunks = waits.text if act.word == "hunks" else None
-        options = Namespace(
-            id=[act.card.id], all=False, json=False, edit=act.word == "edit", hunks=hunks, comment=None, file=None
-        )
-        code = decide(where, command, {"id": act.card.id}, options)
-    with contextlib.suppress(EOFError):
-        input("press enter to go back to the inbox ")
+    try:
+        if act.word == "grant":
+            code = grant(where, {"id": act.card.id}, yes=False, as_json=False)
+        else:
+            command = "changes" if act.word == "changes" else "approve"
+            hunks = waits.text if act.word == "hunks" else None
+            options = Namespace(
+                id=[act.card.id], all=False, json=False, edit=act.word == "edit", hunks=hunks, comment=None, file=None
+            )
+            code = decide(where, command, {"id": act.card.id}, options)
+    except (NoServer, Refusal, IntercomError, OSError) as fault:
+        # The inbox would cover at once where the person's text was kept.
+        print(clean(str(fault) or "no server answers"), file=sys.stderr)
+        _wait_for_enter()
+        raise
+    _wait_for_enter()
     about = f"{label(act.word)} {act.name}"
     return code == 0, f"{about}: done" if code == 0 else f"{about}: nothing was decided"
+
+
+def _wait_for_enter() -> None:
+    with contextlib.suppress(EOFError):
+        input("press enter to go back to the inbox ")
 
 
 class _Stopped(Exception):

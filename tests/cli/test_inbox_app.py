@@ -646,3 +646,18 @@ def test_a_pasted_text_is_no_key_and_does_not_act_on_the_terminal(
         assert str(fields["reason"]).startswith("why ")
 
     at_inbox(where, monkeypatch, card("one", **LOW))(scene)
+
+
+def test_a_key_that_was_revoked_since_gives_the_time_to_undo(where: Places, monkeypatch: pytest.MonkeyPatch) -> None:
+    os.makedirs(where.keys_directory)
+    Path(where.keys_directory, "mine.json").write_text("{}")
+
+    async def scene(person: Person) -> None:
+        person.server.answers["keys"] = {"required": False}
+        await person.press("down", "a")
+        await person.until("u takes it back")
+        await person.press("u")
+        await person.until("undone: approve one")
+        assert person.server.decided == []
+
+    at_inbox(where, monkeypatch, card("one", **LOW))(scene)

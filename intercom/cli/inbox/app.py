@@ -7,6 +7,7 @@ in a burst is drawn once. A decision that needs the PIN leaves the screen to the
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -57,9 +58,10 @@ from intercom.cli.inbox.terminal import INTERRUPTED, TerminalApp
 from intercom.local.places import Places
 from intercom.model.audit import AuditEntry
 from intercom.model.card import Card
+from intercom.model.errors import IntercomError
 from intercom.model.session import Session
 from intercom.operators.commands.json_forms import read
-from intercom.operators.ctl.client import request
+from intercom.operators.ctl.client import NoServer, Refusal, request
 
 if TYPE_CHECKING:
     from intercom.cli.inbox.entry import Entry
@@ -129,6 +131,8 @@ class Inbox(TerminalApp, inherit_bindings=False):
         #: The field in which a text is typed: an answer, or the words of the filter.
         self._entry: Entry | None = None
         self._sending = asyncio.Lock()
+        #: Whether a decision is sent at once because the PIN is asked for. It is checked: the key may be revoked.
+        self._is_at_once = not self.board.undo_time and has_key(where)
         self.drawings = 0
 
     def compose(self) -> ComposeResult:
@@ -433,8 +437,19 @@ class Inbox(TerminalApp, inherit_bindings=False):
         asked = self.board.asked
         if asked is not None and asked.stage is Stage.TEXT:
             self._open_entry("", for_answer=True)
-        if self.board.deciding:
+        if self.board.deciding and self._is_at_once:
+            self.run_worker(self._check_key())
+        elif self.board.deciding:
             self._tick()
+
+    async def _check_key(self) -> None:
+        """Give time to undo from now on if no key counts any more, so that no PIN is asked for."""
+        with contextlib.suppress(NoServer, Refusal, IntercomError, OSError):
+            known = await asyncio.to_thread(request, self._where, "keys", {})
+            if self._is_at_once and not known["required"]:
+                self._is_at_once = False
+                self.board.delay(UNDO, self._clock())
+        self._tick()
 
     def _tick(self) -> None:
         # A PIN is not asked for while the person types something else.

@@ -519,6 +519,13 @@ class Board:
             del self._deciding[_id_of(waits.act)]
         return due
 
+    def delay(self, undo: float, now: float) -> None:
+        """Give that many seconds to undo a decision from now on, also those that are not sent yet."""
+        self.undo_time = undo
+        for id, waits in self._deciding.items():
+            if not needs_terminal(waits.act):
+                self._deciding[id] = evolve(waits, due=max(waits.due, now + undo))
+
     def undo(self) -> str:
         """Take back the decisions that were made last. Returns a sentence for the person."""
         if not self._deciding:

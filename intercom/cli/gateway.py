@@ -329,10 +329,10 @@ def setting_lines(config: DownstreamConfig, *, of_project: bool) -> Iterator[str
         address = Secrets.of([{"url": config.base_url}]).mask(config.base_url or "")
         yield f"    address: {_written(address)}"
     for name, value in config.env.items():
-        shown = masked_variable(name, value) if of_project else masked_value(value)
+        shown = masked_variable(name, value) if of_project else masked_value(name, value)
         yield f"    variable {_written(name)}: {_written(shown)}"
     for name, value in config.headers.items():
-        yield f"    header {_written(name)}: {_written(masked_value(value))}"
+        yield f"    header {_written(name)}: {_written(masked_value(name, value))}"
     for key, other in written.items():
         if key not in _SHOWN_OTHERWISE and other != [f"{config.name}.*"]:
             yield f"    {key}: {_written(_masked_setting(key, other))}"

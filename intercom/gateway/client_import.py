@@ -41,7 +41,7 @@ from intercom.gateway.import_receipt import (
     value_digest,
 )
 from intercom.gateway.json_settings import Place, plain
-from intercom.gateway.masked_diff import Secrets, diff, looks_secret, secret_arguments
+from intercom.gateway.masked_diff import Secrets, diff, is_named_secret, looks_secret, secret_arguments
 from intercom.local.file_replacement import Change, missing_directories
 from intercom.model.errors import ConfigError
 from intercom.model.json_types import JsonObject
@@ -375,7 +375,7 @@ def _candidate_names(name: str, workspace: Path | None) -> Iterator[str]:
 
 def _literal_notes(config: DownstreamConfig) -> Iterator[Note]:
     for key, values in (("env", config.env), ("headers", config.headers)):
-        found = [name for name, value in values.items() if looks_secret(value)]
+        found = [name for name, value in values.items() if looks_secret(value) or is_named_secret(name, value)]
         if found:
             listed = ", ".join(plain(name) or "..." for name in found)
             yield Note(key, f"{listed}: {LITERAL}")

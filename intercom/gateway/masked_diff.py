@@ -15,6 +15,7 @@ from typing import Final
 from attrs import field, frozen
 
 from intercom.masking import Masker, masked_lines
+from intercom.masking.values import Strength, strength
 
 #: Shorter values occur in texts by chance, and longer lines are cut after masking (characters).
 _SHORTEST_SECRET, _LONGEST_LINE = 8, 400
@@ -24,6 +25,7 @@ _CONTEXT, _SYNC = 3, 3
 _LONGEST_CHANGE: Final = 2_000
 #: Stands for a secret in what a person sees.
 MASKED: Final = "[masked: secret]"
+_REFERENCE: Final = re.compile(r"(?:\.{0,2}/|~|https?://|.*\$\{).*", re.DOTALL)
 _NOT_SECRET: Final = re.compile(r"(?:\.{0,2}/|~|https?://|.*\$\{).*|[a-z]{1,16}|[0-9]{1,10}", re.DOTALL)
 _SECRET_FLAG: Final = re.compile(r"-.*(?:key|token|secret|pass|pwd|auth|credential|bearer|header|cookie|pat\b)", re.I)
 #: Names of variables that have a secret. Those that say what a program runs, such as GIT_ASKPASS, are none.
@@ -38,9 +40,14 @@ def looks_secret(value: str) -> bool:
     return len(value) >= _SHORTEST_SECRET and not _NOT_SECRET.fullmatch(value)
 
 
-def masked_value(value: str) -> str:
+def is_named_secret(name: str, value: str) -> bool:
+    """Whether a variable or header has the name of a secret, and a value of any length: no reference and no path."""
+    return bool(value) and strength(name) is not Strength.NONE and not _REFERENCE.fullmatch(value)
+
+
+def masked_value(name: str, value: str) -> str:
     """Return the value of a variable or a header, masked if it may be a secret."""
-    return MASKED if looks_secret(value) else Masker().mask(value).text
+    return MASKED if looks_secret(value) or is_named_secret(name, value) else Masker().mask(value).text
 
 
 def masked_variable(name: str, value: str) -> str:
@@ -49,8 +56,9 @@ def masked_variable(name: str, value: str) -> str:
     Variables such as NODE_OPTIONS decide what runs. So only one word in a variable with the name of a secret is masked,
     and no option and no path.
     """
+    is_secret = looks_secret(value) or is_named_secret(name, value)
     is_one_word = not value.startswith("-") and not re.search(r"\s", value)
-    return MASKED if is_one_word and _SECRET_VARIABLE.search(name) and looks_secret(value) else value
+    return MASKED if is_one_word and _SECRET_VARIABLE.search(name) and is_secret else value
 
 
 def secret_arguments(args: Sequence[object]) -> Iterator[str]:
@@ -86,21 +94,31 @@ def _secret_values(entry: object) -> Iterator[str]:
         yield from (part for part in re.split(r"[/?#&=@:]", url.partition("://")[2])[1:] if looks_secret(part))
 
 
+def _named_secrets(entry: object) -> Iterator[tuple[str, str]]:
+    for key in _TABLES:
+        values = entry.get(key) if isinstance(entry, Mapping) else None
+        for name, value in values.items() if isinstance(values, Mapping) else ():
+            if isinstance(name, str) and isinstance(value, str) and is_named_secret(name, value):
+                yield name, value
+
+
 @frozen
 class Secrets:
     """The values that are masked wherever they are, besides all that looks like a secret."""
 
     _pattern: re.Pattern[str] | None = field(default=None, repr=False)
+    #: Short values occur in texts by chance, so they are masked behind the name of their variable only.
+    _named: re.Pattern[str] | None = field(default=None, repr=False)
 
     @classmethod
     def of(cls, entries: Iterable[object]) -> Secrets:
         """The likely secrets of these entries of a client, as they are and as JSON writes them."""
-        found: set[str] = set()
-        for entry in entries:
-            for value in _secret_values(entry):
-                found |= {value, json.dumps(value)[1:-1], json.dumps(value, ensure_ascii=False)[1:-1]}
-        longest_first = sorted(found, key=len, reverse=True)
-        return cls(re.compile("|".join(map(re.escape, longest_first))) if found else None)
+        listed = [*entries]
+        found = {form for entry in listed for value in _secret_values(entry) for form in _forms(value)}
+        named = [pair for entry in listed for pair in _named_secrets(entry)]
+        names, values = {name for name, _ in named}, {form for _, value in named for form in _forms(value)}
+        behind = rf"((?:{_any_of(names)})[\"']?\s*[:=]\s*[\"'])(?:{_any_of(values)})(?=[\"'])"
+        return cls(re.compile(_any_of(found)) if found else None, re.compile(behind) if named else None)
 
     def mask(self, text: str) -> str:
         """Return the text without its secrets."""
@@ -114,7 +132,16 @@ class Secrets:
         return {at: line if len(line) <= _LONGEST_LINE else f"{line[:_LONGEST_LINE]}..." for at, line in found.items()}
 
     def _mask_known(self, text: str) -> str:
-        return self._pattern.sub(MASKED, text) if self._pattern is not None else text
+        text = self._pattern.sub(MASKED, text) if self._pattern is not None else text
+        return self._named.sub(rf"\1{MASKED}", text) if self._named is not None else text
+
+
+def _forms(value: str) -> set[str]:
+    return {value, json.dumps(value)[1:-1], json.dumps(value, ensure_ascii=False)[1:-1]}
+
+
+def _any_of(texts: Iterable[str]) -> str:
+    return "|".join(map(re.escape, sorted(texts, key=len, reverse=True)))
 
 
 @frozen

@@ -756,3 +756,12 @@ def test_an_undo_after_a_change_puts_the_servers_back_and_keeps_the_change(given
         undo(receipt.file)
         found = client_files.parse(dialect, path.read_bytes().decode())
         assert found == client_files.parse(dialect, text) | {"drift": {"a": 1}}
+
+
+def test_a_short_secret_is_masked_by_its_name_and_noted(machine: Machine) -> None:
+    machine.write(
+        CLAUDE, {"mcpServers": {"clock": {"command": "clock", "env": {"CLOCK_API_KEY": "s3cr3t"}}}}, user=True
+    )
+    planned = machine.plan()
+    assert "s3cr3t" not in text_of(planned)
+    assert any("CLOCK_API_KEY" in str(note) for move in planned.moves for note in move.notes)

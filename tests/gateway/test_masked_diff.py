@@ -100,4 +100,15 @@ def test_what_may_decide_what_runs_is_never_masked(name: str, value: str) -> Non
 def test_a_secret_in_a_variable_with_such_a_name_is_masked(name: str) -> None:
     assert masked_variable(name, "Violet-Harbour-77") == MASKED
     assert masked_variable(name, "${VIOLET}") == "${VIOLET}"
-    assert masked_value("Violet-Harbour-77") == MASKED
+    assert masked_value("A", "Violet-Harbour-77") == MASKED
+
+
+@pytest.mark.parametrize("line", ['env = { CLOCK_API_KEY = "s3cr3t" }', '"CLOCK_API_KEY": "s3cr3t"'])
+def test_a_short_value_is_masked_behind_the_name_of_a_secret(line: str) -> None:
+    secrets = Secrets.of([{"env": {"CLOCK_API_KEY": "s3cr3t", "MAX_TOKENS": "4096", "DB_PASSWORD": "1"}}])
+    assert secrets.mask(line) == line.replace("s3cr3t", MASKED)
+    assert secrets.mask('args = ["1", "4096"]') == 'args = ["1", "4096"]'
+    assert masked_value("CLOCK_API_KEY", "s3cr3t") == MASKED
+    assert masked_variable("CLOCK_API_KEY", "s3cr3t") == MASKED
+    assert masked_value("MAX_TOKENS", "4096") == "4096"
+    assert masked_value("TLS_KEY", "/etc/key.pem") == "/etc/key.pem"

@@ -35,7 +35,7 @@ from intercom.model.request import FileChange
 from intercom.model.room import Room
 from intercom.model.session import Instruction, Session
 from intercom.operators.commands.json_forms import read
-from intercom.operators.commands.table import COMMANDS, HOW_TO_AMEND, HOW_TO_ANSWER
+from intercom.operators.commands.table import COMMANDS, HOW_TO_AMEND, HOW_TO_ANSWER, HOW_TO_CHOOSE
 
 if TYPE_CHECKING:
     from actors import Info
@@ -175,7 +175,11 @@ def answers(card: Card, *, whole: bool = False) -> list[str]:
     """List the commands that answer an open card; with `whole` also those for a part of a proposal."""
     commands = HOW_TO_ANSWER.get(card.kind, ()) if card.state is CardState.PENDING else ()
     if commands and card.amendable and whole:
-        commands += HOW_TO_AMEND
+        numbers = [*_hunk_numbers(card).values()]
+        # The first and the last of three, as an example; of two, one.
+        hunks = "" if not numbers else "1" if len(numbers) < 3 else "1,3"
+        commands += ((HOW_TO_CHOOSE,) if hunks else ()) + HOW_TO_AMEND
+        return [f"{PROGRAM} {each.format(id=short(card.id), hunks=hunks)}" for each in commands]
     return [f"{PROGRAM} {each.format(id=short(card.id))}" for each in commands]
 
 

@@ -109,7 +109,10 @@ async def test_chosen_hunks_are_shown_signed_with_the_pin_and_written(tmp_path: 
     make_key(tmp_path)
     async with scene(tmp_path, OLD, DIFF.replace("a.txt", "notes.txt")) as at:
         async with typing(at, "show", at.id) as screen:
-            assert "hunk 2" in await screen.rest()
+            shown = await screen.rest()
+            assert "hunk 2" in shown
+            assert f"approve {at.id[:8]} --hunks 1,3\x1b[0m\r\n" in shown
+            assert f"approve {at.id[:8]} --edit\x1b[0m\r\n" in shown
         async with typing(at, "approve", at.id, "--hunks", "1,3", "--note", "15 is quoted") as screen:
             shown = await screen.until("[y/N] ")
             assert "+LINE 28" in shown

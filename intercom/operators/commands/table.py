@@ -616,4 +616,6 @@ HOW_TO_ANSWER: dict[str, tuple[str, ...]] = {
     "tools": ("approve {id}", "reject {id}"),
 }
 #: The commands that answer a proposal with more than yes and no.
-HOW_TO_AMEND = ("approve {id} --hunks 1,3 | --edit", "changes {id}")
+HOW_TO_AMEND = ("approve {id} --edit", "changes {id}")
+#: The command that approves only some hunks of a proposal that has several.
+HOW_TO_CHOOSE = "approve {id} --hunks {hunks}"

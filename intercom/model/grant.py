@@ -94,6 +94,8 @@ class GrantScope:
     def sentence(self) -> str:
         """Say in one line what is covered. Texts that an agent chose are quoted."""
         named = ", ".join(json.dumps(each) for each in self.patterns)
+        if self.kind is GrantKind.CHANGE and self.patterns == ("*",):
+            named += " (files of the workspace's top directory)"
         by = "" if self.tool is None else f" by {json.dumps(self.tool)}"
         what = {
             GrantKind.CHANGE: f"proposed changes of {named}",

@@ -49,7 +49,8 @@ async def test_what_is_permitted_in_slack_is_shown_first_and_passes_then() -> No
         assert "no grant is in force" in await typed(work, "grants")
 
         await work.tap(card, "approve_permit")
-        assert 'proposed changes of "*", up to risk low' in await told(work, f"/intercom grant {id} --sha")
+        covers = """proposed changes of "*" (files of the workspace's top directory), up to risk low"""
+        assert covers in await told(work, f"/intercom grant {id} --sha")
         assert 'write pattern added: "a.txt"' in await told(work, f"/intercom allow {id} --sha")
         await work.slack.tap(MALLORY, card["ts"], "approve_permit").answer()
         assert "no grant is in force" in await typed(work, "grants")

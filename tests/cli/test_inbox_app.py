@@ -661,3 +661,15 @@ def test_a_key_that_was_revoked_since_gives_the_time_to_undo(where: Places, monk
         assert person.server.decided == []
 
     at_inbox(where, monkeypatch, card("one", **LOW))(scene)
+
+
+def test_a_narrow_line_of_keys_keeps_the_help_and_quit(where: Places, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scene(person: Person) -> None:
+        await person.until("1 waiting")
+        for keys in ((), ("down",), ("enter",)):
+            await person.press(*keys)
+            last = person.screen.splitlines()[-1]
+            assert last.rstrip().endswith("? help  q quit")
+            assert cell_len(last) <= 60
+
+    at_inbox(where, monkeypatch, card("one", **LOW), size=(60, 20))(scene)

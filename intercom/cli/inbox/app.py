@@ -338,7 +338,9 @@ class Inbox(TerminalApp, inherit_bindings=False):
         else:
             self._bars["said"].set_text(status_line(self.board, self._clock()) or self._said)
             is_open = self.is_card_on_screen
-            self._bars["keys"].set_text(keys_line(self._rows_that_act(), self.board, self._view, is_open=is_open))
+            self._bars["keys"].set_text(
+                keys_line(self._rows_that_act(), self.board, self._view, is_open=is_open, width=self._columns)
+            )
 
     def _rows_that_act(self) -> Sequence[Key]:
         """Return the keys that decide something now."""

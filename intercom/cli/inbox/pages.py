@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from enum import Enum
 
+from rich.cells import cell_len
 from rich.text import Text
 
 from intercom.cli import ctl_draw
@@ -105,9 +106,10 @@ def status_line(board: Board, now: float) -> Text | None:
     return Text(one_line(f"{about}: sent in {max(0.0, last - now):.0f} s; u takes {undone} back"), "yellow")
 
 
-def keys_line(rows: Iterable[Key], board: Board, view: View, *, is_open: bool) -> Text:
+def keys_line(rows: Iterable[Key], board: Board, view: View, *, is_open: bool, width: int) -> Text:
     """Return the line at the bottom: the keys that decide something now, and the most used others. `is_open` says that
-    the selected card or session is on the screen."""
+    the selected card or session is on the screen. Others are left out until the line has at most `width` columns, but
+    never the help and the key that quits."""
     text = Text()
     for row in rows:
         text.append(f" {shown_key(row.key)}", "bold").append(f" {row.shown} ")
@@ -121,9 +123,15 @@ def keys_line(rows: Iterable[Key], board: Board, view: View, *, is_open: bool) -
         others.insert(1, ("enter", "open"))
     if card is not None and card.files:
         others.insert(1, ("f", "whole file"))
-    for key, word in others if view is View.INBOX else others[:1] + others[-3:]:
-        text.append(f" {key}", "bold").append(f" {word} ")
-    return text
+    if view is not View.INBOX:
+        others = others[:1] + others[-3:]
+    while len(others) > 2 and text.cell_len + sum(cell_len(f" {key} {word} ") for key, word in others) > width:
+        del others[-3]
+    ends = [Text().append(f" {key}", "bold").append(f" {word} ") for key, word in others]
+    if text.cell_len + sum(each.cell_len for each in ends) > width:
+        # The keys that decide are in the help, too.
+        text.truncate(max(0, width - sum(each.cell_len for each in ends)), overflow="ellipsis")
+    return text.append_text(Text().join(ends))
 
 
 def shown_key(key: str) -> str:

@@ -506,8 +506,10 @@ def log_actor_event(event: actors.Event) -> None:
             log.error("%s", event, exc_info=event.reason)
         case actors.SupervisorGaveUp() | actors.StopOverran() | actors.MailboxOverflowed():
             log.error("%s", event)
-        case actors.ActorRestarted() | actors.RestartDelayed() | actors.StepTooLong():
+        case actors.ActorRestarted() | actors.RestartDelayed():
             log.warning("%s", event)
+        case actors.StepTooLong():
+            log.warning("%s kept the server from everything else for %.2f s", event.name, event.seconds)
         case _:
             log.debug("%s", event)
 

@@ -215,7 +215,7 @@ def _boxes(block: str, hunks: Sequence[HunkOfCard], masking: Masking) -> Block:
     return {
         "type": "input",
         "block_id": block,
-        "label": label("Approve of these", blocks.LABEL),
+        "label": label("Approve these hunks", blocks.LABEL),
         "optional": True,
         "element": {"type": "checkboxes", "action_id": HUNKS, "options": options, "initial_options": options},
     }
@@ -247,7 +247,7 @@ def draw_changes(card: Card, metadata: str, mask: Mask) -> Block:
         "A line each: FILE:LINE: TEXT with a line of the new file, or FILE: TEXT. Indented lines continue a comment.",
         blocks.LABEL,
     )
-    note = _input(NOTE, "Besides", "What else should the agent know?")
+    note = _input(NOTE, "Note to the agent", "What else should the agent know?")
     drawn = [*_head(card, masking), *_diff(card, masking), *masking.line(card.id), asked, note]
     return _modal(Step.CHANGES, "Request changes", "Request changes", metadata, drawn)
 

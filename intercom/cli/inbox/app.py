@@ -46,7 +46,7 @@ from intercom.cli.inbox.pages import (
     keys_line,
     log_lines,
     nothing_lines,
-    session_lines,
+    session_page,
     session_row,
     status_line,
     tabs_line,
@@ -273,7 +273,10 @@ class Inbox(TerminalApp, inherit_bindings=False):
             self._show(("log", tuple(entry.id for entry in self._entries)), lambda: log_lines(self._entries))
         elif self._view is View.SESSIONS:
             session = self._selected_session
-            self._show(("session", session, len(self._sessions), board.waiting), lambda: self._session_page(session))
+            self._show(
+                ("session", session, len(self._sessions), board.waiting),
+                partial(session_page, session, len(self._sessions), board.cards),
+            )
         elif board.asked is not None and board.asked.is_batch:
             self._show(("batch", board.asked), lambda: batch_lines(board))
         elif card is None:
@@ -301,13 +304,6 @@ class Inbox(TerminalApp, inherit_bindings=False):
         self._shown = ("card", card.id, card, self._file)
         if card.diff_omitted:
             self.in_background(partial(self._fetch, card.id))
-
-    def _session_page(self, session: Session | None) -> list[Text]:
-        if session is not None:
-            return session_lines(session, self.board.cards, ctl_draw.now())
-        if not self._sessions:
-            return [Text("no sessions: none of your agents is connected", "dim")]
-        return [Text(f"{count(len(self._sessions), 'session')}: ↓ selects one", "dim")]
 
     def _show(self, key: object, make: Callable[[], list[Text]]) -> None:
         if self._shown != key:
@@ -337,10 +333,9 @@ class Inbox(TerminalApp, inherit_bindings=False):
             self._bars["keys"].set_text(Text("enter done · esc cancels"))
         else:
             self._bars["said"].set_text(status_line(self.board, self._clock()) or self._said)
-            is_open = self.is_card_on_screen
-            self._bars["keys"].set_text(
-                keys_line(self._rows_that_act(), self.board, self._view, is_open=is_open, width=self._columns)
-            )
+            rows, is_open = self._rows_that_act(), self.is_card_on_screen
+            line = keys_line(rows, self.board, self._view, is_open=is_open, width=self._columns)
+            self._bars["keys"].set_text(line)
 
     def _rows_that_act(self) -> Sequence[Key]:
         """Return the keys that decide something now."""

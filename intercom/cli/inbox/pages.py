@@ -278,6 +278,15 @@ def session_lines(session: Session, cards: Iterable[Card], at: datetime) -> list
     return lines + [Text(f"  {card.kind} {named(card)}") for card in mine]
 
 
+def session_page(session: Session | None, total: int, cards: Iterable[Card]) -> list[Text]:
+    """Return the lines of the selected session, or what stands in their place if none of `total` is selected."""
+    if session is not None:
+        return session_lines(session, cards, ctl_draw.now())
+    if not total:
+        return [Text("no sessions: none of your agents is connected", "dim")]
+    return [Text(f"{count(total, 'session')}: ↓ selects one", "dim")]
+
+
 def waiting_by_session(cards: Iterable[Card]) -> Counter[str]:
     return Counter(card.session_id for card in cards)
 

@@ -53,7 +53,7 @@ from intercom.cli.inbox.pages import (
     waiting_by_session,
     whole_file,
 )
-from intercom.cli.inbox.panes import Bar, ListPane, TextPane
+from intercom.cli.inbox.panes import LAYOUT, Bar, ListPane, TextPane
 from intercom.cli.inbox.terminal import INTERRUPTED, TerminalApp
 from intercom.local.places import Places
 from intercom.model.audit import AuditEntry
@@ -86,15 +86,7 @@ _INBOX_ONLY = frozenset({"mark", "file", "filter"})
 class Inbox(TerminalApp, inherit_bindings=False):
     """The inbox. `feed` brings the cards; `where` is the server that decisions are sent to."""
 
-    CSS: ClassVar[str] = """
-    Screen { layout: vertical; background: ansi_default; color: ansi_default; }
-    #panes { height: 1fr; }
-    #list { width: 2fr; max-width: 70; }
-    #card { width: 3fr; border-left: solid ansi_bright_black; }
-    .narrow #card { border-left: none; }
-    .narrow #list { width: 1fr; max-width: 100%; }
-    #keys { color: ansi_cyan; }
-    """
+    CSS: ClassVar[str] = LAYOUT
 
     def __init__(
         self,

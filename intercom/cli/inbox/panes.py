@@ -19,6 +19,17 @@ from textual.widget import Widget
 
 from intercom.cli.inbox.card_rows import CardText, Rows, breaks
 
+#: How the panes lie on the screen.
+LAYOUT = """
+Screen { layout: vertical; background: ansi_default; color: ansi_default; }
+#panes { height: 1fr; }
+#list { width: 2fr; max-width: 70; }
+#card { width: 3fr; border-left: solid ansi_bright_black; }
+.narrow #card { border-left: none; }
+.narrow #list { width: 1fr; max-width: 100%; }
+#keys { color: ansi_cyan; }
+"""
+
 
 class Pane(ScrollView, can_focus=False):
     """A pane that draws rows. A subclass says how many there are and returns one."""

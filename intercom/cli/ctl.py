@@ -15,7 +15,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from intercom._version import __version__
-from intercom.cli.parser import USAGE, Parser, complete
+from intercom.cli.parser import USAGE, JsonParser, Parser, complete
 from intercom.operators.commands.table import COMMANDS, FIELDS, WATCH, Access, Argument, Kind, OperatorCommand
 
 if TYPE_CHECKING:
@@ -197,13 +197,13 @@ _VALUED = frozenset(
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command. Returns 0 if done, 1 if the server refused, 2 for wrong usage, 3 for no server, 130 on ^C."""
     words = hoist(sys.argv[1:] if argv is None else argv)
-    Parser.json = "--json" in words[: words.index("--") if "--" in words else None]
+    as_json = "--json" in words[: words.index("--") if "--" in words else None]
     # Characters that the terminal's encoding lacks are written as escapes instead of raising an error.
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
-    line = parser()
+    line = parser(as_json=as_json)
     complete(line, _ids)
-    options = line.parse_args(_or_watch(words))
+    options = line.parse_args(words if as_json else _or_watch(words))
     try:
         code = _run(options)
         sys.stdout.flush()
@@ -218,7 +218,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _or_watch(words: Sequence[str]) -> Sequence[str]:
     """Add the command that opens the inbox to a line without a command, if a person sits at a terminal."""
-    if Parser.json or not (sys.stdin.isatty() and sys.stdout.isatty()):
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
         return words
     if any(_free(words)) or {"-h", "--help", "--"} & set(words):
         return words
@@ -300,9 +300,10 @@ def _ids(argument: str, options: argparse.Namespace) -> list[str]:
         return []
 
 
-def parser() -> argparse.ArgumentParser:
-    """Build the whole command line."""
-    top = Parser(
+def parser(*, as_json: bool = False) -> argparse.ArgumentParser:
+    """Build the whole command line. With `as_json` its errors are JSON."""
+    made = JsonParser if as_json else Parser
+    top = made(
         prog=PROGRAM,
         description="See what your coding agents ask, and answer them.",
         epilog="Without a COMMAND, on a terminal, it opens the inbox, as watch does. "
@@ -318,13 +319,13 @@ def parser() -> argparse.ArgumentParser:
     top.add_argument(
         "--session", metavar="ID", help=f"which session, or only this one ({', '.join(_taking_session())})"
     )
-    verbs = top.add_subparsers(dest="command", metavar="COMMAND", required=True, parser_class=Parser)
+    verbs = top.add_subparsers(dest="command", metavar="COMMAND", required=True, parser_class=made)
     groups: dict[str, argparse._SubParsersAction[Parser]] = {}
     for (word, *rest), row in TYPED.items():
         if rest and word not in groups:
             acts = "|".join(act for group, *act_ in TYPED if group == word for act in act_)
             group = verbs.add_parser(word, help=GROUPS[word], description=GROUPS[word], allow_abbrev=False)
-            groups[word] = group.add_subparsers(dest="act", metavar=acts, required=True, parser_class=Parser)
+            groups[word] = group.add_subparsers(dest="act", metavar=acts, required=True, parser_class=made)
         where, name = (groups[word], rest[0]) if rest else (verbs, word)
         _add_arguments(
             where.add_parser(

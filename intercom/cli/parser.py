@@ -22,21 +22,20 @@ USAGE: Final = 2
 
 
 class Parser(argparse.ArgumentParser):
-    """An argument parser whose errors are one sentence, or one JSON value if `json` is set. `program` is the name that
-    errors begin with; the parser of a subcommand takes it from its parent's `prog`."""
-
-    json = False
+    """An argument parser whose errors are one sentence. `program` is the name that errors begin with; the parser of a
+    subcommand takes it from its parent's `prog`."""
 
     def error(self, message: str) -> NoReturn:
         """Print the sentence and exit with 2."""
         if message.startswith("unrecognized arguments"):
             message += f" ({_suggested_option(message, self)}put -- before a text that contains an option)"
-        if Parser.json:
-            print(json.dumps({"ok": False, "error": message, "error_code": "invalid_arguments"}))
-        else:
-            ends = "" if message.endswith("?") else ";"
-            print(f"{self.prog.split()[0]}: {message}{ends} see {self.prog} --help", file=sys.stderr)
+        self.tell(message)
         raise SystemExit(USAGE)
+
+    def tell(self, message: str) -> None:
+        """Print what is wrong with the line."""
+        ends = "" if message.endswith("?") else ";"
+        print(f"{self.prog.split()[0]}: {message}{ends} see {self.prog} --help", file=sys.stderr)
 
     def _check_value(self, action: argparse.Action, value: object) -> None:
         """Raise ArgumentError for a value that is no choice, with the choices that look like it."""
@@ -59,6 +58,13 @@ def _close(word: str, names: Iterable[str]) -> list[str]:
     known = list(names)
     begins = [name for name in known if name.startswith(word)] if len(word) > 1 else []
     return (begins or difflib.get_close_matches(word.lower(), known, 2, 0.75))[:2]
+
+
+class JsonParser(Parser):
+    """A parser whose errors are one JSON value. So are those of its subcommands."""
+
+    def tell(self, message: str) -> None:
+        print(json.dumps({"ok": False, "error": message, "error_code": "invalid_arguments"}))
 
 
 def _suggested_option(message: str, parser: argparse.ArgumentParser) -> str:

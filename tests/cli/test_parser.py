@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shlex
 import subprocess
@@ -46,6 +47,18 @@ def test_a_misspelled_line_is_answered_with_what_was_probably_meant(
 
     assert left.value.code == 2
     assert said in capsys.readouterr().err
+
+
+def test_only_the_line_that_asks_for_json_is_answered_in_json(capsys: pytest.CaptureFixture[str]) -> None:
+    for words in (["--json", "policy", "acept"], ["policy", "--json", "acept"]):
+        with pytest.raises(SystemExit):
+            ctl.main(words)
+        said = capsys.readouterr()
+        assert (json.loads(said.out)["error_code"], said.err) == ("invalid_arguments", "")
+    with pytest.raises(SystemExit):
+        ctl.main(["policy", "acept"])
+    said = capsys.readouterr()
+    assert (said.out, "did you mean accept?" in said.err) == ("", True)
 
 
 @pytest.mark.parametrize("line", ctl.EXAMPLES)

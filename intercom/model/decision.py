@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from datetime import datetime
 from enum import StrEnum
@@ -87,6 +88,20 @@ def signature_from_data(data: object) -> Signature | None:
         return Signature(**data)
     except TypeError:
         return None
+
+
+def signed_command_from_text(text: str) -> SignedCommand | None:
+    """Read a signed command from a stored text. Returns None also if the text is not what the server writes."""
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(value, dict) or not isinstance(fields := value.get("fields"), dict):
+        return None
+    signature = signature_from_data(value.get("signature"))
+    if signature is None or not all(isinstance(part, str) for part in fields.values()):
+        return None
+    return SignedCommand(signature, fields)
 
 
 @frozen

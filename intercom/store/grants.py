@@ -6,14 +6,13 @@ back. So each use is an entry of the audit log, and the entries are counted.
 
 from __future__ import annotations
 
-import json
 from datetime import datetime
 
 from attrs import frozen
 from sqlite_utils import Database
 
 from intercom.model import clock
-from intercom.model.decision import SignedCommand, signature_from_data
+from intercom.model.decision import SignedCommand, signed_command_from_text
 from intercom.model.errors import InvalidArguments
 from intercom.model.grant import Grant, GrantKind, GrantScope
 from intercom.store import audit, rows
@@ -23,20 +22,6 @@ from intercom.store.schema_changes import GRANT_ENTRIES
 
 #: The kinds of the audit entries about grants.
 MADE, USED, REVOKED = "grant_made", "grant_used", "grant_revoked"
-
-
-def _signed(text: str) -> SignedCommand | None:
-    """Return the signed command; None also if the text is not what the server writes."""
-    try:
-        value = json.loads(text)
-    except (ValueError, RecursionError):
-        return None
-    if not isinstance(value, dict) or not isinstance(fields := value.get("fields"), dict):
-        return None
-    signature = signature_from_data(value.get("signature"))
-    if signature is None or not all(isinstance(part, str) for part in fields.values()):
-        return None
-    return SignedCommand(signature, fields)
 
 
 def _scope(text: str) -> GrantScope:
@@ -70,7 +55,7 @@ grants = Grants(
     names={"by": "granted_by", "channel": "granted_via", "at": "created_at", "signed": "signature"},
     codecs={
         "scope": Codec(GrantScope.to_text, _scope),
-        "signed": Codec(rows.json_codec(SignedCommand).write, _signed),
+        "signed": Codec(rows.json_codec(SignedCommand).write, signed_command_from_text),
         # Another program may have changed a row: it then counts for nothing, and hides no other.
         "at": Codec(clock.to_text, audit.instant),
         "revoked_at": Codec(clock.to_text, audit.instant),

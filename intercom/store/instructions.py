@@ -6,14 +6,13 @@ session. If that agent leaves before the delivery, the task is free again.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from datetime import datetime
 
 from attrs import frozen
 from sqlite_utils import Database
 
-from intercom.model.decision import SignedCommand, signature_from_data
+from intercom.model.decision import SignedCommand, signed_command_from_text
 from intercom.model.session import Instruction, Kind
 from intercom.store import rows
 from intercom.store.rows import Codec, Table
@@ -34,25 +33,11 @@ class Load:
     bytes: int
 
 
-def _signed(text: str) -> SignedCommand | None:
-    """Return the signed command; None also if the text is not what the server writes."""
-    try:
-        value = json.loads(text)
-    except (ValueError, RecursionError):
-        return None
-    if not isinstance(value, dict) or not isinstance(fields := value.get("fields"), dict):
-        return None
-    signature = signature_from_data(value.get("signature"))
-    if signature is None or not all(isinstance(part, str) for part in fields.values()):
-        return None
-    return SignedCommand(signature, fields)
-
-
 _INSTRUCTIONS = Table(
     "instruction",
     Instruction,
     names={"by": "given_by", "channel": "given_via", "at": "created_at", "signed": "signature"},
-    codecs={"signed": Codec(rows.json_codec(SignedCommand).write, _signed)},
+    codecs={"signed": Codec(rows.json_codec(SignedCommand).write, signed_command_from_text)},
 )
 
 

@@ -26,6 +26,7 @@ from intercom.model.json_types import JsonObject
 
 #: A token counts as old so long before it expires (seconds), or in the last tenth of a short life.
 MARGIN_SECONDS: Final = 60.0
+_LEAST_MARGIN_SECONDS: Final = 1.5
 #: How long another process may hold the lock of a refresh (seconds).
 LOCK_SECONDS: Final = 20.0
 _LOCK_POLL_SECONDS: Final = 0.05
@@ -66,7 +67,8 @@ class Credentials:
         """Whether the token should be refreshed before it is sent."""
         if self.expires_at is None:
             return False
-        margin = min(MARGIN_SECONDS, 0.1 * max(0.0, self.expires_at - self.obtained_at))
+        # Servers count whole seconds, and some end the whole sign-in when they see an expired token.
+        margin = min(MARGIN_SECONDS, max(_LEAST_MARGIN_SECONDS, 0.1 * (self.expires_at - self.obtained_at)))
         return now >= self.expires_at - margin
 
     def is_expired(self, now: float) -> bool:

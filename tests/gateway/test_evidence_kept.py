@@ -145,6 +145,7 @@ async def test_a_call_whose_evidence_cannot_be_written_has_its_result(
     async with keeping(tmp_path, "read") as kept:
         with monkeypatch.context() as patch:
             patch.setattr(evidence, "_keep", fail)
+            patch.setattr(evidence, "KEEP_SECONDS", 0.1)
             result = await kept.agent.call("read", {"x": 1})
         assert part(said(result), "arguments") == {"x": 1}
         assert id_of(result) is None

@@ -84,7 +84,7 @@ def test_text_is_appended_where_it_belongs(content: str, text: str, section: str
     assert result.replace("\n\n\n", "\n\n") == expected.replace("\n\n\n", "\n\n")
 
 
-@settings(max_examples=400)
+@settings(max_examples=120)
 @given(documents, summaries, st.none() | names)
 def test_to_append_never_changes_what_was_there(content: str, text: str, section: str | None) -> None:
     result = append(content, text, section)
@@ -94,7 +94,7 @@ def test_to_append_never_changes_what_was_there(content: str, text: str, section
     assert text.strip(" \t\r\n") in result or section is not None
 
 
-@settings(max_examples=400)
+@settings(max_examples=120)
 @given(documents, texts, names)
 def test_text_appended_to_a_section_is_in_that_section_and_all_other_headings_stay(
     content: str, text: str, section: str
@@ -171,7 +171,7 @@ def test_a_section_is_replaced(content: str, text: str, expected: str) -> None:
     assert replace_section(content, "A", text) == expected
 
 
-@settings(max_examples=400)
+@settings(max_examples=120)
 @given(documents, summaries, names)
 def test_to_replace_a_section_changes_only_that_section(content: str, text: str, section: str) -> None:
     found = document._find(content, document._section_name(section))
@@ -187,7 +187,7 @@ def test_to_replace_a_section_changes_only_that_section(content: str, text: str,
     assert behind[len(behind) - len(kept) :] == kept
 
 
-@settings(max_examples=400)
+@settings(max_examples=120)
 @given(documents, names)
 def test_a_section_replaced_by_itself_is_as_it_was(content: str, section: str) -> None:
     body = section_of(content, section)
@@ -252,7 +252,7 @@ def test_a_summary_is_taken_word_for_word_under_one_heading(summary: str, expect
     assert conclude("", summary) == expected
 
 
-@settings(max_examples=400)
+@settings(max_examples=120)
 @given(documents, summaries)
 def test_a_summary_stands_in_the_document_as_it_is(content: str, summary: str) -> None:
     result = conclude(content, summary)
@@ -262,7 +262,7 @@ def test_a_summary_stands_in_the_document_as_it_is(content: str, summary: str) -
     assert conclusion_text(summary) in result
 
 
-@settings(max_examples=400)
+@settings(max_examples=120)
 @given(documents, summaries, summaries)
 def test_a_second_conclusion_replaces_the_first_and_nothing_else(content: str, first: str, second: str) -> None:
     once = conclude(content, first)
@@ -270,7 +270,7 @@ def test_a_second_conclusion_replaces_the_first_and_nothing_else(content: str, f
     assert conclude(once, second, earlier=conclusion_text(first)) == conclude(content, second)
 
 
-@settings(max_examples=400)
+@settings(max_examples=120)
 @given(documents, st.text(alphabet="ab #-=\n`<>", max_size=30))
 def test_to_conclude_twice_is_to_conclude_once_also_if_the_first_text_is_not_known(content: str, summary: str) -> None:
     once = conclude(content, summary)

@@ -53,7 +53,7 @@ def propose(root: Path, form: str, path: str) -> None:
     transaction.roll_forward(root, steps)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(form=st.sampled_from(FORMS), path=PATHS)
 @example(form=FORMS[0], path="out/secret")
 @example(form=FORMS[3], path="in/../../secret")

@@ -140,7 +140,7 @@ def test_what_can_not_be_read_is_said_and_the_rest_is_listed(root: Path, monkeyp
     assert "└── session/" in lines
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(path=PATHS)
 @example(path="out")
 @example(path="in/../out/work")

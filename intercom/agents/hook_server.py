@@ -20,9 +20,10 @@ from attrs import define, evolve, field, frozen
 
 from actors import System, ask
 from intercom.agents import known_agent_processes, schemas
-from intercom.agents.agent_connection import AgentConnection, Caller, read_receipt, receipt, record
+from intercom.agents.agent_connection import AgentConnection, Caller
 from intercom.agents.call import Call, refusal
 from intercom.agents.clients import CLIENTS, HOOKED, builtin_tools, client, hooks_of
+from intercom.agents.deliveries import read_receipt, receipt, record
 from intercom.agents.hook_process import ASKED, PAUSED
 from intercom.model import limits
 from intercom.model.config import Config

@@ -37,7 +37,7 @@ from actors import Request, ask
 from intercom._version import __version__
 from intercom.agents import call as agents_call
 from intercom.agents import icons, prompts, resources, schemas
-from intercom.agents.agent_connection import AgentConnection, Caller
+from intercom.agents.agent_connection import AgentConnection, Caller, OfTask
 from intercom.agents.call import Call, error_content, paused_content
 from intercom.agents.hook_server import PERMISSION_PROMPT, permission_prompt
 from intercom.agents.mcp_request import caller_of, connection_and_response, connection_of
@@ -419,7 +419,7 @@ async def begin(form: Form, call: Call) -> types.CallToolResult:
 
 async def _get(ctx: Context, caller: Caller, params: _Named) -> JsonObject:
     form, connection = require_form(ctx, *Form), connection_of(ctx)
-    state = await _ask(connection, caller, FindTask(params.task_id))
+    state = await _ask(connection, caller, FindTask(params.task_id), params.task_id)
     told = written(state, form)
     if form is Form.EXTENSION and state.status in (TaskStatus.COMPLETED, TaskStatus.FAILED):
         # In this form a tool's error is a result.
@@ -430,14 +430,15 @@ async def _get(ctx: Context, caller: Caller, params: _Named) -> JsonObject:
 async def _result(ctx: Context, caller: Caller, params: _Named) -> JsonObject:
     require_form(ctx, Form.CORE)
     connection = connection_of(ctx)
-    state = await _ask(connection, caller, FindTask(params.task_id))
+    state = await _ask(connection, caller, FindTask(params.task_id), params.task_id)
     return {**_dumped(await _outcome(ctx, caller, state)), "_meta": {_RELATED: {"taskId": state.id}}}
 
 
 async def _cancel(ctx: Context, caller: Caller, params: _Named) -> JsonObject:
     form, connection = require_form(ctx, *Form), connection_of(ctx)
     try:
-        state = await _ask(connection, caller, CancelTask(caller.call_name or str(uuid.uuid4()), params.task_id))
+        asked = CancelTask(caller.call_name or str(uuid.uuid4()), params.task_id)
+        state = await _ask(connection, caller, asked, params.task_id)
     except IntercomError as late:
         if form is Form.EXTENSION and late.error_code == "invalid_state":
             # In this form a late cancellation is not an error.
@@ -449,7 +450,7 @@ async def _cancel(ctx: Context, caller: Caller, params: _Named) -> JsonObject:
 async def _update(ctx: Context, caller: Caller, params: _Answers) -> JsonObject:
     require_form(ctx, Form.EXTENSION)
     # Our tasks ask no questions, so the answers are ignored.
-    await _ask(connection_of(ctx), caller, FindTask(params.task_id))
+    await _ask(connection_of(ctx), caller, FindTask(params.task_id), params.task_id)
     return {}
 
 
@@ -466,7 +467,8 @@ async def _outcome(ctx: Context, caller: Caller, state: TaskState) -> types.Call
     """Wait without limit for the result of the task's call; the client decides when to stop waiting."""
     try:
         connection, response = connection_and_response(ctx)
-        async with connection.answering(BY_NAME[state.tool], None, caller, ctx.request_id, response) as call:
+        tool, task = BY_NAME[state.tool], OfTask(state.id)
+        async with connection.answering(tool, task, caller, ctx.request_id, response) as call:
             call.call_wait_seconds = None
             answered = await call.wait(state.request_id, state.id)
             if answered is None:
@@ -480,10 +482,10 @@ async def _outcome(ctx: Context, caller: Caller, state: TaskState) -> types.Call
     return agents_call.result(answered)
 
 
-async def _ask(connection: AgentConnection, caller: Caller, question: Request[R]) -> R:
+async def _ask(connection: AgentConnection, caller: Caller, question: Request[R], task: str | None = None) -> R:
     if connection.anonymous:
         raise NotFound("only an agent with a key can poll a task: put ?agent=KEY into the URL", code=_UNKNOWN)
-    session_id = await connection.session(caller)
+    session_id = await connection.session(caller, None if task is None else OfTask(task))
     agents_call.note(session_id)
     answer = await ask(connection.system.named(f"session/{session_id}"), question, timeout=_SECONDS, retry=True)
     if isinstance(answer, TaskState):

@@ -33,23 +33,33 @@ def is_id(text: str | None) -> bool:
 def is_dead(id: str | None) -> bool:
     """Whether the process of this id has ended. False if that is unknown: for other texts, for ids without a process,
     and for processes of another PID namespace (a container)."""
+    return _runs(id) is False
+
+
+def is_alive(id: str | None) -> bool:
+    """Whether the process of this id runs, stopped or not. False if that is unknown, as for `is_dead`."""
+    return _runs(id) is True
+
+
+def _runs(id: str | None) -> bool | None:
+    """Whether the process of this id runs; None if that is unknown."""
     read = _ID.fullmatch(id or "")
     if read is None:
-        return False
+        return None
     try:
         if _namespace() != read["namespace"]:
-            return False
+            return None
     except OSError:
         # Without our own `/proc`, a missing entry proves nothing.
-        return False
+        return None
     try:
         state, ticks = _stat(int(read["pid"]))
     except (FileNotFoundError, ProcessLookupError):
-        return True
-    except OSError:
         return False
+    except OSError:
+        return None
     # Another process may have this pid now. Ticks since boot are compared, because the wall clock can be set.
-    return state in "ZX" or ticks != read["ticks"]
+    return state not in "ZX" and ticks == read["ticks"]
 
 
 def _namespace() -> str:

@@ -40,7 +40,7 @@ def choose(
         assert kept is not None, "it was claimed just now"
         return kept
     if wanted is not None and wanted != own:
-        _require_going_on(db, own)
+        require_going_on(sessions.get(db, own))
         session = sessions.get(db, wanted)
         if session is None or session.workspace_root != agent.workspace:
             raise NotFound(f"no session of this workspace has the id {wanted!r}")
@@ -71,7 +71,7 @@ def choose(
 
 def of_earlier_process(db: Database, asked: FindEarlier) -> tuple[Session, ...]:
     """Return the sessions that an earlier process of the agent's client may have left, of which the agent may continue
-    one: that of the request it names, else those that ask for the change it proposes, the newest first.
+    one: that of the request or task it names, else those that ask for the change it proposes, the newest first.
 
     The process may still run, which only the caller can tell. An agent with a session of its own proposes there. Left
     out are sessions of another client or workspace, of
@@ -82,8 +82,8 @@ def of_earlier_process(db: Database, asked: FindEarlier) -> tuple[Session, ...]:
     if agent.client_name is None or (mine is not None and mine.is_paused):
         # A paused agent must stay where it is paused.
         return ()
-    if asked.request_id is not None:
-        request = requests.find(db, asked.request_id)
+    if asked.request_id is not None or asked.task_id is not None:
+        request = requests.find(db, asked.request_id or "") or requests.tasks.get(db, asked.task_id or "")
         ids: tuple[str, ...] = () if request is None else (request.session_id,)
     elif asked.proposed is not None and mine is None:
         text, file_path, risk = asked.proposed.text, asked.proposed.file_path, asked.proposed.risk_level
@@ -107,9 +107,8 @@ def note_continued(db: Database, session: Session, by: str, at: datetime) -> Non
     audit.record(db, at, "session_continued", session.id, "agent", what, {"was": session.agent_key, "by": by})
 
 
-def _require_going_on(db: Database, own: str) -> None:
-    """Raise Paused if the agent's own session is paused: it must stay there."""
-    mine = sessions.get(db, own)
+def require_going_on(mine: Session | None) -> None:
+    """Raise Paused if the agent's session is paused: it must stay there."""
     if mine is not None and mine.is_paused:
         raise Paused(f"this session was paused by {mine.paused_by or 'an operator'}; nothing was done")
 

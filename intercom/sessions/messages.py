@@ -341,13 +341,15 @@ class Proposed:
 @frozen
 class FindEarlier(Request[RequestOwner | None]):
     """Find the session of an earlier process of this agent's client in the same workspace, which is over: the one that
-    made the request `request_id`, else the one that asks for the same change as `proposed`. Its actors run when this is
-    answered. None if there is none: the caller then counts as itself. `connection` is the caller's."""
+    made the request `request_id`, or has the task `task_id`, else the one that asks for the same change as `proposed`.
+    Its actors run when this is answered. None if there is none: the caller then counts as itself. `connection` is the
+    caller's."""
 
     agent: Agent
     connection: str
     request_id: str | None = None
     proposed: Proposed | None = None
+    task_id: str | None = None
 
 
 @frozen

@@ -27,8 +27,8 @@ from intercom.model.process import AgentProcessState
 from intercom.model.session import Session, SessionMode, SessionStatus
 from intercom.model.visible_text import count
 from intercom.sessions import lookups
-from intercom.sessions.adoption import choose, hand_over, note_continued, of_earlier_process
-from intercom.sessions.agent_keys import ONE_AGENT, is_anonymous
+from intercom.sessions.adoption import choose, hand_over, note_continued, of_earlier_process, require_going_on
+from intercom.sessions.agent_keys import ONE_AGENT, is_anonymous, is_of_process
 from intercom.sessions.messages import (
     Admit,
     Adopt,
@@ -136,12 +136,15 @@ class RunningSessions:
         return tuple(self._ids - spared)
 
 
-def find_or_open(db: Database, new: Session) -> Session:
-    """Return the session of the agent of `new`; if it has none, open this one."""
+def find_or_open(db: Database, new: Session, continued: Iterable[str] = ()) -> Session:
+    """Return the session of the agent of `new`; if it has none, open this one. Raises Paused if it has none because it
+    works in the session of an earlier process, one of the keys `continued`, and that session is paused."""
     assert new.agent_key is not None, "it is an agent's"
     found = sessions.by_agent(db, new.agent_key)
     if found is not None:
         return found
+    for key in continued:
+        require_going_on(sessions.by_agent(db, key))
     sessions.insert(db, new)
     at, client = new.created_at, new.client_name or "an agent"
     audit.record(db, at, "session_opened", new.id, "agent", client, {"workspace_root": new.workspace_root})
@@ -276,14 +279,21 @@ def to_stop(db: Database, running: tuple[str, ...]) -> list[tuple[str, str | Non
     return found
 
 
+#: How many processes that said goodbye are remembered: they end within a second.
+_MOST_PARTED = 1000
+
+
 @define
 class Presence:
     """`here` maps keys to the agents that were admitted and are connected, or were a moment ago; only the session
     registry writes it. `connections` holds the names of each key's connections: a shim may reconnect before its old one
-    is known to be gone."""
+    is known to be gone. `stand_ins` holds those of them that are not the key's own: they are of later processes, which
+    continue its session. `parted` are the keys of the last processes that said goodbye: they may still be ending."""
 
     here: dict[str, Agent] = field(factory=dict)
     connections: dict[str, set[str]] = field(factory=dict)
+    stand_ins: dict[str, set[str]] = field(factory=dict)
+    parted: dict[str, None] = field(factory=dict)
 
     def has(self, key: str | None) -> bool:
         """Return whether the agent of this key is connected, or may come back any moment."""
@@ -293,16 +303,32 @@ class Presence:
         """Return whether the agent of this key has a connection now."""
         return key is not None and bool(self.connections.get(key))
 
-    def came(self, key: str, connection: str) -> None:
-        """Record a new connection of this agent."""
+    def came(self, key: str, connection: str, own: str | None = None) -> None:
+        """Record a new connection of this agent. `own` is the key of the process at its other end: if this is the key
+        of another process, that one stands in for it."""
         self.connections.setdefault(key, set()).add(connection)
+        if own not in (None, key) and is_of_process(key):
+            self.stand_ins.setdefault(key, set()).add(connection)
+        else:
+            self.parted.pop(key, None)
 
-    def left(self, key: str, connection: str) -> None:
-        """Record the end of a connection of this agent. It may have others."""
-        left = self.connections.get(key, set())
-        left.discard(connection)
-        if not left:
-            self.connections.pop(key, None)
+    def left(self, key: str, connection: str, *, parts: bool = False) -> None:
+        """Record the end of a connection of this agent. It may have others. `parts` says that the process of this key
+        said goodbye."""
+        if parts:
+            self.parted[key] = None
+            if len(self.parted) > _MOST_PARTED:
+                del self.parted[next(iter(self.parted))]
+        for kept in (self.connections, self.stand_ins):
+            left = kept.get(key, set())
+            left.discard(connection)
+            if not left:
+                kept.pop(key, None)
+
+    def stood_in_for(self, key: str) -> tuple[str, ...]:
+        """Return the keys of the processes that the one of this key stands in for."""
+        own = self.connections.get(key, set())
+        return tuple(other for other, names in self.stand_ins.items() if not names.isdisjoint(own))
 
     def leaving(self) -> tuple[str, ...]:
         """Return the keys of admitted agents without a connection. They may still come back."""
@@ -385,8 +411,6 @@ class SessionRegistry(Actor):
         self._with_session: set[str] = set()
         self._running: RunningSessions
         self._postponed: list[tuple[Adopt, Reply[str]]] = []
-        #: The connections that continue the session of an ended process, by its key.
-        self._stand_ins: dict[str, set[str]] = {}
 
     def on_start(self) -> None:
         self._running = RunningSessions(
@@ -461,7 +485,7 @@ class SessionRegistry(Actor):
         session = await self._deps.store.transact(
             partial(claim, agent=agent, at=self._now(), is_connected=self._presence.connected)
             if agent.session_id is not None
-            else partial(find_or_open, new=new)
+            else partial(find_or_open, new=new, continued=self._presence.stood_in_for(agent.key))
         )
         is_new = session.id == new.id
         crash_points.reach("session.opened")
@@ -545,26 +569,32 @@ class SessionRegistry(Actor):
 
     async def _earlier(self, asked: FindEarlier) -> RequestOwner | None:
         for session in await self._deps.store.transact(partial(of_earlier_process, asked=asked)):
-            key = session.agent_key
-            if self._has_role(session.id) or not self._is_over(key, asked.connection):
+            key = str(session.agent_key)
+            if self._has_role(session.id) or not self._may_stand_in(asked, key):
                 continue
-            if asked.connection not in self._presence.connections.get(str(key), ()):
+            if asked.connection not in self._presence.connections.get(key, ()):
                 note = partial(note_continued, session=session, by=asked.agent.key, at=self._now())
                 await self._deps.store.transact(note)
-            self._stand_ins.setdefault(str(key), set()).add(asked.connection)
             self._in_session(session.id, frozenset((asked.connection,)))
             return await self._join(session)
         return None
 
-    def _is_over(self, key: str | None, connection: str) -> bool:
-        """Return whether the process of this key has ended, as far as is known: it is dead, or nobody but the agent of
-        this connection stands in for it, and it is not about to come back."""
-        if shim_process.is_dead(key):
-            return True
-        connected = self._presence.connections.get(str(key), set())
-        if key in self._awaited or connected - {connection}:
+    def _may_stand_in(self, asked: FindEarlier, key: str) -> bool:
+        """Return whether the process of this key has ended, as far as is known, and no other living one stands in for
+        it: the requests of that one may be in this session too."""
+        mine = self._presence.connections.get(asked.agent.key, set()) | {asked.connection}
+        others = self._presence.connections.get(key, set()) - mine
+        stand_ins = self._presence.stand_ins.get(key, set())
+        is_dead = shim_process.is_dead(key)
+        if is_dead:
+            # The end of its own connection has not been heard yet.
+            others = others & stand_ins
+        elif key in self._awaited or self._runs_on(key):
             return False
-        return bool(connected) or not self._presence.has(key)
+        if stand_ins & mine:
+            # Two that came back at once after a restart of the server must not shut each other out.
+            return others <= stand_ins
+        return not others and (is_dead or not self._presence.has(key))
 
     async def _join(self, session: Session) -> RequestOwner:
         """Let a caller count as the agent of this session, and run the session's actors."""
@@ -598,7 +628,6 @@ class SessionRegistry(Actor):
             # The agent came back while the timer's message was in the mailbox.
             return
         self._presence.here.pop(key, None)
-        self._stand_ins.pop(key, None)
         session = await self._deps.store.transact(partial(sessions.by_agent, agent_key=key))
         ended = session is not None and is_anonymous(key) and await self._end_if_spent(session.id)
         if session is not None and not ended:
@@ -610,11 +639,18 @@ class SessionRegistry(Actor):
     def _lives(self, key: str | None, *, asker: str) -> bool:
         """Return whether the agent of this key may come back, or a later process stands in for it that is not the one
         of `asker`."""
-        return self._presence.has(key) and (not shim_process.is_dead(key) or self._is_continued(key, asker))
+        if self._presence.has(key):
+            return not shim_process.is_dead(key) or self._is_continued(key, asker)
+        return self._runs_on(key)
+
+    def _runs_on(self, key: str | None) -> bool:
+        """Return whether the process of this key runs, and has not said goodbye. One that is stopped, or slow, may have
+        lost its connection, and come back."""
+        return shim_process.is_alive(key) and key not in self._presence.parted
 
     def _is_continued(self, key: str | None, asker: str) -> bool:
-        others = self._stand_ins.get(str(key), set()) - self._presence.connections.get(asker, set())
-        return not others.isdisjoint(self._presence.connections.get(str(key), ()))
+        others = self._presence.stand_ins.get(str(key), set()) - self._presence.connections.get(asker, set())
+        return bool(others)
 
     def _note(self, agent: Agent) -> None:
         self._presence.here[agent.key] = agent

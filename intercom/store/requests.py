@@ -187,6 +187,11 @@ _NOT_BEING_APPLIED = (
 _ATTACHABLE = "(status in ('pending', 'approved') or (status = 'rejected' and delivered_at is null))"
 
 
+def _as_proposed(column: str) -> str:
+    """Return the SQL of a request's column as its agent proposed it, where `amendment` is joined."""
+    return f"coalesce(json_extract(amendment.proposed, '$.{column}'), approval_request.{column})"
+
+
 class Approvals(RequestTable[ApprovalRequest, ApprovalStatus]):
     """Approval requests, the files they would change, and the uses of a permission."""
 
@@ -202,14 +207,16 @@ class Approvals(RequestTable[ApprovalRequest, ApprovalStatus]):
         self, db: Database, text: str, file_path: str, risk: RiskLevel, workspace_root: str, client_name: str
     ) -> tuple[str, ...]:
         """Return the live sessions of this client in this workspace with such a request that asking again might attach
-        to, the newest request first; at most 20."""
+        to, the newest request first; at most 20. A request counts as its agent made it, also if a person amended it;
+        a permission for a client's own tool does not count."""
         theirs = "select id from session where workspace_root = ? and client_name = ? and status <> 'terminated'"
         found = (
-            f"select session_id from approval_request where {_ATTACHABLE} and file_path = ? and risk_level = ?"
-            f" and diff_content = ? and session_id in ({theirs})"
+            "select session_id from approval_request left join amendment on amendment.request_id = approval_request.id"
+            f" where {_ATTACHABLE} and tool is null and risk_level = ? and {_as_proposed('file_path')} = ?"
+            f" and {_as_proposed('diff_content')} = ? and session_id in ({theirs})"
             " group by session_id order by max(created_at) desc limit 20"
         )
-        return tuple(rows.column(db, found, (file_path, risk.value, text, workspace_root, client_name)))
+        return tuple(rows.column(db, found, (risk.value, file_path, text, workspace_root, client_name)))
 
     def reattachable(self, db: Database, key: str) -> ApprovalRequest | None:
         """Return the newest request with this key that asking again attaches to, or None if it must make a new one.

@@ -13,8 +13,8 @@ import trio
 from hypothesis import given
 from hypothesis import strategies as st
 
-from intercom.agents import agent_connection
-from intercom.agents.agent_connection import Deliveries
+from intercom.agents import deliveries as results
+from intercom.agents.deliveries import Deliveries
 from intercom.sessions.messages import Delivery, Undeliver
 
 
@@ -77,7 +77,7 @@ async def test_where_a_result_is(
     deliveries: Deliveries, sessions: Sessions, monkeypatch: pytest.MonkeyPatch, steps: str, end: str
 ) -> None:
     recorded = AsyncMock()
-    monkeypatch.setattr(agent_connection, "record", recorded)
+    monkeypatch.setattr(results, "record", recorded)
     step: dict[str, Callable[[], object]] = {
         "asked": lambda: deliveries.asked(1, "one"),
         "answered": lambda: deliveries.answered(1),
@@ -90,7 +90,7 @@ async def test_where_a_result_is(
         "lost": lambda: deliveries.lost("one"),
         "closed": deliveries.lose_all,
         "read": deliveries.read_all,
-        "receipt": lambda: deliveries.delivered([agent_connection.receipt("s", Delivery("one", ("r",)))]),
+        "receipt": lambda: deliveries.delivered([results.receipt("s", Delivery("one", ("r",)))]),
     }
     for name in steps.split():
         done = step[name]()
@@ -159,7 +159,7 @@ def test_nothing_is_kept_of_calls_that_are_over(fates: list[tuple[str, bool]]) -
 
     system: Any = Sessions()
     deliveries = Deliveries(system)
-    with patch.object(agent_connection, "record", AsyncMock()):
+    with patch.object(results, "record", AsyncMock()):
         trio.run(end_all, deliveries)
     assert deliveries == Deliveries(system)
 

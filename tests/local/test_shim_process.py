@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 import subprocess
 import sys
 
@@ -74,3 +75,25 @@ def test_without_a_proc_of_its_own_nobody_is_taken_for_dead(monkeypatch: pytest.
         monkeypatch.setattr(os, name, no_proc)
     assert not shim_process.is_dead(gone)
     assert "-" not in shim_process.make_id()
+
+
+def test_only_who_is_known_to_run_is_alive_also_while_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
+    chance, namespace, pid, ticks = parts()
+    id = f"{chance}-{namespace}-{pid}-{ticks}"
+    assert shim_process.is_alive(id) is LINUX
+    with subprocess.Popen(MAKE, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        other = process.stdout.readline().strip()
+        process.send_signal(signal.SIGSTOP)
+        assert shim_process.is_alive(other) is LINUX
+        process.kill()
+        process.wait()
+        assert not shim_process.is_alive(other)
+    for unknown in (
+        None,
+        chance,
+        f"{chance}-{int(namespace) + 1}-{pid}-{ticks}",
+        f"{chance}-{namespace}-{pid}-{int(ticks) - 1}",
+    ):
+        assert not shim_process.is_alive(unknown)
+    monkeypatch.setattr(os, "getpid", lambda: 2)
+    assert not shim_process.is_alive(id), "with a /proc that is not its own"

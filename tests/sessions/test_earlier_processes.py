@@ -14,14 +14,16 @@ from attrs import evolve
 from intercom.agents.agent_connection import AgentConnection, Caller
 from intercom.app import App
 from intercom.local import shim_process
+from intercom.model.amendment import Amendment
 from intercom.model.audit import AuditEntry
 from intercom.model.decision import Decision
-from intercom.model.errors import NotFound, Paused
+from intercom.model.errors import IntercomError, InvalidState, NotFound, Paused
 from intercom.model.process import AgentProcess, AgentProcessState
+from intercom.model.request import Operation, OperationKind
 from intercom.model.session import SessionStatus
 from intercom.sessions import agent_keys
-from intercom.sessions.messages import Adopt, Agent, Answered, Opened, key_of
-from intercom.sessions.registry import GRACE_SECONDS
+from intercom.sessions.messages import Adopt, Agent, Answered, AskPermission, Opened, key_of
+from intercom.sessions.registry import GRACE_SECONDS, RETURN_SECONDS, START_GRACE_SECONDS
 from intercom.sessions.tools import check_clearance, check_diff, ping, reboot, transmit
 from intercom.sessions.tools.check_clearance import CheckClearance
 from intercom.sessions.tools.check_diff import CheckDiff
@@ -30,6 +32,7 @@ from intercom.sessions.tools.reboot import Reboot
 from intercom.sessions.tools.transmit import Transmit
 from intercom.store.processes import agent_processes
 from intercom.store.writer_messages import Transact
+from tests.agents.in_process import spoken_to
 from tests.support.virtual_server import VirtualServer, virtual_server
 
 Clock = trio.testing.MockClock
@@ -233,6 +236,147 @@ async def test_a_paused_session_stays_paused_for_a_later_process(server: Virtual
     await server.later(60)
     with pytest.raises(Paused):
         await waiting()
+
+
+# --- while others live -----------------------------------------------------------------------------------------------
+
+
+async def test_the_request_of_a_process_that_continues_another_is_its_own_while_it_lives(
+    server: VirtualServer, root: Path
+) -> None:
+    first = await asked_and_ended(server, root, key=dead_shim())
+    second = Process(server, root)
+    assert (await second.ask(CHANGE)).request_id == first
+    # The same text on another base is another request; it is in the session of the dead one too.
+    (root / "a.txt").write_text("base\n")
+    id = (await second.ask(CHANGE)).request_id
+    await server.decide(id, Decision.APPROVE)
+    third = Process(server, root)
+    await refused(third, id)
+    assert (await third.ask(CHANGE)).request_id not in (first, id)
+    assert (root / "a.txt").read_text() == "base\n"
+    await second.end()
+    assert await applied(third, id) == "applied"
+
+
+async def test_of_processes_that_want_one_approval_at_once_one_gets_it(server: VirtualServer, root: Path) -> None:
+    id = await asked_and_ended(server, root, key=dead_shim())
+    await server.decide(id, Decision.APPROVE)
+    asking = [server.begin(partial(applied, Process(server, root), id)) for _ in range(3)]
+    await server.later(1)
+    said = [each.outcome for each in asking]
+    assert sorted(type(each).__name__ for each in said) == ["Error", "Error", "Value"]
+
+
+async def test_a_process_that_is_stopped_and_lost_its_connection_keeps_its_requests(clock: Clock, root: Path) -> None:
+    key = shim_process.make_id()
+    async with virtual_server(root.parent, clock) as server:
+        first = Process(server, root, key=key)
+        id, session = (await first.ask(CHANGE)).request_id, await first.session()
+        await server.decide(id, Decision.APPROVE)
+        first.connection.closed()
+        await server.later(GRACE_SECONDS + 1)
+        await refused(Process(server, root), id)
+    async with virtual_server(root.parent, clock) as server:
+        await server.later(RETURN_SECONDS + START_GRACE_SECONDS)
+        await refused(Process(server, root), id)
+        other = await server.arrive(root, uuid.uuid4().hex, "mcp")
+        with pytest.raises(InvalidState, match="live agent"):
+            await server.ask("registry", Adopt(other.identity, session))
+        assert await applied(Process(server, root, key=key), id) == "applied"
+
+
+async def test_a_process_that_said_goodbye_is_over_although_it_still_ends(server: VirtualServer, root: Path) -> None:
+    key = shim_process.make_id()
+    id = await asked_and_ended(server, root, key=key)
+    second = Process(server, root)
+    assert (await second.ask(CHANGE)).request_id == id
+    await second.end()
+    # It was none, and is back.
+    Process(server, root, key=key).connection.closed()
+    await server.later(GRACE_SECONDS + 1)
+    await refused(Process(server, root), id)
+
+
+async def test_a_session_that_is_continued_is_not_taken_over_after_a_restart_either(clock: Clock, root: Path) -> None:
+    key = uuid.uuid4().hex
+    async with virtual_server(root.parent, clock) as server:
+        id = await asked_and_ended(server, root, key=dead_shim())
+        second = Process(server, root, key=key)
+        await second.ask(CHANGE)
+        agents = second.connection.news_of_agents()
+        assert agents
+    async with virtual_server(root.parent, clock) as server:
+        early = Process(server, root)
+        assert (await early.ask(CheckClearance(request_id=id))).request_id == id
+        back = Process(server, root, key=key)
+        back.connection.opened(agents)
+        # Neither shuts the other out.
+        for process in (back, early):
+            assert (await process.ask(CheckClearance(request_id=id))).request_id == id
+        await early.end()
+        other = await server.arrive(root, uuid.uuid4().hex, "mcp")
+        assert await server.ask("registry", Adopt(other.identity)) == other.session_id
+        assert (await back.ask(CheckClearance(request_id=id))).request_id == id
+
+
+async def test_a_process_that_has_only_a_paused_session_gets_no_other(server: VirtualServer, root: Path) -> None:
+    id = await asked_and_ended(server, root)
+    second = Process(server, root)
+    await second.ask(CHANGE)
+    session = await first_session(server, id)
+    await server.app.service.steering.pause(session, "kim", "ctl")
+    other = CheckClearance("Add b", "b\n", "b.txt")
+    for given in (other, Reboot()):
+        with pytest.raises(Paused):
+            await second.ask(given)
+    await server.app.service.steering.unpause(session, "kim", "ctl")
+    assert (await second.ask(other)).request_id != id
+
+
+async def test_a_proposal_that_a_person_amended_is_found_as_it_was_made(server: VirtualServer, root: Path) -> None:
+    (root / "a.txt").write_text("".join(f"{line}\n" for line in range(40)))
+    diff = "--- a/a.txt\n+++ b/a.txt\n@@ -1,2 +1,2 @@\n-0\n+x\n 1\n@@ -30,2 +30,2 @@\n 29\n-30\n+y\n"
+    change = CheckClearance("Change a", diff, "a.txt")
+    first = Process(server, root)
+    id = (await first.ask(change)).request_id
+    await first.end()
+    shown = (await server.app.service.amended_card(id, None)).card.proposal_hash
+    verdict = evolve(server.verdict(Decision.APPROVE), amendment=Amendment(shown or "", (1,)))
+    await server.app.service.decide(id, verdict)
+    second = Process(server, root)
+    again = await second.ask(change)
+    assert (again.request_id, again.answered.answer.status) == (id, "approved")
+    assert await applied(second, id) == "applied"
+    assert (root / "a.txt").read_text() == "x\n" + "".join(f"{line}\n" for line in range(1, 40))
+
+
+async def test_a_permission_for_a_tool_of_the_client_is_no_proposal(server: VirtualServer, root: Path) -> None:
+    first = Process(server, root)
+    session = await first.session()
+    run = Operation(OperationKind.COMMAND, "Bash", "run it", "run it", "x" * 2000, str(root))
+    asked = await server.ask(f"session/{session}", AskPermission("call", "claude-code", run, "slot"))
+    card = await server.app.service.card(asked.request_id)
+    await first.end()
+    second = Process(server, root)
+    with pytest.raises(IntercomError):
+        await second.ask(CheckClearance("Add x", "x" * 2000, str(root)))
+    assert await second.session() != card.session_id
+
+
+async def test_a_task_is_polled_in_the_session_of_the_earlier_process(server: VirtualServer, root: Path) -> None:
+    id = await asked_and_ended(server, root, client="claude-code")
+    takes = {"io.modelcontextprotocol/clientCapabilities": {"extensions": {"io.modelcontextprotocol/tasks": {}}}}
+    change = {"title": "Add a", "diff": "a\n", "file_path": "a.txt"}
+    async with spoken_to(server.app, uuid.uuid4().hex, str(root)) as second:
+        begun = await second.ask("tools/call", name="check_clearance", arguments=change, _meta=takes)
+        task = begun["result"]["taskId"]
+        assert (await second.ask("tasks/get", taskId=task, _meta=takes))["result"]["status"] == "working"
+        async with spoken_to(server.app, uuid.uuid4().hex, str(root)) as third:
+            assert "error" in await third.ask("tasks/get", taskId=task, _meta=takes)
+        await server.decide(id, Decision.APPROVE)
+        done = await second.ask("tasks/get", taskId=task, _meta=takes)
+        assert done["result"]["result"]["structuredContent"] == {"status": "approved", "request_id": id}
 
 
 # --- what it does not ------------------------------------------------------------------------------------------------

@@ -218,11 +218,14 @@ class AgentConnection:
         self.deliveries.sent(call)
 
     def _heard(self, session_id: str) -> None:
-        """Report activity to the stall detector, at most every `_HEARD_SECONDS`: calls come in bursts."""
+        """Report activity to the stall detector, at most every `_HEARD_SECONDS`: calls come in bursts. A process is not
+        quiet in the sessions of earlier ones that it continues while it works in another."""
         now = trio.current_time()
-        if now - self._told.get(session_id, -math.inf) >= _HEARD_SECONDS:
-            self._told[session_id] = now
-            self.system.named(f"stall/{session_id}").tell(Activity())
+        continued = (id for key in self._agents if (id := self.presence.continued.get(key)) is not None)
+        for id in (session_id, *continued):
+            if now - self._told.get(id, -math.inf) >= _HEARD_SECONDS:
+                self._told[id] = now
+                self.system.named(f"stall/{id}").tell(Activity())
 
     @property
     def _registry(self) -> Name:
@@ -263,6 +266,8 @@ class AgentConnection:
         # An agent that comes back is admitted again: its session may have been taken over meanwhile.
         self._sessions.clear()
         self._own_requests.clear()
+        # Those of calls that were cancelled before they learnt of it too.
+        self._agents.update(self.presence.continued_over(self.name))
         for key in (self.key, *self._agents):
             self.presence.left(key, self.name, parts=for_good and key == self.key)
         self._registry.tell(AgentsGone((self.key, *self._agents), for_good))

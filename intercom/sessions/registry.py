@@ -288,11 +288,13 @@ class Presence:
     """`here` maps keys to the agents that were admitted and are connected, or were a moment ago; only the session
     registry writes it. `connections` holds the names of each key's connections: a shim may reconnect before its old one
     is known to be gone. `stand_ins` holds those of them that are not the key's own: they are of later processes, which
-    continue its session. `parted` are the keys of the last processes that said goodbye: they may still be ending."""
+    continue its session, the one in `continued`. `parted` are the keys of the last processes that said goodbye: they
+    may still be ending."""
 
     here: dict[str, Agent] = field(factory=dict)
     connections: dict[str, set[str]] = field(factory=dict)
     stand_ins: dict[str, set[str]] = field(factory=dict)
+    continued: dict[str, str] = field(factory=dict)
     parted: dict[str, None] = field(factory=dict)
 
     def has(self, key: str | None) -> bool:
@@ -315,7 +317,7 @@ class Presence:
     def left(self, key: str, connection: str, *, parts: bool = False) -> None:
         """Record the end of a connection of this agent. It may have others. `parts` says that the process of this key
         said goodbye."""
-        if parts:
+        if parts and is_of_process(key):
             self.parted[key] = None
             if len(self.parted) > _MOST_PARTED:
                 del self.parted[next(iter(self.parted))]
@@ -324,6 +326,17 @@ class Presence:
             left.discard(connection)
             if not left:
                 kept.pop(key, None)
+        if key not in self.stand_ins:
+            self.continued.pop(key, None)
+
+    def continued_over(self, connection: str) -> tuple[str, ...]:
+        """Return the keys of the processes that are stood in for over this connection."""
+        return tuple(key for key, names in self.stand_ins.items() if connection in names)
+
+    def note_continued(self, key: str, session_id: str) -> None:
+        """Note the session of this key, if later processes continue it."""
+        if key in self.stand_ins:
+            self.continued[key] = session_id
 
     def stood_in_for(self, key: str) -> tuple[str, ...]:
         """Return the keys of the processes that the one of this key stands in for."""
@@ -572,7 +585,13 @@ class SessionRegistry(Actor):
             key = str(session.agent_key)
             if self._has_role(session.id) or not self._may_stand_in(asked, key):
                 continue
-            if asked.connection not in self._presence.connections.get(key, ()):
+            if asked.connection not in self._presence.connections.get(asked.agent.key, ()):
+                # It was closed meanwhile, so nothing would report that it does not stand in any more.
+                return None
+            is_known = asked.connection in self._presence.connections.get(key, ())
+            # At once, so that the next one to ask sees it.
+            self._presence.came(key, asked.connection, asked.agent.key)
+            if not is_known:
                 note = partial(note_continued, session=session, by=asked.agent.key, at=self._now())
                 await self._deps.store.transact(note)
             self._in_session(session.id, frozenset((asked.connection,)))
@@ -600,6 +619,7 @@ class SessionRegistry(Actor):
         """Let a caller count as the agent of this session, and run the session's actors."""
         assert session.agent_key is not None, "it is by its agent that it was found"
         agent = Agent(session.agent_key, session.client_name, session.workspace_root, session.channel_id)
+        self._presence.note_continued(agent.key, session.id)
         self._note(agent)
         await self._running.run(session)
         self.system.named(f"session/{session.id}").tell(AgentCame())
@@ -617,6 +637,7 @@ class SessionRegistry(Actor):
             return
         session = await self._deps.store.transact(partial(sessions.by_agent, agent_key=key))
         if session is not None and self._presence.connected(key):
+            self._presence.note_continued(key, session.id)
             self._in_session(session.id, frozenset(self._presence.connections.get(key, ())))
             self._note(Agent(key, session.client_name, session.workspace_root))
             await self._running.run(session)

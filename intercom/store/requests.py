@@ -189,7 +189,9 @@ _ATTACHABLE = "(status in ('pending', 'approved') or (status = 'rejected' and de
 
 def _as_proposed(column: str) -> str:
     """Return the SQL of a request's column as its agent proposed it, where `amendment` is joined."""
-    return f"coalesce(json_extract(amendment.proposed, '$.{column}'), approval_request.{column})"
+    # A record that another program has broken must not fail everybody's proposals.
+    proposed = f"iif(json_valid(amendment.proposed), json_extract(amendment.proposed, '$.{column}'), null)"
+    return f"coalesce({proposed}, approval_request.{column})"
 
 
 class Approvals(RequestTable[ApprovalRequest, ApprovalStatus]):

@@ -16,13 +16,14 @@ from intercom.app import App
 from intercom.local import shim_process
 from intercom.model.amendment import Amendment
 from intercom.model.audit import AuditEntry
+from intercom.model.card import CardKind
 from intercom.model.decision import Decision
 from intercom.model.errors import IntercomError, InvalidState, NotFound, Paused
 from intercom.model.process import AgentProcess, AgentProcessState
 from intercom.model.request import Operation, OperationKind
 from intercom.model.session import SessionStatus
 from intercom.sessions import agent_keys
-from intercom.sessions.messages import Adopt, Agent, Answered, AskPermission, Opened, key_of
+from intercom.sessions.messages import Adopt, Agent, Answered, AskPermission, FindEarlier, Opened, key_of
 from intercom.sessions.registry import GRACE_SECONDS, RETURN_SECONDS, START_GRACE_SECONDS
 from intercom.sessions.tools import check_clearance, check_diff, ping, reboot, transmit
 from intercom.sessions.tools.check_clearance import CheckClearance
@@ -320,6 +321,38 @@ async def test_a_session_that_is_continued_is_not_taken_over_after_a_restart_eit
         assert (await back.ask(CheckClearance(request_id=id))).request_id == id
 
 
+async def test_a_process_that_works_in_its_own_session_is_not_quiet_in_the_one_it_continues(
+    server: VirtualServer, root: Path
+) -> None:
+    id = await asked_and_ended(server, root)
+    second = Process(server, root)
+    await second.ask(CHANGE)
+    await server.decide(id, Decision.APPROVE)
+    for _ in range(4):
+        await server.later(server.app.config.stall.inactivity_threshold_seconds / 2)
+        await second.ask(Ping())
+    assert not [card for card in server.operator.cards if card.kind is CardKind.STALL]
+    await server.later(server.app.config.stall.inactivity_threshold_seconds + 1)
+    assert [card for card in server.operator.cards if card.kind is CardKind.STALL]
+
+
+async def test_a_call_that_is_cancelled_while_it_looks_leaves_nobody_in_the_session(
+    server: VirtualServer, root: Path
+) -> None:
+    id = await asked_and_ended(server, root)
+    second = Process(server, root)
+    identity = await second.connection._agent(second.caller)
+    # Its answer never came to the connection.
+    assert await server.ask("registry", FindEarlier(identity, second.connection.name, id))
+    await refused(Process(server, root), id)
+    await second.end()
+    await server.later(GRACE_SECONDS + 1)
+    assert (await Process(server, root).ask(CheckClearance(request_id=id))).request_id == id
+    # And who is gone is not let in.
+    identity = await second.connection._agent(second.caller)
+    assert await server.ask("registry", FindEarlier(identity, second.connection.name, id)) is None
+
+
 async def test_a_process_that_has_only_a_paused_session_gets_no_other(server: VirtualServer, root: Path) -> None:
     id = await asked_and_ended(server, root)
     second = Process(server, root)
@@ -366,7 +399,9 @@ async def test_a_permission_for_a_tool_of_the_client_is_no_proposal(server: Virt
 
 async def test_a_task_is_polled_in_the_session_of_the_earlier_process(server: VirtualServer, root: Path) -> None:
     id = await asked_and_ended(server, root, client="claude-code")
-    takes = {"io.modelcontextprotocol/clientCapabilities": {"extensions": {"io.modelcontextprotocol/tasks": {}}}}
+    takes: dict[str, Any] = {
+        "io.modelcontextprotocol/clientCapabilities": {"extensions": {"io.modelcontextprotocol/tasks": {}}}
+    }
     change = {"title": "Add a", "diff": "a\n", "file_path": "a.txt"}
     async with spoken_to(server.app, uuid.uuid4().hex, str(root)) as second:
         begun = await second.ask("tools/call", name="check_clearance", arguments=change, _meta=takes)

@@ -33,6 +33,10 @@ def choose(
     """Return the session that the agent gets: the one it names, else the newest abandoned one of the same client, else
     its own. Sessions of agents with a permanent name and of anonymous calls cannot be taken over, even by id, and
     neither can those with a role of their own. Raises InvalidState, NotFound, Unauthorized or Paused."""
+
+    def is_anyones(session: Session) -> bool:
+        return any(map(is_live, (session.agent_key, *who_continued(db, session, agent))))
+
     if agent.session_id is not None:
         if wanted not in (None, own):
             raise InvalidState(f"this agent was started for session {own}; it cannot take over another")
@@ -53,7 +57,7 @@ def choose(
             )
         if is_its_own(session.agent_key) or _has_process(db, wanted):
             raise Unauthorized(f"session {wanted} is kept for its own agent, which may come back; continue in your own")
-        if is_live(session.agent_key):
+        if is_anyones(session):
             raise InvalidState(
                 f"session {wanted} has a live agent; only a session whose agent is gone can be taken over"
             )
@@ -63,15 +67,16 @@ def choose(
     if wanted is not None or mine.is_paused or _has_work(db, own):
         return mine
     for session in sessions.adoptable(db, agent.workspace, agent.client_name):
-        is_free = not is_live(session.agent_key) and not is_its_own(session.agent_key) and not has_role(session.id)
-        if session.id != own and is_free:
+        is_free = not is_its_own(session.agent_key) and not has_role(session.id)
+        if session.id != own and is_free and not is_anyones(session):
             return session
     return mine
 
 
-def of_earlier_process(db: Database, asked: FindEarlier) -> tuple[Session, ...]:
+def of_earlier_process(db: Database, asked: FindEarlier) -> tuple[tuple[Session, tuple[str, ...]], ...]:
     """Return the sessions that an earlier process of the agent's client may have left, of which the agent may continue
-    one: that of the request or task it names, else those that ask for the change it proposes, the newest first.
+    one: that of the request or task it names, else those that ask for the change it proposes, the newest first. Each
+    comes with the processes that have continued it (as `who_continued`).
 
     The process may still run, which only the caller can tell. An agent with a session of its own proposes there. Left
     out are sessions of another client or workspace, of
@@ -91,7 +96,8 @@ def of_earlier_process(db: Database, asked: FindEarlier) -> tuple[Session, ...]:
     else:
         return ()
     found = (sessions.get(db, id) for id in ids)
-    return tuple(session for session in found if session is not None and _may_continue(db, agent, session))
+    fitting = (session for session in found if session is not None and _may_continue(db, agent, session))
+    return tuple((session, who_continued(db, session, agent)) for session in fitting)
 
 
 def _may_continue(db: Database, agent: Agent, session: Session) -> bool:
@@ -104,7 +110,14 @@ def _may_continue(db: Database, agent: Agent, session: Session) -> bool:
 def note_continued(db: Database, session: Session, by: str, at: datetime) -> None:
     """Record that a later process continues a session."""
     what = "a later process of its client continues it"
-    audit.record(db, at, "session_continued", session.id, "agent", what, {"was": session.agent_key, "by": by})
+    data = {"was": session.agent_key, "by": by}
+    audit.record(db, at, audit.SESSION_CONTINUED, session.id, "agent", what, data)
+
+
+def who_continued(db: Database, session: Session, agent: Agent) -> tuple[str, ...]:
+    """Return the keys of the other processes that have continued a session, also in earlier runs of the server. One of
+    them that still runs may come back to it."""
+    return tuple(key for key in audit.continued_by(db, session.id, session.agent_key) if key != agent.key)
 
 
 def require_going_on(mine: Session | None) -> None:

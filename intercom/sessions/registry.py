@@ -581,9 +581,9 @@ class SessionRegistry(Actor):
         return await self._join(await self._deps.store.transact(partial(anonymous_owner, request_id=request_id)))
 
     async def _earlier(self, asked: FindEarlier) -> RequestOwner | None:
-        for session in await self._deps.store.transact(partial(of_earlier_process, asked=asked)):
+        for session, others in await self._deps.store.transact(partial(of_earlier_process, asked=asked)):
             key = str(session.agent_key)
-            if self._has_role(session.id) or not self._may_stand_in(asked, key):
+            if self._has_role(session.id) or not self._may_stand_in(asked, key, others):
                 continue
             if asked.connection not in self._presence.connections.get(asked.agent.key, ()):
                 # It was closed meanwhile, so nothing would report that it does not stand in any more.
@@ -598,9 +598,9 @@ class SessionRegistry(Actor):
             return await self._join(session)
         return None
 
-    def _may_stand_in(self, asked: FindEarlier, key: str) -> bool:
+    def _may_stand_in(self, asked: FindEarlier, key: str, before: Iterable[str]) -> bool:
         """Return whether the process of this key has ended, as far as is known, and no other living one stands in for
-        it: the requests of that one may be in this session too."""
+        it: the requests of that one may be in this session too. `before` are the keys of those that did."""
         mine = self._presence.connections.get(asked.agent.key, set()) | {asked.connection}
         others = self._presence.connections.get(key, set()) - mine
         stand_ins = self._presence.stand_ins.get(key, set())
@@ -613,7 +613,7 @@ class SessionRegistry(Actor):
         if stand_ins & mine:
             # Two that came back at once after a restart of the server must not shut each other out.
             return others <= stand_ins
-        return not others and (is_dead or not self._presence.has(key))
+        return not others and not any(map(self._runs_on, before)) and (is_dead or not self._presence.has(key))
 
     async def _join(self, session: Session) -> RequestOwner:
         """Let a caller count as the agent of this session, and run the session's actors."""

@@ -128,6 +128,19 @@ def was_adopted(db: Database, session_id: str, by: str) -> bool:
     return True
 
 
+#: The kind of the entry of a later process that continues a session.
+SESSION_CONTINUED = "session_continued"
+
+
+def continued_by(db: Database, session_id: str, was: str | None) -> tuple[str, ...]:
+    """Return the keys of the last 20 processes that have continued this session since it is of the agent `was`."""
+    mine = f"session_id = ? and kind = '{SESSION_CONTINUED}' and {_said('was')} = ?"
+    found = rows.column(
+        db, f"select {_said('by')} from audit where {mine} order by id desc limit 20", (session_id, was)
+    )
+    return tuple(each for each in found if isinstance(each, str))
+
+
 def broadcasts(db: Database, session_id: str, since: datetime) -> int:
     """Return how many lines the agent of this session has broadcast since then."""
     sql = "select count(*) from audit where session_id = ? and kind = 'broadcast' and at >= ?"

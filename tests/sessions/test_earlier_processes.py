@@ -287,6 +287,25 @@ async def test_a_process_that_is_stopped_and_lost_its_connection_keeps_its_reque
         assert await applied(Process(server, root, key=key), id) == "applied"
 
 
+async def test_a_process_that_continues_another_keeps_that_while_it_is_stopped(clock: Clock, root: Path) -> None:
+    key = shim_process.make_id()
+    async with virtual_server(root.parent, clock) as server:
+        id = await asked_and_ended(server, root, key=dead_shim())
+        session = await first_session(server, id)
+        second = Process(server, root, key=key)
+        assert (await second.ask(CHANGE)).request_id == id
+        second.connection.closed()
+        await server.later(GRACE_SECONDS + 1)
+        await refused(Process(server, root), id)
+    async with virtual_server(root.parent, clock) as server:
+        await server.later(RETURN_SECONDS + START_GRACE_SECONDS)
+        await refused(Process(server, root), id)
+        other = await server.arrive(root, uuid.uuid4().hex, "mcp")
+        with pytest.raises(InvalidState, match="live agent"):
+            await server.ask("registry", Adopt(other.identity, session))
+        assert (await Process(server, root, key=key).ask(CheckClearance(request_id=id))).request_id == id
+
+
 async def test_a_process_that_said_goodbye_is_over_although_it_still_ends(server: VirtualServer, root: Path) -> None:
     key = shim_process.make_id()
     id = await asked_and_ended(server, root, key=key)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from enum import StrEnum
 from typing import Any, Generic, TypeAlias, TypeVar
@@ -220,13 +220,15 @@ class Approvals(RequestTable[ApprovalRequest, ApprovalStatus]):
         )
         return tuple(rows.column(db, found, (risk.value, file_path, text, workspace_root, client_name)))
 
-    def reattachable(self, db: Database, key: str) -> ApprovalRequest | None:
+    def reattachable(self, db: Database, key: str, root_ids: Sequence[int] = ()) -> ApprovalRequest | None:
         """Return the newest request with this key that asking again attaches to, or None if it must make a new one.
-        That request is pending, approved and not consumed, or rejected and not delivered."""
+        That request is pending, approved and not consumed, or rejected and not delivered. With `root_ids` it is about
+        the directory that has these, or was recorded without one: in another it could never be applied."""
+        here = f"(root_inode is null or root_inode in ({rows.placeholders(root_ids)}))" if root_ids else "true"
         return self.first(
             db,
-            f"key = ? and {_ATTACHABLE} order by created_at desc, rowid desc limit 1",
-            (key,),
+            f"key = ? and {_ATTACHABLE} and {here} order by created_at desc, rowid desc limit 1",
+            (key, *map(str, root_ids)),
         )
 
     def amend(

@@ -250,12 +250,16 @@ def opened_root(root: Path, expected: int | None = None) -> Iterator[int]:
         kind = WorkspaceGone if error.errno == errno.ENOENT else FileError
         raise kind(f"the workspace {root} cannot be opened: {error.strerror}") from None
     try:
-        # Older servers recorded the inode number alone.
-        if expected is not None and expected not in (found := directory_id(fd), found & _INODE):
+        if expected is not None and expected not in recorded_ids(directory_id(fd)):
             raise WorkspaceGone(f"the workspace {root} is another directory than it was; put it back, or propose again")
         yield fd
     finally:
         os.close(fd)
+
+
+def recorded_ids(directory: int) -> tuple[int, int]:
+    """Return what may be recorded of the directory with this id: older servers recorded the inode number alone."""
+    return directory, directory & _INODE
 
 
 def directory_id(fd: int) -> int:

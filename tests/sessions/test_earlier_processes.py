@@ -33,6 +33,7 @@ from intercom.sessions.tools.reboot import Reboot
 from intercom.sessions.tools.transmit import Transmit
 from intercom.store.processes import agent_processes
 from intercom.store.writer_messages import Transact
+from intercom.workspace.files import WorkspaceGone
 from tests.agents.in_process import spoken_to
 from tests.support.virtual_server import VirtualServer, virtual_server
 
@@ -401,6 +402,28 @@ async def test_a_proposal_that_a_person_amended_is_found_as_it_was_made(server: 
     assert (again.request_id, again.answered.answer.status) == (id, "approved")
     assert await applied(second, id) == "applied"
     assert (root / "a.txt").read_text() == "x\n" + "".join(f"{line}\n" for line in range(1, 40))
+
+
+def make_anew(root: Path) -> None:
+    """Put another directory in place of this one, which is `before` from then on."""
+    root.rename(root.parent / "before")
+    root.mkdir()
+
+
+async def test_a_workspace_that_was_made_anew_gets_an_approval_of_its_own(server: VirtualServer, root: Path) -> None:
+    id = await asked_and_ended(server, root)
+    await server.decide(id, Decision.APPROVE)
+    make_anew(root)
+    second = Process(server, root)
+    with pytest.raises(WorkspaceGone, match="propose again"):
+        await second.ask(CheckDiff(id))
+    await second.end()
+    third = Process(server, root)
+    anew = (await third.ask(CHANGE)).request_id
+    assert anew != id
+    await server.decide(anew, Decision.APPROVE)
+    assert await applied(third, anew) == "applied"
+    assert not (root.parent / "before" / "a.txt").exists()
 
 
 async def test_a_permission_for_a_tool_of_the_client_is_no_proposal(server: VirtualServer, root: Path) -> None:

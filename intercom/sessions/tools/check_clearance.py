@@ -31,6 +31,7 @@ from intercom.sessions.tools.tool import WAIT_AGAIN, Hints, Tool
 from intercom.store import requests
 from intercom.store.requests import approvals
 from intercom.workspace import change_plan, proposal
+from intercom.workspace.files import recorded_ids
 from intercom.workspace.preview import Preview, over, preview
 from intercom.workspace.proposal import BEGINNINGS
 
@@ -148,7 +149,7 @@ async def handle(session: SessionActor, asked: CheckClearance) -> Opened[Clearan
     kept, _ = await open_request(
         session,
         request,
-        partial(approvals.reattachable, key=key),
+        partial(approvals.reattachable, key=key, root_ids=recorded_ids(plan.root_id)),
         rule=rule,
         decided=decided,
         decide=lambda db, new: grant_checks.approve(db, session, granted, new),

@@ -181,6 +181,8 @@ def _by_workspace(hook: HookDeps, origin: HookOrigin) -> Agent | None:
     ]
     # An agent with a named conversation is in another conversation than this one.
     found = [agent for agent in found if not agent.key.endswith(f"@{agent.workspace}")]
+    # A process that continues an ended one's session beside its own is one agent.
+    found = [agent for agent in found if agent.key not in hook.presence.stand_ins] or found
     return found[0] if len(found) == 1 else None
 
 

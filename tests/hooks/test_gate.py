@@ -18,6 +18,9 @@ from intercom.agents.hook_server import HookDeps, HookOrigin, StoppingParams
 from intercom.agents.http.request import Identity
 from intercom.agents.http.sessions import ConnectionFactory, HttpSessions
 from intercom.sessions.messages import Agent, TakeInstructions, Undeliver, key_of
+from intercom.sessions.tools.check_clearance import CheckClearance
+from intercom.sessions.tools.ping import Ping
+from tests.sessions.test_earlier_processes import Process, asked_and_ended
 from tests.sessions.test_steering import steer
 from tests.support.virtual_server import VirtualServer
 
@@ -113,6 +116,17 @@ async def test_a_client_that_has_an_agents_environment_gets_none_of_its_words(
     assert await hook_server.known_session(hook_of(server), own, guess=False) == id
     # What it asks leave for is shown where people look for it.
     assert await hook_server.known_session(hook_of(server), inner) == id
+
+
+async def test_a_process_that_continues_an_ended_ones_session_is_still_the_only_one_of_its_client(
+    server: VirtualServer, root: Path
+) -> None:
+    id = await asked_and_ended(server, root, client="claude-code")
+    process = Process(server, root, client="claude-code")
+    await process.ask(Ping())
+    assert (await process.ask(CheckClearance(request_id=id))).request_id == id
+    found = await hook_server.known_session(hook_of(server), HookOrigin("claude-code", "c", str(root)))
+    assert found == await process.session()
 
 
 async def test_a_guess_leads_to_no_other_conversation_and_no_words(server: VirtualServer, root: Path) -> None:

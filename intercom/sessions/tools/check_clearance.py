@@ -145,11 +145,12 @@ async def handle(session: SessionActor, asked: CheckClearance) -> Opened[Clearan
         masked=shown.masked,
     )
     request = evolve(request, proposal_hash=request.hash_of_record(session.row.workspace_root))
+    here = () if plan.root_id is None else recorded_ids(plan.root_id)
     decided = None if rule is None else Decided(f"policy/{request.id}", "approve", "policy", "policy", now, rule)
     kept, _ = await open_request(
         session,
         request,
-        partial(approvals.reattachable, key=key, root_ids=recorded_ids(plan.root_id)),
+        partial(approvals.reattachable, key=key, root_ids=here),
         rule=rule,
         decided=decided,
         decide=lambda db, new: grant_checks.approve(db, session, granted, new),

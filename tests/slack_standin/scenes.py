@@ -10,9 +10,11 @@ from attrs import evolve, frozen
 
 from intercom.masking import Masker
 from intercom.model.card import Card, CardKind, CardState, Notice
+from intercom.model.card_hunks import hunks_of
 from intercom.model.decision import Decided
-from intercom.model.request import ChangeKind, FileChange, RiskLevel
+from intercom.model.request import ChangeKind, FileChange, PromptType, RiskLevel
 from intercom.model.session import ProgressItem, ProgressStatus, Session, SessionMode, SessionStatus
+from intercom.operators.slack.amendment_forms import draw_changes, draw_hunks
 from intercom.operators.slack.button_actions import draw_form
 from intercom.operators.slack.buttons import BY_ACTION
 from intercom.operators.slack.commands.runner import Runs, build
@@ -20,6 +22,7 @@ from intercom.operators.slack.commands.table import TITLES
 from intercom.operators.slack.draw import answers, cards
 from intercom.operators.slack.draw.blocks import Drawn, FileDrawn
 from intercom.operators.slack.draw.cards import processing
+from intercom.sessions.amendments import AmendedCard
 from tests.slack_standin import ALICE
 
 MASKER = Masker()
@@ -36,6 +39,15 @@ diff --git a/src/cart.py b/src/cart.py
 +    """The price of all, each as often as it was put in."""
 +    return sum(i.price * i.count for i in items)
 '''
+_TWO_HUNKS = (
+    _DIFF
+    + """\
+@@ -40,2 +41,2 @@ def checkout(cart):
+     pay(total(cart.items))
+-    send_receipt(cart.customer)
++    send_receipt(cart.customer, retries=10)
+"""
+)
 _SECRET = """\
 diff --git a/deploy.env b/deploy.env
 --- a/deploy.env
@@ -109,7 +121,13 @@ def _approval() -> Card:
         files=(FileChange("src/cart.py", ChangeKind.WRITE, "a", "b", added=2, removed=1),),
         diff=_DIFF,
         expires_at=_now() + timedelta(hours=1),
+        amendable=True,
     )
+
+
+def _two_hunks() -> Card:
+    files = (FileChange("src/cart.py", ChangeKind.WRITE, "a", "b", added=3, removed=2),)
+    return evolve(_approval(), diff=_TWO_HUNKS, files=files)
 
 
 def _migration() -> Card:
@@ -124,6 +142,7 @@ def _migration() -> Card:
         diff="diff --git a/db/0007_carts.sql b/db/0007_carts.sql\n"
         f"--- /dev/null\n+++ b/db/0007_carts.sql\n@@ -0,0 +1,{len(sql)} @@\n" + "".join(f"+{one}\n" for one in sql),
         expires_at=_now() + timedelta(hours=1),
+        amendable=True,
     )
 
 
@@ -134,6 +153,7 @@ def _prompt() -> Card:
         "Shall I go on?",
         body="The tests pass. Two reports use the old total(). Shall I change them as well?",
         detail="running for 21 min, 14 actions taken",
+        prompt_type=PromptType.CONTINUATION,
         expires_at=_now() + timedelta(minutes=30),
     )
 
@@ -181,6 +201,13 @@ def masked() -> Scene:
 
 def prompt() -> Scene:
     return Scene((_drawn(_prompt()),))
+
+
+def unanswered() -> Scene:
+    ended = _decided("continue", channel="timeout")
+    card = evolve(_prompt(), state=CardState.EXPIRED, decided=ended)
+    told = 'nobody answered "Shall I go on?" in time: the agent is told to continue, and that nobody consented'
+    return Scene((_drawn(card), cards.notice(Notice(told, "warning", _now()), MASKER)))
 
 
 def standby() -> Scene:
@@ -231,6 +258,7 @@ def session() -> Scene:
         created_at=_now(),
         updated_at=_now(),
         client_name="codex",
+        prompt="Count each item in the cart's total, and test it.",
         progress_snapshot=progress,
     )
     return Scene((cards.thread_root(at_work, MASKER),))
@@ -244,6 +272,17 @@ def commands() -> Scene:
 def tree() -> Scene:
     drawn, _ = answers.tree(".", _TREE.rstrip(), 2, 4, 3, MASKER)
     return Scene((drawn,))
+
+
+def hunks_form() -> Scene:
+    card = _two_hunks()
+    found = AmendedCard(card, hunks_of(card.diff or "", card.files), None, {})
+    return Scene((_drawn(card),), modal=("approve_hunks", draw_hunks(found, "{}", MASKER)))
+
+
+def changes_form() -> Scene:
+    card = _two_hunks()
+    return Scene((_drawn(card),), modal=("approve_changes", draw_changes(card, "{}", MASKER)))
 
 
 def reject_form() -> Scene:
@@ -273,12 +312,15 @@ SCENES: Final[dict[str, Callable[[], Scene]]] = {
     "rejected": rejected,
     "masked": masked,
     "prompt": prompt,
+    "unanswered": unanswered,
     "standby": standby,
     "stall": stall,
     "policy": policy,
     "broadcasts": broadcasts,
     "help": commands,
     "tree": tree,
+    "hunks-form": hunks_form,
+    "changes-form": changes_form,
     "reject-form": reject_form,
     "refine-form": refine_form,
 }

@@ -37,6 +37,9 @@ from tests.operators.metrics.moment import SOURCES
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 BEGIN, END = "<!-- made from the code: python -m tests.docs -->", "<!-- end -->"
+#: The same in the site's configuration.
+SITE = ROOT / "properdocs.yml"
+SITE_BEGIN, SITE_END = "# made from the code: python -m tests.docs", "# end"
 
 
 def settings() -> str:
@@ -244,13 +247,47 @@ def metrics() -> str:
     return "\n".join(lines)
 
 
-#: The four parts of the documentation, in the order of need.
-PARTS = {
-    "tutorial": "To learn",
-    "how-to": "To get something done",
-    "reference": "To look something up",
-    "explanation": "To understand it",
+#: The parts of the documentation, in the order of need, with their pages in groups: the order of the first page and of
+#: the site. A new page is added to a group here.
+PARTS: dict[str, tuple[str, dict[str, tuple[str, ...]]]] = {
+    "tutorial": ("Tutorial", {"": ("first-approval", "supervised-actors")}),
+    "how-to": (
+        "How-to",
+        {
+            "Connect": (
+                "connect-an-agent",
+                *(f"clients/{name}" for name in sorted(CLIENTS)),
+                "install-from-a-bundle",
+                "connect-over-http",
+                "instruct-agents",
+                "enforce-with-hooks",
+            ),
+            "Answer": ("inbox", "answer-with-changes", "slack", "permit-in-advance", "write-a-policy"),
+            "Lead agents": ("start-agents", "steer-agents", "checkpoints"),
+            "Protect": ("operator-key", "verify-the-audit-log"),
+            "Run the server": ("run-as-a-service", "reverse-proxy", "watch-with-prometheus", "show-the-demo"),
+            "Other MCP servers": ("gateway",),
+            "Teams of agents": ("rooms", "host-rooms"),
+            "Write programs": ("frameworks", "embed", "tune-actors"),
+        },
+    ),
+    "reference": (
+        "Reference",
+        {
+            "For people": ("cli", "ctl", "slack-commands", "configuration", "policy", "errors"),
+            "For agents": ("tools", "prompts", "clients"),
+            "Rooms": ("rooms", "rooms-instructions", "rooms-database"),
+            "Inside": ("database", "messages", "metrics", "shim-wire", "actor-semantics"),
+        },
+    ),
+    "explanation": (
+        "Explanation",
+        {
+            "": ("architecture", "security", "slack", "chaos", "performance", "rooms", "scaling-rooms"),
+        },
+    ),
 }
+DECISIONS = DOCS / "explanation" / "decisions"
 
 
 #: What stands for the user's own in the entries shown: where the program is, and a server's address with its key.
@@ -278,24 +315,44 @@ def _fenced(file: EntryFile) -> list[str]:
 def contents() -> str:
     """Every page but the decisions, which have a list of their own."""
     lines = []
-    for part, purpose in PARTS.items():
-        lines += [f"## {purpose}", "", *_listed(DOCS, DOCS / part)]
-        if (DOCS / part / "decisions").is_dir():
-            lines.append("- [Decisions](explanation/decisions/index.md): what was chosen, against what, and why")
-        lines.append("")
+    for part, (title, groups) in PARTS.items():
+        lines += [f"## {title}", ""]
+        for group, names in groups.items():
+            lines += [f"### {group}", ""] if group else []
+            lines += [*_listed(DOCS, [DOCS / part / f"{name}.md" for name in names]), ""]
+    lines[-1:] = ["- [Decisions](explanation/decisions/index.md): what was chosen, against what, and why"]
     return "\n".join(lines)
 
 
 def decisions() -> str:
     """Every decision note."""
-    here = DOCS / "explanation" / "decisions"
-    return "\n".join(_listed(here, here))
+    return "\n".join(_listed(DECISIONS, _decision_pages()))
 
 
-def _listed(home: Path, directory: Path) -> list[str]:
-    pages = [page for page in sorted(directory.glob("*.md")) if page.name != "index.md"]
+def _decision_pages() -> list[Path]:
+    return [page for page in sorted(DECISIONS.glob("*.md")) if page.name != "index.md"]
+
+
+def _listed(home: Path, pages: list[Path]) -> list[str]:
     titles = [page.read_text().partition("\n")[0].removeprefix("# ") for page in pages]
     return [f"- [{title}]({page.relative_to(home)})" for page, title in zip(pages, titles, strict=True)]
+
+
+def navigation() -> str:
+    """The pages as the site's configuration names them; a page's title is its first line."""
+    lines = []
+    for part, (title, groups) in PARTS.items():
+        lines.append(f"  - {title}:")
+        for group, names in groups.items():
+            indent = "      "
+            if group:
+                lines.append(f"{indent}- {group}:")
+                indent += "    "
+            lines += [f"{indent}- {part}/{name}.md" for name in names]
+    pages = [DECISIONS / "index.md", *_decision_pages()]
+    lines.append("      - Decisions:")
+    lines += [f"          - {page.relative_to(DOCS)}" for page in pages]
+    return "\n".join(lines)
 
 
 def install_links() -> str:
@@ -338,6 +395,12 @@ PAGES: dict[str, Callable[[], str]] = {
     "reference/prompts.md": prompts_and_resources,
     "reference/tools.md": tools,
 }
+
+
+def site_with() -> str:
+    """The text of the site's configuration as it should be."""
+    made = f"{SITE_BEGIN}\n{navigation()}\n{SITE_END}"
+    return re.sub(f"{SITE_BEGIN}.*?{SITE_END}", lambda _: made, SITE.read_text(), count=1, flags=re.DOTALL)
 
 
 def page_with(name: str) -> str:

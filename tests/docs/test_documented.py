@@ -13,7 +13,7 @@ from intercom.agents.clients import default_call_waits
 from intercom.cli import ctl, main
 from intercom.model.errors import ERROR_CODES
 from tests.cli.inbox_pictures import PICTURES
-from tests.docs.generated import BEGIN, DOCS, END, PAGES, ROOT, page_with, protocols
+from tests.docs.generated import BEGIN, DOCS, END, PAGES, PARTS, ROOT, SITE, page_with, protocols, site_with
 from tests.slack_standin.scenes import SCENES
 
 
@@ -22,6 +22,14 @@ def test_a_reference_page_says_what_the_code_says(name: str) -> None:
     text = (DOCS / name).read_text()
     assert text.count(BEGIN) == text.count(END) == 1
     assert text == page_with(name), "run python -m tests.docs and look at what it changed"
+
+
+def test_every_page_has_its_place_in_the_navigation() -> None:
+    """Decisions are listed by themselves."""
+    placed = [f"{part}/{name}.md" for part, (_, groups) in PARTS.items() for names in groups.values() for name in names]
+    there = {str(page.relative_to(DOCS)) for page in DOCS.rglob("*.md")} - {"index.md"}
+    assert sorted(placed) == sorted(page for page in there if "/decisions/" not in page), "add it to a group of PARTS"
+    assert SITE.read_text() == site_with(), "run python -m tests.docs"
 
 
 def test_every_error_code_is_on_its_page_with_its_meaning_and_a_way_out() -> None:

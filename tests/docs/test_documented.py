@@ -12,7 +12,7 @@ import pytest
 from intercom.agents.clients import default_call_waits
 from intercom.cli import ctl, main
 from intercom.model.errors import ERROR_CODES
-from tests.cli.inbox_pictures import PICTURES
+from tests.cli.inbox_pictures import MOVING, PICTURES
 from tests.docs.generated import BEGIN, DOCS, END, PAGES, PARTS, ROOT, SITE, page_with, protocols, site_with
 from tests.slack_standin.scenes import SCENES
 
@@ -72,7 +72,7 @@ def test_every_page_can_be_reached_from_the_first_one() -> None:
 
 def test_every_picture_is_one_that_the_command_takes_and_is_shown_somewhere() -> None:
     pictures = {file.name for file in (DOCS / "images").iterdir()}
-    assert pictures == {f"slack-{name}.png" for name in SCENES} | {f"{name}.svg" for name in PICTURES}
+    assert pictures == {f"slack-{name}.png" for name in SCENES} | {f"{name}.svg" for name in (*PICTURES, MOVING)}
     shown = {
         Path(link).name for page in DOCS.rglob("*.md") for link in re.findall(r"!\[[^\]]+\]\((\S+)\)", page.read_text())
     }

@@ -283,7 +283,7 @@ PARTS: dict[str, tuple[str, dict[str, tuple[str, ...]]]] = {
     "explanation": (
         "Explanation",
         {
-            "": ("architecture", "security", "slack", "chaos", "performance", "rooms", "scaling-rooms"),
+            "": ("architecture", "security", "slack", "rooms", "scaling-rooms", "chaos", "tested", "performance"),
         },
     ),
 }

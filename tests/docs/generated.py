@@ -275,9 +275,9 @@ PARTS: dict[str, tuple[str, dict[str, tuple[str, ...]]]] = {
         "Reference",
         {
             "For people": ("cli", "ctl", "slack-commands", "configuration", "policy", "errors"),
-            "For agents": ("tools", "prompts", "clients"),
+            "For agents": ("tools", "prompts", "clients", "started-agents"),
             "Rooms": ("rooms", "rooms-instructions", "rooms-database"),
-            "Inside": ("database", "messages", "metrics", "shim-wire", "actor-semantics"),
+            "Inside": ("http", "database", "messages", "metrics", "shim-wire", "actor-semantics"),
         },
     ),
     "explanation": (

@@ -256,7 +256,7 @@ def parser() -> argparse.ArgumentParser:
     init.add_argument(
         "--policy",
         action="store_true",
-        help="write a cautious policy if the project has none, and have its policy accepted",
+        help="write a cautious policy if the project has none, and accept the project's policy",
     )
     init.add_argument(
         "--remove",

@@ -414,8 +414,8 @@ class RoomsSettings:
     )
     loop_budget: int = setting(
         200,
-        "How many messages teams may add without a change of the document or a message of a person, and a tenth of the"
-        " messages and changes they may make without a person. Then the room is paused, until a person or the team that"
+        "How many messages teams may add without a change of the document or a message of a person. Ten times as many"
+        " messages and changes may follow without a person. Then the room is paused, until a person or the team that"
         " created it lets it continue; 0 means without limit.",
         between(0, 1_000_000),
     )

@@ -163,7 +163,7 @@ def tools() -> str:
     for tool in TOOLS:
         hints = [name.replace("_", " ") for name, holds in attrs.asdict(tool.hints).items() if holds]
         lines += [f"## `{tool.name}`", "", _flowing(tool.description), ""]
-        task = " It can be [asked after as a task](clients.md#tasks)." if tool.offers_tasks else ""
+        task = " It can be [called as a task](clients.md#tasks)." if tool.offers_tasks else ""
         older = f"Older name: `{tool.legacy_name}`. " if tool.legacy_name else ""
         lines += [f"{older}Hints: {', '.join(hints) or 'none'}.{task}", ""]
         arguments, answer = schemas.of(tool.takes), schemas.of_answer(tool.result)["properties"]
@@ -224,7 +224,7 @@ def slack_commands() -> str:
         lines += [f"## {TITLES[category]}", ""]
         for entry in entries:
             arguments = [f"- `{shape}`: {doc}" for shape, doc in entry.arguments]
-            lines += [f"### `{entry.usage}`", "", _sentence(entry.summary), entry.details, ""]
+            lines += [f"### `{entry.usage}`", "", entry.details, ""]
             lines += [*arguments, ""] if arguments else []
             lines += [f"For example `{entry.example}`.", ""]
     return "\n".join(lines)

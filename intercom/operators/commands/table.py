@@ -421,7 +421,7 @@ _ROWS = (
         "grants",
         ANYONE,
         "list the grants that are in force, with their uses",
-        Argument("--all", "everything", "include those that are over"),
+        Argument("--all", "everything", "include those that have ended"),
         "session",
         draws="grants",
     ),

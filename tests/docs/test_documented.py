@@ -79,6 +79,12 @@ def test_every_picture_is_one_that_the_command_takes_and_is_shown_somewhere() ->
     assert shown == pictures
 
 
+def test_no_heading_begins_with_a_digit() -> None:
+    """The site's script takes the anchor of a heading for a CSS selector, and stops at one that begins with a digit."""
+    headed = [str(page) for page in DOCS.rglob("*.md") if re.search(r"^#+ \d", page.read_text(), re.MULTILINE)]
+    assert headed == []
+
+
 def shell_blocks(page: Path) -> list[str]:
     return re.findall(r"^```sh\n(.*?)\n```$", page.read_text(), re.MULTILINE | re.DOTALL)
 

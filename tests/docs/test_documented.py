@@ -6,6 +6,7 @@ import ast
 import re
 import shlex
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 
@@ -77,6 +78,15 @@ def test_every_picture_is_one_that_the_command_takes_and_is_shown_somewhere() ->
         Path(link).name for page in DOCS.rglob("*.md") for link in re.findall(r"!\[[^\]]+\]\((\S+)\)", page.read_text())
     }
     assert shown == pictures
+
+
+def test_neither_a_drawing_nor_the_theme_fetches_anything() -> None:
+    """A script or an address of another host would be run or asked for by everybody who reads the page."""
+    for file in (DOCS / "images").glob("*.svg"):
+        told = [(each.tag, *each.attrib.values(), each.text or "") for each in ElementTree.parse(file).iter()]
+        assert not [each for each in told if each[0].endswith("script") or "url(http" in each[-1]]
+        assert not [value for each in told for value in each[1:-1] if value.startswith(("http", "//"))]
+    assert "highlightjs: false" in SITE.read_text()
 
 
 def test_no_heading_begins_with_a_digit() -> None:

@@ -41,7 +41,7 @@ from intercom.cli.inbox.feed import Arrived, Feed, Link
 from intercom.local.places import places
 from intercom.model.card import Card, CardKind
 from intercom.model.request import ChangeKind, FileChange, RiskLevel
-from tests.support.server_process import COMMAND, Home
+from tests.support.server_process import COMMAND, user_home
 
 ROOT = Path(__file__).parents[2]
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
@@ -243,6 +243,8 @@ def agent(workspace: str) -> None:
     applied = call(3, "check_diff", request_id=answered["request_id"])
     print(f"\x1b[36m←\x1b[m {applied['status']}", flush=True)
     print("\x1b[32m●\x1b[m Done. The total is not rounded, as you wanted.", flush=True)
+    sys.stdin.readline()
+    relay.stdin.close()
     relay.wait()
 
 
@@ -263,12 +265,28 @@ class Screen:
         return self
 
     def __exit__(self, *_raised: object) -> None:
-        self._tmux("kill-server")
+        if self._is_open():
+            self._tmux("kill-server")
 
     def _tmux(self, *words: str) -> str:
+        return self._run(*words, check=True).stdout
+
+    def _run(self, *words: str, check: bool) -> subprocess.CompletedProcess[str]:
         command = ["tmux", "-S", str(self.socket), "-f", "/dev/null", *words]
         environ = {**self.environ, "TERM": "xterm-256color"}
-        return subprocess.run(command, env=environ, check=True, capture_output=True, text=True).stdout
+        return subprocess.run(command, env=environ, check=check, capture_output=True, text=True)
+
+    def _is_open(self) -> bool:
+        """Whether the program runs: with it, its terminal and tmux end."""
+        return self._run("has-session", check=False).returncode == 0
+
+    def until_ended(self) -> None:
+        """Wait until the program has ended by itself."""
+        deadline = time.monotonic() + _PATIENCE
+        while self._is_open():
+            if time.monotonic() > deadline:
+                raise SystemExit(f"{self.command} did not end")
+            time.sleep(0.1)
 
     def press(self, *keys: str) -> None:
         self._tmux("send-keys", *keys)
@@ -304,17 +322,13 @@ def record() -> list[Frame]:
         raise SystemExit("tmux is not on PATH, and the moving picture needs it")
     frames: list[Frame] = []
     with ExitStack() as stack:
-        root = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="", dir="/tmp")))
-        home = Home(root)
+        home = stack.enter_context(user_home(""))
+        root = home.root
         workspace = root / "shapes"
         workspace.mkdir()
         (workspace / _FILE).write_text(_BEFORE)
         environ = {**home.environ, "PYTHONPATH": str(ROOT)}
-        server = subprocess.Popen([*COMMAND, "serve"], env=environ, stderr=subprocess.PIPE, text=True)
-        stack.callback(server.wait)
-        stack.callback(server.terminate)
-        assert server.stderr is not None
-        next(line for line in server.stderr if "ready" in line)
+        stack.enter_context(home.serving())
         here = [sys.executable, "-m", "tests.cli.inbox_pictures", "--agent", str(workspace)]
         asks = stack.enter_context(Screen(root / "tmux-agent", here, environ, _AGENT_ROWS))
         inbox = stack.enter_context(Screen(root / "tmux-inbox", _CTL, environ, _INBOX_ROWS))
@@ -340,6 +354,9 @@ def record() -> list[Frame]:
         written = (workspace / _FILE).read_text()
         assert "is negative" in written
         assert "round" not in written
+        # Otherwise its relay would start another server once this one ends.
+        asks.press("Enter")
+        asks.until_ended()
     return frames
 
 

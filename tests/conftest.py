@@ -30,7 +30,9 @@ if TYPE_CHECKING:
     from tests.support.server_process import Home
     from tests.support.virtual_server import AgentClient, VirtualServer
 
-settings.register_profile("steady", max_examples=60, derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile(
+    "steady", max_examples=60, derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
 settings.register_profile("explore", max_examples=1000, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("steady")
 

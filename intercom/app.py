@@ -47,6 +47,7 @@ from intercom.sessions.registry import Presence, SessionRegistry
 from intercom.sessions.session_deps import SessionDeps
 from intercom.sessions.signatures import Signatures
 from intercom.sessions.trusted_keys import Keyring, SystemKeys
+from intercom.store import sessions
 from intercom.store.checkpoints import Contents
 from intercom.store.client import Reader, Store
 from intercom.store.database import Fault, OpenedDatabase, take_incident, transaction
@@ -498,6 +499,12 @@ class App:
             except sqlite3.Error as fault:
                 # The server starts with a full disk too.
                 log.warning("the signed settings could not be recorded: %s", fault)
+        if self.session_deps.chat is not None:
+            try:
+                with transaction(opened.db):
+                    sessions.include_chat(opened.db, self.now())
+            except sqlite3.Error as fault:
+                log.warning("sessions from before slack was set up are not shown there: %s", fault)
         if opened.moved_aside is not None:
             text = (
                 f"the database was damaged; it was moved to {opened.moved_aside} and a new one was created:"

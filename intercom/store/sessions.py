@@ -17,7 +17,7 @@ from intercom.model.session import (
     SessionStatus,
     StallAlert,
 )
-from intercom.store import rows
+from intercom.store import audit, rows
 from intercom.store.rows import Sql, States, Table
 
 _SESSIONS = Table("session", Session, states=States("a session", "status", SESSION_TRANSITIONS))
@@ -147,6 +147,26 @@ def set_mode(db: Database, id: str, mode: SessionMode, at: datetime) -> SessionM
     before = get(db, id)
     won = _SESSIONS.update(db, _OPEN, {"id": id, "at": at}, mode=mode, updated_at=_LATER)
     return before.mode if won and before is not None else None
+
+
+#: Whether an entry says that somebody chose its session's mode: by a switch, with the start of an agent, or in the
+#: checkpoint that the session comes from.
+_MODE_CHOSEN = (
+    "(kind in ('mode', 'session_restored') or kind = 'session_started'"
+    " and case when json_valid(data) then json_extract(data, '$.mode') end is not null)"
+)
+
+
+def include_chat(db: Database, at: datetime) -> None:
+    """Change the mode of open sessions from local to hybrid, now that there is a chat, if nobody chose it. They were
+    opened while there was none, so nobody would be notified there of what they wait for."""
+    sql = (
+        "select id from session where status <> 'terminated' and mode = 'local' and not exists"
+        f" (select 1 from audit where session_id = session.id and {_MODE_CHOSEN})"
+    )
+    for id in rows.column(db, sql):
+        _SESSIONS.update(db, _OPEN, {"id": id}, mode=SessionMode.HYBRID)
+        audit.record(db, at, "mode", id, "intercom", "local to hybrid", {"channel": "server"})
 
 
 def set_prompt(db: Database, id: str, prompt: str) -> bool:

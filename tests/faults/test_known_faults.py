@@ -96,6 +96,28 @@ async def test_a_session_left_in_mode_remote_is_told_of_here_once_slack_is_gone(
         assert [card.id for card in await server.ask("card_router", Subscribe("operator", Channel.CTL))] == [id]
 
 
+async def test_what_waited_before_slack_was_set_up_is_shown_there_unless_somebody_chose_local(
+    clock: Clock, root: Path
+) -> None:
+    async with virtual_server(root.parent, clock) as server:
+        agent = await server.arrive(root)
+        waiting, decided = (await agent.propose()).request_id, (await agent.propose(diff="other\n")).request_id
+        chosen = await server.arrive(root, "chosen")
+        await server.app.service.switch_mode(chosen.session_id, SessionMode.LOCAL, "kim", "ctl")
+        quiet = (await chosen.propose(diff="quiet\n")).request_id
+        await server.decide(decided, Decision.APPROVE)
+    for _ in range(2):
+        async with virtual_server(root.parent, clock, chat=SILENT_CHAT) as server:
+            chat, here = (
+                await server.ask("card_router", Subscribe("chat", Channel.SLACK)),
+                await server.app.service.pending(),
+            )
+            assert [card.id for card in chat] == [waiting]
+            assert {card.id for card in here} == {waiting, quiet}
+            entries = await server.app.service.audit(50, agent.session_id)
+            assert [entry.summary for entry in entries if entry.kind == "mode"] == ["local to hybrid"]
+
+
 # --- a fast tap is lost ---------------------------------------------------------------------------
 
 

@@ -18,7 +18,7 @@ from intercom.model.session import (
     SessionMode,
     SessionStatus,
 )
-from intercom.store import sessions
+from intercom.store import audit, sessions
 from intercom.store.database import Database, connect, open_database, transaction
 from intercom.store.processes import agent_processes
 from tests.store import cases
@@ -167,6 +167,31 @@ def test_the_mode_before_is_told(db: Database) -> None:
     assert sessions.set_mode(db, "s1", SessionMode.REMOTE, after(2)) is SessionMode.HYBRID
     assert got(db, "s1").mode is SessionMode.REMOTE
     assert sessions.set_mode(db, "nobody", SessionMode.REMOTE, after(2)) is None
+
+
+def test_with_a_chat_the_mode_that_nobody_chose_becomes_hybrid_once(db: Database) -> None:
+    for id, kind, data in (
+        ("switched", "mode", None),
+        ("restored", "session_restored", None),
+        ("started in it", "session_started", {"mode": "local"}),
+        ("started", "session_started", {"label": "x"}),
+    ):
+        sessions.insert(db, cases.session(id))
+        audit.record(db, NOW, kind, id, "kim", "", data)
+    sessions.insert(db, cases.session("gone", status=SessionStatus.INTERRUPTED))
+    sessions.insert(db, cases.session("over", status=SessionStatus.TERMINATED))
+    sessions.insert(db, cases.session("remote", mode=SessionMode.REMOTE))
+    for later in (1, 2):
+        sessions.include_chat(db, after(later))
+    changed = {each.id for each in sessions.live(db) if each.mode is SessionMode.HYBRID}
+    assert changed == {"s1", "started", "gone"}
+    assert got(db, "over").mode is SessionMode.LOCAL
+    assert got(db, "gone").updated_at == NOW, "nothing has happened in it"
+    entries = audit.recent(db, 50)
+    assert sorted(each.session_id or "" for each in entries if each.who == "intercom") == ["gone", "s1", "started"]
+    sessions.set_mode(db, "s1", SessionMode.LOCAL, after(3))
+    sessions.include_chat(db, after(4))
+    assert got(db, "s1").mode is SessionMode.LOCAL
 
 
 def test_progress_and_stall_are_kept(db: Database) -> None:

@@ -206,6 +206,8 @@ def _record(db: Database, asked: Start, at: ProcessDeps) -> tuple[Session, Agent
     agent_processes.insert(db, child)
     what = headline(asked.prompt, 200)
     data = {"workspace_root": session.workspace_root, "channel": asked.channel, "label": asked.label}
+    if asked.mode is not None:
+        data["mode"] = asked.mode.value
     audit.record(db, now, "session_started", session.id, asked.by, what, data)
     return sessions.get(db, session.id) or session, child
 

@@ -63,8 +63,22 @@ def grant(where: Places, fields: JsonObject, *, yes: bool, as_json: bool) -> int
         return 0
     name = short(str(done["grant_id"]))
     print(one_line(f"granted {name}; end it with {_PROGRAM} revoke {name}, and see its uses with {_PROGRAM} grants"))
-    print(one_line(f"the card itself still waits for your answer: {_PROGRAM} approve {short(str(done['request_id']))}"))
+    say_waiting(shown, str(done["request_id"]))
     return 0
+
+
+def say_waiting(shown: Mapping[str, Json], card: str) -> None:
+    """Print which cards go on waiting, of those that a grant or a rule is for. `shown` is its preview from `card`."""
+    waiting = shown.get("waiting")
+    ids = [str(each) for each in waiting] if isinstance(waiting, list) else []
+    if not ids:
+        return
+    if ids == [card]:
+        what = "the card itself still waits for your answer"
+    else:
+        what = "1 card like it still waits" if len(ids) == 1 else f"{count(len(ids), 'card')} of this kind still wait"
+        what += " for your answer"
+    print(one_line(f"{what}: {_PROGRAM} approve {' '.join(short(each) for each in ids)}, or reject"))
 
 
 def _pattern_of(fields: Mapping[str, Json]) -> JsonObject:
@@ -80,4 +94,12 @@ def preview_lines(shown: Mapping[str, Json]) -> list[str]:
         one_line(f"  {shown['covers']}"),
         one_line(f"  for {lasts} or {count(int(str(shown['uses'])), 'use')}, whichever ends first"),
         one_line(f"  it {shown['trial']}"),
+        *(_agent_gone(str(shown["request_id"])) if shown.get("is_agent_gone") else ()),
+    ]
+
+
+def _agent_gone(card: str) -> list[str]:
+    return [
+        "  the session's agent is not connected: this counts only if it comes back to this session in that time",
+        one_line(f"  for every agent of the workspace, and without end: {_PROGRAM} allow {short(card)}"),
     ]

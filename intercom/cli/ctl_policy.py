@@ -7,6 +7,7 @@ import os
 import sys
 from collections.abc import Sequence
 
+from intercom.cli.ctl_grant import say_waiting
 from intercom.cli.ctl_sign import policy_card, send
 from intercom.cli.ctl_text import agreed, clean, one_line
 from intercom.local.places import Places
@@ -97,6 +98,7 @@ def allow(where: Places, fields: JsonObject, *, yes: bool, as_json: bool) -> int
     print(one_line(f"in force for {written.workspace_root}: {', '.join(shown.rules) or 'a higher threshold'}"))
     if written.backup is not None:
         print(one_line(f"the earlier file is kept as {written.backup}"))
+    say_waiting(entry, shown.request_id)
     return 0
 
 

@@ -197,7 +197,8 @@ class GrantEntry:
 @frozen
 class GrantPreview:
     """What a grant would cover, before it is made. `scope` is the text that is signed. `trial` says what it would have
-    let through of the requests that are recorded."""
+    let through of the requests that are recorded. `waiting` are the cards that it is for and that go on waiting,
+    because a grant answers none. With `is_agent_gone` it counts only if the session's agent comes back."""
 
     request_id: str
     session_id: str
@@ -207,6 +208,8 @@ class GrantPreview:
     seconds: int
     uses: int
     trial: str
+    waiting: tuple[str, ...] = ()
+    is_agent_gone: bool = False
 
 
 def grant_of_rule(rule: str | None) -> str | None:

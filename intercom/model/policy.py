@@ -176,7 +176,8 @@ class RulePreview:
 
     `text` and `sha256` are those of the whole new file, `base_sha256` that of the present one, None if there is none.
     `diff` shows the change of the file. `ways` say how the policy would grant more, `trial` what of the recorded
-    requests it would have let through.
+    requests it would have let through. `waiting` are the cards of the workspace that it would let pass and that go on
+    waiting, because a rule answers none.
     """
 
     request_id: str
@@ -189,6 +190,7 @@ class RulePreview:
     text: str
     sha256: str
     base_sha256: str | None = None
+    waiting: tuple[str, ...] = ()
 
 
 @frozen

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+import contextlib
+from collections.abc import Awaitable, Callable, Iterable
 from functools import partial
 from pathlib import Path
 
@@ -18,18 +19,24 @@ from intercom.model.request import ApprovalRequest
 from intercom.model.session import Session, SessionStatus, id_of_act
 from intercom.sessions.grants import is_about, question_of, scope_of, why_over
 from intercom.sessions.lookups import only
-from intercom.sessions.policy_trial import limits_of, past_question, try_policy
+from intercom.sessions.policy_trial import Question, limits_of, past_question, try_policy
 from intercom.sessions.session_deps import SessionDeps
 from intercom.store import audit, requests, sessions
 from intercom.store.client import Reader
 from intercom.store.grants import MADE, REVOKED, entry_of, grants, history
-from intercom.store.requests import approvals
+from intercom.store.requests import AnyRequest, approvals
 from intercom.store.trust import PastRequest
 from intercom.store.writer_messages import Database
 from intercom.workspace.policy_watcher import answer_of
 
-#: The length of a listing.
+#: The length of a listing, and how many of the oldest cards that wait are looked at.
 LISTED = 200
+_WAITING = 50
+#: The refusal of a grant that would never count, with what does instead.
+_ENDED = (
+    "its session has ended, and a grant ends with its session; allow makes a rule of the card, for every agent of the"
+    " workspace"
+)
 _ID_CHARS = 8
 
 
@@ -64,6 +71,8 @@ class GrantCalls:
             seconds_of(duration),
             uses_of(uses),
             await self._try(scope, session),
+            await self._waiting(scope, session),
+            session.status in sessions.WITHOUT_AGENT,
         )
 
     async def make(
@@ -139,7 +148,7 @@ class GrantCalls:
         """Raise InvalidState unless the grant would let the card's own request pass: what may never pass without a
         person is refused here, and so is a pattern that was mistyped."""
         if session.status is SessionStatus.TERMINATED:
-            raise InvalidState("its session has ended, and a grant ends with its session")
+            raise InvalidState(_ENDED)
         root, limits = Path(session.workspace_root), limits_of(self.deps.config)
         answer = await trio.to_thread.run_sync(answer_of, root, scope.policy, question_of(request), limits)
         if not answer.auto_approved:
@@ -154,6 +163,28 @@ class GrantCalls:
         limits = limits_of(self.deps.config)
         tried = await try_policy(self.reader, session.workspace_root, scope.policy, limits, counts)
         return tried.sentence()
+
+    async def _waiting(self, scope: GrantScope, session: Session) -> tuple[str, ...]:
+        limits = limits_of(self.deps.config)
+
+        def fits(request: ApprovalRequest, question: Question) -> bool:
+            root = Path(session.workspace_root)
+            is_for = is_about(scope, question, request.tool)
+            return is_for and answer_of(root, scope.policy, question, limits).auto_approved
+
+        found = await self.reader.read(partial(requests.pending, session_id=session.id))
+        return await trio.to_thread.run_sync(still_waiting, found, fits)
+
+
+def still_waiting(found: Iterable[AnyRequest], fits: Callable[[ApprovalRequest, Question], bool]) -> tuple[str, ...]:
+    """Return the ids of the oldest approval requests among `found` that fit, unless only a person may allow them."""
+    asked = [each for each in found if isinstance(each, ApprovalRequest)][:_WAITING]
+    ids = []
+    for each in asked:
+        with contextlib.suppress(InvalidState):
+            if fits(each, question_of(each)):
+                ids.append(each.id)
+    return tuple(ids)
 
 
 def card_of_request(db: Database, prefix: str) -> tuple[ApprovalRequest, Session]:

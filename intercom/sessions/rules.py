@@ -21,6 +21,7 @@ from intercom.model.errors import InvalidArguments, InvalidState
 from intercom.model.grant import GrantKind, risk_of
 from intercom.model.policy import (
     POLICY_FILE,
+    PolicyAnswer,
     PolicyRule,
     RuleKind,
     RulePreview,
@@ -30,13 +31,14 @@ from intercom.model.policy import (
     with_rules,
 )
 from intercom.model.request import ApprovalRequest, RiskLevel
-from intercom.sessions.grant_calls import card_of_request
+from intercom.sessions.grant_calls import card_of_request, still_waiting
 from intercom.sessions.grants import kind_of, question_of
 from intercom.sessions.policies import PolicyRegistry
 from intercom.sessions.policy_trial import Question, compare, is_command, limits_of
 from intercom.sessions.session_deps import SessionDeps
-from intercom.store import audit
+from intercom.store import audit, requests, sessions
 from intercom.store.client import Reader
+from intercom.store.requests import AnyRequest
 from intercom.store.writer_messages import Database
 from intercom.workspace import policy_edit, policy_file
 from intercom.workspace.policy import widens
@@ -76,6 +78,7 @@ class RuleCalls:
         if wanted == loaded.policy:
             raise InvalidState("the policy has this rule already; look at it with policy show")
         await self._require_passing(root, wanted, question)
+        waiting = await self._waiting(root, wanted)
         text = policy_edit.edited(loaded.text, rules, threshold)
         source = loaded.source or POLICY_FILE
         trial = await compare(self.reader, root, state.policy, wanted, limits_of(self.deps.config))
@@ -90,6 +93,7 @@ class RuleCalls:
             text=text,
             sha256=_hash(text),
             base_sha256=loaded.sha256,
+            waiting=waiting,
         )
 
     async def write(
@@ -149,9 +153,15 @@ class RuleCalls:
     async def _require_passing(self, root: str, wanted: WorkspacePolicy, question: Question) -> None:
         limits = limits_of(self.deps.config)
         answer = await trio.to_thread.run_sync(answer_of, Path(root), wanted, question, limits)
-        is_matched = not is_command(question) or (answer.matched_rule or "").startswith("command:")
-        if not answer.auto_approved or not is_matched:
+        if not _passes(answer, question):
             raise InvalidState(f"no such rule lets this card itself pass: {answer.why or 'the rule is for a tool'}")
+
+    async def _waiting(self, root: str, wanted: WorkspacePolicy) -> tuple[str, ...]:
+        def fits(_request: ApprovalRequest, question: Question) -> bool:
+            return _passes(answer_of(Path(root), wanted, question, limits_of(self.deps.config)), question)
+
+        found = await self.reader.read(partial(_pending_in, root=root))
+        return await trio.to_thread.run_sync(still_waiting, found, fits)
 
     def _write(self, found: RulePreview) -> str | None:
         """Write the file, and return where its earlier content is kept."""
@@ -171,6 +181,16 @@ class RuleCalls:
         backup = directory / f"{at:%Y%m%dT%H%M%SZ}-{_hash(text)[:_SHORT]}.json"
         replace(backup, text.encode("utf-8", "surrogatepass"))
         return str(backup)
+
+
+def _passes(answer: PolicyAnswer, question: Question) -> bool:
+    is_matched = not is_command(question) or (answer.matched_rule or "").startswith("command:")
+    return answer.auto_approved and is_matched
+
+
+def _pending_in(db: Database, root: str) -> tuple[AnyRequest, ...]:
+    here = {each.id for each in sessions.live(db) if each.workspace_root == root}
+    return tuple(each for each in requests.pending(db) if each.session_id in here)
 
 
 def _record(db: Database, found: RulePreview, by: str, backup: str | None, at: datetime) -> None:

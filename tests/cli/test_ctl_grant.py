@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from intercom.cli.ctl_grant import granted_fields, preview_lines
+from intercom.cli.ctl_grant import granted_fields, preview_lines, say_waiting
 from intercom.model.errors import IntercomError
-from intercom.model.json_types import JsonObject
+from intercom.model.json_types import Json, JsonObject
 from tests.cli.test_ctl_signed import ctl, make_key, scene, typing, with_pin
 
 SHOWN: JsonObject = {
@@ -41,6 +41,18 @@ def test_a_preview_does_not_control_the_terminal() -> None:
     shown = "\n".join(preview_lines(SHOWN))
     assert "\x1b" not in shown
     assert "for 90 seconds or 1 use" in shown
+    assert "not connected" not in shown
+    assert "not connected" in "\n".join(preview_lines({**SHOWN, "is_agent_gone": True}))
+
+
+def test_what_still_waits_is_named_with_how_to_answer_it(capsys: pytest.CaptureFixture[str]) -> None:
+    for waiting in ([], ["r-1"], ["r-2"], ["r-1", "r-2"]):
+        say_waiting({"waiting": list[Json](waiting)}, "r-1")
+    assert capsys.readouterr().out.splitlines() == [
+        "the card itself still waits for your answer: agent-intercom-ctl approve r-1, or reject",
+        "1 card like it still waits for your answer: agent-intercom-ctl approve r-2, or reject",
+        "2 cards of this kind still wait for your answer: agent-intercom-ctl approve r-1 r-2, or reject",
+    ]
 
 
 @pytest.mark.real_time
@@ -54,6 +66,7 @@ async def test_a_grant_is_shown_signed_listed_and_revoked(tmp_path: Path) -> Non
         assert 'proposed changes of "*.txt", up to risk low' in before
         assert "for 5 minutes or 3 uses" in before
         assert "granted" in after
+        assert f"the card itself still waits for your answer: agent-intercom-ctl approve {at.id[:8]}" in after
         _, listed = await ctl(at.env, "grants")
         (entry,) = listed["grants"]
         assert (entry["patterns"], entry["uses"], entry["used"], entry["over"]) == (["*.txt"], 3, 0, None)
@@ -86,6 +99,7 @@ async def test_a_rule_is_shown_written_and_accepted_with_the_pin(tmp_path: Path)
         assert not (at.file.parent / ".intercom").exists()
         said = await with_pin(at, "allow", at.id, "--yes")
         assert "in force" in said.partition("PIN of key")[2]
+        assert f"the card itself still waits for your answer: agent-intercom-ctl approve {at.id[:8]}" in said
         _, found = await ctl(at.env, "policy", "show", str(at.file.parent))
         assert found["status"] == "in force"
         # Without the PIN the rule waits, as any other change of the policy.

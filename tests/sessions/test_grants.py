@@ -540,3 +540,27 @@ async def test_a_use_is_counted_once_if_the_server_is_killed(root: Path, clock: 
         assert await both(agent) == ("approved", "allowed")
         assert [line.used for line in await lines(server)] == [1, 1]
     assert hit
+
+
+async def test_the_preview_names_what_goes_on_waiting(server: VirtualServer, agent: AgentClient, root: Path) -> None:
+    (root / "src").mkdir()
+    first, second = (await agent.propose("src/a.txt")).request_id, (await agent.propose("src/b.txt", "b\n")).request_id
+    await agent.propose("elsewhere.txt", "c\n")
+    grants = server.app.service.grants
+    assert (await grants.preview(first)).waiting == (first, second)
+    assert not (await grants.preview(first)).is_agent_gone
+    await server.decide(first, Decision.REJECT)
+    assert (await grants.preview(first)).waiting == (second,)
+
+
+async def test_a_grant_whose_agent_has_gone_says_so_and_one_of_an_ended_session_names_what_else_does(
+    server: VirtualServer, agent: AgentClient
+) -> None:
+    id = (await agent.propose()).request_id
+    server.gone(agent.identity.key)
+    await server.later(60.0)
+    shown = await server.app.service.grants.preview(id)
+    assert shown.is_agent_gone
+    await server.app.service.end(agent.session_id, "kim", "ctl", "done")
+    with pytest.raises(InvalidState, match="allow makes a rule of the card"):
+        await server.app.service.grants.preview(id)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import shlex
+from collections.abc import Sequence
 
 from intercom.model.errors import InvalidArguments
 from intercom.model.grant import GrantEntry, GrantLine, GrantPreview
@@ -40,7 +41,8 @@ async def grant(call: Call) -> str:
         often = amount(shown.uses, "use")
         return (
             f"without you this would pass in session {shown.session_id[:_ID]}, for {lasts} or {often}:\n"
-            f"  {shown.covers}\nit {shown.trial}\nto grant it: {_again(call, shown.request_id, _hash_of(shown))}"
+            f"  {shown.covers}\nit {shown.trial}\n{_agent_gone(shown)}"
+            f"to grant it: {_again(call, shown.request_id, _hash_of(shown))}"
         )
     _require_same(_hash_of(shown), seen)
 
@@ -54,7 +56,7 @@ async def grant(call: Call) -> str:
             session=shown.session_id,
             scope=shown.scope,
         )
-        return f"granted {_line(line)}\n{SLASH} revoke {line.grant.id[:_ID]} ends it; the card itself still waits"
+        return f"granted {_line(line)}\n{SLASH} revoke {line.grant.id[:_ID]} ends it{_waiting(shown.waiting)}"
 
     return await call.once(act, shown.session_id)
 
@@ -97,7 +99,7 @@ async def allow(call: Call) -> str:
         done = await grant_handlers.allow(
             call.deps.service, call.caller, shown.request_id, pattern=pattern, risk=risk, sha256=shown.sha256
         )
-        return f"{done.status} for {done.workspace_root}:\n{ways}"
+        return f"{done.status} for {done.workspace_root}:\n{ways}{_waiting(shown.waiting)}"
 
     return await call.once(act, None)
 
@@ -106,6 +108,23 @@ def _again(call: Call, request_id: str, shown: str) -> str:
     """Return the same command as it carries out what was shown."""
     given = "".join(f" {name} {shlex.quote(value)}" for name, value in call.arguments.options.items())
     return f"{SLASH} {call.entry.name} {request_id[:_ID]}{given} --sha {shown[:_HASH]}"
+
+
+def _agent_gone(shown: GrantPreview) -> str:
+    if not shown.is_agent_gone:
+        return ""
+    return (
+        "its agent is not connected: this counts only if it comes back to this session in that time;"
+        f" {SLASH} allow {shown.request_id[:_ID]} is for every agent of the workspace\n"
+    )
+
+
+def _waiting(ids: Sequence[str]) -> str:
+    """Say that the cards which a grant or a rule is for still wait; empty if there are none."""
+    if not ids:
+        return ""
+    what = f"{amount(len(ids), 'card')} of this kind still {'waits' if len(ids) == 1 else 'wait'} for an answer"
+    return f"\n{what} ({', '.join(each[:_ID] for each in ids)}): press a button there, or reply to it"
 
 
 def _hash_of(shown: GrantPreview) -> str:

@@ -64,7 +64,9 @@ async def test_what_is_permitted_in_slack_is_shown_first_and_passes_then() -> No
         assert "no duration up to 24h" in await typed(work, f"grant {id} --for 3d")
         assert "no risk that can be permitted" in await typed(work, f"grant {id} --risk critical")
         assert "no grant is in force" in await typed(work, "grants")
-        assert "granted" in await typed(work, then)
+        granted = await typed(work, then)
+        assert "granted" in granted
+        assert f"1 card of this kind still waits for an answer ({id[:8]})" in granted
         answer = await work.call("check_clearance", title="change b.txt", diff="x\n", file_path="b.txt")
         assert answer["auto_approved"].startswith("grant/")
         listed = await typed(work, "grants")

@@ -401,12 +401,12 @@ def draw_log(on: Console, data: Json, at: datetime) -> None:
 
 
 def summary_of(entry: AuditEntry) -> str:
-    """Return what a log entry says, and the origin of the act if it is known."""
+    """Return what a log entry says, and the origin of the act if it is known and not part of that already."""
     try:
         source = Origin.of((entry.data or {}).get("origin")).describe()
     except ValueError:
         source = ""
-    return f"{entry.summary}{f' (from {source})' if source else ''}"
+    return f"{entry.summary}{f' (from {source})' if source and source not in entry.summary else ''}"
 
 
 def _signed(signature: Signature) -> str:

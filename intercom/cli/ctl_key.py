@@ -7,6 +7,7 @@ import contextlib
 import getpass
 import json
 import socket
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,9 +20,9 @@ from intercom.local import config_file, operator_keys
 from intercom.local.daemon import keep_private
 from intercom.local.operator_keys import Allowed, KeyFile, PublicKey, WrongPin
 from intercom.local.places import SYSTEM_OPERATOR_KEYS, Places
-from intercom.model.clock import to_text
+from intercom.model.clock import from_text, to_text
 from intercom.model.errors import Ambiguous, ConfigError, NotFound, Unauthorized
-from intercom.model.json_types import JsonObject
+from intercom.model.json_types import Json, JsonObject
 from intercom.operators.ctl.client import NoServer, request
 
 if TYPE_CHECKING:
@@ -45,7 +46,7 @@ def key(where: Places, options: argparse.Namespace) -> int:
             return 0
         case "enrol":
             kept = named_key(where, options.id)
-            _enrol(where, kept, unlock(kept, f"PIN of key {kept.key.id}: "))
+            _enrol(where, kept, unlock(kept, f"PIN of key {kept.key.id}, to enrol it: "))
             print(f"operator key {kept.key.id} counts: decisions are signed with it from now on")
             return 0
         case "revoke":
@@ -176,14 +177,20 @@ def _revoke(where: Places, prefix: str) -> int:
     if not mine:
         raise NotFound("to revoke a key, one that counts has to be on this machine, and none is")
     signer = next((each for each in mine if each.key.id != key.id), mine[0])
-    private = unlock(signer, f"PIN of key {signer.key.id}: ")
+    named = f"{key.id} ({clean(key.name)})"
+    what = "it" if signer.key.id == key.id else f"key {named}"
+    private = unlock(signer, f"PIN of key {signer.key.id}, to revoke {what}: ")
     signature = key_fields("revoke", key.public, key.name, signer.key.id, private.sign)
     request(where, "key-revoke", {"id": key.id, "signature": signature})
     operator_keys.forget(where, key.id)
     key_agent.lock(where)
-    print(f"revoked operator key {key.id}")
-    if counting == {key.id}:
-        print("no operator key is left: decisions are not signed any more")
+    print(one_line(f"revoked operator key {named}"))
+    rest = [f"{each['key_id']} ({each['name']})" for each in known if each["counts"] and each["key_id"] != key.id]
+    if not rest:
+        print("no operator key is left: decisions are not signed any more, and count by the terminal they come from")
+        return 0
+    print(one_line(f"decisions are signed with {' or '.join(rest)} from now on"))
+    print("what was decided with the revoked key and is not carried out yet does not count any more")
     return 0
 
 
@@ -200,14 +207,30 @@ def _list(where: Places, *, as_json: bool) -> int:
     if not entries:
         print("no operator key: decisions are not signed; make one with agent-intercom-ctl key create")
     for entry in entries:
-        here = f"private half here, made {entry['created_at']}" if entry["private"] else "private half elsewhere"
-        counts = "no server runs"
-        if "counts" in entry:
-            counts = "counts" if entry["counts"] else f"does not count: {entry['why']}"
-        print(one_line(f"{entry['key_id']}  {entry['name'] or '-'}  {here}  {counts}"))
+        print(one_line(f"{entry['key_id']}  {entry['name'] or '-'}  {_private_half(entry)}  {_counts(entry)}"))
     if unsigned := reply.get("unsigned_settings"):
         print(one_line(unsigned))
     return 0
+
+
+def _private_half(entry: Mapping[str, Json]) -> str:
+    """Say where a key's private half is, and how long ago it was made."""
+    if not entry["private"]:
+        return "private half elsewhere"
+    from intercom.cli.ctl_draw import age, now
+
+    try:
+        made = f", made {age(from_text(str(entry['created_at'])), now())} ago"
+    except ValueError:
+        # The user may have changed the file.
+        made = ""
+    return f"private half here{made}"
+
+
+def _counts(entry: Mapping[str, Json]) -> str:
+    if "counts" not in entry:
+        return "no server runs"
+    return "counts" if entry["counts"] else f"does not count: {entry['why']}"
 
 
 def _known(where: Places) -> dict[str, Any]:
@@ -227,14 +250,15 @@ def _unlock(where: Places, prefix: str | None) -> int:
         why = "[decisions] unlock_minutes is 0"
     if why or terminal is None:
         raise Unauthorized(f"no key is kept unlocked here: {why}; the PIN is asked for with each decision")
-    key_agent.start(where, terminal, kept.key.id, unlock(kept, f"PIN of key {kept.key.id}: "), minutes * 60)
+    private = unlock(kept, f"PIN of key {kept.key.id}, to keep it unlocked in this terminal: ")
+    key_agent.start(where, terminal, kept.key.id, private, minutes * 60)
     print(f"unlocked key {kept.key.id} in this terminal, until it is not used for {minutes:g} min")
     return 0
 
 
 def _change_pin(where: Places, prefix: str | None) -> int:
     kept = named_key(where, prefix)
-    private = unlock(kept, f"PIN of key {kept.key.id}: ")
+    private = unlock(kept, f"Present PIN of key {kept.key.id}: ")
     operator_keys.change_pin(kept, private, _new_pin("New PIN: "))
     print(f"changed the PIN of key {kept.key.id}")
     return 0
@@ -245,7 +269,7 @@ def _settings(where: Places, prefix: str | None, config: str | None) -> int:
     kept = named_key(where, prefix)
     allowed = _allowed(where, config)
     say("\n".join(["you allow what can be decided without this key, as your settings say:", *_indented(allowed)]))
-    private = unlock(kept, f"PIN of key {kept.key.id}: ")
+    private = unlock(kept, f"PIN of key {kept.key.id}, to sign these settings: ")
     signed = operator_keys.sign(allowed, to_text(datetime.now(UTC)), kept.key.id, private.sign)
     operator_keys.write(where, signed)
     print(f"signed your settings with key {kept.key.id}: {where.signed_settings_file}")

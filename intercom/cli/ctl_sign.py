@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from intercom.cli import key_agent
 from intercom.cli.ctl_grant import GRANT, granted_fields, preview_fields
+from intercom.cli.ctl_text import short
 from intercom.local.places import Places, peek
 from intercom.model import signing
 from intercom.model.errors import IntercomError
@@ -31,8 +32,6 @@ NO_KEY = (
     " agent-intercom-ctl key create changes that"
 )
 
-#: How many characters of an id are shown.
-SHORT = 8
 _SHOWN_FILES = 20
 #: The setting's default and its maximum, in minutes.
 _UNLOCK_MINUTES = 15.0
@@ -170,14 +169,16 @@ class _Signed:
         if was_shown:
             key_agent.note_shown(self._where, [subject])
         _say(summary(decision, card))
-        if told and not is_shown:
-            _say("\n".join(f"  {_one_line(line)}" for line in ("the agent is told:", *told.split("\n"))))
+        text = told or fields.get("reason" if verb in ("reject", "policy-reject") else "text")
+        if text and not (told and is_shown):
+            # It is signed with the decision.
+            _say("\n".join(f"  {_one_line(line)}" for line in ("the agent is told:", *str(text).split("\n"))))
         said = {
             "request_id": card["request_id"],
             "subject": subject,
             "risk": card["risk_level"],
             "decision": decision,
-            "text": told or fields.get("reason" if verb in ("reject", "policy-reject") else "text"),
+            "text": text,
         }
         to_show = None if was_shown or decision not in signing.LETS_PASS else card
         return self._signed(verb, {**fields, "id": card["request_id"]}, said, to_show)
@@ -297,7 +298,7 @@ class _Signed:
                 return self._with_ticket(verb, sent, said)
         if to_show is not None:
             _say(_whole(to_show))
-        kept, private = self._unlocked()
+        kept, private = self._unlocked(_act(verb, sent, said))
         stated = _stated(said, kept.key.id, signing.PIN)
         value = private.sign(signing.statement(stated)).hex()
         done = request(self._where, verb, _with_signature(sent, stated, value))
@@ -329,7 +330,8 @@ class _Signed:
                 key_agent.start(self._where, terminal, kept.key.id, private, minutes * 60)
                 _say(f"this terminal keeps the key unlocked until it is not used for {minutes:g} min")
 
-    def _unlocked(self) -> tuple[KeyFile, Ed25519PrivateKey]:
+    def _unlocked(self, act: str) -> tuple[KeyFile, Ed25519PrivateKey]:
+        """Return the unlocked key; the PIN is asked for if necessary. `act` says to the person what it is for."""
         if self._key is None:
             from intercom.cli.ctl_key import unlock
             from intercom.local import operator_keys
@@ -337,7 +339,7 @@ class _Signed:
             mine = operator_keys.private_keys(self._where)
             counting = [each for each in mine if self._known.get(each.key.id, {}).get("counts")]
             kept = (counting or list(mine))[0]
-            private = unlock(kept, f"PIN of key {kept.key.id}: ")
+            private = unlock(kept, f"PIN of key {kept.key.id}, to {act}: ")
             if not counting:
                 self._enrol(kept, private)
             self._key = kept, private
@@ -352,6 +354,12 @@ class _Signed:
             )
         signature = key_fields("add", kept.key.public, kept.key.name, kept.key.id, private.sign)
         request(self._where, "key-add", {"public": kept.key.public, "name": kept.key.name, "signature": signature})
+
+
+def _act(verb: str, sent: Fields, said: Fields) -> str:
+    """Name what is signed, in a few words for the question for the PIN."""
+    named = said["request_id"] or next((sent[name] for name in ("id", "session") if sent.get(name)), "")
+    return _one_line(f"{said['decision'] or verb} {short(str(named))}".rstrip())
 
 
 def _stated(said: Fields, key_id: str, method: str) -> Fields:
@@ -410,7 +418,7 @@ def _whole(card: Card) -> str:
 def summary(decision: str, card: Card) -> str:
     """Return what a decision does: the card's id, risk and title, and its files."""
     risk = f" [{card['risk_level'].upper()}]" if card["risk_level"] else ""
-    lines = [_one_line(f"{decision} {card['request_id'][:SHORT]}{risk}: {card['title']}")]
+    lines = [_one_line(f"{decision} {short(str(card['request_id']))}{risk}: {card['title']}")]
     files = card["files"] or ()
     for each in files[:_SHOWN_FILES]:
         name = f"{each['old_path']} -> {each['path']}" if each.get("old_path") else each["path"]

@@ -148,6 +148,9 @@ def test_a_decision_says_where_it_came_from() -> None:
         "log", log_of(AuditEntry(1, START, "decided", None, "root", "approve", {"origin": origin.to_data()}))
     )
     assert "approve (from python3 (process 12), in /dev/pts/3, started by bash (process 11))" in logged
+    told = f"root used reject: {origin.describe()}"
+    logged = drawn("log", log_of(AuditEntry(1, START, "security", None, "root", told, {"origin": origin.to_data()})))
+    assert logged.count("process 12") == 1
 
 
 def test_what_nobody_decided_is_nobodys_act() -> None:

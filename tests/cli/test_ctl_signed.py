@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
+import re
 import sqlite3
 import subprocess
 import sys
@@ -176,7 +177,7 @@ async def test_only_a_pin_that_is_typed_approves_and_the_change_is_written(tmp_p
         assert at.file.read_text() == "one\n"
 
         async with typing(at, "approve", at.id[:8]) as screen:
-            shown = await screen.until(f"PIN of key {key}: ")
+            shown = await screen.until(f"PIN of key {key}, to approve {at.id[:8]}: ")
             assert f"approve {at.id[:8]} [LOW]: Add a line" in shown
             assert "write  notes.txt  +1 -0" in shown
             # What is signed is on the screen, whatever another command showed before.
@@ -220,8 +221,15 @@ async def test_a_key_created_while_the_server_runs_counts_at_once(tmp_path: Path
         _, keys = await ctl(at.env, "key", "list")
         (key,) = keys["keys"]
         assert key["counts"]
-        assert f"rejected {at.id}" in await with_pin(at, "reject", at.id, "--reason", "not now")
-        assert "decisions are not signed any more" in await with_pin(at, "key", "revoke", key["key_id"])
+        async with typing(at, "key", "list") as screen:
+            assert re.search(r"private half here, made \d+ s ago +counts", await screen.rest())
+        said = await with_pin(at, "reject", at.id, "--reason", "not now")
+        assert "the agent is told:" in said
+        assert "not now" in said.partition("PIN of key")[0]
+        assert f"rejected {at.id}" in said
+        said = await with_pin(at, "key", "revoke", key["key_id"])
+        assert f"revoked operator key {key['key_id']} ({key['name']})" in said
+        assert "decisions are not signed any more" in said
         _, keys = await ctl(at.env, "key", "list")
         assert keys["keys"] == []
 

@@ -201,7 +201,8 @@ class Authorization:
         if self.agents.is_restart and since < RESTART_SECONDS:
             said.append(f"{since:.0f} s after the server started again")
         if await self._is_new(origin):
-            said.append(f"for the first time from {origin.terminal or 'no terminal'}")
+            # The description that follows names it.
+            said.append("for the first time from this terminal")
         if said:
             summary = f"{what} {' and '.join(said)}: {origin.describe()}"
             self.tell(summary)

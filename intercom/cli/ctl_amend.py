@@ -86,7 +86,7 @@ def _decide_each(where: Places, command: str, fields: JsonObject, options: argpa
         print(f"{command} {count(len(found), 'request')}:")
         print("\n".join(summary(command, card) for card in found.values()))
         _agree(f"{command} all {len(found)}?")
-    sender, results, failed = Sender(where), [], 0
+    sender, results, failed = Sender(where, f"{command} {count(len(found), 'request')}"), [], 0
     for id, card in found.items():
         if options.json:
             # Each is shown before its own PIN.

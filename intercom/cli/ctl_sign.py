@@ -50,11 +50,21 @@ def send(where: Places, verb: str, fields: Fields, *, card: Card | None = None, 
 
 
 class Sender:
-    """Sends commands of one person, who types the PIN once for all of them, and again for each that needs it."""
+    """Sends commands of one person, who types the PIN once for all of them, and again for each that needs it. `act`
+    says to them what the PIN is for, if it is for several. If they do not type it, it is not asked for again."""
 
-    def __init__(self, where: Places) -> None:
+    def __init__(self, where: Places, act: str = "") -> None:
         self._where = where
+        self._act = act
         self._signed: _Signed | None = None
+        self._is_declined = False
+
+    def asks_pin(self) -> bool:
+        """Tell whether the PIN is asked for, because decisions are signed and this terminal keeps no key unlocked.
+        Raises what `request` raises."""
+        if self._signed is None and has_key(self._where):
+            self._signed = _signer(self._where, self._act)
+        return self._signed is not None and key_agent.key_of(self._where) is None
 
     def send(
         self, verb: str, fields: Fields, *, card: Card | None = None, told: str | None = None, is_shown: bool = True
@@ -64,26 +74,29 @@ class Sender:
         if COMMANDS[verb].access in (Access.ANYONE, Access.OPERATOR) or not has_key(where):
             return request(where, verb, fields)
         if self._signed is None:
-            self._signed = _signer(where)
+            self._signed = _signer(where, self._act)
         if self._signed is None:
             return request(where, verb, fields)
         try:
+            if self._is_declined:
+                raise KeyboardInterrupt
             return self._signed.send(verb, fields, card, told, is_shown)
         except KeyboardInterrupt:
+            self._is_declined = True
             raise _refusal("no PIN was given; nothing was changed", "signature_required") from None
         except IntercomError as fault:
             raise _refusal(fault.message, fault.error_code) from None
 
 
-def _signer(where: Places) -> _Signed | None:
-    """Return what signs for this server; None if the server knows of no key."""
+def _signer(where: Places, act: str) -> _Signed | None:
+    """Return what signs for this server; None if the server knows of no key. `act` is as in Sender."""
     known = request(where, "keys", {})
     if not known["required"]:
         _warn(
             "this server knows of no operator key, so nothing is signed: agent-intercom-ctl key enrol makes yours count"
         )
         return None
-    return _Signed(where, known)
+    return _Signed(where, known, act)
 
 
 def note_shown(where: Places, cards: Iterable[Card]) -> None:
@@ -138,10 +151,12 @@ class _NotWithTicket(Exception):
 
 
 class _Signed:
-    """One command of a person, for which the key is unlocked once. `known` is the server's answer about its keys."""
+    """One command of a person, for which the key is unlocked once. `known` is the server's answer about its keys, and
+    `act` as in Sender."""
 
-    def __init__(self, where: Places, known: Mapping[str, Any]) -> None:
+    def __init__(self, where: Places, known: Mapping[str, Any], act: str) -> None:
         self._where = where
+        self._act = act
         self._known = {each["key_id"]: each for each in known["keys"]}
         self._key: tuple[KeyFile, Ed25519PrivateKey] | None = None
 
@@ -290,15 +305,16 @@ class _Signed:
         `with_pin` asks for the PIN even if this terminal keeps the key unlocked."""
         sent = {name: part for name, part in fields.items() if part is not None}
         with_pin = with_pin or said["risk"] == "critical" or said["decision"] in signing.WITH_PIN
-        if with_pin:
+        if with_pin or to_show is not None:
             # It is typed for this decision, and not for one before it.
             self._key = None
+            self._act = ""
         if self._key is None and not with_pin:
             with contextlib.suppress(_NotWithTicket):
                 return self._with_ticket(verb, sent, said)
         if to_show is not None:
             _say(_whole(to_show))
-        kept, private = self._unlocked(_act(verb, sent, said))
+        kept, private = self._unlocked(self._act or _act(verb, sent, said))
         stated = _stated(said, kept.key.id, signing.PIN)
         value = private.sign(signing.statement(stated)).hex()
         done = request(self._where, verb, _with_signature(sent, stated, value))

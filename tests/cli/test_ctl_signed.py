@@ -17,7 +17,9 @@ import pytest
 import trio
 from attrs import frozen
 
+from intercom.cli import ctl_sign
 from intercom.local.places import places
+from intercom.operators.ctl.client import Refusal
 from tests.cli.test_ctl_end_to_end import DIFF
 from tests.operators.ctl_server import environ
 from tests.support.keys import make_key_file
@@ -194,6 +196,23 @@ async def test_only_a_pin_that_is_typed_approves_and_the_change_is_written(tmp_p
         assert (entry["decided"]["signature"]["key_id"], entry["decided"]["signature"]["method"]) == (key, "pin")
         async with typing(at, "show", at.id) as screen:
             assert f"signed with key {key}, with its PIN" in await screen.rest()
+
+
+def test_a_pin_that_was_declined_is_not_asked_for_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    make_key(tmp_path)
+    asked = []
+
+    class Signed:
+        def send(self, verb: str, *_: Any) -> Any:
+            asked.append(verb)
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(ctl_sign, "_signer", lambda *_: Signed())
+    sender = ctl_sign.Sender(places(environ=environ(tmp_path)))
+    for verb in ("approve", "reject"):
+        with pytest.raises(Refusal, match="no PIN was given; nothing was changed"):
+            sender.send(verb, {"id": "a"})
+    assert asked == ["approve"]
 
 
 async def test_a_row_flipped_by_sql_writes_nothing(tmp_path: Path) -> None:

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 import trio
 
-from tests.cli.test_ctl_amend import CTL_AT_HOME, editor
-from tests.cli.test_ctl_signed import Scene, ctl, scene
+from tests.cli.test_ctl_amend import CTL_AT_HOME, editor, second_proposal
+from tests.cli.test_ctl_signed import PIN, Scene, ctl, make_key, scene
 from tests.sessions.test_amendments import DIFF, OLD, ONE_AND_THREE
 from tests.support.terminal import Terminal, on_terminal
 
@@ -122,3 +122,31 @@ async def test_what_the_server_refuses_is_read_before_the_inbox_covers_it(tmp_pa
         await screen.until("press enter")
         screen.type("\n")
         assert "\x1b[?1049h" in await screen.until("there is no hunk 4")
+
+
+async def test_one_pin_signs_several_decisions_after_all_of_them_were_said(tmp_path: Path) -> None:
+    key = make_key(tmp_path)
+    async with scene(tmp_path) as at, second_proposal(at, "low") as other:
+        async with on_terminal(CTL_AT_HOME, at.env) as screen:
+            await screen.until("2 waiting")
+            for line, marked in (("+two", "1 marked"), ("+second", "2 marked")):
+                screen.type(DOWN)
+                await screen.until(line)
+                screen.type(" ")
+                await screen.until(marked)
+            shown = ""
+            for key_typed, then in (("a", "type y"), ("y", "PIN of key")):
+                while then not in shown:
+                    # A key from before its question was on the screen is dropped.
+                    screen.type(key_typed)
+                    with trio.move_on_after(1):
+                        shown = await screen.until(then)
+            for id in (at.id, other):
+                assert f"approve {id[:8]} [LOW]" in shown.partition("you sign these 2 decisions:")[2]
+            await screen.until(f" {key}, to send 2 decisions: ")
+            screen.type(f"{PIN}\n")
+            assert "PIN of key" not in await screen.until("2 decisions sent")
+            screen.type("q")
+            await screen.rest()
+        for id in (at.id, other):
+            assert (await ctl(at.env, "show", id))[1]["decided"]["signature"]["key_id"] == key

@@ -18,7 +18,7 @@ from textual.pilot import Pilot
 from intercom.cli.inbox import app as inbox_app
 from intercom.cli.inbox import feed as inbox_feed
 from intercom.cli.inbox.app import TWO_PANES, Inbox
-from intercom.cli.inbox.board import INBOX_KEYS, KEYS, Board
+from intercom.cli.inbox.board import INBOX_KEYS, KEYS, Act, Board, Waiting
 from intercom.cli.inbox.feed import Arrived, Feed, Link
 from intercom.cli.inbox.pages import shown_key
 from intercom.local.places import Places, places
@@ -55,8 +55,15 @@ class Server(Feed):
             raise answer
         return answer
 
-    def send(self, where: Places, verb: str, fields: JsonObject, *, card: Any = None) -> Any:
-        return self.request(where, verb, fields)
+    def sender(self, where: Places, act: str = "") -> Server:
+        """What signs decisions, of which none has to be signed."""
+        return self
+
+    def asks_pin(self) -> bool:
+        return False
+
+    def send(self, verb: str, fields: JsonObject, *, card: Any = None) -> Any:
+        return self.request(self.where, verb, fields)
 
     @property
     def decided(self) -> list[tuple[str, JsonObject]]:
@@ -108,7 +115,7 @@ def at_inbox(
     @contextlib.asynccontextmanager
     async def opened() -> AsyncIterator[Person]:
         server = Server(where)
-        monkeypatch.setattr(inbox_feed, "send", server.send)
+        monkeypatch.setattr(inbox_feed, "Sender", server.sender)
         monkeypatch.setattr(inbox_app, "request", server.request)
         app = Inbox(where, server, Board(undo))
         async with app.run_test(size=size) as pilot:
@@ -673,3 +680,26 @@ def test_a_narrow_line_of_keys_keeps_the_help_and_quit(where: Places, monkeypatc
             assert cell_len(last) <= 60
 
     at_inbox(where, monkeypatch, card("one", **LOW), size=(60, 20))(scene)
+
+
+def test_to_interrupt_what_is_named_before_the_pin_leaves_all_undone(
+    where: Places, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server = Server(where)
+    due = [Waiting(Act("approve", card(id, **LOW)), None, 0.0) for id in ("one", "two")]
+    named = []
+
+    def interrupted(text: str) -> None:
+        named.append(text)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(inbox_feed, "Sender", server.sender)
+    monkeypatch.setattr(Server, "asks_pin", lambda _: True)
+    monkeypatch.setattr(inbox_feed.key_agent, "say", interrupted)
+    said = inbox_feed.sent_together(where, due, {"one", "two"})
+    assert [sentence for is_done, sentence in said if not is_done] == [
+        "approve left undone: one 'approval one' (low)",
+        "approve left undone: two 'approval two' (low)",
+    ]
+    assert named[0].startswith("you sign these 2 decisions:\napprove one [LOW]: approval one\n")
+    assert server.sent == []

@@ -36,7 +36,7 @@ from intercom.cli.inbox.board import (
     needs_terminal,
 )
 from intercom.cli.inbox.card_rows import CardText
-from intercom.cli.inbox.feed import Feed, Link, sent
+from intercom.cli.inbox.feed import Feed, Link, sent_together
 from intercom.cli.inbox.pages import (
     TABS,
     View,
@@ -649,9 +649,10 @@ class Inbox(TerminalApp, inherit_bindings=False):
         if not due:
             return True
         async with self._sending:
-            works = [partial(self._sent, waits) for waits in due]
+            whole = {each.act.card.id for each in due if each.act.card and not self.board.not_seen(each.act.card)}
+            work = partial(sent_together, self._where, due, whole)
             leaves = has_key(self._where) or any(needs_terminal(waits.act) for waits in due)
-            said = self.with_terminal(works) if leaves else [await asyncio.to_thread(w) for w in works]
+            said = self.with_terminal(work) if leaves else await asyncio.to_thread(work)
         failed = [sentence for is_done, sentence in said if not is_done]
         done = [sentence for is_done, sentence in said if is_done]
         if failed:
@@ -662,10 +663,6 @@ class Inbox(TerminalApp, inherit_bindings=False):
             self.say(f"{count(len(done), 'decision')} sent")
         self._draw()
         return not failed
-
-    def _sent(self, waits: Waiting) -> tuple[bool, str]:
-        card = waits.act.card
-        return sent(self._where, waits, is_whole=card is not None and not self.board.not_seen(card))
 
     def has_terminal(self) -> None:
         # A key counts once the inbox is drawn again.

@@ -10,19 +10,21 @@ import contextlib
 import sys
 import threading
 from argparse import Namespace
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping, Sequence
 from enum import Enum
 
 from attrs import frozen
 
-from intercom.cli.ctl_sign import send
-from intercom.cli.ctl_text import clean
+from intercom.cli import key_agent
+from intercom.cli.ctl_sign import Card as CardEntry
+from intercom.cli.ctl_sign import Sender, summary
+from intercom.cli.ctl_text import clean, count, one_line
 from intercom.cli.inbox.board import Waiting, label, needs_terminal, request_of
 from intercom.local.places import Places
 from intercom.model.card import Card
 from intercom.model.errors import IntercomError
 from intercom.operators.commands.json_forms import card_entry, read
-from intercom.operators.ctl.client import NoServer, Refusal, Watch
+from intercom.operators.ctl.client import NoServer, Refusal, Watch, request
 
 
 class Link(Enum):
@@ -126,25 +128,72 @@ class Feed:
             raise _Stopped
 
 
-def sent(where: Places, waits: Waiting, *, is_whole: bool) -> tuple[bool, str]:
-    """Send one decision. Returns whether it was carried out, and a sentence about it. `is_whole` says that all of its
-    card was on the screen; else, if decisions are signed, the card is fetched and shown whole before the PIN is
-    typed."""
+def sent_together(where: Places, due: Sequence[Waiting], whole: Collection[str]) -> list[tuple[bool, str]]:
+    """Send decisions, one after the other. Returns for each whether it was carried out, and a sentence about it.
+    `whole` are the ids of the cards that were on the screen to their end.
+
+    If the PIN is asked for, it is typed once for all of them, after all that it signs was said, and whatever was not on
+    the screen to its end was shown whole. A critical decision asks for it again.
+    """
+    cards = {waits.act.card.id: waits.act.card for waits in due if waits.act.card is not None}
+    sender = Sender(where, "send " + count(len(due), "decision") if len(due) > 1 else "")
+    shown: dict[str, CardEntry] = {id: card_entry(card) for id, card in cards.items() if id in whole}
+    try:
+        if len(due) > 1 and sender.asks_pin():
+            shown |= _shown_whole(where, [card for id, card in cards.items() if id not in whole])
+            key_agent.say(_announcement(due, shown))
+    except KeyboardInterrupt:
+        return [_undone(waits) for waits in due]
+    except (NoServer, Refusal, IntercomError, OSError):
+        # What is wrong is said of each decision.
+        pass
+    return [sent(where, waits, sender, shown) for waits in due]
+
+
+def _shown_whole(where: Places, cards: Sequence[Card]) -> dict[str, CardEntry]:
+    """Show cards whole at the terminal, and return them as they were shown, by their ids."""
+    from intercom.cli.ctl_draw import console, now, print_card
+
+    shown = {}
+    for card in cards:
+        entry = request(where, "show", {"id": card.id}) if card.diff_omitted else card_entry(card)
+        print_card(console(), read(Card, entry), now(), hints=False)
+        shown[card.id] = entry
+    return shown
+
+
+def _announcement(due: Sequence[Waiting], shown: Mapping[str, CardEntry]) -> str:
+    """Say what one PIN is about to sign."""
+    lines = [f"you sign these {len(due)} decisions:"]
+    for waits in due:
+        card = waits.act.card
+        word = label(waits.act.word)
+        lines.append(one_line(f"{word} {waits.act.name}") if card is None else summary(word, shown[card.id]))
+    return "\n".join(lines)
+
+
+def sent(where: Places, waits: Waiting, sender: Sender, shown: Mapping[str, CardEntry]) -> tuple[bool, str]:
+    """Send one decision. Returns whether it was carried out, and a sentence about it. `shown` are the cards that the
+    person has seen whole; if decisions are signed, another one is fetched and shown whole before the PIN is typed."""
     act = waits.act
     try:
         if needs_terminal(act):
             return _at_terminal(where, waits)
         verb, fields = request_of(act, waits.text)
-        entry = card_entry(act.card) if act.card is not None and is_whole else None
-        done = send(where, verb, dict(fields), card=entry)
+        entry = None if act.card is None else shown.get(act.card.id)
+        done = sender.send(verb, dict(fields), card=entry)
     except NoServer:
         return False, f"not sent: {label(act.word)} {act.name}, because no server answers; try the key again"
     except (Refusal, IntercomError, OSError) as fault:
         return False, f"{label(act.word)} {act.name}: {fault}"
     except KeyboardInterrupt:
-        return False, f"{label(act.word)} left undone: {act.name}"
+        return _undone(waits)
     note = f": {done['note']}" if done.get("note") else ""
     return True, f"{done.get('status', 'done')} {act.name}{note}"
+
+
+def _undone(waits: Waiting) -> tuple[bool, str]:
+    return False, f"{label(waits.act.word)} left undone: {waits.act.name}"
 
 
 def _at_terminal(where: Places, waits: Waiting) -> tuple[bool, str]:

@@ -9,7 +9,7 @@ import asyncio
 import contextlib
 import signal
 import termios
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import TypeVar
 
 from textual.app import App
@@ -56,15 +56,15 @@ class TerminalApp(App[int], inherit_bindings=False):
         """Draw everything: the app has the terminal again."""
         raise NotImplementedError
 
-    def with_terminal(self, works: Sequence[Callable[[], _Result]]) -> list[_Result]:
-        """Do work that may ask the person for something, while the terminal is not the app's. Returns the results. ^C
+    def with_terminal(self, work: Callable[[], _Result]) -> _Result:
+        """Do work that may ask the person for something, while the terminal is not the app's. Returns its result. ^C
         raises KeyboardInterrupt in the work, which has to take it."""
         loop = asyncio.get_running_loop()
         with self.suspend():
             with contextlib.suppress(ValueError, RuntimeError):
                 loop.remove_signal_handler(signal.SIGINT)
             try:
-                results = [work() for work in works]
+                result = work()
             finally:
                 # Later: the loop has been told of the work's ^C, and must have read that by then.
                 loop.call_later(_SIGNALLED, self._end_on, signal.SIGINT)
@@ -72,7 +72,7 @@ class TerminalApp(App[int], inherit_bindings=False):
             with contextlib.suppress(termios.error):
                 termios.tcflush(0, termios.TCIFLUSH)
         self._is_back()
-        return results
+        return result
 
     def _is_back(self) -> None:
         # The terminal has forgotten what was on the screen.

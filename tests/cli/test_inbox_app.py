@@ -434,6 +434,7 @@ def test_the_help_lists_every_key_and_decides_nothing(where: Places, monkeypatch
             await person.until(kind)
             for row in rows:
                 assert f"{row.key} {row.shown}" in person.screen
+        await person.until("approve it, with a note that the agent gets")
         for row in INBOX_KEYS:
             assert shown_key(row.key) in person.screen
             assert row.label in person.screen

@@ -192,13 +192,27 @@ def test_a_proposal_is_amended_at_once_and_only_alone() -> None:
     (waits,) = board.due(1.0)
     assert (waits.act.word, waits.text) == ("hunks", "1,3")
     assert needs_terminal(waits.act)
-    assert [row.word for row in keys_of(card("b"))] == ["approve", "reject", "grant"]
+    assert [row.word for row in keys_of(card("b"))] == ["approve", "reject", "approve", "grant"]
     assert [row.word for row in keys_of(card("c", CardKind.PROMPT))] == [row.word for row in KEYS["prompt"]]
     board.mark()
     assert board.acts("e") == ()
     board.select("b")
     board.unmark()
     assert board.acts("e") == ()
+
+
+def test_an_approval_is_given_with_a_note() -> None:
+    board = board_of(card("a", **LOW))
+    decide(board, "n")
+    assert board.asked is not None
+    assert board.asked.sentence == "approve a 'change a' (low), with what text?"
+    board.give_text("but keep the name", 1.0)
+    (waits,) = board.due(1.0 + UNDO)
+    assert request_of(waits.act, waits.text) == ("approve", {"id": "a", "text": "but keep the name"})
+    assert {row.key for row in keys_of(card("b"))} - {row.key for row in keys_of(card("c", CardKind.TOOLS))} == {
+        "n",
+        "p",
+    }
 
 
 def test_a_text_that_must_be_there_and_is_not_leaves_all_undone() -> None:

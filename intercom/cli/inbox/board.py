@@ -54,6 +54,8 @@ KEYS: dict[str, tuple[Key, ...]] = {
     "tools": (_APPROVE, _REJECT),
 }
 
+#: The key of the inbox that approves with a note to the agent. It is for one card at a time.
+NOTING: tuple[Key, ...] = (Key("n", "approve", "must", label="note"),)
 #: The keys of the inbox for a proposal that can be approved in part. The screen is the terminal's meanwhile: ctl shows
 #: there what will happen, and asks, so there is nothing to undo. They are for one card at a time.
 AMENDING: tuple[Key, ...] = (
@@ -590,8 +592,9 @@ def request_of(act: Act, text: str | None) -> tuple[str, dict[str, str]]:
 
 def keys_of(card: Card) -> tuple[Key, ...]:
     """Return the keys of the inbox that decide about this card alone."""
-    more = GRANTING if card.kind == "approval" else ()
-    return (*KEYS.get(card.kind, ()), *(AMENDING if card.amendable else ()), *more)
+    if card.kind != "approval":
+        return KEYS.get(card.kind, ())
+    return (*KEYS[card.kind], *NOTING, *(AMENDING if card.amendable else ()), *GRANTING)
 
 
 def needs_terminal(act: Act) -> bool:

@@ -20,6 +20,7 @@ from intercom.cli.inbox.board import (
     GRANTING,
     INBOX_KEYS,
     KEYS,
+    NOTING,
     SESSION_KEYS,
     WEIGHTY_RISKS,
     Board,
@@ -68,7 +69,8 @@ _SHOWN = {
 }
 #: The kinds of card whose row also shows what the agent says.
 _SAYS_MORE = (CardKind.PROMPT, CardKind.STANDBY)
-_AT_TERMINAL = {
+_ON_APPROVALS = {
+    "approve": "approve it, with a note that the agent gets",
     "grant": "permit requests like it in advance, for a time and a number of uses",
     "hunks": "approve only some hunks, by their numbers",
     "edit": "edit the new files in $EDITOR, and approve the result",
@@ -150,9 +152,9 @@ def help_lines(undo_time: float) -> list[Text]:
             line.append(f"{row.key}", "bold cyan").append(f" {row.shown}   ")
         lines.append(line)
     lines += [Text(), Text("On a change of files", "bold"), Text()]
-    lines += [_help_row(row.key, _AT_TERMINAL[row.word]) for row in AMENDING]
+    lines += [_help_row(row.key, _ON_APPROVALS[row.word]) for row in AMENDING]
     lines += [Text(), Text("On any approval", "bold"), Text()]
-    lines += [_help_row(row.key, _AT_TERMINAL[row.word]) for row in GRANTING]
+    lines += [_help_row(row.key, _ON_APPROVALS[row.word]) for row in (*NOTING, *GRANTING)]
     lines += [Text(), Text("On a session (tab 2)", "bold"), Text()]
     lines += [_help_row(row.key, f"{row.shown}: {COMMANDS[row.word].help}") for row in SESSION_KEYS]
     lines += [Text(), Text("What counts", "bold"), Text()]

@@ -11,7 +11,7 @@ import contextlib
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from rich.text import Text
 from textual import events
@@ -53,7 +53,7 @@ from intercom.cli.inbox.pages import (
     waiting_by_session,
     whole_file,
 )
-from intercom.cli.inbox.panes import LAYOUT, Bar, ListPane, TextPane
+from intercom.cli.inbox.panes import LAYOUT, Bar, Entry, ListPane, TextPane
 from intercom.cli.inbox.terminal import INTERRUPTED, TerminalApp
 from intercom.local.places import Places
 from intercom.model.audit import AuditEntry
@@ -62,9 +62,6 @@ from intercom.model.errors import IntercomError
 from intercom.model.session import Session
 from intercom.operators.commands.json_forms import read
 from intercom.operators.ctl.client import NoServer, Refusal, request
-
-if TYPE_CHECKING:
-    from intercom.cli.inbox.entry import Entry
 
 #: Below this many columns one pane is shown at a time.
 TWO_PANES = 80
@@ -614,8 +611,6 @@ class Inbox(TerminalApp, inherit_bindings=False):
         await super().on_event(event)
 
     def _open_entry(self, text: str, *, for_answer: bool) -> None:
-        from intercom.cli.inbox.entry import Entry
-
         self._close_entry()
         self._entry = Entry(text, for_answer=for_answer, on_ready=self._draw)
         self.screen.mount(self._entry, after="#said")

@@ -1,13 +1,14 @@
-"""The widgets of the inbox: a list of rows, a pane of wrapped lines, and a bar of one or two lines.
+"""The widgets of the inbox: a list of rows, a pane of wrapped lines, a bar of one or two lines, and a field for a text.
 
-Each draws only what is on the screen, line by line, in the terminal's own colours. None of them takes keys: the app
-does. None of them interprets text as markup.
+Each draws only what is on the screen, line by line, in the terminal's own colours. Only the field takes keys; the
+others leave them to the app. None of them interprets text as markup.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from itertools import pairwise
+from typing import TYPE_CHECKING
 
 from rich.text import Text
 from textual import events
@@ -16,8 +17,13 @@ from textual.message import Message
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
 from textual.widget import Widget
+from textual.widgets import Input
 
+from intercom.cli.ctl_text import one_line
 from intercom.cli.inbox.card_rows import CardText, Rows, breaks
+
+if TYPE_CHECKING:
+    from intercom.cli.inbox.app import Inbox
 
 #: How the panes lie on the screen.
 LAYOUT = """
@@ -264,3 +270,47 @@ class Bar(Widget, can_focus=False):
 
     def on_click(self, event: events.Click) -> None:
         self.post_message(self.Clicked(self, event.x))
+
+
+class Entry(Input):
+    """A line of text. `for_answer` tells an answer from the words of the filter. `on_ready` is called once it takes
+    keys."""
+
+    DEFAULT_CSS = """
+    Entry { height: 1; border: none; padding: 0; background: ansi_default; color: ansi_default; }
+    Entry:focus { border: none; }
+    """
+
+    def __init__(self, text: str, *, for_answer: bool, on_ready: Callable[[], None]) -> None:
+        super().__init__(text, compact=True, select_on_focus=False)
+        self.for_answer = for_answer
+        self._on_ready = on_ready
+
+    @property
+    def _inbox(self) -> Inbox:
+        from intercom.cli.inbox.app import Inbox
+
+        assert isinstance(self.app, Inbox), "the field is the inbox's own"
+        return self.app
+
+    def on_mount(self) -> None:
+        self.focus()
+
+    def on_focus(self) -> None:
+        self.call_after_refresh(self._on_ready)
+
+    def _on_paste(self, event: events.Paste) -> None:
+        # What is pasted may be an agent's text, and `Input` would write its control characters to the terminal.
+        event.prevent_default()
+        event.stop()
+        start, end = sorted(self.selection)
+        self.replace(one_line(event.text), start, end)
+
+    def on_input_changed(self, event: Input.Changed) -> None:
+        event.stop()
+        if not self.for_answer:
+            self._inbox.typing(event.value)
+
+    def on_input_submitted(self, event: Input.Submitted) -> None:
+        event.stop()
+        self._inbox.entered(event.value, for_answer=self.for_answer)

@@ -50,6 +50,9 @@ async def test_keys_typed_before_the_inbox_is_there_decide_nothing(tmp_path: Pat
         await ready(server)
         async with on_terminal([*COMMAND], server.environ) as screen:
             screen.type(f"{DOWN}aay\n")
+            await screen.until("approval one")
+            # The first one does nothing if it was there before the card.
+            screen.type(DOWN)
             await screen.until("+++ b/src/app.py")
             screen.type("q")
             assert await screen.process.wait() == 0

@@ -243,8 +243,9 @@ class Call:
     async def _report(self, progress: Progress, what: str) -> None:
         while True:
             waited = trio.current_time() - self._began
-            # MCP requires progress to increase with each report, also if the call waits a second time.
-            self._told = max(waited + 1, self._told + 0.001)
+            # MCP requires progress to increase with each report, also if the call waits a second time. Gemini CLI shows
+            # a person the number, so it is a whole one.
+            self._told = max(int(waited), self._told) + 1
             await progress(self._told, f"{what}, {int(waited)} s so far")
             await trio.sleep(PROGRESS_SECONDS)
 

@@ -77,7 +77,7 @@ async def test_calls_wait_out_a_pause_with_progress_and_then_do_what_they_were_t
         await person.do("approve", id=card["request_id"])
         assert (await asked())["status"] == "approved"
         assert told[-1][1] == "waiting for an operator, 0 s so far"
-        assert [progress for progress, _ in told] == sorted({progress for progress, _ in told})
+        assert [progress for progress, _ in told] == sorted({int(progress) for progress, _ in told})
 
 
 @both_eras

@@ -134,6 +134,9 @@ def _entry_path(client: Client, project: Path) -> Path:
 def _command(entry: JsonObject, project: Path) -> Command | None:
     """Return the command of an entry; None if it has none."""
     first, rest = entry.get("command"), entry.get("args", [])
+    if isinstance(first, list) and first:
+        # opencode has the whole command line in one list.
+        first, rest = first[0], first[1:]
     if not isinstance(first, str) or not first or not isinstance(rest, list):
         return None
     return Command((first, *(str(each) for each in rest)), project)

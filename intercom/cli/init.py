@@ -21,7 +21,6 @@ from intercom.cli import ctl_key, ctl_policy, ctl_sign, init_clients
 from intercom.cli.ctl_text import agreed
 from intercom.cli.init_clients import (
     DEFAULT_PORT,
-    ClientFile,
     EntryFile,
     HooksFile,
     entry_file,
@@ -30,7 +29,9 @@ from intercom.cli.init_clients import (
     project_at,
     snippet,
 )
-from intercom.cli.init_files import Unmergeable, describe, indented
+from intercom.cli.init_files import ClientFile, Unmergeable, describe, indented
+from intercom.cli.init_instructions import TEXT as INSTRUCTIONS
+from intercom.cli.init_instructions import InstructionsFile, instructions_file
 from intercom.cli.server_settings import record_or_explain
 from intercom.local import config_file, file_replacement, own_files
 from intercom.local.file_replacement import Change
@@ -50,6 +51,13 @@ anything. They apply:
 If agent-intercom cannot be started (it was removed, or moved), an installed
 hook denies every such use: before you remove the program, run
 'agent-intercom init --remove'."""
+
+#: What a person must know before the section is added to their own file.
+INSTRUCTIONS_NOTICE = """\
+These clients give their model permanent instructions from a file of yours. A
+section at its end can say how to use Intercom's tools; the rest of the file
+stays as it is, and 'agent-intercom init --remove' takes the section out again:
+{where}"""
 
 #: What a person must know to decide about an operator key.
 KEY_NOTICE = """
@@ -131,8 +139,13 @@ def _run(args: argparse.Namespace, report: Report) -> int:
         report.say(f"project  {workspace}{_why(workspace, given=args.workspace is not None)}")
     served = settings if args.http is not None else None
     plans = [_plan(name, workspace, named, served, args.agent) for name in chosen]
-    with_hooks = _wants_hooks(args, plans) if args.write else not args.no_hooks
-    done = [(_write if args.write else _show)(plan, report, with_hooks) for plan in plans]
+    if args.write:
+        wanted = Wanted(hooks=_wants_hooks(args, plans), instructions=_wants_instructions(args, plans))
+        done = [_write(plan, report, wanted) for plan in plans]
+    else:
+        wanted = Wanted(hooks=not args.no_hooks, instructions=not args.no_instructions)
+        done = [_show(plan, report, wanted) for plan in plans]
+        _show_instructions(plans, report, wanted)
     if args.write and not chosen:
         report.say("no client was connected: add --client codex, for example, or --client all")
     if token_file is not None:
@@ -255,11 +268,20 @@ class Report:
 
 
 @frozen
+class Wanted:
+    """What a person wants beside a client's entry."""
+
+    hooks: bool
+    instructions: bool
+
+
+@frozen
 class Plan:
     """What one client's files should say."""
 
     entry: EntryFile
     hooks: HooksFile | None
+    instructions: InstructionsFile | None
 
     @property
     def title(self) -> str:
@@ -270,15 +292,25 @@ class Plan:
         """Whether the client has permission hooks that are not all installed."""
         return self.hooks is not None and set(self.hooks.installed()) != set(self.hooks.hooks.events)
 
-    def files(self, *, with_hooks: bool) -> list[ClientFile]:
-        """Return the files to write. Installed hooks are kept up to date."""
-        hooks = self.hooks if with_hooks or not self.misses_hooks else None
-        return [self.entry] if hooks is None else [self.entry, hooks]
+    @property
+    def misses_instructions(self) -> bool:
+        """Whether the client reads permanent instructions that do not have our section."""
+        return self.instructions is not None and not self.instructions.is_installed()
+
+    def files(self, wanted: Wanted) -> list[ClientFile]:
+        """Return the files to write. What is installed is kept up to date."""
+        found: list[ClientFile] = [self.entry]
+        if self.hooks is not None and (wanted.hooks or not self.misses_hooks):
+            found.append(self.hooks)
+        if self.instructions is not None and (wanted.instructions or not self.misses_instructions):
+            found.append(self.instructions)
+        return found
 
 
 def _plan(name: str, workspace: Path, config: Path | None, http: Config | None, agent: str | None) -> Plan:
     client = CLIENTS[name]
-    return Plan(entry_file(client, workspace, config, http, agent), hooks_file(client, workspace, config))
+    entry = entry_file(client, workspace, config, http, agent)
+    return Plan(entry, hooks_file(client, workspace, config), instructions_file(client, workspace))
 
 
 def _wants_hooks(args: argparse.Namespace, plans: list[Plan]) -> bool:
@@ -291,19 +323,38 @@ def _wants_hooks(args: argparse.Namespace, plans: list[Plan]) -> bool:
     return agreed("Install these hooks?")
 
 
-def _show(plan: Plan, report: Report, with_hooks: bool) -> bool:
+def _wants_instructions(args: argparse.Namespace, plans: list[Plan]) -> bool:
+    """Tell whether to write the section of instructions: only if a person says so, by an option or at the prompt."""
+    missing = [plan.instructions for plan in plans if plan.instructions is not None and plan.misses_instructions]
+    if args.instructions or args.no_instructions or not missing or not _is_terminal():
+        return bool(args.instructions)
+    where = "\n".join(f"  {each.client.title}: {each.scope}\n    {each.path}" for each in missing)
+    print(INSTRUCTIONS_NOTICE.format(where=where))
+    return agreed("Write these instructions?")
+
+
+def _show(plan: Plan, report: Report, wanted: Wanted) -> bool:
     """Report what would be written."""
     report.say(f"\n{plan.title}: in {path_of(plan.entry)}\n")
     report.say(f"{indented(snippet(plan.entry))}  {plan.entry.note}")
-    if plan.hooks is not None and with_hooks:
+    if plan.hooks is not None and wanted.hooks:
         report.say(f"\n{plan.hooks.title}, {plan.hooks.scope}, with --hooks: in {path_of(plan.hooks)}\n")
         report.say(f"{indented(snippet(plan.hooks))}  {plan.hooks.note}".rstrip())
     return True
 
 
-def _write(plan: Plan, report: Report, with_hooks: bool) -> bool:
+def _show_instructions(plans: Sequence[Plan], report: Report, wanted: Wanted) -> None:
+    """Report which instructions would be written: they are the same for every client."""
+    files = [plan.instructions for plan in plans if plan.instructions is not None]
+    if files and wanted.instructions:
+        report.say("\nInstructions, in all your projects, with --instructions: in a section of\n")
+        report.lines += [f"  {each.path}  ({each.client.title})" for each in files]
+        report.say(f"\n{indented(INSTRUCTIONS)}".rstrip())
+
+
+def _write(plan: Plan, report: Report, wanted: Wanted) -> bool:
     """Write a client's files, all or none. Returns False if that failed."""
-    files = plan.files(with_hooks=with_hooks)
+    files = plan.files(wanted)
     try:
         changes = init_clients.connect(plan.entry.client, files)
     except (Unmergeable, OSError) as error:
@@ -314,11 +365,12 @@ def _write(plan: Plan, report: Report, with_hooks: bool) -> bool:
         return False
     for each, change in changes:
         if not change.changes:
-            report.say(f"has it   {change.file}")
+            edited = isinstance(each, InstructionsFile) and each.is_edited(change.before)
+            report.say(f"kept     {change.file}: you edited its section" if edited else f"has it   {change.file}")
             continue
         if change.backup is not None:
             report.say(f"backup   {change.backup}")
-        scope = f", {each.scope}" if isinstance(each, HooksFile) else ""
+        scope = f", {each.scope}" if each.scope else ""
         report.say(f"merged   {change.file}  ({each.title}{scope})" + (f"\n         {each.note}" if each.note else ""))
     if plan.hooks is not None and plan.hooks not in files:
         report.say(f"no hooks {plan.title} may use its own tools without asking (--hooks installs them)")

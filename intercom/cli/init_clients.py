@@ -1,4 +1,5 @@
-"""Connects clients and disconnects them: the entry for the server, the permission hooks, and the record of both.
+"""Connects clients and disconnects them: the entry for the server, the permission hooks, the permanent instructions,
+and the record of all.
 
 What an entry and a hook look like is in the client's own module (`intercom.agents.clients`). Other keys of an older
 entry stay, and so does a number that the person raised. Other hooks stay, and older ones of ours are replaced.
@@ -36,7 +37,8 @@ from intercom.agents.clients.client import (
     Hooks,
     Location,
 )
-from intercom.cli.init_files import Unmergeable, describe, edit, glance, parse, table
+from intercom.cli.init_files import ClientFile, DocumentFile, Unmergeable, describe, glance, parse, table
+from intercom.cli.init_instructions import InstructionsFile, instructions_file
 from intercom.local.file_replacement import Change, backup_name, commit, missing_directories, read
 from intercom.local.places import places
 from intercom.model.config import Config
@@ -49,7 +51,7 @@ from intercom.workspace.files import check_workspace, version_control_root
 DEFAULT_PORT = 3000
 
 #: Keys of each transport besides those that a client's module writes, which would confuse the other.
-_STDIO_KEYS = frozenset({"env", "cwd"})
+_STDIO_KEYS = frozenset({"env", "environment", "cwd"})
 _HTTP_KEYS = frozenset({"headers", "http_headers"})
 #: Stands for the address, to find the key that has it: clients call it differently.
 _URL = "URL"
@@ -61,7 +63,7 @@ _OURS = re.compile(r"(agent-intercom|intercom\.cli\.main)\S*\s(.*\s)?hook\s")
 
 
 @frozen
-class EntryFile:
+class EntryFile(DocumentFile):
     """The file in which a client names its servers, with Intercom's entry in it. Keys in `without` are removed from an
     older entry. `inputs` are prompts at the top of the file, identified by their `id`."""
 
@@ -85,7 +87,6 @@ class EntryFile:
         return 0o644 if self.location.is_in_project else 0o600
 
     def put(self, document: JsonObject) -> None:
-        """Change the document so that it has our entry."""
         before = table(document, self.client.entry.table, SERVER_NAME)
         if self.inputs:
             known = [each.get("id") for each in _inputs(document) if isinstance(each, dict)]
@@ -104,7 +105,6 @@ class EntryFile:
         return max(old, new) if type(new) is int and isinstance(old, int) else new
 
     def take(self, document: JsonObject, before: JsonObject | None) -> None:
-        """Take our entry out of the document. `before` is the entry of this name that was there earlier."""
         servers = table(document, self.client.entry.table)
         if SERVER_NAME not in servers:
             return
@@ -120,12 +120,10 @@ class EntryFile:
             if not kept:
                 del document["inputs"]
 
-    def entry_in(self, document: JsonObject) -> JsonObject | None:
-        """Return our entry in the document."""
+    def entry_of(self, document: JsonObject) -> JsonObject | None:
         return table(document, self.client.entry.table, SERVER_NAME)
 
-    def is_bare(self, document: JsonObject) -> bool:
-        """Whether nothing is left in the document."""
+    def is_empty(self, document: JsonObject) -> bool:
         return not document
 
 
@@ -137,7 +135,7 @@ def _inputs(document: JsonObject) -> list[Json]:
 
 
 @frozen
-class HooksFile:
+class HooksFile(DocumentFile):
     """The file with a client's hooks, in the form of `EntryFile`. `start` is the command that ours begin with."""
 
     client: Client
@@ -158,16 +156,11 @@ class HooksFile:
         return self.hooks.note
 
     @property
-    def mode(self) -> int:
-        return 0o600
-
-    @property
     def scope(self) -> str:
         """Where the hooks apply."""
         return "in this project only" if self.location.is_in_project else "in all your projects"
 
     def put(self, document: JsonObject) -> None:
-        """Change the document so that it has our hooks, in place of older ones of ours."""
         for name, value in self.hooks.head.items():
             document.setdefault(name, value)
         events = _events(document)
@@ -188,8 +181,7 @@ class HooksFile:
             found[event] = self.hooks.entry(line, HOOK_SECONDS if asks else STOP_HOOK_SECONDS, asks=asks)
         return found
 
-    def take(self, document: JsonObject, _before: JsonObject | None) -> None:
-        """Take our hooks out of the document, and what becomes empty by that."""
+    def take(self, document: JsonObject, before: JsonObject | None) -> None:
         events = _events(document) if "hooks" in document else {}
         ours = [event for event, entries in events.items() if _of_others(entries) != entries]
         for event in ours:
@@ -199,12 +191,7 @@ class HooksFile:
         if ours and not events:
             del document["hooks"]
 
-    def entry_in(self, _document: JsonObject) -> JsonObject | None:
-        """Return None: hooks are known by their command."""
-        return None
-
-    def is_bare(self, document: JsonObject) -> bool:
-        """Whether no hook is left in the document, and nothing that a new file of ours would not have."""
+    def is_empty(self, document: JsonObject) -> bool:
         return document in ({}, dict(self.hooks.head))
 
     def installed(self) -> tuple[str, ...]:
@@ -245,9 +232,6 @@ def _is_ours(handler: Json) -> bool:
     return any(isinstance(command, str) and _OURS.search(command) for command in commands)
 
 
-ClientFile = EntryFile | HooksFile
-
-
 def path_of(file: ClientFile) -> Path:
     """Return the file's path."""
     return file.location.file(file.project)
@@ -255,7 +239,7 @@ def path_of(file: ClientFile) -> Path:
 
 def put_into(file: ClientFile, text: str) -> str:
     """Return the file's text with what is Intercom's; `text` itself if it says so already. Raises Unmergeable."""
-    return edit(text, file.put, toml=file.location.is_toml)
+    return file.merged(text)
 
 
 def snippet(file: ClientFile) -> str:
@@ -475,8 +459,7 @@ def connect(client: Client, files: Sequence[ClientFile]) -> list[tuple[ClientFil
 
 def _written(client: Client, file: ClientFile, change: Change, known: Written | None) -> Written:
     """Return the record of a change. `known` is what was recorded before."""
-    toml = file.location.is_toml
-    wrote = file.entry_in(parse(change.after or "", toml=toml))
+    wrote = file.entry_in(change.after or "")
     is_new, digest = change.before is None, _digest(change.after or "")
     if known is not None:
         backup = known.backup if known.is_text(change.before) else None
@@ -487,7 +470,7 @@ def _written(client: Client, file: ClientFile, change: Change, known: Written | 
         created=is_new,
         backup=None if change.backup is None else str(change.backup),
         wrote=wrote,
-        before=file.entry_in(parse(change.before or "", toml=toml)) or None,
+        before=file.entry_in(change.before or "") or None,
         directories=tuple(map(str, missing_directories(change.file))),
     )
 
@@ -522,6 +505,13 @@ def _remove(client: Client, workspace: Path) -> list[str]:
     if client.hooks is not None:
         files.append(HooksFile(client, client.hooks, workspace))
     lines: list[str] = []
+    instructions = instructions_file(client, workspace)
+    if instructions is not None:
+        others = _others_that_read(instructions)
+        if others:
+            lines.append(f"kept     {instructions.path}, which {' and '.join(others)} reads too")
+        else:
+            files.append(instructions)
     changes: list[Change] = []
     directories: list[str] = []
     for each in files:
@@ -538,14 +528,19 @@ def _remove(client: Client, workspace: Path) -> list[str]:
     return lines
 
 
+def _others_that_read(file: InstructionsFile) -> list[str]:
+    """Return the other connected clients whose instructions are in the same file, by a link, if it has the section."""
+    real = os.path.realpath(file.path)
+    found = [(client, instructions_file(client, file.project)) for client in CLIENTS.values() if client != file.client]
+    same = [client for client, other in found if other is not None and os.path.realpath(other.path) == real]
+    return [each.title for each in same if entry_of(each, file.project)] if file.is_installed() else []
+
+
 def _removal(file: ClientFile, entry: Written | None) -> tuple[list[Change], str]:
     """Return what has to change, first in the file itself, and a line about it; both empty if nothing has to."""
 
-    def without(text: str) -> str:
-        before = entry.before if entry is not None else None
-        return edit(text, lambda document: file.take(document, before), toml=file.location.is_toml)
-
-    real, text, after = _edited(file, without)
+    before = entry.before if entry is not None else None
+    real, text, after = _edited(file, lambda text: file.removed_from(text, before))
     if text is None:
         return [], ""
     if entry is not None and entry.is_text(text) and not entry.created:
@@ -553,14 +548,14 @@ def _removal(file: ClientFile, entry: Written | None) -> tuple[list[Change], str
         if old is not None:
             changes = [Change(real, text, old), Change(Path(str(entry.backup)), old, None)]
             return changes, f"restored {real} as it was  ({file.title})"
-    document = parse(after, toml=file.location.is_toml)
-    if entry is not None and entry.created and (entry.is_text(text) or (after != text and file.is_bare(document))):
+    is_left = after == text or not file.is_bare(after)
+    if entry is not None and entry.created and (entry.is_text(text) or not is_left):
         return [Change(real, text, None)], f"deleted  {real}, which init had made  ({file.title})"
     if after == text:
         return [], ""
     backup = backup_of(real)
     line = f"removed  from {real}  ({file.title})\n         its old text: {backup}"
-    own = _own_keys(file.entry_in(parse(text, toml=file.location.is_toml)), entry)
+    own = _own_keys(file.entry_in(text), entry)
     return [Change(real, text, after, backup=backup)], line + own
 
 

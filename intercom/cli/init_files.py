@@ -10,6 +10,7 @@ import copy
 import json
 import re
 import tomllib
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from typing import Any
 import tomlkit
 from tomlkit.exceptions import TOMLKitError
 
+from intercom.agents.clients.client import Client, Location
 from intercom.model.json_types import Json, JsonObject
 
 
@@ -109,6 +111,90 @@ def _amend(document: Any, before: Mapping[str, Json], after: Mapping[str, Json])
             _amend(document[key], old, value)
         elif value != old:
             document[key] = value
+
+
+# --- one file of a client ---------------------------------------------------------------------------------------------
+
+
+class ClientFile(ABC):
+    """A file of a client, and what is Intercom's in it."""
+
+    client: Client
+    project: Path
+
+    @property
+    def mode(self) -> int:
+        """The mode of a new file."""
+        return 0o600
+
+    @property
+    def scope(self) -> str:
+        """Where it applies, if a person has to know."""
+        return ""
+
+    @property
+    def note(self) -> str:
+        """What a person has to know after a change."""
+        return ""
+
+    @property
+    @abstractmethod
+    def title(self) -> str:
+        """What the file is, for people."""
+
+    @property
+    @abstractmethod
+    def location(self) -> Location:
+        """Where the file is."""
+
+    @abstractmethod
+    def merged(self, text: str) -> str:
+        """Return the file's text with what is Intercom's; `text` itself if it says so already. Raises Unmergeable."""
+
+    @abstractmethod
+    def removed_from(self, text: str, before: JsonObject | None) -> str:
+        """Return the text without what is Intercom's. `before` is the entry of its name that was there earlier. Raises
+        Unmergeable."""
+
+    @abstractmethod
+    def entry_in(self, text: str) -> JsonObject | None:
+        """Return Intercom's entry in the text, for files that name servers. Raises Unmergeable."""
+
+    @abstractmethod
+    def is_bare(self, text: str) -> bool:
+        """Whether nothing is left in a text from which Intercom's was removed. Raises Unmergeable."""
+
+
+class DocumentFile(ClientFile):
+    """A file in JSON or TOML, whose document is changed."""
+
+    @abstractmethod
+    def put(self, document: JsonObject) -> None:
+        """Change the document so that it has what is Intercom's."""
+
+    @abstractmethod
+    def take(self, document: JsonObject, before: JsonObject | None) -> None:
+        """Take what is Intercom's out of the document."""
+
+    def entry_of(self, document: JsonObject) -> JsonObject | None:
+        """Return Intercom's entry in the document; None where it has another form."""
+        return None
+
+    @abstractmethod
+    def is_empty(self, document: JsonObject) -> bool:
+        """Whether the document has nothing that a new file of ours would not have."""
+
+    def merged(self, text: str) -> str:
+        return edit(text, self.put, toml=self.location.is_toml)
+
+    def removed_from(self, text: str, before: JsonObject | None) -> str:
+        return edit(text, lambda document: self.take(document, before), toml=self.location.is_toml)
+
+    def entry_in(self, text: str) -> JsonObject | None:
+        return self.entry_of(parse(text, toml=self.location.is_toml))
+
+    def is_bare(self, text: str) -> bool:
+        return self.is_empty(parse(text, toml=self.location.is_toml))
 
 
 # --- for people ------------------------------------------------------------------------------------------------------

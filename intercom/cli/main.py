@@ -252,6 +252,14 @@ def parser() -> argparse.ArgumentParser:
         " on a terminal, and install none elsewhere)",
     )
     hooks.add_argument("--no-hooks", action="store_true", help="install no permission hooks, and do not ask")
+    instructions = init.add_mutually_exclusive_group()
+    instructions.add_argument(
+        "--instructions",
+        action="store_true",
+        help="write how to use Intercom into a section of the client's permanent instructions too, as AGENTS.md,"
+        " GEMINI.md or QWEN.md (default: ask on a terminal, and write none elsewhere)",
+    )
+    instructions.add_argument("--no-instructions", action="store_true", help="write no instructions, and do not ask")
     init.add_argument("--no-key", action="store_true", help="do not offer an operator key on a terminal")
     init.add_argument(
         "--policy",

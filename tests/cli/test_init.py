@@ -164,7 +164,8 @@ def test_a_client_nobody_knows_is_a_usage_error_that_names_those_there_are(
     own_home: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert init_with("--client", "emacs") == 2
-    assert "choose from claude-code, codex, cursor, vscode, copilot-cli, or all" in capsys.readouterr().err
+    named = "claude-code, codex, cursor, vscode, copilot-cli, opencode, gemini-cli, qwen-code, or all"
+    assert f"choose from {named}" in capsys.readouterr().err
     assert not own_config(own_home).exists()
 
 

@@ -150,7 +150,7 @@ def test_init_writes_hooks_with_a_backup_and_keeps_those_that_are_installed_up_t
 
 @pytest.mark.parametrize(("typed", "are_installed"), [("y\n", True), ("\n", False), ("n\n", False), ("\x04", False)])
 @pytest.mark.real_time
-async def test_on_a_terminal_it_asks_says_where_hooks_hold_and_installs_none_by_default(
+async def test_on_a_terminal_it_asks_about_hooks_and_instructions_and_installs_none_by_default(
     own_home: Path, typed: str, are_installed: bool
 ) -> None:
     project = own_home / "project"
@@ -162,10 +162,14 @@ async def test_on_a_terminal_it_asks_says_where_hooks_hold_and_installs_none_by_
         assert "Claude Code: in this project only" in said
         assert "hook denies every such use: before you remove the program, run" in said
         assert "'agent-intercom init --remove'" in said
+        screen.type(typed)
+        said = await screen.until("Write these instructions? [y/N] ")
+        assert f"Codex: in all your projects\r\n    {own_home}/.codex/AGENTS.md" in said
         assert not (own_home / ".codex").exists()
         screen.type(typed)
         assert await screen.process.wait() == 0
     assert (own_home / ".codex/config.toml").exists()
+    assert (own_home / ".codex/AGENTS.md").exists() is are_installed
     for name in ("codex", "claude-code"):
         assert hooks_file(name, project).exists() is are_installed
 

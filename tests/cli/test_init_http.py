@@ -28,8 +28,14 @@ def entry(own_home: Path, name: str) -> dict[str, Any]:
     return found
 
 
+def url(entry: dict[str, Any]) -> str:
+    """The address in an entry: to Qwen Code, `url` is an address of the older transport."""
+    found: str = entry.get("httpUrl") or entry["url"]
+    return found
+
+
 def key(entry: dict[str, Any]) -> str:
-    (found,) = parse_qs(urlsplit(entry["url"]).query)["agent"]
+    (found,) = parse_qs(urlsplit(url(entry)).query)["agent"]
     return found
 
 
@@ -41,7 +47,7 @@ def test_every_client_is_given_its_address_its_key_and_its_way_to_name_the_token
     assert init_with("--http", "--write", "--client", "all") == 0
     entries = {name: entry(own_home, name) for name in CLIENTS}
     for name, found in entries.items():
-        assert found["url"].startswith("http://127.0.0.1:3000/mcp?agent=")
+        assert url(found).startswith("http://127.0.0.1:3000/mcp?agent=")
         assert re.fullmatch(rf"{name}-[0-9a-f]{{16}}", key(found))
         assert not {"command", "args"} & found.keys()
     asked = json.loads((own_home / "project/.vscode/mcp.json").read_text())["inputs"]

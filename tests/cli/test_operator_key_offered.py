@@ -27,7 +27,7 @@ def where(home: Path) -> Places:
 @pytest.mark.parametrize(("typed", "is_made"), [("\n", True), ("y\n", True), ("n\n", False), ("\x04", False)])
 async def test_init_offers_an_operator_key_and_recommends_it(tmp_path: Path, typed: str, is_made: bool) -> None:
     (tmp_path / "project").mkdir()
-    words = ["init", "--write", "--client", "codex", "--no-hooks", "--workspace", str(tmp_path / "project")]
+    words = ["init", "--write", "--client", "cursor", "--no-hooks", "--workspace", str(tmp_path / "project")]
     async with on_terminal([*COMMAND, *words], environ(tmp_path)) as screen:
         said = await screen.until("Make an operator key? [Y/n] ")
         assert "only what you sign with a PIN is approved" in said

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from intercom.model.config import Config
 
 #: The clients by name; the module has the same name with underscores.
-NAMES = ("claude-code", "codex", "cursor", "vscode", "copilot-cli")
+NAMES = ("claude-code", "codex", "cursor", "vscode", "copilot-cli", "opencode", "gemini-cli", "qwen-code")
 #: Those with permission hooks.
 HOOKED = ("claude-code", "codex", "cursor", "copilot-cli")
 

@@ -83,4 +83,5 @@ CLIENT = Client(
     ),
     hooks=CodexHooks(),
     probe=Probe("codex", _probe),
+    instructions=Location("AGENTS.md", ".codex", "CODEX_HOME"),
 )

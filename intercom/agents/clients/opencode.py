@@ -1,0 +1,43 @@
+"""opencode. It has no permission hooks that `init` could install: its plugins are programs of their own.
+
+Progress resets its time limit, so a call may wait for as long as the person takes.
+"""
+
+from __future__ import annotations
+
+from intercom.agents.clients.client import (
+    TOKEN_VARIABLE,
+    WORKSPACE_HEADER,
+    Client,
+    Entry,
+    Location,
+    Timeout,
+    bearer,
+)
+from intercom.model.json_types import JsonObject
+
+
+def _stdio(start: list[str]) -> JsonObject:
+    return {"type": "local", "command": [*start], "enabled": True}
+
+
+def _http(url: str, token: bool) -> JsonObject:
+    headers = bearer(f"{{env:{TOKEN_VARIABLE}}}", token=token, **{WORKSPACE_HEADER: "{env:PWD}"})
+    # Without `oauth: false` it would look for a sign-in where the token is missing.
+    return {"type": "remote", "url": url, **headers, "oauth": False, "enabled": True}
+
+
+CLIENT = Client(
+    "opencode",
+    "opencode",
+    call_waits={"opencode": None},
+    entry=Entry(
+        Location("opencode/opencode.json", ".config", "XDG_CONFIG_HOME"),
+        "mcp",
+        _stdio,
+        _http,
+        "Restart opencode after a change.",
+        timeout=Timeout("timeout", 0.001),
+    ),
+    instructions=Location("opencode/AGENTS.md", ".config", "XDG_CONFIG_HOME"),
+)

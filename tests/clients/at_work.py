@@ -8,6 +8,7 @@ import sys
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import trio
 
@@ -33,12 +34,17 @@ async def connect(home: Home, client: str, *words: str) -> None:
     assert done.returncode == 0, done.stderr
 
 
-def set_timeout(file: Path, milliseconds: int | None) -> None:
-    """Let this time-out stand in for what init allows a call, in a client's JSON file."""
+def set_timeout(file: Path, milliseconds: int | None, table: str = "mcpServers") -> None:
+    """Let this time-out stand in for what init allows a call, in the `table` of a client's JSON file."""
     if milliseconds is not None:
         entry = json.loads(file.read_text())
-        entry["mcpServers"]["agent-intercom"]["timeout"] = milliseconds
+        entry[table]["agent-intercom"]["timeout"] = milliseconds
         file.write_text(json.dumps(entry))
+
+
+def add_settings(file: Path, settings: Mapping[str, Any]) -> None:
+    """Add a person's own settings to a client's JSON file, beside our entry."""
+    file.write_text(json.dumps({**json.loads(file.read_text()), **settings}))
 
 
 @asynccontextmanager
@@ -106,6 +112,14 @@ async def told_why() -> AsyncGenerator[Step, str]:
     yield Say(verdict["reason"])
 
 
+async def told_comments() -> AsyncGenerator[Step, str]:
+    """Ask for a change, and say what a person commented on it."""
+    verdict = told((yield Call("check_clearance", CHANGE)))
+    assert verdict["status"] == "rejected"
+    (comment,) = verdict["comments"]
+    yield Say(f"line {comment['line']}: {comment['text']}")
+
+
 async def greet_late(decided: trio.Event) -> AsyncGenerator[Step, str]:
     """Ask for a change; the client cuts the call; have it written once the verdict rides on another's result."""
     cut = yield Call("check_clearance", CHANGE)
@@ -124,6 +138,20 @@ async def approve(home: Home, person: Person, called: str) -> None:
     await ctl(home, "approve", card["request_id"])
 
 
+async def request_changes(home: Home, person: Person) -> None:
+    """Turn down what is asked, with a comment on its first line."""
+    card = await person.card(kind="approval")
+    await ctl(home, "changes", card["request_id"], "--comment", "greeting.txt:1", "greet by name")
+
+
+async def kill_and_approve(home: Home, person: Person) -> str:
+    """Let the server die while the call waits, and the next one be told yes. Returns the request's id."""
+    card = await person.card(kind="approval")
+    home.kill()
+    await ctl(home, "approve", card["request_id"])
+    return str(card["request_id"])
+
+
 async def kill_and_reject(home: Home, person: Person) -> None:
     """Let the server die while the call waits, and the next one be told no."""
     card = await person.card(kind="approval")
@@ -137,6 +165,17 @@ async def approve_late(home: Home, person: Person, decided: trio.Event) -> None:
     await person.card(request_id=card["request_id"], away=True)
     await ctl(home, "approve", card["request_id"])
     decided.set()
+
+
+def first_seen(model: Model) -> str:
+    """What the model was given with its first turn: what the client says, the tools and the person's words. The texts
+    in it are as they are in JSON."""
+    return json.dumps(next(each for each in model.requests if "check_clearance" in json.dumps(each)))
+
+
+def in_json(text: str) -> str:
+    """How a text is in JSON, without the marks around it."""
+    return json.dumps(text)[1:-1]
 
 
 def is_greeted(root: Path, model: Model, step: int) -> bool:

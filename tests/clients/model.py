@@ -131,7 +131,7 @@ def _answer(model: Model, wire: wires.Wire) -> Callable[[Request], Any]:
             events = wire.call(asked, "", step.tool, step.arguments)
         else:
             events = wire.say(asked, step.text)
-        if not asked.get("stream"):
+        if not asked.get("stream") and not request.url.path.endswith(":streamGenerateContent"):
             return JSONResponse(wire.whole(events))
         return StreamingResponse(_lines(events), media_type="text/event-stream")
 
@@ -140,7 +140,8 @@ def _answer(model: Model, wire: wires.Wire) -> Callable[[Request], Any]:
 
 async def _lines(events: list[tuple[str, dict[str, Any]]]) -> AsyncIterator[str]:
     for name, data in events:
-        yield f"event: {name}\ndata: {json.dumps(data)}\n\n"
+        named = f"event: {name}\n" if name else ""
+        yield f"{named}data: {json.dumps(data)}\n\n"
 
 
 async def _nothing(_request: Request) -> Response:

@@ -1,4 +1,5 @@
-"""How agents speak with their models: OpenAI's responses (Codex) and Anthropic's messages (Claude Code)."""
+"""How agents speak with their models: OpenAI's responses (Codex) and chat completions (opencode, Qwen Code),
+Anthropic's messages (Claude Code, Copilot CLI) and Gemini's contents (Gemini CLI)."""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ _numbers = itertools.count(1)
 class Wire:
     """`server` is how the agent names an MCP server to its model; `tools` names what it offers it; `last_result` what
     the last tool call was answered, None when the conversation begins; `call` (of no server: the agent's own tool) and
-    `say` write a step as the events of an answer, `whole` as one value."""
+    `say` write a step as the events of an answer, which have no name on some wires; `whole` writes it as one value."""
 
     server: Callable[[str], str]
     tools: Callable[[dict[str, Any]], Iterator[str]]
@@ -165,6 +166,84 @@ def _message_whole(events: list[Event]) -> dict[str, Any]:
     return {**start["message"], "content": [content], **end["delta"]}
 
 
+# --- chat completions -----------------------------------------------------------------------------------------------
+
+
+def _chat_tools(request: dict[str, Any]) -> Iterator[str]:
+    for tool in request.get("tools") or ():
+        yield str(tool["function"]["name"])
+
+
+def _chat_last(request: dict[str, Any]) -> str | None:
+    messages = [each for each in request.get("messages") or () if each["role"] != "system"]
+    if not messages or messages[-1]["role"] != "tool":
+        return None
+    content = messages[-1]["content"]
+    return content if isinstance(content, str) else "\n".join(str(part.get("text", "")) for part in content)
+
+
+def _chat(request: dict[str, Any], delta: dict[str, Any], why: str) -> list[Event]:
+    usage = {"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2}
+    head = {"id": f"chatcmpl-{next(_numbers)}", "object": "chat.completion.chunk", "created": 1}
+    chunk = {**head, "model": request.get("model")}
+    return [
+        ("", {**chunk, "choices": [{"index": 0, "delta": {"role": "assistant", **delta}, "finish_reason": None}]}),
+        ("", {**chunk, "choices": [{"index": 0, "delta": {}, "finish_reason": why}], "usage": usage}),
+    ]
+
+
+def _chat_call(request: dict[str, Any], server: str, tool: str, arguments: dict[str, Any]) -> list[Event]:
+    function = {"name": f"{server}{tool}", "arguments": json.dumps(arguments)}
+    call = {"index": 0, "id": f"call_{next(_numbers)}", "type": "function", "function": function}
+    return _chat(request, {"tool_calls": [call]}, "tool_calls")
+
+
+def _chat_say(request: dict[str, Any], text: str) -> list[Event]:
+    return _chat(request, {"content": text}, "stop")
+
+
+def _chat_whole(events: list[Event]) -> dict[str, Any]:
+    ((_, first), (_, last)) = events
+    choice = {**last["choices"][0], "message": first["choices"][0]["delta"]}
+    return {**last, "object": "chat.completion", "choices": [choice]}
+
+
+# --- contents --------------------------------------------------------------------------------------------------------
+
+
+def _content_tools(request: dict[str, Any]) -> Iterator[str]:
+    for tool in request.get("tools") or ():
+        for function in tool.get("functionDeclarations") or ():
+            yield str(function["name"])
+
+
+def _content_last(request: dict[str, Any]) -> str | None:
+    contents = request.get("contents") or ()
+    results = [part["functionResponse"] for part in contents[-1]["parts"] if "functionResponse" in part]
+    if not results:
+        return None
+    response = results[-1]["response"]
+    return str(response.get("output") or response.get("error") or json.dumps(response))
+
+
+def _content(part: dict[str, Any]) -> list[Event]:
+    usage = {"promptTokenCount": 1, "candidatesTokenCount": 1, "totalTokenCount": 2}
+    candidate = {"index": 0, "content": {"role": "model", "parts": [part]}, "finishReason": "STOP"}
+    return [("", {"candidates": [candidate], "usageMetadata": usage, "modelVersion": "stand-in"})]
+
+
+def _content_call(_request: dict[str, Any], server: str, tool: str, arguments: dict[str, Any]) -> list[Event]:
+    return _content({"functionCall": {"name": f"{server}{tool}", "args": arguments}})
+
+
+def _content_say(_request: dict[str, Any], text: str) -> list[Event]:
+    return _content({"text": text})
+
+
+def _content_whole(events: list[Event]) -> dict[str, Any]:
+    return events[0][1]
+
+
 RESPONSES = Wire(
     lambda name: f"mcp__{name.replace('-', '_')}",
     _response_tools,
@@ -176,4 +255,12 @@ RESPONSES = Wire(
 MESSAGES = Wire(
     lambda name: f"mcp__{name}__", _message_tools, _message_last, _message_call, _message_say, _message_whole
 )
-PATHS = {"/v1/responses": RESPONSES, "/v1/messages": MESSAGES}
+CHAT = Wire(lambda name: f"{name}_", _chat_tools, _chat_last, _chat_call, _chat_say, _chat_whole)
+CONTENTS = Wire(lambda name: f"mcp_{name}_", _content_tools, _content_last, _content_call, _content_say, _content_whole)
+PATHS = {
+    "/v1/responses": RESPONSES,
+    "/v1/messages": MESSAGES,
+    "/v1/chat/completions": CHAT,
+    "/v1beta/models/{model}:generateContent": CONTENTS,
+    "/v1beta/models/{model}:streamGenerateContent": CONTENTS,
+}

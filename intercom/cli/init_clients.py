@@ -507,11 +507,13 @@ def _remove(client: Client, workspace: Path) -> list[str]:
     lines: list[str] = []
     instructions = instructions_file(client, workspace)
     if instructions is not None:
-        others = _others_that_read(instructions)
-        if others:
-            lines.append(f"kept     {instructions.path}, which {' and '.join(others)} reads too")
-        else:
+        real, other = os.path.realpath(instructions.path), _other_reader(instructions)
+        if other is None:
             files.append(instructions)
+        else:
+            lines.append(f"kept     {instructions.path}, which {other.title} reads too")
+            if real in entries:
+                entries[real] = attrs.evolve(entries[real], client=other.name)
     changes: list[Change] = []
     directories: list[str] = []
     for each in files:
@@ -528,12 +530,15 @@ def _remove(client: Client, workspace: Path) -> list[str]:
     return lines
 
 
-def _others_that_read(file: InstructionsFile) -> list[str]:
-    """Return the other connected clients whose instructions are in the same file, by a link, if it has the section."""
+def _other_reader(file: InstructionsFile) -> Client | None:
+    """Return another connected client whose instructions are in the same file, by a link; None if there is none."""
     real = os.path.realpath(file.path)
-    found = [(client, instructions_file(client, file.project)) for client in CLIENTS.values() if client != file.client]
-    same = [client for client, other in found if other is not None and os.path.realpath(other.path) == real]
-    return [each.title for each in same if entry_of(each, file.project)] if file.is_installed() else []
+    for client in CLIENTS.values():
+        other = instructions_file(client, file.project)
+        is_same = other is not None and client != file.client and os.path.realpath(other.path) == real
+        if is_same and entry_of(client, file.project):
+            return client
+    return None
 
 
 def _removal(file: ClientFile, entry: Written | None) -> tuple[list[Change], str]:

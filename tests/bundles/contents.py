@@ -21,7 +21,7 @@ from urllib.parse import quote
 from intercom._version import __version__
 from intercom.agents.clients import CLIENTS
 from intercom.agents.clients.client import A_DAY_SECONDS, SERVER_NAME
-from intercom.agents.mcp_server import INSTRUCTIONS
+from intercom.cli import init_instructions
 from intercom.model.json_types import Json, JsonObject
 from intercom.sessions.tools.table import TOOLS
 
@@ -176,7 +176,7 @@ def plugin_files() -> Files:
 
 
 def extension_files() -> Files:
-    """Return the Gemini CLI extension. Its context file says what the server's instructions say."""
+    """Return the Gemini CLI extension. Its context file has the instructions that `init` writes."""
     server: JsonObject = {"command": SERVER_NAME, "args": [], "timeout": A_DAY_SECONDS * 1000}
     extension: JsonObject = {
         "name": SERVER_NAME,
@@ -187,7 +187,7 @@ def extension_files() -> Files:
     }
     return {
         "gemini-extension.json": text(extension),
-        "GEMINI.md": f"# Intercom\n\n{INSTRUCTIONS}\n".encode(),
+        "GEMINI.md": init_instructions.TEXT.encode(),
     }
 
 

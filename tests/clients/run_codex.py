@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 import trio
 
+from intercom.cli.init_instructions import TEXT
 from tests.clients import npm
 from tests.clients.at_work import (
     approve,
@@ -20,8 +21,10 @@ from tests.clients.at_work import (
     at_work,
     by_way,
     connect,
+    first_seen,
     greet,
     greet_late,
+    in_json,
     is_greeted,
     kill_and_reject,
     project,
@@ -67,7 +70,7 @@ async def codex(
 ) -> AsyncIterator[tuple[Model, trio.Process, Person]]:
     """Codex at work in `root`, connected by `agent-intercom init`, with `timeout` for its tools and these further
     `flags`; and a person."""
-    await connect(home, "codex", *init)
+    await connect(home, "codex", "--instructions", *init)
     command = [npm.program("codex"), "exec", "--skip-git-repo-check", *flags, "greet the world"]
     async with serving(script) as (model, url):
         config = Path(home.environ["CODEX_HOME"]) / "config.toml"
@@ -87,6 +90,7 @@ async def test_codex_asks_waits_and_writes_what_was_approved(home: Home, over: s
         assert await process.wait() == 0, said(home)
     assert is_greeted(root, model, 1)
     assert "the world is greeted" in said(home)
+    assert in_json(TEXT.strip()) in first_seen(model)
 
 
 async def test_a_verdict_after_codex_has_cut_the_call_reaches_it_with_the_next_tools_result(home: Home) -> None:

@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 
 from intercom.agents import clients
-from intercom.agents.clients import CLIENTS, HOOKED, NAMES, builtin_tools, hooks_of, sender_of
+from intercom.agents.clients import CLIENTS, HOOKED, NAMES, builtin_tools, call_wait_seconds, hooks_of, sender_of
 from intercom.agents.clients.client import Other, Question, Stopping, Unreadable, parse
 from intercom.agents.hook_server import operation_of
+from intercom.model.config import Config
 from intercom.model.request import FileTouch, Replacement
 from intercom.sessions.tools.table import BY_NAME, TOOLS
 
@@ -69,6 +70,20 @@ def test_the_table_says_which_clients_have_hooks() -> None:
 def test_no_clients_module_is_missing_in_the_table() -> None:
     found = [file for file in Path(*clients.__path__).glob("*.py") if "\nCLIENT = " in file.read_text()]
     assert {file.stem for file in found} == {name.replace("-", "_") for name in NAMES}
+
+
+@pytest.mark.parametrize(
+    ("name", "seconds"),
+    [
+        ("codex-mcp-client", 270),
+        ("opencode", None),
+        ("gemini-cli-mcp-client", 570),
+        ("qwen-cli-mcp-client-agent-intercom", 570),
+        ("mcp", 50),
+    ],
+)
+def test_a_call_is_answered_before_the_client_gives_it_up(name: str, seconds: float | None) -> None:
+    assert call_wait_seconds(name, Config()) == seconds
 
 
 def test_own_tools_are_all_the_tools_there_are() -> None:

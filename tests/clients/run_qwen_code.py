@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -11,8 +11,10 @@ import trio
 
 from intercom.agents.mcp_server import INSTRUCTIONS
 from intercom.cli.init_instructions import TEXT
+from intercom.sessions.tools.table import BY_NAME
 from tests.clients import npm
 from tests.clients.at_work import (
+    CHANGE,
     add_settings,
     approve,
     approve_late,
@@ -31,7 +33,7 @@ from tests.clients.at_work import (
     set_timeout,
     told_comments,
 )
-from tests.clients.model import Model, Script, serving
+from tests.clients.model import Model, Say, Script, Step, Use, serving
 from tests.clients.wires import told
 from tests.support.server_process import TRUSTING, Home, Person, user_home
 
@@ -39,6 +41,8 @@ pytestmark = pytest.mark.real_time
 
 #: The client's name over MCP.
 NAME = "qwen-cli-mcp-client-agent-intercom"
+#: What it puts before the names of our tools.
+PREFIX = "mcp__agent-intercom__"
 ENVIRON = {"OPENAI_API_KEY": "none", "OPENAI_MODEL": "stand-in"}
 SETTINGS = {
     "security": {"auth": {"selectedType": "openai"}},
@@ -56,17 +60,19 @@ def home() -> Iterator[Home]:
 
 @asynccontextmanager
 async def qwen(
-    home: Home, root: Path, script: Script, *init: str, timeout: int | None = None, **environ: str
+    home: Home, root: Path, script: Script, *init: str, timeout: int | None = None, always: bool = True, **environ: str
 ) -> AsyncIterator[tuple[Model, trio.Process, Person]]:
     """Qwen Code at work in `root`, connected by `agent-intercom init`; and a person. `timeout` (milliseconds) stands
-    in for what init allows a call."""
+    in for what init allows a call. Without `always`, the entry does not have its tools always loaded."""
     await connect(home, "qwen-code", "--instructions", *init)
     file = home.root / ".qwen/settings.json"
     set_timeout(file, timeout)
     add_settings(file, SETTINGS)
+    if not always:
+        file.write_text(file.read_text().replace('"alwaysLoadTools": true', '"alwaysLoadTools": false'))
     # It needs a newer Node than the oldest one on which these tests run.
     command = [npm.program("node"), npm.program("qwen"), "--prompt", "greet the world"]
-    async with serving(script, prefix="mcp__agent-intercom__") as (model, url):
+    async with serving(script, prefix=PREFIX, own="tool_search") as (model, url):
         there = environ | {"OPENAI_BASE_URL": f"{url}/v1"}
         async with at_work(home, root, model, command, there) as (process, person):
             yield model, process, person
@@ -114,3 +120,27 @@ async def test_a_verdict_after_it_has_cut_the_call_reaches_it_with_the_next_tool
         assert await process.wait() == 0, said(home)
     assert "Request timed out" in model.answers[0]
     assert is_greeted(root, model, 2)
+
+
+async def greet_by_search() -> AsyncGenerator[Step, str]:
+    """Look the tools up by what is shown of them, and call them by another tool, as it tells its model to."""
+    found = yield Use("tool_search", {"query": f"select:{PREFIX}check_clearance,{PREFIX}check_diff"})
+    assert "nobody is asked twice" in found
+    verdict = told((yield Use("tool_call", {"name": f"{PREFIX}check_clearance", "arguments": CHANGE})))
+    asked = {"request_id": verdict["request_id"]}
+    yield Use("tool_call", {"name": f"{PREFIX}check_diff", "arguments": asked})
+    yield Say("found, and greeted")
+
+
+async def test_where_it_hides_the_tools_the_beginning_of_their_descriptions_says_what_matters(home: Home) -> None:
+    root = project(home)
+    async with qwen(home, root, greet_by_search(), always=False) as (model, process, person):
+        await approve(home, person, NAME)
+        assert await process.wait() == 0, said(home)
+    assert is_greeted(root, model, 2)
+    seen = first_seen(model)
+    assert "nobody is asked twice" not in seen
+    first, _, _ = BY_NAME["check_clearance"].description.partition("\n")
+    # They are shown as JSON, in the JSON of the request.
+    assert in_json(in_json(first)) in seen
+    assert in_json(TEXT.strip()) in seen

@@ -294,16 +294,18 @@ class Plan:
 
     @property
     def misses_instructions(self) -> bool:
-        """Whether the client reads permanent instructions that do not have our section."""
-        return self.instructions is not None and not self.instructions.is_installed()
+        """Whether the client reads permanent instructions to which our section could be added."""
+        file = self.instructions
+        return file is not None and file.hides is None and not file.is_installed()
 
     def files(self, wanted: Wanted) -> list[ClientFile]:
         """Return the files to write. What is installed is kept up to date."""
         found: list[ClientFile] = [self.entry]
         if self.hooks is not None and (wanted.hooks or not self.misses_hooks):
             found.append(self.hooks)
-        if self.instructions is not None and (wanted.instructions or not self.misses_instructions):
-            found.append(self.instructions)
+        file = self.instructions
+        if file is not None and file.hides is None and (wanted.instructions or file.is_installed()):
+            found.append(file)
         return found
 
 
@@ -345,7 +347,7 @@ def _show(plan: Plan, report: Report, wanted: Wanted) -> bool:
 
 def _show_instructions(plans: Sequence[Plan], report: Report, wanted: Wanted) -> None:
     """Report which instructions would be written: they are the same for every client."""
-    files = [plan.instructions for plan in plans if plan.instructions is not None]
+    files = [plan.instructions for plan in plans if plan.instructions is not None and plan.instructions.hides is None]
     if files and wanted.instructions:
         report.say("\nInstructions, in all your projects, with --instructions: in a section of\n")
         report.lines += [f"  {each.path}  ({each.client.title})" for each in files]
@@ -374,7 +376,17 @@ def _write(plan: Plan, report: Report, wanted: Wanted) -> bool:
         report.say(f"merged   {change.file}  ({each.title}{scope})" + (f"\n         {each.note}" if each.note else ""))
     if plan.hooks is not None and plan.hooks not in files:
         report.say(f"no hooks {plan.title} may use its own tools without asking (--hooks installs them)")
+    if plan.instructions is not None and plan.instructions not in files:
+        why = _why_none(plan.instructions)
+        report.say(f"no text  {plan.title} is given no instructions on these tools ({why})")
     return True
+
+
+def _why_none(file: InstructionsFile) -> str:
+    """Say why a client's instructions were not written."""
+    if file.hides is None:
+        return "--instructions writes them"
+    return f"{file.path} would hide {file.hides} from it: make it first, a link to that for example"
 
 
 #: Examples for settings whose default is to have no value.

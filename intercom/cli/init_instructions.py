@@ -7,13 +7,14 @@ section: one that a person has edited is theirs too, and is not replaced.
 from __future__ import annotations
 
 import hashlib
+import os
 import re
 from pathlib import Path
 from typing import NamedTuple
 
 from attrs import frozen
 
-from intercom.agents.clients.client import Client, Location
+from intercom.agents.clients.client import Client, Instructions, Location
 from intercom.cli.init_files import ClientFile, Unmergeable, glance
 from intercom.model.json_types import JsonObject
 
@@ -62,7 +63,7 @@ class InstructionsFile(ClientFile):
     """A client's file of permanent instructions, with Intercom's section in it."""
 
     client: Client
-    file: Location
+    instructions: Instructions
     project: Path
 
     @property
@@ -71,7 +72,7 @@ class InstructionsFile(ClientFile):
 
     @property
     def location(self) -> Location:
-        return self.file
+        return self.instructions.file
 
     @property
     def scope(self) -> str:
@@ -79,7 +80,16 @@ class InstructionsFile(ClientFile):
 
     @property
     def path(self) -> Path:
-        return self.file.file(self.project)
+        return self.location.file(self.project)
+
+    @property
+    def hides(self) -> Path | None:
+        """The person's file that the client would no longer read if this one were made; None if there is none."""
+        instead = self.instructions.instead
+        if instead is None or os.path.lexists(self.path):
+            return None
+        other = instead.file(self.project)
+        return other if other.exists() else None
 
     def merged(self, text: str) -> str:
         """Return the text with the section, after all other text where there was none. An edited one stays. Raises

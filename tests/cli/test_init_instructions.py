@@ -94,9 +94,11 @@ def test_lines_that_enclose_no_section_are_left_alone(spoil: object) -> None:
         file().merged(spoil(file().merged(MINE)))
 
 
-def test_without_the_option_none_are_written(own_home: Path) -> None:
+def test_without_the_option_none_are_written(own_home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert init_with("--write", "--client", "all") == 0
     assert not any((own_home / place).exists() for place in PLACES.values())
+    said = capsys.readouterr().out
+    assert "no text  Gemini CLI is given no instructions on these tools (--instructions writes them)" in said
 
 
 @pytest.mark.parametrize("mine", [None, MINE])
@@ -155,6 +157,23 @@ def test_a_client_whose_instructions_cannot_be_merged_is_left_whole(
     said = capsys.readouterr().err
     assert "do not enclose one section" in said
     assert f"add by hand to {at}" in said
+
+
+def test_a_file_that_would_hide_another_of_the_person_s_is_not_made(
+    own_home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    mine = own_home / ".claude/CLAUDE.md"
+    mine.parent.mkdir()
+    mine.write_text(MINE)
+    at = own_home / PLACES["opencode"]
+    assert init_with("--write", "--client", "opencode", "--instructions") == 0
+    assert not at.exists()
+    assert f"no text  opencode is given no instructions on these tools ({at} would hide" in capsys.readouterr().out
+    at.symlink_to(mine)
+    assert init_with("--write", "--client", "opencode", "--instructions") == 0
+    assert mine.read_text() == file().merged(MINE)
+    assert init_with("--remove", "--client", "opencode") == 0
+    assert mine.read_text() == MINE
 
 
 def test_one_file_that_two_clients_read_by_links_keeps_the_section_until_the_last_is_gone(

@@ -226,12 +226,19 @@ class Probe(NamedTuple):
     run: Callable[[str, str, JsonObject], ProbeRun]
 
 
+class Instructions(NamedTuple):
+    """The Markdown file whose text a client gives its model in every project. The client reads `instead`, another one,
+    only as long as there is no `file`."""
+
+    file: Location
+    instead: Location | None = None
+
+
 class Client(NamedTuple):
     """One client: its `name` on the command line, and its `title` for people.
 
     `call_waits` maps the beginnings of the client's name over MCP, in lower case, to its poll interval in seconds. None
-    means no limit; docs/reference/clients.md says how they are known. `instructions` is the Markdown file whose text
-    the client gives its model in every project.
+    means no limit; docs/reference/clients.md says how they are known.
     """
 
     name: str
@@ -240,7 +247,7 @@ class Client(NamedTuple):
     entry: Entry
     hooks: Hooks | None = None
     probe: Probe | None = None
-    instructions: Location | None = None
+    instructions: Instructions | None = None
 
     def is_named(self, mcp_name: str | None) -> bool:
         """Whether this is the client with this name over MCP."""

@@ -14,6 +14,7 @@ from intercom.agents.clients.client import (
     WORKSPACE_HEADER,
     Client,
     Entry,
+    Instructions,
     Location,
     Probe,
     ProbeRun,
@@ -83,5 +84,5 @@ CLIENT = Client(
     ),
     hooks=CodexHooks(),
     probe=Probe("codex", _probe),
-    instructions=Location("AGENTS.md", ".codex", "CODEX_HOME"),
+    instructions=Instructions(Location("AGENTS.md", ".codex", "CODEX_HOME")),
 )

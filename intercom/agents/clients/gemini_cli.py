@@ -12,6 +12,7 @@ from intercom.agents.clients.client import (
     WORKSPACE_HEADER,
     Client,
     Entry,
+    Instructions,
     Location,
     Timeout,
     bearer,
@@ -45,5 +46,5 @@ CLIENT = Client(
         " call_wait_seconds in Intercom's configuration.",
         timeout=Timeout("timeout", 0.001, 600.0),
     ),
-    instructions=Location(".gemini/GEMINI.md", ".", "GEMINI_CLI_HOME"),
+    instructions=Instructions(Location(".gemini/GEMINI.md", ".", "GEMINI_CLI_HOME")),
 )

@@ -10,6 +10,7 @@ from intercom.agents.clients.client import (
     WORKSPACE_HEADER,
     Client,
     Entry,
+    Instructions,
     Location,
     Timeout,
     bearer,
@@ -39,5 +40,7 @@ CLIENT = Client(
         "Restart opencode after a change.",
         timeout=Timeout("timeout", 0.001),
     ),
-    instructions=Location("opencode/AGENTS.md", ".config", "XDG_CONFIG_HOME"),
+    instructions=Instructions(
+        Location("opencode/AGENTS.md", ".config", "XDG_CONFIG_HOME"), instead=Location("CLAUDE.md", ".claude")
+    ),
 )

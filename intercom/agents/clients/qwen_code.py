@@ -8,6 +8,7 @@ from intercom.agents.clients.client import (
     WORKSPACE_HEADER,
     Client,
     Entry,
+    Instructions,
     Location,
     Timeout,
     bearer,
@@ -40,5 +41,5 @@ CLIENT = Client(
         'To use the long time-out, set [clients."qwen-code"] call_wait_seconds in Intercom\'s configuration.',
         timeout=Timeout("timeout", 0.001, 600.0),
     ),
-    instructions=Location("QWEN.md", ".qwen", "QWEN_HOME"),
+    instructions=Instructions(Location("QWEN.md", ".qwen", "QWEN_HOME")),
 )

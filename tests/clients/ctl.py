@@ -20,6 +20,6 @@ async def ctl(home: Home, *words: str) -> dict[str, Any]:
     run = partial(the_person().run_async, [*CTL, *words], home.environ)
     while (done := await run()).returncode == NO_SERVER:  # noqa: ASYNC110 - another process
         await trio.sleep(0.1)
-    assert done.returncode == 0, done.stderr
+    assert done.returncode == 0, done.stdout + done.stderr
     told: dict[str, Any] = json.loads(done.stdout)
     return told

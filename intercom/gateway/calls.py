@@ -18,11 +18,12 @@ from typing import Final
 import trio
 from attrs import define, evolve, field, frozen
 
-from actors import Busy, Down, Name, NotRunning, ask
+from actors import Name
 from intercom.gateway import redaction
 from intercom.gateway.assignments import AgentIdentity
 from intercom.gateway.breaker import Failure
 from intercom.gateway.budgets import Remaining
+from intercom.gateway.downstream_calls import Admit, Invoked, carry
 from intercom.gateway.downstream_config import DownstreamConfig, Sharing
 from intercom.gateway.evidence import Cache, EvidenceRecords, NotStored, cache_key, normalize
 from intercom.gateway.invocations import InvocationLog
@@ -30,11 +31,8 @@ from intercom.gateway.journal import Invocation
 from intercom.gateway.messages import (
     AgentPort,
     CallFailed,
-    Cancel,
     GatewayRefused,
     InvocationStatus,
-    Invoke,
-    Invoked,
     RpcError,
     downstream_name,
 )
@@ -52,8 +50,6 @@ log = logging.getLogger("intercom.gateway")
 _MASKED_HERE: Final = 4_000
 #: The most calls that wait for an agent's answers.
 _MOST_ROUNDS: Final = 10_000
-#: What an agent is told to wait while the actor of a downstream restarts (seconds).
-RESTART_SECONDS: Final = 2.0
 #: What is sent of a request's parameters, by method; and what more, if it continues one.
 _SENT: Final[Mapping[str, tuple[str, ...]]] = {
     "tools/call": ("name", "arguments", "task"),
@@ -472,32 +468,10 @@ class Calls:
     ) -> Invoked:
         """Send a request to a downstream for the agent behind `port`.
 
-        Raises what `Invoke` raises, and IntercomError if its actor is down.
+        Raises what `carry` raises.
         """
-        actor = self.named(downstream_name(downstream))
-        message = Invoke(call, method, params, port, progress_token, modern_agent=modern, counts=counts)
-        try:
-            return await ask(actor, message)
-        except trio.Cancelled:
-            actor.tell(Cancel(call))
-            raise
-        except Busy:
-            raise GatewayRefused(
-                InvocationStatus.RATE_LIMITED, f"too many calls wait for {downstream}: call again in a moment", 1.0
-            ) from None
-        except (Down, NotRunning) as gone:
-            if isinstance(gone, NotRunning) or not gone.begun:
-                raise GatewayRefused(
-                    InvocationStatus.CIRCUIT_OPEN,
-                    f"the part of the server that speaks with {downstream} is restarting, and nothing was sent: call"
-                    " again in a moment",
-                    RESTART_SECONDS,
-                ) from None
-            raise IntercomError(
-                f"the part of the server that speaks with {downstream} is restarting; whether the call had its effect"
-                " is not known: look before you call again",
-                code="unavailable",
-            ) from None
+        admit = Admit(call, method, params, port, progress_token, modern_agent=modern, counts=counts)
+        return await carry(self.named(downstream_name(downstream)), downstream, admit)
 
     async def _redacted_error(self, refused: RpcError) -> RpcError:
         """Return an error of a downstream without its secrets."""

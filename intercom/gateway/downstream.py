@@ -1,9 +1,9 @@
 """The actor of one downstream: its connection, its breaker, its budget, its pins, and the calls that run.
 
-A call is an `Invoke`. The actor refuses it, or sends it over the connection and answers when the downstream does. What
-happens to the connection is decided by `breaker`, and which calls are refused by `budgets`: this module carries out
-their effects. `offered_tools` decides which tools agents see. A connection that fails is replaced here; agents only see
-failed calls.
+The actor admits calls or refuses them, and counts those that run; the task that asks carries its call itself
+(`downstream_calls`). `breaker` decides what happens to the connection, and `budgets` which calls are refused: this
+module carries out their effects. `offered_tools` decides which tools agents see. A connection that fails is replaced
+here; agents only see failed calls.
 
 With `sharing = "agent"` each agent has a connection of its own, made by its first call. The main connection then only
 serves to list the tools and to see that the downstream works.
@@ -22,18 +22,18 @@ import trio
 from attrs import evolve, frozen
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 
-from actors import Actor, Refused
+from actors import Actor, Refused, Reply
 from intercom.gateway import breaker, budgets
 from intercom.gateway import downstream_tasks as tasks
 from intercom.gateway.breaker import Breaker, CallSucceeded, Circuit, Connect, Failure, Health, HealthChanged
 from intercom.gateway.budgets import Allowed, Meter, Usage
 from intercom.gateway.connection import Connection
+from intercom.gateway.downstream_calls import Admit, AdmitAgain, CallEnded, Cancel, Run, not_reached
 from intercom.gateway.downstream_config import DownstreamConfig, Sharing
 from intercom.gateway.downstream_tasks import (
     AgentConnected,
     AgentConnectionOver,
     AgentDisconnected,
-    CallEnded,
     Checked,
     Connected,
     DownstreamDeps,
@@ -44,7 +44,6 @@ from intercom.gateway.downstream_tasks import (
     NotConnected,
     Recalled,
     ResourcesUpdated,
-    Run,
     Watched,
 )
 from intercom.gateway.lists import Lists
@@ -53,15 +52,12 @@ from intercom.gateway.messages import (
     AgentPort,
     Allow,
     CallFailed,
-    Cancel,
     Configure,
     Describe,
     Downstream,
     GatewayRefused,
     InvocationStatus,
-    Invoke,
     ResourcesChanged,
-    RpcError,
     SetEnabled,
     SetLogLevel,
     SignInChanged,
@@ -119,7 +115,7 @@ class _Own:
 class DownstreamActor(Actor):
     """One downstream. See the module."""
 
-    refusals: ClassVar[tuple[type[Exception], ...]] = (Refused, IntercomError, RpcError, CallFailed)
+    refusals: ClassVar[tuple[type[Exception], ...]] = (Refused, IntercomError, CallFailed)
     # All calls can end at once, and none of these messages may be lost.
     mailbox_size: ClassVar[int] = 4 * MOST_CALLS
 
@@ -141,8 +137,9 @@ class DownstreamActor(Actor):
         self._owns = 0
         #: The numbers of the agents' connections that are not over yet.
         self._live_owns: set[int] = set()
-        self._parked: dict[str, Run] = {}
-        self._running: dict[str, tuple[Run, trio.CancelScope]] = {}
+        self._parked: dict[str, tuple[Run, Reply[Run]]] = {}
+        #: The calls that tasks carry now. Each of them tells `CallEnded` or `Cancel`.
+        self._running: dict[str, Run] = {}
         #: Read again by each incarnation: agents say it once.
         self._log_level = deps.log_level()
         #: The resources that agents watch, those that the downstream was asked to tell of, and the task for that.
@@ -177,14 +174,16 @@ class DownstreamActor(Actor):
     def on_receive(self, message: object) -> Any:
         """Handle a message of the protocol, or of a background task."""
         match message:
-            case Invoke():
-                return self._take_call(message)
+            case Admit():
+                return self._admit(message)
             case CallEnded():
                 self._ended(message)
-            case Cancel(call, _):
-                self._cancel(call)
+            case AdmitAgain(ended):
+                return self._admit_again(ended)
+            case Cancel(admit, was_sent):
+                self._cancel(admit, was_sent=was_sent)
             case _WaitedTooLong(call):
-                self._waited_too_long(call)
+                self._refuse_parked(call)
             case Describe():
                 return self._describe()
             case Connected(number, connection, lists):
@@ -390,7 +389,7 @@ class DownstreamActor(Actor):
         """Use this configuration, and what a person says. What does not concern the connection does not end it."""
         before, was_enabled = self._config, self._enabled
         self._config, self._allowed = config, allowed
-        is_other = _connection_part(before) != _connection_part(config)
+        is_other = before.connection_part != config.connection_part
         if is_other:
             self._version = None
         if self._enabled and (is_other or not was_enabled):
@@ -401,7 +400,8 @@ class DownstreamActor(Actor):
 
     # --- calls -------------------------------------------------------------------------------------------------------
 
-    def _take_call(self, invoke: Invoke) -> None:
+    def _admit(self, admit: Admit) -> Run | None:
+        """Return the call with its connection. If that is not made yet, the answer comes when it is."""
         now = trio.current_time()
         self._require_enabled()
         if self._breaker.circuit is Circuit.OPEN:
@@ -409,18 +409,36 @@ class DownstreamActor(Actor):
         if len(self._parked) >= MOST_PARKED or len(self._parked) + len(self._running) >= MOST_CALLS:
             busy = f"too many calls wait for {self._name}, and this one was not sent: call again in a moment"
             raise GatewayRefused(InvocationStatus.RATE_LIMITED, busy, 1.0)
-        if invoke.call in self._running or invoke.call in self._parked:
+        if admit.call in self._running or admit.call in self._parked:
             raise IntercomError("a call with this name is under way: give each call a name of its own")
         allowed: Allowed | None = None
-        seconds = self._config.budget.timeout_seconds
-        if invoke.counts:
-            tool = str(invoke.params.get("name", ""))
-            self._meter, result = budgets.start(self._config.budget, self._meter, tool, now, self._deps.now())
+        budget = self._config.budget
+        if admit.counts:
+            self._meter, result = budgets.start(budget, self._meter, admit.tool, now, self._deps.now())
             if isinstance(result, budgets.Refused):
-                sentence = budgets.refusal(self._name, self._config.budget, result)
+                sentence = budgets.refusal(self._name, budget, result)
                 raise GatewayRefused(InvocationStatus.RATE_LIMITED, sentence, result.retry_after)
             allowed = result
-        self._send(Run(invoke, self.defer(), allowed, now + seconds))
+        return self._place(Run(admit, allowed, now + budget.timeout_seconds, self._config))
+
+    def _admit_again(self, ended: CallEnded) -> Run | None:
+        """As `_admit`, for a call whose connection was lost. It is counted already."""
+        run = ended.run
+        if not self._take_out(ended):
+            raise CallFailed(Failure.TRANSPORT, "it was cancelled")
+        if run.was_sent != ended.was_sent:
+            run = evolve(run, was_sent=ended.was_sent)
+        if self._breaker.circuit is Circuit.OPEN or not self._enabled:
+            raise self._give_up(run)
+        return self._place(run)
+
+    def _place(self, run: Run) -> Run | None:
+        """Return an accepted call with its connection, or let it wait for one. Raises GatewayRefused or CallFailed if
+        there is no room for a connection."""
+        placed = self._placed(run)
+        if placed is None:
+            self._park(run, self.defer())
+        return placed
 
     def _require_enabled(self) -> None:
         if not self._enabled:
@@ -433,25 +451,24 @@ class DownstreamActor(Actor):
     def _refusal(self, now: float) -> GatewayRefused:
         refused = breaker.refusal(self._name, self._breaker, now)
         if refused is None:
-            return tasks.not_reached(self._name, "it was not connected in time")
+            return not_reached(self._name, "it was not connected in time")
         return GatewayRefused(InvocationStatus.CIRCUIT_OPEN, refused.message, refused.retry_after)
 
-    def _send(self, run: Run) -> None:
-        """Send a call now, or when its connection is made. Without room for a connection it is refused."""
-        if not self._has_room_for(run.invoke.agent):
+    def _placed(self, run: Run) -> Run | None:
+        """Return a call with its connection, which runs from now on; None if the connection is still being made. Raises
+        as `_place`."""
+        admit = run.admit
+        if not self._has_room_for(admit.agent):
             many = (
                 f"{MOST_OWN} agents use {self._name} already, each over a connection of its own, and nothing was sent:"
                 f" repeat this call in {budgets.duration(ROOM_SECONDS)}, or go on without {self._name}"
             )
-            self._refuse_parked(run, GatewayRefused(InvocationStatus.RATE_LIMITED, many, ROOM_SECONDS))
-            return
-        connection, own = self._connection_for(run.invoke.agent)
+            raise self._give_up(run, GatewayRefused(InvocationStatus.RATE_LIMITED, many, ROOM_SECONDS))
+        connection, own = self._connection_for(admit.agent)
         if connection is None:
-            self._park(run)
-            return
-        run = evolve(run, attempts=run.attempts + 1, own=own)
-        scope = self.spawn(tasks.carry, run, self._config, connection, self._breaker.connection, self.actor_ref.tell)
-        self._running[run.invoke.call] = (run, scope)
+            return None
+        placed = self._running[admit.call] = run.over(self._config, connection, self._breaker.connection, own)
+        return placed
 
     def _connection_for(self, agent: AgentPort | None) -> tuple[Connection | None, int | None]:
         """Return the connection for a call, None while it is made; and its number if it is the agent's own."""
@@ -474,44 +491,62 @@ class DownstreamActor(Actor):
         self._own[agent.id] = evolve(own, used_at=trio.current_time())
         return own.connection, own.number
 
-    def _park(self, run: Run) -> None:
+    def _park(self, run: Run, reply: Reply[Run]) -> None:
         """Let a call wait for its connection, until its time is over."""
-        self._parked[run.invoke.call] = run
+        call = run.admit.call
+        self._parked[call] = run, reply
         left = max(0.0, run.ends_at - trio.current_time())
-        self.set_timer(("parked", run.invoke.call), left, _WaitedTooLong(run.invoke.call))
+        self.set_timer(("parked", call), left, _WaitedTooLong(call))
 
-    def _unpark(self, call: str) -> Run | None:
+    def _unpark(self, call: str) -> tuple[Run, Reply[Run]] | None:
         self.cancel_timer(("parked", call))
         return self._parked.pop(call, None)
 
     def _settle_parked(self, which: Callable[[Run], bool] = lambda _run: True) -> None:
-        """Send the calls that waited for the connection, or refuse them if there will be none soon."""
-        for run in [each for each in self._parked.values() if which(each)]:
-            self._unpark(run.invoke.call)
-            if run.reply.abandoned:
+        """Admit the calls that waited for the connection, or refuse them if there will be none soon."""
+        for run, reply in [each for each in self._parked.values() if which(each[0])]:
+            self._unpark(run.admit.call)
+            if reply.abandoned:
                 self._uncount(run)
-            elif self._breaker.circuit is Circuit.OPEN or not self._enabled:
-                self._refuse_parked(run)
+                continue
+            try:
+                if self._breaker.circuit is Circuit.OPEN or not self._enabled:
+                    raise self._give_up(run)
+                placed = self._placed(run)
+            except (GatewayRefused, CallFailed) as refusal:
+                reply.fail(refusal)
             else:
-                self._send(run)
+                if placed is None:
+                    self._park(run, reply)
+                else:
+                    reply.set(placed)
 
-    def _refuse_parked(self, run: Run, refusal: GatewayRefused | None = None) -> None:
-        """Refuse a call that waits no more. One that was sent before may have had an effect, and says so."""
+    def _refuse_parked(self, call: str, refusal: GatewayRefused | CallFailed | None = None) -> None:
+        """Refuse a call that waits no more, if it still waits."""
+        parked = self._unpark(call)
+        if parked is not None:
+            run, reply = parked
+            refusal = self._give_up(run, refusal)
+            if not reply.abandoned:
+                reply.fail(refusal)
+
+    def _give_up(self, run: Run, refusal: GatewayRefused | CallFailed | None = None) -> GatewayRefused | CallFailed:
+        """Uncount a call that gets no connection, and return its refusal. One that was sent before may have had an
+        effect, and says so."""
         self._uncount(run)
         if run.was_sent:
-            tasks.refuse(run, CallFailed(Failure.TRANSPORT, "it was lost, and there is no other connection yet"))
-            return
+            return CallFailed(Failure.TRANSPORT, "it was lost, and there is no other connection yet")
         try:
             self._require_enabled()
-            tasks.refuse(run, refusal or self._refusal(trio.current_time()))
         except GatewayRefused as disabled:
-            tasks.refuse(run, disabled)
+            return disabled
+        return refusal or self._refusal(trio.current_time())
 
-    def _uncount(self, run: Run) -> None:
-        """Note that an accepted call has ended. One that was never sent costs nothing."""
+    def _uncount(self, run: Run, *, was_sent: bool = False) -> None:
+        """Note that an accepted call has ended. One that was never sent, now or earlier, costs nothing."""
         if run.allowed is None:
             return
-        if run.was_sent:
+        if was_sent or run.was_sent:
             self._meter = budgets.finish(self._meter)
             self._calls += 1
             self._last_call_at = self._deps.now()
@@ -519,47 +554,36 @@ class DownstreamActor(Actor):
             self._meter = budgets.cancel(self._config.budget, self._meter, run.allowed)
 
     def _ended(self, ended: CallEnded) -> None:
-        run = ended.run if ended.run.was_sent == ended.was_sent else evolve(ended.run, was_sent=ended.was_sent)
-        running = self._running.get(run.invoke.call)
-        if running is None or running[0] is not ended.run:
-            # It was cancelled just when it ended.
+        run = ended.run
+        if not self._take_out(ended):
             return
-        del self._running[run.invoke.call]
-        self._note_own(run, ended.event)
-        if ended.event is not None:
-            self._step(ended.event)
-        if ended.again and not run.reply.abandoned:
-            if self._breaker.circuit is Circuit.OPEN or not self._enabled:
-                self._refuse_parked(run)
-            else:
-                self._send(run)
-            return
-        self._uncount(run)
-        if run.allowed is not None and run.was_sent:
+        self._uncount(run, was_sent=ended.was_sent)
+        if run.allowed is not None and ended.was_sent:
             self._seconds.append(ended.seconds)
             if ended.error is not None:
                 self._errors += 1
                 self._last_error = f"the last call {ended.error}"
 
-    def _cancel(self, call: str) -> None:
-        """End a call that its agent has cancelled."""
-        cancelled = CallFailed(Failure.TRANSPORT, "it was cancelled")
-        running = self._running.pop(call, None)
-        if running is not None:
-            run, scope = running
-            scope.cancel()
-            self._uncount(evolve(run, was_sent=True))
-            tasks.refuse(run, cancelled)
-            return
-        parked = self._unpark(call)
-        if parked is not None:
-            self._uncount(parked)
-            tasks.refuse(parked, cancelled)
+    def _take_out(self, ended: CallEnded) -> bool:
+        """Note that a call runs no more, and what that says of the downstream. Returns False if it does not run."""
+        run = ended.run
+        if self._running.get(run.admit.call) is not run:
+            return False
+        del self._running[run.admit.call]
+        if ended.event is not None:
+            self._note_own(run, ended.event)
+            self._step(ended.event)
+        return True
 
-    def _waited_too_long(self, call: str) -> None:
-        run = self._unpark(call)
-        if run is not None:
-            self._refuse_parked(run)
+    def _cancel(self, admit: Admit, *, was_sent: bool) -> None:
+        """Forget a call whose task has given up."""
+        running, parked = self._running.get(admit.call), self._parked.get(admit.call)
+        if running is not None and running.admit is admit:
+            del self._running[admit.call]
+            self._uncount(running, was_sent=was_sent)
+        elif parked is not None and parked[0].admit is admit:
+            self._unpark(admit.call)
+            self._uncount(parked[0])
 
     # --- connections of single agents --------------------------------------------------------------------------------
 
@@ -574,8 +598,8 @@ class DownstreamActor(Actor):
             return False
         if own is not None or len(self._own) < MOST_OWN:
             return True
-        runs = (*self._parked.values(), *(run for run, _ in self._running.values()))
-        busy = {run.invoke.agent.id for run in runs if run.invoke.agent is not None}
+        runs = (*(run for run, _ in self._parked.values()), *self._running.values())
+        busy = {run.admit.agent.id for run in runs if run.admit.agent is not None}
         idle = [each for each in self._own if each not in busy]
         if not idle:
             return False
@@ -586,7 +610,7 @@ class DownstreamActor(Actor):
         own = self._own.get(agent)
         if own is not None and own.number == number:
             self._own[agent] = evolve(own, connection=connection)
-            self._settle_parked(lambda run: run.invoke.agent is not None and run.invoke.agent.id == agent)
+            self._settle_parked(lambda run: _is_of(run, agent))
 
     def _own_ended(self, agent: str, number: int, reason: str) -> None:
         own = self._own.get(agent)
@@ -595,24 +619,23 @@ class DownstreamActor(Actor):
         del self._own[agent]
         self._last_error = f"the connection of an agent {reason}"
         if own.connection is not None:
-            self._settle_parked(lambda run: run.invoke.agent is not None and run.invoke.agent.id == agent)
+            self._settle_parked(lambda run: _is_of(run, agent))
             return
-        for run in [each for each in self._parked.values() if each.invoke.agent and each.invoke.agent.id == agent]:
-            self._unpark(run.invoke.call)
-            self._refuse_parked(run, tasks.not_reached(self._name, f"the connection {reason}"))
+        for call in [call for call, (run, _) in self._parked.items() if _is_of(run, agent)]:
+            self._refuse_parked(call, not_reached(self._name, f"the connection {reason}"))
         # Each call would start the program once more, so this counts until a back-off.
         self._step(breaker.CallFailed(self._breaker.connection, Failure.TRANSPORT))
 
     def _agent_gone(self, agent: str) -> None:
         self._end_own(agent)
         if self._config.sharing is Sharing.AGENT:
-            for run in [each for each in self._parked.values() if each.invoke.agent and each.invoke.agent.id == agent]:
-                self._cancel(run.invoke.call)
+            for call in [call for call, (run, _) in self._parked.items() if _is_of(run, agent)]:
+                self._refuse_parked(call, CallFailed(Failure.TRANSPORT, "it was cancelled", was_sent=False))
 
-    def _note_own(self, run: Run, event: breaker.Event | None) -> None:
-        agent = run.invoke.agent
+    def _note_own(self, run: Run, event: breaker.Event) -> None:
+        agent = run.admit.agent
         own = None if agent is None else self._own.get(agent.id)
-        if agent is not None and own is not None and own.number == run.own and event is not None:
+        if agent is not None and own is not None and own.number == run.own:
             failed = isinstance(event, breaker.CallFailed) and event.failure is not Failure.TOOL_ERROR
             self._own[agent.id] = evolve(own, has_failed=failed)
 
@@ -627,7 +650,7 @@ class DownstreamActor(Actor):
         """Check an idle connection with a request of the protocol, never with a tool."""
         self.set_timer(_CHECK, CHECK_SECONDS, _Check())
         idle = trio.current_time() - OWN_IDLE_SECONDS
-        busy = {run.invoke.agent.id for run, _ in self._running.values() if run.invoke.agent is not None}
+        busy = {run.admit.agent.id for run in self._running.values() if run.admit.agent is not None}
         for agent, own in tuple(self._own.items()):
             if own.used_at < idle and agent not in busy:
                 self._end_own(agent)
@@ -659,23 +682,12 @@ class DownstreamActor(Actor):
         )
 
 
+def _is_of(run: Run, agent: str) -> bool:
+    """Whether a call is one of this agent."""
+    return run.admit.agent is not None and run.admit.agent.id == agent
+
+
 def _has_subscriptions(connection: Connection) -> bool:
     """Whether a downstream of an older version tells of changes of its resources."""
     declared = connection.capabilities.get("resources")
     return isinstance(declared, Mapping) and declared.get("subscribe") is True
-
-
-def _connection_part(config: DownstreamConfig) -> tuple[object, ...]:
-    return (
-        config.transport,
-        config.command,
-        config.args,
-        config.env,
-        config.env_vars,
-        config.env_file,
-        config.cwd,
-        config.base_url,
-        config.headers,
-        config.oauth,
-        config.sharing,
-    )

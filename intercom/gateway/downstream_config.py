@@ -162,6 +162,14 @@ class DownstreamConfig:
         is_remote = self.transport is not Transport.STDIO
         return is_remote and not any(name.lower() == "authorization" for name in self.headers)
 
+    @property
+    def connection_part(self) -> tuple[object, ...]:
+        """What the connection depends on: if any of it changes, the connection is made again."""
+        return (
+            *(self.transport, self.command, self.args, self.env, self.env_vars, self.env_file, self.cwd),
+            *(self.base_url, self.headers, self.oauth, self.sharing),
+        )
+
     def is_read_only(self, tool: str) -> bool:
         """Whether a call of this tool changes nothing, as the configuration says."""
         return any(fnmatchcase(tool, verb) for verb in self.read_only)

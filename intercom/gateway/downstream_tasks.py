@@ -1,7 +1,6 @@
-"""The background tasks of a downstream's actor: they hold its connections, carry its calls and check that it answers.
+"""The background tasks of a downstream's actor: they hold its connections, and check that it answers.
 
-A task touches no state of the actor. It reports what has happened with a message, and only answers the call that it
-carries by itself.
+A task touches no state of the actor. It reports what has happened with a message.
 """
 
 from __future__ import annotations
@@ -16,20 +15,15 @@ from typing import Final
 import trio
 from attrs import define, field, frozen
 
-from actors import Reply
-from intercom.gateway import breaker, budgets, pins
-from intercom.gateway.breaker import HANDSHAKE_WAIT_SECONDS, CallSucceeded, Failure
-from intercom.gateway.budgets import Allowed, Usage
+from intercom.gateway import pins
+from intercom.gateway.breaker import Failure
+from intercom.gateway.budgets import Usage
 from intercom.gateway.connection import Connection, HandshakeError, Listener
 from intercom.gateway.downstream_config import DownstreamConfig, MissingVariables
 from intercom.gateway.lists import Lists, read_lists
 from intercom.gateway.messages import (
     AgentPort,
     CallFailed,
-    GatewayRefused,
-    InvocationStatus,
-    Invoke,
-    Invoked,
     OfferChanged,
     ResourcesChanged,
     RpcError,
@@ -108,21 +102,6 @@ class Recalled:
     usage: Usage
     disabled_by: str | None = None
     faults: tuple[str, ...] = ()
-
-
-@frozen(eq=False)
-class Run:
-    """One call that was accepted. `allowed` is what it counts, None if it is not counted; `ends_at` is when its time is
-    over, on Trio's clock. `attempts` says on how many connections it was tried, `was_sent` whether the downstream may
-    have received it over an earlier one. `own` is the number of the agent's own connection, if it is on one."""
-
-    invoke: Invoke
-    reply: Reply[Invoked]
-    allowed: Allowed | None
-    ends_at: float
-    attempts: int = 0
-    was_sent: bool = False
-    own: int | None = None
 
 
 # --- what tasks report -----------------------------------------------------------------------------------------------
@@ -217,19 +196,6 @@ class AgentConnectionOver:
     """The connection of an agent with this number is over: its process has ended."""
 
     number: int
-
-
-@frozen
-class CallEnded:
-    """A call has ended: it is answered already, unless it is to be sent `again`. `event` is for the breaker. `was_sent`
-    says whether the downstream may have received it."""
-
-    run: Run
-    event: breaker.Event | None
-    seconds: float
-    error: str | None = None
-    again: bool = False
-    was_sent: bool = True
 
 
 # --- connections -----------------------------------------------------------------------------------------------------
@@ -430,81 +396,3 @@ class _Tells:
 def _last_line(text: str) -> str:
     """Return the last line that is not empty: what a process said before it ended."""
     return next((line.strip()[:_SAID] for line in reversed(text.splitlines()) if line.strip()), "")
-
-
-# --- calls -----------------------------------------------------------------------------------------------------------
-
-
-async def carry(run: Run, config: DownstreamConfig, connection: Connection, number: int, tell: Tell) -> None:
-    """Send one call over a connection, and answer it."""
-    # The first write comes before any other checkpoint: a call that is cancelled already must not be sent.
-    await trio.lowlevel.checkpoint_if_cancelled()
-    invoke, began = run.invoke, trio.current_time()
-    event: breaker.Event | None = CallSucceeded(number)
-    error: str | None = None
-    again = False
-    was_sent = True
-    try:
-        with trio.fail_at(run.ends_at) as limit:
-            result = await connection.request(
-                invoke.method,
-                invoke.params,
-                call=invoke.call,
-                agent=invoke.agent,
-                progress_token=invoke.progress_token,
-                modern_agent=invoke.modern_agent,
-                limit=limit,
-            )
-    except RpcError as refused:
-        error = f"got the error {refused.code}"
-        refuse(run, refused)
-    except trio.TooSlowError:
-        error = "timed out"
-        event = breaker.CallFailed(number, Failure.TIMEOUT)
-        seconds = budgets.duration(config.budget.timeout_seconds)
-        refuse(run, CallFailed(Failure.TIMEOUT, f"did not answer within {seconds}"))
-    except CallFailed as failed:
-        error = f"failed: {failed.reason}"
-        event = None if connection.is_lost else breaker.CallFailed(number, failed.failure)
-        was_sent = run.was_sent or failed.was_sent
-        again = failed.failure is Failure.TRANSPORT and _may_repeat(run, config, failed)
-        if not again:
-            refuse(run, failed if was_sent else not_reached(config.name, failed.reason))
-    else:
-        if result.get("isError") is True:
-            event = breaker.CallFailed(number, Failure.TOOL_ERROR)
-        if not run.reply.done and not run.reply.abandoned:
-            allowed = run.allowed
-            run.reply.set(Invoked(result) if allowed is None else Invoked(result, allowed.remaining, allowed.cost))
-    tell(CallEnded(run, event, trio.current_time() - began, error, again, was_sent))
-
-
-def refuse(run: Run, error: BaseException) -> None:
-    """Answer a call with an error, if anybody still waits for it."""
-    if not run.reply.done and not run.reply.abandoned:
-        run.reply.fail(error)
-
-
-def not_reached(name: str, reason: str) -> GatewayRefused:
-    """Return the refusal of a call that no connection could take. `reason` is a clause, as in `CallFailed`."""
-    wait = HANDSHAKE_WAIT_SECONDS
-    return GatewayRefused(
-        InvocationStatus.CIRCUIT_OPEN,
-        f"{name} could not be reached ({reason}), and nothing was sent: repeat this call in {budgets.duration(wait)};"
-        f" if that fails three times, tell the person that {name} does not work",
-        wait,
-    )
-
-
-def _may_repeat(run: Run, config: DownstreamConfig, failed: CallFailed) -> bool:
-    """Whether a call may be sent again: it was never sent, or the configuration says that it changes nothing."""
-    if run.reply.abandoned:
-        return False
-    if not failed.was_sent:
-        return run.attempts <= max(1, config.retry)
-    if run.attempts > config.retry:
-        return False
-    invoke = run.invoke
-    if invoke.method == "tools/call":
-        return config.is_read_only(str(invoke.params.get("name", "")))
-    return invoke.method in ("resources/read", "prompts/get", "completion/complete")

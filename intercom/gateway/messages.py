@@ -97,43 +97,6 @@ class AgentPort(Protocol):
 
 
 @frozen
-class Invoked:
-    """The result of a request, as the downstream gave it. `remaining` is what is left of its budget, None for a request
-    that is not counted; `cost` is what the call cost, in millionths."""
-
-    result: JsonObject
-    remaining: Remaining | None = None
-    cost: int = 0
-
-
-@frozen
-class Invoke(Request[Invoked]):
-    """Send a request to the downstream, and answer with its result.
-
-    The actor checks the budget and the breaker first (for `counts`), and raises GatewayRefused if they refuse. Raises
-    RpcError if the downstream answers with an error, CallFailed if there is no answer. `call` names it for `Cancel`.
-    `progress_token` is the agent's own token; its progress goes to `agent` under this token. `modern_agent` says that
-    the agent speaks 2026-07-28.
-    """
-
-    call: str
-    method: str
-    params: JsonObject
-    agent: AgentPort | None = None
-    progress_token: str | int | None = None
-    modern_agent: bool = False
-    counts: bool = True
-
-
-@frozen
-class Cancel:
-    """Cancel a request: its answer is not wanted any more. `reason` is passed on."""
-
-    call: str
-    reason: str | None = None
-
-
-@frozen
 class SignInChanged:
     """A person has signed in to the downstream, or out: connect again now, with what is stored."""
 

@@ -19,18 +19,16 @@ from intercom.gateway.breaker import Failure
 from intercom.gateway.budgets import Budget, Usage
 from intercom.gateway.connection import Connection, HandshakeError, Listener
 from intercom.gateway.downstream import DownstreamActor
+from intercom.gateway.downstream_calls import Admit, Invoked, carry
 from intercom.gateway.downstream_config import DownstreamConfig, Transport
 from intercom.gateway.downstream_tasks import DownstreamDeps, Recalled, ToolsChanged, ToolsPinned
 from intercom.gateway.messages import (
     AgentPort,
     CallFailed,
-    Cancel,
     Describe,
     Downstream,
     GatewayRefused,
     InvocationStatus,
-    Invoke,
-    Invoked,
     OfferChanged,
 )
 from intercom.gateway.pins import Changes
@@ -250,15 +248,12 @@ class Pending:
         self.scope = trio.CancelScope()
         self.answers = 0
 
-    async def run(self, rig: Rig, message: Request[Any]) -> None:
+    async def run(self, rig: Rig, admit: Admit) -> None:
         with self.scope:
             try:
-                self.outcome = outcome.Value(await ask(rig.system.named(NAME), message))
+                self.outcome = outcome.Value(await carry(rig.actor, "files", admit))
             except Exception as error:
                 self.outcome = outcome.Error(error)
-            except trio.Cancelled:
-                rig.actor.tell(Cancel(cast("Invoke", message).call))
-                raise
             self.answers += 1
 
     @property
@@ -338,8 +333,8 @@ class Rig:
         self._names += 1
         pending = Pending()
         name = call or f"call {self._names}"
-        message = Invoke(name, "tools/call", {"name": tool, "arguments": {}}, agent, counts=counts)
-        self.nursery.start_soon(pending.run, self, message)
+        admit = Admit(name, "tools/call", {"name": tool, "arguments": {}}, agent, counts=counts)
+        self.nursery.start_soon(pending.run, self, admit)
         return pending
 
     async def call(self, tool: str = "read", agent: AgentPort | None = None, **more: Any) -> Pending:

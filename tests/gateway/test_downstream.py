@@ -9,7 +9,6 @@ import pytest
 import trio
 import trio.testing
 
-from actors import Down
 from actors.events import MailboxOverflowed
 from actors.testing import inject
 from intercom.gateway import downstream, pins
@@ -32,10 +31,8 @@ from intercom.gateway.downstream_tasks import (
 from intercom.gateway.lists import Lists
 from intercom.gateway.messages import (
     CallFailed,
-    Cancel,
     Configure,
     InvocationStatus,
-    Invoke,
     RpcError,
 )
 from intercom.model.errors import ConfigError, IntercomError
@@ -44,6 +41,7 @@ from tests.gateway.fake_downstreams import (
     LIMITED,
     NAME,
     FakeConnection,
+    Pending,
     Port,
     Rig,
     config,
@@ -132,15 +130,15 @@ async def test_a_second_call_of_the_same_name_is_refused(rig: Rig) -> None:
 
 async def test_a_name_is_free_again_after_a_cancellation(rig: Rig) -> None:
     first = await rig.call("write", call="x")
-    # The answer comes at the same moment, and its end is told after the second call has begun.
+    # The answer comes at the same moment.
     rig.fakes.last.open[0].answer()
-    rig.actor.tell(Cancel("x"))
-    second = rig.actor.ask(Invoke("x", "tools/call", {"name": "write"}), block=False)
+    first.scope.cancel()
     await rig.quiet()
-    assert first.done
+    second = await rig.call("write", call="x")
     assert await rig.running() == 1
     rig.fakes.last.open[0].answer()
-    assert (await second).result == {"content": []}
+    await rig.quiet()
+    assert second.value.result == {"content": []}
     assert await rig.running() == 0
 
 
@@ -415,15 +413,16 @@ async def test_a_call_that_is_cancelled_while_it_waits_is_never_sent(clock: trio
         assert (await rig.running(), (await rig.state()).usage.calls) == (0, 1)
 
 
-async def test_a_call_that_is_cancelled_before_it_is_sent_is_never_sent(rig: Rig) -> None:
-    message = Invoke("x", "tools/call", {"name": "write"})
-    # Both wait in the mailbox, so no other task runs between the two.
-    reply = rig.actor.ask(message, block=False)
-    rig.actor.tell(Cancel("x"))
-    with pytest.raises(CallFailed, match="it was cancelled"):
-        await reply
+@pytest.mark.parametrize("passes", range(5))
+async def test_a_call_that_is_cancelled_on_its_way_is_counted_only_if_it_was_sent(rig: Rig, passes: int) -> None:
+    pending = rig.begin("write")
+    for _ in range(passes):
+        await trio.lowlevel.checkpoint()
+    pending.scope.cancel()
     await rig.quiet()
-    assert rig.fakes.sent() == []
+    assert pending.scope.cancelled_caught
+    assert all(each.cancelled for each in rig.fakes.last.calls)
+    assert (await rig.state()).usage.calls == len(rig.fakes.sent())
     assert await rig.running() == 0
 
 
@@ -576,14 +575,37 @@ async def test_what_an_earlier_connection_reports_changes_nothing(rig: Rig) -> N
 # --- Crashes
 
 
+def says_that_it_is_not_known(pending: Pending) -> bool:
+    """Whether a call failed because the actor ended, and its agent learns that it may have had its effect."""
+    error = pending.error
+    return isinstance(error, IntercomError) and error.error_code == "unavailable" and "is not known" in error.message
+
+
+@pytest.mark.parametrize("tool_name", ["write", "read"])
+async def test_a_call_in_flight_is_not_repeated_when_the_actor_crashes(rig: Rig, tool_name: str) -> None:
+    pending = await rig.call(tool_name)
+    inject(rig.system, NAME, RuntimeError("crash"), "now")
+    await rig.quiet()
+    assert says_that_it_is_not_known(pending)
+    assert rig.fakes.sent() == ["call 1"]
+    await rig.succeed("write")
+
+
+async def test_a_call_that_has_its_answer_keeps_it_when_the_actor_crashes(rig: Rig) -> None:
+    pending = await rig.call("write")
+    rig.fakes.last.open[0].answer()
+    inject(rig.system, NAME, RuntimeError("crash"), "now")
+    await rig.quiet()
+    assert pending.value.result == {"content": []}
+
+
 async def test_calls_in_flight_learn_that_the_actor_crashed(rig: Rig) -> None:
     rig.fakes.tools = [tool("read", "reads more"), tool("write", "writes")]
     rig.recalled = Recalled(pins.compare((), [tool("read"), tool("write", "writes")]).added, Usage(BEGAN.date(), 41, 0))
     pending = await rig.call("write")
     inject(rig.system, NAME, RuntimeError("crash"), "now")
     await rig.quiet()
-    assert isinstance(pending.error, Down)
-    assert pending.error.begun
+    assert says_that_it_is_not_known(pending)
     assert rig.fakes.made[0].ended
     state = await rig.state()
     assert (state.usage.calls, state.breaker.health) == (41, Health.READY)
@@ -600,7 +622,7 @@ async def test_parked_calls_learn_it_too(clock: trio.testing.MockClock) -> None:
         pending = await rig.call("write")
         inject(rig.system, NAME, RuntimeError("crash"), "now")
         await rig.quiet()
-        assert isinstance(pending.error, Down)
+        assert says_that_it_is_not_known(pending)
         rig.fakes.gate.set()
         await rig.quiet()
         assert rig.fakes.sent() == []

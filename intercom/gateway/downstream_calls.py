@@ -1,0 +1,239 @@
+"""A call on its way over a downstream's connection: the actor admits it, and the task that asks carries it.
+
+`carry` is the whole way. It asks the actor, which refuses the call or hands over the connection; it sends the request
+and waits for the answer itself; and it tells the actor how the call has ended. So a call waits for the actor only once,
+and its answer for nobody. The actor counts what runs, and alone decides about its state: `Admit`, `AdmitAgain`,
+`CallEnded` and `Cancel` are all that it hears of calls.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+import trio
+from attrs import frozen
+
+from actors import Busy, Down, Name, NotRunning, Request, ask
+from intercom.gateway import breaker, budgets
+from intercom.gateway.breaker import HANDSHAKE_WAIT_SECONDS, CallSucceeded, Failure
+from intercom.gateway.budgets import Allowed, Remaining
+from intercom.gateway.connection import Connection
+from intercom.gateway.downstream_config import DownstreamConfig
+from intercom.gateway.messages import AgentPort, CallFailed, GatewayRefused, InvocationStatus, RpcError
+from intercom.model.errors import IntercomError
+from intercom.model.json_types import JsonObject
+
+#: What an agent is told to wait while the actor of a downstream restarts (seconds).
+RESTART_SECONDS: Final = 2.0
+
+
+@frozen
+class Invoked:
+    """The result of a request, as the downstream gave it. `remaining` is what is left of its budget, None for a request
+    that is not counted; `cost` is what the call cost, in millionths."""
+
+    result: JsonObject
+    remaining: Remaining | None = None
+    cost: int = 0
+
+
+@frozen(eq=False)
+class Admit(Request["Run"]):
+    """Admit a request to the downstream, as soon as there is a connection for it.
+
+    The actor checks the budget and the breaker (for `counts`), and raises GatewayRefused if they refuse; it raises
+    CallFailed if the agent is gone before there is a connection. `call` names the request: no other may run under this
+    name. `progress_token` is the agent's own token; its progress goes to `agent` under this token. `modern_agent` says
+    that the agent speaks 2026-07-28.
+    """
+
+    call: str
+    method: str
+    params: JsonObject
+    agent: AgentPort | None = None
+    progress_token: str | int | None = None
+    modern_agent: bool = False
+    counts: bool = True
+
+    @property
+    def tool(self) -> str:
+        """The name of the tool that is called, empty for other requests."""
+        return str(self.params.get("name", ""))
+
+
+@frozen(eq=False)
+class Run:
+    """One call that was accepted. `allowed` is what it counts, None if it is not counted; `ends_at` is when its time is
+    over, on Trio's clock. `attempts` says on how many connections it was tried, `was_sent` whether the downstream may
+    have received it over an earlier one. It goes over `connection`, the actor's one with this `number`, None while that
+    is made. `own` is the number of the agent's own connection, if it is on one."""
+
+    admit: Admit
+    allowed: Allowed | None
+    ends_at: float
+    config: DownstreamConfig
+    attempts: int = 0
+    was_sent: bool = False
+    own: int | None = None
+    connection: Connection | None = None
+    number: int = 0
+
+    def over(self, config: DownstreamConfig, connection: Connection, number: int, own: int | None) -> Run:
+        """Return it for one more attempt, over this connection."""
+        attempts = self.attempts + 1
+        return Run(self.admit, self.allowed, self.ends_at, config, attempts, self.was_sent, own, connection, number)
+
+
+@frozen
+class CallEnded:
+    """A call has ended. `event` is for the breaker, None if it says nothing of the downstream. `error` continues "the
+    last call ...". `was_sent` says whether the downstream may have received it."""
+
+    run: Run
+    event: breaker.Event | None
+    seconds: float
+    error: str | None = None
+    was_sent: bool = True
+
+
+@frozen
+class AdmitAgain(Request[Run]):
+    """Admit a call again whose connection was lost. As `Admit`, but it is counted already."""
+
+    ended: CallEnded
+
+
+@frozen
+class Cancel:
+    """The task that carried this call, or waited for its admission, has given up. `was_sent` as in `CallEnded`."""
+
+    admit: Admit
+    was_sent: bool
+
+
+async def carry(actor: Name, downstream: str, admit: Admit) -> Invoked:
+    """Send a request to a downstream, and return its result. Cancelling this cancels the request.
+
+    Raises GatewayRefused for one that was not sent, CallFailed for one without an answer, RpcError for an error of the
+    downstream, and IntercomError if the actor ends meanwhile and nobody knows whether the request had its effect.
+    """
+    is_admitted = was_sent = False
+    request: Request[Run] = admit
+    try:
+        ref = actor.present()
+        try:
+            while True:
+                run = await ask(ref, request)
+                is_admitted = True
+                # The first write comes before any other checkpoint: a call that is cancelled already must not be sent.
+                await trio.lowlevel.checkpoint_if_cancelled()
+                was_sent = True
+                outcome, ended = await _exchange(run)
+                was_sent = ended.was_sent
+                if not isinstance(outcome, CallFailed):
+                    break
+                if outcome.failure is Failure.TRANSPORT and not ref.is_alive():
+                    raise NotRunning(downstream)
+                if not _may_repeat(run, outcome):
+                    break
+                request, is_admitted = AdmitAgain(ended), False
+        except BaseException as failed:
+            # What the actor has refused, it knows.
+            if is_admitted or isinstance(failed, trio.Cancelled):
+                _tell(ref.tell, Cancel(admit, was_sent))
+            raise
+    except Busy:
+        raise GatewayRefused(
+            InvocationStatus.RATE_LIMITED, f"too many calls wait for {downstream}: call again in a moment", 1.0
+        ) from None
+    except (Down, NotRunning) as gone:
+        raise _restarting(downstream, begun=was_sent or (isinstance(gone, Down) and gone.begun)) from None
+    _tell(ref.tell, ended)
+    if isinstance(outcome, CallFailed) and not was_sent:
+        raise not_reached(downstream, outcome.reason)
+    if isinstance(outcome, Exception):
+        raise outcome
+    allowed = run.allowed
+    return Invoked(outcome) if allowed is None else Invoked(outcome, allowed.remaining, allowed.cost)
+
+
+async def _exchange(run: Run) -> tuple[JsonObject | RpcError | CallFailed, CallEnded]:
+    """Send a call over its connection. Returns its answer, or why it has none, and what the actor is told of it."""
+    admit, connection, number = run.admit, run.connection, run.number
+    assert connection is not None, "an admitted call has its connection"
+    began = trio.current_time()
+    error: str | None = None
+    event: breaker.Event | None = CallSucceeded(number)
+    outcome: JsonObject | RpcError | CallFailed | None = None
+    was_sent = True
+    with trio.CancelScope(deadline=run.ends_at) as limit:
+        try:
+            outcome = await connection.request(
+                admit.method,
+                admit.params,
+                call=admit.call,
+                agent=admit.agent,
+                progress_token=admit.progress_token,
+                modern_agent=admit.modern_agent,
+                limit=limit,
+            )
+            if outcome.get("isError") is True:
+                event = breaker.CallFailed(number, Failure.TOOL_ERROR)
+        except RpcError as refused:
+            error, outcome = f"got the error {refused.code}", refused
+        except CallFailed as failed:
+            error, outcome = f"failed: {failed.reason}", failed
+            event = None if connection.is_lost else breaker.CallFailed(number, failed.failure)
+            was_sent = run.was_sent or failed.was_sent
+    if outcome is None:
+        error, event = "timed out", breaker.CallFailed(number, Failure.TIMEOUT)
+        seconds = budgets.duration(run.config.budget.timeout_seconds)
+        outcome = CallFailed(Failure.TIMEOUT, f"did not answer within {seconds}")
+    return outcome, CallEnded(run, event, trio.current_time() - began, error, was_sent)
+
+
+def _tell(tell: Callable[[object], None], message: object) -> None:
+    """Tell the incarnation that has admitted a call, unless it has ended: the next one does not count the call."""
+    try:
+        tell(message)
+    except NotRunning:
+        return
+
+
+def _may_repeat(run: Run, failed: CallFailed) -> bool:
+    """Whether a call may be sent again: it was never sent, or the configuration says that it changes nothing."""
+    config = run.config
+    if failed.failure is not Failure.TRANSPORT:
+        return False
+    if not failed.was_sent:
+        return run.attempts <= max(1, config.retry)
+    if run.attempts > config.retry:
+        return False
+    admit = run.admit
+    if admit.method == "tools/call":
+        return config.is_read_only(admit.tool)
+    return admit.method in ("resources/read", "prompts/get", "completion/complete")
+
+
+def not_reached(name: str, reason: str) -> GatewayRefused:
+    """Return the refusal of a call that no connection could take. `reason` is a clause, as in `CallFailed`."""
+    wait = HANDSHAKE_WAIT_SECONDS
+    return GatewayRefused(
+        InvocationStatus.CIRCUIT_OPEN,
+        f"{name} could not be reached ({reason}), and nothing was sent: repeat this call in {budgets.duration(wait)};"
+        f" if that fails three times, tell the person that {name} does not work",
+        wait,
+    )
+
+
+def _restarting(downstream: str, *, begun: bool) -> IntercomError:
+    """Return the error of a call whose actor has ended."""
+    what = f"the part of the server that speaks with {downstream} is restarting"
+    if not begun:
+        return GatewayRefused(
+            InvocationStatus.CIRCUIT_OPEN, f"{what}, and nothing was sent: call again in a moment", RESTART_SECONDS
+        )
+    return IntercomError(
+        f"{what}; whether the call had its effect is not known: look before you call again", code="unavailable"
+    )

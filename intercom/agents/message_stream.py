@@ -12,17 +12,18 @@ import json
 import os
 from collections.abc import Awaitable, Callable
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Final, Self, TypeGuard
 
 import anyio
 import mcp_types as types
 import trio
 from mcp.server import Server
+from mcp.server.runner import serve_loop
 from mcp.shared.message import ServerMessageMetadata, SessionMessage
 from pydantic import ValidationError
 
 from intercom.agents.agent_connection import AgentConnection
-from intercom.agents.shim.relay import CALL_KEY, NAMED
+from intercom.agents.shim.relay import CALL_KEY, NAMED, VERSION_KEY
 from intercom.model.json_types import Json
 
 # --- messages --------------------------------------------------------------------------------------------------------
@@ -97,10 +98,13 @@ class _Closing:
         return None
 
 
+Read = Callable[[], Awaitable[SessionMessage | None]]
+
+
 class MessageReader(_Closing):
     """Reads with `read`, which returns None at the end."""
 
-    def __init__(self, read: Callable[[], Awaitable[SessionMessage | None]]) -> None:
+    def __init__(self, read: Read) -> None:
         self._read = read
 
     async def receive(self) -> SessionMessage | Exception:
@@ -131,6 +135,46 @@ class MessageWriter(_Closing):
         except (trio.BrokenResourceError, trio.ClosedResourceError, trio.TooSlowError) as gone:
             # The SDK ignores this error; any other it logs as a handler's failure.
             raise anyio.BrokenResourceError from gone
+
+
+async def run(server: Server[object], read: Read, write: Callable[[SessionMessage], Awaitable[None]]) -> None:
+    """Run the SDK's server on one connection, until `read` returns None. The first message decides which protocol
+    versions the connection has."""
+    opening = await read()
+    if opening is None:
+        return
+    writer, options = MessageWriter(write), server.create_initialization_options()
+    left = [opening]
+
+    async def replayed() -> SessionMessage | None:
+        return left.pop() if left else await read()
+
+    if not isinstance(opening.message, types.JSONRPCRequest) or opening.message.method != "initialize":
+        await server.run(MessageReader(replayed), writer, options)
+        return
+
+    async def of_handshake() -> SessionMessage | None:
+        while (item := await replayed()) is not None and _is_modern(message := item.message):
+            await writer.send(SessionMessage(refuse_line(message.id, types.INVALID_REQUEST, _OF_HANDSHAKE)))
+        return item
+
+    # `Server.run` decides this, too, and then passes every message on through a task and a stream of its own: on the
+    # way of a call these are three turns of the loop.
+    async with server.lifespan(server) as state:
+        await serve_loop(server, MessageReader(of_handshake), writer, lifespan_state=state, init_options=options)
+
+
+_OF_HANDSHAKE: Final = (
+    "this connection began with the handshake of an older protocol version: open another one for requests of 2026-07-28"
+)
+
+
+def _is_modern(message: types.JSONRPCMessage) -> TypeGuard[types.JSONRPCRequest]:
+    """Whether this is a request of 2026-07-28, which names its version."""
+    if not isinstance(message, types.JSONRPCRequest) or message.method == "initialize" or message.params is None:
+        return False
+    meta = message.params.get("_meta")
+    return isinstance(meta, dict) and VERSION_KEY in meta
 
 
 # --- lines -----------------------------------------------------------------------------------------------------------
@@ -235,7 +279,7 @@ async def serve(server: Server[Any], connection: AgentConnection, stdin: int = 0
                     if answered is not None:
                         nursery.start_soon(deliveries.reached, answered[0])
 
-            await server.run(MessageReader(receive), MessageWriter(write), server.create_initialization_options())
+            await run(server, receive, write)
             nursery.cancel_scope.cancel()
     finally:
         connection.closed()

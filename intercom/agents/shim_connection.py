@@ -32,10 +32,9 @@ from intercom.agents.known_agent_processes import KnownProcesses
 from intercom.agents.message_stream import (
     LONGEST_LINE,
     Lines,
-    MessageReader,
-    MessageWriter,
     cancelled,
     read_or_refuse,
+    run,
     to_line,
 )
 from intercom.agents.shim.relay import CALL_KEY, NAMED, control
@@ -338,8 +337,7 @@ class ShimConnection(Actor):
             await self._send_bytes(data)
             crash_points.reach("answer.left")
 
-        server = self._at.server
-        await server.run(MessageReader(receive), MessageWriter(write), server.create_initialization_options())
+        await run(self._at.server, receive, write)
 
     async def _delivered(self, agent: AgentConnection, receipts: Sequence[str]) -> None:
         try:

@@ -36,7 +36,7 @@ from intercom.agents.http.sessions import (
     owner_of,
 )
 from intercom.agents.http.web_server import Connection
-from intercom.agents.message_stream import MessageReader, MessageWriter
+from intercom.agents.message_stream import run
 
 _ENDPOINT = b"event: endpoint"
 _MESSAGE = b"event: message"
@@ -202,8 +202,7 @@ class SseTransport:
 
     async def _converse(self, stream: SseStream, reads: Any, writes: Any) -> None:
         try:
-            options = self.server.create_initialization_options()
-            await self.server.run(MessageReader(partial(stream.read, reads)), MessageWriter(writes.send), options)
+            await run(self.server, partial(stream.read, reads), writes.send)
         finally:
             stream.close()
             await writes.aclose()

@@ -33,8 +33,10 @@ async def ask(
     Cancelling the wait is safe: the actor may see `reply.abandoned`.
     """
     if timeout is not None:
-        with trio.fail_after(timeout):
+        # Not `fail_after`, a generator: most requests have a time limit.
+        with trio.move_on_after(timeout):
             return await ask(target, message, retry=retry)
+        raise trio.TooSlowError
     if retry:
         return await _ask_again(target, message)
     ref = target if type(target) is Ref else _present(target)

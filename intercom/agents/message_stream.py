@@ -191,6 +191,7 @@ class Lines:
     def __init__(self, stream: trio.abc.ReceiveStream, longest: int = LONGEST_LINE) -> None:
         self.longest = longest
         self._stream = stream
+        self._socket = stream.socket if isinstance(stream, trio.SocketStream) else None
         self._buffer = bytearray()
         self._searched = 0
 
@@ -207,10 +208,25 @@ class Lines:
             self._searched = len(self._buffer)
             if self._searched > self.longest:
                 raise trio.ClosedResourceError("a line is too long")
-            data = await self._stream.receive_some(max(_RECEIVED, self._searched))
+            data = await self._receive(max(_RECEIVED, self._searched))
             if not data:
                 return None
             self._buffer += data
+
+    async def _receive(self, most: int) -> bytes | bytearray:
+        """Receive what has come. A socket is waited for first: its own `receive_some` tries to read before that, and
+        finds nothing as a rule."""
+        socket = self._socket
+        if socket is None:
+            return await self._stream.receive_some(most)
+        while True:
+            await trio.lowlevel.wait_readable(socket)
+            try:
+                return os.read(socket.fileno(), most)
+            except BlockingIOError:
+                continue
+            except OSError as gone:
+                raise trio.BrokenResourceError from gone
 
 
 Send = Callable[[bytes], Awaitable[None]]

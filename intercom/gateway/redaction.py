@@ -7,7 +7,7 @@ secret. Most results have none. So the whole is searched first, and single texts
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Final, cast
 
 from intercom.masking import Masker
@@ -21,23 +21,37 @@ _BASE64: Final = re.compile(r"[A-Za-z0-9+/\s]*={0,2}\s*")
 _DEPTH: Final = 200
 
 
-def lines_of(value: Json, name: str = "", depth: int = _DEPTH) -> Iterator[str]:
-    """Yield all texts of a result, each with the name of its field. Raises InvalidArguments if it is nested too
+def lines_of(value: Json) -> list[str]:
+    """Return all texts of a result, each with the name of its field. Raises InvalidArguments if it is nested too
     deeply."""
+    found: list[str] = []
+    _add_lines(found, value, "", _DEPTH)
+    return found
+
+
+def _add_lines(found: list[str], value: Json, name: str, depth: int) -> None:
     if isinstance(value, str):
-        yield f"{name}: {value}" if name else value
-    elif depth == 0:
-        raise InvalidArguments("the downstream's result is nested too deeply to search it for secrets")
-    elif isinstance(value, Mapping):
+        found.append(f"{name}: {value}" if name else value)
+    elif isinstance(value, (dict, Mapping)):
+        _require_depth(depth)
         bytes_in = _bytes_in(value)
         for key, each in value.items():
-            if not isinstance(each, str) or key == bytes_in:
-                yield key
-            if key != bytes_in:
-                yield from lines_of(each, key, depth - 1)
+            if key == bytes_in:
+                found.append(key)
+            elif isinstance(each, str):
+                found.append(f"{key}: {each}" if key else each)
+            else:
+                found.append(key)
+                _add_lines(found, each, key, depth - 1)
     elif isinstance(value, list | tuple):
+        _require_depth(depth)
         for each in value:
-            yield from lines_of(each, name, depth - 1)
+            _add_lines(found, each, name, depth - 1)
+
+
+def _require_depth(depth: int) -> None:
+    if depth == 0:
+        raise InvalidArguments("the downstream's result is nested too deeply to search it for secrets")
 
 
 def redact(masker: Masker, result: JsonObject, text: str) -> tuple[JsonObject, tuple[str, ...]]:

@@ -131,13 +131,22 @@ class LineBuffer:
         return b"" if self._skipping else bytes(self._buffer)
 
 
+def _refuse(constant: str) -> None:
+    raise ValueError(f"{constant} is not JSON")
+
+
+# Made once: `json.dumps` and `json.loads` would make one for each value that has options.
+_ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+_DECODER = json.JSONDecoder(parse_constant=_refuse)
+
+
 def encode(value: object) -> bytes:
     """Encode one value as a line.
 
     Raises ValueError for what JSON cannot represent: not-a-number, infinities, and text with half a surrogate pair.
     """
     try:
-        return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode() + b"\n"
+        return _ENCODER.encode(value).encode() + b"\n"
     except UnicodeEncodeError:
         raise ValueError("a text holds half a surrogate pair") from None
     except RecursionError:
@@ -147,11 +156,7 @@ def encode(value: object) -> bytes:
 def decode(line: bytes) -> Json:
     """Decode one line. Raises ValueError with a message for invalid JSON, which includes NaN and Infinity."""
     try:
-        value: Json = json.loads(line, parse_constant=_refuse)
+        value: Json = _DECODER.decode(line.decode(json.detect_encoding(line), "surrogatepass"))
         return value
     except RecursionError:
         raise ValueError("the value is nested too deeply") from None
-
-
-def _refuse(constant: str) -> None:
-    raise ValueError(f"{constant} is not JSON")

@@ -153,7 +153,8 @@ def _find(text: str) -> Iterator[Found]:
     present = {word for word in _RULES_OF if word in low}
     lines: dict[tuple[tuple[str, ...], int], list[tuple[int, int]]] = {}
     # In the order of the rules: of two that find the same span, the first names it.
-    for position in sorted({*_ALWAYS, *(each for word in present for each in _RULES_OF[word])}):
+    positions = sorted({*_ALWAYS, *(each for word in present for each in _RULES_OF[word])}) if present else _ALWAYS
+    for position in positions:
         rule = _RULES[position]
         near = (rule.keywords, rule.reach)
         if near not in lines:

@@ -388,10 +388,12 @@ class Calls:
             status, error = InvocationStatus.ERROR, refused.message
             raise
         finally:
+            # Rounded, and `sent`, as the log has it: it need not copy the record again.
             self.log.finish(
                 evolve(
                     invocation,
-                    seconds=trio.current_time() - began,
+                    seconds=round(trio.current_time() - began, 6),
+                    sent=status is InvocationStatus.SUCCESS,
                     status=status,
                     error_message=error,
                     redaction_applied=bool(redacted),

@@ -166,14 +166,12 @@ class InvocationLog:
         if self._running.pop(invocation.id, None) is None:
             return invocation
         error = invocation.error_message
-        ended = evolve(
-            invocation,
-            seconds=round(invocation.seconds or 0.0, 6),
-            sent=invocation.status not in _NOT_SENT,
-            error_message=None if error is None else self._masked(error),
-        )
-        self._end(ended)
-        return ended
+        seconds, sent = round(invocation.seconds or 0.0, 6), invocation.status not in _NOT_SENT
+        if error is not None or (seconds, sent) != (invocation.seconds, invocation.sent):
+            masked = None if error is None else self._masked(error)
+            invocation = evolve(invocation, seconds=seconds, sent=sent, error_message=masked)
+        self._end(invocation)
+        return invocation
 
     def refuse(self, invocation: Invocation) -> Invocation:
         """Record a call that was never sent, and return its record. It has a status. Its error message is our own

@@ -35,7 +35,7 @@ async def ask(
     if timeout is not None:
         # Not `fail_after`, a generator: most requests have a time limit.
         with trio.move_on_after(timeout):
-            return await ask(target, message, retry=retry)
+            return await (_ask_again(target, message) if retry else ask(target, message))
         raise trio.TooSlowError
     if retry:
         return await _ask_again(target, message)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import logging
 import math
-import uuid
+import secrets
 from collections.abc import Awaitable, Callable, Collection
 from typing import Any, TypeVar
 
@@ -99,7 +99,7 @@ class Call:
     given: Any = None
     told: Callable[[str | None], Awaitable[None]] | None = None
     on_its_way: Callable[[], Collection[str]] = tuple
-    ticket: str = field(factory=lambda: uuid.uuid4().hex, init=False)
+    ticket: str = field(factory=lambda: secrets.token_hex(16), init=False)
     delivery: Delivery | None = field(default=None, init=False)
     request_id: str | None = field(default=None, init=False)
     _waiting: trio.CancelScope | None = field(default=None, init=False)

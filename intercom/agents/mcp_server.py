@@ -28,9 +28,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import mcp_types as types
 from attrs import evolve
 from mcp.server import Server
-from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
+from mcp.server.context import CallNext, HandlerResult, ServerMiddleware, ServerRequestContext
 from mcp.shared.exceptions import MCPError
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+from opentelemetry.trace import ProxyTracerProvider, get_tracer_provider
 from pydantic import Field
 
 from actors import Request, ask
@@ -120,7 +121,8 @@ def build(
     ):
         server.add_request_handler(method, takes, partial(_answered, answer))
     server.extensions[EXTENSION] = {}
-    server.middleware.append(_unwrap)
+    # The SDK's own one makes spans.
+    server.middleware[:] = [*(partial(_if_traced, each) for each in server.middleware), _unwrap]
     if gateway is not None:
         # Imported lazily: most servers have no gateway.
         from intercom.agents.gateway.middleware import GatewayMiddleware
@@ -491,6 +493,13 @@ async def _ask(connection: AgentConnection, caller: Caller, question: Request[R]
     if isinstance(answer, TaskState):
         agents_call.note(request_id=answer.request_id)
     return answer
+
+
+async def _if_traced(spans: ServerMiddleware[object], ctx: Context, call_next: CallNext) -> HandlerResult:
+    """Make a span of a message, if a program has set up OpenTelemetry. Otherwise nobody would get it."""
+    if isinstance(get_tracer_provider(), ProxyTracerProvider):
+        return await call_next(ctx)
+    return await spans(ctx, call_next)
 
 
 async def _unwrap(ctx: Context, call_next: CallNext) -> HandlerResult:

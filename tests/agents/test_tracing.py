@@ -32,6 +32,7 @@ def spans(monkeypatch: pytest.MonkeyPatch) -> Iterator[InMemorySpanExporter]:
     provider = TracerProvider()
     provider.add_span_processor(SimpleSpanProcessor(exporter))
     monkeypatch.setattr("mcp.shared._otel._tracer", provider.get_tracer("test"))
+    monkeypatch.setattr("opentelemetry.trace._TRACER_PROVIDER", provider)
     yield exporter
     provider.shutdown()
 

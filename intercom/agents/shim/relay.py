@@ -110,6 +110,11 @@ def _names_a_program(info: object) -> bool:
     return isinstance(info, dict) and isinstance(info.get("name"), str) and isinstance(info.get("version"), str)
 
 
+def _key(value: Json) -> str:
+    """Return an id or a token as JSON: 1 and "1" are two."""
+    return str(value) if type(value) is int else json.dumps(value)
+
+
 class ServerAsks:
     """Maps each request of a server to an id that no other server run used, and its answer back. The request's progress
     token is mapped to the same id."""
@@ -175,12 +180,12 @@ class Progress:
 
     def follow(self, token: Json) -> None:
         """Start a request that has `token`, and forget an earlier use of that token."""
-        self._last[json.dumps(token)] = None
+        self._last[_key(token)] = None
 
     def forget(self, token: Json) -> None:
         """Drop an answered or cancelled request: its progress is stale."""
-        self._last.pop(json.dumps(token), None)
-        self._shift.pop(json.dumps(token), None)
+        self._last.pop(_key(token), None)
+        self._shift.pop(_key(token), None)
 
     def new_server_run(self) -> None:
         """Switch to another server run."""
@@ -190,7 +195,7 @@ class Progress:
         """Return the value to show for a value that the server reported; None to show nothing. The first value of a new
         server run is shown unchanged if it is higher than the last one shown. Otherwise it is raised to one more than
         that, and later values by the same amount."""
-        key = json.dumps(token)
+        key = _key(token)
         if key not in self._last or isinstance(value, bool) or not isinstance(value, int | float):
             return None
         last = self._last[key]
@@ -499,7 +504,7 @@ class Relay(Party):
         if not _is_id(request_id):
             text = "a request's id must be a string or a whole number"
             return [ToClient(error(None, INVALID_REQUEST, text))]
-        key = json.dumps(request_id)
+        key = _key(request_id)
         if key in self.in_flight:
             return [Note(f"dropped a request: id {key} is still in flight")]
         params = message.get("params")
@@ -558,7 +563,7 @@ class Relay(Party):
         if method == "notifications/initialized":
             self._greeting.initialized()
         elif method == "notifications/cancelled":
-            cancelled = self.in_flight.pop(json.dumps(params.get("requestId")), None)
+            cancelled = self.in_flight.pop(_key(params.get("requestId")), None)
             if cancelled is not None:
                 self._progress.forget(cancelled.token)
         elif method == "notifications/progress":
@@ -602,7 +607,7 @@ class Relay(Party):
 
     def _answer(self, message: JsonObject, line: bytes) -> list[Effect]:
         request_id = message.get("id")
-        done = self.in_flight.pop(json.dumps(request_id), None)
+        done = self.in_flight.pop(_key(request_id), None)
         if done is None:
             # Cancelled, answered by an earlier server run, or a request of the shim itself.
             ours = isinstance(request_id, str) and request_id.startswith(OWN)

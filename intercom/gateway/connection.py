@@ -1,10 +1,12 @@
-"""A connection to one downstream: a carrier, the multiplexer on it, and the handshake in either protocol version.
+"""A connection to one downstream: a carrier, the multiplexer on it, and the calls that run over it.
 
-The handshake begins with `server/discover` of 2026-07-28. A downstream that answers with an error gets `initialize` on
-the same carrier. One that does not answer gets it there too, because it may only be slow to start; its first good
-answer counts. One that ends, or stays silent, is started again for `initialize` alone.
+`handshake` makes it. A downstream may do anything: nothing that it sends raises in the reader, and a flood is read
+slowly.
 
-A downstream may do anything: nothing that it sends raises in the reader, and a flood is read slowly.
+The time limits of calls stand still while a client answers a question of the downstream: a person may need minutes for
+an answer, and the downstream can do nothing meanwhile. Which of an agent's calls a question belongs to is not always
+known, so the limits of all that run stand still. `ANSWER_SECONDS` bounds it: a client that never answers does not hold
+a call for ever.
 """
 
 from __future__ import annotations
@@ -12,28 +14,24 @@ from __future__ import annotations
 import logging
 import math
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Iterator, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
-from typing import Final, Protocol, TypeAlias
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Final, Protocol
 
 import trio
-from attrs import define, evolve, field, frozen
+from attrs import define, evolve, field
 from mcp_types import SERVER_INFO_META_KEY
 from mcp_types.jsonrpc import (
     INTERNAL_ERROR,
     INVALID_PARAMS,
     METHOD_NOT_FOUND,
     MISSING_REQUIRED_CLIENT_CAPABILITY,
-    UNSUPPORTED_PROTOCOL_VERSION,
 )
-from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, LATEST_HANDSHAKE_VERSION, LATEST_MODERN_VERSION
+from mcp_types.version import LATEST_HANDSHAKE_VERSION, LATEST_MODERN_VERSION
 
 from intercom.gateway import multiplexer
 from intercom.gateway.breaker import Failure
-from intercom.gateway.budgets import duration
-from intercom.gateway.call_limits import CallLimits
-from intercom.gateway.carrier import Carrier, CarrierDetail, CarrierLost, OpenCarrier, Received, RequestFailed
-from intercom.gateway.downstream_config import DownstreamConfig
+from intercom.gateway.carrier import Carrier, CarrierDetail, CarrierLost, Received, RequestFailed
 from intercom.gateway.messages import AgentPort, CallFailed, RpcError
 from intercom.gateway.multiplexer import (
     CLIENT_INFO,
@@ -48,14 +46,9 @@ from intercom.gateway.multiplexer import (
     ToAgent,
 )
 from intercom.model.json_types import Json, JsonObject, part
-from intercom.workspace.command_runner import plain
 
 log = logging.getLogger("intercom.gateway")
 
-#: How long a downstream may be silent at `server/discover` before it gets `initialize`, too (seconds).
-PROBE_SECONDS: Final = 3.0
-#: The part of the time for the handshake after which a downstream that is still silent is started again.
-_RESTART_AFTER: Final = 0.5
 #: How often a request is repeated because the downstream asks for more input, and how much it may ask for at once.
 MOST_ROUNDS: Final = 10
 MOST_INPUTS: Final = 20
@@ -70,23 +63,11 @@ _UNASKED_BYTES: Final = 512
 _MOST_UNSENT: Final = 1000
 #: How many lines that are no messages are kept for people.
 _JUNK_KEPT: Final = 20
-#: How long the text about a failed handshake may be, and the downstream's own message in it, in characters.
-_DETAIL_LENGTH: Final = 4000
-_SAID_LENGTH: Final = 500
+#: The most time that all answers together may add to one call (seconds).
+ANSWER_SECONDS: Final = 600.0
 
-_DISCOVER: Final = "server/discover"
-_INITIALIZE: Final = "initialize"
-
-
-class HandshakeError(Exception):
-    """A connection could not be made. `reason` continues "the connection ...", as in "could not be made: the process
-    exited with status 1"; it contains nothing that a downstream wrote. `detail` may: it says more, for people."""
-
-    def __init__(self, reason: str, detail: str = "", carrier: CarrierDetail | None = None) -> None:
-        super().__init__(reason)
-        self.reason = reason
-        self.detail = detail
-        self.carrier = carrier or CarrierDetail()
+DISCOVER: Final = "server/discover"
+INITIALIZE: Final = "initialize"
 
 
 class Listener(Protocol):
@@ -102,6 +83,59 @@ class Listener(Protocol):
 
 
 @define(eq=False)
+class _Limit:
+    """The limit of one call. `to_answer` is what its answers may still take, `left` what the downstream has left, and
+    `since` when it began to stand still (Trio's clock, seconds)."""
+
+    agent: str
+    scope: trio.CancelScope
+    to_answer: float = ANSWER_SECONDS
+    left: float = 0.0
+    since: float = 0.0
+    questions: int = 0
+
+    def stop(self, now: float) -> None:
+        if not self.questions:
+            self.since, self.left = now, self.scope.deadline - now
+            self.scope.deadline += self.to_answer
+        self.questions += 1
+
+    def go_on(self, now: float) -> None:
+        self.questions -= 1
+        if not self.questions:
+            to_answer = self.to_answer - (now - self.since)
+            self.scope.deadline = now + self.left + min(0.0, to_answer)
+            self.to_answer = max(0.0, to_answer)
+
+
+@define(eq=False)
+class CallLimits:
+    """The limits of the calls that run over one connection, by agent."""
+
+    _running: dict[trio.CancelScope, _Limit] = field(factory=dict, init=False)
+
+    def begin(self, agent: str, scope: trio.CancelScope) -> None:
+        """Know a call of this agent until `end`. The deadline of `scope` is its limit."""
+        self._running[scope] = _Limit(agent, scope)
+
+    def end(self, scope: trio.CancelScope) -> None:
+        """Forget a call, if it is known."""
+        self._running.pop(scope, None)
+
+    @contextmanager
+    def answering(self, agent: str) -> Iterator[None]:
+        """Let the limits of all calls of this agent stand still during the block."""
+        stopped = [limit for limit in self._running.values() if limit.agent == agent]
+        for limit in stopped:
+            limit.stop(trio.current_time())
+        try:
+            yield
+        finally:
+            for limit in stopped:
+                limit.go_on(trio.current_time())
+
+
+@define(eq=False)
 class _Waiter:
     """The task that waits for an answer."""
 
@@ -110,7 +144,7 @@ class _Waiter:
 
 
 class Connection:
-    """A connection whose handshake succeeded; `connect` makes it.
+    """A connection whose handshake succeeded.
 
     `server` and `capabilities` are what the downstream said of itself, unchecked, and `instructions` are its own.
     `handshake_seconds` includes the start of its process. `lost_reason` is a clause, empty before the loss.
@@ -189,7 +223,7 @@ class Connection:
         limit: trio.CancelScope | None = None,
     ) -> JsonObject:
         """Send a request and return its result. There is no time limit: use `trio.fail_after`. If its scope is given as
-        `limit`, the time in which the agent answers a question of the downstream does not count (`call_limits`).
+        `limit`, the time in which the agent answers a question of the downstream does not count (`CallLimits`).
 
         Its progress goes to `agent` under `progress_token`. A downstream of 2026-07-28 may want input first: an agent
         that speaks this version too (`modern_agent`) gets this as the result. Any other agent is asked here, and the
@@ -422,7 +456,7 @@ class Connection:
     async def discover(self) -> JsonObject:
         """Ask for the versions and capabilities, as 2026-07-28 has it."""
         self._multiplexer.speak(LATEST_MODERN_VERSION)
-        return await self._exchange(_DISCOVER, {}, quietly=True)
+        return await self._exchange(DISCOVER, {}, quietly=True)
 
     async def initialize(self, capabilities: JsonObject) -> JsonObject:
         """Begin the handshake of older versions."""
@@ -432,7 +466,7 @@ class Connection:
             "capabilities": capabilities,
             "clientInfo": CLIENT_INFO,
         }
-        return await self._exchange(_INITIALIZE, params, quietly=True)
+        return await self._exchange(INITIALIZE, params, quietly=True)
 
     async def adopt(self, version: str, result: JsonObject) -> None:
         """Use what the handshake has shown. Raises CallFailed if the connection is lost meanwhile."""
@@ -478,205 +512,3 @@ async def _input(agent: AgentPort | None, wanted: Json) -> JsonObject:
         if is_form:
             return {"action": "cancel"}
         raise
-
-
-# --- Connecting
-
-
-class _Failed(Exception):
-    """An attempt to connect failed. `said` is what the downstream wrote about it. `may_be_other` says that the other
-    protocol version may succeed on a new carrier."""
-
-    def __init__(self, reason: str, said: str = "", *, may_be_other: bool = False) -> None:
-        super().__init__(reason)
-        self.reason = reason
-        self.said = said
-        self.may_be_other = may_be_other
-
-
-@asynccontextmanager
-async def connect(
-    config: DownstreamConfig,
-    open_carrier: OpenCarrier,
-    *,
-    version: str | None = None,
-    capabilities: JsonObject | None = None,
-    tell: Listener,
-) -> AsyncIterator[Connection]:
-    """Connect to a downstream for the time of the block. Everything that was started ends with the block.
-
-    `config` must be expanded. `version` is the protocol version that was in use the last time; it saves a failed
-    attempt. `capabilities` are declared in the handshake of older protocol versions, for all agents. The handshake may
-    take `config.startup_seconds`. A lost connection does not end the block: see `wait_lost`.
-
-    Raises HandshakeError. What the block raises leaves it unchanged.
-    """
-    began = trio.current_time()
-    limit = _Limit(began, config.startup_seconds)
-    is_modern = version not in HANDSHAKE_PROTOCOL_VERSIONS
-    async with AsyncExitStack() as stack:
-        connection = None
-        for attempt in (1, 2):
-            try:
-                connection = await stack.enter_async_context(_opened(config, open_carrier, tell, limit))
-                if is_modern:
-                    await _negotiate(connection, capabilities or {}, limit, may_restart=attempt == 1)
-                else:
-                    await _initialize(connection, capabilities or {}, limit)
-                break
-            except (_Failed, CarrierLost, CallFailed) as error:
-                failed = error if isinstance(error, _Failed) else _Failed(error.reason)
-            # The end of a process may say more: its exit status, and the last lines that it wrote.
-            await stack.aclose()
-            if attempt == 2 or not failed.may_be_other:
-                raise _handshake_error(failed, connection)
-            is_modern = not is_modern
-        assert connection is not None
-        connection.handshake_seconds = trio.current_time() - began
-        yield connection
-
-
-@frozen
-class _Limit:
-    """The time limit of the handshake: `seconds` from the time `began`."""
-
-    began: float
-    seconds: float
-
-    @property
-    def deadline(self) -> float:
-        return self.began + self.seconds
-
-    def over(self) -> _Failed:
-        return _Failed(f"the handshake was not answered within {duration(self.seconds)}")
-
-
-@asynccontextmanager
-async def _opened(
-    config: DownstreamConfig, open_carrier: OpenCarrier, tell: Listener, limit: _Limit
-) -> AsyncIterator[Connection]:
-    """Open a carrier with a connection on it. Raises CarrierLost, or _Failed if that takes too long."""
-    failure: Exception | None = None
-    is_open = False
-    with trio.CancelScope(deadline=limit.deadline) as opening:
-        async with open_carrier(config) as carrier:
-            opening.deadline, is_open = math.inf, True
-            connection = Connection(carrier, tell)
-            async with trio.open_nursery() as nursery:
-                connection.start(nursery)
-                # A nursery would wrap what the block raises, and callers catch it by its type.
-                try:
-                    yield connection
-                except Exception as error:
-                    failure = error
-                finally:
-                    connection.close()
-                    nursery.cancel_scope.cancel()
-    if failure is not None:
-        raise failure
-    if not is_open:
-        raise limit.over()
-
-
-_Outcome: TypeAlias = "JsonObject | RpcError | CallFailed"
-
-
-async def _negotiate(connection: Connection, capabilities: JsonObject, limit: _Limit, *, may_restart: bool) -> None:
-    """Find out which protocol version the downstream speaks, and do its handshake. Raises _Failed and CallFailed."""
-    answers_in, answers = trio.open_memory_channel[tuple[str, _Outcome]](2)
-
-    async def attempt(method: str) -> None:
-        request = connection.discover() if method == _DISCOVER else connection.initialize(capabilities)
-        answers_in.send_nowait((method, await _outcome_of(request)))
-
-    restart_at = limit.began + limit.seconds * _RESTART_AFTER if may_restart else limit.deadline
-    until = min(trio.current_time() + PROBE_SECONDS, restart_at)
-    outcomes: dict[str, _Outcome] = {}
-    is_initializing = False
-    verdict: tuple[str, JsonObject] | _Failed | None = None
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(attempt, _DISCOVER)
-        while verdict is None:
-            is_silent = True
-            with trio.move_on_at(until):
-                method, outcome = await answers.receive()
-                outcomes[method] = outcome
-                is_silent = False
-            if connection.is_lost:
-                verdict = _Failed(connection.lost_reason, may_be_other=may_restart)
-            elif not is_silent:
-                verdict = _verdict(outcomes)
-            elif until >= limit.deadline:
-                verdict = limit.over()
-            elif is_initializing:
-                verdict = _Failed("the downstream is silent", may_be_other=True)
-            if verdict is None:
-                until = limit.deadline if outcomes else restart_at
-                if not is_initializing:
-                    is_initializing = True
-                    nursery.start_soon(attempt, _INITIALIZE)
-        nursery.cancel_scope.cancel()
-    if isinstance(verdict, _Failed):
-        raise verdict
-    await connection.adopt(*verdict)
-
-
-async def _initialize(connection: Connection, capabilities: JsonObject, limit: _Limit) -> None:
-    """Do the handshake of older versions. Raises _Failed and CallFailed."""
-    outcome: _Outcome | None = None
-    with trio.move_on_at(limit.deadline):
-        outcome = await _outcome_of(connection.initialize(capabilities))
-    if outcome is None:
-        raise limit.over()
-    version = _version_in(_INITIALIZE, outcome)
-    if version is None or not isinstance(outcome, dict):
-        is_newer = isinstance(outcome, RpcError) and outcome.code == UNSUPPORTED_PROTOCOL_VERSION
-        raise _failure(outcome, may_be_other=is_newer)
-    await connection.adopt(version, outcome)
-
-
-async def _outcome_of(request: Awaitable[JsonObject]) -> _Outcome:
-    try:
-        return await request
-    except (RpcError, CallFailed) as error:
-        return error
-
-
-def _verdict(outcomes: Mapping[str, _Outcome]) -> tuple[str, JsonObject] | _Failed | None:
-    """Return the agreed version with the result that has it, the failure of both attempts, or None to wait."""
-    for method, outcome in outcomes.items():
-        version = _version_in(method, outcome)
-        if version is not None and isinstance(outcome, dict):
-            return version, outcome
-    if len(outcomes) < 2:
-        return None
-    return _failure(outcomes[_INITIALIZE])
-
-
-def _version_in(method: str, outcome: _Outcome) -> str | None:
-    """Return the version of a successful answer that both sides speak."""
-    if not isinstance(outcome, dict):
-        return None
-    if method == _INITIALIZE:
-        version = outcome.get("protocolVersion")
-        return version if isinstance(version, str) and version in HANDSHAKE_PROTOCOL_VERSIONS else None
-    versions = outcome.get("supportedVersions")
-    return LATEST_MODERN_VERSION if isinstance(versions, list) and LATEST_MODERN_VERSION in versions else None
-
-
-def _failure(outcome: _Outcome, *, may_be_other: bool = False) -> _Failed:
-    if isinstance(outcome, CallFailed):
-        return _Failed(outcome.reason, may_be_other=may_be_other)
-    if isinstance(outcome, RpcError):
-        reason = f"the downstream answered the handshake with error {outcome.code}"
-        return _Failed(reason, outcome.message, may_be_other=may_be_other)
-    said = outcome.get("protocolVersion")
-    reason = "the downstream speaks no protocol version that Intercom knows"
-    return _Failed(reason, f"version {said}" if isinstance(said, str) else "", may_be_other=may_be_other)
-
-
-def _handshake_error(failed: _Failed, connection: Connection | None) -> HandshakeError:
-    carrier = CarrierDetail() if connection is None else connection.detail()
-    said = (plain(failed.said.encode("utf-8", "replace"))[:_SAID_LENGTH], *carrier.output, carrier.stderr)
-    detail = "\n".join(text for text in said if text.strip())
-    return HandshakeError(f"could not be made: {failed.reason}", detail[-_DETAIL_LENGTH:], carrier)

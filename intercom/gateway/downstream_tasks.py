@@ -18,8 +18,9 @@ from attrs import define, field, frozen
 from intercom.gateway import pins
 from intercom.gateway.breaker import Failure
 from intercom.gateway.budgets import Usage
-from intercom.gateway.connection import Connection, HandshakeError, Listener
+from intercom.gateway.connection import Connection, Listener
 from intercom.gateway.downstream_config import DownstreamConfig, MissingVariables
+from intercom.gateway.handshake import HandshakeError
 from intercom.gateway.lists import Lists, read_lists
 from intercom.gateway.messages import (
     AgentPort,

@@ -18,8 +18,9 @@ from mcp_types.version import LATEST_HANDSHAKE_VERSION, LATEST_MODERN_VERSION
 
 from intercom.gateway.budgets import duration
 from intercom.gateway.carrier import CarrierDetail
-from intercom.gateway.connection import Connection, HandshakeError, Listener
+from intercom.gateway.connection import Connection, Listener
 from intercom.gateway.downstream_config import DownstreamConfig, MissingVariables, Transport, host_of, to_json
+from intercom.gateway.handshake import HandshakeError
 from intercom.gateway.json_settings import plain
 from intercom.gateway.lists import Lists, read_lists
 from intercom.gateway.masked_diff import Secrets

@@ -40,12 +40,13 @@ from intercom.gateway.calls import Calls, GatewayCaller, Target
 from intercom.gateway.cards import ToolCards
 from intercom.gateway.carrier import OpenCarrier
 from intercom.gateway.catalog import SEPARATOR, Visible, catalog_of
-from intercom.gateway.connection import Connection, Listener, connect
+from intercom.gateway.connection import Connection, Listener
 from intercom.gateway.directory import Settings
 from intercom.gateway.downstream import DownstreamActor
 from intercom.gateway.downstream_config import DownstreamConfig, Transport, expand
 from intercom.gateway.downstream_tasks import DownstreamDeps, ToolsChanged, ToolsPinned
 from intercom.gateway.evidence import Cache, EvidenceRecords
+from intercom.gateway.handshake import connect
 from intercom.gateway.invocations import InvocationLog
 from intercom.gateway.memory import GatewayMemory
 from intercom.gateway.messages import (

@@ -17,11 +17,12 @@ from actors import ChildSpec, Request, Restart, Supervisor, System, ask
 from actors.testing import Recorder
 from intercom.gateway.breaker import Failure
 from intercom.gateway.budgets import Budget, Usage
-from intercom.gateway.connection import Connection, HandshakeError, Listener
+from intercom.gateway.connection import Connection, Listener
 from intercom.gateway.downstream import DownstreamActor
 from intercom.gateway.downstream_calls import Admit, Invoked, carry
 from intercom.gateway.downstream_config import DownstreamConfig, Transport
 from intercom.gateway.downstream_tasks import DownstreamDeps, Recalled, ToolsChanged, ToolsPinned
+from intercom.gateway.handshake import HandshakeError
 from intercom.gateway.messages import (
     AgentPort,
     CallFailed,

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 import pytest
 import trio
 
-from intercom.gateway.call_limits import ANSWER_SECONDS, CallLimits
+from intercom.gateway.connection import ANSWER_SECONDS, CallLimits
 
 
 @contextmanager

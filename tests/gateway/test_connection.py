@@ -15,11 +15,11 @@ import trio
 import trio.testing
 from attrs import define, field
 
-from intercom.gateway import connection as module
 from intercom.gateway.breaker import Failure
 from intercom.gateway.carrier import CarrierDetail, CarrierLost, Incoming, Received, RequestFailed
-from intercom.gateway.connection import Connection, HandshakeError, connect
+from intercom.gateway.connection import Connection
 from intercom.gateway.downstream_config import DownstreamConfig, Transport
+from intercom.gateway.handshake import PROBE_SECONDS, HandshakeError, connect
 from intercom.gateway.messages import AgentPort, CallFailed, RpcError
 from intercom.gateway.stdio_carrier import open_process
 from intercom.model.json_types import JsonObject, part
@@ -949,4 +949,4 @@ async def test_a_process_that_is_stopped_is_ended_all_the_same(monkeypatch: pyte
 
 
 def test_the_restart_leaves_time_for_the_second_attempt() -> None:
-    assert CONFIG.startup_seconds / 2 > module.PROBE_SECONDS
+    assert CONFIG.startup_seconds / 2 > PROBE_SECONDS

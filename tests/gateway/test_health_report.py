@@ -19,8 +19,9 @@ from hypothesis import strategies as st
 
 from intercom.gateway import health_report
 from intercom.gateway.carrier import CarrierDetail
-from intercom.gateway.connection import Connection, Listener, connect
+from intercom.gateway.connection import Connection, Listener
 from intercom.gateway.downstream_config import DownstreamConfig, Transport, expand
+from intercom.gateway.handshake import connect
 from intercom.gateway.health_report import diagnose, examine
 from intercom.gateway.http_carrier import open_http
 from intercom.gateway.stdio_carrier import open_process

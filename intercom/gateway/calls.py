@@ -23,16 +23,18 @@ from intercom.gateway import redaction
 from intercom.gateway.assignments import AgentIdentity
 from intercom.gateway.breaker import Failure
 from intercom.gateway.budgets import Remaining
-from intercom.gateway.downstream_calls import Admit, Invoked, carry
+from intercom.gateway.downstream_calls import carry
 from intercom.gateway.downstream_config import DownstreamConfig, Sharing
 from intercom.gateway.evidence import Cache, EvidenceRecords, NotStored, cache_key, normalize
 from intercom.gateway.invocations import InvocationLog
 from intercom.gateway.journal import Invocation
 from intercom.gateway.messages import (
+    Admit,
     AgentPort,
     CallFailed,
     GatewayRefused,
     InvocationStatus,
+    Invoked,
     RpcError,
     downstream_name,
 )

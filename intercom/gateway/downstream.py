@@ -28,7 +28,7 @@ from intercom.gateway import downstream_tasks as tasks
 from intercom.gateway.breaker import Breaker, CallSucceeded, Circuit, Connect, Failure, Health, HealthChanged
 from intercom.gateway.budgets import Allowed, Meter, Usage
 from intercom.gateway.connection import Connection
-from intercom.gateway.downstream_calls import Admit, AdmitAgain, CallEnded, Cancel, Run, not_reached
+from intercom.gateway.downstream_calls import not_reached
 from intercom.gateway.downstream_config import DownstreamConfig, Sharing
 from intercom.gateway.downstream_tasks import (
     AgentConnected,
@@ -48,16 +48,21 @@ from intercom.gateway.downstream_tasks import (
 )
 from intercom.gateway.lists import Lists
 from intercom.gateway.messages import (
+    Admit,
+    AdmitAgain,
     AgentGone,
     AgentPort,
     Allow,
+    CallEnded,
     CallFailed,
+    Cancel,
     Configure,
     Describe,
     Downstream,
     GatewayRefused,
     InvocationStatus,
     ResourcesChanged,
+    Run,
     SetEnabled,
     SetLogLevel,
     SignInChanged,

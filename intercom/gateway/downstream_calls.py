@@ -12,104 +12,27 @@ from collections.abc import Callable
 from typing import Final
 
 import trio
-from attrs import frozen
 
 from actors import Busy, Down, Name, NotRunning, Request, ask
 from intercom.gateway import breaker, budgets
 from intercom.gateway.breaker import HANDSHAKE_WAIT_SECONDS, CallSucceeded, Failure
-from intercom.gateway.budgets import Allowed, Remaining
-from intercom.gateway.connection import Connection
-from intercom.gateway.downstream_config import DownstreamConfig
-from intercom.gateway.messages import AgentPort, CallFailed, GatewayRefused, InvocationStatus, RpcError
+from intercom.gateway.messages import (
+    Admit,
+    AdmitAgain,
+    CallEnded,
+    CallFailed,
+    Cancel,
+    GatewayRefused,
+    InvocationStatus,
+    Invoked,
+    RpcError,
+    Run,
+)
 from intercom.model.errors import IntercomError
 from intercom.model.json_types import JsonObject
 
 #: What an agent is told to wait while the actor of a downstream restarts (seconds).
 RESTART_SECONDS: Final = 2.0
-
-
-@frozen
-class Invoked:
-    """The result of a request, as the downstream gave it. `remaining` is what is left of its budget, None for a request
-    that is not counted; `cost` is what the call cost, in millionths."""
-
-    result: JsonObject
-    remaining: Remaining | None = None
-    cost: int = 0
-
-
-@frozen(eq=False)
-class Admit(Request["Run"]):
-    """Admit a request to the downstream, as soon as there is a connection for it.
-
-    The actor checks the budget and the breaker (for `counts`), and raises GatewayRefused if they refuse; it raises
-    CallFailed if the agent is gone before there is a connection. `call` names the request: no other may run under this
-    name. `progress_token` is the agent's own token; its progress goes to `agent` under this token. `modern_agent` says
-    that the agent speaks 2026-07-28.
-    """
-
-    call: str
-    method: str
-    params: JsonObject
-    agent: AgentPort | None = None
-    progress_token: str | int | None = None
-    modern_agent: bool = False
-    counts: bool = True
-
-    @property
-    def tool(self) -> str:
-        """The name of the tool that is called, empty for other requests."""
-        return str(self.params.get("name", ""))
-
-
-@frozen(eq=False)
-class Run:
-    """One call that was accepted. `allowed` is what it counts, None if it is not counted; `ends_at` is when its time is
-    over, on Trio's clock. `attempts` says on how many connections it was tried, `was_sent` whether the downstream may
-    have received it over an earlier one. It goes over `connection`, the actor's one with this `number`, None while that
-    is made. `own` is the number of the agent's own connection, if it is on one."""
-
-    admit: Admit
-    allowed: Allowed | None
-    ends_at: float
-    config: DownstreamConfig
-    attempts: int = 0
-    was_sent: bool = False
-    own: int | None = None
-    connection: Connection | None = None
-    number: int = 0
-
-    def over(self, config: DownstreamConfig, connection: Connection, number: int, own: int | None) -> Run:
-        """Return it for one more attempt, over this connection."""
-        attempts = self.attempts + 1
-        return Run(self.admit, self.allowed, self.ends_at, config, attempts, self.was_sent, own, connection, number)
-
-
-@frozen
-class CallEnded:
-    """A call has ended. `event` is for the breaker, None if it says nothing of the downstream. `error` continues "the
-    last call ...". `was_sent` says whether the downstream may have received it."""
-
-    run: Run
-    event: breaker.Event | None
-    seconds: float
-    error: str | None = None
-    was_sent: bool = True
-
-
-@frozen
-class AdmitAgain(Request[Run]):
-    """Admit a call again whose connection was lost. As `Admit`, but it is counted already."""
-
-    ended: CallEnded
-
-
-@frozen
-class Cancel:
-    """The task that carried this call, or waited for its admission, has given up. `was_sent` as in `CallEnded`."""
-
-    admit: Admit
-    was_sent: bool
 
 
 async def carry(actor: Name, downstream: str, admit: Admit) -> Invoked:
@@ -144,6 +67,8 @@ async def carry(actor: Name, downstream: str, admit: Admit) -> Invoked:
                 _tell(ref.tell, Cancel(admit, was_sent))
             raise
     except Busy:
+        if was_sent:
+            raise CallFailed(Failure.TRANSPORT, "it was lost, and too many calls wait for another connection") from None
         raise GatewayRefused(
             InvocationStatus.RATE_LIMITED, f"too many calls wait for {downstream}: call again in a moment", 1.0
         ) from None

@@ -18,7 +18,7 @@ HANDSHAKE: JsonObject = {
     "capabilities": {},
     "clientInfo": {"name": "test", "version": "1"},
 }
-MODERN: JsonObject = {"_meta": ABOUT}
+MODERN: JsonObject = {"_meta": dict(ABOUT)}
 
 
 async def _list_tools(_ctx: object, _params: object) -> types.ListToolsResult:

@@ -19,17 +19,19 @@ from intercom.gateway.breaker import Failure
 from intercom.gateway.budgets import Budget, Usage
 from intercom.gateway.connection import Connection, Listener
 from intercom.gateway.downstream import DownstreamActor
-from intercom.gateway.downstream_calls import Admit, Invoked, carry
+from intercom.gateway.downstream_calls import carry
 from intercom.gateway.downstream_config import DownstreamConfig, Transport
 from intercom.gateway.downstream_tasks import DownstreamDeps, Recalled, ToolsChanged, ToolsPinned
 from intercom.gateway.handshake import HandshakeError
 from intercom.gateway.messages import (
+    Admit,
     AgentPort,
     CallFailed,
     Describe,
     Downstream,
     GatewayRefused,
     InvocationStatus,
+    Invoked,
     OfferChanged,
 )
 from intercom.gateway.pins import Changes

@@ -16,14 +16,14 @@ import trio
 import trio.testing
 from attrs import evolve, field, frozen
 
-from actors import ask
 from intercom.gateway import downstream_tasks, offered_tools, pins
 from intercom.gateway.assignments import AgentIdentity
 from intercom.gateway.cards import ToolCards, card_of
+from intercom.gateway.downstream_calls import carry
 from intercom.gateway.downstream_config import to_json
 from intercom.gateway.downstream_tasks import ToolsChanged
 from intercom.gateway.memory import GatewayMemory
-from intercom.gateway.messages import Invoke, downstream_name
+from intercom.gateway.messages import Admit, downstream_name
 from intercom.gateway.pins import compare, pin
 from intercom.gateway.service import Gateway
 from intercom.model.card import Card, CardState
@@ -95,7 +95,7 @@ class Rig:
     async def read_lists_again(self) -> None:
         """Have the downstream say that its tools have changed."""
         actor = self.gateway.system.named(downstream_name("files"))
-        await ask(actor, Invoke(uuid4().hex, "tools/call", {"name": "read", "arguments": {}}))
+        await carry(actor, "files", Admit(uuid4().hex, "tools/call", {"name": "read", "arguments": {}}))
 
 
 @asynccontextmanager

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar
@@ -23,7 +24,15 @@ from intercom.gateway.calls import Answer, Approval, ApprovalPending, Calls, Gat
 from intercom.gateway.catalog import Catalog, catalog_of
 from intercom.gateway.downstream_config import DownstreamConfig, Expose, Transport
 from intercom.gateway.evidence import Cache, EvidenceRecords
-from intercom.gateway.messages import GatewayRefused, InvocationStatus, Invoke, Invoked, Offer, downstream_name
+from intercom.gateway.messages import (
+    Admit,
+    CallEnded,
+    GatewayRefused,
+    InvocationStatus,
+    Offer,
+    Run,
+    downstream_name,
+)
 from intercom.gateway.roles import parse as parse_roles
 from intercom.gateway.search import ToolIndex
 from intercom.gateway.snapshot import Snapshot
@@ -513,12 +522,24 @@ async def test_a_cancelled_search_leaves_the_index_usable() -> None:
 # --- with the gateway's own calls ------------------------------------------------------------------------------------
 
 
-class Downstream(Actor):
-    """A downstream that answers every call with its name."""
+class Echo:
+    """A connection over which every call is answered with the name of its tool."""
 
-    async def on_receive(self, message: object) -> Any:
-        assert isinstance(message, Invoke)
-        return Invoked({"content": [{"type": "text", "text": str(message.params["name"])}]})
+    is_lost = False
+
+    async def request(self, method: str, params: JsonObject, **_more: Any) -> JsonObject:
+        await trio.lowlevel.checkpoint()
+        return {"content": [{"type": "text", "text": str(params["name"])}]}
+
+
+class Downstream(Actor):
+    """A downstream that admits every call."""
+
+    def on_receive(self, message: object) -> Any:
+        if isinstance(message, Admit):
+            return Run(message, None, math.inf, real().configs["git"], connection=Echo())
+        assert isinstance(message, CallEnded)
+        return None
 
 
 @pytest.mark.real_time

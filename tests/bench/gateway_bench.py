@@ -12,6 +12,7 @@ import contextlib
 import json
 import os
 import statistics
+import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -72,6 +73,7 @@ def main() -> None:
     for name, command, argument in downstreams():
         with home() as root:
             configure(root, {name: command})
+            serve(root)
             trio.run(compare, ways_to(root, name, command), argument)
     memory()
 
@@ -117,6 +119,14 @@ def configure(root: Path, commands: dict[str, list[str]]) -> None:
     rules = [f"{name}.*" for name in commands]
     roles = {"roles": [{"role": "dev", "capabilities": rules, "deny": ["*.delete_*"]}], "defaultRole": "dev"}
     (gateway / "roles.json").write_text(json.dumps(roles))
+
+
+def serve(root: Path) -> None:
+    """Start the server, which `home` stops. One that a shim starts would be that of the installed package, whatever
+    code is measured here."""
+    subprocess.Popen([*SHIM, "serve"], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    while not any((root / "r").rglob("*.mcp.sock")):
+        time.sleep(0.05)
 
 
 async def compare(ways: list[Way], argument: str) -> None:
@@ -207,6 +217,7 @@ def memory() -> None:
             program = root / "idle.py"
             program.write_text(_IDLE)
             configure(root, {f"idle{at}": [sys.executable, "-S", "-E", str(program)] for at in range(number)})
+            serve(root)
             trio.run(
                 settle, [*SHIM, "--workspace", str(root / "w")], f"idle{number - 1}__nothing" if number else "ping"
             )

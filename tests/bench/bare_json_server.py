@@ -9,7 +9,7 @@ from typing import Any
 
 import trio
 
-from intercom.agents.http.web_server import Connection, HttpServer
+from intercom.web_server.server import Connection, HttpServer
 
 _ANSWER = json.dumps(
     {"message_id": "4f5b1a7e-9a54-4f0e-8b0e-0d1a2b3c4d5e", "cursor": 1, "at": "2026-11-25T12:00:00.000000+00:00"}

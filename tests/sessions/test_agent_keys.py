@@ -6,6 +6,7 @@ import pytest
 
 from intercom.agents.http import request
 from intercom.sessions import agent_keys
+from intercom.web_server.request import Refusal
 
 
 @pytest.mark.parametrize(
@@ -27,7 +28,7 @@ def test_a_conversation_has_a_key_that_nobody_else_has(key: str, conversation: s
 
 def test_a_key_in_a_url_is_never_another_agents_conversation() -> None:
     key = agent_keys.of_conversation("http:one", "codex:1@/ws").removeprefix(agent_keys.NAMED)
-    with pytest.raises(request.Refusal):
+    with pytest.raises(Refusal):
         request.read_identity(b"", [(b"x-intercom-agent", key.encode())])
     assert not agent_keys.is_its_own(agent_keys.of_conversation("shim", "http:one@/ws"))
     assert agent_keys.is_its_own(agent_keys.of_conversation("http:one", "codex:1@/ws"))

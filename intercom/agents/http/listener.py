@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import errno
 import logging
 import math
 import os
-import resource
-import select
-import socket
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
 from datetime import datetime
@@ -24,19 +20,17 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from actors import Actor, Name
 from intercom.agents.http import request
-from intercom.agents.http.request import Refusal, Rules, answer, too_many, unknown_path, wrong_method
+from intercom.agents.http.request import Rules, rpc_form
 from intercom.agents.http.sessions import ConnectionFactory
 from intercom.agents.http.sse import SseTransport
 from intercom.agents.http.status import HttpStatus, SessionCounts
 from intercom.agents.http.streamable import Streamable
-from intercom.agents.http.web_server import FIRST_SECONDS, Connection, HttpServer
 from intercom.agents.known_agent_processes import KnownProcesses
 from intercom.agents.rooms import http as rooms_http
 from intercom.agents.rooms import mcp as rooms_mcp
 from intercom.agents.rooms.http import RoomsApp, is_rooms_path
 from intercom.agents.rooms.room_call import RoomsDeps
-from intercom.local import own_files, peer_processes
-from intercom.local.peer_processes import TcpClients
+from intercom.local import own_files
 from intercom.local.places import private_directory
 from intercom.local.server_socket import Renewal
 from intercom.masking import KNOWN
@@ -44,6 +38,9 @@ from intercom.model.card import Notice
 from intercom.model.errors import IntercomError, IpcError
 from intercom.model.metrics import HttpFailed, Measured, Page
 from intercom.store.client import StoreUnavailable
+from intercom.web_server.port import ConnectionProcesses, Port, open_port, why_not_open
+from intercom.web_server.request import Refusal, answer, too_many, unknown_path, wrong_method
+from intercom.web_server.server import Connection, HttpServer
 
 log = logging.getLogger("intercom.http")
 
@@ -87,11 +84,11 @@ class Site:
             await self._serve(scope, receive, sent)
         except* Refusal as refused:
             if not begun:
-                await _first(refused).send(sent)
+                await _first(refused).send(sent, rpc_form)
         except* Exception:
             log.exception("a request to %s failed", scope["path"][:200])
             if not begun:
-                await _FAILED.send(sent)
+                await _FAILED.send(sent, rpc_form)
 
     async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
         path = scope["path"]
@@ -177,17 +174,12 @@ class HttpDeps:
     only_rooms: bool = False
 
 
-#: The time limit of a search in the system's tables, in seconds.
-_SECONDS = 5.0
-
-
 @define(eq=False)
 class ClientRecords:
     """Finds the process behind each connection. `agents` records that it is an agent's."""
 
     agents: KnownProcesses
-    _clients: TcpClients = field(factory=TcpClients, init=False)
-    _searching: trio.Lock = field(factory=trio.Lock, init=False)
+    _processes: ConnectionProcesses = field(factory=ConnectionProcesses, init=False)
 
     async def look(self, connection: Connection) -> None:
         """Find and record the processes of a connection; none for another user's or another machine's. Raises Refusal
@@ -195,7 +187,7 @@ class ClientRecords:
         request searches again."""
         try:
             # A client inside this process is the program that embeds the server.
-            found = await self._find(connection) - {os.getpid()}
+            found = await self._processes.find(connection) - {os.getpid()}
             if found:
                 await self.agents.came(_name(connection), found)
         except (IntercomError, StoreUnavailable, trio.TooSlowError) as failed:
@@ -204,20 +196,6 @@ class ClientRecords:
                 "the process of this connection could not be found just now", HTTPStatus.SERVICE_UNAVAILABLE
             ) from None
         connection.processes = found
-
-    async def _find(self, connection: Connection) -> frozenset[int]:
-        client, server = connection.peer, connection.here
-        if not peer_processes.is_local(client[0], server[0]):
-            return frozenset()
-        if found := self._clients.recent(client, server):
-            return found
-        # One at a time: the next client may be the same process.
-        async with self._searching:
-            if found := self._clients.recent(client, server):
-                return found
-            with trio.fail_after(_SECONDS):
-                holders = await trio.to_thread.run_sync(self._clients.search, client, server, abandon_on_cancel=True)
-            return self._clients.remember(holders)
 
     def closed(self, connection: Connection) -> None:
         """Note that the connection is closed. Its processes count as an agent's until they end."""
@@ -234,26 +212,6 @@ SHUTDOWN_SECONDS = 3.0
 MOST_CONNECTIONS = 8192
 #: The same for a server with rooms, in which ten thousand calls may wait.
 MOST_WITH_ROOMS = 15_000
-#: Limits of connections without a token. Above MOST_UNAUTHENTICATED, the oldest one closes if it had
-#: UNAUTHENTICATED_SECONDS. Above MOST_NEW_UNAUTHENTICATED, it closes at once: a client with a token shows it at once.
-MOST_UNAUTHENTICATED = 256
-MOST_NEW_UNAUTHENTICATED = 1024
-UNAUTHENTICATED_SECONDS = 2.0
-#: How many open files are kept for other things than connections; at most half of those that the system allows.
-RESERVED_FILES = 64
-#: The errors of a system without room for another connection, and the pause after one of them, in seconds.
-_EXHAUSTED = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
-EXHAUSTED_SECONDS = 0.1
-#: How often the loop turns until a request is read that came before the server stops.
-_TURNS = 5
-
-
-def _most_files() -> int:
-    """Return how many connections the system's limit of open files leaves room for."""
-    most, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if most == resource.RLIM_INFINITY:
-        return MOST_WITH_ROOMS
-    return most - min(RESERVED_FILES, most // 2)
 
 
 class Serving:
@@ -261,11 +219,6 @@ class Serving:
 
     def __init__(self, at: HttpDeps) -> None:
         self._at = at
-        self._connections: set[Connection] = set()
-        self._unauthenticated: dict[int, Connection] = {}
-        self._count = 0
-        self._most_files = _most_files()
-        self._exhausted_at = -math.inf
         self._streamable = Streamable(at.server, at.factory)
         self._sse = SseTransport(at.server, at.factory, self._streamable.sessions)
         self._clients = ClientRecords(at.processes)
@@ -298,7 +251,9 @@ class Serving:
                 allow_headers=("*",),
                 expose_headers=("mcp-session-id", "www-authenticate"),
             )
-        self._server = HttpServer(application)
+        self._server = HttpServer(application, rpc_form)
+        most = MOST_CONNECTIONS if self._rooms is None else MOST_WITH_ROOMS
+        self._port = Port(self._server, most, self._clients.closed)
         status.counts = self._counts
 
     def _hides(self, connection: Connection) -> bool:
@@ -310,157 +265,44 @@ class Serving:
 
     def _counts(self) -> SessionCounts:
         sessions = self._streamable.sessions
-        return SessionCounts(len(self._connections), len(sessions.sessions), len(sessions.named), len(sessions.live))
+        connections = len(self._port.connections)
+        return SessionCounts(connections, len(sessions.sessions), len(sessions.named), len(sessions.live))
 
     async def run(self, listener: trio.SocketListener) -> None:
         """Serve until cancelled, and then answer the requests in service."""
         serving = trio.CancelScope(shield=True)
         async with trio.open_nursery() as nursery:
-            accepting = trio.CancelScope()
-            nursery.start_soon(self._serve, listener, serving, accepting)
+            nursery.start_soon(self._serve, listener, serving)
             try:
                 await trio.sleep_forever()
             finally:
                 with trio.CancelScope(shield=True):
-                    await self._shut_down(listener, accepting)
+                    await self._shut_down(listener)
                 serving.cancel()
 
-    async def _serve(
-        self,
-        listener: trio.SocketListener,
-        serving: trio.CancelScope,
-        accepting: trio.CancelScope,
-    ) -> None:
+    async def _serve(self, listener: trio.SocketListener, serving: trio.CancelScope) -> None:
         sessions = self._streamable.sessions
         with serving:
             try:
                 rooms: AbstractAsyncContextManager[None] = nullcontext() if self._rooms is None else self._rooms.run()
                 async with self._streamable.manager.run(), rooms, trio.open_nursery() as nursery:
                     nursery.start_soon(sessions.expire)
-                    nursery.start_soon(self._close_silent)
-                    nursery.start_soon(self._server.run)
-                    with accepting:
-                        await self._accept(listener, nursery)
-                    await trio.sleep_forever()
+                    await self._port.serve(listener)
             finally:
                 sessions.close()
 
-    async def _accept(self, listener: trio.SocketListener, nursery: trio.Nursery) -> None:
-        """Accept connections until cancelled, and close the port."""
-        async with listener:
-            while True:
-                try:
-                    stream = await listener.accept()
-                except OSError as error:
-                    if error.errno not in _EXHAUSTED:
-                        raise
-                    await self._exhausted(error)
-                else:
-                    nursery.start_soon(self._serve_connection, stream)
-
-    async def _exhausted(self, error: OSError) -> None:
-        """Make room on a system that has none for another connection: close the oldest one without a token."""
-        now = trio.current_time()
-        if now - self._exhausted_at >= LOGGED_SECONDS:
-            self._exhausted_at = now
-            log.error(
-                "no connection can be accepted (%s) beside %d open ones: raise the limit of open files (LimitNOFILE,"
-                " ulimit -n)",
-                os.strerror(error.errno or 0),
-                len(self._connections),
-            )
-        await self._close_oldest()
-        await trio.sleep(EXHAUSTED_SECONDS)
-
-    async def _shut_down(self, listener: trio.SocketListener, accepting: trio.CancelScope) -> None:
+    async def _shut_down(self, listener: trio.SocketListener) -> None:
         """Close the port, end waiting calls, and answer the requests in service, as far as there is time."""
         with trio.move_on_after(SHUTDOWN_SECONDS):
-            # Clients that have connected already may have sent a request.
-            for _ in range(2 * _BACKLOG):
-                if not _is_readable(listener.socket):
-                    break
-                await trio.lowlevel.checkpoint()
-            accepting.cancel()
-            self._server.is_stopping = True
-            for _ in range(_TURNS):
-                await trio.lowlevel.checkpoint()
-            await self._abort(lambda connection: connection.is_idle)
+            await self._port.stop_accepting(listener)
+            await self._port.abort(lambda connection: connection.is_idle)
             self._streamable.sessions.stop_waiting()
             if self._rooms is not None:
                 await self._rooms.waits.stop()
             await self._streamable.sessions.quiet()
-            await self._abort(lambda connection: connection.is_listening)
+            await self._port.abort(lambda connection: connection.is_listening)
             await self._server.quiet()
-        await self._abort(lambda _connection: True)
-
-    async def _abort(self, chosen: Callable[[Connection], bool]) -> None:
-        """Close these connections. Each is asked about at its turn: one that was idle may have a request by then."""
-        for connection in tuple(self._connections):
-            if chosen(connection):
-                await connection.abort()
-
-    async def _serve_connection(self, stream: trio.SocketStream) -> None:
-        """Serve one connection. Its errors do not affect others."""
-        self._count += 1
-        try:
-            connection = Connection(stream, self._count)
-        except OSError:
-            # The client disconnected already.
-            await trio.aclose_forcefully(stream)
-            return
-        try:
-            await self._make_room(connection)
-            self._connections.add(connection)
-            self._unauthenticated[connection.number] = connection
-            await self._server.serve(connection)
-        except* Exception:
-            log.exception("a connection from %s failed", connection.peer[0])
-        finally:
-            self._unauthenticated.pop(connection.number, None)
-            self._connections.discard(connection)
-            self._clients.closed(connection)
-
-    async def _close_silent(self) -> None:
-        """Close connections without a request in time, forever."""
-        while True:
-            await trio.sleep(1.0)
-            # In a method of its own, so that no variable keeps a connection meanwhile.
-            await self._close_late(trio.current_time() - FIRST_SECONDS)
-
-    async def _close_late(self, late: float) -> None:
-        for number, other in tuple(self._unauthenticated.items()):
-            if other.authenticated:
-                del self._unauthenticated[number]
-            elif other.came_at <= late and not other.answered:
-                del self._unauthenticated[number]
-                await other.abort()
-
-    async def _make_room(self, connection: Connection) -> None:
-        """Close the oldest connection without a token if there are too many, or the new one. Connections that have
-        shown a token are never closed for others."""
-        most = min(MOST_CONNECTIONS if self._rooms is None else MOST_WITH_ROOMS, self._most_files)
-        if len(self._connections) >= most:
-            if not await self._close_oldest():
-                await connection.abort()
-            return
-        most_new = min(MOST_NEW_UNAUTHENTICATED, self._most_files // 2)
-        if len(self._unauthenticated) >= most_new:
-            await self._close_oldest()
-        elif len(self._unauthenticated) >= MOST_UNAUTHENTICATED:
-            await self._close_oldest(connection.came_at - UNAUTHENTICATED_SECONDS)
-
-    async def _close_oldest(self, before: float = math.inf) -> bool:
-        """Close the oldest connection without a token, if it came before this time. Return whether one was closed."""
-        for number, other in tuple(self._unauthenticated.items()):
-            if other.authenticated:
-                del self._unauthenticated[number]
-            elif other.came_at < before:
-                del self._unauthenticated[number]
-                await other.abort()
-                return True
-            else:
-                return False
-        return False
+        await self._port.abort(lambda _connection: True)
 
 
 def _rooms(at: HttpDeps, deps: RoomsDeps, port: int) -> RoomsApp:
@@ -470,7 +312,6 @@ def _rooms(at: HttpDeps, deps: RoomsDeps, port: int) -> RoomsApp:
 
 #: The first and the longest pause between two attempts to open a port in use, in seconds.
 _RETRY_SECONDS = (1.0, 30.0)
-_BACKLOG = 512
 
 
 class HttpListener(Actor):
@@ -527,11 +368,12 @@ class HttpListener(Actor):
                 # Before the port opens: without the token no request is served.
                 self._at.status.token = None if self._at.token is None else self._at.token()
                 KNOWN.add(self._at.status.token or "", "Intercom token")
-                opened = _listen(host, port)
+                opened = open_port(host, port)
             except IpcError as error:
                 self._tell_of(error.message)
             except OSError as error:
-                self._tell_of(f"port {port} on {host} cannot be opened ({_why(error)})")
+                why = why_not_open(error, port="http_port", host="http_host")
+                self._tell_of(f"port {port} on {host} cannot be opened ({why})")
             else:
                 if self._at.status.fault is not None:
                     self._notice(f"agents can connect over HTTP now: port {port} on {host} is open", "info")
@@ -557,40 +399,6 @@ class HttpListener(Actor):
         except OSError:
             # It was never written, or its directory is gone.
             pass
-
-
-def _listen(host: str, port: int) -> trio.SocketListener:
-    """Open the port. Raises OSError."""
-    address = "127.0.0.1" if host == "localhost" else host
-    family = socket.AF_INET6 if ":" in address else socket.AF_INET
-    opened = socket.socket(family, socket.SOCK_STREAM)
-    try:
-        # Lingering connections of an earlier server do not block the port; a listening one does.
-        opened.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        opened.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-        opened.bind((address, port))
-        opened.listen(_BACKLOG)
-        return trio.SocketListener(trio.socket.from_stdlib_socket(opened))
-    except BaseException:
-        opened.close()
-        raise
-
-
-def _is_readable(listening: trio.socket.SocketType) -> bool:
-    """Whether a client has connected that was not accepted yet."""
-    poll = select.poll()
-    poll.register(listening.fileno(), select.POLLIN)
-    return bool(poll.poll(0))
-
-
-def _why(error: OSError) -> str:
-    if error.errno == errno.EADDRINUSE:
-        return "another program listens there: stop it, or set another http_port"
-    if error.errno == errno.EACCES:
-        return "only root may listen there: set an http_port above 1023"
-    if error.errno == errno.EADDRNOTAVAIL:
-        return "this machine has no such address: correct http_host"
-    return (error.strerror or str(error)).lower()
 
 
 def _write(path: str, text: str) -> None:

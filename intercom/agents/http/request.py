@@ -1,25 +1,21 @@
-"""A request over HTTP: whether it may pass, who it says it is, its body, and how it is refused."""
+"""A request of an agent over HTTP: whether it may pass, who it says it is, and how it is refused."""
 
 from __future__ import annotations
 
 import hmac
 import json
 import re
-from collections.abc import Iterable
 from functools import partial
 from http import HTTPStatus
 from urllib.parse import parse_qsl
 
 import mcp_types as types
-import trio
 from attrs import field, frozen
-from starlette.types import Message, Receive, Scope, Send
 
 from intercom.agents import message_stream, role_token
 from intercom.model.config import Config
 from intercom.model.limits import AGENT_NAME, AGENT_NAME_FORM, CHANNEL_ID, PATH
-
-Headers = Iterable[tuple[bytes, bytes]]
+from intercom.web_server.request import LOOPBACK, Headers, HostRules, Refusal, unclear
 
 #: What each part of an identity looks like, and the refusal of anything else.
 _PARTS = {
@@ -97,73 +93,27 @@ def _in_headers(headers: Headers) -> list[tuple[str, str]]:
 
 
 @frozen
-class Refusal(Exception):
-    """A refused request. `code` is one of the documented error codes, `rpc` its JSON-RPC code."""
+class RpcRefusal(Refusal):
+    """A refusal of a message with a JSON-RPC code of its own."""
 
-    status: HTTPStatus
-    code: str
-    message: str
-    headers: tuple[tuple[bytes, bytes], ...] = ()
-    rpc: int = field(default=types.INVALID_REQUEST)
-
-    def body(self) -> bytes:
-        error = {"code": self.rpc, "message": self.message, "data": {"error_code": self.code}}
-        return json.dumps({"jsonrpc": "2.0", "id": None, "error": error}).encode()
-
-    async def send(self, send: Send) -> None:
-        """Send this as the response, of which nothing may have been sent before."""
-        await answer(send, self.status, b"application/json", self.body(), self.headers)
+    rpc: int = types.INVALID_REQUEST
 
 
-async def answer(
-    send: Send, status: int, media_type: bytes, body: bytes, headers: tuple[tuple[bytes, bytes], ...] = ()
-) -> None:
-    """Send a whole response."""
-    told: list[tuple[bytes, bytes]] = [
-        (b"content-type", media_type),
-        (b"content-length", str(len(body)).encode()),
-        (b"cache-control", b"no-store"),
-        *headers,
-    ]
-    await send({"type": "http.response.start", "status": int(status), "headers": told})
-    await send({"type": "http.response.body", "body": body, "more_body": False})
+def rpc_form(refusal: Refusal) -> bytes:
+    """Return a refusal as a JSON-RPC error, which clients of MCP expect."""
+    rpc = refusal.rpc if isinstance(refusal, RpcRefusal) else types.INVALID_REQUEST
+    error = {"code": rpc, "message": refusal.message, "data": {"error_code": refusal.code}}
+    return json.dumps({"jsonrpc": "2.0", "id": None, "error": error}).encode()
 
 
-def unknown_path(path: str, known: tuple[str, ...]) -> Refusal:
-    return Refusal(HTTPStatus.NOT_FOUND, "not_found", f"nothing is at {path[:200]!r}; there are {', '.join(known)}")
-
-
-def wrong_method(path: str, *allowed: str) -> Refusal:
-    allow = (b"allow", ", ".join(allowed).encode())
-    message = f"{path} takes {' and '.join(allowed)}"
-    return Refusal(HTTPStatus.METHOD_NOT_ALLOWED, "method_not_allowed", message, (allow,))
-
-
-def too_many(message: str, status: HTTPStatus = HTTPStatus.TOO_MANY_REQUESTS) -> Refusal:
-    return Refusal(status, "busy", message, ((b"retry-after", b"5"),))
-
-
-def unclear(message: str) -> Refusal:
-    return Refusal(HTTPStatus.BAD_REQUEST, "invalid_arguments", message)
-
-
-def remote_of(scope: Scope) -> str:
-    """Return the address of the client's machine."""
-    return scope["client"][0] if scope["client"] else ""
-
-
-LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 _SCHEME = b"bearer "
 
 
 @frozen
 class Rules:
-    """The access rules. `hosts` and `origins` are the allowed values of those headers, in lower case. The hosts in
-    `names` may have any port. `token` is None if none is required."""
+    """The access rules. `token` is None if none is required."""
 
-    hosts: frozenset[bytes]
-    names: frozenset[bytes]
-    origins: frozenset[bytes]
+    hosts: HostRules
     token: bytes | None = field(repr=False)
 
     def refuse(self, headers: Headers, *, open: bool = False) -> Refusal | None:
@@ -177,22 +127,13 @@ class Rules:
             elif name == b"authorization":
                 # The last of several counts; this gives an attacker nothing.
                 shown = value
-        if not self._knows(host):
+        if not self.hosts.knows_host(host):
             return wrong_host()
-        if origin is not None and origin.lower() not in self.origins:
+        if not self.hosts.knows_origin(origin):
             return wrong_origin()
         if self.token is None or open or shows_token(shown, self.token):
             return None
         return _no_token() if shown is None else _wrong_token()
-
-    def _knows(self, host: bytes | None) -> bool:
-        if host is None:
-            return False
-        host = host.lower()
-        if host in self.hosts:
-            return True
-        name, _, port = host.rpartition(b":")
-        return port.isdigit() and name in self.names
 
 
 def rules(config: Config, port: int, token: str | None) -> Rules:
@@ -207,7 +148,7 @@ def rules(config: Config, port: int, token: str | None) -> Rules:
         for texts in (own | allowed | {f"{each}:{port}" for each in own}, names, origins)
     )
     is_required = token is not None and config.http_token_required
-    return Rules(hosts, known, pages, token=token.encode() if token is not None and is_required else None)
+    return Rules(HostRules(hosts, known, pages), token=token.encode() if token is not None and is_required else None)
 
 
 def shows_token(shown: bytes | None, token: bytes) -> bool:
@@ -252,7 +193,7 @@ def require_initialize(method: str, data: bytes | None) -> None:
             message = message_stream.read(data)
         except message_stream.NotAMessage as unread:
             fault = fault_of(unread).error
-            raise Refusal(HTTPStatus.BAD_REQUEST, "invalid_arguments", fault.message, rpc=fault.code) from None
+            raise RpcRefusal(HTTPStatus.BAD_REQUEST, "invalid_arguments", fault.message, rpc=fault.code) from None
         if isinstance(message, types.JSONRPCRequest) and message.method == "initialize":
             return
     raise unclear("a request outside a session opens one with initialize: send its Mcp-Session-Id with all others")
@@ -266,75 +207,3 @@ def cancelled(data: bytes | None) -> str | int | None:
         return message_stream.cancelled(message_stream.read(data))
     except message_stream.NotAMessage:
         return None
-
-
-#: The time limits between two parts of a request, and for all of it, in seconds.
-PART_SECONDS = 20.0
-WHOLE_SECONDS = 120.0
-
-
-class Body:
-    """A request that was read whole, as a replacement for `receive`; made with `read`. It returns the request once, and
-    then waits for the client's disconnect, which sets `gone`."""
-
-    __slots__ = ("_receive", "data", "gone")
-
-    def __init__(self, receive: Receive, data: bytes | None) -> None:
-        self._receive = receive
-        self.data = data
-        self.gone = data is None
-
-    async def __call__(self) -> Message:
-        if self.data is not None:
-            # Not kept here: the receiver decides how long it needs the data.
-            data, self.data = self.data, None
-            return {"type": "http.request", "body": data, "more_body": False}
-        if self.gone:
-            return {"type": "http.disconnect"}
-        message = await self._receive()
-        if message["type"] == "http.disconnect":
-            self.gone = True
-        return message
-
-
-async def read_body(scope: Scope, receive: Receive, limit: int) -> Body:
-    """Read a request. Raises Refusal if it is larger than `limit` bytes or too slow."""
-    declared = next((value for name, value in scope["headers"] if name == b"content-length"), b"0")
-    if int(declared) > limit:
-        raise _too_large(limit)
-    parts: list[bytes] = []
-    taken = 0
-    now = trio.current_time()
-    end = now + WHOLE_SECONDS
-    with trio.CancelScope() as patience:
-        while True:
-            patience.deadline = min(end, now + PART_SECONDS)
-            message = await receive()
-            if message["type"] == "http.disconnect":
-                return Body(receive, None)
-            part: bytes = message.get("body", b"")
-            taken += len(part)
-            if taken > limit:
-                raise _too_large(limit)
-            if part:
-                parts.append(part)
-            if not message.get("more_body", False):
-                return Body(receive, parts[0] if len(parts) == 1 else b"".join(parts))
-            now = trio.current_time()
-    raise Refusal(
-        HTTPStatus.REQUEST_TIMEOUT,
-        "request_too_slow",
-        f"the request did not come within {PART_SECONDS:.0f} s a part and {WHOLE_SECONDS:.0f} s in all: send it again",
-        ((b"connection", b"close"),),
-    )
-
-
-def _too_large(limit: int) -> Refusal:
-    # The web server reads on after the answer, for a sender that only then looks at it.
-    return Refusal(
-        HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
-        "request_too_large",
-        f"the request has more than {limit} bytes: send less at once, or raise http_max_request_bytes in the"
-        " server's configuration",
-        ((b"connection", b"close"),),
-    )

@@ -21,12 +21,13 @@ from mcp.server.streamable_http import EventCallback, EventMessage, EventStore
 
 from actors import System
 from intercom.agents.agent_connection import AgentConnection, PendingResponse, Workspaces
-from intercom.agents.http.request import Identity, too_many
+from intercom.agents.http.request import Identity
 from intercom.local.processes import is_running
 from intercom.model.config import Config
 from intercom.sessions import agent_keys
 from intercom.sessions.messages import key_of
 from intercom.sessions.registry import Presence
+from intercom.web_server.request import too_many
 
 #: The limits of one session's log, in events and bytes, and of all logs, in bytes. The oldest events go first.
 MOST_EVENTS = 256

@@ -25,7 +25,7 @@ from starlette.types import Message, Receive, Scope, Send
 from intercom.agents import message_stream
 from intercom.agents.agent_connection import PendingResponse
 from intercom.agents.http import request
-from intercom.agents.http.request import Refusal, answer, read_body, too_many, unclear, wrong_method
+from intercom.agents.http.request import rpc_form
 from intercom.agents.http.sessions import (
     REQUESTS_EACH,
     ConnectionFactory,
@@ -35,8 +35,9 @@ from intercom.agents.http.sessions import (
     most_of,
     owner_of,
 )
-from intercom.agents.http.web_server import Connection
 from intercom.agents.message_stream import run
+from intercom.web_server.request import Headers, Refusal, answer, read_body, remote_of, too_many, unclear, wrong_method
+from intercom.web_server.server import Connection
 
 _ENDPOINT = b"event: endpoint"
 _MESSAGE = b"event: message"
@@ -158,7 +159,7 @@ class SseTransport:
         if scope["method"] != "GET":
             raise wrong_method("/sse", "GET")
         identity = request.read_identity(scope["query_string"], scope["headers"])
-        remote = request.remote_of(scope)
+        remote = remote_of(scope)
         owner, most = owner_of(identity, remote), most_of(identity)
         if self._owned[owner] >= most:
             raise too_many(f"this client has {most} streams open: close some of them")
@@ -209,7 +210,7 @@ class SseTransport:
             await reads.aclose()
 
 
-def _require_alike(opened: request.Identity, headers: request.Headers) -> None:
+def _require_alike(opened: request.Identity, headers: Headers) -> None:
     """Raise Refusal if a message's headers contradict those that opened its stream."""
     said = request.read_identity(b"", headers)
     if any(value is not None and value != getattr(opened, name) for name, value in asdict(said).items()):
@@ -230,6 +231,6 @@ def _as_refusals(send: Send) -> Send:
             code = "not_found" if failed is HTTPStatus.NOT_FOUND else "invalid_arguments"
             text = message.get("body", b"").decode("utf-8", "replace")
             said = f"{text[:1].lower()}{text[1:]}: open a stream with GET /sse, and post to the URL that it names"
-            await Refusal(failed, code, said).send(send)
+            await Refusal(failed, code, said).send(send, rpc_form)
 
     return sent

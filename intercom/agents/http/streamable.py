@@ -19,7 +19,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from intercom.agents.agent_connection import PendingResponse
 from intercom.agents.http import request
-from intercom.agents.http.request import Body, Identity, Refusal, read_body, unclear, wrong_method
+from intercom.agents.http.request import Identity
 from intercom.agents.http.sessions import (
     AWAY_SECONDS,
     RESUME_SECONDS,
@@ -29,7 +29,8 @@ from intercom.agents.http.sessions import (
     SessionEvents,
     current_log,
 )
-from intercom.agents.http.web_server import Connection
+from intercom.web_server.request import Body, Refusal, read_body, remote_of, unclear, wrong_method
+from intercom.web_server.server import Connection
 
 #: The delay before a reconnect that clients are told, in milliseconds; it must be below RESUME_SECONDS.
 RETRY_MILLISECONDS = 500
@@ -127,7 +128,7 @@ class Streamable:
             self.sessions.done(response)
 
     async def _serve_anonymous(self, identity: Identity, scope: Scope, body: Body, send: Send) -> None:
-        with self.sessions.anonymous(identity, request.remote_of(scope)) as agent:
+        with self.sessions.anonymous(identity, remote_of(scope)) as agent:
             response = self.sessions.pending(agent)
             await self._respond(response, scope, body, send)
             if response.is_written:
@@ -139,7 +140,7 @@ class Streamable:
     async def _open(self, identity: Identity, scope: Scope, body: Body, send: Send) -> None:
         """Serve a request outside a session: only `initialize` is accepted, and opens one."""
         request.require_initialize(scope["method"], body.data)
-        session = await self.sessions.begin(identity, request.remote_of(scope))
+        session = await self.sessions.begin(identity, remote_of(scope))
 
         async def sent(message: Message) -> None:
             if message["type"] == "http.response.start" and message["status"] < HTTPStatus.BAD_REQUEST:

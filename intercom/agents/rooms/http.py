@@ -23,8 +23,7 @@ from attrs import AttrsInstance, field, frozen
 from starlette.types import Receive, Scope, Send
 
 from intercom.agents.http import request
-from intercom.agents.http.request import Body, Refusal, read_body, remote_of, shows_token, wrong_host, wrong_origin
-from intercom.agents.http.web_server import Connection
+from intercom.agents.http.request import shows_token, wrong_host, wrong_origin
 from intercom.agents.rooms import instructions, openapi, room_call
 from intercom.agents.rooms.mcp import RoomsMcp
 from intercom.agents.rooms.room_call import RoomsDeps, Waits
@@ -37,6 +36,8 @@ from intercom.rooms.export import Export
 from intercom.rooms.tools import feed
 from intercom.rooms.tools.table import OVER_HTTP
 from intercom.rooms.tools.tool import Answer, RoomTool, retry_after
+from intercom.web_server.request import LOOPBACK, Body, Refusal, answer, read_body, remote_of, wrong_method
+from intercom.web_server.server import Connection
 
 log = logging.getLogger("intercom.rooms")
 
@@ -100,9 +101,9 @@ class RoomRules:
 
 def rules(config: Config, port: int, deps: RoomsDeps) -> RoomRules:
     """Return the rules for a server with this configuration at `port`."""
-    general = request.rules(config, port, None)
+    general = request.rules(config, port, None).hosts
     address = config.http_host.lower()
-    own = {*request.LOOPBACK, f"[{address}]" if ":" in address else address}
+    own = {*LOOPBACK, f"[{address}]" if ":" in address else address}
     secret = None if deps.secret is None else deps.secret.encode()
     names = general.names | {each.encode() for each in own}
     return RoomRules(names, general.hosts, general.origins, deps.service.public_url, secret)
@@ -187,7 +188,7 @@ def find(path: str, method: str) -> tuple[RoomTool, str | None] | None:
 
 
 def _wrong_method(path: str, *allowed: str) -> Refusal:
-    return request.wrong_method(path[:200], *sorted(allowed))
+    return wrong_method(path[:200], *sorted(allowed))
 
 
 # --- arguments -------------------------------------------------------------------------------------------------------
@@ -441,7 +442,7 @@ class RoomsApp:
 
     async def _send(self, answered: Answer, send: Send, connection: Connection) -> None:
         if not isinstance(answered, Export):
-            await request.answer(send, 200, b"application/json", _line(room_call.content(answered)))
+            await answer(send, 200, b"application/json", _line(room_call.content(answered)))
             return
         headers = [(b"content-type", answered.media_type.encode()), (b"cache-control", b"no-store")]
         await send({"type": "http.response.start", "status": 200, "headers": headers})
@@ -470,7 +471,7 @@ class RoomsApp:
 
     async def _fail(self, send: Send, status: int, error: JsonObject, headers: tuple[tuple[bytes, bytes], ...]) -> None:
         self._measured(HttpFailed(status))
-        await request.answer(send, status, b"application/json", _line(error), headers)
+        await answer(send, status, b"application/json", _line(error), headers)
 
     # --- a wait as a stream of events --------------------------------------------------------------------------------
 
@@ -533,7 +534,7 @@ class RoomsApp:
         if method not in ("GET", "HEAD"):
             raise _wrong_method(path, "GET", "HEAD")
         media_type, make = page
-        await request.answer(send, 200, media_type, make(self._base(headers)))
+        await answer(send, 200, media_type, make(self._base(headers)))
 
     def _base(self, headers: Headers) -> str:
         """Return the public URL; if nobody has set it, the address by which this client reached the server."""

@@ -19,7 +19,6 @@ from attrs import AttrsInstance, fields, frozen
 
 from actors import Busy, Down, NotRunning
 from intercom.agents import schemas
-from intercom.agents.http.request import Refusal, unclear
 from intercom.model.config import RoomsSettings
 from intercom.model.errors import DatabaseError, IntercomError, InvalidArguments
 from intercom.model.json_types import Json, JsonObject
@@ -28,6 +27,7 @@ from intercom.rooms.export import Export
 from intercom.rooms.tools.table import RoomCalls
 from intercom.rooms.tools.tool import DOCUMENT, MESSAGE_TEXT, Answer, RoomCaller, RoomTool, to_json
 from intercom.store.client import StoreUnavailable
+from intercom.web_server.request import Refusal, unclear
 
 log = logging.getLogger("intercom.rooms")
 

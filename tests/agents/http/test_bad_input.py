@@ -17,11 +17,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from intercom.agents.http import listener, request
-from intercom.agents.http.request import Refusal
 from intercom.local import own_files
 from intercom.local.places import places
 from intercom.model.config import Config
 from intercom.model.errors import ConfigError, IpcError
+from intercom.web_server import port
+from intercom.web_server import request as any_request
+from intercom.web_server.request import Refusal
 from tests.agents.http.rig import INITIALIZE, Place, call, head, modern, place, rpc, until
 from tests.agents.http.test_cancelled import classic_client
 
@@ -168,7 +170,7 @@ async def test_a_request_that_is_too_large_hears_so_however_it_comes(root: Path)
 async def test_one_that_does_not_come_hears_so_at_once(root: Path, caplog: pytest.LogCaptureFixture) -> None:
     async with place(root, http_max_request_bytes=65536) as at:
         asked: dict[str, str | None] = {"Host": f"127.0.0.1:{at.port}", "Content-Length": "70000", **at.headers}
-        with trio.fail_after(request.PART_SECONDS / 2):
+        with trio.fail_after(any_request.PART_SECONDS / 2):
             async with await trio.open_tcp_stream("127.0.0.1", at.port) as stream:
                 await stream.send_all(head("POST", "/mcp", asked) + b"{")
                 data = b""
@@ -180,7 +182,7 @@ async def test_one_that_does_not_come_hears_so_at_once(root: Path, caplog: pytes
 
 @pytest.mark.real_time
 async def test_a_head_that_does_not_end_is_cut_off(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(listener, "FIRST_SECONDS", 0.5)
+    monkeypatch.setattr(port, "FIRST_SECONDS", 0.5)
     async with place(root) as at:
         endless = head("POST", "/mcp", {"Host": "localhost", "X-Long": "y" * 100_000})
         assert (await at.raw(endless)).status == 431
@@ -210,8 +212,8 @@ class Parts:
     ("pause", "count", "size", "status", "after"),
     [
         (10, 5, 10, None, 50),
-        (30, 2, 10, 408, request.PART_SECONDS),
-        (19, 100, 10, 408, request.WHOLE_SECONDS),
+        (30, 2, 10, 408, any_request.PART_SECONDS),
+        (19, 100, 10, 408, any_request.WHOLE_SECONDS),
         (0, 3, 2000, 413, 0),
         (6, 1000, 600, 413, 12),
     ],
@@ -221,10 +223,10 @@ async def test_a_slow_request_is_waited_for_so_long_and_no_longer(
 ) -> None:
     scope: dict[str, Any] = {"headers": []}
     if status is None:
-        assert (await request.read_body(scope, Parts(pause, count, size), 1000)).data == b"x" * 50
+        assert (await any_request.read_body(scope, Parts(pause, count, size), 1000)).data == b"x" * 50
     else:
         with pytest.raises(Refusal) as refused:
-            await request.read_body(scope, Parts(pause, count, size), 1000)
+            await any_request.read_body(scope, Parts(pause, count, size), 1000)
         assert refused.value.status == status
     assert trio.current_time() == pytest.approx(after, abs=3)
 

@@ -18,7 +18,7 @@ from intercom.agents.http import sse
 from intercom.agents.http.request import NOBODY
 from intercom.agents.http.sessions import ConnectionFactory, HttpSessions
 from intercom.agents.http.sse import SseStream
-from intercom.agents.http.web_server import Connection
+from intercom.web_server.server import Connection
 from tests.agents.http.rig import INITIALIZE, Place, Reply, head, place, rpc, until
 from tests.agents.http.test_life import Session, ask
 

@@ -12,10 +12,11 @@ import pytest
 import trio
 
 from intercom.agents.http import listener as http_listener
-from intercom.agents.http.request import Refusal
-from intercom.agents.http.web_server import Connection
 from intercom.local import own_files
 from intercom.local.peer_processes import TcpClients
+from intercom.web_server import port as open_port
+from intercom.web_server.request import Refusal
+from intercom.web_server.server import Connection
 from tests.agents.http.rig import BOTH, head, modern, read_reply, until
 from tests.support.server_process import user_home
 
@@ -80,7 +81,7 @@ async def test_processes_that_are_not_found_in_time_are_looked_for_again(monkeyp
         return {found: 3}
 
     monkeypatch.setattr(TcpClients, "search", slow)
-    monkeypatch.setattr(http_listener, "_SECONDS", 0.02)
+    monkeypatch.setattr(open_port, "SEARCH_SECONDS", 0.02)
     at = http_listener.ClientRecords(Recorded(came))  # type: ignore[arg-type]
     with socket.create_server(("127.0.0.1", 0)) as listener:
         async with await trio.open_tcp_stream(*listener.getsockname()) as stream:
@@ -89,7 +90,7 @@ async def test_processes_that_are_not_found_in_time_are_looked_for_again(monkeyp
                 await at.look(connection)
             assert (connection.processes, came) == (None, {})
             release.set()
-            monkeypatch.setattr(http_listener, "_SECONDS", 30.0)
+            monkeypatch.setattr(open_port, "SEARCH_SECONDS", 30.0)
             await at.look(connection)
             assert connection.processes == {found}
             assert came == {"http/1": {found}}

@@ -12,7 +12,8 @@ import h2.settings
 import pytest
 import trio
 
-from intercom.agents.http import listener, web_server
+from intercom.web_server import port
+from intercom.web_server import server as web_server
 from tests.agents.http.rig import INITIALIZE, Place, call, head, place, read_reply, rpc, until
 
 pytestmark = pytest.mark.real_time
@@ -149,10 +150,10 @@ async def silent(at: Place, count: int) -> list[trio.SocketStream]:
 async def test_a_sudden_crowd_that_shows_no_token_makes_room_for_who_does(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(listener, "MOST_UNAUTHENTICATED", 3)
-    monkeypatch.setattr(listener, "MOST_NEW_UNAUTHENTICATED", 6)
+    monkeypatch.setattr(port, "MOST_UNAUTHENTICATED", 3)
+    monkeypatch.setattr(port, "MOST_NEW_UNAUTHENTICATED", 6)
     # Nobody of them has had the time yet.
-    monkeypatch.setattr(listener, "UNAUTHENTICATED_SECONDS", 1000.0)
+    monkeypatch.setattr(port, "UNAUTHENTICATED_SECONDS", 1000.0)
     async with place(root) as at, at.client("agent=early") as early:
         assert (await call(early, "ping"))["acknowledged"]
         crowd = await silent(at, 40)
@@ -169,8 +170,8 @@ async def test_a_sudden_crowd_that_shows_no_token_makes_room_for_who_does(
 
 
 async def test_a_page_that_anybody_may_read_earns_no_place(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(listener, "MOST_UNAUTHENTICATED", 3)
-    monkeypatch.setattr(listener, "UNAUTHENTICATED_SECONDS", 0.0)
+    monkeypatch.setattr(port, "MOST_UNAUTHENTICATED", 3)
+    monkeypatch.setattr(port, "UNAUTHENTICATED_SECONDS", 0.0)
     async with place(root) as at:
         asked = head("GET", "/healthz", {"Host": f"127.0.0.1:{at.port}"})
         first = await trio.open_tcp_stream("127.0.0.1", at.port)
@@ -183,7 +184,7 @@ async def test_a_page_that_anybody_may_read_earns_no_place(root: Path, monkeypat
 
 
 async def test_a_probe_may_keep_its_connection_while_there_is_room(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(listener, "FIRST_SECONDS", 0.0)
+    monkeypatch.setattr(port, "FIRST_SECONDS", 0.0)
     async with place(root) as at:
         asked = head("GET", "/healthz", {"Host": f"127.0.0.1:{at.port}"})
         async with await trio.open_tcp_stream("127.0.0.1", at.port) as probe:

@@ -16,9 +16,9 @@ from sse_starlette import EventSourceResponse
 from actors import Actor, System
 from intercom.agents.agent_connection import PendingResponse
 from intercom.agents.http import listener, request, sessions, streamable
-from intercom.agents.http.request import Refusal
 from intercom.model.session import SessionStatus
 from intercom.sessions.registry import Presence
+from intercom.web_server.request import Refusal
 from tests.agents.http.rig import BOTH, INITIALIZE, LEGACY, Place, call, head, modern, place, rpc, until
 
 PROPOSAL = {"title": "new", "diff": "a\n", "file_path": "a.txt"}

@@ -19,8 +19,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from starlette.types import Message, Receive, Scope, Send
 
-from intercom.agents.http import web_server
-from intercom.agents.http.web_server import Connection, HttpServer
+from intercom.web_server import server as web_server
+from intercom.web_server.server import Connection, HttpServer
 from tests.agents.http.rig import read_reply
 
 HOST = b"Host: localhost\r\n"
@@ -258,7 +258,7 @@ async def test_what_others_may_read_differently_never_reaches_the_application(si
     assert statuses(answered)[0] in (b"400", b"431", b"501", b"505")
     top, _, body = answered.removesuffix(b"<reset>").partition(b"\r\n\r\n")
     assert b"connection: close" in top.lower()
-    assert json.loads(body)["error"]["data"]["error_code"] in ("invalid_arguments", "request_too_large")
+    assert json.loads(body)["error"]["code"] in ("invalid_arguments", "request_too_large")
 
 
 BROKEN_BODIES = {

@@ -34,8 +34,9 @@ import trio
 from attrs import define, field
 from starlette.types import ASGIApp, Message, Scope
 
-from intercom.agents.http.request import Refusal
-from intercom.agents.http.request_framing import (
+from intercom.local import peer_processes
+from intercom.model import crash_points
+from intercom.web_server.framing import (
     CLOSE,
     LONGEST_HEAD,
     ChunkScanner,
@@ -43,8 +44,7 @@ from intercom.agents.http.request_framing import (
     require_unambiguous,
     resolve_target,
 )
-from intercom.local import peer_processes
-from intercom.model import crash_points
+from intercom.web_server.request import Refusal, RefusalForm, plain_form
 
 log = logging.getLogger("intercom.http.web")
 
@@ -490,7 +490,7 @@ class RequestCycle:
     async def refuse(self, refusal: Refusal) -> None:
         """Answer with an error, and let the connection close. Nothing of an answer may have been sent."""
         self._head = None
-        await refusal.send(self.send)
+        await refusal.send(self.send, self._server.refusal_form)
 
     async def finish(self) -> bool:
         """End the cycle after the application has. Return whether the connection can have another request."""
@@ -580,9 +580,11 @@ async def _read_request(connection: Connection, http: h11.Connection) -> h11.Req
 @define(eq=False)
 class HttpServer:
     """Serves an ASGI application on connections. `run` must be active meanwhile. Once `is_stopping` is set, every
-    connection ends with its next answer. `busy` is the number of requests that are being served."""
+    connection ends with its next answer. `busy` is the number of requests that are being served. `refusal_form` makes
+    the answers to requests that are refused before the application sees them."""
 
     _application: ASGIApp
+    refusal_form: RefusalForm = plain_form
     is_stopping: bool = field(init=False, default=False)
     busy: int = field(init=False, default=0)
     _quiet: trio.Event | None = field(init=False, default=None)

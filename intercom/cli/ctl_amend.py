@@ -33,8 +33,8 @@ from intercom.model.card_hunks import checked_comments, comments_in, new_line_nu
 from intercom.model.errors import InvalidArguments
 from intercom.model.json_types import JsonObject
 from intercom.operators.commands.json_forms import read
+from intercom.operators.commands.table import MAX_REQUEST
 from intercom.operators.ctl.client import Refusal, request
-from intercom.operators.ctl.wire import MAX_REQUEST
 
 #: Exit codes: done; the server or the person refused.
 _DONE, _REFUSED = 0, 1

@@ -20,7 +20,7 @@ from intercom.operators.router_messages import Channel, Subscribe
 #: Which channels each mode notifies. The mode never limits who may answer: any channel may.
 NOTIFIED: dict[SessionMode, frozenset[Channel]] = {
     SessionMode.REMOTE: frozenset({Channel.SLACK, Channel.EMBED}),
-    SessionMode.LOCAL: frozenset({Channel.CTL, Channel.EMBED}),
+    SessionMode.LOCAL: frozenset({Channel.CTL, Channel.WEB, Channel.EMBED}),
     SessionMode.HYBRID: frozenset(Channel),
 }
 

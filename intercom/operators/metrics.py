@@ -83,7 +83,7 @@ _CALL_STATUSES = frozenset(
 )
 #: Those of calls that were sent.
 _SENT = frozenset({"success", "error", "timeout", "cancelled"})
-_CHANNELS = frozenset({"ctl", "slack", "embed", "policy", "grant", "timeout", "steer", "none"})
+_CHANNELS = frozenset({"ctl", "web", "slack", "embed", "policy", "grant", "timeout", "steer", "none"})
 
 #: The events of actors that are counted: the name of the metric, and its help text.
 _EVENTS: dict[type, tuple[str, str]] = {
@@ -354,7 +354,7 @@ def _downstreams(found: Sequence[DownstreamView]) -> Iterator[Metric]:
 
 
 def _channels(now: Present) -> Iterator[Metric]:
-    up = {(each.name,): float(each.state == "running") for each in _all(now.tree) if each.name == "ctl"}
+    up = {(each.name,): float(each.state == "running") for each in _all(now.tree) if each.name in ("ctl", "web")}
     connection = outbox = None
     if now.chat is not None:
         connection, outbox = now.chat.connection, now.chat.outbox

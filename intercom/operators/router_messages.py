@@ -15,6 +15,7 @@ class Channel(StrEnum):
 
     SLACK = "slack"
     CTL = "ctl"
+    WEB = "web"
     EMBED = "embed"
 
 

@@ -205,6 +205,7 @@ PIECE = 128 * 1024
 #: Why a session was ended, by channel; the audit log records it.
 _WHY = {
     Channel.CTL: "cleared with agent-intercom-ctl clear",
+    Channel.WEB: "cleared in the browser",
     Channel.SLACK: "cleared with /intercom session-clear",
     Channel.EMBED: "ended by the program",
 }

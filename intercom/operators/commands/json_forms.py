@@ -35,6 +35,9 @@ T = TypeVar("T")
 #: How many characters of diffs one listing carries; further diffs are omitted and marked as such.
 LISTED_DIFFS = 4 * 1024 * 1024
 
+#: A diff longer than this many characters is omitted from the card that a watch sends; `show` has it.
+WATCHED_DIFF = 128 * 1024
+
 _MAX_DEPTH = 32
 
 
@@ -134,6 +137,13 @@ def read_divergence(data: Mapping[str, Json]) -> DivergenceSummary:
 def read_restore(data: Mapping[str, Json]) -> Restore:
     """Return the restore of an entry. Raises as `read` does."""
     return attrs.evolve(read(Restore, data), divergence=read_divergence(data))
+
+
+def watch_entry(shown: Card | Notice) -> tuple[str, JsonObject]:
+    """Return the name and the data of the event with which a watch shows a card or a notice."""
+    if isinstance(shown, Notice):
+        return "notice", notice_entry(shown)
+    return "card", card_entry(shown if len(shown.diff or "") <= WATCHED_DIFF else shown.without_diff())
 
 
 def card_entry(card: Card) -> JsonObject:

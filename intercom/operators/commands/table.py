@@ -28,6 +28,9 @@ DEFAULT_REASON = "rejected via local CLI"
 #: The default length of a listing.
 LISTED = 50
 
+#: The longest request in bytes; on ctl's socket, without the newline.
+MAX_REQUEST = 1024 * 1024
+
 
 class Kind(Enum):
     """What a field of a request holds, and so how it is checked."""

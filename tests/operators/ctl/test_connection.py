@@ -17,9 +17,9 @@ from actors import Busy, Down, NotRunning, Refused
 from intercom.local.server_socket import PlaceLimits
 from intercom.local.wire import Peer as Who
 from intercom.model.card import Card
-from intercom.operators.commands.table import COMMANDS
-from intercom.operators.ctl.connection import AWAIT_SECONDS, DROPPED, CtlDeps, Limits, Watchers, serve
-from intercom.operators.ctl.wire import MAX_REQUEST
+from intercom.operators.authorization import AWAIT_SECONDS
+from intercom.operators.commands.table import COMMANDS, MAX_REQUEST
+from intercom.operators.ctl.connection import DROPPED, CtlDeps, Limits, Watchers, serve
 from tests.operators.ctl_server import Peer
 from tests.operators.stand_in_service import StandInAgents, StandInService, card
 

@@ -17,7 +17,8 @@ from intercom.model.decision import Signature
 from intercom.model.errors import ERROR_CODES, IntercomError, IpcError, NotFound
 from intercom.model.json_types import JsonObject
 from intercom.operators.commands.json_forms import card_entries, card_entry, plain, read
-from intercom.operators.ctl.wire import MAX_REQUEST, CtlRequest, event, failure, read_request, success
+from intercom.operators.commands.table import MAX_REQUEST
+from intercom.operators.ctl.wire import CtlRequest, event, failure, read_request, success
 from tests.operators.stand_in_service import card
 
 FIELDS = st.sampled_from(

@@ -25,8 +25,8 @@ from intercom.model.config import Config, DecisionsSettings, HighestRisk, Policy
 from intercom.model.decision import Decision, Signature, Verdict
 from intercom.model.errors import InvalidState, NotFound, RecordMismatch, SignatureRefused
 from intercom.model.request import Operation, OperationKind, PromptType, RiskLevel
+from intercom.operators.commands import request as requests
 from intercom.operators.commands.json_forms import card_entry, read
-from intercom.operators.ctl import connection
 from intercom.operators.ctl.wire import CtlRequest
 from intercom.sessions.messages import AskPermission, AwaitDecision
 from intercom.sessions.tools.auto_check import AutoCheck, CheckContext
@@ -61,7 +61,7 @@ async def test_a_typed_pin_lets_any_process_bring_the_act_that_it_was_typed_for_
     def is_proven(command: str, signature: Signature, **fields: Any) -> bool:
         given = {"id": one.request_id, **fields}
         verdict_id = given.pop("verdict_id", "v-signed")
-        return connection.is_proven(server.app.service, CtlRequest(command, given, verdict_id, signature))
+        return requests.is_proven(server.app.service, CtlRequest(command, given, verdict_id, signature))
 
     assert is_proven("approve", one)
     assert not is_proven("approve", other)

@@ -15,7 +15,7 @@ from intercom.model.decision import SignedCommand
 from intercom.model.errors import IntercomError, InvalidState, SignatureRefused
 from intercom.model.grant import GrantLine
 from intercom.model.request import Operation, OperationKind, RiskLevel
-from intercom.operators.ctl import connection
+from intercom.operators.commands import request as requests
 from intercom.operators.ctl.wire import CtlRequest
 from intercom.sessions.messages import AskPermission
 from intercom.sessions.tools.check_diff import CheckDiff
@@ -41,7 +41,7 @@ def request_of(signed: SignedCommand, **more: str) -> CtlRequest:
 async def grant(server: VirtualServer, key: Key, id: str, **more: Any) -> Any:
     """The grant, through the local socket's own checks."""
     signed = await signed_for(server, key, id, **more)
-    return await connection.carry_out(server.app.service, request_of(signed), "kim", None)
+    return await requests.carry_out(server.app.service, request_of(signed), "kim", None)
 
 
 async def status(agent: AgentClient, path: str, call: str | None = None) -> str | None:
@@ -71,7 +71,7 @@ async def test_a_signed_grant_lets_pass_and_be_applied(
 async def test_an_unsigned_grant_is_none(server: VirtualServer, agent: AgentClient, key: Key) -> None:
     id = (await agent.propose()).request_id
     with pytest.raises(SignatureRefused, match="takes only decisions signed"):
-        await connection.carry_out(server.app.service, CtlRequest("grant", {"id": id}, "act"), "kim", None)
+        await requests.carry_out(server.app.service, CtlRequest("grant", {"id": id}, "act"), "kim", None)
     with pytest.raises(SignatureRefused):
         await server.app.service.grants.make(id, "kim", "ctl")
     assert not await lines(server)
@@ -97,7 +97,7 @@ async def test_what_was_not_signed_is_not_granted(
 ) -> None:
     signed = await signed_for(server, key, (await agent.propose()).request_id)
     with pytest.raises(SignatureRefused):
-        await connection.carry_out(server.app.service, request_of(signed, **more), "kim", None)
+        await requests.carry_out(server.app.service, request_of(signed, **more), "kim", None)
     assert not await lines(server)
 
 
@@ -105,19 +105,19 @@ async def test_a_process_may_bring_only_what_a_pin_was_typed_for(
     server: VirtualServer, agent: AgentClient, key: Key
 ) -> None:
     signed = await signed_for(server, key, (await agent.propose()).request_id)
-    assert connection.is_proven(server.app.service, request_of(signed))
-    assert not connection.is_proven(server.app.service, request_of(signed, uses="3"))
-    assert not connection.is_proven(server.app.service, CtlRequest("grant", {"id": "x"}, "act"))
-    assert not connection.is_proven(server.app.service, CtlRequest("revoke", {"id": "x"}, "act", signed.signature))
+    assert requests.is_proven(server.app.service, request_of(signed))
+    assert not requests.is_proven(server.app.service, request_of(signed, uses="3"))
+    assert not requests.is_proven(server.app.service, CtlRequest("grant", {"id": "x"}, "act"))
+    assert not requests.is_proven(server.app.service, CtlRequest("revoke", {"id": "x"}, "act", signed.signature))
 
 
 async def test_a_command_that_is_sent_again_makes_no_second_grant(
     server: VirtualServer, agent: AgentClient, key: Key
 ) -> None:
     signed = await signed_for(server, key, (await agent.propose()).request_id)
-    first = await connection.carry_out(server.app.service, request_of(signed), "kim", None)
+    first = await requests.carry_out(server.app.service, request_of(signed), "kim", None)
     await server.app.service.grants.revoke(first["grant_id"], "kim", "ctl")
-    again = await connection.carry_out(server.app.service, request_of(signed), "kim", None)
+    again = await requests.carry_out(server.app.service, request_of(signed), "kim", None)
     assert again == first
     assert await status(agent, "b.txt") is None
 

@@ -34,6 +34,8 @@ from intercom.model.metrics import Measured, Page, unmeasured
 from intercom.model.session import Session, SessionMode
 from intercom.operators.card_router import CardRouter
 from intercom.operators.ctl.listener import CtlListener
+from intercom.operators.web.listener import WebDeps, WebLinks, WebListener
+from intercom.operators.web.sign_in import SignIns
 from intercom.sessions.checkpoints.archive import Archive
 from intercom.sessions.checkpoints.checkpointer import Checkpoints
 from intercom.sessions.checkpoints.restored_session import Successors
@@ -130,6 +132,7 @@ class App:
     rooms: RoomService | None = field(default=None, init=False)
     gateway: Gateway | None = field(default=None, init=False)
     _slack: Slack | None = field(default=None, init=False)
+    _sign_ins: SignIns | None = field(default=None, init=False, repr=False)
     _inspect_rooms: Callable[[], object] = field(default=lambda: None, init=False, repr=False)
     measured: Measured = field(default=unmeasured, init=False)
     _clocks: Noticed = field(factory=Noticed, init=False)
@@ -183,6 +186,9 @@ class App:
         if self.config.rooms.enabled:
             self.rooms = self._rooms()
             self.service.rooms = self.rooms.people
+        if self._has_page:
+            self._sign_ins = SignIns(self.now)
+            self.service.web = WebLinks(self.system.named("web"))
         self.shim_deps = ShimServerDeps(
             config=self.config,
             presence=self.presence,
@@ -246,6 +252,9 @@ class App:
             children += self.gateway.children()
         if "ctl" in self.sockets:
             children.append(ChildSpec("ctl", self._ctl))
+        if self._sign_ins is not None:
+            # The page: its port opens when a person asks for it.
+            children.append(ChildSpec("web", self._web(self._sign_ins)))
         # The shims' connections, and the socket that accepts them.
         children.append(ChildSpec("links", _group, shutdown=None))
         if "shims" in self.sockets:
@@ -428,6 +437,24 @@ class App:
             agents=self.processes,
             now=self.now,
         )
+
+    @property
+    def _has_page(self) -> bool:
+        """Whether people can open the page: its links are given over ctl's socket only."""
+        return self.config.web.enabled and "ctl" in self.sockets
+
+    def _web(self, sign_ins: SignIns) -> Callable[[], Actor]:
+        deps = WebDeps(
+            service=self.service,
+            sign_ins=sign_ins,
+            places=self.places,
+            port=self.config.web.port,
+            agents=self.processes,
+            trust_agent_processes=self.config.ctl.trust_agent_processes,
+            now=self.now,
+            started_at=self.now(),
+        )
+        return lambda: WebListener(deps)
 
     @property
     def _mode(self) -> SessionMode:

@@ -148,6 +148,8 @@ EXAMPLES = (
     "rooms token 41ac",
     "rooms url https://rooms.example.org",
     "rooms url --clear",
+    "web",
+    "web --print",
     "gateway show github",
     "gateway test github",
     'gateway call time get_current_time \'{"timezone": "Europe/Berlin"}\'',
@@ -465,6 +467,10 @@ def _carry_out(where: Places, options: argparse.Namespace) -> int:
         )
     if command == "logs":
         return _logs(where, fields, follow=options.follow, as_json=options.json)
+    if command == "web":
+        from intercom.cli.ctl_web import web
+
+        return web(where, prints=options.print, as_json=options.json)
     if command == "restore":
         from intercom.cli.ctl_restore import restore
 

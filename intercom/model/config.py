@@ -244,6 +244,17 @@ class CtlSettings:
     )
 
 
+@frozen
+class WebSettings:
+    enabled: bool = setting(
+        True,
+        "Whether `agent-intercom-ctl web` may open the page in the browser. Nothing listens before somebody does.",
+    )
+    port: int = setting(
+        0, "Its port on 127.0.0.1; 0 takes a free one, and keeps it until the server ends.", between(0, 65535)
+    )
+
+
 class HighestRisk(StrEnum):
     """The highest risk that may be decided; `none` allows nothing."""
 
@@ -554,6 +565,7 @@ class Config:
     mcp: McpSettings = setting(McpSettings, "The tools as agents see them.")
     hooks: HooksSettings = setting(HooksSettings, "The clients' permission hooks.")
     ctl: CtlSettings = setting(CtlSettings, "Who may answer from a terminal.", operators=True)
+    web: WebSettings = setting(WebSettings, "The page in the browser.", operators=True)
     decisions: DecisionsSettings = setting(
         DecisionsSettings,
         "What each channel may decide if there is an operator key (`agent-intercom-ctl key`).",

@@ -159,6 +159,12 @@ class Authorization:
         return found if why is None else Recognised(Who.UNKNOWN, why, found.origin)
 
     async def _refuse(self, request: CommandRequest, found: Recognised, user: str) -> None:
+        """Report a refusal, and raise Unauthorized."""
+        await self.report(request, found, user)
+        raise Unauthorized(f"{found.why}; {_ADVICE[found.who]}")
+
+    async def report(self, request: CommandRequest, found: Recognised, user: str) -> None:
+        """Record a refusal, and announce it. Refusals of one source are announced together after the first."""
         summary = f"refused {request.command}{f' of {request.id}' if request.id else ''}: {found.why}"
         data: JsonObject = {
             "command": request.command,
@@ -181,7 +187,6 @@ class Authorization:
             log.warning(summary)
             self.tell(summary)
             await self._record(summary, data)
-        raise Unauthorized(f"{found.why}; {_ADVICE[found.who]}")
 
     async def flush(self, *, all_of_them: bool = False) -> None:
         """Announce coalesced refusals that are due; with `all_of_them` all of them."""

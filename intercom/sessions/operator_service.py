@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping
-from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
@@ -36,6 +34,7 @@ from intercom.model.policy import PolicyStatus
 from intercom.model.process import Origin
 from intercom.model.room_view import RoomOperations
 from intercom.model.session import Instruction, Kind, Session, SessionMode, SessionStatus, id_of_act
+from intercom.model.web import WebOperations
 from intercom.sessions import amendments, lookups, request_kinds
 from intercom.sessions.amendments import AmendedCard
 from intercom.sessions.checkpoints.messages import AnswerRestore, AskRestore, TakeCheckpoint
@@ -47,7 +46,7 @@ from intercom.sessions.processes.spawner import AgentProcesses
 from intercom.sessions.rules import RuleCalls
 from intercom.sessions.session import steering
 from intercom.sessions.session_deps import SessionDeps
-from intercom.sessions.signatures import Signatures
+from intercom.sessions.signatures import RecentRefusals, Signatures
 from intercom.sessions.tools.switch_freq import SwitchFreq
 from intercom.store import audit, checkpoints, idempotency, instructions, sessions
 from intercom.store import processes as known_processes
@@ -287,36 +286,15 @@ def _one(db: Database, prefix: str) -> CheckpointLine:
 
 R = TypeVar("R")
 
-#: How long a repeated refusal is not reported again, and how many refusals are remembered.
-_AGAIN = timedelta(minutes=1)
-_REMEMBERED = 1000
 #: The codes of errors that are not the final answer of a command.
 _PASSING = frozenset({"busy", "unavailable"})
-
-
-@define
-class RecentRefusals:
-    """Recently reported refusals, so that a process that retries again and again does not flood every channel."""
-
-    _at: OrderedDict[str, datetime] = field(factory=OrderedDict)
-
-    def is_new(self, text: str, now: datetime) -> bool:
-        """Return whether this was not reported within the last minute."""
-        last = self._at.get(text)
-        if last is not None and abs(now - last) < _AGAIN:
-            return False
-        self._at[text] = now
-        self._at.move_to_end(text)
-        while len(self._at) > _REMEMBERED:
-            self._at.popitem(last=False)
-        return True
 
 
 @define(eq=False)
 class OperatorService:
     """`chat` returns the chat channel's status; None if there is no chat channel. `rooms` is None if there are none,
-    and so is `gateway`: `no_gateway_reason` says why if the configuration has one. `children` are the agents that
-    people start."""
+    and so is `gateway`: `no_gateway_reason` says why if the configuration has one. `web` is None if there is no page.
+    `children` are the agents that people start."""
 
     system: System
     deps: SessionDeps
@@ -327,6 +305,7 @@ class OperatorService:
     rooms: RoomOperations | None = None
     gateway: GatewayOperations | None = None
     no_gateway_reason: str = ""
+    web: WebOperations | None = None
     _shown: ShownCards = field(factory=ShownCards, init=False, repr=False)
     _told: RecentRefusals = field(factory=lambda: RecentRefusals(), init=False, repr=False)
 

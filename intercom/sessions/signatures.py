@@ -8,8 +8,9 @@ of this user can write.
 from __future__ import annotations
 
 import base64
+from collections import OrderedDict
 from collections.abc import Collection, Mapping
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from attrs import define, evolve, field
@@ -585,3 +586,26 @@ def _risk_text(card: Card) -> str | None:
 def _is_of_command(signature: Signature, command: str, act_id: str | None, subject: str) -> bool:
     said = (signature.request_id, signature.subject, signature.risk, signature.decision, signature.text)
     return said == ("", subject, None, command, None) and signature.decision_id == act_id
+
+
+#: How long a repeated refusal is not reported again, and how many refusals are remembered.
+_AGAIN = timedelta(minutes=1)
+_REMEMBERED = 1000
+
+
+@define
+class RecentRefusals:
+    """Recently reported refusals, so that a process that retries again and again does not flood every channel."""
+
+    _at: OrderedDict[str, datetime] = field(factory=OrderedDict)
+
+    def is_new(self, text: str, now: datetime) -> bool:
+        """Return whether this was not reported within the last minute."""
+        last = self._at.get(text)
+        if last is not None and abs(now - last) < _AGAIN:
+            return False
+        self._at[text] = now
+        self._at.move_to_end(text)
+        while len(self._at) > _REMEMBERED:
+            self._at.popitem(last=False)
+        return True

@@ -21,7 +21,7 @@ import select
 import sys
 import termios
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from email.utils import formatdate
 from functools import lru_cache, partial
@@ -471,7 +471,7 @@ class RequestCycle:
         return self._http.send_with_data_passthrough(event) or []
 
     def _response(self, status: int, headers: list[tuple[bytes, bytes]]) -> h11.Response:
-        headers.append((b"date", _date(int(time.time()))))
+        headers += [(b"date", _date(int(time.time()))), *self._server.headers]
         # After an answer instead of 100, what comes next may be the body or another request.
         if self._server.is_stopping or self._http.they_are_waiting_for_100_continue:
             headers.append(CLOSE)
@@ -581,10 +581,11 @@ async def _read_request(connection: Connection, http: h11.Connection) -> h11.Req
 class HttpServer:
     """Serves an ASGI application on connections. `run` must be active meanwhile. Once `is_stopping` is set, every
     connection ends with its next answer. `busy` is the number of requests that are being served. `refusal_form` makes
-    the answers to requests that are refused before the application sees them."""
+    the answers to requests that are refused before the application sees them. `headers` are those of every answer."""
 
     _application: ASGIApp
     refusal_form: RefusalForm = plain_form
+    headers: Sequence[tuple[bytes, bytes]] = ()
     is_stopping: bool = field(init=False, default=False)
     busy: int = field(init=False, default=0)
     _quiet: trio.Event | None = field(init=False, default=None)

@@ -26,6 +26,7 @@ from intercom.model.process import AgentProcess
 from intercom.model.room import Message, Room
 from intercom.model.room_view import Match, RoomAddress, RoomOperations, RoomTail, RoomToken, RoomView
 from intercom.model.session import Instruction, Session, SessionMode
+from intercom.model.web import SignInLink
 from intercom.operators.commands import gateway_handlers, grant_handlers
 from intercom.operators.commands.command_handler import Caller, CommandHandler, handles
 from intercom.operators.commands.json_forms import (
@@ -608,6 +609,18 @@ async def log(
 ) -> Sequence[AuditEntry]:
     """Return the newest entries of the audit log, oldest first."""
     return await service.audit(limit, session)
+
+
+def _link_entry(link: SignInLink) -> JsonObject:
+    return {"url": link.url, "file": link.file, "expires_at": plain(link.expires_at)}
+
+
+@handles("web", _link_entry)
+async def web(service: OperatorService, caller: Caller) -> SignInLink:
+    """Return a link with which the caller signs in to the page."""
+    if service.web is None:
+        raise InvalidState("this server has no page: set enabled under [web] in its configuration, and start it again")
+    return await service.web.sign_in_link(caller.name)
 
 
 @handles("version", plain)

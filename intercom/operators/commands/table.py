@@ -578,6 +578,13 @@ _ROWS = (
         ANYONE,
         "read the gateway's files now, and show faults and likely mistakes; exits with 1 if there are faults",
     ),
+    # Its link acts for the person who asked for it.
+    _row(
+        "web",
+        OPERATOR,
+        "open the page in your browser: the inbox, the sessions and the log",
+        Argument("--print", help="print the link instead: it is good for 60 seconds, once"),
+    ),
     _row("keys", ANYONE, "list the operator keys, and whether decisions must be signed", is_typed=False),
     _row("key-add", OPERATOR, "enrol an operator key", _PUBLIC, "name", is_typed=False),
     _row("key-revoke", OPERATOR, "revoke an operator key", _KEY, is_typed=False),

@@ -1,0 +1,71 @@
+"""The command `web` of ctl: opens the page in the person's browser, or prints its link.
+
+The link signs in whoever opens it first, so no command line may show it: every process of the machine could read it
+there. The browser opens a private file instead, which the server has written, and which leads to the link. The server
+removes it once the link is used or too old.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import webbrowser
+from collections.abc import Mapping
+from pathlib import Path
+
+from intercom.cli.ctl_text import clean
+from intercom.local.places import Places
+from intercom.operators.ctl.client import request
+
+#: How long a link is good, in seconds, as the server says in its documentation.
+_SECONDS = 60
+#: Browsers in a terminal: they run no scripts, so they cannot show the page.
+_IN_TERMINAL = frozenset({"www-browser", "links", "elinks", "lynx", "w3m"})
+
+
+def web(where: Places, *, prints: bool, as_json: bool) -> int:
+    """Open the page; with `prints`, print its link. Returns 0. Raises what `request` raises."""
+    link = request(where, "web", {})
+    if as_json:
+        print(json.dumps(link))
+        return 0
+    url = clean(str(link["url"]))
+    if prints:
+        print(url)
+        print(f"open it within {_SECONDS} s; it signs in one browser, once", file=sys.stderr)
+        return 0
+    why = open_page(str(link["file"]), os.environ, sys.platform)
+    if why is None:
+        print("the page is opened in your browser; if nothing appears: agent-intercom-ctl web --print")
+        return 0
+    print(f"{why}; open this link within {_SECONDS} s, in a browser on this machine, once:", file=sys.stderr)
+    print(url)
+    print(f"from another machine, first: {_tunnel(url)}", file=sys.stderr)
+    return 0
+
+
+def open_page(file: str, environ: Mapping[str, str], platform: str) -> str | None:
+    """Open a file in the person's browser. Returns None if a browser took it, otherwise why none did."""
+    is_headless = platform.startswith(("linux", "freebsd")) and not (
+        environ.get("DISPLAY") or environ.get("WAYLAND_DISPLAY") or environ.get("BROWSER")
+    )
+    if is_headless:
+        return "this terminal has no desktop on which a browser could be opened"
+    try:
+        browser = webbrowser.get()
+    except webbrowser.Error:
+        return "no browser was found on this machine (the variable BROWSER can name one)"
+    if getattr(browser, "name", None) in _IN_TERMINAL:
+        return "the only browser that was found is one in a terminal, which cannot show the page"
+    try:
+        is_open = browser.open(Path(file).as_uri())
+    except (OSError, webbrowser.Error):
+        is_open = False
+    return None if is_open else "the browser could not be started"
+
+
+def _tunnel(url: str) -> str:
+    """Return the command that makes this machine's port reachable at the same address of another machine."""
+    port = url.partition("//")[2].partition("/")[0].rpartition(":")[2]
+    return f"ssh -L {port}:127.0.0.1:{port} THIS_MACHINE"

@@ -1,0 +1,27 @@
+"""The page in the browser, as the rest of the server knows it."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Protocol
+
+from attrs import field, frozen
+
+
+@frozen
+class SignInLink:
+    """A link with which a person signs in to the page, once. Its code is in the fragment of `url`, which no browser
+    sends. `file` is a private file that leads a browser to the link, so that no command line shows it. Both are gone
+    after `expires_at`."""
+
+    url: str = field(repr=False)
+    file: str
+    expires_at: datetime
+
+
+class WebOperations(Protocol):
+    """What people can ask of the page's server."""
+
+    async def sign_in_link(self, name: str) -> SignInLink:
+        """Make a link for this person, and open the port if it is not open. Raises IpcError if it cannot be opened."""
+        ...

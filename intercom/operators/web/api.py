@@ -1,0 +1,268 @@
+"""The page's API: which commands there are, how a request for one is read, and its OpenAPI document.
+
+All of it is made from the table of operator commands.
+"""
+
+from __future__ import annotations
+
+import json
+from http import HTTPStatus
+
+from intercom._version import __version__
+from intercom.model.errors import ERROR_CODES, IntercomError, InvalidArguments
+from intercom.model.json_types import Json, JsonObject
+from intercom.operators.commands.command_handlers import handler_of
+from intercom.operators.commands.json_forms import plain
+from intercom.operators.commands.request import CommandRequest, read_fields
+from intercom.operators.commands.table import COMMANDS, FIELDS, Access, Kind, OperatorCommand
+from intercom.operators.web.sign_in import WebRole, may_use
+
+BASE = "/api/operator"
+COMMANDS_PATH = f"{BASE}/commands/"
+#: The header that shows the second secret of a session.
+CSRF_HEADER = b"x-intercom-csrf"
+
+_CONFLICTS = ("already_decided", "invalid_state", "ambiguous", "already_consumed", "not_approved", "record_mismatch")
+_STATUS = {
+    **dict.fromkeys(_CONFLICTS, HTTPStatus.CONFLICT),
+    **dict.fromkeys(("invalid_arguments", "ipc"), HTTPStatus.BAD_REQUEST),
+    **dict.fromkeys(("unauthorized", "signature_required"), HTTPStatus.FORBIDDEN),
+    **dict.fromkeys(("not_found", "request_not_found", "no_gateway", "no_rooms"), HTTPStatus.NOT_FOUND),
+    **dict.fromkeys(("busy", "steer_queue_full", "too_many_sessions"), HTTPStatus.TOO_MANY_REQUESTS),
+    **dict.fromkeys(("unavailable", "db"), HTTPStatus.SERVICE_UNAVAILABLE),
+}
+
+
+def status_of(error: IntercomError) -> HTTPStatus:
+    """Return the status of the answer to a request that was refused with this error."""
+    return _STATUS.get(error.error_code, HTTPStatus.UNPROCESSABLE_ENTITY)
+
+
+def error_entry(error: IntercomError) -> JsonObject:
+    """Return the body of that answer. Details that are not `retry_after` stand below `details`."""
+    details = dict(error.details)
+    said: JsonObject = {"code": error.error_code, "message": error.message}
+    if isinstance(after := details.pop("retry_after", None), int | float):
+        said["retry_after"] = after
+    if details:
+        said["details"] = plain(details)
+    return {"error": said}
+
+
+def json_body(data: Json) -> bytes:
+    return json.dumps(data, separators=(",", ":"), default=str).encode("ascii")
+
+
+def read_object(data: bytes) -> JsonObject:
+    """Return the JSON object that a request's body is. Raises InvalidArguments."""
+    try:
+        raw = json.loads(data.decode("utf-8")) if data else {}
+    except (ValueError, RecursionError):
+        raise InvalidArguments("the body is not JSON in UTF-8: send one JSON object") from None
+    if not isinstance(raw, dict):
+        raise InvalidArguments("the body is not a JSON object: send one")
+    return raw
+
+
+def read_command(name: str, data: bytes) -> CommandRequest:
+    """Return the request for this command. Raises InvalidArguments for a body or a field that is not of its kind."""
+    return read_fields(name, read_object(data))
+
+
+# --- which commands there are ----------------------------------------------------------------------------------------
+
+
+def command_entries(role: WebRole) -> JsonObject:
+    """Return the commands that a person of this role may send."""
+    return {"commands": [_command(row) for row in COMMANDS.values() if may_use(role, row)]}
+
+
+def _command(row: OperatorCommand) -> JsonObject:
+    arguments: list[Json] = [
+        {
+            "field": name,
+            "kind": kind.name.lower(),
+            "help": help,
+            "choices": list(choices),
+            "required": required,
+        }
+        for name, kind, help, choices, required in _arguments(row)
+    ]
+    return {"name": row.name, "access": row.access.value, "help": row.help, "arguments": arguments}
+
+
+def _arguments(row: OperatorCommand) -> list[tuple[str, Kind, str, tuple[str, ...], bool]]:
+    """Return the fields of a command: the name, the kind, the help, the choices, and whether it is needed."""
+    needed = handler_of(row.name).needed
+    found: dict[str, tuple[str, Kind, str, tuple[str, ...], bool]] = {}
+    for each in row.arguments:
+        # Two options of ctl may set one field.
+        if each.wire in FIELDS and each.wire not in found:
+            help = each.help or each.missing
+            found[each.wire] = (each.wire, FIELDS[each.wire], help, each.choices, each.field in needed)
+    return list(found.values())
+
+
+# --- OpenAPI ---------------------------------------------------------------------------------------------------------
+
+_SCHEMAS: dict[Kind, JsonObject] = {
+    Kind.ID: {"type": "string", "minLength": 1, "maxLength": 200},
+    Kind.TEXT: {"type": "string"},
+    Kind.NAME: {"type": "string", "maxLength": 4096},
+    Kind.NUMBER: {"type": "integer", "minimum": 1, "maximum": 10_000},
+    Kind.OFFSET: {"type": "integer", "minimum": 0},
+    Kind.FLAG: {"type": "boolean"},
+}
+#: The refusals that any request may get, and when.
+FAILURES = {
+    400: "The body or a field is malformed.",
+    401: "Nobody is signed in in this browser.",
+    403: "The role, the process or the page that sends this may not do it, or the decision is not signed.",
+    404: "There is no such thing or path.",
+    409: "Another decision came first, or the state does not allow this.",
+    413: "The request is too large.",
+    415: "The body is no `application/json`.",
+    421: "The server is called by a name that is not its own.",
+    422: "The command was refused for another reason; `code` says which.",
+    429: "Too much is queued: try again later.",
+    503: "A part of the server is restarting: try again after `retry_after` seconds.",
+}
+
+
+def openapi(role: WebRole = WebRole.ADMIN) -> JsonObject:
+    """Return the OpenAPI 3.1 document of what a person of this role may send."""
+    paths: JsonObject = {
+        f"{BASE}/sign-in": {
+            "post": _operation(
+                "sign-in",
+                "Sign in with the code of a one-time link.",
+                _ref("Me"),
+                body={"type": "object", "properties": {"code": {"type": "string"}}, "required": ["code"]},
+                signed_in=False,
+            )
+        },
+        f"{BASE}/sign-out": {"post": _operation("sign-out", "End this session.", None)},
+        f"{BASE}/me": {"get": _operation("me", "Who is signed in.", _ref("Me"))},
+        f"{BASE}/commands": {"get": _operation("commands", "What this person may send.", {"type": "object"})},
+        f"{BASE}/events": {
+            "get": _operation(
+                "events",
+                "A stream of `reset`, `card`, `notice` and `ready`. It resumes after `Last-Event-ID`.",
+                {"type": "string"},
+                media="text/event-stream",
+            )
+        },
+        f"{BASE}/openapi.json": {"get": _operation("openapi", "This document.", {"type": "object"})},
+    }
+    for row in COMMANDS.values():
+        if may_use(role, row):
+            answer: JsonObject = {"type": "object", "properties": {"data": {}}, "required": ["data"]}
+            paths[COMMANDS_PATH + row.name] = {
+                "post": _operation(row.name, f"{row.help[:1].upper()}{row.help[1:]}.", answer, body=_body(row))
+            }
+    return {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "Agent Intercom for operators",
+            "version": __version__,
+            "description": "What the page in the browser uses. The commands are those of agent-intercom-ctl.",
+        },
+        "paths": paths,
+        "components": {
+            "schemas": {"Error": _ERROR, "Me": _ME},
+            "securitySchemes": {
+                "session": {"type": "apiKey", "in": "cookie", "name": "intercom_session_PORT"},
+                "csrf": {"type": "apiKey", "in": "header", "name": "X-Intercom-CSRF"},
+            },
+        },
+    }
+
+
+def _ref(name: str) -> JsonObject:
+    return {"$ref": f"#/components/schemas/{name}"}
+
+
+def _operation(
+    name: str,
+    summary: str,
+    answer: JsonObject | None,
+    *,
+    body: JsonObject | None = None,
+    signed_in: bool = True,
+    media: str = "application/json",
+) -> JsonObject:
+    done: JsonObject = {"description": "Done."}
+    if answer is not None:
+        done["content"] = {media: {"schema": answer}}
+    failures: JsonObject = {
+        str(status): {"description": said, "content": {"application/json": {"schema": _ref("Error")}}}
+        for status, said in FAILURES.items()
+    }
+    operation: JsonObject = {
+        "operationId": name,
+        "summary": summary,
+        "responses": {"204" if answer is None else "200": done, **failures},
+        "security": [{"session": [], "csrf": []}] if signed_in else [],
+    }
+    if body is not None:
+        operation["requestBody"] = {"required": True, "content": {"application/json": {"schema": body}}}
+    return operation
+
+
+def _body(row: OperatorCommand) -> JsonObject:
+    arguments = _arguments(row)
+    properties: JsonObject = {
+        name: {
+            **_SCHEMAS[kind],
+            **({"description": help} if help else {}),
+            **({"enum": list(choices)} if choices else {}),
+        }
+        for name, kind, help, choices, _ in arguments
+    }
+    if row.acts:
+        properties["verdict_id"] = {
+            "type": "string",
+            "pattern": "^[A-Za-z0-9_-]{8,64}$",
+            "description": "The id of this act: sent again with it, it is done once.",
+        }
+    if row.access in (Access.SIGNED, Access.SIGNED_CARD):
+        properties["signature"] = {"type": "object", "description": "Where there is an operator key: its signature."}
+    needed: list[Json] = [name for name, _, _, _, required in arguments if required]
+    return {"type": "object", "properties": properties, **({"required": needed} if needed else {})}
+
+
+_ERROR: JsonObject = {
+    "type": "object",
+    "properties": {
+        "error": {
+            "type": "object",
+            "properties": {
+                "code": {"type": "string", "enum": list(ERROR_CODES)},
+                "message": {"type": "string", "description": "What is wrong, and what to do."},
+                "retry_after": {"type": "number", "description": "Seconds after which it is worth trying again."},
+                "details": {"type": "object", "description": "More for programs."},
+            },
+            "required": ["code", "message"],
+        }
+    },
+    "required": ["error"],
+}
+_ME: JsonObject = {
+    "type": "object",
+    "properties": {
+        "name": {"type": "string"},
+        "role": {"type": "string", "enum": [each.value for each in WebRole]},
+        "csrf": {"type": "string", "description": "What the header X-Intercom-CSRF has to show."},
+        "server": {
+            "type": "object",
+            "properties": {"version": {"type": "string"}, "started_at": {"type": "string", "format": "date-time"}},
+        },
+        "signing": {
+            "type": "object",
+            "properties": {
+                "required": {"type": "boolean", "description": "Whether decisions have to be signed with a key."}
+            },
+        },
+    },
+    "required": ["name", "role", "csrf", "server", "signing"],
+}

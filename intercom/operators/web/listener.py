@@ -1,0 +1,225 @@
+"""The actor `web`: opens the page's port when a person asks for it, and tells the page what waits.
+
+Nothing listens before. The web server and the files of the page are loaded then too, in a thread.
+"""
+
+from __future__ import annotations
+
+import importlib
+import logging
+import os
+from collections.abc import Callable
+from datetime import datetime
+from html import escape
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import trio
+from attrs import field, frozen
+
+from actors import Name, Request, ask
+from intercom.local import own_files
+from intercom.local.places import Places, private_directory
+from intercom.masking import KNOWN
+from intercom.model.card import Card, Notice
+from intercom.model.errors import IpcError
+from intercom.model.web import SignInLink
+from intercom.operators.authorization import Agents, Authorization, NoAgents
+from intercom.operators.channel import ChannelActor, utc_now
+from intercom.operators.router_messages import Channel
+from intercom.operators.web.events import EventLog
+from intercom.operators.web.sign_in import LINK_LIFE, IssuedLink, SignIns, WebRole, new_secret
+from intercom.sessions.operator_service import OperatorService
+
+if TYPE_CHECKING:
+    from intercom.operators.web.site import PageFile
+    from intercom.web_server.port import Port
+
+log = logging.getLogger("intercom.web")
+
+HOST = "127.0.0.1"
+#: The most connections at once.
+MOST_CONNECTIONS = 512
+#: The first and the longest pause between two attempts to open the port again after a crash, in seconds.
+_RETRY_SECONDS = (0.1, 30.0)
+#: How long a link may take to be made: the first one loads the web server.
+_LINK_SECONDS = 30.0
+
+
+@frozen
+class MakeLink(Request[SignInLink]):
+    """Make a link for this person, and open the port if it is not open."""
+
+    name: str
+
+
+@frozen
+class WebLinks:
+    """The calls of the operator service to the actor `web`; implements `WebOperations`."""
+
+    actor: Name
+
+    async def sign_in_link(self, name: str) -> SignInLink:
+        return await ask(self.actor, MakeLink(name), timeout=_LINK_SECONDS)
+
+
+@frozen
+class WebDeps:
+    """The dependencies of the page. `port` is the configured one, 0 for a free one. `agents` tracks the agent
+    processes; with `trust_agent_processes` they may decide. `started_at` is when the server started."""
+
+    service: OperatorService
+    sign_ins: SignIns
+    places: Places
+    port: int = 0
+    agents: Agents = field(factory=NoAgents)
+    trust_agent_processes: bool = False
+    now: Callable[[], datetime] = utc_now
+    started_at: datetime = field(factory=utc_now)
+    card_router: str = "card_router"
+
+
+class WebListener(ChannelActor):
+    """Serves the page; registered as `web`.
+
+    After a crash it opens the same port again, and the same browsers are signed in. Open pages begin their events
+    again: those of an earlier run mean nothing.
+    """
+
+    def __init__(self, deps: WebDeps) -> None:
+        super().__init__(deps.service, Channel.WEB, deps.card_router, deps.now)
+        self._deps = deps
+        self._log = EventLog()
+        self._is_open = False
+        self._authorization = Authorization(
+            deps.agents,
+            deps.service.security_event,
+            self.announce,
+            deps.service.is_new_terminal,
+            trusting=deps.trust_agent_processes,
+            channel=Channel.WEB,
+        )
+
+    def on_start(self) -> None:
+        self.spawn(self._authorization.keep_telling)
+        self._remove_files()
+        if self._deps.sign_ins.port is not None:
+            self.spawn(self._open_again)
+
+    async def on_receive(self, message: object) -> object:
+        if isinstance(message, MakeLink):
+            await self._open()
+            return await self._link(message.name)
+        return super().on_receive(message)
+
+    def on_stop(self) -> None:
+        self._remove_files()
+
+    def publish(self, shown: Card | Notice) -> None:
+        self._log.publish(shown)
+
+    # --- the port ---
+
+    async def _open_again(self) -> None:
+        """Open the port of an earlier run of this actor, until it works."""
+        pause, longest = _RETRY_SECONDS
+        while not self._is_open:
+            try:
+                await self._open()
+            except IpcError as fault:
+                log.warning("%s; it is tried again", fault)
+                await trio.sleep(pause)
+                pause = min(longest, pause * 2)
+
+    async def _open(self) -> None:
+        """Open the port, and begin to serve it; nothing if it is open. Raises IpcError if that does not work."""
+        files = await trio.to_thread.run_sync(_load)
+        if self._is_open:
+            # Another task was faster.
+            return
+        from intercom.operators.web.site import SECURITY_HEADERS, SiteDeps, WebSite
+        from intercom.web_server.port import ConnectionProcesses, Port, open_port, why_not_open
+        from intercom.web_server.server import HttpServer
+
+        deps = self._deps
+        wanted = deps.port if deps.sign_ins.port is None else deps.sign_ins.port
+        try:
+            listener = open_port(HOST, wanted)
+        except OSError as error:
+            why = why_not_open(error, port="port under [web]", host=HOST)
+            raise IpcError(f"the page cannot be served: port {wanted} on {HOST} cannot be opened ({why})") from None
+        _, port = listener.socket.getsockname()[:2]
+        deps.sign_ins.port = port
+        site = SiteDeps(
+            service=self.service,
+            sign_ins=deps.sign_ins,
+            authorization=self._authorization,
+            log=self._log,
+            open_cards=self.open_cards.values,
+            find=ConnectionProcesses().find,
+            used=_remove,
+            files=files,
+            started_at=deps.started_at,
+        )
+        server = HttpServer(WebSite(site, port), headers=SECURITY_HEADERS)
+        self.spawn(_serve, listener, Port(server, MOST_CONNECTIONS))
+        self._is_open = True
+        self.subscribe_soon()
+        log.info("the page at http://%s:%d", HOST, port)
+
+    # --- links ---
+
+    async def _link(self, name: str) -> SignInLink:
+        deps, code = self._deps, new_secret()
+        KNOWN.add(code, "sign-in code")
+        url = f"http://{HOST}:{deps.sign_ins.port}/#sign-in={code}"
+        file = Path(deps.places.runtime_dir, f"{deps.places.ipc_name}{_LINK_FILE}{os.urandom(8).hex()}.html")
+        try:
+            private_directory(deps.places.runtime_dir)
+            await trio.to_thread.run_sync(own_files.replace, file, _redirection(url))
+        except OSError as error:
+            raise IpcError(f"cannot write {file} ({error.strerror}): check its directory") from None
+        link = deps.sign_ins.issue(name, WebRole.ADMIN, code, str(file))
+        self.spawn(_remove_later, link)
+        return SignInLink(url, str(file), link.expires_at)
+
+    def _remove_files(self) -> None:
+        """Remove the files of links that an earlier run has left."""
+        places = self._deps.places
+        for file in Path(places.runtime_dir).glob(f"{places.ipc_name}{_LINK_FILE}*.html"):
+            file.unlink(missing_ok=True)
+
+
+_LINK_FILE = ".web-"
+
+
+def _load() -> dict[str, PageFile]:
+    """Load the web server and the page. Blocks."""
+    importlib.import_module("intercom.web_server.port")
+    site = importlib.import_module("intercom.operators.web.site")
+    files: dict[str, PageFile] = site.page_files()
+    return files
+
+
+async def _serve(listener: trio.SocketListener, port: Port) -> None:
+    async with listener:
+        await port.serve(listener)
+
+
+def _redirection(url: str) -> bytes:
+    """Return a file that leads a browser to this address."""
+    to = escape(url, quote=True)
+    return (
+        '<!doctype html><html lang="en"><head><meta charset="utf-8"><meta name="referrer" content="no-referrer">'
+        f'<meta http-equiv="refresh" content="0; url={to}"><title>Agent Intercom</title></head>'
+        f'<body><p><a href="{to}">Open the page</a></p></body></html>\n'
+    ).encode("ascii")
+
+
+def _remove(link: IssuedLink) -> None:
+    Path(link.file).unlink(missing_ok=True)
+
+
+async def _remove_later(link: IssuedLink) -> None:
+    await trio.sleep(LINK_LIFE.total_seconds())
+    _remove(link)

@@ -1,0 +1,186 @@
+"""Who is signed in to the page: one-time links, the sessions of browsers, and what each role may do.
+
+A link is made for a person at a terminal. It signs in one browser, once, within a minute. The browser then shows a
+cookie, and a second secret in a header with everything that changes something. Both are random, 256 bits long, new with
+each sign-in, and kept here as hashes only. Where the system shows the browser's process, the session counts for that
+process alone: cookies are shared by all ports of a host, so another local server could see one.
+
+Everything is in memory, and ends with the server.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import secrets
+from collections.abc import Callable, Iterable
+from datetime import datetime, timedelta
+from enum import StrEnum
+
+from attrs import define, evolve, field, frozen
+
+from intercom.local.processes import ProcessKey
+from intercom.model.errors import Unauthorized
+from intercom.operators.commands.table import Access, OperatorCommand
+
+#: How long a link is good.
+LINK_LIFE = timedelta(seconds=60)
+#: How long a session lasts without a request, and at most.
+IDLE_LIFE = timedelta(hours=12)
+LONGEST_LIFE = timedelta(days=7)
+#: How many links and sessions are kept; the oldest are dropped first.
+MOST_LINKS = 32
+MOST_SESSIONS = 256
+#: How many cookies of a request are looked at.
+_MOST_COOKIES = 16
+_SECRET_CHARS = 64
+
+#: What every refusal of a person who is not signed in ends with.
+SIGN_IN = "sign in with a new link: agent-intercom-ctl web"
+
+
+class WebRole(StrEnum):
+    """What a person may do on the page. A viewer sees everything, an operator decides, and an admin manages keys."""
+
+    VIEWER = "viewer"
+    OPERATOR = "operator"
+    ADMIN = "admin"
+
+
+_FOR_ADMINS = frozenset({"key-add", "key-revoke"})
+#: A link lets a browser act for the person, so it is given to a terminal only.
+_NOT_HERE = frozenset({"web"})
+
+
+def may_use(role: WebRole, row: OperatorCommand) -> bool:
+    """Whether this role may send this command from the page."""
+    if row.name in _NOT_HERE:
+        return False
+    if row.access is Access.ANYONE:
+        return True
+    return role is WebRole.ADMIN or (role is WebRole.OPERATOR and row.name not in _FOR_ADMINS)
+
+
+def cookie_name(port: int) -> bytes:
+    """Return the name of the session's cookie. It has the port in it, because two servers of one host would otherwise
+    replace each other's."""
+    return f"intercom_session_{port}".encode()
+
+
+def set_cookie(port: int, secret: str) -> bytes:
+    """Return the header that gives a browser its session; with an empty secret, the one that takes it away."""
+    life = b"" if secret else b"; Max-Age=0"
+    return cookie_name(port) + b"=" + secret.encode() + b"; HttpOnly; SameSite=Strict; Path=/" + life
+
+
+def shown_secrets(headers: Iterable[tuple[bytes, bytes]], port: int) -> list[str]:
+    """Return what a request shows as its session. There may be several cookies of this name, for example one that
+    another local server has set for a longer path."""
+    wanted, found = cookie_name(port), []
+    pairs = [pair for name, value in headers if name == b"cookie" for pair in value.split(b";")]
+    for pair in pairs[:_MOST_COOKIES]:
+        name, _, value = pair.strip().partition(b"=")
+        if name == wanted and len(value) == _SECRET_CHARS:
+            found.append(value.decode("latin-1"))
+    return found
+
+
+@frozen
+class IssuedLink:
+    """A link that was not used yet. `file` is the file that leads to it."""
+
+    name: str
+    role: WebRole
+    expires_at: datetime
+    file: str
+
+
+@frozen
+class BrowserSession:
+    """A browser in which a person signed in. `csrf` is the secret that its requests show in a header. `processes` are
+    those for which alone it counts; empty if the system did not show them."""
+
+    name: str
+    role: WebRole
+    csrf: str = field(repr=False)
+    began_at: datetime
+    used_at: datetime
+    processes: frozenset[ProcessKey] = frozenset()
+
+    def shows_csrf(self, shown: bytes | None) -> bool:
+        """Whether a request showed the secret of this session. The comparison takes constant time."""
+        return hmac.compare_digest(shown or b"", self.csrf.encode())
+
+    def fits(self, holders: frozenset[ProcessKey]) -> bool:
+        """Whether a connection that these processes hold may use this session."""
+        return not self.processes or bool(self.processes & holders)
+
+    def is_over(self, now: datetime) -> bool:
+        return now - self.used_at > IDLE_LIFE or now - self.began_at > LONGEST_LIFE
+
+
+def new_secret() -> str:
+    return secrets.token_hex(_SECRET_CHARS // 2)
+
+
+def _hash(secret: str) -> bytes:
+    return hashlib.sha256(secret.encode("utf-8", "surrogatepass")).digest()
+
+
+@define(eq=False)
+class SignIns:
+    """All links and sessions of a server's run. `port` is the port of the page, None until it was opened: it stays the
+    same, so that open pages find the server again. `now` is the wall clock, which also counts while the machine
+    sleeps."""
+
+    now: Callable[[], datetime]
+    port: int | None = None
+    _links: dict[bytes, IssuedLink] = field(factory=dict, init=False, repr=False)
+    _sessions: dict[bytes, BrowserSession] = field(factory=dict, init=False, repr=False)
+
+    def issue(self, name: str, role: WebRole, code: str, file: str) -> IssuedLink:
+        """Make a link with this code good, for LINK_LIFE."""
+        link = self._links[_hash(code)] = IssuedLink(name, role, self.now() + LINK_LIFE, file)
+        while len(self._links) > MOST_LINKS:
+            del self._links[next(iter(self._links))]
+        return link
+
+    def redeem(self, code: str) -> IssuedLink:
+        """Return the link with this code, which is not good any more then. Raises Unauthorized for another code."""
+        link = self._links.pop(_hash(code), None)
+        if link is None:
+            raise Unauthorized(f"this link was used before, or is none of this server's; {SIGN_IN}")
+        # The clock may have been set back since: then the link was made in the future.
+        if not timedelta(0) <= link.expires_at - self.now() <= LINK_LIFE:
+            raise Unauthorized(f"this link is older than {LINK_LIFE.seconds} s; {SIGN_IN}")
+        return link
+
+    def begin(self, link: IssuedLink, processes: frozenset[ProcessKey]) -> tuple[str, BrowserSession]:
+        """Return a new session and its secret. What the browser showed before plays no part in it."""
+        secret, now = new_secret(), self.now()
+        session = BrowserSession(link.name, link.role, new_secret(), now, now, processes)
+        self._sessions[_hash(secret)] = session
+        while len(self._sessions) > MOST_SESSIONS:
+            del self._sessions[next(iter(self._sessions))]
+        return secret, session
+
+    def find(self, shown: Iterable[str]) -> BrowserSession | None:
+        """Return the session of one of these secrets, and note that it was used; None if all are unknown or over."""
+        now = self.now()
+        for secret in shown:
+            session = self._sessions.pop(_hash(secret), None)
+            if session is not None and not session.is_over(now):
+                # The one that was used last is dropped last.
+                used = self._sessions[_hash(secret)] = evolve(session, used_at=max(now, session.used_at))
+                return used
+        return None
+
+    def has(self, session: BrowserSession) -> bool:
+        """Whether this session still lasts. A page that is only open does not make it last longer."""
+        found = next((each for each in self._sessions.values() if each.csrf == session.csrf), None)
+        return found is not None and not found.is_over(self.now())
+
+    def end(self, shown: Iterable[str]) -> None:
+        """End the sessions of these secrets."""
+        for secret in shown:
+            self._sessions.pop(_hash(secret), None)

@@ -1,0 +1,410 @@
+"""The ASGI application of the page: its files, and the API behind them."""
+
+from __future__ import annotations
+
+import gzip
+import logging
+import os
+import stat
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from datetime import datetime
+from functools import partial
+from http import HTTPStatus
+from pathlib import Path
+
+import trio
+from attrs import define, field, frozen
+from starlette.types import Message, Receive, Scope, Send
+
+from intercom._version import __version__
+from intercom.local.processes import ProcessKey, Recognised, Who
+from intercom.model.card import Card
+from intercom.model.clock import to_text
+from intercom.model.errors import IntercomError, InvalidArguments, IpcError, NotFound, Unauthorized
+from intercom.model.json_types import Json, JsonObject
+from intercom.model.process import Origin
+from intercom.operators.authorization import Authorization, connected
+from intercom.operators.commands.request import WORK_SECONDS, CommandRequest, carry_out, refusals
+from intercom.operators.commands.table import COMMANDS, MAX_REQUEST
+from intercom.operators.router_messages import Channel
+from intercom.operators.web import api, events
+from intercom.operators.web.events import EventLog
+from intercom.operators.web.sign_in import (
+    SIGN_IN,
+    BrowserSession,
+    IssuedLink,
+    SignIns,
+    may_use,
+    set_cookie,
+    shown_secrets,
+)
+from intercom.sessions.operator_service import OperatorService
+from intercom.web_server.request import LOOPBACK, HostRules, Refusal, answer, plain_form, read_body, wrong_method
+from intercom.web_server.server import Connection
+
+log = logging.getLogger("intercom.web")
+
+_POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; font-src 'self';"
+    " connect-src 'self'; manifest-src 'self'; worker-src 'self'; base-uri 'none'; form-action 'none';"
+    " frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
+)
+_WITHOUT = ("camera", "geolocation", "microphone", "payment", "usb", "display-capture", "serial", "hid", "bluetooth")
+#: The headers of every answer.
+SECURITY_HEADERS = (
+    (b"content-security-policy", _POLICY.encode()),
+    (b"x-content-type-options", b"nosniff"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"cross-origin-opener-policy", b"same-origin"),
+    (b"cross-origin-resource-policy", b"same-origin"),
+    (
+        b"permissions-policy",
+        f"publickey-credentials-get=(self), {', '.join(f'{each}=()' for each in _WITHOUT)}".encode(),
+    ),
+)
+
+# --- the files of the page -------------------------------------------------------------------------------------------
+
+_MEDIA = {
+    ".html": "text/html; charset=utf-8",
+    ".js": "text/javascript; charset=utf-8",
+    ".css": "text/css; charset=utf-8",
+    ".txt": "text/plain; charset=utf-8",
+    ".svg": "image/svg+xml",
+    ".png": "image/png",
+    ".ico": "image/x-icon",
+    ".woff2": "font/woff2",
+    ".json": "application/json",
+    ".webmanifest": "application/manifest+json",
+}
+#: Where the built page is.
+PAGE = Path(__file__).with_name("page")
+_INDEX = "/index.html"
+#: The addresses that the page shows itself, and the beginning of those with an id.
+_VIEWS = ("/", "/inbox", "/sessions", "/log", "/rooms")
+_DEEP_VIEWS = ("/inbox/", "/sessions/", "/rooms/")
+#: Files below this path have the hash of their content in their name.
+_HASHED = "/assets/"
+_SMALLEST_PACKED = 1024
+
+_MISSING = b"""<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><title>Agent Intercom</title></head><body>
+<h1>The files of this page are missing</h1>
+<p>Build them in a clone of the repository with <code>tox -e web</code>, and start the server again.
+Until then, use <code>agent-intercom-ctl watch</code> in a terminal.</p>
+</body></html>
+"""
+
+
+@frozen
+class PageFile:
+    """One file of the page, as it is sent; `packed` is the same for browsers that unpack gzip."""
+
+    media: bytes
+    body: bytes
+    is_hashed: bool = False
+    packed: bytes | None = None
+
+
+def page_files(directory: Path = PAGE) -> dict[str, PageFile]:
+    """Read the built page, by the path of each file. Links, and files of an unknown kind, are left out. Only what is
+    found here is ever served: no path of a request reaches the file system. Blocks."""
+    found = {_INDEX: PageFile(_MEDIA[".html"].encode(), _MISSING)}
+    for above, _, names in os.walk(directory):
+        for file in (Path(above, name) for name in names):
+            media = _MEDIA.get(file.suffix)
+            if media is None or not stat.S_ISREG(file.lstat().st_mode):
+                continue
+            path, body = f"/{file.relative_to(directory).as_posix()}", file.read_bytes()
+            packed = gzip.compress(body, 6, mtime=0) if len(body) >= _SMALLEST_PACKED else None
+            packed = packed if packed is not None and len(packed) < len(body) else None
+            found[path] = PageFile(media.encode(), body, path.startswith(_HASHED), packed)
+    return found
+
+
+async def _show(file: PageFile, scope: Scope, send: Send) -> None:
+    if scope["method"] not in ("GET", "HEAD"):
+        raise wrong_method(scope["path"][:200], "GET", "HEAD")
+    accepted = dict(scope["headers"]).get(b"accept-encoding", b"")
+    is_packed = file.packed is not None and b"gzip" in accepted
+    body = file.packed if is_packed and file.packed is not None else file.body
+    headers = [
+        (b"content-type", file.media),
+        (b"content-length", str(len(body)).encode()),
+        # A file with its hash in its name never changes. The others are small, and lead to these.
+        (b"cache-control", b"public, max-age=31536000, immutable" if file.is_hashed else b"no-store"),
+        (b"vary", b"accept-encoding"),
+    ]
+    if is_packed:
+        headers.append((b"content-encoding", b"gzip"))
+    await send({"type": "http.response.start", "status": 200, "headers": headers})
+    await send({"type": "http.response.body", "body": body, "more_body": False})
+
+
+# --- who may reach it ------------------------------------------------------------------------------------------------
+
+
+def host_rules(port: int) -> HostRules:
+    """Return the rules for the page at this port of loopback."""
+    hosts = [f"{host}:{port}" for host in LOOPBACK]
+    own = (*hosts, *LOOPBACK) if port == 80 else hosts
+    return HostRules(
+        frozenset(each.encode() for each in own), frozenset(), frozenset(f"http://{each}".encode() for each in own)
+    )
+
+
+_wrong_host = partial(
+    Refusal,
+    HTTPStatus.MISDIRECTED_REQUEST,
+    "host_refused",
+    "this server does not have that Host name: use the address of the link that agent-intercom-ctl web gives",
+)
+_wrong_origin = partial(
+    Refusal, HTTPStatus.FORBIDDEN, "origin_refused", "pages of another address may not call this server"
+)
+_signed_out = partial(
+    Refusal, HTTPStatus.UNAUTHORIZED, "unauthorized", f"nobody is signed in in this browser, or not any more; {SIGN_IN}"
+)
+_no_csrf = partial(
+    Refusal,
+    HTTPStatus.FORBIDDEN,
+    "unauthorized",
+    "the header X-Intercom-CSRF is missing, or is not that of this session: ask /api/operator/me for it",
+)
+_not_json = partial(
+    Refusal,
+    HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
+    "invalid_arguments",
+    "send a JSON object as Content-Type: application/json",
+)
+_failed = partial(
+    Refusal, HTTPStatus.INTERNAL_SERVER_ERROR, "unavailable", "the server failed at this; its log says why, try again"
+)
+
+#: Pages of the same origin, and what a person types. Other local servers are of the same site.
+_OWN_PAGES = (b"same-origin", b"none")
+_SIGN_IN_REQUEST = CommandRequest("sign-in")
+
+
+@frozen
+class SiteDeps:
+    """The dependencies of the page. `find` finds the processes at the other end of a connection; it raises
+    trio.TooSlowError. `used` is told of each link that was used. `open_cards` are those that a stream begins with."""
+
+    service: OperatorService
+    sign_ins: SignIns
+    authorization: Authorization
+    log: EventLog
+    open_cards: Callable[[], Iterable[Card]]
+    find: Callable[[Connection], Awaitable[frozenset[int]]]
+    used: Callable[[IssuedLink], None]
+    files: Mapping[str, PageFile]
+    started_at: datetime
+
+
+@define(eq=False)
+class WebSite:
+    """The application of the page at this port."""
+
+    deps: SiteDeps
+    port: int
+    _hosts: HostRules = field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._hosts = host_rules(self.port)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        has_begun = False
+
+        async def sent(message: Message) -> None:
+            nonlocal has_begun
+            has_begun = True
+            await send(message)
+
+        refused: Refusal | None = None
+        try:
+            await self._serve(scope, receive, sent)
+        except Refusal as refusal:
+            refused = refusal
+        except IntercomError as error:
+            if not has_begun:
+                await answer(sent, api.status_of(error), b"application/json", api.json_body(api.error_entry(error)))
+        except Exception:
+            log.exception("a request to %s failed", scope["path"][:200])
+            refused = _failed()
+        if refused is not None and not has_begun:
+            await refused.send(sent, plain_form)
+
+    async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
+        connection: Connection = scope["state"]["connection"]
+        # Nobody has signed in yet, so the connection stays limited.
+        connection.answered = True
+        headers = dict(scope["headers"])
+        if not self._hosts.knows_host(headers.get(b"host")):
+            raise _wrong_host()
+        if not self._hosts.knows_origin(headers.get(b"origin")):
+            raise _wrong_origin()
+        path: str = scope["path"]
+        if path == api.BASE or path.startswith(f"{api.BASE}/"):
+            if headers.get(b"sec-fetch-site", b"none") not in _OWN_PAGES:
+                raise _wrong_origin()
+            await self._api(path, scope, receive, send, headers)
+            return
+        file = self.deps.files.get(path)
+        if file is None and (path in _VIEWS or path.startswith(_DEEP_VIEWS)):
+            file = self.deps.files[_INDEX]
+        if file is None:
+            raise Refusal(HTTPStatus.NOT_FOUND, "not_found", "nothing is at this address; the page is at /")
+        await _show(file, scope, send)
+
+    # --- the API ---
+
+    async def _api(self, path: str, scope: Scope, receive: Receive, send: Send, headers: Mapping[bytes, bytes]) -> None:
+        method = scope["method"]
+        posts = path in (f"{api.BASE}/sign-in", f"{api.BASE}/sign-out") or path.startswith(api.COMMANDS_PATH)
+        if method != ("POST" if posts else "GET"):
+            raise wrong_method(path[:200], "POST" if posts else "GET")
+        if path == f"{api.BASE}/sign-in":
+            await self._sign_in(scope, receive, send)
+            return
+        session = await self._session(scope)
+        scope["state"]["connection"].authenticated = True
+        if posts and not session.shows_csrf(headers.get(api.CSRF_HEADER)):
+            raise _no_csrf()
+        if path.startswith(api.COMMANDS_PATH):
+            await self._command(path.removeprefix(api.COMMANDS_PATH), scope, receive, send, session)
+            return
+        match path.removeprefix(api.BASE):
+            case "/me":
+                await _json(send, self._me(session))
+            case "/commands":
+                await _json(send, api.command_entries(session.role))
+            case "/openapi.json":
+                await _json(send, api.openapi(session.role))
+            case "/events":
+                await self._events(scope, receive, send, session, headers)
+            case "/sign-out":
+                self.deps.sign_ins.end(shown_secrets(scope["headers"], self.port))
+                gone = (b"set-cookie", set_cookie(self.port, ""))
+                await send({"type": "http.response.start", "status": 204, "headers": [gone]})
+                await send({"type": "http.response.body", "body": b"", "more_body": False})
+            case _:
+                raise Refusal(HTTPStatus.NOT_FOUND, "not_found", "the API has no such path: see its openapi.json")
+
+    async def _sign_in(self, scope: Scope, receive: Receive, send: Send) -> None:
+        data = await _read_json(scope, receive)
+        if data is None:
+            return
+        code = api.read_object(data).get("code")
+        if not isinstance(code, str):
+            raise InvalidArguments("code must be the code of a link")
+        deps, connection = self.deps, scope["state"]["connection"]
+        try:
+            link = deps.sign_ins.redeem(code)
+        except Unauthorized as refused:
+            raise Refusal(HTTPStatus.UNAUTHORIZED, refused.error_code, refused.message) from None
+        deps.used(link)
+        pids = await self._pids(connection)
+        with refusals("sign-in"):
+            origin = await deps.authorization.require_browser(_SIGN_IN_REQUEST, pids, link.name)
+            where = origin.describe()
+            who: JsonObject = {"user": link.name, "role": link.role.value, "origin": origin.to_data()}
+            # A sign-in that is not on record gives no session.
+            await deps.service.security_event(f"{link.name} signed in to the page: {where}", who)
+        secret, session = deps.sign_ins.begin(link, _keys(pids))
+        connection.authenticated = True
+        await _json(send, self._me(session), (b"set-cookie", set_cookie(self.port, secret)))
+
+    async def _session(self, scope: Scope) -> BrowserSession:
+        """Return the session of a request. Raises Refusal if there is none, or if it is another process's."""
+        session = self.deps.sign_ins.find(shown_secrets(scope["headers"], self.port))
+        if session is None:
+            raise _signed_out()
+        if not session.processes:
+            return session
+        pids = await self._pids(scope["state"]["connection"])
+        if session.fits(_keys(pids)):
+            return session
+        by = f"process {min(pids)}" if pids else "a process that the system does not show"
+        why = f"the session of {session.name} on the page was shown by {by}, which is not the browser that signed in"
+        found = Recognised(Who.UNKNOWN, why, Origin(Channel.WEB.value, pid=min(pids, default=None)))
+        await self.deps.authorization.report(CommandRequest("page"), found, session.name)
+        raise Refusal(HTTPStatus.UNAUTHORIZED, "unauthorized", f"{why}; {SIGN_IN}")
+
+    async def _pids(self, connection: Connection) -> frozenset[int]:
+        """Return the processes at the other end of a connection, as far as the system shows them."""
+        if connection.processes is None:
+            try:
+                connection.processes = await self.deps.find(connection)
+            except trio.TooSlowError:
+                message = "the process of this connection could not be found just now; try again"
+                raise IpcError(message, code="unavailable", retry_after=1.0) from None
+        return connection.processes
+
+    def _me(self, session: BrowserSession) -> JsonObject:
+        return {
+            "name": session.name,
+            "role": session.role.value,
+            "csrf": session.csrf,
+            "server": {"version": __version__, "started_at": to_text(self.deps.started_at)},
+            "signing": {"required": self.deps.service.signatures.required},
+        }
+
+    async def _command(self, name: str, scope: Scope, receive: Receive, send: Send, session: BrowserSession) -> None:
+        row = COMMANDS.get(name)
+        if row is None:
+            raise NotFound("there is no such command: see /api/operator/commands")
+        if not may_use(session.role, row):
+            raise Unauthorized(f"the role {session.role.value} may not send {name} from the page")
+        data = await _read_json(scope, receive)
+        if data is None:
+            return
+        request, origin = api.read_command(name, data), None
+        with refusals(name):
+            if row.acts:
+                pids = await self._pids(scope["state"]["connection"])
+                origin = await self.deps.authorization.require_browser(request, pids, session.name)
+            with trio.fail_after(WORK_SECONDS):
+                done: Json = await carry_out(self.deps.service, request, session.name, origin, Channel.WEB)
+        await _json(send, {"data": done})
+
+    async def _events(
+        self, scope: Scope, receive: Receive, send: Send, session: BrowserSession, headers: Mapping[bytes, bytes]
+    ) -> None:
+        deps, last = self.deps, headers.get(b"last-event-id", b"").decode("latin-1")
+        # The stream has no end.
+        scope["state"]["connection"].is_listening = True
+        told = [(b"content-type", b"text/event-stream"), (b"cache-control", b"no-store")]
+        await send({"type": "http.response.start", "status": 200, "headers": told})
+
+        async def send_part(part: bytes) -> None:
+            await send({"type": "http.response.body", "body": part, "more_body": True})
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(_until_gone, receive, nursery.cancel_scope)
+            await events.stream(deps.log, deps.open_cards, last, send_part, lambda: deps.sign_ins.has(session))
+            nursery.cancel_scope.cancel()
+        await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+
+def _keys(pids: frozenset[int]) -> frozenset[ProcessKey]:
+    return frozenset(key for pid in pids if (key := connected(pid).key) is not None)
+
+
+async def _json(send: Send, data: Json, *headers: tuple[bytes, bytes]) -> None:
+    await answer(send, HTTPStatus.OK, b"application/json", api.json_body(data), headers)
+
+
+async def _read_json(scope: Scope, receive: Receive) -> bytes | None:
+    """Return the body of a request; None if its client is gone. Raises Refusal for one that is not JSON, too large or
+    too slow. A form of another page cannot have this Content-Type."""
+    media = dict(scope["headers"]).get(b"content-type", b"").partition(b";")[0].strip().lower()
+    if media != b"application/json":
+        raise _not_json()
+    return (await read_body(scope, receive, MAX_REQUEST, setting=None)).data
+
+
+async def _until_gone(receive: Receive, scope: trio.CancelScope) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
+    scope.cancel()

@@ -6,6 +6,8 @@ from abc import abstractmethod
 from collections.abc import Callable
 from datetime import UTC, datetime
 
+import trio
+
 from actors import Actor, Busy, Down, DownEvent, NotRunning
 from intercom.model.card import Card, CardState, Notice
 from intercom.model.errors import IntercomError
@@ -39,6 +41,8 @@ class ChannelActor(Actor):
         self.open_cards: dict[str, Card] = {}
         self._channel = channel
         self._card_router = card_router
+        #: Set once the router has told all open cards, for the first time.
+        self.is_caught_up = trio.Event()
         self._told: set[str] | None = None
 
     @abstractmethod
@@ -97,4 +101,5 @@ class ChannelActor(Actor):
         for card in message.cards:
             if card.id not in told and self.open_cards.get(card.id) != card:
                 self._take(card)
+        self.is_caught_up.set()
         self.monitor(message.router)

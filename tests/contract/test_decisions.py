@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 import trio
@@ -21,6 +22,7 @@ from intercom.sessions.tools.standby import Standby
 from intercom.sessions.tools.transmit import Transmit
 from tests.operators.ctl_server import Peer
 from tests.operators.slack.live.embedded import Room, quick, room
+from tests.operators.web.page_server import Browser
 from tests.slack_standin import ALICE, BOB, buttons
 
 CHANGE = CheckClearance("Shall I?", "new\n", "a.txt")
@@ -48,19 +50,38 @@ class TooLate(Exception):
 Decide = Callable[[Room, Card, dict[str, Any], Decision, "str | None"], Awaitable[None]]
 
 
+def command_for(decision: Decision, text: str | None) -> tuple[str, dict[str, str | None]]:
+    """The command that makes this decision, and its fields."""
+    if decision in (Decision.APPROVE, Decision.REJECT):
+        return decision.value, {"reason": text}
+    word = decision.value if decision is not Decision.RESUME else "continue" if text is None else "refine"
+    return "answer", {"decision": word, "text": text}
+
+
 async def on_the_terminal(
     server: Room, card: Card, message: dict[str, Any], decision: Decision, text: str | None
 ) -> None:
-    if decision in (Decision.APPROVE, Decision.REJECT):
-        command, fields = decision.value, {"reason": text}
-    else:
-        word = decision.value if decision is not Decision.RESUME else "continue" if text is None else "refine"
-        command, fields = "answer", {"decision": word, "text": text}
+    command, fields = command_for(decision, text)
     async with dialled(server) as peer:
         reply = await peer.ask(command, id=card.id, **fields)
     if reply.get("error_code") == "already_decided":
         raise TooLate
     assert reply["ok"], reply
+
+
+async def in_the_browser(
+    server: Room, card: Card, message: dict[str, Any], decision: Decision, text: str | None
+) -> None:
+    web = server.app.service.web
+    assert web is not None
+    link = urlsplit((await web.sign_in_link("kim")).url)
+    browser = Browser(link.port or 0)
+    await browser.sign_in(link.fragment.partition("=")[2])
+    command, fields = command_for(decision, text)
+    answer = await browser.command(command, id=card.id, **fields)
+    if answer.status == 409:
+        raise TooLate
+    assert answer.status == 200, answer
 
 
 async def in_slack(server: Room, card: Card, message: dict[str, Any], decision: Decision, text: str | None) -> None:
@@ -88,7 +109,12 @@ async def by_the_program(
         raise TooLate from None
 
 
-CHANNELS: dict[str, Decide] = {"ctl": on_the_terminal, "slack": in_slack, "embed": by_the_program}
+CHANNELS: dict[str, Decide] = {
+    "ctl": on_the_terminal,
+    "web": in_the_browser,
+    "slack": in_slack,
+    "embed": by_the_program,
+}
 
 
 @asynccontextmanager

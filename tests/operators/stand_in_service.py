@@ -239,6 +239,7 @@ class StandInService:
         self.rooms: Any = None
         self.gateway: Any = None
         self.no_gateway_reason = ""
+        self.web: Any = None
 
     async def note_settings(self) -> None:
         pass

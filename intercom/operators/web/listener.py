@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING
 import trio
 from attrs import field, frozen
 
-from actors import Name, Request, ask
+from actors import Name, Refused, Request, ask
 from intercom.local import own_files
 from intercom.local.places import Places, private_directory
 from intercom.masking import KNOWN
 from intercom.model.card import Card, Notice
-from intercom.model.errors import IpcError
+from intercom.model.errors import IntercomError, IpcError
 from intercom.model.web import SignInLink
 from intercom.operators.authorization import Agents, Authorization, NoAgents
 from intercom.operators.channel import ChannelActor, utc_now
@@ -85,6 +85,8 @@ class WebListener(ChannelActor):
     After a crash it opens the same port again, and the same browsers are signed in. Open pages begin their events
     again: those of an earlier run mean nothing.
     """
+
+    refusals = (Refused, IntercomError)
 
     def __init__(self, deps: WebDeps) -> None:
         super().__init__(deps.service, Channel.WEB, deps.card_router, deps.now)
@@ -156,6 +158,7 @@ class WebListener(ChannelActor):
             authorization=self._authorization,
             log=self._log,
             open_cards=self.open_cards.values,
+            caught_up=self.is_caught_up.wait,
             find=ConnectionProcesses().find,
             used=_remove,
             files=files,

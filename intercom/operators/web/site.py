@@ -49,7 +49,7 @@ _POLICY = (
     " connect-src 'self'; manifest-src 'self'; worker-src 'self'; base-uri 'none'; form-action 'none';"
     " frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
 )
-_WITHOUT = ("camera", "geolocation", "microphone", "payment", "usb", "display-capture", "serial", "hid", "bluetooth")
+_WITHOUT = ("camera", "geolocation", "microphone", "payment", "usb", "display-capture", "serial", "hid")
 #: The headers of every answer.
 SECURITY_HEADERS = (
     (b"content-security-policy", _POLICY.encode()),
@@ -184,18 +184,22 @@ _failed = partial(
 #: Pages of the same origin, and what a person types. Other local servers are of the same site.
 _OWN_PAGES = (b"same-origin", b"none")
 _SIGN_IN_REQUEST = CommandRequest("sign-in")
+#: How long a stream of events waits for the router, which may be restarting, in seconds.
+_CAUGHT_UP_SECONDS = 10.0
 
 
 @frozen
 class SiteDeps:
     """The dependencies of the page. `find` finds the processes at the other end of a connection; it raises
-    trio.TooSlowError. `used` is told of each link that was used. `open_cards` are those that a stream begins with."""
+    trio.TooSlowError. `used` is told of each link that was used. `open_cards` are those that a stream begins with, once
+    `caught_up` returns: a stream without them would look like an empty inbox."""
 
     service: OperatorService
     sign_ins: SignIns
     authorization: Authorization
     log: EventLog
     open_cards: Callable[[], Iterable[Card]]
+    caught_up: Callable[[], Awaitable[None]]
     find: Callable[[Connection], Awaitable[frozenset[int]]]
     used: Callable[[IssuedLink], None]
     files: Mapping[str, PageFile]
@@ -307,10 +311,9 @@ class WebSite:
         pids = await self._pids(connection)
         with refusals("sign-in"):
             origin = await deps.authorization.require_browser(_SIGN_IN_REQUEST, pids, link.name)
-            where = origin.describe()
             who: JsonObject = {"user": link.name, "role": link.role.value, "origin": origin.to_data()}
             # A sign-in that is not on record gives no session.
-            await deps.service.security_event(f"{link.name} signed in to the page: {where}", who)
+            await deps.service.security_event(f"{link.name} signed in to the page", who)
         secret, session = deps.sign_ins.begin(link, _keys(pids))
         connection.authenticated = True
         await _json(send, self._me(session), (b"set-cookie", set_cookie(self.port, secret)))
@@ -372,6 +375,8 @@ class WebSite:
         self, scope: Scope, receive: Receive, send: Send, session: BrowserSession, headers: Mapping[bytes, bytes]
     ) -> None:
         deps, last = self.deps, headers.get(b"last-event-id", b"").decode("latin-1")
+        with refusals("events"), trio.fail_after(_CAUGHT_UP_SECONDS):
+            await deps.caught_up()
         # The stream has no end.
         scope["state"]["connection"].is_listening = True
         told = [(b"content-type", b"text/event-stream"), (b"cache-control", b"no-store")]

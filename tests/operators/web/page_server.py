@@ -1,0 +1,194 @@
+"""The page's listener over a stand-in service, and a browser that speaks to it by hand."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import socket
+from collections.abc import AsyncIterator, Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import trio
+from attrs import define, field, frozen
+
+from actors import ChildSpec, System
+from actors.events import Event
+from intercom.local.places import Places, places
+from intercom.model.card import Card
+from intercom.model.session import SessionMode
+from intercom.model.web import SignInLink
+from intercom.operators.card_router import CardRouter
+from intercom.operators.channel import utc_now
+from intercom.operators.web.listener import WebDeps, WebLinks, WebListener
+from intercom.operators.web.sign_in import SignIns, WebRole
+from tests.operators.ctl_server import environ
+from tests.operators.stand_in_service import StandInAgents, StandInService
+from tests.support.http_responses import Response, ResponseReader, request
+
+API = "/api/operator"
+
+
+@frozen
+class PageServer:
+    system: System
+    service: StandInService
+    places: Places
+    sign_ins: SignIns
+
+    def tell(self, shown: Any) -> None:
+        """Tell the router what a session would."""
+        self.system.named("card_router").tell(shown)
+
+    async def link(self) -> SignInLink:
+        return await WebLinks(self.system.named("web")).sign_in_link("kim")
+
+    async def code(self) -> str:
+        return (await self.link()).url.rpartition("=")[2]
+
+    @property
+    def port(self) -> int:
+        assert self.sign_ins.port is not None, "a link was asked for before"
+        return self.sign_ins.port
+
+    async def browser(self, role: WebRole = WebRole.ADMIN) -> Browser:
+        """A browser in which a person of this role is signed in."""
+        code = await self.code()
+        if role is not WebRole.ADMIN:
+            self.sign_ins.issue("kim", role, code, (await self.link()).file)
+        browser = Browser(self.port)
+        await browser.sign_in(code)
+        return browser
+
+
+@define
+class Browser:
+    """Sends requests as the page does; each on a connection of its own."""
+
+    port: int
+    cookie: str = ""
+    csrf: str = ""
+    me: dict[str, Any] = field(factory=dict)
+
+    async def sign_in(self, code: str) -> Response:
+        done = await self.post("/sign-in", {"code": code})
+        if done.status == 200:
+            self.me = done.json()
+            self.csrf = self.me["csrf"]
+            self.cookie = done.headers["set-cookie"].partition(";")[0]
+        return done
+
+    def headers(self, **more: str | None) -> dict[str, str]:
+        told: dict[str, str | None] = {
+            "Host": f"127.0.0.1:{self.port}",
+            "Sec-Fetch-Site": "same-origin",
+            "Cookie": self.cookie or None,
+            **{name.replace("_", "-"): value for name, value in more.items()},
+        }
+        return {name: value for name, value in told.items() if value is not None}
+
+    async def get(self, path: str, **more: str | None) -> Response:
+        return await self.raw(request("GET", path, self.headers(**more)))
+
+    async def post(self, path: str, data: Any, **more: str | None) -> Response:
+        """Post JSON, or bytes as they are, below the API."""
+        body = data if isinstance(data, bytes) else json.dumps(data).encode()
+        told: dict[str, str | None] = {
+            "Origin": f"http://127.0.0.1:{self.port}",
+            "Content-Type": "application/json",
+            "X-Intercom-CSRF": self.csrf or None,
+        }
+        return await self.raw(request("POST", API + path, self.headers(**told | more), body))
+
+    async def command(self, name: str, **fields: Any) -> Response:
+        return await self.post(f"/commands/{name}", fields)
+
+    async def raw(self, sent: bytes) -> Response:
+        async with await trio.open_tcp_stream("127.0.0.1", self.port) as stream:
+            await stream.send_all(sent)
+            reader = ResponseReader()
+            while (answer := reader.next()) is None:
+                reader.feed(await stream.receive_some(65536))
+            return answer
+
+    @contextlib.asynccontextmanager
+    async def events(self, last: str | None = None, *, reads_little: bool = False) -> AsyncIterator[Stream]:
+        """The stream of events; with `reads_little`, the system keeps little of it for this reader."""
+        async with await trio.open_tcp_stream("127.0.0.1", self.port) as stream:
+            if reads_little:
+                stream.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            await stream.send_all(request("GET", f"{API}/events", self.headers(Last_Event_ID=last)))
+            yield Stream(stream)
+
+
+@define
+class Stream:
+    """Server-sent events as they come. The framing of HTTP stands on lines of its own, and is no field of an event."""
+
+    stream: trio.SocketStream
+    _rest: bytes = b""
+
+    async def next(self) -> tuple[str, dict[str, Any], str | None]:
+        """The name, the data and the id of the next event. Raises EOFError at the end."""
+        while True:
+            event, found, rest = self._rest.partition(b"\n\n")
+            if not found:
+                more = await self.stream.receive_some(65536)
+                if not more or self._rest.endswith(b"\r\n0\r\n\r\n"):
+                    raise EOFError
+                self._rest += more
+                if self._rest.endswith(b"\r\n0\r\n\r\n"):
+                    raise EOFError
+                continue
+            self._rest = rest
+            lines = event.decode().replace("\r", "").split("\n")
+            fields = dict(line.split(": ", 1) for line in lines if line[:1].isalpha() and ": " in line)
+            if "event" in fields:
+                return fields["event"], json.loads(fields["data"]), fields.get("id")
+
+    async def until_end(self) -> None:
+        """Read until the server has hung up."""
+        with contextlib.suppress(EOFError, trio.BrokenResourceError):
+            while True:
+                await self.next()
+
+    async def until_ready(self) -> tuple[list[tuple[str, Any]], str]:
+        """The events before `ready`, each with its id or text, and the id of `ready`."""
+        found: list[tuple[str, Any]] = []
+        while True:
+            name, data, id = await self.next()
+            if name == "ready":
+                assert id is not None
+                return found, id
+            found.append((name, data.get("request_id") or data.get("text")))
+
+
+@contextlib.asynccontextmanager
+async def page_server(
+    directory: Path,
+    service: StandInService | None = None,
+    *,
+    on_event: Callable[[Event], object] | None = None,
+    **options: Any,
+) -> AsyncIterator[PageServer]:
+    """A server at `directory` with this service; `options` are of `WebDeps`. Nobody is an agent, unless the service
+    says so."""
+    service = service or StandInService()
+    where = places(environ=environ(directory))
+    sign_ins = SignIns(options.pop("clock", utc_now))
+    options.setdefault("agents", StandInAgents(service))
+    deps = WebDeps(service, sign_ins, where, **options)  # type: ignore[arg-type]
+
+    async def open_cards() -> Sequence[Card]:
+        return await service.pending()
+
+    async def mode_of(session_id: str) -> SessionMode | None:
+        found = service.all_sessions.get(session_id)
+        return None if found is None else found.mode
+
+    children = [
+        ChildSpec("card_router", lambda: CardRouter(open_cards, mode_of)),
+        ChildSpec("web", lambda: WebListener(deps)),
+    ]
+    async with System(children, on_event=on_event) as system:
+        yield PageServer(system, service, where, sign_ins)

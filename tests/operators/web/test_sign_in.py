@@ -1,0 +1,184 @@
+"""Links, sessions and roles of the page, without a server."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from attrs import define
+from hypothesis import given
+from hypothesis import strategies as st
+
+from intercom.local.processes import ProcessKey
+from intercom.model.errors import Unauthorized
+from intercom.operators.commands.table import COMMANDS, Access
+from intercom.operators.web.sign_in import (
+    IDLE_LIFE,
+    LINK_LIFE,
+    LONGEST_LIFE,
+    MOST_LINKS,
+    MOST_SESSIONS,
+    SignIns,
+    WebRole,
+    may_use,
+    new_secret,
+    set_cookie,
+    shown_secrets,
+)
+
+NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
+BROWSER, OTHER = ProcessKey(10, 1, "boot"), ProcessKey(11, 1, "boot")
+
+
+@define
+class Wall:
+    """A wall clock that the test sets."""
+
+    at: datetime = NOON
+
+    def __call__(self) -> datetime:
+        return self.at
+
+
+def signed_in(
+    role: WebRole = WebRole.ADMIN, processes: frozenset[ProcessKey] = frozenset()
+) -> tuple[Wall, SignIns, str]:
+    wall = Wall()
+    known = SignIns(wall)
+    known.issue("kim", role, "code", "")
+    secret, _ = known.begin(known.redeem("code"), processes)
+    return wall, known, secret
+
+
+@pytest.mark.parametrize(
+    ("after", "is_good"),
+    [
+        (timedelta(0), True),
+        (LINK_LIFE, True),
+        (LINK_LIFE + timedelta(microseconds=1), False),
+        (timedelta(days=400), False),
+        # A clock that was set back does not make a link last longer.
+        (timedelta(seconds=-1), False),
+    ],
+)
+def test_a_link_is_good_for_a_minute(after: timedelta, is_good: bool) -> None:
+    wall = Wall()
+    known = SignIns(wall)
+    known.issue("kim", WebRole.ADMIN, "code", "")
+    wall.at += after
+    if is_good:
+        assert known.redeem("code").name == "kim"
+    else:
+        with pytest.raises(Unauthorized, match="older than 60 s; sign in with a new link"):
+            known.redeem("code")
+    with pytest.raises(Unauthorized, match="used before"):
+        known.redeem("code")
+
+
+@given(code=st.text(max_size=100))
+def test_no_other_code_signs_in(code: str) -> None:
+    known = SignIns(Wall())
+    right = new_secret()
+    known.issue("kim", WebRole.ADMIN, right, "")
+    with pytest.raises(Unauthorized):
+        known.redeem(code)
+    assert known.redeem(right).role is WebRole.ADMIN
+
+
+def test_only_the_newest_links_and_sessions_are_kept() -> None:
+    known = SignIns(Wall())
+    for number in range(MOST_LINKS + 1):
+        known.issue("kim", WebRole.ADMIN, str(number), "")
+    with pytest.raises(Unauthorized):
+        known.redeem("0")
+    link = known.redeem("1")
+    secrets = [known.begin(link, frozenset())[0] for _ in range(MOST_SESSIONS)]
+    assert known.find([secrets[0]]) is not None
+    known.begin(link, frozenset())
+    # The one that was used last is not the one that is dropped.
+    assert known.find([secrets[0]]) is not None
+    assert known.find([secrets[1]]) is None
+
+
+@given(pauses=st.lists(st.timedeltas(timedelta(0), 2 * IDLE_LIFE), max_size=40))
+def test_a_session_ends_when_it_is_not_used_and_after_a_week_in_any_case(pauses: list[timedelta]) -> None:
+    wall, known, secret = signed_in()
+    lasts = True
+    for pause in pauses:
+        wall.at += pause
+        lasts = lasts and pause <= IDLE_LIFE and wall.at - NOON <= LONGEST_LIFE
+        assert (known.find([secret]) is not None) is lasts
+
+
+def test_a_page_that_is_only_open_does_not_make_its_session_last_longer() -> None:
+    wall, known, secret = signed_in()
+    session = known.find([secret])
+    assert session is not None
+    for _ in range(13):
+        assert known.has(session)
+        wall.at += timedelta(hours=1)
+    assert not known.has(session)
+    assert known.find([secret]) is None
+
+
+def test_a_sign_in_makes_new_secrets_and_a_sign_out_ends_them() -> None:
+    _, known, first = signed_in()
+    known.issue("kim", WebRole.ADMIN, "again", "")
+    second, session = known.begin(known.redeem("again"), frozenset())
+    assert first != second
+    assert session.csrf not in (first, second)
+    assert session.shows_csrf(session.csrf.encode())
+    assert not any(session.shows_csrf(shown) for shown in (None, b"", second.encode(), session.csrf.encode() + b"0"))
+    known.end([second])
+    assert known.find([second]) is None
+    assert known.find([first]) is not None
+    assert second not in repr(known)
+    assert session.csrf not in repr(session)
+
+
+@pytest.mark.parametrize(
+    ("bound", "holders", "fits"),
+    [
+        ({BROWSER}, {BROWSER}, True),
+        ({BROWSER, OTHER}, {BROWSER}, True),
+        ({BROWSER}, {OTHER}, False),
+        # The same pid later.
+        ({BROWSER}, {ProcessKey(10, 2, "boot")}, False),
+        ({BROWSER}, set(), False),
+        (set(), {OTHER}, True),
+        (set(), set(), True),
+    ],
+)
+def test_a_session_counts_for_the_processes_that_signed_in(
+    bound: set[ProcessKey], holders: set[ProcessKey], fits: bool
+) -> None:
+    _, known, secret = signed_in(processes=frozenset(bound))
+    session = known.find([secret])
+    assert session is not None
+    assert session.fits(frozenset(holders)) is fits
+
+
+def test_a_cookie_is_for_one_port_and_is_read_back() -> None:
+    secret = new_secret()
+    given = set_cookie(4000, secret)
+    assert given == f"intercom_session_4000={secret}; HttpOnly; SameSite=Strict; Path=/".encode()
+    sent = given.partition(b";")[0]
+    assert shown_secrets([(b"cookie", sent)], 4000) == [secret]
+    assert shown_secrets([(b"cookie", sent)], 4001) == []
+    # Another local server may have set one of the same name.
+    assert shown_secrets([(b"cookie", b"a=b; intercom_session_4000=" + b"0" * 64 + b"; " + sent)], 4000)[1] == secret
+    assert set_cookie(4000, "").endswith(b"Max-Age=0")
+
+
+@given(st.lists(st.binary(max_size=200), max_size=5))
+def test_whatever_stands_in_a_cookie_is_read_or_ignored(values: list[bytes]) -> None:
+    found = shown_secrets([(b"cookie", value) for value in values], 80)
+    assert all(len(each) == 64 for each in found)
+    assert SignIns(Wall()).find(found) is None
+
+
+def test_each_role_may_do_what_its_word_says() -> None:
+    usable = {role: {name for name, row in COMMANDS.items() if may_use(role, row)} for role in WebRole}
+    assert usable[WebRole.VIEWER] == {name for name, row in COMMANDS.items() if row.access is Access.ANYONE}
+    assert usable[WebRole.ADMIN] == COMMANDS.keys() - {"web"}
+    assert usable[WebRole.ADMIN] - usable[WebRole.OPERATOR] == {"key-add", "key-revoke"}

@@ -1,0 +1,450 @@
+"""The page's port, over real sockets: who gets in, what they may do, and what the answers look like."""
+# ruff: noqa: ASYNC240 - files of one line
+
+from __future__ import annotations
+
+import gzip
+import os
+from pathlib import Path
+
+import pytest
+import trio
+from attrs import evolve
+
+from actors.events import ActorRestarted
+from intercom.local.processes import ProcessKey
+from intercom.model.card import CardState, Notice
+from intercom.model.errors import IpcError
+from intercom.operators.authorization import AWAIT_SECONDS
+from intercom.operators.commands.table import MAX_REQUEST
+from intercom.operators.web import site
+from intercom.operators.web.sign_in import LINK_LIFE, WebRole, new_secret
+from intercom.web_server import server as web_server
+from tests.operators.stand_in_service import START, StandInAgents, StandInService, card
+from tests.operators.web.page_server import API, Browser, page_server
+from tests.support.http_responses import Response, request
+
+pytestmark = pytest.mark.real_time
+
+HIDDEN = frozenset({ProcessKey(1, 1, "another")})
+
+
+def error(answer: Response) -> tuple[int, str]:
+    return answer.status, answer.json()["error"]["code"]
+
+
+# --- signing in ------------------------------------------------------------------------------------------------------
+
+
+async def test_a_link_signs_in_one_browser_once_and_its_file_is_gone_then(tmp_path: Path) -> None:
+    async with page_server(tmp_path) as server:
+        link = await server.link()
+        base, _, code = link.url.partition("/#sign-in=")
+        assert base == f"http://127.0.0.1:{server.port}"
+        assert len(code) == 64
+        file = Path(link.file)
+        assert link.url in file.read_text()
+        assert file.stat().st_mode & 0o777 == 0o600
+        browser = Browser(server.port)
+        assert error(await browser.get(f"{API}/me")) == (401, "unauthorized")
+        assert (await browser.sign_in(code)).status == 200
+        assert not file.exists()
+        assert browser.me["name"] == "kim"
+        assert browser.me["role"] == "admin"
+        assert browser.me["signing"] == {"required": False}
+        assert (await browser.get(f"{API}/me")).json() == browser.me
+        ((summary, data),) = server.service.events
+        assert summary == "kim signed in to the page"
+        assert data["origin"]["pid"] == os.getpid()
+        again = await Browser(server.port).sign_in(code)
+        assert error(again) == (401, "unauthorized")
+        assert code not in again.body.decode()
+
+
+async def test_a_link_that_is_too_old_signs_nobody_in(tmp_path: Path) -> None:
+    now = START
+    async with page_server(tmp_path, clock=lambda: now) as server:
+        code = await server.code()
+        now += 2 * LINK_LIFE
+        refused = await Browser(server.port).sign_in(code)
+        assert error(refused) == (401, "unauthorized")
+        assert "older than 60 s" in refused.body.decode()
+
+
+async def test_a_sign_in_ignores_the_cookie_that_the_browser_had(tmp_path: Path) -> None:
+    async with page_server(tmp_path) as server:
+        code = await server.code()
+        fixed = f"intercom_session_{server.port}={new_secret()}"
+        victim = Browser(server.port, cookie=fixed)
+        done = await victim.sign_in(code)
+        assert victim.cookie != fixed
+        assert {"HttpOnly", "SameSite=Strict", "Path=/"} <= set(done.headers["set-cookie"].split("; "))
+        assert error(await Browser(server.port, cookie=fixed).get(f"{API}/me")) == (401, "unauthorized")
+
+
+async def test_a_sign_out_ends_the_session_and_its_stream(tmp_path: Path) -> None:
+    async with page_server(tmp_path) as server:
+        browser = await server.browser()
+        async with browser.events() as stream:
+            await stream.until_ready()
+            assert error(await browser.post("/sign-out", {}, X_Intercom_CSRF=None)) == (403, "unauthorized")
+            done = await browser.post("/sign-out", {})
+            assert (done.status, done.body) == (204, b"")
+            assert "Max-Age=0" in done.headers["set-cookie"]
+            server.tell(Notice("private", "info", START))
+            with pytest.raises(EOFError):
+                await stream.next()
+        assert error(await browser.get(f"{API}/me")) == (401, "unauthorized")
+
+
+async def test_an_agents_process_can_use_neither_a_link_nor_a_session(tmp_path: Path) -> None:
+    service = StandInService(card("a-1"))
+    async with page_server(tmp_path, service) as server:
+        browser, code = await server.browser(), await server.code()
+        service.clients = frozenset({os.getpid()})
+        assert error(await Browser(server.port).sign_in(code)) == (403, "unauthorized")
+        refused = await browser.command("approve", id="a-1")
+        assert error(refused) == (403, "unauthorized")
+        assert "an agent's own processes may not answer for it" in refused.body.decode()
+        assert (await browser.command("pending")).status == 200
+        assert service.acts == []
+        assert any(summary.startswith("refused sign-in: ") for summary, _ in service.events)
+        service.clients = frozenset()
+        # The link is used up, also by an agent.
+        assert error(await Browser(server.port).sign_in(code)) == (401, "unauthorized")
+
+
+async def test_a_stolen_cookie_is_of_no_use_to_another_process(tmp_path: Path) -> None:
+    async with page_server(tmp_path, StandInService(card("a-1"))) as server:
+        browser = await server.browser()
+        kept = server.sign_ins._sessions
+        for name, session in [*kept.items()]:
+            kept[name] = evolve(session, processes=HIDDEN)
+        for answer in (await browser.get(f"{API}/me"), await browser.command("approve", id="a-1")):
+            assert error(answer) == (401, "unauthorized")
+            assert "is not the browser that signed in" in answer.body.decode()
+        assert server.service.acts == []
+        # People are told once.
+        assert len([said for said, _ in server.service.events if "is not the browser that signed in" in said]) == 1
+
+
+async def test_while_agents_of_an_earlier_run_may_come_back_nothing_is_decided(tmp_path: Path) -> None:
+    service = StandInService(card("a-1"))
+    agents = StandInAgents(service)
+    async with page_server(tmp_path, service, agents=agents) as server:
+        browser = await server.browser()
+        agents.awaited = 2
+        refused = await browser.command("approve", id="a-1")
+        assert error(refused) == (503, "unavailable")
+        assert 0 < refused.json()["error"]["retry_after"] <= AWAIT_SECONDS + 0.1
+        assert (await browser.command("pending")).status == 200
+        assert service.acts == []
+
+
+# --- other pages, other names ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("headers", "expected"),
+    [
+        ({"Host": "evil.example"}, (421, "host_refused")),
+        ({"Host": "127.0.0.1"}, (421, "host_refused")),
+        ({"Host": "127.0.0.1:1"}, (421, "host_refused")),
+        ({"Origin": "http://evil.example"}, (403, "origin_refused")),
+        ({"Origin": "null"}, (403, "origin_refused")),
+        # Another local server: to a browser it is the same site, so it gets the cookie.
+        ({"Origin": "http://127.0.0.1:1"}, (403, "origin_refused")),
+        ({"Sec-Fetch-Site": "cross-site"}, (403, "origin_refused")),
+        ({"Sec-Fetch-Site": "same-site"}, (403, "origin_refused")),
+        ({"X-Intercom-CSRF": None}, (403, "unauthorized")),
+        ({"X-Intercom-CSRF": "0" * 64}, (403, "unauthorized")),
+        # What a form of another page can send.
+        ({"Content-Type": "text/plain"}, (415, "invalid_arguments")),
+        ({"Content-Type": "application/x-www-form-urlencoded"}, (415, "invalid_arguments")),
+        ({"Content-Type": None}, (415, "invalid_arguments")),
+        ({"Cookie": None}, (401, "unauthorized")),
+    ],
+)
+async def test_a_request_of_another_page_does_nothing(
+    tmp_path: Path, headers: dict[str, str | None], expected: tuple[int, str]
+) -> None:
+    async with page_server(tmp_path, StandInService(card("a-1"))) as server:
+        browser = await server.browser()
+        answer = await browser.post("/commands/approve", {"id": "a-1"}, **headers)
+        assert error(answer) == expected
+        assert server.service.acts == []
+
+
+async def test_every_answer_keeps_other_pages_out(tmp_path: Path) -> None:
+    async with page_server(tmp_path) as server:
+        browser = await server.browser()
+        answers = [
+            await browser.get("/"),
+            await browser.get("/nothing"),
+            await browser.get(f"{API}/me"),
+            await browser.get(f"{API}/nothing"),
+            await browser.command("nothing"),
+            # The web server refuses this by itself.
+            await browser.raw(b"GET / HTTP/1.1\r\nHost: a\nX: y\r\n\r\n"),
+        ]
+        assert [each.status for each in answers] == [200, 404, 200, 404, 404, 400]
+        for answer in answers:
+            policy = answer.headers["content-security-policy"]
+            assert "default-src 'none'; script-src 'self'; style-src 'self'" in policy
+            assert "frame-ancestors 'none'" in policy
+            assert "unsafe" not in policy
+            assert answer.headers["x-content-type-options"] == "nosniff"
+            assert answer.headers["referrer-policy"] == "no-referrer"
+            assert answer.headers["cross-origin-resource-policy"] == "same-origin"
+            assert answer.headers["cache-control"] == "no-store"
+
+
+# --- roles and commands ----------------------------------------------------------------------------------------------
+
+
+async def test_a_role_does_not_reach_further_than_its_word(tmp_path: Path) -> None:
+    service = StandInService(card("a-1"))
+    async with page_server(tmp_path, service) as server:
+        viewer, operator = await server.browser(WebRole.VIEWER), await server.browser(WebRole.OPERATOR)
+        assert (await viewer.command("pending")).json()["data"][0]["request_id"] == "a-1"
+        for name in ("approve", "pause", "key-add", "web"):
+            assert error(await viewer.command(name, id="a-1")) == (403, "unauthorized")
+        assert error(await operator.command("key-add", public="x")) == (403, "unauthorized")
+        # A link would make a viewer an admin.
+        assert error(await (await server.browser()).command("web")) == (403, "unauthorized")
+        assert service.acts == []
+        assert (await operator.command("approve", id="a-1")).status == 200
+        assert service.acts == [("decide", "a-1", "approve", None, "kim", "web")]
+
+
+async def test_a_command_answers_as_ctl_does_and_is_done_once_however_often_it_is_sent(tmp_path: Path) -> None:
+    service = StandInService(card("a-1"), card("a-2"))
+    async with page_server(tmp_path, service) as server:
+        browser = await server.browser()
+        once = {"id": "a-1", "verdict_id": "12345678"}
+        first, again = await browser.command("reject", **once), await browser.command("reject", **once)
+        assert first.json() == again.json()
+        assert first.json()["data"]["status"] == "rejected"
+        assert service.cards["a-1"].decided is not None
+        assert service.cards["a-1"].decided.text == "rejected in the browser"
+        assert (service.cards["a-1"].decided.channel, service.cards["a-1"].decided.by) == ("web", "kim")
+        origin = service.cards["a-1"].decided.origin
+        assert origin is not None
+        assert (origin.channel, origin.pid) == ("web", os.getpid())
+        late = await browser.command("approve", id="a-1")
+        assert error(late) == (409, "already_decided")
+        assert error(await browser.command("approve", id="nothing")) == (404, "not_found")
+        assert error(await browser.command("approve", id="a")) == (409, "ambiguous")
+        assert error(await browser.command("approve")) == (400, "invalid_arguments")
+        assert error(await browser.command("approve", id=5)) == (400, "invalid_arguments")
+        await browser.command("pause", session="s-1", verdict_id="abcdefgh")
+        assert service.acts[-1][-1] == "web/abcdefgh" or service.acts[-1][:2] == ("pause", "s-1")
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        (b"[1]", (400, "invalid_arguments")),
+        (b"{", (400, "invalid_arguments")),
+        (b"[" * 200_000, (400, "invalid_arguments")),
+        (b'{"id": "\xff"}', (400, "invalid_arguments")),
+        (b'{"id": "' + b"x" * MAX_REQUEST + b'"}', (413, "request_too_large")),
+    ],
+)
+async def test_what_is_no_request_is_refused(tmp_path: Path, body: bytes, expected: tuple[int, str]) -> None:
+    async with page_server(tmp_path) as server:
+        browser = await server.browser()
+        assert error(await browser.post("/commands/show", body)) == expected
+        assert error(await Browser(server.port).post("/sign-in", body)) == expected
+        assert (await browser.command("list")).status == 200
+
+
+async def test_a_fault_of_the_server_shows_nothing_of_it(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    service = StandInService()
+    async with page_server(tmp_path, service) as server:
+        browser = await server.browser()
+        service.crash = RuntimeError("a secret of the server")
+        failed = await browser.command("list")
+        assert error(failed) == (503, "unavailable")
+        assert b"secret" not in failed.body
+        assert "a secret of the server" in caplog.text
+        assert (await browser.get(f"{API}/me")).status == 200
+
+
+async def test_methods_and_lists(tmp_path: Path) -> None:
+    async with page_server(tmp_path) as server:
+        browser = await server.browser(WebRole.VIEWER)
+        assert error(await browser.get(f"{API}/commands/list")) == (405, "method_not_allowed")
+        assert error(await browser.post("/me", {})) == (405, "method_not_allowed")
+        assert error(await browser.raw(request("DELETE", "/", browser.headers()))) == (405, "method_not_allowed")
+        listed = (await browser.get(f"{API}/commands")).json()["commands"]
+        assert {"pending", "log"} <= {each["name"] for each in listed}
+        assert "approve" not in {each["name"] for each in listed}
+        assert (await browser.get(f"{API}/openapi.json")).json()["openapi"] == "3.1.0"
+
+
+# --- events ----------------------------------------------------------------------------------------------------------
+
+
+async def test_events_begin_with_what_is_open_and_resume_where_they_ended(tmp_path: Path) -> None:
+    service = StandInService(card("a-1"))
+    async with page_server(tmp_path, service) as server:
+        browser = await server.browser()
+        async with browser.events() as stream:
+            assert (await stream.until_ready())[0] == [("reset", None), ("card", "a-1")]
+            server.tell(card("a-2"))
+            name, data, id = await stream.next()
+            assert (name, data["request_id"], data["status"]) == ("card", "a-2", "pending")
+        server.tell(card("a-2", state=CardState.APPROVED))
+        server.tell(Notice("look", "warning", START))
+        async with browser.events(last=id) as stream:
+            missed, _ = await stream.until_ready()
+            while len(missed) < 2:
+                name, data, _ = await stream.next()
+                missed.append((name, data.get("request_id") or data.get("text")))
+            assert missed == [("card", "a-2"), ("notice", "look")]
+
+
+async def test_a_restarted_listener_keeps_port_and_sessions_and_pages_begin_again(tmp_path: Path) -> None:
+    restarted = trio.Event()
+
+    def happened(event: object) -> None:
+        if isinstance(event, ActorRestarted) and event.name == "web":
+            restarted.set()
+
+    service = StandInService(card("a-1"))
+    async with page_server(tmp_path, service, on_event=happened) as server:
+        browser = await server.browser()
+        async with browser.events() as stream:
+            _, ready = await stream.until_ready()
+            port = server.port
+            # No card: the actor crashes.
+            server.system.named("web").tell(card(["unhashable"]))  # type: ignore[arg-type]
+            await restarted.wait()
+            await stream.until_end()
+        while True:
+            try:
+                assert (await browser.get(f"{API}/me")).json() == browser.me
+                break
+            except OSError:
+                await trio.sleep(0.01)
+        assert server.port == port
+        async with browser.events(last=ready) as stream:
+            assert (await stream.next())[0] == "reset"
+
+
+async def test_a_reader_that_does_not_read_holds_nothing_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(web_server, "STALLED_SECONDS", 0.2)
+    async with page_server(tmp_path) as server:
+        browser = await server.browser()
+        async with browser.events(reads_little=True) as slow:
+            await slow.until_ready()
+            for number in range(100):
+                server.tell(card(str(number), diff="x" * 100_000))
+            async with browser.events() as quick:
+                seen = {text for _, text in (await quick.until_ready())[0]}
+                while "99" not in seen:
+                    seen.add((await quick.next())[1]["request_id"])
+            # The server has hung up on it, in the middle of a card.
+            await slow.until_end()
+
+
+# --- the files of the page -------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def built(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A built page of a few files."""
+    page = tmp_path / "page"
+    (page / "assets").mkdir(parents=True)
+    (page / "index.html").write_text("<!doctype html><title>the page</title>")
+    (page / "assets" / "app-1a2b.js").write_text("let page = 1;\n" * 1000)
+    (page / "assets" / "app.js.map").write_text("{}")
+    (page / "secret.js").symlink_to("/etc/passwd")
+    monkeypatch.setattr(site.page_files, "__defaults__", (page,))
+    return page
+
+
+async def test_files_are_served_as_they_are_and_views_are_the_page(tmp_path: Path, built: Path) -> None:
+    async with page_server(tmp_path) as server:
+        await server.link()
+        browser = Browser(server.port)
+        for view in ("/", "/index.html", "/inbox", "/inbox/a-1", "/sessions", "/sessions/s-1", "/log", "/rooms/1"):
+            shown = await browser.get(view)
+            assert (shown.status, shown.body) == (200, b"<!doctype html><title>the page</title>"), view
+            assert shown.headers["cache-control"] == "no-store"
+        script = await browser.get("/assets/app-1a2b.js")
+        assert script.headers["content-type"].startswith("text/javascript")
+        assert script.headers["cache-control"] == "public, max-age=31536000, immutable"
+        packed = await browser.get("/assets/app-1a2b.js", Accept_Encoding="br, gzip")
+        assert packed.headers["content-encoding"] == "gzip"
+        assert gzip.decompress(packed.body) == script.body
+        async with await trio.open_tcp_stream("127.0.0.1", server.port) as stream:
+            await stream.send_all(request("HEAD", "/", browser.headers(Connection="close")))
+            head = b"".join([part async for part in stream])
+        assert head.startswith(b"HTTP/1.1 200")
+        assert head.endswith(b"\r\n\r\n")
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/secret.js",
+        "/assets/app.js.map",
+        "/assets/",
+        "/../site.py",
+        "/assets/../../site.py",
+        "/assets/..%2f..%2fsite.py",
+        "/%2e%2e/site.py",
+        "//etc/passwd",
+        "/assets/app-1a2b.js%00.html",
+        "/assets\\..\\site.py",
+        "/loginbox",
+        "/api",
+        "/api/sessions",
+        "/mcp",
+    ],
+)
+async def test_no_other_file_is_reached(tmp_path: Path, built: Path, path: str) -> None:
+    async with page_server(tmp_path) as server:
+        await server.link()
+        assert (await Browser(server.port).get(path)).status == 404
+
+
+async def test_without_built_files_the_page_says_how_to_build_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(site.page_files, "__defaults__", (tmp_path / "nothing",))
+    async with page_server(tmp_path) as server:
+        await server.link()
+        assert b"<code>tox -e web</code>" in (await Browser(server.port).get("/")).body
+
+
+# --- the port --------------------------------------------------------------------------------------------------------
+
+
+async def test_nothing_listens_before_a_link_is_asked_for_and_a_port_in_use_is_said(tmp_path: Path) -> None:
+    async with page_server(tmp_path) as server:
+        assert server.sign_ins.port is None
+        port = (await server.link(), server.port)[1]
+        async with page_server(tmp_path / "other", port=port) as other:
+            with pytest.raises(IpcError, match="another program listens there: stop it, or set another port under"):
+                await other.link()
+            assert other.sign_ins.port is None
+        # Several links, one port.
+        assert (await server.link()).url.startswith(f"http://127.0.0.1:{port}/#sign-in=")
+
+
+async def test_files_that_a_killed_server_left_are_removed(tmp_path: Path) -> None:
+    async with page_server(tmp_path) as server:
+        left = Path(server.places.runtime_dir, "agent-intercom.web-0123.html")
+    left.parent.mkdir(mode=0o700, exist_ok=True)
+    left.write_text("left")
+    kept = left.with_name("agent-intercom.token")
+    kept.write_text("kept")
+    async with page_server(tmp_path) as server:
+        link = Path((await server.link()).file)
+        assert not left.exists()
+        assert link.exists()
+    assert not link.exists()
+    assert kept.exists()

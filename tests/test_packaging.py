@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import ast
 import configparser
-from fnmatch import fnmatch
-from pathlib import Path
+from pathlib import Path, PurePath
 
 ROOT = Path(__file__).parents[1]
 FILES = [
@@ -24,7 +23,12 @@ def test_every_file_that_is_no_module_is_named_as_package_data() -> None:
         str(file)
         for file in FILES
         if file.suffix != ".py"
-        and not any(fnmatch(file.name, glob) for glob in data.get(".".join(file.parent.parts), ()))
+        and not any(
+            len(PurePath(glob).parts) == len(inside.parts) and inside.match(glob)
+            for package in file.parents
+            for inside in [file.relative_to(package)]
+            for glob in data.get(".".join(package.parts), ())
+        )
     ]
     assert left_out == []
 

@@ -26,7 +26,8 @@ _IN_TERMINAL = frozenset({"www-browser", "links", "elinks", "lynx", "w3m"})
 
 def web(where: Places, *, prints: bool, as_json: bool) -> int:
     """Open the page; with `prints`, print its link. Returns 0. Raises what `request` raises."""
-    link = request(where, "web", {})
+    opens = not prints and not as_json
+    link = request(where, "web", {"format": "file"} if opens else {})
     if as_json:
         print(json.dumps(link))
         return 0

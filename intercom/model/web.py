@@ -11,17 +11,17 @@ from attrs import field, frozen
 @frozen
 class SignInLink:
     """A link with which a person signs in to the page, once. Its code is in the fragment of `url`, which no browser
-    sends. `file` is a private file that leads a browser to the link, so that no command line shows it. Both are gone
-    after `expires_at`."""
+    sends. `file` is a private file that leads a browser to the link, so that no command line shows it; None if none was
+    asked for. Neither is of use after `expires_at`."""
 
     url: str = field(repr=False)
-    file: str
     expires_at: datetime
+    file: str | None = None
 
 
 class WebOperations(Protocol):
     """What people can ask of the page's server."""
 
-    async def sign_in_link(self, name: str) -> SignInLink:
+    async def sign_in_link(self, name: str, *, with_file: bool = False) -> SignInLink:
         """Make a link for this person, and open the port if it is not open. Raises IpcError if it cannot be opened."""
         ...

@@ -34,7 +34,8 @@ DESCRIPTION_LIMIT: Final = 100
 #: What of the source tree an installation is built from.
 _SOURCES: Final = ("pyproject.toml", "setup.cfg", "LICENSE", "README.md")
 _PACKAGES: Final = ("actors", "intercom")
-_SUFFIXES: Final = frozenset({".py", ".json", ".typed"})
+_PAGE: Final = (".html", ".js", ".css", ".svg", ".png", ".txt", ".webmanifest")
+_SUFFIXES: Final = frozenset({".py", ".json", ".typed", *_PAGE})
 #: The time in all archives: the same files give the same bytes.
 _EPOCH: Final = (1980, 1, 1, 0, 0, 0)
 

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from attrs import define, field
+from attrs import define, evolve, field
 
 from intercom.cli import ctl_web
 from intercom.cli.ctl_web import open_page
@@ -17,7 +17,7 @@ from tests.cli.test_ctl import run
 from tests.operators.ctl_server import ctl_server
 from tests.operators.stand_in_service import StandInService
 
-LINK = SignInLink("http://127.0.0.1:4000/#sign-in=c0de", "/run/web.html", datetime(2026, 1, 1, tzinfo=UTC))
+LINK = SignInLink("http://127.0.0.1:4000/#sign-in=c0de", datetime(2026, 1, 1, tzinfo=UTC))
 DESKTOP = {"DISPLAY": ":0"}
 
 
@@ -65,8 +65,8 @@ def test_no_browser_at_all_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Links:
-    async def sign_in_link(self, name: str) -> SignInLink:
-        return LINK
+    async def sign_in_link(self, name: str, *, with_file: bool = False) -> SignInLink:
+        return evolve(LINK, file="/run/web.html") if with_file else LINK
 
 
 @pytest.mark.real_time
@@ -81,7 +81,11 @@ async def test_the_link_is_printed_alone_and_the_rest_is_said_beside_it(
         assert b"this server has no page: set enabled under [web]" in refused.stderr
         service.web = Links()
         done = await run(server.environ, "--json", "web")
-        assert json.loads(done.stdout)["url"] == LINK.url
+        assert json.loads(done.stdout) == {
+            "url": LINK.url,
+            "expires_at": "2026-01-01T00:00:00.000000+00:00",
+            "file": None,
+        }
         printed = await run(server.environ, "web", "--print")
         assert (printed.returncode, printed.stdout) == (0, f"{LINK.url}\n".encode())
         assert b"within 60 s" in printed.stderr
@@ -93,4 +97,4 @@ async def test_the_link_is_printed_alone_and_the_rest_is_said_beside_it(
         done = await run(server.environ, "web")
         assert done.returncode == 0
         assert b"c0de" not in done.stdout + done.stderr
-    assert opened == [LINK.file]
+    assert opened == ["/run/web.html"]

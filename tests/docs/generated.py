@@ -25,9 +25,12 @@ from intercom.agents.rooms.instructions import agents_md
 from intercom.cli import ctl, main
 from intercom.cli.init_clients import EntryFile, snippet
 from intercom.model.config import Table, tables
+from intercom.operators.commands.table import COMMANDS
 from intercom.operators.metrics import Counted, families, present
 from intercom.operators.slack.commands import runner
 from intercom.operators.slack.commands.table import TITLES
+from intercom.operators.web import api as web
+from intercom.operators.web.sign_in import WebRole, may_use
 from intercom.rooms.tools import table as room_table
 from intercom.rooms.tools.tool import RoomTool
 from intercom.sessions.tools.table import TOOLS
@@ -262,7 +265,7 @@ PARTS: dict[str, tuple[str, dict[str, tuple[str, ...]]]] = {
                 "instruct-agents",
                 "enforce-with-hooks",
             ),
-            "Answer": ("inbox", "answer-with-changes", "slack", "permit-in-advance", "write-a-policy"),
+            "Answer": ("inbox", "open-the-page", "answer-with-changes", "slack", "permit-in-advance", "write-a-policy"),
             "Lead agents": ("start-agents", "steer-agents", "checkpoints"),
             "Protect": ("operator-key", "verify-the-audit-log"),
             "Run the server": ("run-as-a-service", "reverse-proxy", "watch-with-prometheus", "show-the-demo"),
@@ -277,7 +280,7 @@ PARTS: dict[str, tuple[str, dict[str, tuple[str, ...]]]] = {
             "For people": ("cli", "ctl", "slack-commands", "configuration", "policy", "errors"),
             "For agents": ("tools", "prompts", "clients", "started-agents"),
             "Rooms": ("rooms", "rooms-instructions", "rooms-database"),
-            "Inside": ("http", "database", "messages", "metrics", "shim-wire", "actor-semantics"),
+            "Inside": ("http", "web-api", "database", "messages", "metrics", "shim-wire", "actor-semantics"),
         },
     ),
     "explanation": (
@@ -377,6 +380,19 @@ def prompts_and_resources() -> str:
 
 
 #: The pages with such a part, and what makes it.
+def web_api() -> str:
+    """The statuses of the page's API, and every command with its fields."""
+    lines = ["## Statuses", "", "| status | when |", "|---|---|"]
+    lines += [f"| {status} | {said} |" for status, said in web.FAILURES.items()]
+    lines += ["", "## All commands", "", "| command | for | what it does | fields |", "|---|---|---|---|"]
+    for row in COMMANDS.values():
+        if may_use(WebRole.ADMIN, row):
+            who = next(role for role in WebRole if may_use(role, row))
+            named = (f"`{each.name}`" + ("" if each.is_needed else " (optional)") for each in web.fields_of(row))
+            lines.append(f"| `{row.name}` | {who.value} | {row.help} | {', '.join(named)} |")
+    return "\n".join(lines)
+
+
 PAGES: dict[str, Callable[[], str]] = {
     **{f"how-to/clients/{name}.md": partial(entries, name) for name in CLIENTS},
     "reference/rooms-instructions.md": lambda: agents_md(ROOMS_ADDRESS, secret=False),
@@ -391,6 +407,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "reference/metrics.md": metrics,
     "reference/rooms.md": room_tools,
     "reference/slack-commands.md": slack_commands,
+    "reference/web-api.md": web_api,
     "how-to/install-from-a-bundle.md": install_links,
     "reference/prompts.md": prompts_and_resources,
     "reference/tools.md": tools,

@@ -612,15 +612,16 @@ async def log(
 
 
 def _link_entry(link: SignInLink) -> JsonObject:
-    return {"url": link.url, "file": link.file, "expires_at": plain(link.expires_at)}
+    return {"url": link.url, "expires_at": plain(link.expires_at), "file": link.file}
 
 
 @handles("web", _link_entry)
-async def web(service: OperatorService, caller: Caller) -> SignInLink:
-    """Return a link with which the caller signs in to the page."""
+async def web(service: OperatorService, caller: Caller, format: str | None = None) -> SignInLink:
+    """Return a link with which the caller signs in to the page; with the format `file`, also a file that leads to
+    it."""
     if service.web is None:
         raise InvalidState("this server has no page: set enabled under [web] in its configuration, and start it again")
-    return await service.web.sign_in_link(caller.name)
+    return await service.web.sign_in_link(caller.name, with_file=format is not None)
 
 
 @handles("version", plain)

@@ -584,6 +584,8 @@ _ROWS = (
         OPERATOR,
         "open the page in your browser: the inbox, the sessions and the log",
         Argument("--print", help="print the link instead: it is good for 60 seconds, once"),
+        # Asks for the file that leads a browser to the link.
+        Argument("", "format", choices=("file",)),
     ),
     _row("keys", ANYONE, "list the operator keys, and whether decisions must be signed", is_typed=False),
     _row("key-add", OPERATOR, "enrol an operator key", _PUBLIC, "name", is_typed=False),

@@ -8,6 +8,8 @@ from __future__ import annotations
 import json
 from http import HTTPStatus
 
+from attrs import frozen
+
 from intercom._version import __version__
 from intercom.model.errors import ERROR_CODES, IntercomError, InvalidArguments
 from intercom.model.json_types import Json, JsonObject
@@ -77,30 +79,41 @@ def command_entries(role: WebRole) -> JsonObject:
     return {"commands": [_command(row) for row in COMMANDS.values() if may_use(role, row)]}
 
 
-def _command(row: OperatorCommand) -> JsonObject:
-    arguments: list[Json] = [
-        {
-            "field": name,
-            "kind": kind.name.lower(),
-            "help": help,
-            "choices": list(choices),
-            "required": required,
-        }
-        for name, kind, help, choices, required in _arguments(row)
-    ]
-    return {"name": row.name, "access": row.access.value, "help": row.help, "arguments": arguments}
+@frozen
+class CommandField:
+    """One field of a command, as it is sent."""
+
+    name: str
+    kind: Kind
+    help: str
+    choices: tuple[str, ...]
+    is_needed: bool
 
 
-def _arguments(row: OperatorCommand) -> list[tuple[str, Kind, str, tuple[str, ...], bool]]:
-    """Return the fields of a command: the name, the kind, the help, the choices, and whether it is needed."""
+def fields_of(row: OperatorCommand) -> list[CommandField]:
+    """Return the fields of a command, in the order in which ctl takes them."""
     needed = handler_of(row.name).needed
-    found: dict[str, tuple[str, Kind, str, tuple[str, ...], bool]] = {}
+    found: dict[str, CommandField] = {}
     for each in row.arguments:
         # Two options of ctl may set one field.
         if each.wire in FIELDS and each.wire not in found:
-            help = each.help or each.missing
-            found[each.wire] = (each.wire, FIELDS[each.wire], help, each.choices, each.field in needed)
+            help, is_needed = each.help or each.missing, each.field in needed
+            found[each.wire] = CommandField(each.wire, FIELDS[each.wire], help, each.choices, is_needed)
     return list(found.values())
+
+
+def _command(row: OperatorCommand) -> JsonObject:
+    arguments: list[Json] = [
+        {
+            "field": each.name,
+            "kind": each.kind.name.lower(),
+            "help": each.help,
+            "choices": list(each.choices),
+            "required": each.is_needed,
+        }
+        for each in fields_of(row)
+    ]
+    return {"name": row.name, "access": row.access.value, "help": row.help, "arguments": arguments}
 
 
 # --- OpenAPI ---------------------------------------------------------------------------------------------------------
@@ -210,14 +223,14 @@ def _operation(
 
 
 def _body(row: OperatorCommand) -> JsonObject:
-    arguments = _arguments(row)
+    fields = fields_of(row)
     properties: JsonObject = {
-        name: {
-            **_SCHEMAS[kind],
-            **({"description": help} if help else {}),
-            **({"enum": list(choices)} if choices else {}),
+        each.name: {
+            **_SCHEMAS[each.kind],
+            **({"description": each.help} if each.help else {}),
+            **({"enum": list(each.choices)} if each.choices else {}),
         }
-        for name, kind, help, choices, _ in arguments
+        for each in fields
     }
     if row.acts:
         properties["verdict_id"] = {
@@ -227,7 +240,7 @@ def _body(row: OperatorCommand) -> JsonObject:
         }
     if row.access in (Access.SIGNED, Access.SIGNED_CARD):
         properties["signature"] = {"type": "object", "description": "Where there is an operator key: its signature."}
-    needed: list[Json] = [name for name, _, _, _, required in arguments if required]
+    needed: list[Json] = [each.name for each in fields if each.is_needed]
     return {"type": "object", "properties": properties, **({"required": needed} if needed else {})}
 
 

@@ -51,6 +51,7 @@ class MakeLink(Request[SignInLink]):
     """Make a link for this person, and open the port if it is not open."""
 
     name: str
+    with_file: bool
 
 
 @frozen
@@ -59,8 +60,8 @@ class WebLinks:
 
     actor: Name
 
-    async def sign_in_link(self, name: str) -> SignInLink:
-        return await ask(self.actor, MakeLink(name), timeout=_LINK_SECONDS)
+    async def sign_in_link(self, name: str, *, with_file: bool = False) -> SignInLink:
+        return await ask(self.actor, MakeLink(name, with_file), timeout=_LINK_SECONDS)
 
 
 @frozen
@@ -111,7 +112,7 @@ class WebListener(ChannelActor):
     async def on_receive(self, message: object) -> object:
         if isinstance(message, MakeLink):
             await self._open()
-            return await self._link(message.name)
+            return await self._link(message)
         return super().on_receive(message)
 
     def on_stop(self) -> None:
@@ -161,6 +162,7 @@ class WebListener(ChannelActor):
             caught_up=self.is_caught_up.wait,
             find=ConnectionProcesses().find,
             used=_remove,
+            tell=self.announce,
             files=files,
             started_at=deps.started_at,
         )
@@ -172,19 +174,26 @@ class WebListener(ChannelActor):
 
     # --- links ---
 
-    async def _link(self, name: str) -> SignInLink:
-        deps, code = self._deps, new_secret()
+    async def _link(self, asked: MakeLink) -> SignInLink:
+        sign_ins, code = self._deps.sign_ins, new_secret()
         KNOWN.add(code, "sign-in code")
-        url = f"http://{HOST}:{deps.sign_ins.port}/#sign-in={code}"
-        file = Path(deps.places.runtime_dir, f"{deps.places.ipc_name}{_LINK_FILE}{os.urandom(8).hex()}.html")
+        url = f"http://{HOST}:{sign_ins.port}/#sign-in={code}"
+        file = await self._write_file(url) if asked.with_file else None
+        link = sign_ins.issue(asked.name, WebRole.ADMIN, code, file)
+        if file is not None:
+            self.spawn(_remove_later, link)
+        return SignInLink(url, link.expires_at, file)
+
+    async def _write_file(self, url: str) -> str:
+        """Write the file that leads to this address, and return its path. Raises IpcError."""
+        places = self._deps.places
+        file = Path(places.runtime_dir, f"{places.ipc_name}{_LINK_FILE}{os.urandom(8).hex()}.html")
         try:
-            private_directory(deps.places.runtime_dir)
+            private_directory(places.runtime_dir)
             await trio.to_thread.run_sync(own_files.replace, file, _redirection(url))
         except OSError as error:
             raise IpcError(f"cannot write {file} ({error.strerror}): check its directory") from None
-        link = deps.sign_ins.issue(name, WebRole.ADMIN, code, str(file))
-        self.spawn(_remove_later, link)
-        return SignInLink(url, str(file), link.expires_at)
+        return str(file)
 
     def _remove_files(self) -> None:
         """Remove the files of links that an earlier run has left."""
@@ -220,7 +229,9 @@ def _redirection(url: str) -> bytes:
 
 
 def _remove(link: IssuedLink) -> None:
-    Path(link.file).unlink(missing_ok=True)
+    """Remove the file of a link that is not good any more."""
+    if link.file is not None:
+        Path(link.file).unlink(missing_ok=True)
 
 
 async def _remove_later(link: IssuedLink) -> None:

@@ -87,12 +87,12 @@ def shown_secrets(headers: Iterable[tuple[bytes, bytes]], port: int) -> list[str
 
 @frozen
 class IssuedLink:
-    """A link that was not used yet. `file` is the file that leads to it."""
+    """A link that was not used yet. `file` is the file that leads to it, if there is one."""
 
     name: str
     role: WebRole
     expires_at: datetime
-    file: str
+    file: str | None = None
 
 
 @frozen
@@ -135,10 +135,11 @@ class SignIns:
 
     now: Callable[[], datetime]
     port: int | None = None
+    _programs: set[str] = field(factory=set, init=False)
     _links: dict[bytes, IssuedLink] = field(factory=dict, init=False, repr=False)
     _sessions: dict[bytes, BrowserSession] = field(factory=dict, init=False, repr=False)
 
-    def issue(self, name: str, role: WebRole, code: str, file: str) -> IssuedLink:
+    def issue(self, name: str, role: WebRole, code: str, file: str | None = None) -> IssuedLink:
         """Make a link with this code good, for LINK_LIFE."""
         link = self._links[_hash(code)] = IssuedLink(name, role, self.now() + LINK_LIFE, file)
         while len(self._links) > MOST_LINKS:
@@ -174,6 +175,12 @@ class SignIns:
                 used = self._sessions[_hash(secret)] = evolve(session, used_at=max(now, session.used_at))
                 return used
         return None
+
+    def is_new_program(self, program: str | None) -> bool:
+        """Note the program of a browser that signs in. Returns whether none of this program did before."""
+        is_new = program is not None and program not in self._programs
+        self._programs.add(program or "")
+        return is_new
 
     def has(self, session: BrowserSession) -> bool:
         """Whether this session still lasts. A page that is only open does not make it last longer."""

@@ -191,8 +191,8 @@ _CAUGHT_UP_SECONDS = 10.0
 @frozen
 class SiteDeps:
     """The dependencies of the page. `find` finds the processes at the other end of a connection; it raises
-    trio.TooSlowError. `used` is told of each link that was used. `open_cards` are those that a stream begins with, once
-    `caught_up` returns: a stream without them would look like an empty inbox."""
+    trio.TooSlowError. `used` is told of each link that was used, and `tell` announces a line. `open_cards` are those
+    that a stream begins with, once `caught_up` returns: a stream without them would look like an empty inbox."""
 
     service: OperatorService
     sign_ins: SignIns
@@ -202,6 +202,7 @@ class SiteDeps:
     caught_up: Callable[[], Awaitable[None]]
     find: Callable[[Connection], Awaitable[frozenset[int]]]
     used: Callable[[IssuedLink], None]
+    tell: Callable[[str], None]
     files: Mapping[str, PageFile]
     started_at: datetime
 
@@ -314,6 +315,9 @@ class WebSite:
             who: JsonObject = {"user": link.name, "role": link.role.value, "origin": origin.to_data()}
             # A sign-in that is not on record gives no session.
             await deps.service.security_event(f"{link.name} signed in to the page", who)
+        if deps.sign_ins.is_new_program(origin.executable):
+            # A person whose link was used by somebody else learns it here.
+            deps.tell(f"{link.name} signed in to the page for the first time with {origin.describe()}")
         secret, session = deps.sign_ins.begin(link, _keys(pids))
         connection.authenticated = True
         await _json(send, self._me(session), (b"set-cookie", set_cookie(self.port, secret)))

@@ -41,7 +41,7 @@ class PageServer:
         self.system.named("card_router").tell(shown)
 
     async def link(self) -> SignInLink:
-        return await WebLinks(self.system.named("web")).sign_in_link("kim")
+        return await WebLinks(self.system.named("web")).sign_in_link("kim", with_file=True)
 
     async def code(self) -> str:
         return (await self.link()).url.rpartition("=")[2]
@@ -55,7 +55,7 @@ class PageServer:
         """A browser in which a person of this role is signed in."""
         code = await self.code()
         if role is not WebRole.ADMIN:
-            self.sign_ins.issue("kim", role, code, (await self.link()).file)
+            self.sign_ins.issue("kim", role, code)
         browser = Browser(self.port)
         await browser.sign_in(code)
         return browser

@@ -45,7 +45,7 @@ def signed_in(
 ) -> tuple[Wall, SignIns, str]:
     wall = Wall()
     known = SignIns(wall)
-    known.issue("kim", role, "code", "")
+    known.issue("kim", role, "code")
     secret, _ = known.begin(known.redeem("code"), processes)
     return wall, known, secret
 
@@ -64,7 +64,7 @@ def signed_in(
 def test_a_link_is_good_for_a_minute(after: timedelta, is_good: bool) -> None:
     wall = Wall()
     known = SignIns(wall)
-    known.issue("kim", WebRole.ADMIN, "code", "")
+    known.issue("kim", WebRole.ADMIN, "code")
     wall.at += after
     if is_good:
         assert known.redeem("code").name == "kim"
@@ -79,7 +79,7 @@ def test_a_link_is_good_for_a_minute(after: timedelta, is_good: bool) -> None:
 def test_no_other_code_signs_in(code: str) -> None:
     known = SignIns(Wall())
     right = new_secret()
-    known.issue("kim", WebRole.ADMIN, right, "")
+    known.issue("kim", WebRole.ADMIN, right)
     with pytest.raises(Unauthorized):
         known.redeem(code)
     assert known.redeem(right).role is WebRole.ADMIN
@@ -88,7 +88,7 @@ def test_no_other_code_signs_in(code: str) -> None:
 def test_only_the_newest_links_and_sessions_are_kept() -> None:
     known = SignIns(Wall())
     for number in range(MOST_LINKS + 1):
-        known.issue("kim", WebRole.ADMIN, str(number), "")
+        known.issue("kim", WebRole.ADMIN, str(number))
     with pytest.raises(Unauthorized):
         known.redeem("0")
     link = known.redeem("1")
@@ -123,7 +123,7 @@ def test_a_page_that_is_only_open_does_not_make_its_session_last_longer() -> Non
 
 def test_a_sign_in_makes_new_secrets_and_a_sign_out_ends_them() -> None:
     _, known, first = signed_in()
-    known.issue("kim", WebRole.ADMIN, "again", "")
+    known.issue("kim", WebRole.ADMIN, "again")
     second, session = known.begin(known.redeem("again"), frozenset())
     assert first != second
     assert session.csrf not in (first, second)

@@ -11,18 +11,21 @@ import pytest
 import trio
 from attrs import evolve
 
+from actors import ask
 from actors.events import ActorRestarted
 from intercom.local.processes import ProcessKey
 from intercom.model.card import CardState, Notice
 from intercom.model.errors import IpcError
 from intercom.operators.authorization import AWAIT_SECONDS
 from intercom.operators.commands.table import MAX_REQUEST
+from intercom.operators.router_messages import Channel, Subscribe
 from intercom.operators.web import site
 from intercom.operators.web.sign_in import LINK_LIFE, WebRole, new_secret
 from intercom.web_server import server as web_server
 from tests.operators.stand_in_service import START, StandInAgents, StandInService, card
 from tests.operators.web.page_server import API, Browser, page_server
 from tests.support.http_responses import Response, request
+from tests.support.virtual_server import Operator
 
 pytestmark = pytest.mark.real_time
 
@@ -42,7 +45,7 @@ async def test_a_link_signs_in_one_browser_once_and_its_file_is_gone_then(tmp_pa
         base, _, code = link.url.partition("/#sign-in=")
         assert base == f"http://127.0.0.1:{server.port}"
         assert len(code) == 64
-        file = Path(link.file)
+        file = Path(link.file or "")
         assert link.url in file.read_text()
         assert file.stat().st_mode & 0o777 == 0o600
         browser = Browser(server.port)
@@ -59,6 +62,19 @@ async def test_a_link_signs_in_one_browser_once_and_its_file_is_gone_then(tmp_pa
         again = await Browser(server.port).sign_in(code)
         assert error(again) == (401, "unauthorized")
         assert code not in again.body.decode()
+
+
+async def test_the_first_sign_in_of_each_program_is_announced(tmp_path: Path) -> None:
+    async with page_server(tmp_path) as server:
+        operator = Operator()
+        server.system.adopt(operator, "operator")
+        await ask(server.system.named("card_router"), Subscribe("operator", Channel.CTL))
+        await server.browser()
+        await operator.notice("kim signed in to the page for the first time with python")
+        await server.browser()
+        server.tell(Notice("last", "info", START))
+        await operator.notice("last")
+        assert len(operator.notices) == 2
 
 
 async def test_a_link_that_is_too_old_signs_nobody_in(tmp_path: Path) -> None:
@@ -443,7 +459,7 @@ async def test_files_that_a_killed_server_left_are_removed(tmp_path: Path) -> No
     kept = left.with_name("agent-intercom.token")
     kept.write_text("kept")
     async with page_server(tmp_path) as server:
-        link = Path((await server.link()).file)
+        link = Path((await server.link()).file or "")
         assert not left.exists()
         assert link.exists()
     assert not link.exists()

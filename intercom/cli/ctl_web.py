@@ -1,8 +1,11 @@
 """The command `web` of ctl: opens the page in the person's browser, or prints its link.
 
-The link signs in whoever opens it first, so no command line may show it: every process of the machine could read it
-there. The browser opens a private file instead, which the server has written, and which leads to the link. The server
+The link signs in the first browser that opens it. So no command line may show it: every process of the machine could
+read it there. The browser opens a private file instead. The server has written it, it leads to the link, and the server
 removes it once the link is used or too old.
+
+Nothing is opened where there is no desktop: what `webbrowser` finds then is a browser in the terminal, which runs no
+scripts. The link is printed there, alone on standard output, and what to do with it on standard error.
 """
 
 from __future__ import annotations

@@ -36,7 +36,8 @@ from intercom.cli.server_settings import record_or_explain
 from intercom.local import config_file, file_replacement, own_files
 from intercom.local.file_replacement import Change
 from intercom.local.places import places
-from intercom.model.config import Config, Setting, tables
+from intercom.model.config import Config
+from intercom.model.config_tables import Setting, tables
 from intercom.model.errors import ConfigError, IntercomError
 from intercom.model.json_types import JsonObject
 from intercom.model.policy import POLICY_FILE

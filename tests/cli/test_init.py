@@ -20,7 +20,8 @@ from intercom.agents.clients.client import SERVER_NAME
 from intercom.cli import init_clients, init_files, main
 from intercom.cli.init import render
 from intercom.local.config_file import load
-from intercom.model.config import Config, tables
+from intercom.model.config import Config
+from intercom.model.config_tables import tables
 from tests.docs.generated import DOCS, PROGRAM
 
 

@@ -24,7 +24,7 @@ from intercom.agents.clients.client import SERVER_NAME
 from intercom.agents.rooms.instructions import agents_md
 from intercom.cli import ctl, main
 from intercom.cli.init_clients import EntryFile, snippet
-from intercom.model.config import Table, tables
+from intercom.model.config_tables import Table, tables
 from intercom.operators.commands.table import COMMANDS
 from intercom.operators.metrics import Counted, families, present
 from intercom.operators.slack.commands import runner

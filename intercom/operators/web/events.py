@@ -40,7 +40,7 @@ def line(name: str, data: JsonObject, id: str | None = None) -> bytes:
 
 
 @frozen
-class KeptEvent:
+class NumberedEvent:
     number: int
     line: bytes
 
@@ -54,7 +54,7 @@ class EventLog:
     most_bytes: int = KEPT_BYTES
     epoch: str = field(factory=lambda: uuid.uuid4().hex)
     last: int = field(init=False, default=0)
-    _kept: OrderedDict[str, KeptEvent] = field(init=False, factory=OrderedDict)
+    _kept: OrderedDict[str, NumberedEvent] = field(init=False, factory=OrderedDict)
     _bytes: int = field(init=False, default=0)
     #: The newest event that is gone without a later one about the same card.
     _gone: int = field(init=False, default=0)
@@ -63,7 +63,7 @@ class EventLog:
     def publish(self, shown: Card | Notice) -> None:
         """Add an event, and wake the readers. Never waits."""
         self.last += 1
-        event = KeptEvent(self.last, line(*watch_entry(shown), id=self.id_of(self.last)))
+        event = NumberedEvent(self.last, line(*watch_entry(shown), id=self.id_of(self.last)))
         name = f"card {shown.id}" if isinstance(shown, Card) else f"notice {self.last}"
         if (earlier := self._kept.pop(name, None)) is not None:
             self._bytes -= len(earlier.line)
@@ -87,11 +87,11 @@ class EventLog:
         number = int(found[2])
         return number if self._gone <= number <= self.last else None
 
-    def since(self, number: int) -> list[KeptEvent] | None:
+    def since(self, number: int) -> list[NumberedEvent] | None:
         """Return what came after this event, oldest first; None if some of it is gone."""
         if number < self._gone:
             return None
-        found: list[KeptEvent] = []
+        found: list[NumberedEvent] = []
         for event in reversed(self._kept.values()):
             if event.number <= number:
                 break

@@ -20,7 +20,6 @@ from attrs import field, frozen
 from actors import Name, Refused, Request, ask
 from intercom.local import own_files
 from intercom.local.places import Places, private_directory
-from intercom.masking import KNOWN
 from intercom.model.card import Card, Notice
 from intercom.model.errors import IntercomError, IpcError
 from intercom.model.web import SignInLink
@@ -176,7 +175,6 @@ class WebListener(ChannelActor):
 
     async def _link(self, asked: MakeLink) -> SignInLink:
         sign_ins, code = self._deps.sign_ins, new_secret()
-        KNOWN.add(code, "sign-in code")
         url = f"http://{HOST}:{sign_ins.port}/#sign-in={code}"
         file = await self._write_file(url) if asked.with_file else None
         link = sign_ins.issue(asked.name, WebRole.ADMIN, code, file)

@@ -39,7 +39,7 @@ from intercom.operators.web.sign_in import (
     shown_secrets,
 )
 from intercom.sessions.operator_service import OperatorService
-from intercom.web_server.request import LOOPBACK, HostRules, Refusal, answer, plain_form, read_body, wrong_method
+from intercom.web_server.request import Refusal, answer, plain_form, read_body, wrong_method
 from intercom.web_server.server import Connection
 
 log = logging.getLogger("intercom.web")
@@ -144,13 +144,14 @@ async def _show(file: PageFile, scope: Scope, send: Send) -> None:
 # --- who may reach it ------------------------------------------------------------------------------------------------
 
 
-def host_rules(port: int) -> HostRules:
-    """Return the rules for the page at this port of loopback."""
-    hosts = [f"{host}:{port}" for host in LOOPBACK]
-    own = (*hosts, *LOOPBACK) if port == 80 else hosts
-    return HostRules(
-        frozenset(each.encode() for each in own), frozenset(), frozenset(f"http://{each}".encode() for each in own)
-    )
+#: The names of 127.0.0.1. On the other address of loopback another program may listen at the same port.
+_NAMES = ("127.0.0.1", "localhost")
+
+
+def own_hosts(port: int) -> frozenset[bytes]:
+    """Return what a request to the page at this port has as its Host. A page that reaches this server under a name of
+    its own (DNS rebinding) shows that name."""
+    return frozenset(host.encode() for each in _NAMES for host in (f"{each}:{port}", *([each] if port == 80 else [])))
 
 
 _wrong_host = partial(
@@ -184,6 +185,8 @@ _failed = partial(
 #: Pages of the same origin, and what a person types. Other local servers are of the same site.
 _OWN_PAGES = (b"same-origin", b"none")
 _SIGN_IN_REQUEST = CommandRequest("sign-in")
+#: The largest request to sign in, in bytes: anybody on this machine can send one.
+_MOST_SIGN_IN = 4096
 #: How long a stream of events waits for the router, which may be restarting, in seconds.
 _CAUGHT_UP_SECONDS = 10.0
 
@@ -213,10 +216,10 @@ class WebSite:
 
     deps: SiteDeps
     port: int
-    _hosts: HostRules = field(init=False)
+    _hosts: frozenset[bytes] = field(init=False)
 
     def __attrs_post_init__(self) -> None:
-        self._hosts = host_rules(self.port)
+        self._hosts = own_hosts(self.port)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         has_begun = False
@@ -245,9 +248,11 @@ class WebSite:
         # Nobody has signed in yet, so the connection stays limited.
         connection.answered = True
         headers = dict(scope["headers"])
-        if not self._hosts.knows_host(headers.get(b"host")):
+        host = headers.get(b"host", b"").lower()
+        if host not in self._hosts:
             raise _wrong_host()
-        if not self._hosts.knows_origin(headers.get(b"origin")):
+        # A page of the same server under its other name is another page too.
+        if headers.get(b"origin", b"http://" + host).lower() != b"http://" + host:
             raise _wrong_origin()
         path: str = scope["path"]
         if path == api.BASE or path.startswith(f"{api.BASE}/"):
@@ -297,7 +302,7 @@ class WebSite:
                 raise Refusal(HTTPStatus.NOT_FOUND, "not_found", "the API has no such path: see its openapi.json")
 
     async def _sign_in(self, scope: Scope, receive: Receive, send: Send) -> None:
-        data = await _read_json(scope, receive)
+        data = await _read_json(scope, receive, _MOST_SIGN_IN)
         if data is None:
             return
         code = api.read_object(data).get("code")
@@ -363,7 +368,7 @@ class WebSite:
             raise NotFound("there is no such command: see /api/operator/commands")
         if not may_use(session.role, row):
             raise Unauthorized(f"the role {session.role.value} may not send {name} from the page")
-        data = await _read_json(scope, receive)
+        data = await _read_json(scope, receive, MAX_REQUEST)
         if data is None:
             return
         request, origin = api.read_command(name, data), None
@@ -404,13 +409,13 @@ async def _json(send: Send, data: Json, *headers: tuple[bytes, bytes]) -> None:
     await answer(send, HTTPStatus.OK, b"application/json", api.json_body(data), headers)
 
 
-async def _read_json(scope: Scope, receive: Receive) -> bytes | None:
+async def _read_json(scope: Scope, receive: Receive, most: int) -> bytes | None:
     """Return the body of a request; None if its client is gone. Raises Refusal for one that is not JSON, too large or
     too slow. A form of another page cannot have this Content-Type."""
     media = dict(scope["headers"]).get(b"content-type", b"").partition(b";")[0].strip().lower()
     if media != b"application/json":
         raise _not_json()
-    return (await read_body(scope, receive, MAX_REQUEST, setting=None)).data
+    return (await read_body(scope, receive, most, setting=None)).data
 
 
 async def _until_gone(receive: Receive, scope: trio.CancelScope) -> None:

@@ -6,10 +6,15 @@ from __future__ import annotations
 import gzip
 import os
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import trio
 from attrs import evolve
+from hypothesis import given
+from hypothesis import strategies as st
+from starlette.types import Message, Receive, Send
 
 from actors import ask
 from actors.events import ActorRestarted
@@ -20,7 +25,9 @@ from intercom.operators.authorization import AWAIT_SECONDS
 from intercom.operators.commands.table import MAX_REQUEST
 from intercom.operators.router_messages import Channel, Subscribe
 from intercom.operators.web import site
-from intercom.operators.web.sign_in import LINK_LIFE, WebRole, new_secret
+from intercom.operators.web.events import EventLog
+from intercom.operators.web.sign_in import LINK_LIFE, SignIns, WebRole, new_secret
+from intercom.operators.web.site import SiteDeps, WebSite
 from intercom.web_server import server as web_server
 from tests.operators.stand_in_service import START, StandInAgents, StandInService, card
 from tests.operators.web.page_server import API, Browser, page_server
@@ -472,3 +479,86 @@ async def test_files_that_a_killed_server_left_are_removed(tmp_path: Path) -> No
         assert link.exists()
     assert not link.exists()
     assert kept.exists()
+
+
+# --- strangers -------------------------------------------------------------------------------------------------------
+
+HEADERS = st.sampled_from(
+    [
+        b"host",
+        b"origin",
+        b"cookie",
+        b"content-type",
+        b"content-length",
+        b"x-intercom-csrf",
+        b"sec-fetch-site",
+        b"accept",
+    ]
+)
+VALUES = st.sampled_from([b"127.0.0.1:80", b"http://127.0.0.1:80", b"application/json", b"same-origin", b"none"])
+PATHS = st.sampled_from(
+    [f"{API}/{each}" for each in ("me", "events", "commands/approve", "openapi.json", "", "sign-out")]
+)
+
+
+@given(
+    method=st.sampled_from(["GET", "POST", "HEAD", "PUT", "OPTIONS"]),
+    path=PATHS | st.text().map(lambda text: f"/{text}") | st.text().map(lambda text: f"{API}/{text}"),
+    headers=st.lists(st.tuples(HEADERS, VALUES | st.binary(max_size=80)), max_size=8),
+    body=st.binary(max_size=200),
+)
+def test_whatever_a_stranger_sends_is_refused_and_nothing_is_done(
+    method: str, path: str, headers: list[tuple[bytes, bytes]], body: bytes
+) -> None:
+    service = StandInService(card("a-1"))
+    told: list[Any] = []
+
+    async def run() -> None:
+        sent = [(name, value) for name, value in headers if name != b"content-length" or value.isdigit()]
+        scope = {"method": method, "path": path, "headers": sent, "state": {"connection": SimpleNamespace()}}
+        page = WebSite(deps_of(service), 80)
+        await page(scope, receiving(body), sending(told))
+
+    trio.run(run)
+    status = told[0]["status"]
+    assert 200 <= status < 500
+    if path.startswith(f"{API}/") or method not in ("GET", "HEAD"):
+        assert status >= 400
+    assert service.acts == service.events == []
+
+
+def deps_of(service: StandInService) -> SiteDeps:
+    """What a page needs before anybody has signed in."""
+
+    async def fails(*_: object) -> Any:
+        raise AssertionError("a stranger got this far")
+
+    return SiteDeps(
+        service=service,  # type: ignore[arg-type]
+        sign_ins=SignIns(lambda: START),
+        authorization=fails,  # type: ignore[arg-type]
+        log=EventLog(),
+        open_cards=service.cards.values,
+        caught_up=fails,
+        find=fails,
+        used=lambda _link: None,
+        tell=lambda _text: None,
+        files=site.page_files(),
+        started_at=START,
+    )
+
+
+def receiving(body: bytes) -> Receive:
+    """A client that sends this body, and no more."""
+
+    async def receive() -> Message:
+        return {"type": "http.request", "body": body, "more_body": False}
+
+    return receive
+
+
+def sending(told: list[Any]) -> Send:
+    async def send(message: Message) -> None:
+        told.append(message)
+
+    return send

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import gc
 import subprocess
 import sys
@@ -9,7 +10,10 @@ from pathlib import Path
 
 import pytest
 
+import intercom.app
 from intercom.cli.main import load_server
+from intercom.operators import channel
+from intercom.operators.web import events, listener, sign_in
 
 
 @pytest.mark.parametrize(
@@ -53,3 +57,12 @@ def test_only_the_inbox_loads_textual(tmp_path: Path, words: list[str]) -> None:
 def test_garbage_is_collected_again_once_a_server_is_loaded() -> None:
     assert load_server().__name__ == "intercom.cli.serve"
     assert gc.isenabled()
+
+
+def test_a_server_loads_the_page_and_its_web_server_only_once_somebody_opens_it() -> None:
+    for module in (intercom.app, channel, listener, sign_in, events):
+        assert module.__file__ is not None
+        body = ast.parse(Path(module.__file__).read_text()).body
+        loaded = {node.module or "" for node in body if isinstance(node, ast.ImportFrom)}
+        assert not [name for name in loaded if name.startswith(("h11", "starlette", "intercom.web_server"))]
+        assert "intercom.operators.web.site" not in loaded

@@ -161,7 +161,7 @@ async def test_a_person_beside_the_agent_decides_after_a_restart_too(served: Hom
             code, log = await ctl(apart, "log")
             told = [entry["summary"] for entry in log["entries"] if entry["kind"] == "security"]
             assert any("s after the server started again" in summary for summary in told), told
-            assert any(f"from {the_person().device}" in summary for summary in told), told
+            assert any(f"in {the_person().device}" in summary for summary in told), told
 
 
 async def test_a_flood_of_refusals_is_told_of_once(served: Home) -> None:

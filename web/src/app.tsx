@@ -1,0 +1,463 @@
+/** The page: its frame, its views, and its keys. */
+
+import { CircleHelpIcon, InboxIcon, LogOutIcon, ScrollTextIcon, UserIcon, UsersIcon, XIcon } from "lucide-react";
+import { useEffect, useRef, useState } from "react";
+import { Button } from "@/components/ui/button";
+import {
+  DropdownMenu,
+  DropdownMenuContent,
+  DropdownMenuItem,
+  DropdownMenuLabel,
+  DropdownMenuSeparator,
+  DropdownMenuTrigger,
+} from "@/components/ui/dropdown-menu";
+import { navigate, useIsWide, useNow, usePlace, type View } from "@/lib/hooks";
+import { cn } from "@/lib/utils";
+import { oneLine } from "@/model/visible";
+import { useInbox, type Inbox } from "@/server/inbox";
+import { BatchBar, UndoBar } from "@/views/action-bar";
+import { CardDetail, type DetailControls } from "@/views/card-detail";
+import { CardList } from "@/views/card-list";
+import { ConfirmDialog, HelpDialog } from "@/views/dialogs";
+import { Log } from "@/views/log";
+import { actOn, rowsFor, Sessions, useSessions } from "@/views/sessions";
+
+const VIEWS: readonly { view: View; name: string; icon: typeof InboxIcon }[] = [
+  { view: "inbox", name: "Inbox", icon: InboxIcon },
+  { view: "sessions", name: "Sessions", icon: UsersIcon },
+  { view: "log", name: "Log", icon: ScrollTextIcon },
+];
+
+export function App() {
+  const inbox = useInbox();
+  const { board, identity } = inbox;
+  const { view, isOpen } = usePlace();
+  const isWide = useIsWide();
+  const [isHelp, setHelp] = useState(false);
+  const [session, setSession] = useState<string | null>(null);
+  const detail = useRef<DetailControls | null>(null);
+  const version = board.version;
+
+  // What was drawn counts once it has been painted.
+  useEffect(() => {
+    let frame = requestAnimationFrame(() => {
+      frame = requestAnimationFrame(() => board.drawn(version, performance.now()));
+    });
+    return () => cancelAnimationFrame(frame);
+  }, [board, version, view, isOpen]);
+
+  const hasSelected = board.selected !== null;
+  useEffect(() => {
+    if (!isWide && view === "inbox" && isOpen && !hasSelected && inbox.wasReady) navigate("/inbox");
+  }, [isWide, view, isOpen, hasSelected, inbox.wasReady]);
+
+  useEffect(() => {
+    const waiting = board.waiting;
+    document.title = identity.state === "signed-in" && waiting > 0 ? `(${waiting}) Intercom` : "Intercom";
+  });
+
+  useKeys({ view, isOpen, isWide, isHelp, setHelp, session, setSession, detail });
+
+  if (identity.state !== "signed-in") return <Outside />;
+  const isList = isWide || !isOpen;
+  return (
+    <div className="flex h-dvh flex-col">
+      <Header view={view} isWide={isWide} onHelp={() => setHelp(true)} />
+      <LinkBar />
+      <main className={cn("flex min-h-0 flex-1 flex-col", inbox.link.state !== "live" && inbox.wasReady && "opacity-60")}>
+        {view === "inbox" &&
+          (isWide ? (
+            <div className="grid min-h-0 flex-1 grid-cols-[20rem_minmax(0,1fr)] lg:grid-cols-[24rem_minmax(0,1fr)]">
+              <CardList isWide />
+              <div className="flex min-h-0 min-w-0 flex-col">
+                <CardDetail controls={detail} />
+                {!hasSelected && board.marked.length > 0 && <BatchBar />}
+              </div>
+            </div>
+          ) : isOpen && hasSelected ? (
+            <CardDetail controls={detail} />
+          ) : (
+            <>
+              <CardList isWide={false} />
+              {board.marked.length > 0 && <BatchBar />}
+            </>
+          ))}
+        {view === "sessions" && <Sessions selected={session} onSelect={setSession} isOpen={isOpen} />}
+        {view === "log" && <Log />}
+      </main>
+      <UndoBar />
+      {!isWide && isList && <Tabs view={view} />}
+      <Messages />
+      <ConfirmDialog />
+      <HelpDialog isOpen={isHelp} onClose={() => setHelp(false)} />
+      <p className="sr-only" role="status" aria-live="polite">
+        {inbox.announced}
+      </p>
+    </div>
+  );
+}
+
+function Header({ view, isWide, onHelp }: { view: View; isWide: boolean; onHelp: () => void }) {
+  const inbox = useInbox();
+  return (
+    <header className="flex h-12 shrink-0 items-center gap-1 border-b px-3 md:px-4">
+      <span className="flex items-center gap-2 pr-3 font-semibold">
+        <img src="/icon.svg" alt="" width={20} height={20} />
+        {isWide ? "Intercom" : VIEWS.find((each) => each.view === view)?.name}
+      </span>
+      {isWide && (
+        <nav aria-label="Views" className="flex h-full">
+          {VIEWS.map((each) => (
+            <a
+              key={each.view}
+              href={`/${each.view}`}
+              aria-current={each.view === view ? "page" : undefined}
+              className={cn(
+                "flex h-full items-center gap-1.5 border-b-2 px-3 text-[0.8125rem] font-medium outline-none focus-visible:ring-2 focus-visible:ring-ring focus-visible:ring-inset",
+                each.view === view
+                  ? "border-primary text-foreground"
+                  : "border-transparent text-muted-foreground hover:text-foreground",
+              )}
+              onClick={(event) => {
+                if (event.metaKey || event.ctrlKey || event.shiftKey) return;
+                event.preventDefault();
+                navigate(`/${each.view}`);
+              }}
+            >
+              {each.name}
+              {each.view === "inbox" && inbox.board.waiting > 0 && (
+                <span className="rounded-full bg-secondary px-1.5 text-[0.6875rem] tabular-nums">{inbox.board.waiting}</span>
+              )}
+            </a>
+          ))}
+        </nav>
+      )}
+      <span className="ml-auto" />
+      <LinkState inbox={inbox} />
+      {isWide && (
+        <Button variant="ghost" size="icon" aria-label="Show the keys" title="Show the keys (?)" onClick={onHelp}>
+          <CircleHelpIcon aria-hidden />
+        </Button>
+      )}
+      <DropdownMenu modal={false}>
+        <DropdownMenuTrigger asChild>
+          <Button variant="ghost" size="icon" className="max-md:size-11" aria-label="You and this server">
+            <UserIcon aria-hidden />
+          </Button>
+        </DropdownMenuTrigger>
+        <DropdownMenuContent align="end">
+          <DropdownMenuLabel>
+            Signed in as <strong className="text-foreground">{inbox.me?.name}</strong>, {oneLine(inbox.me?.role ?? "")}
+            <br />
+            Intercom {oneLine(inbox.me?.server.version ?? "")}
+          </DropdownMenuLabel>
+          <DropdownMenuSeparator />
+          <DropdownMenuItem onSelect={onHelp}>
+            <CircleHelpIcon aria-hidden /> Keys
+          </DropdownMenuItem>
+          <DropdownMenuItem onSelect={() => void inbox.leave()}>
+            <LogOutIcon aria-hidden /> Sign out
+          </DropdownMenuItem>
+        </DropdownMenuContent>
+      </DropdownMenu>
+    </header>
+  );
+}
+
+function LinkState({ inbox }: { inbox: Inbox }) {
+  const isLive = inbox.link.state === "live";
+  const words = { live: "Connected", connecting: "Connecting…", reconnecting: "Reconnecting…", "signed-out": "Signed out" };
+  return (
+    <span className="flex items-center gap-1.5 px-2 text-xs text-muted-foreground" data-testid="link">
+      <span
+        className={cn("size-2 rounded-full", isLive ? "bg-success" : "border-2 border-warning-foreground")}
+        aria-hidden
+      />
+      {words[inbox.link.state]}
+    </span>
+  );
+}
+
+/** Says that what is shown is not live, and what to do about it. */
+function LinkBar() {
+  const inbox = useInbox();
+  useNow(inbox.link.state === "reconnecting" ? 500 : 60_000);
+  const { link } = inbox;
+  if (link.state !== "reconnecting") return null;
+  const seconds = Math.max(0, Math.ceil((link.next - Date.now()) / 1000));
+  return (
+    <div role="alert" className="flex flex-wrap items-center gap-x-3 gap-y-1 bg-warning-soft px-4 py-1.5 text-[0.8125rem] text-warning-foreground md:px-6">
+      <span className="min-w-0 flex-1">
+        The server does not answer. What you see may be out of date, and nothing can be decided.
+      </span>
+      <span className="tabular-nums" aria-hidden>
+        {seconds > 0 ? `next attempt in ${seconds} s` : "trying…"}
+      </span>
+      <Button size="sm" variant="outline" className="text-foreground" onClick={inbox.hurry}>
+        Try now
+      </Button>
+    </div>
+  );
+}
+
+function Tabs({ view }: { view: View }) {
+  const { board } = useInbox();
+  return (
+    <nav aria-label="Views" className="grid shrink-0 grid-cols-3 border-t bg-background pb-[env(safe-area-inset-bottom)]">
+      {VIEWS.map((each) => (
+        <a
+          key={each.view}
+          href={`/${each.view}`}
+          aria-current={each.view === view ? "page" : undefined}
+          className={cn(
+            "flex h-14 flex-col items-center justify-center gap-0.5 text-[0.6875rem] font-medium outline-none focus-visible:ring-2 focus-visible:ring-ring focus-visible:ring-inset",
+            each.view === view ? "text-primary" : "text-muted-foreground",
+          )}
+          onClick={(event) => {
+            event.preventDefault();
+            navigate(`/${each.view}`);
+          }}
+        >
+          <each.icon className="size-5" aria-hidden />
+          {each.name}
+          {each.view === "inbox" && board.waiting > 0 ? ` (${board.waiting})` : ""}
+        </a>
+      ))}
+    </nav>
+  );
+}
+
+const LEVELS: Readonly<Record<string, string>> = {
+  info: "bg-popover text-popover-foreground",
+  success: "bg-success-soft text-success",
+  warning: "bg-warning-soft text-warning-foreground",
+  error: "bg-error-soft text-error-foreground",
+};
+
+function Messages() {
+  const inbox = useInbox();
+  if (inbox.messages.length === 0) return null;
+  return (
+    <div className="pointer-events-none fixed inset-x-3 top-14 z-30 flex flex-col items-end gap-2 sm:left-auto sm:w-96" data-testid="messages">
+      {inbox.messages.map((message) => (
+        <div
+          key={message.id}
+          role={message.level === "error" ? "alert" : undefined}
+          className={cn(
+            "pointer-events-auto flex w-full items-start gap-2 rounded-lg border py-2 pr-1 pl-3 text-[0.8125rem] shadow-lg",
+            LEVELS[message.level],
+          )}
+        >
+          <span className="min-w-0 flex-1 py-1 [overflow-wrap:anywhere]">{message.text}</span>
+          <Button variant="ghost" size="icon" className="size-8" aria-label="Dismiss" onClick={() => inbox.dismiss(message.id)}>
+            <XIcon aria-hidden />
+          </Button>
+        </div>
+      ))}
+    </div>
+  );
+}
+
+/** What stands there while nobody is signed in. */
+function Outside() {
+  const inbox = useInbox();
+  const { identity } = inbox;
+  if (identity.state === "unknown" || identity.state === "signed-in") {
+    return (
+      <main className="flex h-dvh items-center justify-center text-muted-foreground" role="status">
+        Connecting…
+      </main>
+    );
+  }
+  const isOut = identity.state === "signed-out";
+  return (
+    <main className="flex h-dvh items-center justify-center p-6">
+      <div className="flex max-w-md flex-col gap-4">
+        <img src="/icon.svg" alt="" width={40} height={40} />
+        <h1 className="text-xl font-semibold">{isOut ? "Sign in from a terminal" : "The server does not answer"}</h1>
+        <p className="text-muted-foreground">{identity.why}</p>
+        {isOut ? (
+          <>
+            <p>Run this in a terminal on the machine where your agents work. It opens this page with a link for you:</p>
+            <pre className="rounded-md border bg-muted px-4 py-3 font-mono text-sm">agent-intercom-ctl web</pre>
+            <p className="text-[0.8125rem] text-muted-foreground">The link works once, and for a minute.</p>
+          </>
+        ) : (
+          <>
+            <p>
+              If it has stopped, <code className="rounded bg-muted px-1 font-mono text-sm">agent-intercom-ctl web</code> in a
+              terminal opens it again.
+            </p>
+            <Button className="self-start" onClick={() => void inbox.enter()}>
+              Try again
+            </Button>
+          </>
+        )}
+      </div>
+    </main>
+  );
+}
+
+interface KeyContext {
+  view: View;
+  isOpen: boolean;
+  isWide: boolean;
+  isHelp: boolean;
+  setHelp: (isHelp: boolean) => void;
+  session: string | null;
+  setSession: (id: string) => void;
+  detail: { current: DetailControls | null };
+}
+
+/** How long after g another key changes the view, in milliseconds. */
+const CHORD = 1_500;
+
+function useKeys(context: KeyContext): void {
+  const inbox = useInbox();
+  const sessions = useSessions().data ?? [];
+  const latest = useRef<(event: KeyboardEvent) => void>(() => undefined);
+  const goAt = useRef(Number.NEGATIVE_INFINITY);
+
+  latest.current = (event) => {
+    if (inbox.me === null || event.defaultPrevented || event.isComposing) return;
+    if (event.ctrlKey || event.metaKey || event.altKey) return;
+    const target = event.target instanceof Element ? event.target : null;
+    if (context.isHelp || inbox.board.asked?.stage === "confirm" || target?.closest("[role=menu],[role=dialog]")) return;
+    if (target?.closest("input,textarea,select")) {
+      if (event.key === "Escape") escape(target);
+      return;
+    }
+    const isControl = target?.closest("button,a,[role=checkbox]") !== null;
+    if (isControl && (event.key === "Enter" || event.key === " ")) return;
+    if (handle(event)) event.preventDefault();
+  };
+
+  function escape(target: Element): void {
+    if (target instanceof HTMLElement) target.blur();
+    if (target.id !== "filter" || !(target instanceof HTMLInputElement)) return;
+    if (context.view === "inbox" && target.value === "") inbox.board.unmark();
+    clear(target);
+  }
+
+  /** Empty a field as if its text had been deleted by hand. */
+  function clear(field: HTMLInputElement): void {
+    const setter = Object.getOwnPropertyDescriptor(HTMLInputElement.prototype, "value")?.set;
+    setter?.call(field, "");
+    field.dispatchEvent(new Event("input", { bubbles: true }));
+    inbox.changed();
+  }
+
+  function handle(event: KeyboardEvent): boolean {
+    const { key } = event;
+    if (event.timeStamp - goAt.current < CHORD) {
+      goAt.current = Number.NEGATIVE_INFINITY;
+      const view = { i: "inbox", s: "sessions", l: "log" }[key];
+      if (view) {
+        navigate(`/${view}`);
+        return true;
+      }
+    }
+    switch (key) {
+      case "g":
+        goAt.current = event.timeStamp;
+        return true;
+      case "?":
+        context.setHelp(true);
+        return true;
+      case "/": {
+        const field = document.getElementById("filter");
+        if (!field && context.view === "inbox") navigate("/inbox");
+        requestAnimationFrame(() => document.getElementById("filter")?.focus());
+        return true;
+      }
+      case "u":
+        inbox.undo();
+        return true;
+    }
+    if (context.view === "sessions") return handleSession(event);
+    return context.view === "inbox" && handleCard(event);
+  }
+
+  function handleSession(event: KeyboardEvent): boolean {
+    const { key } = event;
+    const at = sessions.findIndex((each) => each.id === context.session);
+    const by = { j: 1, ArrowDown: 1, k: -1, ArrowUp: -1 }[key];
+    if (by !== undefined) {
+      const next = sessions[Math.max(0, Math.min(sessions.length - 1, at < 0 ? 0 : at + by))];
+      if (next) context.setSession(next.id);
+      return true;
+    }
+    if (key === "Enter" && !context.isWide && at >= 0) {
+      navigate("/sessions#open");
+      return true;
+    }
+    if (key === "Escape" && !context.isWide) {
+      navigate("/sessions");
+      return true;
+    }
+    const session = sessions[at];
+    const row = session && rowsFor(session).find((each) => each.key === key);
+    if (!session || !row || event.repeat || (!context.isWide && !context.isOpen)) return false;
+    if (row.word === "steer") document.getElementById("message")?.focus();
+    else actOn(session, row, event.timeStamp);
+    return true;
+  }
+
+  function handleCard(event: KeyboardEvent): boolean {
+    const { board } = inbox;
+    const { key } = event;
+    const isShown = context.isWide || context.isOpen;
+    switch (key) {
+      case "j":
+      case "ArrowDown":
+        board.move(1);
+        break;
+      case "k":
+      case "ArrowUp":
+        board.move(-1);
+        break;
+      case "x":
+        board.mark();
+        break;
+      case "Enter":
+        if (board.selected && !context.isWide) navigate("/inbox#open");
+        break;
+      case "Escape":
+        if (board.asked) board.cancel();
+        else if (!context.isWide && context.isOpen) navigate("/inbox");
+        else if (!board.unmark()) {
+          const field = document.getElementById("filter");
+          if (field instanceof HTMLInputElement && field.value) clear(field);
+          else board.select(null);
+        }
+        break;
+      case "h":
+        context.detail.current?.nextHunk();
+        break;
+      case "v":
+        context.detail.current?.toggleLayout();
+        break;
+      case "m":
+        if (inbox.cannotDecide) inbox.say("warning", inbox.cannotDecide);
+        else context.detail.current?.comment();
+        break;
+      default: {
+        if (event.repeat || board.asked || inbox.me?.signingRequired) return false;
+        // A card that is not on the screen is not decided, except together with others, which are all named first.
+        if (!isShown && board.marked.length === 0) return false;
+        const word = board.wordOf(key);
+        if (word === null) return false;
+        void inbox.decide(word, event.timeStamp);
+        break;
+      }
+    }
+    inbox.changed();
+    return true;
+  }
+
+  useEffect(() => {
+    const listen = (event: KeyboardEvent) => latest.current(event);
+    window.addEventListener("keydown", listen);
+    return () => window.removeEventListener("keydown", listen);
+  }, []);
+}

@@ -1,0 +1,155 @@
+/** The operator API: signing in, and the commands of the operator table. */
+
+import { meOf, WireError, type Json, type JsonObject, type Me } from "../model/wire";
+
+const BASE = "/api/operator";
+
+/** The server's refusal of a request, or the reason why it got none. */
+export class ApiError extends Error {
+  constructor(
+    readonly status: number,
+    readonly code: string,
+    message: string,
+    /** Seconds after which it is worth asking again. */
+    readonly retryAfter: number | null = null,
+  ) {
+    super(message);
+  }
+
+  /** Whether nobody is signed in here (any more). */
+  get isSignedOut(): boolean {
+    return this.status === 401;
+  }
+
+  /** Whether the same request may succeed a little later. */
+  get isPassing(): boolean {
+    return this.status === 0 || this.status === 429 || this.status === 503;
+  }
+}
+
+async function request(path: string, options: RequestInit = {}): Promise<Json> {
+  let response: Response;
+  try {
+    response = await fetch(`${BASE}${path}`, { credentials: "same-origin", cache: "no-store", ...options });
+  } catch (fault) {
+    if (fault instanceof DOMException && fault.name === "AbortError") throw fault;
+    throw new ApiError(0, "unreachable", "the server does not answer: it may have stopped, or be restarting");
+  }
+  if (response.status === 204) return null;
+  let data: Json;
+  try {
+    data = (await response.json()) as Json;
+  } catch {
+    data = null;
+  }
+  if (response.ok) return data;
+  throw refusal(response, data);
+}
+
+function refusal(response: Response, data: Json): ApiError {
+  const found = typeof data === "object" && data !== null && !Array.isArray(data) ? data["error"] : null;
+  const error = typeof found === "object" && found !== null && !Array.isArray(found) ? found : {};
+  const [code, message, retry] = [error["code"], error["message"], error["retry_after"]];
+  return new ApiError(
+    response.status,
+    typeof code === "string" ? code : "unknown",
+    typeof message === "string" ? message : `the server answered ${response.status}`,
+    typeof retry === "number" ? retry : null,
+  );
+}
+
+/** A new id of an act, so that sending it again is the same act. */
+export function actId(): string {
+  const bytes = crypto.getRandomValues(new Uint8Array(16));
+  return Array.from(bytes, (byte) => byte.toString(16).padStart(2, "0")).join("");
+}
+
+export class Api {
+  #csrf = "";
+
+  /** Return who is signed in. Raises ApiError, with status 401 if nobody is. */
+  async me(): Promise<Me> {
+    const me = meOf(await request("/me"));
+    this.#csrf = me.csrf;
+    return me;
+  }
+
+  /** Sign in with the code of a one-time link. Raises ApiError if it was used, or is too old. */
+  async signIn(code: string): Promise<Me> {
+    const me = meOf(await request("/sign-in", post({ code })));
+    this.#csrf = me.csrf;
+    return me;
+  }
+
+  async signOut(): Promise<void> {
+    await request("/sign-out", post({}, this.#csrf));
+  }
+
+  /** Send a command. Returns its data. Raises ApiError. */
+  async command(name: string, fields: JsonObject = {}, signal?: AbortSignal): Promise<Json> {
+    const path = `/commands/${encodeURIComponent(name)}`;
+    const options = () => ({ ...post(fields, this.#csrf), ...(signal ? { signal } : {}) });
+    let answer: Json;
+    try {
+      answer = await request(path, options());
+    } catch (fault) {
+      // Signing in again in another tab replaces the token that this tab knows.
+      const before = this.#csrf;
+      if (!(fault instanceof ApiError) || fault.status !== 403) throw fault;
+      await this.me();
+      if (this.#csrf === before) throw fault;
+      answer = await request(path, options());
+    }
+    if (typeof answer !== "object" || answer === null || Array.isArray(answer) || !("data" in answer)) {
+      throw new WireError("the answer is not of this protocol: reload the page");
+    }
+    return answer["data"] ?? null;
+  }
+
+  /** Send a command that acts, and send it again for ten seconds while the server is away: the id makes it one act.
+   *  Raises ApiError. */
+  async act(name: string, fields: JsonObject, wait = sleep, patience = 10_000): Promise<Json> {
+    const same = { ...fields, verdict_id: actId() };
+    let left = patience;
+    for (let pause = 250; ; pause = Math.min(pause * 2, 2_000)) {
+      try {
+        return await this.command(name, same);
+      } catch (fault) {
+        if (!(fault instanceof ApiError) || !fault.isPassing || left <= 0) throw fault;
+        const next = Math.max(pause, (fault.retryAfter ?? 0) * 1_000);
+        left -= next;
+        await wait(next);
+      }
+    }
+  }
+
+  /** Open the stream of events. Raises ApiError. */
+  async events(lastId: string | null, signal: AbortSignal): Promise<ReadableStream<Uint8Array>> {
+    const headers: Record<string, string> = { Accept: "text/event-stream" };
+    if (lastId !== null) headers["Last-Event-ID"] = lastId;
+    let response: Response;
+    try {
+      response = await fetch(`${BASE}/events`, { headers, signal, credentials: "same-origin", cache: "no-store" });
+    } catch (fault) {
+      if (signal.aborted) throw fault;
+      throw new ApiError(0, "unreachable", "the server does not answer");
+    }
+    if (!response.ok || !response.body) {
+      const data = (await response.json().catch(() => null)) as Json;
+      throw refusal(response, data);
+    }
+    return response.body;
+  }
+}
+
+function post(fields: JsonObject, csrf = ""): RequestInit {
+  return {
+    method: "POST",
+    headers: { "Content-Type": "application/json", ...(csrf ? { "X-Intercom-CSRF": csrf } : {}) },
+    body: JSON.stringify(fields),
+  };
+}
+
+function sleep(milliseconds: number): Promise<void> {
+  return new Promise((done) => setTimeout(done, milliseconds));
+}

@@ -1,0 +1,338 @@
+/** The page's state outside React: the board, the connection, what was said last, and the decisions on their way. */
+
+import { QueryClient } from "@tanstack/react-query";
+import { useSyncExternalStore } from "react";
+import { Board, nameOf, requestOf, type Act, type Waiting } from "../model/board";
+import { EventReducer, type ServerEvent } from "../model/events";
+import { KEYS, mayDecide, past } from "../model/keys";
+import { oneLine } from "../model/visible";
+import { amendedOf, cardOf, WireError, type Card, type Me } from "../model/wire";
+import { Api, ApiError } from "./api";
+import { Connection, type Link } from "./connection";
+
+export interface Message {
+  id: number;
+  level: "info" | "success" | "warning" | "error";
+  text: string;
+}
+
+/** Who is signed in, or why nobody is. */
+export type Identity =
+  | { state: "unknown" }
+  | { state: "signed-in"; me: Me }
+  | { state: "signed-out"; why: string }
+  | { state: "unreachable"; why: string };
+
+/** How long a message stays, in milliseconds; errors stay until they are dismissed. */
+const STAYS = 6_000;
+const MOST_MESSAGES = 4;
+const MOST_RECENT = 8;
+
+export class Inbox {
+  readonly api = new Api();
+  readonly board = new Board();
+  readonly queries = new QueryClient({ defaultOptions: { queries: { retry: 1, staleTime: 1_000 } } });
+  readonly #events = new EventReducer(this.board);
+  readonly #connection = new Connection(this.api, {
+    event: (event) => this.#event(event),
+    link: (link) => this.#setLink(link),
+    interrupted: () => this.#events.interrupted(),
+  });
+  identity: Identity = { state: "unknown" };
+  link: Link = { state: "connecting" };
+  /** Whether the list was ever complete. */
+  wasReady = false;
+  messages: readonly Message[] = [];
+  /** The cards that ended lately, the newest first, each as it is now. */
+  recent: readonly Card[] = [];
+  /** What a screen reader says next. */
+  announced = "";
+  #listeners = new Set<() => void>();
+  #revision = 0;
+  #scheduled = false;
+  #nextMessage = 1;
+  #came = 0;
+  #completing = new Set<string>();
+
+  // --- for React
+
+  readonly subscribe = (listener: () => void): (() => void) => {
+    this.#listeners.add(listener);
+    return () => this.#listeners.delete(listener);
+  };
+  readonly snapshot = (): number => this.#revision;
+
+  /** Draw again. Many changes in one turn of the event loop are drawn once. */
+  readonly changed = (): void => {
+    for (const text of this.board.told()) this.say("warning", text);
+    if (this.#scheduled) return;
+    this.#scheduled = true;
+    queueMicrotask(() => {
+      this.#scheduled = false;
+      this.#revision += 1;
+      for (const listener of this.#listeners) listener();
+    });
+  };
+
+  // --- signing in
+
+  /** Sign in with the code in the address, if there is one, or else with the session that the browser has. */
+  async enter(): Promise<void> {
+    const code = /^#sign-in=([\w-]+)$/.exec(location.hash)?.[1];
+    // It must not stay in the history, whether or not it is still good.
+    if (code !== undefined) history.replaceState(null, "", location.pathname);
+    try {
+      const me = code === undefined ? await this.api.me() : await this.api.signIn(code);
+      this.identity = { state: "signed-in", me };
+      this.queries.clear();
+      this.#connection.start();
+    } catch (fault) {
+      this.#refuse(fault, code !== undefined);
+    }
+    this.changed();
+  }
+
+  #refuse(fault: unknown, hadCode: boolean): void {
+    if (fault instanceof ApiError && fault.isSignedOut) {
+      const why = hadCode ? "This link was used before, or is older than a minute." : "Nobody is signed in here.";
+      this.identity = { state: "signed-out", why };
+    } else {
+      this.identity = { state: "unreachable", why: sentence(fault) };
+    }
+  }
+
+  async leave(): Promise<void> {
+    try {
+      await this.api.signOut();
+    } catch (fault) {
+      if (!(fault instanceof ApiError && fault.isSignedOut)) {
+        this.say("error", `not signed out: ${sentence(fault)}`);
+        return;
+      }
+    }
+    this.#signedOut("You have signed out.");
+  }
+
+  #signedOut(why: string): void {
+    this.#connection.stop();
+    this.board.disconnected();
+    // Nothing of it stays on the screen of somebody who is not signed in.
+    this.board.replace([]);
+    this.recent = [];
+    this.queries.clear();
+    this.wasReady = false;
+    this.identity = { state: "signed-out", why };
+    this.changed();
+  }
+
+  get me(): Me | null {
+    return this.identity.state === "signed-in" ? this.identity.me : null;
+  }
+
+  /** Why nothing can be decided now; empty if it can. */
+  get cannotDecide(): string {
+    const me = this.me;
+    if (me && !mayDecide(me.role)) return `Your role is ${oneLine(me.role)}: you see everything and decide nothing.`;
+    if (this.link.state !== "live") return "Not connected: nothing can be decided until the server is back.";
+    return "";
+  }
+
+  // --- the connection
+
+  readonly hurry = (): void => this.#connection.hurry();
+
+  #setLink(link: Link): void {
+    const was = this.link.state;
+    this.link = link;
+    if (link.state === "signed-out") {
+      this.#signedOut("Your session has ended, or the server has restarted.");
+      return;
+    }
+    if (was === "live" && link.state !== "live") this.board.disconnected();
+    if (was === "reconnecting" && link.state === "live") {
+      this.announce("Connected again.");
+      void this.queries.invalidateQueries();
+    }
+    this.changed();
+  }
+
+  #event(event: ServerEvent): void {
+    const effect = this.#events.apply(event);
+    switch (effect.type) {
+      case "ready":
+        this.wasReady = true;
+        break;
+      case "came":
+        this.#came += 1;
+        // Many at once are one sentence.
+        setTimeout(() => {
+          if (this.#came === 1) this.announce(`New: ${oneLine(effect.card.title)}`);
+          else if (this.#came > 1) this.announce(`${this.#came} new requests`);
+          this.#came = 0;
+        }, 400);
+        break;
+      case "notice": {
+        const level = effect.notice.level;
+        this.say(level === "success" || level === "warning" || level === "error" ? level : "info", effect.notice.text);
+        break;
+      }
+      case "changed":
+        this.#ended(effect.card);
+        if (effect.card.status !== "pending") void this.queries.invalidateQueries({ queryKey: ["log"] });
+        break;
+    }
+    if (event.name === "card") void this.queries.invalidateQueries({ queryKey: ["sessions"] });
+    this.changed();
+  }
+
+  #ended(card: Card): void {
+    if (card.status === "pending" || !(card.kind in KEYS)) return;
+    const known = this.recent.some((each) => each.id === card.id);
+    this.recent = known
+      ? this.recent.map((each) => (each.id === card.id ? card : each))
+      : [card, ...this.recent].slice(0, MOST_RECENT);
+  }
+
+  /** Ask for the whole diff of a card, which a listing left out. */
+  async complete(card: Card): Promise<void> {
+    if (!card.diffOmitted || this.#completing.has(card.id)) return;
+    this.#completing.add(card.id);
+    try {
+      this.board.complete(cardOf(await this.api.command("show", { id: card.id })));
+    } catch (fault) {
+      this.#failed(`the diff of ${oneLine(card.title)} could not be read`, fault);
+    } finally {
+      this.#completing.delete(card.id);
+      this.changed();
+    }
+  }
+
+  // --- acts
+
+  /** Begin an act, if what it is about was on the screen at `typedAt`. */
+  begin(acts: readonly Act[], typedAt: number): void {
+    if (this.cannotDecide) return this.say("warning", this.cannotDecide);
+    if (!this.board.counts(typedAt)) {
+      return this.say("info", "nothing was decided: the request had only just changed on the screen");
+    }
+    if (acts.length === 0) return;
+    this.board.begin(acts, performance.now());
+    this.changed();
+  }
+
+  /** Begin the act of a word about the marked cards, or else the selected one, with its hunks and comments. */
+  async decide(word: string, typedAt: number): Promise<void> {
+    const acts = this.board.actsFor(word);
+    const first = acts[0];
+    const card = first?.card;
+    if (!first || !card || acts.length > 1 || this.board.marked.length > 0) return this.begin(acts, typedAt);
+    if (word === "approve" && this.board.leftOut(card).size > 0) return await this.#approvePart(first, card, typedAt);
+    if (word === "changes") return this.#requestChanges(first, card, typedAt);
+    this.begin(acts, typedAt);
+  }
+
+  /** Ask the server what a choice of hunks makes of a proposal, so that it is said before it is confirmed. */
+  async #approvePart(act: Act, card: Card, typedAt: number): Promise<void> {
+    const { hunks } = this.board.diff(card);
+    const left = this.board.leftOut(card);
+    const numbers = hunks.map((each) => each.number).filter((each) => !left.has(each));
+    if (numbers.length === 0) return this.say("warning", "no hunk is chosen: to approve none of them, reject it");
+    if (this.cannotDecide || !this.board.counts(typedAt)) return this.begin([act], typedAt);
+    const version = this.board.version;
+    try {
+      const shown = card.proposalHash ?? "";
+      const fields = { id: card.id, hunks: numbers.join(","), shown };
+      const [whole, part] = await Promise.all([
+        this.api.command("amend", { id: card.id }).then(amendedOf),
+        this.api.command("amend", fields).then(amendedOf),
+      ]);
+      const isSame =
+        whole.hunks.length === hunks.length &&
+        whole.hunks.every((each, at) => each.number === hunks[at]?.number && each.line === hunks[at]?.line);
+      if (!isSame || whole.card.proposalHash !== shown) throw new WireError("the server numbers these hunks otherwise");
+      // A key that was typed for what was there before the answer came counts no more.
+      if (this.board.version !== version) return this.say("info", "nothing was decided: the request has changed");
+      const told = part.text;
+      const of = { numbers, total: hunks.length, shown: part.card.proposalHash ?? "", told };
+      this.board.begin([{ ...act, hunks: of }], performance.now());
+    } catch (fault) {
+      this.#failed("nothing was decided", fault);
+    }
+    this.changed();
+  }
+
+  #requestChanges(act: Act, card: Card, typedAt: number): void {
+    const comments = this.board.fitting(card);
+    if (comments.length === 0) {
+      return this.say("info", "write a comment first: on a line's number, or with the key m; or use reject");
+    }
+    this.begin([{ ...act, comments }], typedAt);
+  }
+
+  /** Send what is due. Called several times a second. */
+  readonly tick = (): void => {
+    const due = this.board.due(performance.now());
+    for (const waits of due) void this.#send(waits);
+    if (due.length > 0 || this.board.deciding.length > 0) this.changed();
+  };
+
+  async #send({ act, text }: Waiting): Promise<void> {
+    const { command, fields } = requestOf(act, text);
+    try {
+      await this.api.act(command, fields);
+      this.board.settled(act, true);
+      this.say("success", `${past(act.word)}: ${nameOf(act)}`);
+      if (act.session) void this.queries.invalidateQueries({ queryKey: ["sessions"] });
+    } catch (fault) {
+      this.board.settled(act, false);
+      this.#failed(`not ${past(act.word)}: ${nameOf(act)}`, fault);
+    }
+    this.changed();
+  }
+
+  undo(): void {
+    this.say("info", this.board.undo());
+  }
+
+  // --- what is said
+
+  #failed(what: string, fault: unknown): void {
+    if (fault instanceof ApiError && fault.isSignedOut) {
+      this.#signedOut("Your session has ended, or the server has restarted.");
+    }
+    this.say("error", `${what}: ${sentence(fault)}`);
+  }
+
+  say(level: Message["level"], text: string): void {
+    const message = { id: this.#nextMessage++, level, text: oneLine(text) };
+    this.messages = [...this.messages.filter((each) => each.text !== message.text), message].slice(-MOST_MESSAGES);
+    this.announce(message.text);
+    if (level !== "error") setTimeout(() => this.dismiss(message.id), STAYS);
+    this.changed();
+  }
+
+  dismiss(id: number): void {
+    this.messages = this.messages.filter((each) => each.id !== id);
+    this.changed();
+  }
+
+  announce(text: string): void {
+    // The same sentence twice is said twice only if the text differs.
+    this.announced = this.announced === text ? `${text}\u00a0` : text;
+    this.changed();
+  }
+}
+
+/** Return what went wrong, for people. */
+export function sentence(fault: unknown): string {
+  if (fault instanceof ApiError || fault instanceof WireError) return fault.message;
+  return fault instanceof Error ? `${fault.name}: ${fault.message}` : String(fault);
+}
+
+export const inbox = new Inbox();
+
+/** Draw again whenever the inbox changes, and return it. */
+export function useInbox(): Inbox {
+  useSyncExternalStore(inbox.subscribe, inbox.snapshot);
+  return inbox;
+}

@@ -1,0 +1,234 @@
+/** The bar at the bottom: what can be decided about the selected request, or about the marked ones together. */
+
+import { useEffect, useRef, useState, type MouseEvent } from "react";
+import { Button } from "@/components/ui/button";
+import { Kbd } from "@/components/ui/kbd";
+import { Textarea } from "@/components/ui/textarea";
+import { typedAt, useNow } from "@/lib/hooks";
+import { KEYS, label, past, type Key } from "@/model/keys";
+import { count, oneLine, short } from "@/model/visible";
+import type { Card } from "@/model/wire";
+import { useInbox } from "@/server/inbox";
+
+const FIRST = new Set(["approve", "accept", "continue", "proceed", "nudge"]);
+const AGAINST = new Set(["reject", "stop", "cancel"]);
+
+function upper(text: string): string {
+  return text.charAt(0).toUpperCase() + text.slice(1);
+}
+
+function Actions({ rows, total }: { rows: readonly Key[]; total: number }) {
+  const inbox = useInbox();
+  const { board } = inbox;
+  const card = board.selected;
+  const left = card && total === 1 ? board.leftOut(card).size : 0;
+  const hunks = card ? board.diff(card).hunks.length : 0;
+  const comments = card && total === 1 ? board.fitting(card).length : 0;
+  const name = (row: Key): string => {
+    if (total > 1) return `${upper(row.label)} ${board.actsFor(row.word).length}`;
+    if (row.word === "approve" && left > 0) return `Approve ${hunks - left} of ${hunks} hunks`;
+    if (row.word === "changes" && comments > 0) return `Request changes (${comments})`;
+    return upper(row.label);
+  };
+  return (
+    <>
+      {rows.map((row) => (
+        <Button
+          key={row.word}
+          data-word={row.word}
+          size="touch"
+          variant={FIRST.has(row.word) ? "default" : "outline"}
+          className={AGAINST.has(row.word) ? "text-removed-mark hover:text-removed-mark" : ""}
+          onClick={(event: MouseEvent) => void inbox.decide(row.word, typedAt(event.nativeEvent))}
+        >
+          {name(row)}
+          <Kbd className="hidden md:inline-flex" aria-hidden>
+            {row.key}
+          </Kbd>
+        </Button>
+      ))}
+    </>
+  );
+}
+
+/** The bar of the selected card. */
+export function ActionBar({ card }: { card: Card }) {
+  const inbox = useInbox();
+  const { board, me } = inbox;
+  if (board.asked?.stage === "text" && board.asked.acts.some((act) => act.card)) return <TextBar />;
+  if (board.marked.length > 0) return <BatchBar />;
+  const waits = board.decisionOn(card.id);
+  const sent = board.sentOn(card.id);
+  const unseen = board.notSeen(card);
+  return (
+    <Bar>
+      {inbox.cannotDecide ? (
+        <p className="text-[0.8125rem] text-muted-foreground">{inbox.cannotDecide}</p>
+      ) : me?.signingRequired ? (
+        <p className="text-[0.8125rem] text-muted-foreground">
+          An operator key is set, so decisions are signed in a terminal:{" "}
+          <code className="font-mono text-xs text-foreground">agent-intercom-ctl show {short(card.id)}</code> shows how.
+        </p>
+      ) : waits || sent ? (
+        <p className="text-[0.8125rem] text-muted-foreground" role="status">
+          {waits ? `${upper(label(waits.act.word))}: not sent yet` : `${upper(past(sent ?? ""))}: sent, waiting for the agent`}
+        </p>
+      ) : !(card.kind in KEYS) ? (
+        <p className="text-[0.8125rem] text-muted-foreground">
+          This page does not know how to answer it:{" "}
+          <code className="font-mono text-xs text-foreground">agent-intercom-ctl show {short(card.id)}</code> shows how.
+        </p>
+      ) : (
+        <>
+          <Actions rows={board.rows} total={1} />
+          {unseen && <span className="text-xs text-warning-foreground md:ml-auto">{unseen}</span>}
+        </>
+      )}
+    </Bar>
+  );
+}
+
+/** The bar of marked cards. */
+export function BatchBar() {
+  const inbox = useInbox();
+  const { board } = inbox;
+  if (board.asked?.stage === "text") return <TextBar />;
+  return (
+    <Bar>
+      <span className="text-[0.8125rem] font-medium">{count(board.marked.length, "request")} marked</span>
+      {inbox.cannotDecide ? (
+        <span className="text-[0.8125rem] text-muted-foreground">{inbox.cannotDecide}</span>
+      ) : inbox.me?.signingRequired ? (
+        <span className="text-[0.8125rem] text-muted-foreground">An operator key is set: decide in a terminal.</span>
+      ) : (
+        <Actions rows={board.rows} total={2} />
+      )}
+      <Button
+        size="touch"
+        variant="ghost"
+        className="md:ml-auto"
+        onClick={() => {
+          board.unmark();
+          inbox.changed();
+        }}
+      >
+        Clear
+      </Button>
+    </Bar>
+  );
+}
+
+const ASKS: Readonly<Record<string, string>> = {
+  reject: "Why? The agent is told (may be empty).",
+  changes: "Anything else the agent should know (may be empty)?",
+  refine: "What should the agent do?",
+  nudge: "What should the agent be told? Empty: the configured reminder.",
+};
+
+/** Asks for the text of a decision. */
+function TextBar() {
+  const inbox = useInbox();
+  const { board } = inbox;
+  const asked = board.asked;
+  const [text, setText] = useState("");
+  const field = useRef<HTMLTextAreaElement>(null);
+  useEffect(() => field.current?.focus(), []);
+  const first = asked?.acts[0];
+  if (!asked || !first) return null;
+  const isMust = asked.acts.some((act) => act.wants === "must");
+  const send = (at: number) => {
+    if (!board.counts(at)) return inbox.say("info", "nothing was decided: the request had only just changed");
+    if (!board.giveText(text, performance.now())) inbox.say("info", `${label(first.word)} needs a text`);
+    inbox.changed();
+  };
+  const cancel = () => {
+    board.cancel();
+    inbox.changed();
+  };
+  return (
+    <form
+      className="flex flex-col gap-2 border-t bg-background px-4 py-3 pb-[max(0.75rem,env(safe-area-inset-bottom))] md:px-6"
+      onSubmit={(event) => {
+        event.preventDefault();
+        send(event.timeStamp);
+      }}
+    >
+      <label className="flex flex-col gap-1 text-[0.8125rem] font-medium">
+        <span className="[overflow-wrap:anywhere]">
+          {upper(label(first.word))} {asked.acts.length > 1 ? count(asked.acts.length, "request") : `“${oneLine(first.card?.title ?? "")}”`}
+        </span>
+        <span className="font-normal text-muted-foreground">{ASKS[first.word] ?? "With what text?"}</span>
+        <Textarea
+          ref={field}
+          className="font-normal"
+          value={text}
+          required={isMust}
+          onChange={(event) => setText(event.target.value)}
+          onKeyDown={(event) => {
+            if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) {
+              event.preventDefault();
+              send(event.timeStamp);
+            }
+            if (event.key === "Escape") {
+              event.stopPropagation();
+              cancel();
+            }
+          }}
+        />
+      </label>
+      <div className="flex items-center gap-2">
+        <Button type="submit" size="touch" disabled={isMust && !text.trim()}>
+          {upper(label(first.word))}
+        </Button>
+        <Button size="touch" variant="ghost" onClick={cancel}>
+          Cancel
+        </Button>
+        <span className="ml-auto hidden text-xs text-muted-foreground md:inline">Ctrl+Enter sends, Escape cancels</span>
+      </div>
+    </form>
+  );
+}
+
+function Bar({ children }: { children: React.ReactNode }) {
+  return (
+    <div
+      role="toolbar"
+      aria-label="Decide"
+      className="flex min-h-14 flex-wrap items-center gap-2 border-t bg-background px-3 py-2 pb-[max(0.5rem,env(safe-area-inset-bottom))] md:px-6 max-md:[&>[data-slot=button]]:flex-1"
+    >
+      {children}
+    </div>
+  );
+}
+
+/** What was decided and is not sent yet, with the way back. */
+export function UndoBar() {
+  const inbox = useInbox();
+  const { board } = inbox;
+  const deciding = board.deciding;
+  useNow(deciding.length > 0 ? 250 : 60_000);
+  const first = deciding[0];
+  if (!first) return null;
+  const last = Math.max(...deciding.map((waits) => waits.due));
+  const seconds = Math.max(0, Math.ceil((last - performance.now()) / 1000));
+  const about =
+    deciding.length > 1
+      ? count(deciding.length, "decision")
+      : `${upper(label(first.act.word))} “${oneLine(first.act.card?.title ?? short(first.act.session?.id ?? ""))}”`;
+  return (
+    <div className="flex items-center gap-3 bg-foreground px-4 py-2 text-[0.8125rem] text-background md:px-6" data-testid="undo">
+      <span className="min-w-0 flex-1 truncate">{about}</span>
+      <span className="shrink-0 tabular-nums">sent in {seconds} s</span>
+      <button
+        type="button"
+        className="flex h-9 shrink-0 items-center gap-2 rounded-md px-3 font-semibold underline-offset-4 outline-none hover:underline focus-visible:ring-2 focus-visible:ring-background"
+        onClick={() => inbox.undo()}
+      >
+        Undo
+        <Kbd className="hidden md:inline-flex" aria-hidden>
+          u
+        </Kbd>
+      </button>
+    </div>
+  );
+}

@@ -1,0 +1,195 @@
+/** The questions before what weighs much, and the page of keys. */
+
+import type { KeyboardEvent, MouseEvent } from "react";
+import { Button } from "@/components/ui/button";
+import { Dialog, DialogContent, DialogDescription, DialogFooter, DialogHeader, DialogTitle } from "@/components/ui/dialog";
+import { Kbd } from "@/components/ui/kbd";
+import { typedAt } from "@/lib/hooks";
+import { KEYS, label, PAGE_KEYS, SESSION_KEYS, CHANGES } from "@/model/keys";
+import { oneLine, short } from "@/model/visible";
+import { UNDO } from "@/model/board";
+import { useInbox } from "@/server/inbox";
+import { kindOf, RiskMark } from "./marks";
+
+function upper(text: string): string {
+  return text.charAt(0).toUpperCase() + text.slice(1);
+}
+
+/** Asks once more, by name: high and critical risks, whatever was not seen whole, and several together. */
+export function ConfirmDialog() {
+  const inbox = useInbox();
+  const { board } = inbox;
+  const asked = board.asked?.stage === "confirm" ? board.asked : null;
+  const first = asked?.acts[0];
+  const agree = (at: number) => {
+    if (inbox.cannotDecide) return inbox.say("warning", inbox.cannotDecide);
+    if (!board.counts(at)) return inbox.say("info", "nothing was decided: the question had only just appeared");
+    board.agree(performance.now());
+    inbox.changed();
+  };
+  const cancel = () => {
+    board.cancel();
+    inbox.changed();
+  };
+  if (!asked || !first) return null;
+  const ids = new Set(asked.acts.map((act) => act.card?.id));
+  const others = asked.isBatch ? board.marked.filter((card) => !ids.has(card.id)) : [];
+  const verb = label(first.word);
+  return (
+    <Dialog open onOpenChange={(isOpen) => !isOpen && cancel()}>
+      <DialogContent
+        onKeyDown={(event: KeyboardEvent) => {
+          if (event.key === "y" && !event.repeat && !event.ctrlKey && !event.metaKey && !event.altKey) {
+            agree(event.timeStamp);
+          }
+        }}
+      >
+        <DialogHeader>
+          <DialogTitle>{upper(asked.sentence)}</DialogTitle>
+          <DialogDescription>
+            {first.card
+              ? `You can still take it back for ${UNDO / 1000} seconds afterwards.`
+              : "Its agent is ended too, if it was started here."}
+          </DialogDescription>
+        </DialogHeader>
+        <div className="flex min-h-0 flex-col gap-3 overflow-y-auto text-[0.8125rem]">
+          {first.hunks && (
+            <blockquote className="border-l-[3px] pl-3 whitespace-pre-wrap [overflow-wrap:anywhere]">
+              <span className="block text-xs text-muted-foreground">The agent is told</span>
+              {first.hunks.told ?? "nothing besides"}
+            </blockquote>
+          )}
+          {asked.isBatch ? (
+            <ul className="divide-y rounded-md border">
+              {asked.acts.map(
+                (act) =>
+                  act.card && (
+                    <li key={act.card.id} className="flex flex-col gap-1 px-3 py-2">
+                      <span className="flex items-center gap-2">
+                        <RiskMark risk={act.card.risk} />
+                        <span className="text-xs text-muted-foreground">
+                          {kindOf(act.card)} {short(act.card.id)}
+                        </span>
+                      </span>
+                      <span className="font-medium [overflow-wrap:anywhere]">{oneLine(act.card.title)}</span>
+                      {board.doubts(act.card).map((doubt) => (
+                        <span key={doubt} className="text-xs text-warning-foreground">
+                          {doubt}
+                        </span>
+                      ))}
+                    </li>
+                  ),
+              )}
+            </ul>
+          ) : (
+            first.card &&
+            board.doubts(first.card).map((doubt) => (
+              <p key={doubt} className="rounded-md bg-warning-soft px-3 py-2 text-warning-foreground">
+                {upper(doubt)}.
+              </p>
+            ))
+          )}
+          {others.length > 0 && (
+            <p className="text-muted-foreground">
+              Stays open, because {verb} does not answer it: {others.map((card) => `“${oneLine(card.title)}”`).join(", ")}
+            </p>
+          )}
+          {asked.text && (
+            <blockquote className="border-l-[3px] pl-3 whitespace-pre-wrap [overflow-wrap:anywhere]">
+              <span className="block text-xs text-muted-foreground">With your text</span>
+              {asked.text}
+            </blockquote>
+          )}
+        </div>
+        <DialogFooter>
+          <Button variant="outline" size="touch" onClick={cancel}>
+            Cancel
+          </Button>
+          <Button
+            size="touch"
+            variant={first.card?.risk === "critical" || first.word === "clear" ? "destructive" : "default"}
+            onClick={(event: MouseEvent) => agree(typedAt(event.nativeEvent))}
+          >
+            {upper(verb)}
+            {asked.isBatch && asked.acts.length > 1 ? ` ${asked.acts.length}` : ""}
+            <Kbd className="hidden md:inline-flex" aria-hidden>
+              y
+            </Kbd>
+          </Button>
+        </DialogFooter>
+      </DialogContent>
+    </Dialog>
+  );
+}
+
+export function HelpDialog({ isOpen, onClose }: { isOpen: boolean; onClose: () => void }) {
+  return (
+    <Dialog open={isOpen} onOpenChange={(open) => !open && onClose()}>
+      <DialogContent
+        className="sm:max-w-2xl"
+        onKeyDown={(event: KeyboardEvent) => {
+          if (event.key === "?") onClose();
+        }}
+      >
+        <DialogHeader>
+          <DialogTitle>What a key does</DialogTitle>
+          <DialogDescription>
+            A key decides only about what is on the screen, and only if you typed it after that was there.
+          </DialogDescription>
+        </DialogHeader>
+        <div className="grid min-h-0 gap-6 overflow-y-auto text-[0.8125rem] sm:grid-cols-2" tabIndex={0}>
+          <KeyList title="Everywhere" rows={PAGE_KEYS.map(([keys, words]) => [keys.split(" "), words])} />
+          <div className="flex flex-col gap-5">
+            {Object.entries(KEYS).map(([kind, rows]) => (
+              <p key={kind} className="flex flex-wrap items-center gap-x-3 gap-y-1">
+                <span className="w-16 text-muted-foreground">{kind}</span>
+                {[...rows, ...(kind === "approval" ? [CHANGES] : [])].map((row) => (
+                  <span key={row.key} className="flex items-center gap-1.5">
+                    <Kbd>{row.key}</Kbd>
+                    {row.label}
+                  </span>
+                ))}
+              </p>
+            ))}
+            <p className="flex flex-wrap items-center gap-x-3 gap-y-1">
+              <span className="w-16 text-muted-foreground">session</span>
+              {SESSION_KEYS.map((row) => (
+                <span key={row.key} className="flex items-center gap-1.5">
+                  <Kbd>{row.key}</Kbd>
+                  {row.label}
+                </span>
+              ))}
+            </p>
+          </div>
+          <ul className="flex flex-col gap-1 text-muted-foreground sm:col-span-2">
+            <li>A high or critical risk, a policy, a restore, and whatever you have not seen whole ask once more.</li>
+            <li>A decision is sent after {UNDO / 1000} seconds. Until then u takes it back.</li>
+            <li>A decision whose request changes or closes before that is not sent.</li>
+          </ul>
+        </div>
+        <DialogFooter>
+          <Button variant="outline" size="touch" onClick={onClose}>
+            Close
+          </Button>
+        </DialogFooter>
+      </DialogContent>
+    </Dialog>
+  );
+}
+
+function KeyList({ title, rows }: { title: string; rows: (readonly [string[], string])[] }) {
+  return (
+    <dl className="grid grid-cols-[4.5rem_1fr] content-start gap-x-3 gap-y-1.5" aria-label={title}>
+      {rows.map(([keys, words]) => (
+        <div key={words} className="contents">
+          <dt className="flex gap-1">
+            {keys.map((each) => (
+              <Kbd key={each}>{each}</Kbd>
+            ))}
+          </dt>
+          <dd>{words}</dd>
+        </div>
+      ))}
+    </dl>
+  );
+}

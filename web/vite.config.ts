@@ -1,0 +1,54 @@
+/// <reference types="vitest/config" />
+import { existsSync, readdirSync, readFileSync } from "node:fs";
+import { join } from "node:path";
+import tailwindcss from "@tailwindcss/vite";
+import react from "@vitejs/plugin-react";
+import { defineConfig, type Plugin } from "vite";
+
+const here = import.meta.dirname;
+
+/** Writes the licences of all packages that are in the built page into one file. */
+function licences(): Plugin {
+  return {
+    name: "licences",
+    generateBundle(_, bundle) {
+      const directories = new Set<string>(["tailwindcss"].map((name) => join(here, "node_modules", name)));
+      for (const chunk of Object.values(bundle)) {
+        if (chunk.type !== "chunk") continue;
+        for (const id of Object.keys(chunk.modules)) {
+          const found = /^\0?(.*\/node_modules\/(?:@[^/]+\/)?[^/]+)\//.exec(id)?.[1];
+          if (found) directories.add(found);
+        }
+      }
+      const notices = [...directories].map((directory) => {
+        const about = JSON.parse(readFileSync(join(directory, "package.json"), "utf8")) as Record<string, string>;
+        const file = readdirSync(directory).find((name) => /^licen[cs]e(\.|$)/i.test(name));
+        const text = file && existsSync(join(directory, file)) ? readFileSync(join(directory, file), "utf8").trim() : "";
+        return `${about["name"]} ${about["version"]} (${about["license"]})\n\n${text || "The package has no licence file."}`;
+      });
+      notices.sort();
+      const source = `This page contains these packages.\n\n${notices.join(`\n\n${"-".repeat(80)}\n\n`)}\n`;
+      this.emitFile({ type: "asset", fileName: "licenses.txt", source });
+    },
+  };
+}
+
+export default defineConfig({
+  plugins: [react(), tailwindcss(), licences()],
+  resolve: {
+    alias: {
+      "@": join(here, "src"),
+      "react-remove-scroll": join(here, "src/lib/no-scroll-lock.tsx"),
+    },
+  },
+  build: {
+    outDir: join(here, "../intercom/operators/web/page"),
+    emptyOutDir: true,
+    sourcemap: false,
+    target: "es2023",
+    // Nothing inline: the content security policy has no exception.
+    assetsInlineLimit: 0,
+    modulePreload: { polyfill: false },
+  },
+  test: { include: ["tests/*.test.ts"], environment: "node" },
+});

@@ -23,7 +23,8 @@ function licences(): Plugin {
       const notices = [...directories].map((directory) => {
         const about = JSON.parse(readFileSync(join(directory, "package.json"), "utf8")) as Record<string, string>;
         const file = readdirSync(directory).find((name) => /^licen[cs]e(\.|$)/i.test(name));
-        const text = file && existsSync(join(directory, file)) ? readFileSync(join(directory, file), "utf8").trim() : "";
+        const text =
+          file && existsSync(join(directory, file)) ? readFileSync(join(directory, file), "utf8").trim() : "";
         return `${about["name"]} ${about["version"]} (${about["license"]})\n\n${text || "The package has no licence file."}`;
       });
       notices.sort();

@@ -40,11 +40,18 @@ export function App() {
 
   // What was drawn counts once it has been painted.
   useEffect(() => {
+    let timer: ReturnType<typeof setTimeout>;
     let frame = requestAnimationFrame(() => {
-      frame = requestAnimationFrame(() => board.drawn(version, performance.now()));
+      frame = requestAnimationFrame(() => {
+        board.drawn(version, performance.now());
+        timer = setTimeout(inbox.changed, board.countsIn(performance.now()));
+      });
     });
-    return () => cancelAnimationFrame(frame);
-  }, [board, version, view, isOpen]);
+    return () => {
+      cancelAnimationFrame(frame);
+      clearTimeout(timer);
+    };
+  }, [inbox, board, version, view, isOpen]);
 
   const hasSelected = board.selected !== null;
   useEffect(() => {
@@ -64,7 +71,13 @@ export function App() {
     <div className="flex h-dvh flex-col">
       <Header view={view} isWide={isWide} onHelp={() => setHelp(true)} />
       <LinkBar />
-      <main className={cn("flex min-h-0 flex-1 flex-col", inbox.link.state !== "live" && inbox.wasReady && "opacity-60")}>
+      <main
+        aria-busy={!board.counts(performance.now())}
+        className={cn(
+          "flex min-h-0 flex-1 flex-col",
+          inbox.link.state !== "live" && inbox.wasReady && "opacity-75 grayscale",
+        )}
+      >
         {view === "inbox" &&
           (isWide ? (
             <div className="grid min-h-0 flex-1 grid-cols-[20rem_minmax(0,1fr)] lg:grid-cols-[24rem_minmax(0,1fr)]">
@@ -126,7 +139,9 @@ function Header({ view, isWide, onHelp }: { view: View; isWide: boolean; onHelp:
             >
               {each.name}
               {each.view === "inbox" && inbox.board.waiting > 0 && (
-                <span className="rounded-full bg-secondary px-1.5 text-[0.6875rem] tabular-nums">{inbox.board.waiting}</span>
+                <span className="rounded-full bg-secondary px-1.5 text-[0.6875rem] tabular-nums">
+                  {inbox.board.waiting}
+                </span>
               )}
             </a>
           ))}
@@ -166,7 +181,12 @@ function Header({ view, isWide, onHelp }: { view: View; isWide: boolean; onHelp:
 
 function LinkState({ inbox }: { inbox: Inbox }) {
   const isLive = inbox.link.state === "live";
-  const words = { live: "Connected", connecting: "Connecting…", reconnecting: "Reconnecting…", "signed-out": "Signed out" };
+  const words = {
+    live: "Connected",
+    connecting: "Connecting…",
+    reconnecting: "Reconnecting…",
+    "signed-out": "Signed out",
+  };
   return (
     <span className="flex items-center gap-1.5 px-2 text-xs text-muted-foreground" data-testid="link">
       <span
@@ -186,7 +206,10 @@ function LinkBar() {
   if (link.state !== "reconnecting") return null;
   const seconds = Math.max(0, Math.ceil((link.next - Date.now()) / 1000));
   return (
-    <div role="alert" className="flex flex-wrap items-center gap-x-3 gap-y-1 bg-warning-soft px-4 py-1.5 text-[0.8125rem] text-warning-foreground md:px-6">
+    <div
+      role="alert"
+      className="flex flex-wrap items-center gap-x-3 gap-y-1 bg-warning-soft px-4 py-1.5 text-[0.8125rem] text-warning-foreground md:px-6"
+    >
       <span className="min-w-0 flex-1">
         The server does not answer. What you see may be out of date, and nothing can be decided.
       </span>
@@ -203,7 +226,10 @@ function LinkBar() {
 function Tabs({ view }: { view: View }) {
   const { board } = useInbox();
   return (
-    <nav aria-label="Views" className="grid shrink-0 grid-cols-3 border-t bg-background pb-[env(safe-area-inset-bottom)]">
+    <nav
+      aria-label="Views"
+      className="grid shrink-0 grid-cols-3 border-t bg-background pb-[env(safe-area-inset-bottom)]"
+    >
       {VIEWS.map((each) => (
         <a
           key={each.view}
@@ -238,7 +264,10 @@ function Messages() {
   const inbox = useInbox();
   if (inbox.messages.length === 0) return null;
   return (
-    <div className="pointer-events-none fixed inset-x-3 top-14 z-30 flex flex-col items-end gap-2 sm:left-auto sm:w-96" data-testid="messages">
+    <div
+      className="pointer-events-none fixed inset-x-3 top-14 z-30 flex flex-col items-end gap-2 sm:left-auto sm:w-96"
+      data-testid="messages"
+    >
       {inbox.messages.map((message) => (
         <div
           key={message.id}
@@ -249,7 +278,13 @@ function Messages() {
           )}
         >
           <span className="min-w-0 flex-1 py-1 [overflow-wrap:anywhere]">{message.text}</span>
-          <Button variant="ghost" size="icon" className="size-8" aria-label="Dismiss" onClick={() => inbox.dismiss(message.id)}>
+          <Button
+            variant="ghost"
+            size="icon"
+            className="size-8"
+            aria-label="Dismiss"
+            onClick={() => inbox.dismiss(message.id)}
+          >
             <XIcon aria-hidden />
           </Button>
         </div>
@@ -285,8 +320,8 @@ function Outside() {
         ) : (
           <>
             <p>
-              If it has stopped, <code className="rounded bg-muted px-1 font-mono text-sm">agent-intercom-ctl web</code> in a
-              terminal opens it again.
+              If it has stopped, <code className="rounded bg-muted px-1 font-mono text-sm">agent-intercom-ctl web</code>{" "}
+              in a terminal opens it again.
             </p>
             <Button className="self-start" onClick={() => void inbox.enter()}>
               Try again
@@ -322,7 +357,8 @@ function useKeys(context: KeyContext): void {
     if (inbox.me === null || event.defaultPrevented || event.isComposing) return;
     if (event.ctrlKey || event.metaKey || event.altKey) return;
     const target = event.target instanceof Element ? event.target : null;
-    if (context.isHelp || inbox.board.asked?.stage === "confirm" || target?.closest("[role=menu],[role=dialog]")) return;
+    if (context.isHelp || inbox.board.asked?.stage === "confirm" || target?.closest("[role=menu],[role=dialog]"))
+      return;
     if (target?.closest("input,textarea,select")) {
       if (event.key === "Escape") escape(target);
       return;

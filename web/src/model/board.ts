@@ -8,7 +8,7 @@
 
 import { diffOf, fitComments, type Comment, type DiffModel } from "./diff";
 import { KEYS, keysOf, label, type Key } from "./keys";
-import { count, oneLine, short } from "./visible";
+import { count, oneLine, short, table } from "./visible";
 import type { Card, JsonObject, Session } from "./wire";
 
 /** In which a decision can be undone before it is sent. */
@@ -52,7 +52,7 @@ export interface Waiting {
   due: number;
 }
 
-const RANK: Readonly<Record<string, number>> = { critical: 0, high: 1 };
+const RANK = table<number>({ critical: 0, high: 1 });
 
 /** The place of a card in the list: the most urgent first, and the oldest of them first. */
 export function byUrgency(one: Card, other: Card): number {
@@ -94,7 +94,7 @@ const idOf = (act: Act): string => act.card?.id ?? act.session?.id ?? "";
 /** Return the command and the fields of the request for an action. `text` is what the person wrote. */
 export function requestOf(act: Act, text: string | null): { command: string; fields: JsonObject } {
   const fields: JsonObject = { id: idOf(act) };
-  const direct: Readonly<Record<string, string>> = { accept: "policy-accept" };
+  const direct = table({ accept: "policy-accept" });
   const own = ["approve", "reject", "changes", "nudge", "pause", "unpause", "steer", "clear"];
   const command = direct[act.word] ?? (own.includes(act.word) ? act.word : "answer");
   if (text) fields[command === "reject" ? "reason" : "text"] = text;
@@ -189,11 +189,11 @@ export class Board {
       if (isSame) return false;
       this.#sent.delete(card.id);
       this.#left.delete(card.id);
-      this.#drop(card.id, "the card has changed");
+      this.#drop(card.id, "the request has changed");
       if (card.id === this.#selected) this.#changed(true);
       return false;
     }
-    this.#close(card.id, "the card has closed");
+    this.#close(card.id, "the request has closed");
     return false;
   }
 
@@ -210,7 +210,7 @@ export class Board {
   /** Replace all cards by those that a server has sent after a reset. */
   replace(cards: readonly Card[]): void {
     const fresh = new Set(cards.map((card) => card.id));
-    for (const id of [...this.#open.keys()]) if (!fresh.has(id)) this.#close(id, "the card has closed");
+    for (const id of [...this.#open.keys()]) if (!fresh.has(id)) this.#close(id, "the request has closed");
     this.#sent.clear();
     for (const card of cards) this.take(card);
   }
@@ -304,7 +304,15 @@ export class Board {
 
   #fits(card: Card): boolean {
     if (this.#words.length === 0) return true;
-    const parts = [card.id, card.kind, card.risk ?? "", card.title, card.sessionId, card.workspaceRoot, card.body ?? ""];
+    const parts = [
+      card.id,
+      card.kind,
+      card.risk ?? "",
+      card.title,
+      card.sessionId,
+      card.workspaceRoot,
+      card.body ?? "",
+    ];
     const text = [...parts, ...card.files.map((each) => each.path)].join(" ").toLocaleLowerCase();
     return this.#words.every((word) => text.includes(word));
   }
@@ -403,6 +411,11 @@ export class Board {
     return this.#shownAt !== null && typedAt > this.#shownAt;
   }
 
+  /** Return after how many milliseconds what is typed counts, once it is drawn. */
+  countsIn(now: number): number {
+    return Math.max(0, Math.ceil((this.#shownAt ?? now) - now)) + 1;
+  }
+
   #changed(byServer = false): void {
     this.#version += 1;
     this.#byServer = byServer;
@@ -487,7 +500,7 @@ export class Board {
     const wants = acts.find((act) => act.wants)?.wants ?? "";
     const asked: Asked = { acts, stage: "confirm", sentence: "", text: null, isBatch };
     if (!wants) return this.#confirm(asked, now);
-    const about = acts.length === 1 ? nameOf(first) : count(acts.length, "card");
+    const about = acts.length === 1 ? nameOf(first) : count(acts.length, "request");
     const may = wants === "may" ? " (may be empty)" : "";
     this.#ask({ ...asked, stage: "text", sentence: `${label(first.word)} ${about}, with what text${may}?` });
   }
@@ -519,7 +532,7 @@ export class Board {
     const [first] = asked.acts;
     if (!first) return;
     if (asked.isBatch) {
-      const these = asked.acts.length > 1 ? `these ${asked.acts.length} cards` : "this card";
+      const these = asked.acts.length > 1 ? `these ${asked.acts.length} requests` : "this request";
       return this.#ask({ ...asked, stage: "confirm", sentence: `${label(first.word)} ${these}?` });
     }
     const question = this.question(first);
@@ -549,11 +562,11 @@ export class Board {
     if (!act.card) return `${label(act.word)} ${nameOf(act)}?`;
     if (act.hunks) {
       const { numbers, total } = act.hunks;
-      return `approve ${numbers.length} of ${total} hunks of ${named(act.card, ...this.doubts(act.card))}?`;
+      return `approve ${numbers.length} of ${total} hunks of ${named(act.card)}?`;
     }
     const doubts = this.doubts(act.card);
     if (!WEIGHTY_KINDS.has(act.card.kind) && !WEIGHTY_RISKS.has(act.card.risk) && doubts.length === 0) return null;
-    return `${act.word} ${named(act.card, ...doubts)}?`;
+    return `${act.word} ${named(act.card)}?`;
   }
 
   // --- decisions that are not sent yet
@@ -605,6 +618,6 @@ export class Board {
     for (const waits of undone) this.#deciding.delete(idOf(waits.act));
     this.#changed();
     const first = undone[0] as Waiting;
-    return `undone: ${label(first.act.word)} ${undone.length === 1 ? nameOf(first.act) : count(undone.length, "card")}`;
+    return `undone: ${label(first.act.word)} ${undone.length === 1 ? nameOf(first.act) : count(undone.length, "request")}`;
   }
 }

@@ -23,6 +23,7 @@ import typescript from "highlight.js/lib/languages/typescript";
 import xml from "highlight.js/lib/languages/xml";
 import yaml from "highlight.js/lib/languages/yaml";
 import { createLowlight } from "lowlight";
+import { table } from "./visible";
 
 const low = createLowlight({
   bash,
@@ -46,7 +47,7 @@ const low = createLowlight({
   yaml,
 });
 
-const LANGUAGES: Readonly<Record<string, string>> = {
+const LANGUAGES = table<string>({
   py: "python",
   pyi: "python",
   js: "javascript",
@@ -80,7 +81,7 @@ const LANGUAGES: Readonly<Record<string, string>> = {
   bash: "bash",
   sql: "sql",
   md: "markdown",
-};
+});
 
 /** Longer lines, and texts with more characters, stay plain. */
 const LONGEST_LINE = 500;
@@ -125,6 +126,7 @@ export function highlight(language: string, lines: readonly string[]): Piece[][]
   };
   walk(low.highlight(language, text) as Node, "");
   // The colours must never change what is read.
-  const isWhole = found.length === lines.length && found.every((row, at) => row.map((each) => each.text).join("") === lines[at]);
+  const isWhole =
+    found.length === lines.length && found.every((row, at) => row.map((each) => each.text).join("") === lines[at]);
   return isWhole ? found : null;
 }

@@ -1,5 +1,6 @@
 /** Which keys answer which kind of card, and what each asks for: the same words as the terminal's inbox. Pure. */
 
+import { table } from "./visible";
 import type { Card } from "./wire";
 
 export interface Key {
@@ -18,7 +19,7 @@ const REJECT = key("r", "reject", "may");
 const GO_ON = [key("c", "continue"), key("f", "refine", "must"), key("s", "stop")];
 
 /** The keys that answer each kind of card. */
-export const KEYS: Readonly<Record<string, readonly Key[]>> = {
+export const KEYS = table<readonly Key[]>({
   approval: [APPROVE, REJECT],
   prompt: GO_ON,
   standby: GO_ON,
@@ -29,7 +30,7 @@ export const KEYS: Readonly<Record<string, readonly Key[]>> = {
   restore: [key("p", "proceed"), key("c", "cancel")],
   room: [key("c", "continue"), key("d", "dismiss")],
   tools: [APPROVE, REJECT],
-};
+});
 
 /** Rejects a proposal with the comments that were written on its lines. For one card at a time. */
 export const CHANGES = key("c", "changes", "may", "request changes");
@@ -58,7 +59,7 @@ export function label(word: string): string {
   return rows.find((row) => row.word === word)?.label ?? word;
 }
 
-const PAST: Readonly<Record<string, string>> = {
+const PAST = table<string>({
   approve: "approved",
   reject: "rejected",
   changes: "changes requested",
@@ -75,7 +76,7 @@ const PAST: Readonly<Record<string, string>> = {
   unpause: "resumed",
   steer: "sent",
   clear: "ended",
-};
+});
 
 /** Return the past participle of an action or a decision. */
 export function past(word: string): string {

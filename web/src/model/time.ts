@@ -12,7 +12,9 @@ export function duration(seconds: number): string {
   for (const [size, unit, smaller, below] of UNITS) {
     if (whole < size) continue;
     const rest = Math.floor((whole % size) / smaller);
-    return rest > 0 && size > 60 ? `${Math.floor(whole / size)} ${unit} ${rest} ${below}` : `${Math.floor(whole / size)} ${unit}`;
+    return rest > 0 && size > 60
+      ? `${Math.floor(whole / size)} ${unit} ${rest} ${below}`
+      : `${Math.floor(whole / size)} ${unit}`;
   }
   return `${whole} s`;
 }
@@ -21,7 +23,10 @@ export function duration(seconds: number): string {
 export function age(since: string, now: number): string {
   const at = Date.parse(since);
   if (Number.isNaN(at)) return "";
-  return duration((now - at) / 1000).split(" ").slice(0, 2).join(" ");
+  return duration((now - at) / 1000)
+    .split(" ")
+    .slice(0, 2)
+    .join(" ");
 }
 
 /** Return an instant in the reader's zone: `11-26 02:13:55`. */

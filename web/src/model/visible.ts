@@ -114,6 +114,11 @@ export function visibleLine(line: string): string {
   });
 }
 
+/** Return rows to look words of others up in: without the names that every object has, such as `constructor`. */
+export function table<T>(rows: Record<string, T>): Readonly<Record<string, T>> {
+  return Object.freeze(Object.assign(Object.create(null) as Record<string, T>, rows));
+}
+
 /** Return a number with its noun: `1 session`, `2 sessions`. */
 export function count(number: number, noun: string, plural = `${noun}s`): string {
   return `${number} ${number === 1 ? noun : plural}`;

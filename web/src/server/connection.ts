@@ -85,8 +85,6 @@ export class Connection {
       await this.#read(body);
     } catch (fault) {
       isSignedOut = fault instanceof ApiError && fault.isSignedOut;
-      // A place that the server does not understand is no reason to fail for ever.
-      if (!(fault instanceof ApiError) && !abort.signal.aborted) this.#lastId = null;
     }
     abort.abort();
     if (this.#abort === abort) this.#abort = null;
@@ -114,7 +112,13 @@ export class Connection {
       if (done) return;
       this.#heard = Date.now();
       for (const event of parser.feed(decoder.decode(value, { stream: true }))) {
-        this.listener.event(event);
+        try {
+          this.listener.event(event);
+        } catch (fault) {
+          // A place that leads to an event which this page cannot read is no reason to fail for ever.
+          this.#lastId = null;
+          throw fault;
+        }
         // Only what was applied counts as received.
         if (event.id !== null) this.#lastId = event.id;
         if (event.name === "ready") {

@@ -6,7 +6,7 @@ import { Kbd } from "@/components/ui/kbd";
 import { Textarea } from "@/components/ui/textarea";
 import { typedAt, useNow } from "@/lib/hooks";
 import { KEYS, label, past, type Key } from "@/model/keys";
-import { count, oneLine, short } from "@/model/visible";
+import { count, oneLine, short, table } from "@/model/visible";
 import type { Card } from "@/model/wire";
 import { useInbox } from "@/server/inbox";
 
@@ -42,7 +42,7 @@ function Actions({ rows, total }: { rows: readonly Key[]; total: number }) {
           onClick={(event: MouseEvent) => void inbox.decide(row.word, typedAt(event.nativeEvent))}
         >
           {name(row)}
-          <Kbd className="hidden md:inline-flex" aria-hidden>
+          <Kbd className="hidden lg:inline-flex" aria-hidden>
             {row.key}
           </Kbd>
         </Button>
@@ -71,7 +71,9 @@ export function ActionBar({ card }: { card: Card }) {
         </p>
       ) : waits || sent ? (
         <p className="text-[0.8125rem] text-muted-foreground" role="status">
-          {waits ? `${upper(label(waits.act.word))}: not sent yet` : `${upper(past(sent ?? ""))}: sent, waiting for the agent`}
+          {waits
+            ? `${upper(label(waits.act.word))}: not sent yet`
+            : `${upper(past(sent ?? ""))}: sent, waiting for the agent`}
         </p>
       ) : !(card.kind in KEYS) ? (
         <p className="text-[0.8125rem] text-muted-foreground">
@@ -81,7 +83,11 @@ export function ActionBar({ card }: { card: Card }) {
       ) : (
         <>
           <Actions rows={board.rows} total={1} />
-          {unseen && <span className="text-xs text-warning-foreground md:ml-auto">{unseen}</span>}
+          {unseen && (
+            <span className="text-xs text-warning-foreground max-md:order-first max-md:w-full md:ml-auto">
+              {unseen}
+            </span>
+          )}
         </>
       )}
     </Bar>
@@ -95,7 +101,7 @@ export function BatchBar() {
   if (board.asked?.stage === "text") return <TextBar />;
   return (
     <Bar>
-      <span className="text-[0.8125rem] font-medium">{count(board.marked.length, "request")} marked</span>
+      <span className="text-[0.8125rem] font-medium max-md:w-full">{count(board.marked.length, "request")} marked</span>
       {inbox.cannotDecide ? (
         <span className="text-[0.8125rem] text-muted-foreground">{inbox.cannotDecide}</span>
       ) : inbox.me?.signingRequired ? (
@@ -118,12 +124,12 @@ export function BatchBar() {
   );
 }
 
-const ASKS: Readonly<Record<string, string>> = {
+const ASKS = table<string>({
   reject: "Why? The agent is told (may be empty).",
   changes: "Anything else the agent should know (may be empty)?",
   refine: "What should the agent do?",
   nudge: "What should the agent be told? Empty: the configured reminder.",
-};
+});
 
 /** Asks for the text of a decision. */
 function TextBar() {
@@ -155,7 +161,8 @@ function TextBar() {
     >
       <label className="flex flex-col gap-1 text-[0.8125rem] font-medium">
         <span className="[overflow-wrap:anywhere]">
-          {upper(label(first.word))} {asked.acts.length > 1 ? count(asked.acts.length, "request") : `“${oneLine(first.card?.title ?? "")}”`}
+          {upper(label(first.word))}{" "}
+          {asked.acts.length > 1 ? count(asked.acts.length, "request") : `“${oneLine(first.card?.title ?? "")}”`}
         </span>
         <span className="font-normal text-muted-foreground">{ASKS[first.word] ?? "With what text?"}</span>
         <Textarea
@@ -216,7 +223,10 @@ export function UndoBar() {
       ? count(deciding.length, "decision")
       : `${upper(label(first.act.word))} “${oneLine(first.act.card?.title ?? short(first.act.session?.id ?? ""))}”`;
   return (
-    <div className="flex items-center gap-3 bg-foreground px-4 py-2 text-[0.8125rem] text-background md:px-6" data-testid="undo">
+    <div
+      className="flex items-center gap-3 bg-foreground px-4 py-2 text-[0.8125rem] text-background md:px-6"
+      data-testid="undo"
+    >
       <span className="min-w-0 flex-1 truncate">{about}</span>
       <span className="shrink-0 tabular-nums">sent in {seconds} s</span>
       <button

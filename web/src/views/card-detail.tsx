@@ -6,7 +6,7 @@ import { Button } from "@/components/ui/button";
 import { Skeleton } from "@/components/ui/skeleton";
 import { ToggleGroup, ToggleGroupItem } from "@/components/ui/toggle-group";
 import { navigate, useIsWide, useNow } from "@/lib/hooks";
-import { count, oneLine, short } from "@/model/visible";
+import { count, oneLine, short, table } from "@/model/visible";
 import { age, duration } from "@/model/time";
 import type { Card } from "@/model/wire";
 import { useInbox } from "@/server/inbox";
@@ -102,7 +102,12 @@ function Detail({ card, controls }: { card: Card; controls: { current: DetailCon
 
   return (
     <section aria-label="Request" className="flex min-h-0 min-w-0 flex-1 flex-col">
-      <div ref={scroller} className="min-h-0 flex-1 overflow-y-auto overscroll-contain" tabIndex={-1} data-testid="detail">
+      <div
+        ref={scroller}
+        className="min-h-0 flex-1 overflow-y-auto overscroll-contain"
+        tabIndex={-1}
+        data-testid="detail"
+      >
         <div className="flex flex-col gap-4 px-4 pt-3 pb-4 md:px-6 md:pt-5">
           <Head card={card} isWide={isWide} />
           {isChoosing && <PlaceForm card={card} onDone={() => setChoosing(false)} />}
@@ -158,7 +163,13 @@ function Head({ card, isWide }: { card: Card; isWide: boolean }) {
       <header className="flex flex-col gap-2">
         <div className="flex flex-wrap items-center gap-2 text-xs text-muted-foreground">
           {!isWide && (
-            <Button variant="ghost" size="icon" className="-ml-2 size-11" aria-label="Back to the list" onClick={() => navigate("/inbox")}>
+            <Button
+              variant="ghost"
+              size="icon"
+              className="-ml-2 size-11"
+              aria-label="Back to the list"
+              onClick={() => navigate("/inbox")}
+            >
               <ArrowLeftIcon aria-hidden />
             </Button>
           )}
@@ -179,9 +190,7 @@ function Head({ card, isWide }: { card: Card; isWide: boolean }) {
           </span>
         </h1>
       </header>
-      {card.away && (
-        <Remark>The agent does not wait any more. Your answer reaches it when it comes back.</Remark>
-      )}
+      {card.away && <Remark>The agent does not wait any more. Your answer reaches it when it comes back.</Remark>}
       {card.body &&
         (isAgents ? (
           <AgentText>{card.body}</AgentText>
@@ -189,7 +198,10 @@ function Head({ card, isWide }: { card: Card; isWide: boolean }) {
           <p className="whitespace-pre-wrap [overflow-wrap:anywhere]">{card.body}</p>
         ))}
       {card.detail && !paths.has(card.detail) && (
-        <pre className="rounded-md border bg-muted/60 px-3 py-2 font-mono text-xs whitespace-pre-wrap [overflow-wrap:anywhere]" data-agent>
+        <pre
+          className="rounded-md border bg-muted/60 px-3 py-2 font-mono text-xs whitespace-pre-wrap [overflow-wrap:anywhere]"
+          data-agent
+        >
           {card.detail}
         </pre>
       )}
@@ -223,12 +235,12 @@ function Head({ card, isWide }: { card: Card; isWide: boolean }) {
   );
 }
 
-const WHAT: Readonly<Record<string, string>> = {
+const WHAT = table<string>({
   create: "New file",
   delete: "Removed file",
   rename: "Renamed file",
   write: "Changed file",
-};
+});
 
 function FileFact({ file }: { file: Card["files"][number] }) {
   return (

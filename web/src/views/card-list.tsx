@@ -133,11 +133,7 @@ function CardRow(props: { card: Card; now: number; isSelected: boolean; isFirst:
   const sent = board.sentOn(card.id);
   return (
     <div
-      className={cn(
-        "group relative flex items-stretch border-b",
-        isSelected ? "bg-selected" : "hover:bg-accent/60",
-        (waits || sent) && "opacity-70",
-      )}
+      className={cn("group relative flex items-stretch border-b", isSelected ? "bg-selected" : "hover:bg-accent/60")}
     >
       {isSelected && <span className="absolute inset-y-0 left-0 w-[3px] bg-primary" aria-hidden />}
       <button
@@ -176,7 +172,12 @@ function CardRow(props: { card: Card; now: number; isSelected: boolean; isFirst:
           <span className="truncate text-xs text-muted-foreground">
             {kindOf(card)} · {baseName(card.workspaceRoot)}
           </span>
-          <span className="ml-auto shrink-0 text-xs text-muted-foreground tabular-nums">
+          <span
+            className={cn(
+              "ml-auto shrink-0 text-xs tabular-nums",
+              waits || sent ? "font-medium text-primary" : "text-muted-foreground",
+            )}
+          >
             {waits ? `${label(waits.act.word)}…` : sent ? `${past(sent)}…` : age(card.createdAt, now)}
           </span>
         </span>

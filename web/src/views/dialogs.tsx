@@ -2,12 +2,19 @@
 
 import type { KeyboardEvent, MouseEvent } from "react";
 import { Button } from "@/components/ui/button";
-import { Dialog, DialogContent, DialogDescription, DialogFooter, DialogHeader, DialogTitle } from "@/components/ui/dialog";
+import {
+  Dialog,
+  DialogContent,
+  DialogDescription,
+  DialogFooter,
+  DialogHeader,
+  DialogTitle,
+} from "@/components/ui/dialog";
 import { Kbd } from "@/components/ui/kbd";
 import { typedAt } from "@/lib/hooks";
 import { KEYS, label, PAGE_KEYS, SESSION_KEYS, CHANGES } from "@/model/keys";
 import { oneLine, short } from "@/model/visible";
-import { UNDO } from "@/model/board";
+import { byUrgency, UNDO } from "@/model/board";
 import { useInbox } from "@/server/inbox";
 import { kindOf, RiskMark } from "./marks";
 
@@ -35,6 +42,8 @@ export function ConfirmDialog() {
   const ids = new Set(asked.acts.map((act) => act.card?.id));
   const others = asked.isBatch ? board.marked.filter((card) => !ids.has(card.id)) : [];
   const verb = label(first.word);
+  const isGrave =
+    first.word === "clear" || (first.word === "approve" && asked.acts.some((act) => act.card?.risk === "critical"));
   return (
     <Dialog open onOpenChange={(isOpen) => !isOpen && cancel()}>
       <DialogContent
@@ -61,25 +70,27 @@ export function ConfirmDialog() {
           )}
           {asked.isBatch ? (
             <ul className="divide-y rounded-md border">
-              {asked.acts.map(
-                (act) =>
-                  act.card && (
-                    <li key={act.card.id} className="flex flex-col gap-1 px-3 py-2">
-                      <span className="flex items-center gap-2">
-                        <RiskMark risk={act.card.risk} />
-                        <span className="text-xs text-muted-foreground">
-                          {kindOf(act.card)} {short(act.card.id)}
+              {[...asked.acts]
+                .sort((one, other) => (one.card && other.card ? byUrgency(one.card, other.card) : 0))
+                .map(
+                  (act) =>
+                    act.card && (
+                      <li key={act.card.id} className="flex flex-col gap-1 px-3 py-2">
+                        <span className="flex items-center gap-2">
+                          <RiskMark risk={act.card.risk} />
+                          <span className="text-xs text-muted-foreground">
+                            {kindOf(act.card)} {short(act.card.id)}
+                          </span>
                         </span>
-                      </span>
-                      <span className="font-medium [overflow-wrap:anywhere]">{oneLine(act.card.title)}</span>
-                      {board.doubts(act.card).map((doubt) => (
-                        <span key={doubt} className="text-xs text-warning-foreground">
-                          {doubt}
-                        </span>
-                      ))}
-                    </li>
-                  ),
-              )}
+                        <span className="font-medium [overflow-wrap:anywhere]">{oneLine(act.card.title)}</span>
+                        {board.doubts(act.card).map((doubt) => (
+                          <span key={doubt} className="text-xs text-warning-foreground">
+                            {doubt}
+                          </span>
+                        ))}
+                      </li>
+                    ),
+                )}
             </ul>
           ) : (
             first.card &&
@@ -91,7 +102,8 @@ export function ConfirmDialog() {
           )}
           {others.length > 0 && (
             <p className="text-muted-foreground">
-              Stays open, because {verb} does not answer it: {others.map((card) => `“${oneLine(card.title)}”`).join(", ")}
+              Stays open, because {verb} does not answer it:{" "}
+              {others.map((card) => `“${oneLine(card.title)}”`).join(", ")}
             </p>
           )}
           {asked.text && (
@@ -107,7 +119,7 @@ export function ConfirmDialog() {
           </Button>
           <Button
             size="touch"
-            variant={first.card?.risk === "critical" || first.word === "clear" ? "destructive" : "default"}
+            variant={isGrave ? "destructive" : "default"}
             onClick={(event: MouseEvent) => agree(typedAt(event.nativeEvent))}
           >
             {upper(verb)}
@@ -137,9 +149,12 @@ export function HelpDialog({ isOpen, onClose }: { isOpen: boolean; onClose: () =
             A key decides only about what is on the screen, and only if you typed it after that was there.
           </DialogDescription>
         </DialogHeader>
-        <div className="grid min-h-0 gap-6 overflow-y-auto text-[0.8125rem] sm:grid-cols-2" tabIndex={0}>
+        <div
+          className="grid min-h-0 gap-6 overflow-y-auto rounded-md p-1 text-[0.8125rem] outline-none focus-visible:ring-2 focus-visible:ring-ring sm:grid-cols-2"
+          tabIndex={0}
+        >
           <KeyList title="Everywhere" rows={PAGE_KEYS.map(([keys, words]) => [keys.split(" "), words])} />
-          <div className="flex flex-col gap-5">
+          <div className="flex flex-col gap-3">
             {Object.entries(KEYS).map(([kind, rows]) => (
               <p key={kind} className="flex flex-wrap items-center gap-x-3 gap-y-1">
                 <span className="w-16 text-muted-foreground">{kind}</span>

@@ -23,10 +23,16 @@ export interface Spot {
   line: number | null;
 }
 
-type Shown = Row | { type: "comment"; at: number; comment: Comment; covers: never[] } | { type: "draft"; covers: never[] };
+type Shown =
+  Row | { type: "comment"; at: number; comment: Comment; covers: never[] } | { type: "draft"; covers: never[] };
 
 /** Put comments, and the one that is being written, below the rows that they are about. */
-function withComments(rows: readonly Row[], model: DiffModel, comments: readonly Comment[], draft: Spot | null): Shown[] {
+function withComments(
+  rows: readonly Row[],
+  model: DiffModel,
+  comments: readonly Comment[],
+  draft: Spot | null,
+): Shown[] {
   if (comments.length === 0 && !draft) return [...rows];
   const shown: Shown[] = [];
   for (const row of rows) {
@@ -44,7 +50,14 @@ function withComments(rows: readonly Row[], model: DiffModel, comments: readonly
   return shown;
 }
 
-const SIZES: Readonly<Record<Shown["type"], number>> = { file: 41, hunk: 29, line: 20, pair: 20, comment: 66, draft: 170 };
+const SIZES: Readonly<Record<Shown["type"], number>> = {
+  file: 41,
+  hunk: 29,
+  line: 20,
+  pair: 20,
+  comment: 66,
+  draft: 170,
+};
 
 interface Props {
   card: Card;
@@ -66,7 +79,8 @@ export function DiffView({ card, model, layout, scroller, draft, onDraft }: Prop
   const left = board.leftOut(card);
   const pieces = usePieces(model);
   const digits = useMemo(
-    () => String(model.lines.reduce((most, each) => Math.max(most, each.oldNumber ?? 0, each.newNumber ?? 0), 0)).length,
+    () =>
+      String(model.lines.reduce((most, each) => Math.max(most, each.oldNumber ?? 0, each.newNumber ?? 0), 0)).length,
     [model],
   );
 
@@ -157,7 +171,9 @@ export function DiffView({ card, model, layout, scroller, draft, onDraft }: Prop
               <HunkBox number={row.hunk} total={whole} isIn={!left.has(row.hunk)} onToggle={() => toggle(row.hunk)} />
             )}
             <span className="min-w-0 [overflow-wrap:anywhere]">{row.line.text}</span>
-            {left.has(row.hunk) && <span className="ml-auto font-sans font-medium text-foreground">left out</span>}
+            {left.has(row.hunk) && (
+              <span className="ml-auto shrink-0 font-sans font-medium text-foreground">left out</span>
+            )}
           </div>
         );
       case "line":
@@ -252,6 +268,9 @@ const BACK: Readonly<Record<string, string>> = {
   header: "text-muted-foreground bg-muted/60",
 };
 
+/** A line of a hunk that is left out: plain, as what does not happen. */
+const OUT = "text-muted-foreground italic [&_span]:text-muted-foreground";
+
 function LineText({ line, pieces }: { line: DiffLine; pieces: Piece[] | undefined }) {
   if (!pieces) return <>{line.text}</>;
   return (
@@ -268,7 +287,7 @@ function LineText({ line, pieces }: { line: DiffLine; pieces: Piece[] | undefine
 function Number(props: { number: number | null; digits: number; onComment?: (() => void) | undefined }) {
   const { number, digits, onComment } = props;
   const width = { width: `calc(${digits}ch + 1.25rem)` };
-  const className = "shrink-0 px-2.5 text-right text-muted-foreground select-none";
+  const className = "flex shrink-0 items-start justify-end px-2.5 text-muted-foreground select-none";
   if (number === null || !onComment) {
     return (
       <span className={className} style={width} aria-hidden={number === null}>
@@ -281,7 +300,10 @@ function Number(props: { number: number | null; digits: number; onComment?: (() 
       type="button"
       tabIndex={-1}
       style={width}
-      className={cn(className, "outline-none hover:bg-primary hover:text-primary-foreground focus-visible:ring-2 focus-visible:ring-ring")}
+      className={cn(
+        className,
+        "outline-none hover:bg-primary hover:text-primary-foreground focus-visible:ring-2 focus-visible:ring-ring",
+      )}
       aria-label={`Comment on line ${number}`}
       title="Comment on this line"
       onClick={onComment}
@@ -325,7 +347,7 @@ function LineRow(props: {
     );
   }
   return (
-    <div className={cn("flex", BACK[line.part], props.isOut && "line-through opacity-55")}>
+    <div className={cn("flex", props.isOut ? OUT : BACK[line.part])}>
       <span className="hidden sm:contents">
         <Number number={line.oldNumber} digits={digits} />
       </span>
@@ -348,9 +370,9 @@ function Half(props: {
 }) {
   const { line, side } = props;
   if (!line) return <div className={cn("bg-muted/50", side === "new" && "border-l")} />;
-  const isOut = props.left.has(line.hunk) && line.part !== "context";
+  const isOut = props.left.has(line.hunk);
   return (
-    <div className={cn("flex min-w-0", BACK[line.part], side === "new" && "border-l", isOut && "line-through opacity-55")}>
+    <div className={cn("flex min-w-0", isOut ? OUT : BACK[line.part], side === "new" && "border-l")}>
       <Number
         number={side === "old" ? line.oldNumber : line.newNumber}
         digits={props.digits}
@@ -447,7 +469,10 @@ function usePieces(model: DiffModel): ReadonlyMap<number, Piece[]> {
         const lines = model.lines.slice(hunk.line + 1, hunk.end);
         for (const side of ["removed", "added"] as const) {
           const own = lines.filter((line) => line.part === side || line.part === "context");
-          const rows = highlight(language, own.map((line) => line.text));
+          const rows = highlight(
+            language,
+            own.map((line) => line.text),
+          );
           rows?.forEach((row, index) => {
             const line = own[index];
             if (line && (line.part === side || side === "added")) found.set(line.index, row);

@@ -62,7 +62,13 @@ export function Log() {
           <Remark level="error">The log could not be read: {sentence(found.error)}.</Remark>
         </div>
       )}
-      <div ref={scroller} className="min-h-0 flex-1 overflow-y-auto overscroll-contain" tabIndex={0} aria-label="Entries" role="region">
+      <div
+        ref={scroller}
+        className="min-h-0 flex-1 overflow-y-auto overscroll-contain"
+        tabIndex={0}
+        aria-label="Entries"
+        role="region"
+      >
         {found.isPending ? (
           <div className="flex flex-col gap-2 p-3 md:px-6" role="status" aria-label="Loading">
             {[0, 1, 2, 3, 4, 5].map((each) => (

@@ -4,7 +4,7 @@ import { CircleIcon, OctagonAlertIcon, TriangleAlertIcon } from "lucide-react";
 import type { ReactNode } from "react";
 import { Badge } from "@/components/ui/badge";
 import { cn } from "@/lib/utils";
-import { oneLine } from "@/model/visible";
+import { oneLine, table } from "@/model/visible";
 import type { Card, Risk } from "@/model/wire";
 
 /** The risk of a card: a text and a shape, never a colour alone. */
@@ -36,7 +36,7 @@ export function RiskMark({ risk }: { risk: Risk | null }) {
   return null;
 }
 
-const KINDS: Readonly<Record<string, string>> = {
+const KINDS = table<string>({
   prompt: "Question",
   standby: "Waits for work",
   stall: "Alert",
@@ -45,7 +45,7 @@ const KINDS: Readonly<Record<string, string>> = {
   restore: "Restore",
   room: "Room",
   tools: "Changed tools",
-};
+});
 
 /** What a card is, for people. */
 export function kindOf(card: Card): string {

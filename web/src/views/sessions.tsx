@@ -12,7 +12,7 @@ import { navigate, typedAt, useIsWide, useNow } from "@/lib/hooks";
 import { cn } from "@/lib/utils";
 import { SESSION_KEYS, type Key } from "@/model/keys";
 import { age, moment } from "@/model/time";
-import { count, oneLine, short } from "@/model/visible";
+import { count, oneLine, short, table } from "@/model/visible";
 import { sessionsOf, type Session } from "@/model/wire";
 import { inbox, sentence, useInbox } from "@/server/inbox";
 import { AgentText, baseName, Empty, Facts, kindOf, Remark, RiskMark } from "./marks";
@@ -138,7 +138,7 @@ export function Sessions(props: { selected: string | null; onSelect: (id: string
   );
 }
 
-const DONE: Readonly<Record<string, string>> = { done: "done", in_progress: "in progress", pending: "not begun" };
+const DONE = table<string>({ done: "done", in_progress: "in progress", pending: "not begun" });
 
 function SessionDetail({ session, isWide }: { session: Session; isWide: boolean }) {
   const state = useInbox();
@@ -160,14 +160,22 @@ function SessionDetail({ session, isWide }: { session: Session; isWide: boolean 
         <header className="flex flex-col gap-2">
           <div className="flex items-center gap-2">
             {!isWide && (
-              <Button variant="ghost" size="icon" className="-ml-2 size-11" aria-label="Back to the list" onClick={() => navigate("/sessions")}>
+              <Button
+                variant="ghost"
+                size="icon"
+                className="-ml-2 size-11"
+                aria-label="Back to the list"
+                onClick={() => navigate("/sessions")}
+              >
                 <ArrowLeftIcon aria-hidden />
               </Button>
             )}
             <StatusMark session={session} />
             <code className="font-mono text-xs text-muted-foreground">{short(session.id)}</code>
           </div>
-          <h1 className="text-lg font-semibold [overflow-wrap:anywhere] md:text-xl">{baseName(session.workspaceRoot)}</h1>
+          <h1 className="text-lg font-semibold [overflow-wrap:anywhere] md:text-xl">
+            {baseName(session.workspaceRoot)}
+          </h1>
         </header>
         <Facts>
           <dt>Agent</dt>
@@ -220,14 +228,18 @@ function SessionDetail({ session, isWide }: { session: Session; isWide: boolean 
                   <span className="min-w-0 [overflow-wrap:anywhere]" data-agent>
                     {oneLine(item.label)}
                   </span>
-                  <span className="ml-auto shrink-0 text-xs text-muted-foreground">{DONE[item.status] ?? oneLine(item.status)}</span>
+                  <span className="ml-auto shrink-0 text-xs text-muted-foreground">
+                    {DONE[item.status] ?? oneLine(item.status)}
+                  </span>
                 </li>
               ))}
             </ul>
           </div>
         )}
         <div>
-          <h2 className="pb-1.5 text-xs text-muted-foreground">{cards.length === 0 ? "Nothing of it waits for you" : `${count(cards.length, "request")} waiting`}</h2>
+          <h2 className="pb-1.5 text-xs text-muted-foreground">
+            {cards.length === 0 ? "Nothing of it waits for you" : `${count(cards.length, "request")} waiting`}
+          </h2>
           {cards.length > 0 && (
             <ul className="divide-y rounded-md border">
               {cards.map((card) => (

@@ -1,0 +1,370 @@
+import { beforeEach, describe, expect, test } from "vitest";
+import { Board, byUrgency, LATE, named, REACTION, requestOf, UNDO, type Act } from "../src/model/board";
+import { KEYS, keysOf, label } from "../src/model/keys";
+import { cardOf, sessionsOf, type Card, type JsonObject } from "../src/model/wire";
+import { cardEntry, proposal, sessionEntry } from "./support/cards";
+
+let board: Board;
+beforeEach(() => {
+  board = new Board();
+});
+
+function add(more: JsonObject = {}): Card {
+  const card = cardOf(cardEntry(more));
+  board.take(card);
+  return card;
+}
+
+/** Show what is selected, and see all of it. */
+function look(card: Card): void {
+  board.select(card.id);
+  board.saw(card, board.diff(card).lines.keys());
+  board.sawText(card);
+  board.drawn(board.version, 0);
+}
+
+function act(card: Card, word: string): Act {
+  const [found] = board.actsFor(word);
+  if (!found || found.card?.id !== card.id) throw new Error(`${word} is no act on ${card.title}`);
+  return found;
+}
+
+describe("the list", () => {
+  test("has the most urgent first, and the oldest of them", () => {
+    const made = [
+      ["b", "low", "2026-01-01"],
+      ["a", "high", "2026-01-03"],
+      ["c", "critical", "2026-01-09"],
+      ["d", "high", "2026-01-02"],
+      ["e", null, "2026-01-01"],
+    ].map(([title, risk, at]) =>
+      cardOf(cardEntry({ title: title as string, risk_level: risk ?? null, created_at: `${at}T00:00:00Z` })),
+    );
+    expect(made.sort(byUrgency).map((card) => card.title)).toEqual(["c", "d", "a", "b", "e"]);
+  });
+
+  test("an unknown risk counts as the highest", () => {
+    expect(cardOf(cardEntry({ risk_level: "catastrophic" })).risk).toBe("critical");
+  });
+
+  test("is filtered by words of title, path and workspace", () => {
+    add({ title: "Drop a table" });
+    const kept = cardOf(proposal("Add the tax"));
+    board.take(kept);
+    board.filter("BASKET tax");
+    expect(board.listed.map((card) => card.id)).toEqual([kept.id]);
+    board.filter("");
+    expect(board.listed).toHaveLength(2);
+  });
+
+  test("a filter deselects what it hides", () => {
+    const card = add();
+    board.select(card.id);
+    board.filter("nothing of that");
+    expect(board.selected).toBeNull();
+  });
+});
+
+describe("selection", () => {
+  test("only the person selects: a card that comes changes nothing", () => {
+    const card = add({ risk_level: "low" });
+    board.select(card.id);
+    board.drawn(board.version, 10);
+    add({ risk_level: "critical" });
+    expect(board.selected?.id).toBe(card.id);
+    expect(board.counts(11)).toBe(true);
+  });
+
+  test("after a card closed nothing is selected, and the next key goes on from its place", () => {
+    const [first, second, third] = [add(), add(), add()].sort(byUrgency) as [Card, Card, Card];
+    board.select(second.id);
+    board.take({ ...second, status: "approved" });
+    expect(board.selected).toBeNull();
+    expect(board.actsFor("approve")).toEqual([]);
+    board.move(1);
+    expect(board.selected?.id).toBe(third.id);
+    board.move(-1);
+    expect(board.selected?.id).toBe(first.id);
+    board.move(-1);
+    expect(board.selected?.id).toBe(first.id);
+  });
+});
+
+describe("a key counts", () => {
+  test("only for what was on the screen before it was typed", () => {
+    const card = add();
+    board.select(card.id);
+    expect(board.counts(1_000)).toBe(false);
+    board.drawn(board.version, 1_000);
+    expect(board.counts(1_000)).toBe(false);
+    expect(board.counts(1_001)).toBe(true);
+  });
+
+  test("after a change by the server only once somebody can have read it", () => {
+    const card = add();
+    board.select(card.id);
+    board.drawn(board.version, 0);
+    board.take({ ...card, title: "Another one" });
+    expect(board.counts(5_000)).toBe(false);
+    board.drawn(board.version, 5_000);
+    expect(board.counts(5_000 + REACTION)).toBe(false);
+    expect(board.counts(5_001 + REACTION)).toBe(true);
+  });
+
+  test("not for an older drawing", () => {
+    const card = add();
+    const before = board.version;
+    board.select(card.id);
+    board.drawn(before, 1);
+    expect(board.counts(2)).toBe(false);
+  });
+});
+
+describe("what is asked twice", () => {
+  test("nothing, of a low risk that was seen whole", () => {
+    const card = cardOf(proposal("small"));
+    board.take(card);
+    look(card);
+    board.begin(board.actsFor("approve"), 0);
+    expect(board.asked).toBeNull();
+    expect(board.deciding).toHaveLength(1);
+  });
+
+  test.each(["high", "critical"])("a risk that is %s", (risk) => {
+    const card = cardOf(proposal("grave", 1, { risk_level: risk }));
+    board.take(card);
+    look(card);
+    board.begin(board.actsFor("approve"), 0);
+    expect(board.asked?.stage).toBe("confirm");
+    expect(board.asked?.sentence).toContain("'grave'");
+    expect(board.deciding).toEqual([]);
+    board.agree(0);
+    expect(board.deciding).toHaveLength(1);
+  });
+
+  test("what was not seen whole", () => {
+    const card = cardOf(proposal("long", 40));
+    board.take(card);
+    board.select(card.id);
+    board.sawText(card);
+    board.saw(card, [0, 1, 2]);
+    expect(board.notSeen(card)).toBe("280 of 283 lines not seen");
+    expect(board.question(act(card, "approve"))).not.toBeNull();
+    expect(board.question({ ...act(card, "approve"), word: "reject" })).toBeNull();
+  });
+
+  test("what was seen counts no more once the content has changed", () => {
+    const card = cardOf(proposal("x"));
+    board.take(card);
+    look(card);
+    expect(board.notSeen(card)).toBe("");
+    const after = { ...card, proposalHash: "another" };
+    board.take(after);
+    expect(board.notSeen(after)).not.toBe("");
+  });
+
+  test.each(["policy", "restore", "apply"])("a %s", (kind) => {
+    const card = add({ kind, risk_level: null });
+    look(card);
+    const word = KEYS[kind]?.[0]?.word ?? "";
+    expect(board.question(act(card, word))).not.toBeNull();
+  });
+
+  test("a diff that is the agent's own text, and remarks", () => {
+    const card = cardOf(proposal("x", 1, { diff_from_agent: true, remarks: [{ path: null, text: "binary" }] }));
+    board.take(card);
+    look(card);
+    expect(board.doubts(card)).toEqual(["the diff is the agent's own text"]);
+    expect(board.question(act(card, "approve"))).not.toBeNull();
+  });
+
+  test("the end of a session, by name", () => {
+    const [session] = sessionsOf({ sessions: [sessionEntry()] });
+    if (!session) throw new Error("no session");
+    const word = { word: "clear", card: null, session, wants: "" } as const;
+    expect(board.question(word)).toBe("end session 5e551011 of /home/alex/shop?");
+    expect(board.question({ ...word, word: "pause" })).toBeNull();
+  });
+});
+
+describe("a decision", () => {
+  test("is sent after the time to undo it", () => {
+    const card = add();
+    look(card);
+    board.begin(board.actsFor("approve"), 100);
+    expect(board.due(100 + UNDO - 1)).toEqual([]);
+    expect(board.due(100 + UNDO)).toHaveLength(1);
+    expect(board.deciding).toEqual([]);
+    expect(board.actsFor("approve")).toEqual([]);
+  });
+
+  test("can be undone until then", () => {
+    const card = add({ title: "It" });
+    look(card);
+    board.begin(board.actsFor("approve"), 0);
+    expect(board.undo()).toBe(`undone: approve ${named(card)}`);
+    expect(board.due(UNDO)).toEqual([]);
+    expect(board.undo()).toContain("nothing to undo");
+  });
+
+  test("is dropped, and that is said, if its card changes, closes, or the server goes away", () => {
+    for (const end of [
+      (card: Card) => void board.take({ ...card, title: "Other" }),
+      (card: Card) => void board.take({ ...card, status: "approved" }),
+      () => board.disconnected(),
+    ]) {
+      board = new Board();
+      const card = add();
+      look(card);
+      board.begin(board.actsFor("approve"), 0);
+      end(card);
+      expect(board.told()).toHaveLength(1);
+      expect(board.due(UNDO)).toEqual([]);
+    }
+  });
+
+  test("is not sent hours later, when the machine wakes up", () => {
+    const card = add();
+    look(card);
+    board.begin(board.actsFor("approve"), 0);
+    expect(board.due(UNDO + LATE + 1)).toEqual([]);
+    expect(board.told()[0]).toContain("not sent");
+    expect(board.actsFor("approve")).toHaveLength(1);
+  });
+
+  test("that failed can be made again", () => {
+    const card = add();
+    look(card);
+    board.begin(board.actsFor("approve"), 0);
+    const [sent] = board.due(UNDO);
+    if (!sent) throw new Error("nothing was due");
+    board.settled(sent.act, false);
+    expect(board.actsFor("approve")).toHaveLength(1);
+  });
+
+  test("that wants a text is asked for it", () => {
+    const card = add({ kind: "prompt", risk_level: null });
+    look(card);
+    board.begin(board.actsFor("refine"), 0);
+    expect(board.asked?.stage).toBe("text");
+    expect(board.giveText("  ", 0)).toBe(false);
+    expect(board.giveText(" do it ", 0)).toBe(true);
+    expect(board.deciding[0]?.text).toBe("do it");
+  });
+
+  test("that is asked about is left undone if its card closes", () => {
+    const card = add({ kind: "prompt", risk_level: null });
+    look(card);
+    board.begin(board.actsFor("refine"), 0);
+    board.take({ ...card, status: "answered" });
+    expect(board.asked).toBeNull();
+    expect(board.told()).toEqual(["refine left undone, because the request has closed"]);
+  });
+});
+
+describe("several together", () => {
+  test("are named first, and only those that the word answers", () => {
+    const [one, two] = [add(), add()];
+    const prompt = add({ kind: "prompt", risk_level: null });
+    for (const card of [one, two, prompt]) board.mark(card.id);
+    expect(board.wordOf("a")).toBe("approve");
+    board.begin(board.actsFor("approve"), 0);
+    expect(board.asked?.sentence).toBe("approve these 2 requests?");
+    board.agree(0);
+    expect(board.deciding.map((each) => each.act.card?.id)).toEqual([one.id, two.id]);
+    expect(board.marked.map((card) => card.id)).toEqual([prompt.id]);
+  });
+
+  test("are all undone at once", () => {
+    for (const card of [add(), add()]) board.mark(card.id);
+    board.begin(board.actsFor("approve"), 0);
+    board.agree(0);
+    expect(board.undo()).toBe("undone: approve 2 requests");
+    expect(board.deciding).toEqual([]);
+  });
+
+  test("comments and hunks are for one card", () => {
+    const card = cardOf(proposal("x"));
+    board.take(card);
+    board.mark(card.id);
+    expect(board.actsFor("changes")).toEqual([]);
+  });
+});
+
+describe("what is sent", () => {
+  const about = (word: string, text: string | null = null, more: Partial<Act> = {}) =>
+    requestOf({ word, card: cardOf(cardEntry({ request_id: "abc" })), session: null, wants: "", ...more }, text);
+
+  test.each([
+    ["approve", null, "approve", { id: "abc" }],
+    ["reject", "no", "reject", { id: "abc", reason: "no" }],
+    ["accept", null, "policy-accept", { id: "abc" }],
+    ["continue", null, "answer", { id: "abc", decision: "continue" }],
+    ["refine", "so", "answer", { id: "abc", decision: "refine", text: "so" }],
+    ["proceed", null, "answer", { id: "abc", decision: "proceed" }],
+    ["dismiss", null, "answer", { id: "abc", decision: "dismiss" }],
+    ["nudge", "hey", "nudge", { id: "abc", text: "hey" }],
+  ])("%s", (word, text, command, fields) => {
+    expect(about(word, text)).toEqual({ command, fields });
+  });
+
+  test("hunks with what was shown, and comments with their lines", () => {
+    const hunks = { numbers: [1, 3], total: 3, shown: "hash", told: null };
+    expect(about("approve", null, { hunks }).fields).toEqual({ id: "abc", hunks: "1,3", shown: "hash" });
+    const comments = [
+      { path: "a", line: 2, text: "x" },
+      { path: "b", line: null, text: "y" },
+    ];
+    expect(JSON.parse(String(about("changes", null, { comments }).fields["comments"]))).toEqual([
+      { path: "a", line: 2, text: "x" },
+      { path: "b", text: "y" },
+    ]);
+  });
+
+  test("a session's acts name the session", () => {
+    const [session] = sessionsOf({ sessions: [sessionEntry({ session_id: "s1" })] });
+    const of = (word: string, text: string | null) =>
+      requestOf({ word, card: null, session: session ?? null, wants: "" }, text);
+    expect(of("steer", "go left")).toEqual({ command: "steer", fields: { id: "s1", text: "go left" } });
+    expect(of("clear", null)).toEqual({ command: "clear", fields: { id: "s1" } });
+  });
+});
+
+describe("hunks and comments", () => {
+  test("a choice is forgotten when the proposal changes; what was written is not", () => {
+    const card = cardOf(proposal("x", 3));
+    board.take(card);
+    board.toggleHunk(card, 2);
+    board.comment(card, { path: "shop/basket.py", line: 2, text: "why?" });
+    expect([...board.leftOut(card)]).toEqual([2]);
+    const after = { ...card, proposalHash: "another" };
+    board.take(after);
+    expect([...board.leftOut(after)]).toEqual([]);
+    expect(board.fitting(after)).toHaveLength(1);
+  });
+});
+
+describe("keys", () => {
+  test("no kind has two actions for one key, and none that the page uses itself", () => {
+    const taken = new Set(["j", "k", "x", "u", "h", "v", "m", "/", "?", "g"]);
+    for (const kind of Object.keys(KEYS)) {
+      const keys = keysOf(cardOf(cardEntry({ kind, amendable: kind === "approval" }))).map((row) => row.key);
+      expect(new Set(keys).size).toBe(keys.length);
+      expect(keys.filter((each) => taken.has(each))).toEqual([]);
+    }
+  });
+
+  test("a kind or a risk that is named as what every object has is unknown", () => {
+    const card = add({ kind: "constructor", risk_level: "toString" });
+    look(card);
+    expect(board.rows).toEqual([]);
+    expect(board.wordOf("a")).toBeNull();
+    expect(card.risk).toBe("critical");
+  });
+
+  test("the words are those of the terminal", () => {
+    expect(label("unpause")).toBe("resume");
+    expect(label("clear")).toBe("end");
+    expect(label("changes")).toBe("request changes");
+  });
+});

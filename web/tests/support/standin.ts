@@ -1,0 +1,278 @@
+/** A small server that speaks the operator API as the real one does, for the tests of the page in a browser. */
+
+import { createReadStream, existsSync, statSync } from "node:fs";
+import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
+import type { AddressInfo } from "node:net";
+import { extname, join, normalize } from "node:path";
+import { diffOf } from "../../src/model/diff";
+import { cardOf, type JsonObject } from "../../src/model/wire";
+import { sessionEntry } from "./cards";
+
+export const POLICY = [
+  "default-src 'none'",
+  "script-src 'self'",
+  "style-src 'self'",
+  "img-src 'self' data:",
+  "font-src 'self'",
+  "connect-src 'self'",
+  "manifest-src 'self'",
+  "worker-src 'self'",
+  "base-uri 'none'",
+  "form-action 'none'",
+  "frame-ancestors 'none'",
+  "require-trusted-types-for 'script'",
+  "trusted-types 'none'",
+  // The real server has no such address; the tests count what comes here.
+  "report-uri /csp-report",
+].join("; ");
+
+const TYPES: Readonly<Record<string, string>> = {
+  ".html": "text/html; charset=utf-8",
+  ".js": "text/javascript; charset=utf-8",
+  ".css": "text/css; charset=utf-8",
+  ".svg": "image/svg+xml",
+  ".txt": "text/plain; charset=utf-8",
+  ".webmanifest": "application/manifest+json",
+};
+
+export interface Sent {
+  command: string;
+  fields: JsonObject;
+}
+
+const PAGE = join(import.meta.dirname, "../../../intercom/operators/web/page");
+
+export class Standin {
+  readonly cards = new Map<string, JsonObject>();
+  sessions: JsonObject[] = [sessionEntry()];
+  log: JsonObject[] = [];
+  /** The commands that acted, as they came. */
+  readonly sent: Sent[] = [];
+  readonly reports: string[] = [];
+  /** The Last-Event-ID of each opened stream. */
+  readonly resumed: (string | null)[] = [];
+  /** Whether connections are refused, as without a server. */
+  isDown = false;
+  /** What the next acting command is refused with. */
+  refusal: { status: number; code: string; message: string } | null = null;
+  role = "admin";
+  isSigned = false;
+  #server: Server;
+  #codes = new Set<string>();
+  #cookies = new Map<string, string>();
+  #streams = new Set<ServerResponse>();
+  #epoch = 1;
+  #events: { id: number; text: string }[] = [];
+  #next = 1;
+  #verdicts = new Map<string, JsonObject>();
+
+  constructor() {
+    this.#server = createServer((request, response) => {
+      if (this.isDown) {
+        request.socket.destroy();
+        return;
+      }
+      void this.#answer(request, response).catch((fault: unknown) => {
+        response.writeHead(500).end(String(fault));
+      });
+    });
+  }
+
+  async start(): Promise<void> {
+    await new Promise<void>((done) => this.#server.listen(0, "127.0.0.1", done));
+  }
+
+  async stop(): Promise<void> {
+    this.drop();
+    this.#server.closeAllConnections();
+    await new Promise((done) => this.#server.close(done));
+  }
+
+  get origin(): string {
+    return `http://127.0.0.1:${(this.#server.address() as AddressInfo).port}`;
+  }
+
+  /** Return a link that signs in once. */
+  link(path = "/"): string {
+    const code = Math.random().toString(36).slice(2).padEnd(12, "0");
+    this.#codes.add(code);
+    return `${this.origin}${path}#sign-in=${code}`;
+  }
+
+  /** Add or change a card, and tell every page. */
+  put(entry: JsonObject): void {
+    this.cards.set(String(entry["request_id"]), entry);
+    this.#tell("card", entry);
+  }
+
+  end(id: string, status: string, decision = "approve", by = "sam", channel = "ctl"): void {
+    const card = this.cards.get(id);
+    if (!card) return;
+    const at = new Date().toISOString();
+    const decided = { verdict_id: "v", decision, by, channel, at, text: null, origin: null, signature: null };
+    this.put({ ...card, status, decided, choices: [] });
+  }
+
+  notice(text: string, level = "info"): void {
+    this.#tell("notice", { text, level, at: new Date().toISOString() });
+  }
+
+  /** Cut all streams. */
+  drop(): void {
+    for (const stream of this.#streams) stream.destroy();
+    this.#streams.clear();
+  }
+
+  /** Begin another run: places of before mean nothing. With `forget` nobody is signed in any more. */
+  restart({ forget = false } = {}): void {
+    this.#epoch += 1;
+    this.#events = [];
+    this.#next = 1;
+    if (forget) this.#cookies.clear();
+    this.drop();
+  }
+
+  #tell(name: string, data: JsonObject): void {
+    const id = this.#next++;
+    const text = `id: ${this.#epoch}-${id}\nevent: ${name}\ndata: ${JSON.stringify(data)}\n\n`;
+    this.#events.push({ id, text });
+    for (const stream of this.#streams) stream.write(text);
+  }
+
+  async #answer(request: IncomingMessage, response: ServerResponse): Promise<void> {
+    response.setHeader("Content-Security-Policy", POLICY);
+    response.setHeader("X-Content-Type-Options", "nosniff");
+    response.setHeader("Referrer-Policy", "no-referrer");
+    response.setHeader("Cross-Origin-Opener-Policy", "same-origin");
+    response.setHeader("Cross-Origin-Resource-Policy", "same-origin");
+    const path = new URL(request.url ?? "/", this.origin).pathname;
+    if (path === "/csp-report") {
+      this.reports.push(await body(request));
+      response.writeHead(204).end();
+    } else if (path.startsWith("/api/operator/")) {
+      response.setHeader("Cache-Control", "no-store");
+      await this.#api(path.slice("/api/operator/".length), request, response);
+    } else {
+      this.#file(path, response);
+    }
+  }
+
+  #file(path: string, response: ServerResponse): void {
+    const isView = /^\/(inbox|sessions|log|rooms\/.*)?$/.test(path);
+    const file = join(PAGE, normalize(isView ? "/index.html" : path));
+    if (!file.startsWith(PAGE) || !existsSync(file) || !statSync(file).isFile()) {
+      response.writeHead(404).end();
+      return;
+    }
+    response.writeHead(200, { "Content-Type": TYPES[extname(file)] ?? "application/octet-stream" });
+    createReadStream(file).pipe(response);
+  }
+
+  async #api(name: string, request: IncomingMessage, response: ServerResponse): Promise<void> {
+    const json = (status: number, data: unknown) => {
+      response.writeHead(status, { "Content-Type": "application/json" });
+      response.end(JSON.stringify(data));
+    };
+    const refuse = (status: number, code: string, message: string) => json(status, { error: { code, message } });
+    if (name === "sign-in") {
+      const { code } = JSON.parse(await body(request)) as { code: string };
+      if (!this.#codes.delete(code)) return refuse(401, "unauthorized", "this link was used or is too old");
+      const id = Math.random().toString(36).slice(2);
+      this.#cookies.set(id, `csrf-${id}`);
+      response.setHeader("Set-Cookie", `intercom_session=${id}; HttpOnly; SameSite=Strict; Path=/`);
+      return json(200, this.#me(`csrf-${id}`));
+    }
+    const cookie = /intercom_session=(\w+)/.exec(request.headers.cookie ?? "")?.[1] ?? "";
+    const csrf = this.#cookies.get(cookie);
+    if (csrf === undefined) return refuse(401, "unauthorized", "nobody is signed in");
+    if (name === "me") return json(200, this.#me(csrf));
+    if (name === "events") return this.#stream(request, response);
+    if (request.headers["x-intercom-csrf"] !== csrf) return refuse(403, "csrf", "the token of this page is not valid");
+    if (name === "sign-out") {
+      this.#cookies.delete(cookie);
+      response.writeHead(204).end();
+      return;
+    }
+    const command = name.replace("commands/", "");
+    const fields = JSON.parse((await body(request)) || "{}") as JsonObject;
+    return this.#command(command, fields, json, refuse);
+  }
+
+  #me(csrf: string): JsonObject {
+    const server = { version: "0.9.0", started_at: new Date().toISOString() };
+    return { name: "alex", role: this.role, csrf, server, signing: { required: this.isSigned } };
+  }
+
+  #command(
+    command: string,
+    fields: JsonObject,
+    json: (status: number, data: unknown) => void,
+    refuse: (status: number, code: string, message: string) => void,
+  ): void {
+    const id = String(fields["id"] ?? "");
+    const card = this.cards.get(id);
+    switch (command) {
+      case "list":
+        return json(200, { data: { sessions: this.sessions } });
+      case "log":
+        return json(200, { data: { entries: this.log } });
+      case "show":
+        return card ? json(200, { data: card }) : refuse(404, "not_found", `no request ${id}`);
+      case "amend": {
+        if (!card) return refuse(404, "not_found", `no request ${id}`);
+        const hunks = diffOf(cardOf(card)).hunks.map(({ number, path, range, line, end }) => ({
+          number,
+          path,
+          range,
+          line,
+          end,
+        }));
+        const isPart = typeof fields["hunks"] === "string";
+        const text = isPart ? `approved with changes:\n- shop/basket.py: only ${String(fields["hunks"])}` : null;
+        const entry = isPart ? { ...card, proposal_hash: `${String(card["proposal_hash"])}-part` } : card;
+        return json(200, { data: { card: entry, hunks, text, contents: {} } });
+      }
+    }
+    const verdict = String(fields["verdict_id"] ?? "");
+    const before = this.#verdicts.get(verdict);
+    if (before) return json(200, { data: before });
+    this.sent.push({ command, fields });
+    if (this.refusal) {
+      const { status, code, message } = this.refusal;
+      this.refusal = null;
+      return refuse(status, code, message);
+    }
+    if (card && card["status"] !== "pending") return refuse(409, "already_decided", "sam has decided this already");
+    const data: JsonObject = { request_id: id, status: "done", state: "approved", session_id: null };
+    this.#verdicts.set(verdict, data);
+    json(200, { data });
+    if (!card) return;
+    const word = command === "answer" ? String(fields["decision"]) : command;
+    const status = { approve: "approved", reject: "rejected", changes: "rejected" }[word] ?? "answered";
+    this.end(id, status, word === "changes" ? "reject" : word, "alex", "web");
+  }
+
+  #stream(request: IncomingMessage, response: ServerResponse): void {
+    const last = request.headers["last-event-id"] ?? null;
+    this.resumed.push(typeof last === "string" ? last : null);
+    response.writeHead(200, { "Content-Type": "text/event-stream" });
+    const place = /^(\d+)-(\d+)$/.exec(String(last ?? ""));
+    const write = (name: string, data: JsonObject) =>
+      response.write(`id: ${this.#epoch}-${this.#next - 1}\nevent: ${name}\ndata: ${JSON.stringify(data)}\n\n`);
+    if (place && Number(place[1]) === this.#epoch) {
+      for (const each of this.#events) if (each.id > Number(place[2])) response.write(each.text);
+    } else {
+      write("reset", {});
+      for (const card of this.cards.values()) if (card["status"] === "pending") write("card", card);
+    }
+    write("ready", {});
+    this.#streams.add(response);
+    response.on("close", () => this.#streams.delete(response));
+  }
+}
+
+async function body(request: IncomingMessage): Promise<string> {
+  let text = "";
+  for await (const piece of request) text += String(piece);
+  return text;
+}

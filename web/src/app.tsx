@@ -210,7 +210,7 @@ function LinkBar() {
       role="alert"
       className="flex flex-wrap items-center gap-x-3 gap-y-1 bg-warning-soft px-4 py-1.5 text-[0.8125rem] text-warning-foreground md:px-6"
     >
-      <span className="min-w-0 flex-1">
+      <span className="min-w-0 flex-1 max-sm:basis-full">
         The server does not answer. What you see may be out of date, and nothing can be decided.
       </span>
       <span className="tabular-nums" aria-hidden>
@@ -265,7 +265,7 @@ function Messages() {
   if (inbox.messages.length === 0) return null;
   return (
     <div
-      className="pointer-events-none fixed inset-x-3 top-14 z-30 flex flex-col items-end gap-2 sm:left-auto sm:w-96"
+      className="pointer-events-none fixed inset-x-3 top-14 z-30 flex flex-col items-end gap-2 md:top-auto md:right-4 md:bottom-20 md:left-auto md:w-96"
       data-testid="messages"
     >
       {inbox.messages.map((message) => (

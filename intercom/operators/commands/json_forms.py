@@ -53,7 +53,7 @@ def form(kind: type[T], *names: str, **more: str) -> Callable[[T], JsonObject]:
 session_entry = form(
     Session,
     *("session_id=id", "status", "mode", "workspace_root", "last_tool", "created_at", "updated_at", "client_name"),
-    *("prompt", "paused_by", "paused_at"),
+    *("prompt", "paused_by", "paused_at", "progress_snapshot"),
 )
 checkpoint_entry = form(
     CheckpointLine,

@@ -29,18 +29,20 @@ export function usePlace(): { view: View; isOpen: boolean } {
   return { view: word === "sessions" || word === "log" ? word : "inbox", isOpen: path.endsWith("#open") };
 }
 
-const WIDE = "(min-width: 768px)";
-
-function onWidth(listener: () => void): () => void {
-  const query = matchMedia(WIDE);
-  query.addEventListener("change", listener);
-  return () => query.removeEventListener("change", listener);
+function atLeast(pixels: number): () => boolean {
+  const query = matchMedia(`(min-width: ${pixels}px)`);
+  const subscribe = (listener: () => void) => {
+    query.addEventListener("change", listener);
+    return () => query.removeEventListener("change", listener);
+  };
+  return () => useSyncExternalStore(subscribe, () => query.matches);
 }
 
 /** Whether there is room for a list and what is selected side by side. */
-export function useIsWide(): boolean {
-  return useSyncExternalStore(onWidth, () => matchMedia(WIDE).matches);
-}
+export const useIsWide = atLeast(768);
+
+/** Whether there is also room for both sides of a change. */
+export const useFitsSplit = atLeast(1000);
 
 /** The time now, drawn again every so many milliseconds. */
 export function useNow(every: number): number {

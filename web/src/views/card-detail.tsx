@@ -5,7 +5,7 @@ import { useEffect, useRef, useState } from "react";
 import { Button } from "@/components/ui/button";
 import { Skeleton } from "@/components/ui/skeleton";
 import { ToggleGroup, ToggleGroupItem } from "@/components/ui/toggle-group";
-import { navigate, useIsWide, useNow } from "@/lib/hooks";
+import { navigate, useFitsSplit, useIsWide, useNow } from "@/lib/hooks";
 import { count, oneLine, short, table } from "@/model/visible";
 import { age, duration } from "@/model/time";
 import type { Card } from "@/model/wire";
@@ -29,12 +29,9 @@ export function CardDetail({ controls }: { controls: { current: DetailControls |
   if (!card) {
     return (
       <section aria-label="Request" className="flex min-h-0 flex-1 flex-col overflow-y-auto">
-        {inbox.wasReady && (
-          <Empty
-            icon={<InboxIcon aria-hidden />}
-            title={board.waiting === 0 ? "Nothing waits for you" : `${count(board.waiting, "request")} waiting`}
-          >
-            {board.waiting === 0 ? "A new request appears by itself." : "j or a click selects one, ? shows the keys."}
+        {inbox.wasReady && board.waiting > 0 && (
+          <Empty icon={<InboxIcon aria-hidden />} title={`${count(board.waiting, "request")} waiting`}>
+            j or a click selects one, ? shows the keys.
           </Empty>
         )}
         <Recent />
@@ -51,7 +48,8 @@ function Detail({ card, controls }: { card: Card; controls: { current: DetailCon
   const scroller = useRef<HTMLDivElement>(null);
   const end = useRef<HTMLDivElement>(null);
   const [chosen, setLayout] = useState<Layout>(() => (localStorage.getItem("layout") === "split" ? "split" : "inline"));
-  const layout = isWide ? chosen : "inline";
+  const fitsSplit = useFitsSplit();
+  const layout = fitsSplit ? chosen : "inline";
   const [draft, setDraft] = useState<Spot | null>(null);
   const [isChoosing, setChoosing] = useState(false);
   const hunk = useRef(0);
@@ -117,7 +115,7 @@ function Detail({ card, controls }: { card: Card; controls: { current: DetailCon
                 <h2 className="text-[0.8125rem] font-medium">
                   {card.diffFromAgent ? "The agent's own text of the change" : count(card.files.length, "file")}
                 </h2>
-                {isWide && !card.diffFromAgent && (
+                {fitsSplit && !card.diffFromAgent && (
                   <ToggleGroup
                     type="single"
                     value={layout}

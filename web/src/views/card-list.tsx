@@ -165,7 +165,7 @@ function CardRow(props: { card: Card; now: number; isSelected: boolean; isFirst:
         aria-current={isSelected}
         tabIndex={isSelected || props.isFirst ? 0 : -1}
         onClick={props.onOpen}
-        className="flex min-w-0 flex-1 flex-col gap-1 py-2.5 pr-3 text-left outline-none focus-visible:ring-2 focus-visible:ring-ring focus-visible:ring-inset"
+        className="-ml-1.5 flex min-w-0 flex-1 flex-col gap-1 py-2.5 pr-3 pl-1.5 text-left outline-none focus-visible:ring-2 focus-visible:ring-ring focus-visible:ring-inset"
       >
         <span className="flex w-full items-center gap-2">
           <RiskMark risk={card.risk} />

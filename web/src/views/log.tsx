@@ -94,7 +94,7 @@ export function Log() {
                     role="listitem"
                     aria-setsize={entries.length}
                     aria-posinset={item.index + 1}
-                    className="absolute top-0 left-0 grid w-full grid-cols-[auto_1fr] gap-x-3 gap-y-0.5 border-b px-4 py-2 text-[0.8125rem] md:grid-cols-[8rem_8rem_9rem_minmax(0,1fr)] md:px-6"
+                    className="absolute top-0 left-0 grid w-full grid-cols-[auto_1fr] gap-x-3 gap-y-0.5 border-b px-4 py-2 text-[0.8125rem] md:grid-cols-[8rem_8rem_7rem_5.5rem_minmax(0,1fr)] md:px-6"
                     style={{ transform: `translateY(${item.start}px)` }}
                   >
                     <time className="text-muted-foreground tabular-nums" dateTime={entry.at}>
@@ -105,6 +105,9 @@ export function Log() {
                       {oneLine(entry.who || "-")}
                       {entry.sessionId && <span className="md:hidden"> · {short(entry.sessionId)}</span>}
                     </span>
+                    <code className="truncate font-mono text-xs leading-5 text-muted-foreground max-md:hidden">
+                      {short(entry.sessionId ?? "")}
+                    </code>
                     <span className="min-w-0 [overflow-wrap:anywhere] max-md:col-span-2">{oneLine(entry.summary)}</span>
                   </div>
                 )

@@ -20,7 +20,7 @@ export function Recent() {
   const { recent } = useInbox();
   if (recent.length === 0) return null;
   return (
-    <section aria-label="Decided lately" className="mx-auto w-full max-w-2xl p-4">
+    <section aria-label="Decided lately" className="w-full max-w-3xl p-4 md:px-6">
       <h2 className="pb-1 text-xs font-medium text-muted-foreground">Decided lately</h2>
       <ul className="divide-y">
         {recent.map((card) => (

@@ -21,7 +21,7 @@ const buttonVariants = cva(
         sm: "h-8 px-2.5 text-[0.8125rem]",
         lg: "h-11 px-5",
         icon: "size-9",
-        touch: "h-11 px-4 md:h-9 md:px-3.5",
+        touch: "h-11 px-3 md:h-9 md:px-3.5",
       },
     },
     defaultVariants: { variant: "default", size: "default" },

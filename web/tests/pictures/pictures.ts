@@ -1,0 +1,266 @@
+/** Takes pictures of the page at three widths, light and dark: `npm run pictures` writes them to PICTURES, and those in
+ *  `kept.json` to the documentation. */
+
+import { copyFileSync, mkdirSync, readFileSync } from "node:fs";
+import { join } from "node:path";
+import { afterAll, beforeAll, expect, test } from "vitest";
+import type { Browser, Page } from "playwright-core";
+import { open, startBrowser } from "../support/browser";
+import { cardEntry, fileEntry, proposal, pythonDiff, sessionEntry } from "../support/cards";
+import { Standin } from "../support/standin";
+
+const where = process.env["PICTURES"] ?? "pictures";
+let browser: Browser;
+beforeAll(async () => {
+  mkdirSync(where, { recursive: true });
+  browser = await startBrowser();
+});
+afterAll(async () => {
+  await browser.close();
+  const kept = JSON.parse(readFileSync(join(import.meta.dirname, "kept.json"), "utf8")) as Record<string, string>;
+  for (const [name, picture] of Object.entries(kept)) {
+    copyFileSync(join(where, `${picture}.png`), join(import.meta.dirname, `../../../docs/images/web-${name}.png`));
+  }
+});
+
+function fill(server: Standin): void {
+  const ago = (minutes: number) => new Date(Date.now() - minutes * 60_000).toISOString();
+  const sql = [
+    "diff --git a/migrations/0042_drop_legacy.sql b/migrations/0042_drop_legacy.sql",
+    "new file mode 100644",
+    "--- /dev/null",
+    "+++ b/migrations/0042_drop_legacy.sql",
+    "@@ -0,0 +1,4 @@",
+    "+-- The archive has them since March.",
+    "+BEGIN;",
+    "+DROP TABLE orders_legacy;",
+    "+COMMIT;",
+    "",
+  ].join("\n");
+  server.put(
+    cardEntry({
+      title: "Drop the table of old orders",
+      description: "Nothing reads orders_legacy since the archive was moved. The migration removes it.",
+      risk_level: "critical",
+      created_at: ago(3),
+      expires_at: new Date(Date.now() + 14 * 60_000).toISOString(),
+      files: [
+        fileEntry("migrations/0042_drop_legacy.sql", { kind: "create", before_hash: "new_file", added: 4, removed: 0 }),
+      ],
+      diff: sql,
+      amendable: true,
+      remarks: [{ path: "migrations/0042_drop_legacy.sql", text: "no newline at the end of the file" }],
+    }),
+  );
+  server.put(
+    proposal("Add the tax once, and round at the end", 3, {
+      risk_level: "high",
+      created_at: ago(8),
+      description:
+        "The total was wrong for baskets with several items of one kind:\nprices were summed without their counts, and the tax was added for each item.\n\nThis changes the sum, and adds a test for it.",
+      files: [
+        fileEntry("shop/basket.py", { added: 6, removed: 3 }),
+        fileEntry("tests/test_basket.py", { kind: "create", added: 5, removed: 0 }),
+      ],
+      diff:
+        pythonDiff("shop/basket.py", 3) +
+        [
+          "diff --git a/tests/test_basket.py b/tests/test_basket.py",
+          "new file mode 100644",
+          "--- /dev/null",
+          "+++ b/tests/test_basket.py",
+          "@@ -0,0 +1,5 @@",
+          "+from decimal import Decimal",
+          "+",
+          "+",
+          "+def test_counts_are_part_of_the_total(basket):",
+          '+    assert basket.total() == Decimal("23.80")',
+          "",
+        ].join("\n"),
+    }),
+  );
+  server.put(
+    cardEntry({
+      kind: "prompt",
+      title: "The agent asks how to go on",
+      description:
+        "Two tests of the old rounding fail now. Should I change the tests, or keep the old rounding for orders before 2026?",
+      risk_level: null,
+      prompt_type: "decision",
+      created_at: ago(12),
+      choices: ["continue", "refine", "stop"],
+      proposal_hash: null,
+    }),
+  );
+  server.put(
+    cardEntry({
+      kind: "approval",
+      title: "Run: npm publish --access public",
+      detail: "npm publish --access public",
+      risk_level: "high",
+      created_at: ago(1),
+      workspace_root: "/home/alex/widgets",
+      session_id: "77aa11bb-aaaa-4bbb-8ccc-dddddddddddd",
+    }),
+  );
+  server.put(
+    cardEntry({
+      kind: "stall",
+      title: "The agent is quiet for 12 minutes",
+      description: null,
+      risk_level: null,
+      created_at: ago(2),
+      session_id: "77aa11bb-aaaa-4bbb-8ccc-dddddddddddd",
+      workspace_root: "/home/alex/widgets",
+      choices: ["nudge", "stop", "dismiss"],
+    }),
+  );
+  server.put(
+    cardEntry({
+      kind: "standby",
+      title: "The agent waits for work",
+      description: "The basket is done. Shall I take the invoices next?",
+      risk_level: null,
+      created_at: ago(30),
+      choices: ["resume", "stop"],
+      proposal_hash: null,
+    }),
+  );
+  for (const title of [
+    "Name the module after what it holds",
+    "Read the currency from the settings",
+    "Remove an import that nothing uses",
+    "Write the totals into the log",
+  ]) {
+    server.put(proposal(title, 1, { created_at: ago(40) }));
+  }
+  server.sessions = [
+    sessionEntry(),
+    sessionEntry({
+      session_id: "77aa11bb-aaaa-4bbb-8ccc-dddddddddddd",
+      workspace_root: "/home/alex/widgets",
+      client_name: "codex",
+      status: "paused",
+      paused_by: "alex",
+      progress_snapshot: null,
+    }),
+  ];
+  const entry = (id: number, kind: string, who: string, summary: string) => ({
+    id,
+    at: ago(60 - id),
+    kind,
+    session_id: "5e551011-aaaa",
+    who,
+    summary,
+    data: null,
+    previous: "",
+    hash: "",
+  });
+  server.log = [
+    entry(1, "connected", "claude-code", "session 5e551011 in /home/alex/shop"),
+    entry(2, "asked", "claude-code", "Add the tax once, and round at the end (high)"),
+    entry(3, "approved", "alex", "Read the currency from the settings (from ctl in /dev/pts/3)"),
+    entry(4, "applied", "server", "shop/settings.py: 3 lines added, 1 removed"),
+    entry(5, "refused", "server", "a process of the agent tried to approve its own proposal"),
+  ];
+}
+
+const SIZES = [
+  [360, 720],
+  [768, 900],
+  [1440, 900],
+] as const;
+
+async function select(page: Page, title: string): Promise<void> {
+  await page.getByRole("listitem").filter({ hasText: title }).locator("[data-card]").click();
+}
+
+for (const [width, height] of SIZES) {
+  for (const colorScheme of ["light", "dark"] as const) {
+    test(`${width} ${colorScheme}`, async () => {
+      const server = new Standin();
+      await server.start();
+      fill(server);
+      const { page, faults, close } = await open(browser, server, {
+        viewport: { width, height },
+        colorScheme,
+        hasTouch: width < 768,
+        deviceScaleFactor: 1,
+      });
+      const shot = (name: string) => page.screenshot({ path: join(where, `${name}-${width}-${colorScheme}.png`) });
+      await shot("list");
+      await select(page, "Add the tax once");
+      await page.waitForTimeout(600);
+      await shot("change");
+      if (width >= 1000) {
+        await page.keyboard.press("v");
+        await page.waitForTimeout(300);
+        await shot("split");
+        await page.keyboard.press("v");
+      }
+      await page.getByLabel("Approve hunk 2 of 4").scrollIntoViewIfNeeded();
+      await page.getByLabel("Approve hunk 2 of 4").click();
+      await page.getByLabel("Comment on line 3", { exact: true }).first().click();
+      await page.getByRole("textbox", { name: /Comment on/ }).fill("Is this not done in the settings?");
+      await shot("comment");
+      await page.getByRole("button", { name: "Add comment" }).click();
+      await page.getByRole("button", { name: /Approve 3 of 4/ }).click();
+      await page.getByRole("dialog").waitFor();
+      await page.waitForTimeout(200);
+      await shot("confirm");
+      await page.keyboard.press("Escape");
+      await page.getByRole("button", { name: /^Reject/ }).click();
+      await page.waitForTimeout(150);
+      await shot("reject");
+      await page.keyboard.press("Escape");
+      if (width < 768) await page.getByRole("button", { name: "Back to the list" }).click();
+      await select(page, "The agent asks how");
+      await page.waitForTimeout(400);
+      await page.getByRole("button", { name: /^Continue/ }).click();
+      await page.waitForTimeout(200);
+      await shot("undo");
+      await page.getByRole("button", { name: /^Undo/ }).click();
+      if (width < 768) await page.getByRole("button", { name: "Back to the list" }).click();
+      for (const title of ["Name the module", "Read the currency", "Drop the table"])
+        await page.getByRole("checkbox", { name: `Mark ${title}` }).click();
+      await page.waitForTimeout(200);
+      await shot("marked");
+      await page.getByRole("button", { name: /^Approve 3/ }).click();
+      await page.waitForTimeout(200);
+      await shot("batch");
+      await page.keyboard.press("Escape");
+      await page.keyboard.press("?");
+      await page.waitForTimeout(200);
+      await shot("help");
+      await page.keyboard.press("Escape");
+      await page.keyboard.press("g");
+      await page.keyboard.press("s");
+      await page
+        .getByText("2 of", { exact: false })
+        .first()
+        .waitFor({ timeout: 3000 })
+        .catch(() => undefined);
+      await page.getByRole("button", { name: /shop · claude-code/ }).click();
+      await page.waitForTimeout(200);
+      await shot("sessions");
+      await page.keyboard.press("g");
+      await page.keyboard.press("l");
+      await page.getByText("tried to approve its own").waitFor();
+      await shot("log");
+      server.isDown = true;
+      server.drop();
+      await page.getByText("Reconnecting…").waitFor();
+      await page.keyboard.press("g");
+      await page.keyboard.press("i");
+      await page.waitForTimeout(1200);
+      await shot("reconnecting");
+      server.isDown = false;
+      server.restart({ forget: true });
+      await page.getByText("Sign in from a terminal").waitFor();
+      await shot("signed-out");
+      expect(faults.filter((each) => !each.includes("net::"))).toEqual([]);
+      await close();
+      await server.stop();
+    }, 60_000);
+  }
+}

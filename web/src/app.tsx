@@ -211,7 +211,8 @@ function LinkBar() {
       className="flex flex-wrap items-center gap-x-3 gap-y-1 bg-warning-soft px-4 py-1.5 text-[0.8125rem] text-warning-foreground md:px-6"
     >
       <span className="min-w-0 flex-1 max-sm:basis-full">
-        The server does not answer. What you see may be out of date, and nothing can be decided.
+        {link.why ? `The server says: ${oneLine(link.why)}.` : "The server does not answer."} What you see may be out of
+        date, and nothing can be decided.
       </span>
       <span className="tabular-nums" aria-hidden>
         {seconds > 0 ? `next attempt in ${seconds} s` : "trying…"}
@@ -305,12 +306,19 @@ function Outside() {
     );
   }
   const isOut = identity.state === "signed-out";
+  const isRefused = identity.state === "refused";
   return (
     <main className="flex h-dvh items-center justify-center p-6">
       <div className="flex max-w-md flex-col gap-4">
         <img src="/icon.svg" alt="" width={40} height={40} />
-        <h1 className="text-xl font-semibold">{isOut ? "Sign in from a terminal" : "The server does not answer"}</h1>
-        <p className="text-muted-foreground">{identity.why}</p>
+        <h1 className="text-xl font-semibold">
+          {isOut
+            ? "Sign in from a terminal"
+            : isRefused
+              ? "The server refuses this page"
+              : "The server does not answer"}
+        </h1>
+        <p className="text-muted-foreground [overflow-wrap:anywhere]">{oneLine(identity.why)}</p>
         {isOut ? (
           <>
             <p>Run this in a terminal on the machine where your agents work. It opens this page with a link for you:</p>
@@ -320,8 +328,8 @@ function Outside() {
         ) : (
           <>
             <p>
-              If it has stopped, <code className="rounded bg-muted px-1 font-mono text-sm">agent-intercom-ctl web</code>{" "}
-              in a terminal opens it again.
+              {isRefused ? "For a new link, run " : "If it has stopped, run "}
+              <code className="rounded bg-muted px-1 font-mono text-sm">agent-intercom-ctl web</code> in a terminal.
             </p>
             <Button className="self-start" onClick={() => void inbox.enter()}>
               Try again
@@ -466,6 +474,12 @@ function useKeys(context: KeyContext): void {
           if (field instanceof HTMLInputElement && field.value) clear(field);
           else board.select(null);
         }
+        break;
+      case "PageDown":
+      case "PageUp":
+      case "Home":
+      case "End":
+        context.detail.current?.scroll(key);
         break;
       case "h":
         context.detail.current?.nextHunk();

@@ -283,6 +283,17 @@ describe("several together", () => {
     expect(board.deciding).toEqual([]);
   });
 
+  test("a card of which hunks are left out is not approved whole", () => {
+    const [one, two] = [cardOf(proposal("part", 3)), cardOf(proposal("whole", 3))];
+    for (const card of [one, two]) {
+      board.take(card);
+      board.mark(card.id);
+    }
+    board.toggleHunk(one, 2);
+    expect(board.actsFor("approve").map((each) => each.card?.id)).toEqual([two.id]);
+    expect(board.actsFor("reject")).toHaveLength(2);
+  });
+
   test("comments and hunks are for one card", () => {
     const card = cardOf(proposal("x"));
     board.take(card);
@@ -331,6 +342,17 @@ describe("what is sent", () => {
 });
 
 describe("hunks and comments", () => {
+  test.each(["approve", "reject"])("%s asks first, if comments were written that it does not send", (word) => {
+    const card = cardOf(proposal("x"));
+    board.take(card);
+    look(card);
+    expect(board.question(act(card, word))).toBeNull();
+    board.comment(card, { path: "shop/basket.py", line: 2, text: "why?" });
+    expect(board.unsaid(act(card, word))).toBe(1);
+    expect(board.question(act(card, word))).not.toBeNull();
+    expect(board.question({ ...act(card, word), word: "changes" })).toBeNull();
+  });
+
   test("a choice is forgotten when the proposal changes; what was written is not", () => {
     const card = cardOf(proposal("x", 3));
     board.take(card);

@@ -7,7 +7,7 @@
  *  times are milliseconds of one clock of the caller. */
 
 import { diffOf, fitComments, type Comment, type DiffModel } from "./diff";
-import { KEYS, keysOf, label, type Key } from "./keys";
+import { CHANGES, KEYS, keysOf, label, type Key } from "./keys";
 import { count, oneLine, short, table } from "./visible";
 import type { Card, JsonObject, Session } from "./wire";
 
@@ -475,7 +475,9 @@ export class Board {
     const cards = isBatch ? this.marked : this.selected ? [this.selected] : [];
     return cards.flatMap((card) => {
       const row = (isBatch ? (KEYS[card.kind] ?? []) : keysOf(card)).find((each) => each.word === word);
-      return row && !this.isDecided(card.id) ? [{ word, card, session: null, wants: row.wants }] : [];
+      // A choice of hunks is for one card at a time: together they would be approved whole.
+      const isPart = isBatch && word === "approve" && this.leftOut(card).size > 0;
+      return row && !isPart && !this.isDecided(card.id) ? [{ word, card, session: null, wants: row.wants }] : [];
     });
   }
 
@@ -556,8 +558,14 @@ export class Board {
     this.#changed();
   }
 
+  /** How many comments were written that this action does not send. */
+  unsaid(act: Act): number {
+    return act.card && act.word !== CHANGES.word ? this.fitting(act.card).length : 0;
+  }
+
   /** Return the confirmation question for an action, or null if the key alone is enough. */
   question(act: Act): string | null {
+    if (act.card && this.unsaid(act) > 0) return `${label(act.word)} ${named(act.card)}?`;
     if (!WEIGHTY_ACTIONS.has(act.word)) return null;
     if (!act.card) return `${label(act.word)} ${nameOf(act)}?`;
     if (act.hunks) {

@@ -43,6 +43,9 @@ export const SESSION_KEYS: readonly Key[] = [
   key("e", "clear", "", "end"),
 ];
 
+/** Acts on a session that must be signed if there is an operator key, as all decisions about requests must. */
+export const SIGNED = new Set(["unpause", "steer"]);
+
 /** Who may decide: a viewer sees everything and decides nothing. */
 export function mayDecide(role: string): boolean {
   return role === "operator" || role === "admin";
@@ -88,6 +91,7 @@ export const PAGE_KEYS: readonly (readonly [string, string])[] = [
   ["j ↓", "select the next request"],
   ["k ↑", "select the request before"],
   ["enter", "open the request, if the list fills the screen"],
+  ["PgDn PgUp", "scroll the request; Home and End go to its ends"],
   ["x", "mark the request, to decide about several together"],
   ["u", "take back what was decided last, before it is sent"],
   ["h", "go to the next hunk; space leaves it out or takes it in again"],

@@ -7,8 +7,8 @@ import { ApiError, type Api } from "./api";
 export type Link =
   | { state: "connecting" }
   | { state: "live" }
-  /** `next` is when it tries again, by the same clock as `Date.now()`. */
-  | { state: "reconnecting"; next: number }
+  /** `next` is when it tries again, by the same clock as `Date.now()`. `why` is what the server said, if it did. */
+  | { state: "reconnecting"; next: number; why: string }
   | { state: "signed-out" };
 
 /** The server sends at least a comment every 15 seconds. After this silence the connection counts as lost. */
@@ -80,11 +80,13 @@ export class Connection {
     this.#abort = abort;
     this.#heard = Date.now();
     let isSignedOut = false;
+    let why = "";
     try {
       const body = await this.api.events(this.#lastId, abort.signal);
       await this.#read(body);
     } catch (fault) {
       isSignedOut = fault instanceof ApiError && fault.isSignedOut;
+      if (fault instanceof ApiError && fault.status > 0) why = fault.message;
     }
     abort.abort();
     if (this.#abort === abort) this.#abort = null;
@@ -96,7 +98,7 @@ export class Connection {
       return;
     }
     const pause = pauseBefore(this.#attempt++, Math.random());
-    this.listener.link({ state: "reconnecting", next: Date.now() + pause });
+    this.listener.link({ state: "reconnecting", next: Date.now() + pause, why });
     this.#timer = setTimeout(() => {
       this.#timer = undefined;
       void this.#open();

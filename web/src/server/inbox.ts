@@ -1,7 +1,7 @@
 /** The page's state outside React: the board, the connection, what was said last, and the decisions on their way. */
 
 import { QueryClient } from "@tanstack/react-query";
-import { useSyncExternalStore } from "react";
+import { useState, useSyncExternalStore } from "react";
 import { Board, nameOf, requestOf, type Act, type Waiting } from "../model/board";
 import { EventReducer, type ServerEvent } from "../model/events";
 import { KEYS, mayDecide, past } from "../model/keys";
@@ -21,7 +21,8 @@ export type Identity =
   | { state: "unknown" }
   | { state: "signed-in"; me: Me }
   | { state: "signed-out"; why: string }
-  | { state: "unreachable"; why: string };
+  | { state: "unreachable"; why: string }
+  | { state: "refused"; why: string };
 
 /** How long a message stays, in milliseconds; errors stay until they are dismissed. */
 const STAYS = 6_000;
@@ -43,6 +44,8 @@ export class Inbox {
   /** Whether the list was ever complete. */
   wasReady = false;
   messages: readonly Message[] = [];
+  /** What was written and not sent, by where it was written: a form may leave the screen and come back. */
+  readonly drafts = new Map<string, string>();
   /** The cards that ended lately, the newest first, each as it is now. */
   recent: readonly Card[] = [];
   /** What a screen reader says next. */
@@ -97,7 +100,8 @@ export class Inbox {
       const why = hadCode ? "This link was used before, or is older than a minute." : "Nobody is signed in here.";
       this.identity = { state: "signed-out", why };
     } else {
-      this.identity = { state: "unreachable", why: sentence(fault) };
+      const isAnswer = fault instanceof ApiError && fault.status > 0;
+      this.identity = { state: isAnswer ? "refused" : "unreachable", why: sentence(fault) };
     }
   }
 
@@ -119,6 +123,7 @@ export class Inbox {
     // Nothing of it stays on the screen of somebody who is not signed in.
     this.board.replace([]);
     this.recent = [];
+    this.drafts.clear();
     this.queries.clear();
     this.wasReady = false;
     this.identity = { state: "signed-out", why };
@@ -151,9 +156,26 @@ export class Inbox {
     if (was === "live" && link.state !== "live") this.board.disconnected();
     if (was === "reconnecting" && link.state === "live") {
       this.announce("Connected again.");
+      void this.#refresh();
       void this.queries.invalidateQueries();
     }
     this.changed();
+  }
+
+  /** Learn what may have changed with another run of the server: the role, an operator key, the version. */
+  async #refresh(): Promise<void> {
+    try {
+      const before = this.me;
+      const me = await this.api.me();
+      if (!before || this.identity.state !== "signed-in") return;
+      this.identity = { state: "signed-in", me };
+      if (before.server.version !== me.server.version) {
+        this.say("warning", `the server is now version ${me.server.version}: reload this page`);
+      }
+      this.changed();
+    } catch {
+      // The stream notices by itself what is wrong.
+    }
   }
 
   #event(event: ServerEvent): void {
@@ -330,6 +352,17 @@ export function sentence(fault: unknown): string {
 }
 
 export const inbox = new Inbox();
+
+/** The text of a form, which is kept while the form is not on the screen. Setting it to nothing forgets it. */
+export function useDraft(key: string): [string, (text: string) => void] {
+  const [text, setText] = useState(() => inbox.drafts.get(key) ?? "");
+  const change = (next: string) => {
+    if (next) inbox.drafts.set(key, next);
+    else inbox.drafts.delete(key);
+    setText(next);
+  };
+  return [text, change];
+}
 
 /** Draw again whenever the inbox changes, and return it. */
 export function useInbox(): Inbox {

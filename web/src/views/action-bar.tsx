@@ -1,6 +1,6 @@
 /** The bar at the bottom: what can be decided about the selected request, or about the marked ones together. */
 
-import { useEffect, useRef, useState, type MouseEvent } from "react";
+import { useEffect, useRef, type MouseEvent } from "react";
 import { Button } from "@/components/ui/button";
 import { Kbd } from "@/components/ui/kbd";
 import { Textarea } from "@/components/ui/textarea";
@@ -8,7 +8,7 @@ import { typedAt, useNow } from "@/lib/hooks";
 import { KEYS, label, past, type Key } from "@/model/keys";
 import { count, oneLine, short, table } from "@/model/visible";
 import type { Card } from "@/model/wire";
-import { useInbox } from "@/server/inbox";
+import { useDraft, useInbox } from "@/server/inbox";
 
 const FIRST = new Set(["approve", "accept", "continue", "proceed", "nudge"]);
 const AGAINST = new Set(["reject", "stop", "cancel"]);
@@ -136,7 +136,8 @@ function TextBar() {
   const inbox = useInbox();
   const { board } = inbox;
   const asked = board.asked;
-  const [text, setText] = useState("");
+  const ids = asked?.acts.map((act) => act.card?.id).join(" ") ?? "";
+  const [text, setText] = useDraft(`${asked?.acts[0]?.word ?? ""} ${ids}`);
   const field = useRef<HTMLTextAreaElement>(null);
   useEffect(() => field.current?.focus(), []);
   const first = asked?.acts[0];
@@ -144,7 +145,8 @@ function TextBar() {
   const isMust = asked.acts.some((act) => act.wants === "must");
   const send = (at: number) => {
     if (!board.counts(at)) return inbox.say("info", "nothing was decided: the request had only just changed");
-    if (!board.giveText(text, performance.now())) inbox.say("info", `${label(first.word)} needs a text`);
+    if (board.giveText(text, performance.now())) setText("");
+    else inbox.say("info", `${label(first.word)} needs a text`);
     inbox.changed();
   };
   const cancel = () => {

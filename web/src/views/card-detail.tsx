@@ -18,6 +18,7 @@ import { Recent } from "./recent";
 /** What keys of the page do inside the selected card. */
 export interface DetailControls {
   nextHunk: () => void;
+  scroll: (key: "PageDown" | "PageUp" | "Home" | "End") => void;
   toggleLayout: () => void;
   comment: () => void;
 }
@@ -89,6 +90,13 @@ function Detail({ card, controls }: { card: Card; controls: { current: DetailCon
       target?.focus();
       target?.scrollIntoView({ block: "center" });
       hunk.current = Number(target?.dataset["hunk"] ?? 0);
+    },
+    scroll: (key) => {
+      const box = scroller.current;
+      if (!box) return;
+      const page = box.clientHeight - 40;
+      const top = { PageDown: box.scrollTop + page, PageUp: box.scrollTop - page, Home: 0, End: box.scrollHeight }[key];
+      box.scrollTo({ top });
     },
     toggleLayout: () => changeLayout(chosen === "split" ? "inline" : "split"),
     comment: () => {

@@ -61,6 +61,7 @@ export function CardList({ isWide }: { isWide: boolean }) {
           placeholder="Filter…  /"
           autoComplete="off"
           spellCheck={false}
+          defaultValue={board.filteredBy}
           onChange={(event) => {
             board.filter(event.target.value);
             inbox.changed();

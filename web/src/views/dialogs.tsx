@@ -13,7 +13,7 @@ import {
 import { Kbd } from "@/components/ui/kbd";
 import { typedAt } from "@/lib/hooks";
 import { KEYS, label, PAGE_KEYS, SESSION_KEYS, CHANGES } from "@/model/keys";
-import { oneLine, short } from "@/model/visible";
+import { count, oneLine, short } from "@/model/visible";
 import { byUrgency, UNDO } from "@/model/board";
 import { useInbox } from "@/server/inbox";
 import { kindOf, RiskMark } from "./marks";
@@ -40,7 +40,10 @@ export function ConfirmDialog() {
   };
   if (!asked || !first) return null;
   const ids = new Set(asked.acts.map((act) => act.card?.id));
-  const others = asked.isBatch ? board.marked.filter((card) => !ids.has(card.id)) : [];
+  const open = asked.isBatch ? board.marked.filter((card) => !ids.has(card.id)) : [];
+  const parts = open.filter((card) => first.word === "approve" && board.leftOut(card).size > 0);
+  const others = open.filter((card) => !parts.includes(card));
+  const unsaid = asked.acts.reduce((sum, act) => sum + board.unsaid(act), 0);
   const verb = label(first.word);
   const isGrave =
     first.word === "clear" || (first.word === "approve" && asked.acts.some((act) => act.card?.risk === "critical"));
@@ -99,6 +102,18 @@ export function ConfirmDialog() {
                 {upper(doubt)}.
               </p>
             ))
+          )}
+          {unsaid > 0 && (
+            <p className="rounded-md bg-warning-soft px-3 py-2 text-warning-foreground">
+              {count(unsaid, "comment")} of yours {unsaid === 1 ? "is" : "are"} not sent with it: “request changes”
+              sends them.
+            </p>
+          )}
+          {parts.length > 0 && (
+            <p className="text-muted-foreground">
+              Stays open, because hunks of it are left out, which is decided one by one:{" "}
+              {parts.map((card) => `“${oneLine(card.title)}”`).join(", ")}
+            </p>
           )}
           {others.length > 0 && (
             <p className="text-muted-foreground">

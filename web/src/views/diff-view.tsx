@@ -13,7 +13,7 @@ import { LONGEST_COMMENT, rowsOf, type Comment, type DiffLine, type DiffModel, t
 import type { Piece } from "@/model/highlight";
 import { oneLine } from "@/model/visible";
 import type { Card } from "@/model/wire";
-import { useInbox } from "@/server/inbox";
+import { useDraft, useInbox } from "@/server/inbox";
 
 export type Layout = "inline" | "split";
 
@@ -284,7 +284,7 @@ function LineText({ line, pieces }: { line: DiffLine; pieces: Piece[] | undefine
   );
 }
 
-function Number(props: { number: number | null; digits: number; onComment?: (() => void) | undefined }) {
+function LineNumber(props: { number: number | null; digits: number; onComment?: (() => void) | undefined }) {
   const { number, digits, onComment } = props;
   const width = { width: `calc(${digits}ch + 1.25rem)` };
   const className = "flex shrink-0 items-start justify-end px-2.5 text-muted-foreground select-none";
@@ -349,9 +349,9 @@ function LineRow(props: {
   return (
     <div className={cn("flex", props.isOut ? OUT : BACK[line.part])}>
       <span className="hidden sm:contents">
-        <Number number={line.oldNumber} digits={digits} />
+        <LineNumber number={line.oldNumber} digits={digits} />
       </span>
-      <Number number={line.newNumber} digits={digits} onComment={props.onComment} />
+      <LineNumber number={line.newNumber} digits={digits} onComment={props.onComment} />
       <Mark part={line.part} />
       <span className={TEXT} data-agent>
         <LineText line={line} pieces={props.pieces} />
@@ -373,7 +373,7 @@ function Half(props: {
   const isOut = props.left.has(line.hunk);
   return (
     <div className={cn("flex min-w-0", isOut ? OUT : BACK[line.part], side === "new" && "border-l")}>
-      <Number
+      <LineNumber
         number={side === "old" ? line.oldNumber : line.newNumber}
         digits={props.digits}
         onComment={props.onComment}
@@ -405,10 +405,11 @@ function CommentBox({ comment, onRemove }: { comment: Comment; onRemove: () => v
 /** Writes a comment on a file or a line of it. */
 export function CommentForm({ spot, card, onDone }: { spot: Spot; card: Card; onDone: () => void }) {
   const inbox = useInbox();
-  const [text, setText] = useState("");
+  const [text, setText] = useDraft(`comment ${card.id} ${spot.path} ${spot.line ?? ""}`);
   const add = () => {
     if (!text.trim()) return;
     inbox.board.comment(card, { ...spot, text: text.trim() });
+    setText("");
     inbox.changed();
     onDone();
   };

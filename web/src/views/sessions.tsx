@@ -2,7 +2,7 @@
 
 import { useQuery } from "@tanstack/react-query";
 import { ArrowLeftIcon, CheckIcon, CircleDashedIcon, CircleDotIcon, UsersIcon } from "lucide-react";
-import { useState, type MouseEvent } from "react";
+import type { MouseEvent } from "react";
 import { Badge } from "@/components/ui/badge";
 import { Button } from "@/components/ui/button";
 import { Kbd } from "@/components/ui/kbd";
@@ -10,11 +10,11 @@ import { Skeleton } from "@/components/ui/skeleton";
 import { Textarea } from "@/components/ui/textarea";
 import { navigate, typedAt, useIsWide, useNow } from "@/lib/hooks";
 import { cn } from "@/lib/utils";
-import { SESSION_KEYS, type Key } from "@/model/keys";
+import { SESSION_KEYS, SIGNED, type Key } from "@/model/keys";
 import { age, moment } from "@/model/time";
 import { count, oneLine, short, table } from "@/model/visible";
 import { sessionsOf, type Session } from "@/model/wire";
-import { inbox, sentence, useInbox } from "@/server/inbox";
+import { inbox, sentence, useDraft, useInbox } from "@/server/inbox";
 import { AgentText, baseName, Empty, Facts, kindOf, Remark, RiskMark } from "./marks";
 
 export function useSessions() {
@@ -34,9 +34,10 @@ export function actOn(session: Session, row: Key, at: number): void {
 
 /** The keys that do something to a session in its state. */
 export function rowsFor(session: Session): readonly Key[] {
+  const isSigned = inbox.me?.signingRequired === true;
   const isPaused = session.status === "paused" || session.pausedBy !== null;
   return SESSION_KEYS.filter((row) => {
-    if (session.status === "terminated") return false;
+    if (session.status === "terminated" || (isSigned && SIGNED.has(row.word))) return false;
     if (row.word === "pause") return !isPaused && session.status === "active";
     if (row.word === "unpause") return isPaused;
     return true;
@@ -145,7 +146,7 @@ function SessionDetail({ session, isWide }: { session: Session; isWide: boolean 
   const { board } = state;
   const now = useNow(5_000);
   const cards = board.cards.filter((card) => card.sessionId === session.id);
-  const [text, setText] = useState("");
+  const [text, setText] = useDraft(`steer ${session.id}`);
   const rows = rowsFor(session).filter((row) => row.word !== "steer");
   const isDecided = board.isDecided(session.id);
   const send = (at: number) => {
@@ -272,31 +273,40 @@ function SessionDetail({ session, isWide }: { session: Session; isWide: boolean 
           <p className="text-[0.8125rem] text-muted-foreground">{state.cannotDecide}</p>
         ) : (
           <>
-            <form
-              className="flex items-end gap-2"
-              onSubmit={(event) => {
-                event.preventDefault();
-                send(event.timeStamp);
-              }}
-            >
-              <Textarea
-                id="message"
-                aria-label="A message to the agent"
-                placeholder="Tell the agent something with its next result…"
-                className="min-h-10"
-                value={text}
-                onChange={(event) => setText(event.target.value)}
-                onKeyDown={(event) => {
-                  if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) {
-                    event.preventDefault();
-                    send(event.timeStamp);
-                  }
+            {state.me?.signingRequired ? (
+              <p className="text-[0.8125rem] text-muted-foreground">
+                An operator key is set, so messages and resuming are signed in a terminal:{" "}
+                <code className="font-mono text-xs text-foreground">
+                  agent-intercom-ctl steer {short(session.id)} TEXT
+                </code>
+              </p>
+            ) : (
+              <form
+                className="flex items-end gap-2"
+                onSubmit={(event) => {
+                  event.preventDefault();
+                  send(event.timeStamp);
                 }}
-              />
-              <Button type="submit" size="touch" disabled={!text.trim() || isDecided}>
-                Steer
-              </Button>
-            </form>
+              >
+                <Textarea
+                  id="message"
+                  aria-label="A message to the agent"
+                  placeholder="Tell the agent something with its next result…"
+                  className="min-h-10"
+                  value={text}
+                  onChange={(event) => setText(event.target.value)}
+                  onKeyDown={(event) => {
+                    if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) {
+                      event.preventDefault();
+                      send(event.timeStamp);
+                    }
+                  }}
+                />
+                <Button type="submit" size="touch" disabled={!text.trim() || isDecided}>
+                  Steer
+                </Button>
+              </form>
+            )}
             <div className="flex flex-wrap gap-2">
               {rows.map((row) => (
                 <Button

@@ -123,8 +123,10 @@ describe("one request", () => {
     await press("a");
     const dialog = page.getByRole("dialog");
     await dialog.getByText(/Approve .* 'Grave' \(/).waitFor();
+    await settled();
     await page.keyboard.press("Escape");
     await dialog.waitFor({ state: "detached" });
+    await settled();
     expect(await undoBar().count()).toBe(0);
     await press("a");
     await dialog.waitFor();
@@ -277,6 +279,35 @@ describe("several together", () => {
     await page.getByText("1000 waiting").waitFor();
   });
 
+  test("what is being written survives scrolling, another request, and another view", async () => {
+    server.put(proposal("Long", 400));
+    server.put(proposal("Other"));
+    await visit();
+    await select("Long");
+    await page.getByLabel("Comment on line 3", { exact: true }).click();
+    await page.getByRole("textbox", { name: /Comment on/ }).fill("half a thought");
+    await page.getByTestId("detail").evaluate((box) => box.scrollTo(0, 20_000));
+    await page.getByRole("textbox", { name: /Comment on/ }).waitFor({ state: "detached" });
+    await page.getByTestId("detail").evaluate((box) => box.scrollTo(0, 0));
+    await expect.poll(() => page.getByRole("textbox", { name: /Comment on/ }).inputValue()).toBe("half a thought");
+    await page.getByRole("button", { name: "Add comment" }).click();
+    await page.getByRole("button", { name: /^Reject/ }).click();
+    await page.getByRole("textbox", { name: /Reject/ }).fill("half a reason");
+    await select("Other");
+    await select("Long");
+    await page.getByRole("button", { name: /^Reject/ }).click();
+    const reason = page.getByRole("textbox", { name: /Reject/ });
+    await expect.poll(() => reason.inputValue()).toBe("half a reason");
+    await settled();
+    await page.keyboard.press("Control+Enter");
+    await page.getByRole("dialog").getByText("1 comment of yours is not sent with it").waitFor();
+    await page.keyboard.press("Escape");
+    await page.getByLabel("List only requests").fill("other");
+    await page.getByRole("link", { name: "Log" }).click();
+    await page.getByRole("link", { name: "Inbox" }).click();
+    await expect.poll(() => page.getByLabel("List only requests").inputValue()).toBe("other");
+  });
+
   test("a diff of 10,000 lines is drawn, and what was not seen is said", async () => {
     server.put(proposal("Long", 1_667));
     await visit();
@@ -375,6 +406,13 @@ describe("the connection", () => {
     await page.reload();
     await page.getByText("Nobody is signed in here.").waitFor();
   });
+});
+
+test("a server that refuses the page says why", async () => {
+  await visit();
+  server.refusesStreams = "this browser was started by an agent";
+  server.drop();
+  await page.getByText("The server says: this browser was started by an agent.").waitFor();
 });
 
 describe("roles", () => {
@@ -514,7 +552,7 @@ describe("text of others", () => {
       await page.waitForTimeout(60);
       await check();
     }
-    await press("v");
+    await press("v", "PageDown");
     await check();
     await press("r");
     await check();

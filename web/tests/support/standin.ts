@@ -55,6 +55,8 @@ export class Standin {
   isDown = false;
   /** What the next acting command is refused with. */
   refusal: { status: number; code: string; message: string } | null = null;
+  /** Why streams are refused, if they are. */
+  refusesStreams = "";
   role = "admin";
   isSigned = false;
   #server: Server;
@@ -186,6 +188,7 @@ export class Standin {
     const csrf = this.#cookies.get(cookie);
     if (csrf === undefined) return refuse(401, "unauthorized", "nobody is signed in");
     if (name === "me") return json(200, this.#me(csrf));
+    if (name === "events" && this.refusesStreams) return refuse(403, "forbidden", this.refusesStreams);
     if (name === "events") return this.#stream(request, response);
     if (request.headers["x-intercom-csrf"] !== csrf) return refuse(403, "csrf", "the token of this page is not valid");
     if (name === "sign-out") {

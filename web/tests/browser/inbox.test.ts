@@ -98,6 +98,7 @@ describe("one request", () => {
     await select("A bad idea");
     await press("r");
     await page.getByRole("textbox", { name: /Reject/ }).fill("use the settings");
+    await settled();
     await page.keyboard.press("Control+Enter");
     const { command, fields } = await sent();
     expect([command, fields["reason"]]).toEqual(["reject", "use the settings"]);
@@ -162,6 +163,7 @@ describe("one request", () => {
     await page.getByRole("button", { name: "Add comment" }).click();
     await page.getByRole("button", { name: /^Request changes \(2\)/ }).click();
     await page.getByRole("textbox", { name: /Request changes/ }).fill("please");
+    await settled();
     await page.keyboard.press("Control+Enter");
     const { command, fields } = await sent();
     expect([command, fields["text"]]).toEqual(["changes", "please"]);
@@ -445,6 +447,7 @@ describe("sessions and the log", () => {
     await page.getByRole("button", { name: /shop/ }).click();
     await page.getByText("Add the tax once, and test it").waitFor();
     await page.getByRole("textbox", { name: "A message to the agent" }).fill("leave the log alone");
+    await settled();
     await page.keyboard.press("Control+Enter");
     expect(said(await sent())).toEqual({ command: "steer", id: "s1", text: "leave the log alone", verdict_id: null });
     server.sent.length = 0;
@@ -653,6 +656,7 @@ describe("everybody", () => {
     await page.getByText("Your comment on the file").waitFor();
     await press("c");
     await page.getByRole("textbox", { name: /Request changes/ }).waitFor();
+    await settled();
     await page.keyboard.press("Control+Enter");
     await undoBar().waitFor();
     await press("u", "?");

@@ -266,7 +266,7 @@ function Messages() {
   if (inbox.messages.length === 0) return null;
   return (
     <div
-      className="pointer-events-none fixed inset-x-3 top-14 z-30 flex flex-col items-end gap-2 md:top-auto md:right-4 md:bottom-20 md:left-auto md:w-96"
+      className="pointer-events-none fixed inset-x-3 top-14 z-30 flex flex-col items-end gap-2 md:top-auto md:right-4 md:bottom-36 md:left-auto md:w-96"
       data-testid="messages"
     >
       {inbox.messages.map((message) => (

@@ -149,7 +149,7 @@ function fill(server: Standin): void {
     id,
     at: ago(60 - id),
     kind,
-    session_id: "5e551011-aaaa",
+    session_id: "5e551011-aaaa-4bbb-8ccc-dddddddddddd",
     who,
     summary,
     data: null,
@@ -240,6 +240,7 @@ for (const [width, height] of SIZES) {
         .first()
         .waitFor({ timeout: 3000 })
         .catch(() => undefined);
+      for (const button of await page.getByRole("button", { name: "Dismiss" }).all()) await button.click();
       await page.getByRole("button", { name: /shop · claude-code/ }).click();
       await page.waitForTimeout(200);
       await shot("sessions");

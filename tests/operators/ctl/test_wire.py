@@ -16,10 +16,11 @@ from intercom.model.card import ANSWERED, Card, CardKind, CardState
 from intercom.model.decision import Signature
 from intercom.model.errors import ERROR_CODES, IntercomError, IpcError, NotFound
 from intercom.model.json_types import JsonObject
-from intercom.operators.commands.json_forms import card_entries, card_entry, plain, read
+from intercom.model.session import ProgressItem, ProgressStatus, Session
+from intercom.operators.commands.json_forms import card_entries, card_entry, plain, read, session_entry
 from intercom.operators.commands.table import MAX_REQUEST
 from intercom.operators.ctl.wire import CtlRequest, event, failure, read_request, success
-from tests.operators.stand_in_service import card
+from tests.operators.stand_in_service import card, session
 
 FIELDS = st.sampled_from(
     ["command", "id", "reason", "mode", "limit", "everything", "verdict_id", "session", "text", "x"]
@@ -116,6 +117,16 @@ def test_a_refusal_carries_its_code_and_details() -> None:
 def test_a_pending_card_lists_what_may_be_answered_and_an_ended_one_nothing(kind: CardKind) -> None:
     assert card_entry(card("a", kind))["choices"]
     assert card_entry(card("a", kind, state=CardState.CLOSED))["choices"] == []
+
+
+def test_the_entry_of_a_session_has_the_progress_that_its_agent_reports() -> None:
+    steps = (ProgressItem("build", ProgressStatus.DONE), ProgressItem("test", ProgressStatus.PENDING))
+    entry = session_entry(session("s", progress_snapshot=steps))
+    assert entry["progress_snapshot"] == [
+        {"label": "build", "status": "done"},
+        {"label": "test", "status": "pending"},
+    ]
+    assert read(Session, entry).progress_snapshot == steps
 
 
 def test_an_entry_of_pending_has_the_names_of_the_reference() -> None:

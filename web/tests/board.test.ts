@@ -232,6 +232,15 @@ describe("a decision", () => {
     expect(board.actsFor("approve")).toHaveLength(1);
   });
 
+  test("is not sent after the machine slept, whatever the clock of the page says", () => {
+    const card = add();
+    look(card);
+    board.begin(board.actsFor("approve"), 0);
+    board.slept();
+    expect(board.told()[0]).toContain("this page slept meanwhile");
+    expect(board.due(UNDO)).toEqual([]);
+  });
+
   test("that failed can be made again", () => {
     const card = add();
     look(card);

@@ -225,6 +225,11 @@ export class Board {
     this.#changed(true);
   }
 
+  /** Drop all unsent decisions: the machine slept since they were made. */
+  slept(): void {
+    for (const id of [...this.#deciding.keys()]) this.#drop(id, "this page slept meanwhile", { keepsMark: true });
+  }
+
   #close(id: string, why: string): void {
     const place = this.place;
     if (!this.#open.delete(id)) return;

@@ -2,7 +2,7 @@
 
 import { QueryClient } from "@tanstack/react-query";
 import { useState, useSyncExternalStore } from "react";
-import { Board, nameOf, requestOf, type Act, type Waiting } from "../model/board";
+import { Board, LATE, nameOf, requestOf, type Act, type Waiting } from "../model/board";
 import { EventReducer, type ServerEvent } from "../model/events";
 import { KEYS, mayDecide, past } from "../model/keys";
 import { oneLine } from "../model/visible";
@@ -55,6 +55,7 @@ export class Inbox {
   #scheduled = false;
   #nextMessage = 1;
   #came = 0;
+  #tickedAt = Date.now();
   #completing = new Set<string>();
 
   // --- for React
@@ -293,6 +294,10 @@ export class Inbox {
 
   /** Send what is due. Called several times a second. */
   readonly tick = (): void => {
+    // The clock of the page may stand still while the machine sleeps; the time of day does not.
+    const time = Date.now();
+    if (time - this.#tickedAt > LATE) this.board.slept();
+    this.#tickedAt = time;
     const due = this.board.due(performance.now());
     for (const waits of due) void this.#send(waits);
     if (due.length > 0 || this.board.deciding.length > 0) this.changed();
@@ -307,7 +312,9 @@ export class Inbox {
       if (act.session) void this.queries.invalidateQueries({ queryKey: ["sessions"] });
     } catch (fault) {
       this.board.settled(act, false);
-      this.#failed(`not ${past(act.word)}: ${nameOf(act)}`, fault);
+      // Without an answer it may have arrived all the same.
+      const isUnknown = fault instanceof ApiError && fault.status === 0;
+      this.#failed(`${isUnknown ? "not known whether" : "not"} ${past(act.word)}: ${nameOf(act)}`, fault);
     }
     this.changed();
   }

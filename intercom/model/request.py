@@ -36,12 +36,15 @@ class ApprovalStatus(StrEnum):
     INTERRUPTED = "interrupted"
 
 
+#: From a decision a request becomes pending again if a person takes the decision back.
 APPROVAL_TRANSITIONS: dict[ApprovalStatus, frozenset[ApprovalStatus]] = {
     ApprovalStatus.PENDING: frozenset(
         {ApprovalStatus.APPROVED, ApprovalStatus.REJECTED, ApprovalStatus.EXPIRED, ApprovalStatus.INTERRUPTED}
     ),
-    ApprovalStatus.APPROVED: frozenset({ApprovalStatus.CONSUMED, ApprovalStatus.EXPIRED, ApprovalStatus.INTERRUPTED}),
-    ApprovalStatus.REJECTED: frozenset(),
+    ApprovalStatus.APPROVED: frozenset(
+        {ApprovalStatus.PENDING, ApprovalStatus.CONSUMED, ApprovalStatus.EXPIRED, ApprovalStatus.INTERRUPTED}
+    ),
+    ApprovalStatus.REJECTED: frozenset({ApprovalStatus.PENDING}),
     ApprovalStatus.EXPIRED: frozenset(),
     ApprovalStatus.CONSUMED: frozenset(),
     ApprovalStatus.INTERRUPTED: frozenset(),
@@ -243,7 +246,7 @@ class WaitStatus(StrEnum):
 
 WAIT_TRANSITIONS: dict[WaitStatus, frozenset[WaitStatus]] = {
     WaitStatus.PENDING: frozenset({WaitStatus.DECIDED, WaitStatus.EXPIRED, WaitStatus.INTERRUPTED}),
-    WaitStatus.DECIDED: frozenset(),
+    WaitStatus.DECIDED: frozenset({WaitStatus.PENDING}),
     WaitStatus.EXPIRED: frozenset(),
     WaitStatus.INTERRUPTED: frozenset(),
 }

@@ -166,6 +166,8 @@ class CardRouter(Actor):
     def _remember(self, card: Card) -> None:
         if card.state is CardState.PENDING:
             self._open[card.id] = card
+            # A decision may have been taken back.
+            self._closed.pop(card.id, None)
         else:
             self._open.pop(card.id, None)
             self._closed[card.id] = None

@@ -16,7 +16,7 @@ from actors import Request
 from intercom.model.card import Card
 from intercom.model.decision import SignedCommand, Verdict
 from intercom.model.field_docs import INTERNAL
-from intercom.model.process import Exit, Why
+from intercom.model.process import Exit, Origin, Why
 from intercom.model.request import Operation, RiskLevel, TaskState
 from intercom.model.session import Instruction, Kind, Session, SessionMode
 from intercom.sessions.request_kinds import Asked, DeliveredInstruction, LateVerdict, PermissionAnswer
@@ -473,6 +473,20 @@ class TakeBack(Request[Card]):
     id: str
     by: str
     channel: str
+
+
+@frozen
+class TakeBackDecision(Request[Card]):
+    """Take back a person's decision about this request, which is pending again then. `id` names the act. Refused with
+    `already_decided` if the agent may know the decision, and with `invalid_state` if no person's decision is recorded,
+    or the request's time or its session is over."""
+
+    request_id: str
+    id: str
+    by: str
+    channel: str
+    origin: Origin | None = None
+    signed: SignedCommand | None = None
 
 
 @frozen

@@ -22,7 +22,6 @@ from intercom.model.chat_status import ChatStatus
 from intercom.model.checkpoint import CheckpointLine, CheckpointTaken, Files, Restore
 from intercom.model.decision import Decision, Signature, SignedCommand, Verdict, signature_data
 from intercom.model.errors import (
-    AlreadyDecided,
     IntercomError,
     InvalidArguments,
     InvalidState,
@@ -40,11 +39,21 @@ from intercom.sessions.amendments import AmendedCard
 from intercom.sessions.checkpoints.messages import AnswerRestore, AskRestore, TakeCheckpoint
 from intercom.sessions.grant_calls import GrantCalls
 from intercom.sessions.lookups import ShownCards, ask_session, only, single
-from intercom.sessions.messages import CommandRuns, Decide, End, EndAbandoned, Pause, Resume, Steer, TakeBack, Unpause
+from intercom.sessions.messages import (
+    CommandRuns,
+    Decide,
+    End,
+    EndAbandoned,
+    Pause,
+    Resume,
+    Steer,
+    TakeBackDecision,
+    Unpause,
+)
 from intercom.sessions.policies import PolicyRegistry
 from intercom.sessions.processes.spawner import AgentProcesses
 from intercom.sessions.rules import RuleCalls
-from intercom.sessions.session import steering
+from intercom.sessions.session import steering, taking_back
 from intercom.sessions.session_deps import SessionDeps
 from intercom.sessions.signatures import RecentRefusals, Signatures
 from intercom.sessions.tools.switch_freq import SwitchFreq
@@ -142,19 +151,26 @@ class Steering:
         found = await self.service.reader.read(partial(instructions.listed, limit=limit, session_id=id, kinds=_TASKS))
         return tuple(each for each in found if everything or each.is_open)
 
-    async def take_back(self, prefix: str, by: str, channel: str) -> Card:
-        """Cancel a message or a task. Raises AlreadyDecided if it has reached an agent, or may be on its way."""
-        instruction = await self.service.reader.read(partial(_named, prefix=prefix))
-        if instruction.session_id is not None and (
-            instruction.kind is not Kind.TASK or instruction.taken_at is not None
-        ):
-            return await ask_session(self.service.system, instruction.session_id, TakeBack(instruction.id, by, channel))
-        kept, home = await self._deps.store.transact(
-            partial(_take_back, id=instruction.id, by=by, channel=channel, deps=self._deps)
-        )
-        card = request_kinds.card_of_instruction(kept, home)
-        self._deps.card_router.tell(card)
-        return card
+    async def take_back(
+        self,
+        prefix: str,
+        by: str,
+        channel: str,
+        act_id: str | None = None,
+        origin: Origin | None = None,
+        signed: SignedCommand | None = None,
+    ) -> Card:
+        """Take back a decision, or cancel a message or a task. Raises AlreadyDecided if it has reached an agent, or may
+        be on its way, InvalidState for a decision that takes effect at once, and SignatureRefused."""
+        act = TakeBackDecision("", act_id or self._deps.new_id(), by, channel, origin, signed)
+        found = await taking_back.find(self.service.reader, prefix)
+        if found is None:
+            try:
+                _, kind = await self.service.identify(prefix)
+            except NotFound:
+                raise NotFound(f"no decision, message or task has an id that begins with {prefix!r}") from None
+            raise InvalidState(f"what was decided about a {kind.value} card took effect at once; nothing was changed")
+        return await taking_back.take_back(self.service.system, self._deps, found, act)
 
     @property
     def _deps(self) -> SessionDeps:
@@ -191,23 +207,6 @@ def _leave(
         if session.status is SessionStatus.TERMINATED:
             raise InvalidState("this session was ended; leave the task for its workspace, or for another session")
     return steering.queue(db, deps, instruction, signed, home or ""), home or ""
-
-
-def _take_back(db: Database, id: str, by: str, channel: str, deps: SessionDeps) -> tuple[Instruction, str]:
-    instruction = instructions.get(db, id)
-    assert instruction is not None, "it was found a moment ago"
-    if instruction.taken_at is not None:
-        raise AlreadyDecided("an agent has taken this task; nothing was changed")
-    instruction = steering.cancel(db, deps, instruction, by, channel)
-    session = None if instruction.session_id is None else sessions.get(db, instruction.session_id)
-    return instruction, "" if session is None else session.workspace_root
-
-
-def _named(db: Database, prefix: str) -> Instruction:
-    ids = instructions.with_prefix(db, prefix)
-    instruction = instructions.get(db, only([prefix] if prefix in ids else list(ids), prefix, "message or task"))
-    assert instruction is not None, "read in the same moment"
-    return instruction
 
 
 def _is_open(session: Session) -> bool:

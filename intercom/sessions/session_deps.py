@@ -25,6 +25,10 @@ class SessionDeps:
     `watcher` the actor that evaluates it. `present` says whether the agent of a key is connected. `chat` is None if no
     chat is set up. `measured` receives metrics. `signatures` says which decisions count. Files are changed under
     `locks`.
+
+    `unsent` has the verdict ids of people's decisions that were recorded in this server run and that the agent cannot
+    know, by request: no result has carried them. It outlives the sessions' actors, which are stopped when they are
+    idle. Of a decision from before the run nothing is known, so it is not in there.
     """
 
     config: Config
@@ -39,3 +43,4 @@ class SessionDeps:
     measured: Measured = unmeasured
     signatures: Signatures = field(factory=without_keys)
     locks: WorkspaceLocks = field(factory=WorkspaceLocks)
+    unsent: dict[str, str] = field(factory=dict)

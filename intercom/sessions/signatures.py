@@ -46,6 +46,9 @@ _APPROVAL = {
     ApprovalStatus.REJECTED: Decision.REJECT,
 }
 
+#: The command that takes a decision back.
+TAKE_BACK = "take-back"
+
 UNSIGNED = (
     "this server takes only decisions signed with an operator key, and this one is not: decide it with"
     " agent-intercom-ctl in a terminal of your own, where the key's PIN is asked for"
@@ -61,6 +64,7 @@ class Signatures:
     _ended_by_instructions: set[str] = field(factory=set)
     _grant_uses: dict[str, set[str]] = field(factory=dict)
     _grants_ended: set[str] = field(factory=set)
+    _taken_back: set[str] = field(factory=set)
 
     @property
     def required(self) -> bool:
@@ -182,6 +186,40 @@ class Signatures:
             return None
         was_in = audit.restore_states(db, restore.session_id, restore.id)
         return _USED if restore.id in self._uses or was_in & {state.value for state in later} else None
+
+    # --- decisions that were taken back ------------------------------------------------------------------------------
+
+    def admit_taking_back(
+        self, card: Card, signed: SignedCommand | None, channel: str, act_id: str, now: datetime
+    ) -> Signature | None:
+        """Return the signature to record with the act that takes back a decision about this card; None if signatures
+        are not required. The rules are those of a decision about it. Raises SignatureRefused."""
+        if not self.required:
+            return None
+        if channel in signing.SIGNED_HERE:
+            self.check_level(channel, _risk(card))
+            return self._signed_for(channel, _command(TAKE_BACK, {"id": card.id}, act_id, now))
+        if signed is None:
+            raise SignatureRefused(UNSIGNED)
+        signature, named = signed.signature, signed.fields.get("id", "")
+        subject = signing.command_subject(TAKE_BACK, signed.fields)
+        if not _is_of_command(signature, TAKE_BACK, signature.decision_id, subject) or not (
+            named and card.id.startswith(named)
+        ):
+            raise SignatureRefused("the signature is not for this decision; nothing was changed")
+        if signature.decision_id in self._taken_back:
+            raise SignatureRefused(f"the signature does not count: {_USED}; nothing was changed")
+        if card.risk is RiskLevel.CRITICAL and signature.method == signing.TICKET:
+            raise SignatureRefused("a decision about a critical change has to be taken back with the PIN itself")
+        fault = self._not_genuine(signature)
+        if fault:
+            raise SignatureRefused(f"{fault}; nothing was changed")
+        return signature
+
+    def note_taken_back(self, *ids: str) -> None:
+        """Note the ids of decisions that were taken back, and of the acts that did so, after the commit. Their
+        signatures stay genuine, so somebody could write one back into its row, or send it again."""
+        self._taken_back.update(ids)
 
     # --- instructions for agents -------------------------------------------------------------------------------------
 
@@ -350,19 +388,7 @@ class Signatures:
 
     def _sign_grant(self, grant: Grant, now: datetime) -> SignedCommand:
         fields = _fields_of_grant(grant)
-        unsigned = Signature(
-            request_id="",
-            subject=signing.command_subject(GRANT, fields),
-            risk=None,
-            decision=GRANT,
-            text=None,
-            at=clock.to_text(now),
-            decision_id=grant.id,
-            key_id="",
-            method=signing.CHANNEL,
-            value="",
-        )
-        return SignedCommand(self._signed_for(grant.channel, unsigned), fields)
+        return SignedCommand(self._signed_for(grant.channel, _command(GRANT, fields, grant.id, now)), fields)
 
     def _fault_of_approval(self, request: ApprovalRequest, root: str) -> str | None:
         expected = _APPROVAL.get(request.status)
@@ -421,6 +447,8 @@ class Signatures:
         signature = decided.signature
         if signature is None:
             return _MISSING
+        if decided.verdict_id in self._taken_back:
+            return "it was taken back"
         if signature.subject != subject(card) or signature.risk != _risk_text(card):
             return "what was signed is not what the request says now: it was changed, or another was shown"
         said = (signature.request_id, signature.decision, signature.text, signature.decision_id)
@@ -488,18 +516,7 @@ class Signatures:
     def _sign_instruction(self, instruction: Instruction, channel: str, now: datetime) -> SignedCommand:
         fields = {"session": instruction.session_id, "workspace": instruction.workspace_root, "text": instruction.text}
         said = {name: part for name, part in fields.items() if part is not None}
-        unsigned = Signature(
-            request_id="",
-            subject=signing.command_subject(instruction.kind.value, said),
-            risk=None,
-            decision=instruction.kind.value,
-            text=None,
-            at=clock.to_text(now),
-            decision_id=instruction.id,
-            key_id="",
-            method=signing.CHANNEL,
-            value="",
-        )
+        unsigned = _command(instruction.kind.value, said, instruction.id, now)
         return SignedCommand(self._signed_for(channel, unsigned), said)
 
     def _sign(self, verdict: Verdict, card: Card, now: datetime) -> Signature:
@@ -537,6 +554,22 @@ _CONTRADICTION = "what is recorded contradicts itself"
 _USED = "it was used before, and counts once"
 _OTHER_TEXT = "the signature is for another text"
 _NO_TEXT = "the signature does not cover what the nudge says: nudge again, with a text or this version's ctl"
+
+
+def _command(command: str, fields: Mapping[str, str], id: str, now: datetime) -> Signature:
+    """Return what a channel signs for a person's command, without the signature."""
+    return Signature(
+        request_id="",
+        subject=signing.command_subject(command, fields),
+        risk=None,
+        decision=command,
+        text=None,
+        at=clock.to_text(now),
+        decision_id=id,
+        key_id="",
+        method=signing.CHANNEL,
+        value="",
+    )
 
 
 def _fields_of_grant(grant: Grant) -> dict[str, str]:

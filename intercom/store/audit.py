@@ -15,7 +15,7 @@ from sqlite_utils import Database
 
 from intercom.model import clock
 from intercom.model.audit import AuditEntry
-from intercom.store import rows
+from intercom.store import audit_chain, rows
 from intercom.store.audit_chain import GENESIS, PRUNED, Entry, entry_data, entry_hash
 from intercom.store.rows import Codec, Table
 from intercom.store.schema import ENDS_OF_INSTRUCTIONS
@@ -113,6 +113,19 @@ def standby_end(db: Database, request_id: str) -> tuple[int, tuple[str, ...]] | 
     )
     ids = [] if row is None else entry_data(row["data"]).get("instruction_ids")
     return None if row is None else (row["id"], tuple(map(str, ids if isinstance(ids, list) else ())))
+
+
+#: The kind of the entry of a decision that a person took back.
+DECISION_TAKEN_BACK = audit_chain.TAKEN_BACK
+
+
+def decisions_taken_back(db: Database, session_id: str) -> tuple[str, ...]:
+    """Return the ids of the decisions about this session's requests that people took back, and of their signed acts
+    that did so. The signatures of neither count any more."""
+    mine = f"session_id = ? and kind = '{DECISION_TAKEN_BACK}'"
+    ids = [f"select {_said(name)} as id from audit where {mine}" for name in ("verdict_id", "signature.decision_id")]
+    found = rows.column(db, " union ".join(ids), (session_id, session_id))
+    return tuple(each for each in found if isinstance(each, str))
 
 
 def was_adopted(db: Database, session_id: str, by: str) -> bool:

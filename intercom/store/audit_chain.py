@@ -53,6 +53,8 @@ ANCHORED: Final = "audit_anchored"
 POSTED: Final = "audit_posted"
 #: The kinds of the entries that record a decision about a request.
 DECIDED: Final = ("decided", "auto_approved")
+#: The kind of the entry that takes the decision before it back.
+TAKEN_BACK: Final = "decision_taken_back"
 #: The channels that decide without a person who sees the request; their entries may be of kind `auto_approved`.
 _BY_ITSELF: Final = ("policy", "force", "grant")
 #: No entry is deleted by age before this age; the minimum of the setting is a day.
@@ -184,6 +186,9 @@ def verify(db: sqlite3.Connection, anchors: Iterable[Anchor] = ()) -> Verificati
         if entry.kind in DECIDED and (request := entry_data(entry.data).get("request_id")) is not None:
             said = "approve" if entry.kind == "auto_approved" else str(entry.summary)
             behind.setdefault(str(request), []).append((entry.kind, said, entry_data(entry.data).get("proposal_hash")))
+        elif entry.kind == TAKEN_BACK and (request := entry_data(entry.data).get("request_id")) is not None:
+            # No decision before it counts any more; that the log knows of the request stays true.
+            behind[str(request)] = []
         before = entry
     if before is not None:
         found.head = Head(before.id, before.hash, before.at)
@@ -300,6 +305,8 @@ def _check_decisions(
         if said is None:
             if id not in known:
                 found.add(None, f"request {id} is {status} (by {by}), and no entry says that anybody decided it")
+        elif not said:
+            found.add(None, f"request {id} is {status} (by {by}), and the log says that this decision was taken back")
         elif not any(decision == verdict for _, decision, _ in said):
             found.add(None, f"request {id} is {status} ({verdict} by {by}), and the log says {said[-1][1]}")
         elif channel not in _BY_ITSELF and all(kind != DECIDED[0] for kind, _, _ in said):
@@ -310,6 +317,8 @@ def _check_decisions(
     for (id,) in applied:
         if str(id) not in behind and id not in known:
             found.add(None, f"request {id} was applied, and no entry says that anybody decided it")
+        elif behind.get(str(id)) == []:
+            found.add(None, f"request {id} was applied, and the log says that its decision was taken back")
 
 
 # --- the heads, kept outside the database ----------------------------------------------------------------------------

@@ -38,6 +38,9 @@ class Scope(Enum):
     COMMAND_PROCESS = "slack_command.process"
     #: A decision whose effect is not a change of a request's row.
     DECISION = "verdict"
+    #: A person's act that took a decision back, and the decision that was: sent again, it decides nothing.
+    TAKE_BACK = "take_back"
+    TAKEN_BACK = "verdict.taken_back"
     #: The end of a pause.
     UNPAUSE = "unpause"
     #: The session that a command without a name was about.

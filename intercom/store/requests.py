@@ -82,7 +82,7 @@ class RequestTable(Table[T], Generic[T, S]):
     """The table of one kind of request, with the queries on its states.
 
     `undelivered` are the final statuses whose answer must be delivered to the agent. `answer` returns the additional
-    columns that a decision sets.
+    columns that a decision sets; `answered` names all that may hold something of it.
     """
 
     def __init__(
@@ -92,12 +92,14 @@ class RequestTable(Table[T], Generic[T, S]):
         *,
         undelivered: tuple[str, ...],
         answer: Callable[[Decided], Row] = lambda _decided: {},
+        answered: tuple[str, ...] = (),
         codecs: Mapping[str, Codec] | None = None,
         elsewhere: Mapping[str, Callable[[Database, Row], object]] | None = None,
     ) -> None:
         super().__init__(name, kind, parts={"decided": DECIDED}, codecs=codecs or {}, elsewhere=elsewhere or {})
         self._undelivered = undelivered
         self._answer = answer
+        self._answered = answered
 
     def pending(self, db: Database, session_id: str | None = None) -> tuple[T, ...]:
         """Return pending requests, oldest first; of one session or of all."""
@@ -135,6 +137,20 @@ class RequestTable(Table[T], Generic[T, S]):
         columns = {**DECIDED.write(decided), **self._answer(decided)}
         won = self.update(db, open, {"id": id, "at": decided.at, "to": to}, status=to, **columns)
         return bool(won or self.first(db, "id = ? and verdict_id = ?", (id, decided.verdict_id)))
+
+    def reopen(self, db: Database, id: str, verdict_id: str, at: datetime) -> bool:
+        """Take back the decision of this id: the request is pending again, as it was before.
+
+        Returns False and changes nothing if another decision, or none, has decided it, if the answer was delivered or
+        used, or if the request's time is over. The caller checks whether the agent may know the answer.
+        """
+        where = (
+            "id = :id and verdict_id = :verdict and delivered_at is null and status in ('approved', 'rejected',"
+            " 'decided') and (expires_at is null or expires_at > :at)"
+        )
+        columns = {**DECIDED.write(None), **dict.fromkeys(self._answered)}
+        values = {"id": id, "verdict": verdict_id, "at": at}
+        return self.update(db, where, values, status="pending", **columns) > 0
 
     def expire(self, db: Database, id: str, at: datetime) -> bool:
         """Expire a pending request without a decision. Returns whether this call did it. The caller checks the
@@ -239,12 +255,16 @@ class Approvals(RequestTable[ApprovalRequest, ApprovalStatus]):
         kept = _WHOLE.write(proposed)
         row = {"request_id": proposed.id, "verdict_id": verdict_id, "proposed": kept, "amended_at": clock.to_text(at)}
         rows.insert(db, "amendment", row, conflict="(request_id) do nothing")
-        columns = self.columns.write(amended)
-        self.update(db, "id = :id", {"id": proposed.id}, **{name: columns[name] for name in _AMENDED})
-        rows.changed(db, "delete from approval_file where request_id = ?", (proposed.id,))
-        for position, file in enumerate(amended.files):
-            _FILES.insert(db, file, request_id=amended.id, position=position)
+        self._replace(db, proposed.id, amended)
         return hashlib.sha256(str(kept).encode("ascii")).hexdigest()
+
+    def _replace(self, db: Database, id: str, record: ApprovalRequest) -> None:
+        """Replace what a request would change by what is in this record."""
+        columns = self.columns.write(record)
+        self.update(db, "id = :id", {"id": id}, **{name: columns[name] for name in _AMENDED})
+        rows.changed(db, "delete from approval_file where request_id = ?", (id,))
+        for position, file in enumerate(record.files):
+            _FILES.insert(db, file, request_id=id, position=position)
 
     def proposed(self, db: Database, request: ApprovalRequest) -> ApprovalRequest:
         """Return a request as the agent made it: without a person's amendment, and as it was before the decision."""
@@ -254,6 +274,22 @@ class Approvals(RequestTable[ApprovalRequest, ApprovalStatus]):
         kept: ApprovalRequest = _WHOLE.read(found["proposed"])
         # The session may be another one since.
         return evolve(kept, session_id=request.session_id)
+
+    def reopen(self, db: Database, id: str, verdict_id: str, at: datetime) -> bool:
+        """Do as for every request. What a person amended is again what the agent proposed. Returns False also if the
+        change is being applied."""
+        if rows.one(db, f"select 1 from approval_request where id = ? and {_NOT_BEING_APPLIED}", (id,)) is None:
+            return False
+        if not super().reopen(db, id, verdict_id, at):
+            return False
+        amended = rows.one(
+            db, "select proposed from amendment where request_id = ? and verdict_id = ?", (id, verdict_id)
+        )
+        if amended is not None:
+            proposed: ApprovalRequest = _WHOLE.read(amended["proposed"])
+            self._replace(db, id, proposed)
+            rows.changed(db, "delete from amendment where request_id = ?", (id,))
+        return True
 
     def note_details(self, db: Database, id: str, details: DecisionDetails) -> None:
         """Store the structured form of a decision's text, in the transaction of the decision."""
@@ -346,6 +382,7 @@ approvals = Approvals(
     "approval_request",
     ApprovalRequest,
     undelivered=("approved", "rejected", "expired"),
+    answered=("details",),
     codecs={
         "remarks": Codec(_write_remarks, _read_remarks),
         "details": Codec(_DETAILS.write, _details),
@@ -372,7 +409,13 @@ def _prompt_answer(decided: Decided) -> Row:
     return {"decision": str(decided.decision), "instruction": decided.text}
 
 
-prompts = Prompts("continuation_prompt", ContinuationPrompt, undelivered=("decided", "expired"), answer=_prompt_answer)
+prompts = Prompts(
+    "continuation_prompt",
+    ContinuationPrompt,
+    undelivered=("decided", "expired"),
+    answer=_prompt_answer,
+    answered=("decision", "instruction"),
+)
 
 
 class Waits(RequestTable[Wait, WaitStatus]):
@@ -395,6 +438,7 @@ waits = Waits(
     Wait,
     undelivered=("decided", "expired"),
     answer=lambda decided: {"instruction": standby_instruction(decided)},
+    answered=("instruction",),
 )
 
 # --- across the kinds ------------------------------------------------------------------------------------------------

@@ -118,8 +118,9 @@ def judge(rig: Rig) -> Report:
     _children(report, rig, db, started)
     _agents(report, rig, logs, started)
     _requests_ended(report, rows, started)
-    operators(report, rig, rows)
-    slack(report, rig, rows)
+    taken_back = decisions_taken_back(db)
+    operators(report, rig, rows, taken_back)
+    slack(report, rig, rows, taken_back)
     verdicts(report, logs, rows, started, roads)
     _records(report, db, rows, logs, started)
     nudges(report, rig, logs, db, started, roads)
@@ -132,6 +133,12 @@ def judge(rig: Rig) -> Report:
     report.counts["shim kills"] = rig.killed_shims
     report.counts["agents"] = len(logs)
     return report
+
+
+def decisions_taken_back(db: sqlite3.Connection) -> frozenset[str]:
+    """The verdicts that people took back: the request was open again, and another one may have decided it."""
+    found = db.execute("select data from audit where kind = 'decision_taken_back'")
+    return frozenset(json.loads(data)["verdict_id"] for (data,) in found)
 
 
 def _requests(db: sqlite3.Connection) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -212,8 +219,10 @@ def _records(
             broadcasts[summary] += 1
         elif data and (id := json.loads(data).get("request_id")):
             happened[kind][id] += 1
+    # One decision more than were taken back.
+    again = {"decided": happened["decision_taken_back"], "applied": Counter[str]()}
     for kind in ("decided", "applied"):
-        twice = [id for id, count in happened[kind].items() if count > 1]
+        twice = [id for id, count in happened[kind].items() if count > 1 + again[kind][id]]
         report.faults += [f"{kind} is on record more than once for {id}" for id in twice]
     for id, row in rows.items():
         if (row["status"] == "consumed") != (id in happened["applied"]):
@@ -250,18 +259,24 @@ _ALLOWED = frozenset({"approved", "consumed"})
 _BLUR_SECONDS = 0.1
 
 
-def operators(report: Report, rig: Rig, rows: dict[str, Row]) -> None:
+def operators(report: Report, rig: Rig, rows: dict[str, Row], taken_back: frozenset[str] = frozenset()) -> None:
     """What operators were told of their verdicts is so; and nothing is decided but by them, and by people in Slack."""
     report.faults += [f"an operator saw: {card}" for card in rig.operators.stuck]
     report.faults += [f"an operator was refused: {why}" for why in rig.operators.refusals]
+    recorded = rig.operators.taken_back.count("recorded")
+    report.counts["verdicts taken back"] = len(taken_back)
+    if recorded > len(taken_back):
+        report.faults.append(f"{recorded} verdicts were taken back, and {len(taken_back)} on record")
     for given in rig.operators.given:
         report.counts[f"verdicts {given.outcome}"] += 1
         row = rows[given.request_id]
         won = row["verdict_id"] == given.verdict_id
-        if given.outcome == "recorded" and not won:
+        if given.outcome == "recorded" and not won and given.verdict_id not in taken_back:
             report.faults.append(f"a recorded verdict is lost: {given}, and the database has {row['verdict_id']}")
         if given.outcome == "refused" and won:
             report.faults.append(f"a verdict was refused and won all the same: {given}")
+        if won and given.verdict_id in taken_back:
+            report.faults.append(f"a verdict was taken back and counts all the same: {given}")
         if won:
             word = _STANDBY_WORD[given.decision] if row["kind"] == "standby" else given.decision
             if (row["verdict"], row["decided_text"]) != (word, given.text):
@@ -290,7 +305,7 @@ def _by_itself(row: Row) -> bool:
     return False
 
 
-def slack(report: Report, rig: Rig, rows: dict[str, Row]) -> None:
+def slack(report: Report, rig: Rig, rows: dict[str, Row], taken_back: frozenset[str] = frozenset()) -> None:
     """What people tapped in Slack is on record where Slack was told so, and Slack shows what is on record."""
     if rig.slack is None or rig.shown is None:
         return
@@ -304,7 +319,7 @@ def slack(report: Report, rig: Rig, rows: dict[str, Row]) -> None:
             report.counts["verdicts by taps in Slack"] += 1
             if row["verdict"] != tap.word:
                 report.faults.append(f"the database has another verdict than was tapped: {tap}, {row}")
-        elif _is_lost(tap, row):
+        elif tap.verdict_id not in taken_back and _is_lost(tap, row):
             report.faults.append(f"a tap was acknowledged and is lost: {tap}, {row}")
 
 

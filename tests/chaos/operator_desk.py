@@ -37,6 +37,8 @@ class Operators:
     def __init__(self, places: Places, seed: str, *, later: float = 0.4, count: int = 2) -> None:
         self._later = later
         self.given: list[Given] = []
+        #: What became of each attempt to take a decision back.
+        self.taken_back: list[str] = []
         self.nudges: dict[str, str] = {}
         self.nudged: dict[str, str] = {}
         self.stuck: list[str] = []
@@ -45,6 +47,8 @@ class Operators:
         self._places = places
         self._paused: str | None = None
         self._guard = threading.Lock()
+        #: Held while a request may be opened again.
+        self._opening = threading.Lock()
         #: The terminal of the operator whose thread this is.
         self._own = threading.local()
         self._over = threading.Event()
@@ -60,7 +64,9 @@ class Operators:
 
     def finish(self) -> None:
         """From here on answer whatever waits, also what was meant to run out of time."""
-        self._final.set()
+        with self._opening:
+            self._final.set()
+            self.pending = None
 
     def stop(self) -> None:
         self._over.set()
@@ -112,6 +118,8 @@ class Operators:
         if dice.random() < 0.1:
             # The finger slips: the same verdict once more must be the same act.
             self._give(verb, {"id": card["request_id"], "verdict_id": verdict_id, **fields}, decision, text)
+        if dice.random() < 0.3:
+            self._take_back({"id": card["request_id"], "verdict_id": f"{dice.getrandbits(128):032x}"})
 
     def _give(self, verb: str, fields: dict[str, Any], decision: str, text: str | None) -> None:
         outcome, code = "recorded", None
@@ -127,6 +135,13 @@ class Operators:
             outcome = "unknown"
         with self._guard:
             self.given.append(Given(fields["id"], fields["verdict_id"], decision, text, outcome, code))
+
+    def _take_back(self, act: dict[str, Any]) -> None:
+        """Take a decision back. As a rule the agent has it by then, and this is refused."""
+        with self._opening:
+            # Not at the end: what is open then has nobody to answer it.
+            if not self._final.is_set():
+                self.taken_back.append(self._act("take-back", act))
 
     def _pause_one(self, cards: list[dict[str, Any]], dice: random.Random) -> None:
         """Let one session stand still until the next look, unless another does."""

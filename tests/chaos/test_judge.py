@@ -215,6 +215,31 @@ def test_so_is_an_apply_of_what_was_rejected(scene: Scene) -> None:
     assert any(fault.startswith("nobody approved what is consumed: {'id': 'p2'") for fault in scene.faults())
 
 
+def test_a_verdict_that_was_taken_back_is_not_lost_and_another_may_follow(scene: Scene) -> None:
+    scene.give("p1", cases.verdict("v0", "reject", after(0.5), "no"))
+    [fault] = scene.faults()
+    assert fault.startswith("a recorded verdict is lost: Given(request_id='p1', verdict_id='v0'")
+    take_back(scene, "p1", "v0")
+    assert scene.faults() == []
+
+
+def test_but_it_counts_no_more_and_only_one_other_follows(scene: Scene) -> None:
+    take_back(scene, "p1", "v1")
+    [fault] = scene.faults()
+    assert fault.startswith("a verdict was taken back and counts all the same")
+    scene.db.execute("delete from audit where kind = 'decision_taken_back'")
+    take_back(scene, "p1", "v0")
+    for _ in range(3):
+        audit.record(scene.db, NOW, "decided", "s-a0", "kim", "approve", {"request_id": "p1"})
+    assert scene.faults() == ["decided is on record more than once for p1"]
+
+
+def take_back(scene: Scene, id: str, verdict_id: str) -> None:
+    audit.record(
+        scene.db, NOW, "decision_taken_back", "s-a0", "kim", "approve", {"request_id": id, "verdict_id": verdict_id}
+    )
+
+
 def test_words_may_end_a_standby_and_time_a_question(scene: Scene) -> None:
     scene.stand_by("2", cases.verdict("steer/2", "resume", after(4)))
     scene.ask("3", "a0 round 3", cases.verdict("timeout/3", "continue", after(4)), status=WaitStatus.EXPIRED)

@@ -196,10 +196,18 @@ class StandInSteering:
             self.service._session(session)
         return tuple(word for word in self.kept.values() if word.kind is Kind.TASK and (everything or word.is_open))
 
-    async def take_back(self, prefix: str, by: str, channel: str) -> Card:
+    async def take_back(
+        self,
+        prefix: str,
+        by: str,
+        channel: str,
+        act_id: str | None = None,
+        origin: object = None,
+        signed: object = None,
+    ) -> Card:
         found = self.kept.get(prefix)
         if found is None:
-            raise NotFound(f"no message or task has an id that begins with {prefix!r}")
+            raise NotFound(f"no decision, message or task has an id that begins with {prefix!r}")
         self.service.acts.append(("take back", prefix, by, channel))
         return self._keep(attrs.evolve(found, closed_at=START))
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from actors import Actor, ChildSpec, System, ask
 from intercom.model.card import Card, CardKind, CardState, Notice
 from intercom.model.session import SessionMode
-from intercom.operators.card_router import EARLY_SECONDS, NOTIFIED, CardRouter, recipients
+from intercom.operators.card_router import CLOSED, EARLY_SECONDS, NOTIFIED, CardRouter, recipients
 from intercom.operators.router_messages import Channel, Subscribe
 from tests.operators.stand_in_service import START, card
 
@@ -144,6 +144,24 @@ async def test_a_closed_card_is_no_longer_given_out() -> None:
     async with System(stage.specs) as system:
         system.named("card_router").tell(card("old", state=CardState.REJECTED))
         assert await subscribe(system, "ctl") == {"ctl": ["other"]}
+
+
+async def test_a_card_whose_decision_was_taken_back_is_given_out_again() -> None:
+    stage = Stage(card("other"), remembered=1000)
+    async with System(stage.specs) as system:
+        await subscribe(system, "ctl")
+        for state in (CardState.PENDING, CardState.APPROVED, CardState.PENDING):
+            system.named("card_router").tell(card("old", state=state))
+        # Other cards that close do not make the router forget who shows this one.
+        for number in range(CLOSED + 1):
+            system.named("card_router").tell(card(f"c{number}", state=CardState.CLOSED))
+        stage.mode = REMOTE
+        system.named("card_router").tell(Notice("the mode changed", "info", START, session_id="s-1"))
+        system.named("card_router").tell(card("old", note="the agent is away"))
+        await settle()
+        told = [(each.state, each.note) for each in stage.told["ctl"] if isinstance(each, Card) and each.id == "old"]
+        assert told[2:] == [(CardState.PENDING, None), (CardState.PENDING, "the agent is away")]
+        assert await subscribe(system, "slack") == {"slack": ["other", "old"]}
 
 
 async def test_a_mode_that_changed_does_not_leave_ghosts() -> None:

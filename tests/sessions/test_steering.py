@@ -373,7 +373,7 @@ async def test_a_task_that_did_not_reach_its_agent_rides_again_or_is_anothers(
     call = agent.call()
     assert len((await agent.ask(Reboot(call=call))).instructions) == 1
     agent.tell(Undeliver((call,)))
-    with pytest.raises(NotFound, match="no message or task"):
+    with pytest.raises(NotFound, match="no decision, message or task"):
         await desk(server).take_back("zz", "kim", "ctl")
     server.gone("agent", for_good=True)
     await server.later(0)

@@ -27,12 +27,17 @@ def decide(status: Any, word: int, id: int, at: int) -> Act:
     return lambda db, module, words: module.decide(db, "r1", status, verdict(f"v{id}", words[word], after(at)))
 
 
+def reopen(id: int, at: int) -> Act:
+    return lambda db, module, words: module.reopen(db, "r1", f"v{id}", after(at))
+
+
 def acts(statuses: list[Any]) -> st.SearchStrategy[Act]:
     return st.one_of(
         st.builds(decide, st.sampled_from(statuses), st.integers(0, 1), number, seconds),
         st.builds(lambda at: lambda db, module, words: module.expire(db, "r1", after(at)), seconds),
         st.builds(lambda at: lambda db, module, words: module.mark_delivered(db, "r1", after(at)), seconds),
         st.builds(lambda at: lambda db, module, words: module.interrupt(db, "s1", after(at)), seconds),
+        st.builds(reopen, number, seconds),
     )
 
 
@@ -71,14 +76,18 @@ def test_a_request_moves_only_along_the_table(
         def check(sequence: list[Act], deadline: int | None) -> None:
             db.execute("begin")
             module.insert(db, make("r1", expires_at=None if deadline is None else after(deadline)))
-            before = module.get(db, "r1")
+            before = asked = module.get(db, "r1")
             for act in sequence:
                 act(db, module, words)
                 now = module.get(db, "r1")
                 if now.status != before.status:
                     assert now.status in table[before.status]
                     seen.add((before.status, now.status))
-                if before.decided is not None:
+                if now.status == "pending":
+                    # Also if a decision was taken back: before its answer was delivered, and not while it is applied.
+                    assert now == asked
+                    assert before.delivered_at is None
+                elif before.decided is not None:
                     assert now.decided == before.decided
                 if before.delivered_at is not None:
                     assert now.delivered_at == before.delivered_at

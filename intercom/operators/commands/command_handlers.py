@@ -398,13 +398,16 @@ async def tasks(
 
 
 def _taken_back_entry(card: Card) -> JsonObject:
-    return {"request_id": card.id, "session_id": card.session_id or None, "status": "taken back"}
+    entry: JsonObject = {"request_id": card.id, "session_id": card.session_id or None, "status": "taken back"}
+    return {**entry, "note": card.note} if card.kind in ANSWERED else entry
 
 
 @handles("take-back", _taken_back_entry)
 async def take_back(service: OperatorService, caller: Caller, id: str) -> Card:
-    """Cancel an instruction or a task before it reaches an agent."""
-    return await service.steering.take_back(id, caller.name, caller.channel.value)
+    """Take back a decision, an instruction or a task before it reaches an agent."""
+    return await service.steering.take_back(
+        id, caller.name, caller.channel.value, caller.act, caller.origin, caller.signed
+    )
 
 
 # --- checkpoints ------------------------------------------------------------------------------------------------------

@@ -348,8 +348,8 @@ _ROWS = (
     _row(
         "take-back",
         SIGNED,
-        "cancel a message or a task before an agent gets it",
-        _ID._replace(missing="an id; see steering and tasks"),
+        "take back a decision, a message or a task before an agent gets it",
+        _ID._replace(missing="an id; see log, steering and tasks"),
     ),
     _row(
         "start",

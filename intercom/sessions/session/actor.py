@@ -405,8 +405,16 @@ class SessionActor(Actor):
         """
         late, instructions = ((), ()) if alone or self.row.is_paused else self.state.pending(self.now(), own)
         answered = Answered(answer, late, tuple(request_kinds.told(each) for each in instructions))
-        self.change(SessionState.attach, answered.delivery(call, own))
+        delivery = answered.delivery(call, own)
+        if delivery is not None:
+            self.note_known(*delivery.requests)
+        self.change(SessionState.attach, delivery)
         return answered
+
+    def note_known(self, *request_ids: str) -> None:
+        """Note that the agent may know the decisions about these requests from now on: they cannot be taken back."""
+        for request_id in request_ids:
+            self.deps.unsent.pop(request_id, None)
 
     async def recorded(self, call: str, kind: type[A]) -> A | None:
         """Return what this call was answered, if its answer is recorded: the call is repeated because its answer was
@@ -551,6 +559,7 @@ def _load(db: Database, session: SessionActor) -> tuple[SessionState, tuple[Aske
     if row is None:
         raise NotFound(f"session {session.id} is not in the database")
     followed = restores.by_ended(db, session.id)
+    session.deps.signatures.note_taken_back(*audit.decisions_taken_back(db, session.id))
     late = requests.undelivered(db, session.id)
     for request in late:
         if isinstance(request, Wait):

@@ -49,7 +49,7 @@ from intercom.sessions.messages import (
     WriteTouch,
 )
 from intercom.sessions.request_kinds import Asked, headline
-from intercom.sessions.session import hook_permissions, lifecycle, stall, steering
+from intercom.sessions.session import hook_permissions, lifecycle, stall, steering, taking_back
 from intercom.sessions.session.actor import Handlers, SessionActor
 from intercom.sessions.session.state import SessionState
 from intercom.sessions.session_deps import SessionDeps
@@ -82,7 +82,7 @@ async def decide(session: SessionActor, asked: Decide) -> Card:
     if request_kinds.is_stuck(asked.request_id):
         return await check_diff.give_up(session, asked)
     prepared = await _prepared(session, asked)
-    won, found, is_proven = await session.transact(_decide, session=session, asked=asked, prepared=prepared)
+    won, found, is_first = await session.transact(_decide, session=session, asked=asked, prepared=prepared)
     crash_points.reach("verdict.recorded")
     if isinstance(found, StallAlert):
         card = stall.show(session, found) if won else await stall.answer(session, found, asked.verdict)
@@ -94,7 +94,11 @@ async def decide(session: SessionActor, asked: Decide) -> Card:
             # Nobody may answer it any more, so it is closed now. Its timer is late because the clock was set.
             found = await _run_out(session, found.id) or found
         raise _too_late(found)
-    return session.settle(found, is_proven=is_proven)
+    if is_first:
+        # Before the calls that wait are answered.
+        session.deps.unsent[found.id] = asked.verdict.id
+    # It was checked in this transaction.
+    return session.settle(found, is_proven=is_first and isinstance(found, ApprovalRequest))
 
 
 async def _prepared(session: SessionActor, asked: Decide) -> PreparedDecision | None:
@@ -208,7 +212,7 @@ def _decide(
     db: Database, session: SessionActor, asked: Decide, prepared: PreparedDecision | None = None
 ) -> tuple[bool, Asked | StallAlert, bool]:
     """Record a verdict about a request. Returns whether it is the one that counts, the request after it, and whether
-    the request is proven: it was checked in this transaction, so it need not be checked again when it is settled.
+    the verdict was recorded just now, and not before. Raises AlreadyDecided for a verdict that was taken back.
 
     For a stall alert nothing is recorded here, as its decisions have rules of their own (`stall.answer`). The first
     value then says whether this verdict was carried out before. `prepared` is the decision with the record that it is
@@ -216,6 +220,8 @@ def _decide(
     """
     verdict = asked.verdict
     request = _find(db, session.id, asked.request_id)
+    if idempotency.was_done(db, Scope.TAKEN_BACK, verdict.id):
+        raise AlreadyDecided(f"this decision about request {request.id} was taken back; nothing was changed")
     if isinstance(request, StallAlert):
         if verdict.decision is not Decision.NUDGE or verdict.command is None:
             # A nudge from ctl is a command, whose signature is checked with its message.
@@ -240,9 +246,8 @@ def _decide(
     decided = Decided.of(verdict, session.now(), signature)
     won = kind.table.decide(db, request.id, to, decided)
     first = won and not session.is_settled(request)
-    is_proven = first and isinstance(request, ApprovalRequest)
     amended = prepared.record(db, session.now()) if prepared is not None and first else {}
-    if isinstance(decides, ApprovalRequest) and isinstance(to, ApprovalStatus) and is_proven:
+    if isinstance(decides, ApprovalRequest) and isinstance(to, ApprovalStatus) and first:
         # The result is known, so the files need not be read again.
         details = None if prepared is None else prepared.details
         after: Asked | None = evolve(decides, status=to, decided=decided, details=details)
@@ -263,7 +268,7 @@ def _decide(
             proposal_hash=decides.proposal_hash if isinstance(decides, ApprovalRequest) else None,
             **amended,
         )
-    return won, after, is_proven
+    return won, after, first
 
 
 def _too_late(request: Asked) -> AlreadyDecided:
@@ -383,6 +388,9 @@ def _shown(session: SessionActor, task: Task, request: Asked) -> TaskState:
     found = state(task, request)
     if session.row.is_paused and found.status is TaskStatus.COMPLETED:
         return evolve(found, status=TaskStatus.WORKING)
+    if found.status is TaskStatus.COMPLETED:
+        # The client takes it for final.
+        session.note_known(request.id)
     return found
 
 
@@ -543,6 +551,7 @@ HANDLERS: Handlers = {
     messages.Unpause: lifecycle.unpause,
     messages.Steer: steering.steer,
     messages.TakeBack: steering.take_back,
+    messages.TakeBackDecision: taking_back.take_back_decision,
     messages.TasksLeft: steering.tasks_left,
     messages.DeliveredElsewhere: steering.delivered_elsewhere,
     messages.DetectorStarted: lambda session, _started: session.brief_detector(),

@@ -184,6 +184,11 @@ class SessionState:
             return self
         return self.reserve((request_id,), now.timestamp() + FETCH_SECONDS)
 
+    def reopen(self, request_id: str) -> SessionState:
+        """Note that the decision on this request was taken back before any result carried it."""
+        item = evolve(self.item(request_id), content=None)
+        return self._with((evolve(item, reserved_until=math.inf) if self.is_reserved(request_id) else item,))
+
     def clock_changed(self, now: datetime) -> SessionState:
         """Shorten the reservations to `FETCH_SECONDS` from now, because the clock may have been set back."""
         latest = now.timestamp() + FETCH_SECONDS

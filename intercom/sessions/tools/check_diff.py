@@ -125,6 +125,8 @@ async def handle(session: SessionActor, asked: CheckDiff) -> Opened[ApplyAnswer]
         session.trusted(request)
         if used is not None:
             raise session.refuse(request, used)
+        # It acts on the approval, whether or not it was told of it.
+        session.note_known(request.id)
         again = entry is not None
         if entry is not None and entry.state is JournalState.STUCK:
             entry = await _retry_stuck(session, entry)

@@ -55,6 +55,26 @@ async def test_a_list_of_open_cards_that_comes_late_opens_no_card_again(tmp_path
 
 
 @pytest.mark.real_time
+@pytest.mark.parametrize("state", [CardState.APPROVED, CardState.REJECTED])
+async def test_a_card_whose_decision_was_taken_back_has_its_buttons_again(tmp_path: Path, state: CardState) -> None:
+    waits = card("r-1")
+    async with outbox_writer_server(tmp_path, S1, waits) as server:
+
+        async def shows(part: str) -> bool:
+            return part in str((await server.row("card/r-1")).content)
+
+        server.tell(waits)
+        assert await shows("'actions'")
+        server.tell(attrs.evolve(decided(waits), state=state))
+        await server.wait_for(partial(shows, "kim"))
+        assert not await shows("'actions'")
+        server.tell(attrs.evolve(waits, note="lee took it back"))
+        await server.wait_for(partial(shows, "lee took it back"))
+        assert await shows("'actions'")
+        assert (await server.row("card/r-1")).open
+
+
+@pytest.mark.real_time
 async def test_it_looks_again_and_again_whatever_becomes_of_a_look(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,0 +1,189 @@
+"""What people take back before an agent has it: a decision, whose request waits again then, a message or a task.
+
+A decision is taken back only while it is certain that the agent does not know it: no result has carried it since it was
+recorded, and this server run recorded it (`SessionDeps.unsent`). A result that was lost counts as well: nobody knows
+whether it was read. An earlier server run may have sent a result before it was killed.
+
+A decision that was taken back must never count again. Sent again under its id, it is refused (`Scope.TAKEN_BACK`). Its
+signature stays genuine, so `Signatures` remembers it too, from the audit log.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TypeAlias
+
+from attrs import evolve, frozen
+
+from actors import System
+from intercom.model import crash_points, signing
+from intercom.model.card import Card
+from intercom.model.decision import PAST, Decided, signature_data
+from intercom.model.errors import AlreadyDecided, InvalidState, NotFound
+from intercom.model.json_types import Json, JsonObject
+from intercom.model.session import Instruction, Kind, SessionStatus
+from intercom.sessions import request_kinds
+from intercom.sessions.lookups import ask_session, only
+from intercom.sessions.messages import TakeBack, TakeBackDecision
+from intercom.sessions.request_kinds import Asked
+from intercom.sessions.session import steering
+from intercom.sessions.session.actor import SessionActor
+from intercom.sessions.session.state import SessionState
+from intercom.sessions.session_deps import SessionDeps
+from intercom.store import audit, idempotency, instructions, requests, sessions
+from intercom.store.client import Reader
+from intercom.store.idempotency import Scope
+from intercom.store.requests import AnyRequest
+from intercom.store.writer_messages import Database
+
+#: A message or a task; or the request that a decision is about.
+Found: TypeAlias = Instruction | AnyRequest
+
+
+async def find(reader: Reader, prefix: str) -> Found | None:
+    """Return the message, task or request whose id is this, or begins with it; None if there is none. Raises
+    Ambiguous."""
+    return await reader.read(partial(_find, prefix=prefix))
+
+
+async def take_back(system: System, deps: SessionDeps, found: Found, act: TakeBackDecision) -> Card:
+    """Take back what was found. `act` is complete but for the request. Raises AlreadyDecided if it has reached an
+    agent, or may be on its way, InvalidState if there is nothing to take back, and SignatureRefused."""
+    if not isinstance(found, Instruction):
+        return await ask_session(system, found.session_id, evolve(act, request_id=found.id))
+    if found.session_id is not None and (found.kind is not Kind.TASK or found.taken_at is not None):
+        return await ask_session(system, found.session_id, TakeBack(found.id, act.by, act.channel))
+    kept, home = await deps.store.transact(
+        partial(_cancel_task, id=found.id, by=act.by, channel=act.channel, deps=deps)
+    )
+    card = request_kinds.card_of_instruction(kept, home)
+    deps.card_router.tell(card)
+    return card
+
+
+def _find(db: Database, prefix: str) -> Found | None:
+    ids = {*instructions.with_prefix(db, prefix), *(id for _, id in requests.with_prefix(db, prefix))}
+    try:
+        id = prefix if prefix in ids else only(sorted(ids), prefix, "request or message")
+    except NotFound:
+        return None
+    return instructions.get(db, id) or requests.find(db, id)
+
+
+def _cancel_task(db: Database, id: str, by: str, channel: str, deps: SessionDeps) -> tuple[Instruction, str]:
+    """Cancel a task that no agent has taken. Returns it as it is then, and the root of its session's workspace."""
+    instruction = instructions.get(db, id)
+    assert instruction is not None, "it was found a moment ago"
+    if instruction.taken_at is not None:
+        raise AlreadyDecided("an agent has taken this task; nothing was changed")
+    instruction = steering.cancel(db, deps, instruction, by, channel)
+    session = None if instruction.session_id is None else sessions.get(db, instruction.session_id)
+    return instruction, "" if session is None else session.workspace_root
+
+
+# --- a decision, in its session ---------------------------------------------------------------------------------------
+
+#: The channels on which people decide. Other decisions are those of policies, grants, messages and timers.
+PEOPLES = frozenset({"ctl", "web", *signing.SIGNED_HERE})
+
+
+@frozen
+class TakenBack:
+    """A request after a decision about it was taken back. `used` are the ids whose signatures count no more: of the
+    decision and of the act. `note` says to people what was. `is_new` says that this was not on record before."""
+
+    request: Asked
+    used: tuple[str, ...]
+    note: str
+    is_new: bool = False
+
+
+async def take_back_decision(session: SessionActor, asked: TakeBackDecision) -> Card:
+    """Take back a decision. The same act again changes nothing, also if the request was decided again meanwhile. Raises
+    NotFound, InvalidState, AlreadyDecided and SignatureRefused; then nothing was changed."""
+    done = await session.transact(_reopen, session=session, asked=asked)
+    crash_points.reach("verdict.taken_back")
+    session.deps.signatures.note_taken_back(*done.used)
+    request = done.request
+    if session.is_settled(request):
+        return session.show(request)
+    session.note_known(request.id)
+    session.change(SessionState.reopen, request.id)
+    session.watch_expiry(request)
+    if request.id not in session.waiters:
+        session.change(SessionState.leave_alone, request.id)
+    if done.is_new:
+        # A chat notifies nobody of a message that changes.
+        title = request_kinds.headline(request_kinds.of(request).title(request))
+        session.notify(f'{done.note}; "{title}" waits for an answer again', "warning")
+    return session.show(request, note=done.note)
+
+
+def _reopen(db: Database, session: SessionActor, asked: TakeBackDecision) -> TakenBack:
+    request = requests.find(db, asked.request_id)
+    if request is None or request.session_id != session.id:
+        raise NotFound(f"no request of this session has the id {asked.request_id[:100]!r}", code="request_not_found")
+    before = idempotency.answer(db, Scope.TAKE_BACK, asked.id)
+    if before is not None:
+        # The act is repeated, or the writer crashed between its commit and its answer.
+        if before.get("request_id") != request.id:
+            raise AlreadyDecided("this act belongs to another request; give each action its own")
+        return TakenBack(request, _ids(before.get("used")), str(before.get("note")))
+    decided = _takeable(session, request)
+    now = session.now()
+    card = request_kinds.card_of(request, session.row.workspace_root)
+    signature = session.deps.signatures.admit_taking_back(card, asked.signed, asked.channel, asked.id, now)
+    if not request_kinds.of(request).table.reopen(db, request.id, decided.verdict_id, now):
+        raise AlreadyDecided(f"the decision about request {request.id} is being carried out; nothing was changed")
+    past = PAST.get(decided.decision, decided.decision)
+    note = f"{asked.by} took back a decision: {past} by {decided.by}"
+    about: JsonObject = {"request_id": request.id, "verdict_id": decided.verdict_id}
+    used = (decided.verdict_id, *(() if signature is None else (signature.decision_id,)))
+    answer: JsonObject = {**about, "note": note, "used": list(used)}
+    idempotency.record(db, Scope.TAKE_BACK, asked.id, answer, now, session_id=session.id)
+    idempotency.record(db, Scope.TAKEN_BACK, decided.verdict_id, about, now, session_id=session.id)
+    session.record(
+        db,
+        asked.by,
+        audit.DECISION_TAKEN_BACK,
+        decided.decision,
+        **about,
+        channel=asked.channel,
+        decided_by=decided.by,
+        origin=None if asked.origin is None else asked.origin.to_data(),
+        signature=signature_data(signature),
+    )
+    after = requests.find(db, request.id)
+    assert after is not None, "it was found in this transaction"
+    return TakenBack(after, used, note, is_new=True)
+
+
+def _ids(kept: Json) -> tuple[str, ...]:
+    return tuple(map(str, kept)) if isinstance(kept, list) else ()
+
+
+def _takeable(session: SessionActor, request: Asked) -> Decided:
+    """Return the decision about a request, if it can be taken back. Raises InvalidState and AlreadyDecided, which say
+    why it cannot."""
+    decided, status, named = request.decided, request.status.value, f"request {request.id}"
+    if status == "pending":
+        raise InvalidState(f"{named} is not decided, so there is nothing to take back; nothing was changed")
+    if session.row.status is SessionStatus.TERMINATED or status == "interrupted":
+        raise InvalidState(f"the session of {named} has ended, so it could not be decided again; nothing was changed")
+    if status == "consumed":
+        raise AlreadyDecided(f"the agent has used the approval of {named}; nothing was changed")
+    if decided is None or decided.channel not in PEOPLES:
+        by = "nobody" if decided is None else "no person"
+        raise InvalidState(f"{by} decided {named} ({status}), so there is nothing to take back; nothing was changed")
+    if request.delivered_at is not None:
+        raise AlreadyDecided(f"the agent has the answer to {named} already; nothing was changed")
+    if session.state.item(request.id).calls:
+        raise AlreadyDecided(f"the answer to {named} is on its way to the agent; nothing was changed")
+    if session.deps.unsent.get(request.id) != decided.verdict_id:
+        raise AlreadyDecided(
+            f"the agent may know the answer to {named}: it was sent, or the server has started again since; nothing was"
+            " changed"
+        )
+    if request.expires_at is not None and request.expires_at <= session.now():
+        raise InvalidState(f"the time of {named} is over, so it could not be decided again; nothing was changed")
+    return decided

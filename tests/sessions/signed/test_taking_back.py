@@ -1,0 +1,165 @@
+"""With an operator key, to take a decision back is signed as the decision was, and its signature never counts again."""
+
+from __future__ import annotations
+
+import contextlib
+import sqlite3
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio.testing
+
+from intercom.model import signing
+from intercom.model.card import CardState
+from intercom.model.decision import Decision, SignedCommand
+from intercom.model.errors import IntercomError, SignatureRefused
+from intercom.model.request import RiskLevel
+from intercom.sessions.tools.check_diff import CheckDiff
+from intercom.store.audit_chain import verify
+from tests.sessions.signed.keyed_server import approve, keyed
+from tests.sessions.signed.test_once import send
+from tests.support.keys import Key
+from tests.support.virtual_server import AgentClient, VirtualServer
+
+Clock = trio.testing.MockClock
+
+DECIDED = "status, verdict, verdict_id, decided_by, decided_via, decided_at, signature"
+
+
+def saved(database: Path, id: str) -> tuple[Any, ...]:
+    """The columns of the recorded decision."""
+    with contextlib.closing(sqlite3.connect(database)) as db:
+        found = db.execute(f"select {DECIDED} from approval_request where id = ?", (id,)).fetchone()
+    return tuple(found)
+
+
+def written_back(database: Path, id: str, decision: tuple[Any, ...]) -> None:
+    """What any process of this user can do. It removes the records of the act, too, but for the audit log."""
+    with contextlib.closing(sqlite3.connect(database)) as db:
+        db.execute(f"update approval_request set ({DECIDED}) = (?, ?, ?, ?, ?, ?, ?) where id = ?", (*decision, id))
+        db.execute("delete from answered_call")
+        db.commit()
+
+
+def command(server: VirtualServer, key: Key, id: str, act: str = "act-0001", **more: str) -> SignedCommand:
+    return key.command("take-back", server.now(), act, id=id, **more)
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+async def test_a_decision_that_is_written_back_into_its_row_does_not_count(
+    clock: Clock, root: Path, restarts: bool
+) -> None:
+    key = Key()
+    async with keyed(root, clock, key) as server:
+        agent = await server.arrive(root)
+        id = (await agent.propose()).request_id
+        await approve(server, key, id)
+        decision = saved(Path(server.app.database), id)
+        signed = command(server, key, id)
+        assert (await send(server, signed))["status"] == "taken back"
+        entry = next(each for each in await server.app.service.audit(20) if each.kind == "decision_taken_back")
+        assert entry.data["signature"]["value"] == signed.signature.value
+        if not restarts:
+            await _counts_for_nothing(server, agent, id, decision)
+    if restarts:
+        async with keyed(root, clock, key) as server:
+            await _counts_for_nothing(server, await server.arrive(root), id, decision)
+
+
+async def _counts_for_nothing(server: VirtualServer, agent: AgentClient, id: str, decision: tuple[Any, ...]) -> None:
+    written_back(Path(server.app.database), id, decision)
+    with pytest.raises(SignatureRefused, match="it was taken back"):
+        await agent.ask(CheckDiff(id))
+    await server.later(0)
+    assert (await server.app.service.card(id)).state is CardState.INTERRUPTED
+
+
+async def test_a_signed_decision_that_was_taken_back_is_not_taken_again(
+    server: VirtualServer, agent: AgentClient, key: Key
+) -> None:
+    id = (await agent.propose()).request_id
+    verdict = key.verdict(await server.app.service.card(id), Decision.APPROVE, server.now())
+    await server.app.service.decide(id, verdict)
+    await send(server, command(server, key, id))
+    with pytest.raises(IntercomError, match="was taken back"):
+        await server.app.service.decide(id, verdict)
+    with contextlib.closing(sqlite3.connect(server.app.database)) as db:
+        db.execute("delete from answered_call")
+        db.commit()
+    with pytest.raises(SignatureRefused, match="was taken back"):
+        await server.app.service.decide(id, verdict)
+    card = await server.app.service.card(id)
+    await server.app.service.decide(id, key.verdict(card, Decision.APPROVE, server.now(), id="v-next"))
+    await agent.ask(CheckDiff(id))
+    assert (await server.app.service.card(id)).state is CardState.APPLIED
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+async def test_the_act_counts_once(clock: Clock, root: Path, restarts: bool) -> None:
+    """Otherwise a process that saw it could take the next decision back, too."""
+    key = Key()
+    async with keyed(root, clock, key) as server:
+        id = (await (await server.arrive(root)).propose()).request_id
+        await approve(server, key, id)
+        act = command(server, key, id)
+        await send(server, act)
+        if not restarts:
+            await _takes_nothing_back(server, key, id, act)
+    if restarts:
+        async with keyed(root, clock, key) as server:
+            await server.arrive(root)
+            await _takes_nothing_back(server, key, id, act)
+
+
+async def _takes_nothing_back(server: VirtualServer, key: Key, id: str, act: SignedCommand) -> None:
+    card = await server.app.service.card(id)
+    await server.app.service.decide(id, key.verdict(card, Decision.REJECT, server.now(), id="v-next"))
+    with contextlib.closing(sqlite3.connect(server.app.database)) as db:
+        db.execute("delete from answered_call")
+        db.commit()
+    with pytest.raises(IntercomError, match="counts once"):
+        await send(server, act)
+    assert (await server.app.service.card(id)).state is CardState.REJECTED
+
+
+async def test_it_needs_a_signature_of_this_command_and_the_pin_if_it_is_critical(
+    server: VirtualServer, agent: AgentClient, key: Key
+) -> None:
+    id = (await agent.propose(risk=RiskLevel.CRITICAL)).request_id
+    other = (await agent.propose("b.txt")).request_id
+    for each in (id, other):
+        card = await server.app.service.card(each)
+        await server.app.service.decide(each, key.verdict(card, Decision.APPROVE, server.now(), id=f"v-{each}"))
+    back = server.app.service.steering.take_back
+    for refused in (
+        None,
+        command(server, key, other),
+        command(server, key, id, method=signing.TICKET),
+        command(server, Key(), id),
+        key.command("revoke", server.now(), id=id),
+    ):
+        with pytest.raises(SignatureRefused):
+            await back(id, "kim", "ctl", "act", None, refused)
+    # A channel that may not decide about it may not take it back either.
+    with pytest.raises(SignatureRefused, match="cannot be made by slack"):
+        await back(id, "kim", "slack")
+    assert (await server.app.service.card(id)).state is CardState.APPROVED
+    await back(id[:12], "kim", "ctl", "act", None, command(server, key, id[:12]))
+    await back(other, "kim", "ctl", "act-2", None, command(server, key, other, "act-2", method=signing.TICKET))
+    assert {card.id for card in await server.app.service.pending()} == {id, other}
+
+
+async def test_the_log_shows_a_decision_that_was_written_back(
+    server: VirtualServer, agent: AgentClient, key: Key
+) -> None:
+    id = (await agent.propose()).request_id
+    await approve(server, key, id)
+    decision = saved(Path(server.app.database), id)
+    await send(server, command(server, key, id))
+    with contextlib.closing(sqlite3.connect(server.app.database)) as db:
+        assert verify(db, []).faults == []
+    written_back(Path(server.app.database), id, decision)
+    with contextlib.closing(sqlite3.connect(server.app.database)) as db:
+        [fault] = verify(db, []).faults
+    assert "this decision was taken back" in fault.text

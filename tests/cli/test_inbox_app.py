@@ -232,6 +232,35 @@ def test_a_decision_can_be_taken_back_before_it_is_sent(where: Places, monkeypat
     at_inbox(where, monkeypatch, card("one", **LOW), undo=1000.0)(scene)
 
 
+def test_a_decision_that_was_sent_is_taken_back_unless_the_agent_may_know_it(
+    where: Places, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scene(person: Person) -> None:
+        server = person.server
+        server.answers["take-back"] = {"status": "taken back", "note": "kim took back a decision: approved by kim"}
+        await person.press("down", "a")
+        assert await person.sent(1) == [("approve", {"id": "one"})]
+        await person.until("done one")
+        server.put(card("one", state=CardState.APPROVED, **LOW))
+        await person.until("0 waiting")
+        await person.press("u")
+        assert (await person.sent(2))[1:] == [("take-back", {"id": "one"})]
+        await person.until("taken back one 'approval one' (low): kim took back a decision: approved by kim")
+        server.put(card("one", **LOW))
+        await person.until("1 waiting")
+        server.answers["take-back"] = Refusal({"error": "the agent has it", "error_code": "already_decided"})
+        await person.press("down", "a")
+        await person.sent(3)
+        await person.until("done one")
+        await person.press("u")
+        await person.until("take-back one 'approval one' (low): the agent has it")
+        await person.press("u")
+        await person.until("nothing to undo")
+        assert len(server.decided) == 4
+
+    at_inbox(where, monkeypatch, card("one", **LOW))(scene)
+
+
 @pytest.mark.parametrize(
     ("fault", "says"),
     [

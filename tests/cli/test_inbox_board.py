@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -27,7 +28,7 @@ from intercom.model.card import ANSWERED, Card, CardKind, CardState
 from intercom.model.request import RiskLevel
 from intercom.operators.commands.table import COMMANDS
 from tests.operators import stand_in_service
-from tests.operators.stand_in_service import session
+from tests.operators.stand_in_service import START, session
 
 LOW: dict[str, Any] = {"risk": RiskLevel.LOW}
 
@@ -141,9 +142,50 @@ def test_undo_takes_back_what_was_decided_last() -> None:
     assert board.asked is not None
     assert board.asked.stage is Stage.TEXT
     board.give_text(" no ", 2.0)
-    assert board.undo() == "undone: reject b 'change b' (low)"
+    assert board.undo(1.0) == "undone: reject b 'change b' (low)"
     assert [waits.act.word for waits in board.due(9.0)] == ["approve"]
-    assert board.undo() == "nothing to undo: what was decided is sent"
+    assert board.undo(1.0) == "nothing to undo: what was decided last cannot be taken back"
+
+
+def test_undo_takes_back_by_a_command_what_was_sent_last() -> None:
+    board = board_of(card("a", **LOW), card("b", **LOW))
+    decide(board, "a")
+    [sent] = board.due(9.0)
+    board.sent([sent.act])
+    assert board.undo(9.0) == "taking back: approve a 'change a' (low)"
+    # What the server says of the decision does not stop it: the server knows whether it is too late.
+    board.take(card("a", state=CardState.APPROVED, **LOW))
+    [back] = board.due(9.0)
+    assert request_of(back.act, back.text) == ("take-back", {"id": "a"})
+    board.sent([back.act])
+    assert board.undo(9.0) == "nothing to undo: what was decided last cannot be taken back"
+    board.take(card("a", **LOW))
+    assert board.is_open("a")
+
+
+def test_a_card_that_is_open_again_has_its_old_place() -> None:
+    first, second = card("a"), card("b", created_at=START + timedelta(seconds=1))
+    board = board_of(first, second, selected=1)
+    board.take(card("a", state=CardState.APPROVED))
+    board.take(first)
+    assert ([each.id for each in board.listed], board.selected) == (["a", "b"], second)
+
+
+@pytest.mark.parametrize(
+    "act",
+    [
+        Act("dismiss", card("s", CardKind.STALL)),
+        Act("accept", card("p", CardKind.POLICY)),
+        Act("grant", card("g")),
+        Act("pause", None, session=session("s-1")),
+    ],
+)
+def test_an_older_decision_is_not_taken_back_for_one_that_cannot_be(act: Act) -> None:
+    board = board_of(card("a", **LOW))
+    board.sent([Act("approve", card("a", **LOW))])
+    board.sent([act])
+    assert board.undo(1.0).startswith("nothing to undo")
+    assert board.due(9.0) == ()
 
 
 def test_a_card_that_is_decided_takes_no_second_decision_before_it_is_sent() -> None:
@@ -375,7 +417,7 @@ class Inbox(RuleBasedStateMachine):
     @rule()
     def person_undoes(self) -> None:
         before = self.board.deciding
-        self.board.undo()
+        self.board.undo(self.now)
         assert len(self.board.deciding) < len(before) or not before
 
     @rule(after=st.floats(0, 2 * UNDO))

@@ -537,7 +537,8 @@ class Inbox(TerminalApp, inherit_bindings=False):
         self.board.mark()
 
     def action_undo(self) -> None:
-        self.say(self.board.undo())
+        self.say(self.board.undo(self._clock()))
+        self._tick()
 
     def action_stop(self) -> None:
         self.action_suspend_process()
@@ -648,6 +649,7 @@ class Inbox(TerminalApp, inherit_bindings=False):
             work = partial(sent_together, self._where, due, whole)
             leaves = has_key(self._where) or any(needs_terminal(waits.act) for waits in due)
             said = self.with_terminal(work) if leaves else await asyncio.to_thread(work)
+        self.board.sent(waits.act for waits, (is_done, _) in zip(due, said, strict=True) if is_done)
         failed = [sentence for is_done, sentence in said if not is_done]
         done = [sentence for is_done, sentence in said if is_done]
         if failed:

@@ -92,7 +92,7 @@ INBOX_KEYS: tuple[Key, ...] = (
     Key("end", "to_end", label="scroll to the card's end"),
     Key("space", "mark", label="mark the card, to decide about several together"),
     Key("f", "file", label="show the whole file around the change", kinds=("approval",)),
-    Key("u", "undo", label="take back what was decided last, before it is sent"),
+    Key("u", "undo", label="take back what was decided last, until an agent has it"),
     Key("slash", "filter", label="list only cards that contain some words"),
     Key("tab", "next_tab", label="go to the next tab"),
     Key("1", "inbox", label="go to the inbox"),
@@ -118,6 +118,11 @@ WEIGHTY_RISKS = frozenset({"high", "critical"})
 
 #: The commands that always make the same decision, by that decision. The first one of a decision answers any card.
 _DECIDED_WITH = {row.decision: row.name for row in reversed(COMMANDS.values()) if row.decision}
+
+#: The command that takes a sent decision back, and the kinds of card about which it can. What is decided
+#: about other kinds takes effect at once.
+_TAKE_BACK = "take-back"
+_TAKEN_BACK = frozenset({"approval", "prompt", "standby"})
 
 #: The most characters of a title in a question.
 TITLE = 60
@@ -189,6 +194,9 @@ class Board:
         #: By card id and content: the lines that were on the screen, as bits, and how many lines there are.
         self._seen: dict[tuple[object, ...], tuple[int, int]] = {}
         self._deciding: dict[str, Waiting] = {}
+        #: What was sent last, if a person can take it back.
+        self._sent: tuple[Act, ...] = ()
+        self._taking_back: tuple[Waiting, ...] = ()
         self.asked: Asked | None = None
         #: What happened without the person's doing, in sentences for them.
         self._told: list[str] = []
@@ -237,7 +245,12 @@ class Board:
                 card = (
                     evolve(card, diff=before.diff, diff_omitted=False) if _content(before) == _content(card) else card
                 )
+            last = next(reversed(self._open.values()), card)
+            is_late = before is None and card.created_at < last.created_at
             self._open[card.id] = card
+            if is_late:
+                # Its decision was taken back: it has its old place again.
+                self._open = dict(sorted(self._open.items(), key=lambda entry: entry[1].created_at))
             if before is None or _content(before) == _content(card):
                 return False
             self._drop(card.id, "the card has changed")
@@ -264,6 +277,7 @@ class Board:
         for id in (*self._deciding, *self._open):
             self._drop(id, "the server went away")
         self._open.clear()
+        self._sent = self._taking_back = ()
         self._listed = None
         self._selected, self.asked = None, None
         self.changed(by_server=True)
@@ -515,11 +529,12 @@ class Board:
         return self._deciding.get(id)
 
     def due(self, now: float) -> tuple[Waiting, ...]:
-        """Remove and return the decisions that are to be sent now, oldest first."""
+        """Remove and return what is to be sent now: the decisions, oldest first, and what takes sent ones back."""
         due = tuple(waits for waits in self._deciding.values() if waits.due <= now)
         for waits in due:
             del self._deciding[_id_of(waits.act)]
-        return due
+        taking_back, self._taking_back = self._taking_back, ()
+        return (*due, *taking_back)
 
     def delay(self, undo: float, now: float) -> None:
         """Give that many seconds to undo a decision from now on, also those that are not sent yet."""
@@ -528,10 +543,24 @@ class Board:
             if not needs_terminal(waits.act):
                 self._deciding[id] = evolve(waits, due=max(waits.due, now + undo))
 
-    def undo(self) -> str:
-        """Take back the decisions that were made last. Returns a sentence for the person."""
+    def sent(self, acts: Iterable[Act]) -> None:
+        """Record which actions were sent together and carried out."""
+        self._sent = tuple(
+            act
+            for act in acts
+            if act.card is not None and act.card.kind in _TAKEN_BACK and act.word not in (_TAKE_BACK, "grant")
+        )
+
+    def undo(self, now: float) -> str:
+        """Take back the decisions that were made last. Those that were sent are taken back by a command, which is due
+        now; the server refuses it if the agent may know them. Returns a sentence for the person."""
+        if not self._deciding and self._sent:
+            sent, self._sent = self._sent, ()
+            self._taking_back += tuple(Waiting(Act(_TAKE_BACK, act.card), None, now) for act in sent)
+            about = sent[0].name if len(sent) == 1 else count(len(sent), "card")
+            return f"taking back: {label(sent[0].word)} {about}"
         if not self._deciding:
-            return "nothing to undo: what was decided is sent"
+            return "nothing to undo: what was decided last cannot be taken back"
         last = max(waits.due for waits in self._deciding.values())
         undone = [waits for waits in self._deciding.values() if waits.due == last]
         for waits in undone:

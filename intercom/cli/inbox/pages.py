@@ -166,6 +166,7 @@ def help_lines(undo_time: float) -> list[Text]:
             f"A decision is sent after {undo_time:g} s; until then u takes it back."
             if undo_time
             else "A decision is sent once you have typed your PIN.",
+            "u also takes back the answer that was sent last, as long as no agent may know it.",
             "A decision whose card changes or closes before that is not sent.",
         )
     ]

@@ -22,6 +22,7 @@ ACTORS: dict[str, str] = {
     "SessionActor": "crash",
     "StallDetector": "crash",
     "CtlListener": "crash",
+    "WebListener": "fell",
     "ShimListener": "fell",
     "ShimConnection": "fell",
     "session_supervisor": "fell",

@@ -6,6 +6,7 @@ import base64
 import json
 import sqlite3
 import sys
+from collections.abc import Mapping
 from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -137,7 +138,7 @@ def _check_signatures(found: Verification, database: Path, where: Places) -> Non
         ):
             found.add(entry, f"the signature of request {id} is for another decision")
             continue
-        if (said["method"] == signing.CHANNEL) != (channel in signing.SIGNED_HERE):
+        if not signing.is_of_channel(str(said["method"]), str(channel)):
             found.add(entry, f"the signature of request {id} is not of {channel}, where it was approved")
             continue
         if said["method"] == signing.CHANNEL:
@@ -152,9 +153,18 @@ def _check_signatures(found: Verification, database: Path, where: Places) -> Non
         elif (key := keys.get(str(said["key_id"]))) is None:
             found.add(entry, f"request {id} is signed with key {said['key_id']}, which was never enrolled")
             continue
+        elif not key.is_signed:
+            found.add(
+                entry, f"request {id} is signed with key {said['key_id']}, which no key that counted has enrolled"
+            )
+            continue
+        elif key.revoked is not None and key.revoked <= at:
+            found.add(entry, f"request {id} is signed with key {said['key_id']}, which was revoked before")
+            continue
         else:
             public = key.public
-        if not operator_keys.verifies(public, str(signature.get("value")), signing.statement(said)):
+        value, method = str(signature.get("value")), str(said["method"])
+        if not operator_keys.verifies_decision(public, method, value, signing.statement(said)):
             found.add(entry, f"the signature of request {id} is not genuine")
 
 
@@ -173,11 +183,15 @@ def _channel_key(where: Places, channel: str) -> tuple[str, str] | None:
 
 @frozen
 class _Enrolled:
-    """An operator key, the time from which it counted, and the time of its revocation."""
+    """An operator key, the time from which it counted, and the time of its revocation. `is_signed` says whether its
+    enrolment is signed by an operator key whose own enrolment is, or by itself if no key counted then."""
 
     public: str
+    name: str
     added: str
+    by: str
     revoked: str | None = None
+    is_signed: bool = False
 
 
 def _keys(db: sqlite3.Connection, found: Verification) -> dict[str, _Enrolled]:
@@ -191,49 +205,94 @@ def _keys(db: sqlite3.Connection, found: Verification) -> dict[str, _Enrolled]:
         )
     }
     keys: dict[str, _Enrolled] = {}
-    acts: list[tuple[str, str, str, str, str, str]] = []
-    for entry, at, who, data in db.execute("select id, at, who, data from audit where kind = 'operator_key_added'"):
-        added = {name: str(part) for name, part in _data(data).items()}
-        id = added.get("key_id", "")
-        if id not in table:
-            found.add(entry, f"operator key {id} was enrolled, and it was removed from the database")
-        keys.setdefault(id, _Enrolled(added.get("public", ""), str(at)))
-        name = table[id][1] if id in table else "" if who == id else str(who)
-        signed = added.get("at", ""), added.get("by", ""), added.get("signature", "")
-        acts.append((id, keys[id].public, name, *signed))
-    for id, (public, name, at, by, signature, *_) in table.items():
-        if id not in keys:
-            keys[id] = _Enrolled(public, at)
-            acts.append((id, public, name, at, by, signature))
-    names: dict[str, str] = {}
-    signers: dict[str, str] = {}
-    for id, public, name, at, by, signature in acts:
-        names[id] = name
-        signer = signers.get(by) if signers else (public if by == id else None)
-        if signer is not None and _is_genuine("add", signer, public, name, at, by, signature):
-            signers[id] = public
-    revoked = [
-        (entry, str(said.get("key_id")), str(at), *(str(said.get(part)) for part in ("at", "by", "signature")))
-        for entry, at, said in (
-            (entry, at, _data(data))
-            for entry, at, data in db.execute("select id, at, data from audit where kind = 'operator_key_revoked'")
-        )
-    ]
-    logged = {id for _, id, *_ in revoked}
-    revoked += [(None, id, row[5], *row[5:]) for id, row in table.items() if row[5] and id not in logged]
-    for entry, id, when, at, by, signature in revoked:
-        if id not in keys:
+    revoked: set[str] = set()
+    for act in _key_acts(db, table):
+        id, entry = act.id, act.entry
+        known = keys.get(id)
+        if act.is_revocation:
+            if known is None:
+                continue
+            signer = keys.get(act.by)
+            if signer is not None and signer.is_signed and _is_genuine("revoke", signer.public, known, act):
+                keys[id] = evolve(known, revoked=known.revoked or act.when)
+                revoked.add(id)
+            else:
+                found.add(entry, f"operator key {id} is marked as revoked without a signature")
             continue
-        if by in signers and _is_genuine("revoke", signers[by], keys[id].public, names[id], at, by, signature):
-            keys[id] = evolve(keys[id], revoked=when)
-        else:
-            found.add(entry, f"operator key {id} is marked as revoked without a signature")
+        if entry is not None and id not in table:
+            found.add(entry, f"operator key {id} was enrolled, and it was removed from the database")
+        if entry is not None and id in table and table[id][0] != act.public:
+            found.add(entry, f"operator key {id} was exchanged in the database for another")
+        key = known or _Enrolled(act.public, act.name, act.when, act.by)
+        counting = {
+            each
+            for each, other in keys.items()
+            if other.is_signed and each not in revoked and not _is_passkey(other.public)
+        }
+        public = act.public if not counting and act.by == id else keys[act.by].public if act.by in counting else None
+        is_signed = public is not None and _is_genuine("add", public, key, act) and _id_of(act.public) == id
+        keys[id] = evolve(key, is_signed=key.is_signed or is_signed)
+    # A passkey goes with the key that has enrolled it.
+    for id, key in keys.items():
+        ended = keys[key.by].revoked if _is_passkey(key.public) and key.by in keys else None
+        if ended is not None:
+            keys[id] = evolve(key, revoked=min(ended, key.revoked or ended))
     return keys
 
 
-def _is_genuine(action: str, signer: str, public: str, name: str, at: str, by: str, signature: str) -> bool:
-    said = signing.key_statement(action, public=public, name=name, at=at, by=by)
-    return operator_keys.verifies(signer, signature, said)
+def _id_of(public: str) -> str | None:
+    try:
+        return PublicKey.of(public, "key").id
+    except IntercomError:
+        return None
+
+
+def _is_passkey(public: str) -> bool:
+    return PublicKey(public).is_passkey
+
+
+@frozen
+class _KeyAct:
+    """An enrolment or a revocation. `entry` is its entry in the log, None if it is only a row of the table. `when` is
+    the time of that entry."""
+
+    entry: int | None
+    when: str
+    id: str
+    at: str
+    by: str
+    signature: str
+    public: str = ""
+    name: str = ""
+    is_revocation: bool = False
+
+
+def _key_acts(db: sqlite3.Connection, table: Mapping[str, tuple[str, ...]]) -> list[_KeyAct]:
+    """Return everything that was done to operator keys, in the order of the log; what only the table has comes last."""
+    acts: list[_KeyAct] = []
+    for entry, at, who, kind, data in db.execute(
+        "select id, at, who, kind, data from audit where kind in ('operator_key_added', 'operator_key_revoked')"
+        " order by id"
+    ):
+        said = {name: str(part) for name, part in _data(data).items()}
+        id = said.get("key_id", "")
+        name = table[id][1] if id in table else "" if who == id else str(who)
+        signed = id, said.get("at", ""), said.get("by", ""), said.get("signature", "")
+        is_revocation = kind == "operator_key_revoked"
+        acts.append(_KeyAct(entry, str(at), *signed, said.get("public", ""), name, is_revocation))
+    added = {act.id for act in acts if not act.is_revocation}
+    ended = {act.id for act in acts if act.is_revocation}
+    for id, (public, name, at, by, signature, revoked_at, revoked_by, revocation) in table.items():
+        if id not in added:
+            acts.append(_KeyAct(None, at, id, at, by, signature, public, name))
+        if revoked_at and id not in ended:
+            acts.append(_KeyAct(None, revoked_at, id, revoked_at, revoked_by, revocation, is_revocation=True))
+    return acts
+
+
+def _is_genuine(action: str, signer: str, key: _Enrolled, act: _KeyAct) -> bool:
+    said = signing.key_statement(action, public=key.public, name=key.name, at=act.at, by=act.by)
+    return operator_keys.verifies(signer, act.signature, said)
 
 
 def _data(text: str | None) -> JsonObject:

@@ -413,7 +413,11 @@ def _signed(signature: Signature) -> str:
     """Say which key signed a decision, and how."""
     if signature.method == signing.CHANNEL:
         return f"signed by the server for its channel, key {signature.key_id}"
-    how = {signing.PIN: "with its PIN", signing.TICKET: "by the terminal that had it unlocked"}
+    how = {
+        signing.PIN: "with its PIN",
+        signing.TICKET: "by the terminal that had it unlocked",
+        signing.PASSKEY: "a passkey in the browser",
+    }
     return f"signed with key {signature.key_id}, {how.get(signature.method, '')}"
 
 

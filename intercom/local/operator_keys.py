@@ -1,8 +1,10 @@
 """Operator keys: Ed25519 key pairs whose private half is encrypted under a PIN, and the settings that one has signed.
 
-It is encrypted with ChaCha20-Poly1305 under a key that argon2id derives from the PIN. The file's header is
-authenticated with it. A thief of the file can try PINs without limit, so a delay after a wrong PIN would slow down only
-the owner. What slows the thief down is argon2id and the length of the PIN.
+Passkeys are operator keys too, which sign decisions and nothing else (`intercom.local.passkeys`).
+
+The private half is encrypted with ChaCha20-Poly1305 under a key that argon2id derives from the PIN. The file's header
+is authenticated with it. A thief of the file can try PINs without limit, so a delay after a wrong PIN would slow down
+only the owner. What slows the thief down is argon2id and the length of the PIN.
 
 `cryptography` is imported lazily, because that takes 25 to 50 ms.
 
@@ -26,6 +28,7 @@ from typing import TYPE_CHECKING
 
 from attrs import asdict, evolve, field, fields, frozen
 
+from intercom.local import passkeys
 from intercom.local.own_files import read_own, replace
 from intercom.local.places import Places, private_directory
 from intercom.model import signing
@@ -45,7 +48,7 @@ _LONGEST_PIN = 1024
 _PASSES, _LANES, _MEMORY_KIB = 3, 1, 64 * 1024
 _MOST = (16, 8, 1024 * 1024)
 
-_ALGORITHM = "ed25519"
+_ALGORITHM, _PASSKEY = "ed25519", "passkey"
 NAME_CHARACTERS = 64
 _PUBLIC_BYTES = 32
 
@@ -58,7 +61,7 @@ class WrongPin(IntercomError):
 
 @frozen
 class PublicKey:
-    """The public half (base64 of its 32 bytes) and its owner's name for it."""
+    """The public half and its owner's name for it. `public` is base64 of 32 bytes, or the text of a passkey."""
 
     public: str
     name: str = ""
@@ -66,19 +69,24 @@ class PublicKey:
     @staticmethod
     def of(public: str, name: str) -> PublicKey:
         """Check a key from outside. Raises ConfigError for an invalid key or name."""
-        if not _is_public(public):
-            raise ConfigError("this is not an Ed25519 public key: give base64 of its 32 bytes")
+        if not _is_public(public) and passkeys.read(public) is None:
+            raise ConfigError("this is no passkey, and not an Ed25519 public key: give base64 of its 32 bytes")
         _check_name(name)
         return PublicKey(public, name)
 
     @property
+    def is_passkey(self) -> bool:
+        return "," in self.public
+
+    @property
     def id(self) -> str:
-        """The first 16 hexadecimal digits of its SHA-256."""
-        return hashlib.sha256(base64.b64decode(self.public)).hexdigest()[:16]
+        """The first 16 hexadecimal digits of its SHA-256; of a passkey, of its line in a file without the name."""
+        said = f"{_PASSKEY} {self.public}".encode() if self.is_passkey else base64.b64decode(self.public)
+        return hashlib.sha256(said).hexdigest()[:16]
 
     def line(self) -> str:
         """Return its line in a file of public keys."""
-        return f"{_ALGORITHM} {self.public} {self.name}".rstrip()
+        return f"{_PASSKEY if self.is_passkey else _ALGORITHM} {self.public} {self.name}".rstrip()
 
 
 @frozen
@@ -263,7 +271,7 @@ def read_public(file: Path) -> dict[str, PublicKey]:
         words = line.split(None, 2)
         if not words or words[0].startswith("#"):
             continue
-        if len(words) < 2 or words[0] != _ALGORITHM or not _is_public(words[1]):
+        if not _is_line(words):
             raise ConfigError(f"{file} line {number} is not a key (expected: {_ALGORITHM} PUBLIC-KEY NAME): remove it")
         key = PublicKey(words[1], words[2] if len(words) > 2 else "")
         found[key.id] = key
@@ -281,11 +289,14 @@ def add_public(places: Places, key: PublicKey) -> None:
 def verifies(public: str, signature: str, message: bytes) -> bool:
     """Whether `signature` (hexadecimal) of `message` was made with the private half of `public`.
 
-    Cached, because a decision is verified when it is made and each time it takes effect, at 0.15 ms each.
+    False for a passkey, which signs decisions only. Cached, because a decision is verified when it is made and each
+    time it takes effect, at 0.15 ms each.
     """
     from cryptography.exceptions import InvalidSignature
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
+    if not _is_public(public):
+        return False
     try:
         Ed25519PublicKey.from_public_bytes(base64.b64decode(public)).verify(bytes.fromhex(signature), message)
     except (InvalidSignature, ValueError):
@@ -293,10 +304,25 @@ def verifies(public: str, signature: str, message: bytes) -> bool:
     return True
 
 
+def verifies_decision(public: str, method: str, signature: str, statement: bytes) -> bool:
+    """Whether this key has signed the statement of a decision, in the way that the signature's method says."""
+    if method == signing.PASSKEY:
+        return passkeys.verifies(public, signature, statement)
+    return verifies(public, signature, statement)
+
+
 def _write_public(file: Path, keys: list[PublicKey]) -> None:
     private_directory(str(file.parent))
     head = "# Operator keys of agent-intercom, one a line; see agent-intercom-ctl key --help.\n"
     replace(file, (head + "".join(f"{key.line()}\n" for key in keys)).encode("utf-8"))
+
+
+def _is_line(words: list[str]) -> bool:
+    if len(words) < 2:
+        return False
+    if words[0] == _PASSKEY:
+        return passkeys.read(words[1]) is not None
+    return words[0] == _ALGORITHM and _is_public(words[1])
 
 
 def _is_public(value: object) -> bool:

@@ -46,7 +46,8 @@ PAST: dict[str, str] = {
 
 @frozen
 class Signature:
-    """A signed decision. `value` is the signature, in hexadecimal, over the statement made of the other fields.
+    """A signed decision. `value` is the signature over the statement made of the other fields, in hexadecimal; of a
+    passkey it is the assertion (see `intercom.local.passkeys`).
 
     `subject` is the hash of what was shown (see `intercom.model.signing`). `method` says how the key was unlocked.
     """

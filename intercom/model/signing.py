@@ -20,12 +20,17 @@ _SETTINGS = b"agent-intercom settings v1\n"
 _CARD = b"agent-intercom card v1\n"
 _ACT = b"agent-intercom command v1\n"
 
-#: How the private key was unlocked: the PIN was entered for this decision, the terminal had unlocked it before, or the
-#: server itself holds the key, for a channel.
-PIN, TICKET, CHANNEL = "pin", "ticket", "channel"
+#: How the private key was unlocked: the PIN was entered for this decision, the terminal had unlocked it before, the
+#: server itself holds the key, for a channel, or the browser's authenticator verified the person for this decision.
+PIN, TICKET, CHANNEL, PASSKEY = "pin", "ticket", "channel", "passkey"
+
+#: The methods for which the person acts once for each signature: by typing the PIN, or on the authenticator.
+EACH_TIME = frozenset({PIN, PASSKEY})
 
 #: Channels whose decisions the server signs itself, because only the server can identify the person there.
 SIGNED_HERE = ("slack", "embed")
+#: The channel of the page in the browser, whose decisions are signed with passkeys.
+_BROWSER = "web"
 
 #: The fields of a statement.
 STATED = ("request_id", "subject", "risk", "decision", "text", "at", "decision_id", "key_id", "method")
@@ -99,6 +104,12 @@ def key_statement(action: str, *, public: str, name: str, at: str, by: str) -> b
 def settings_statement(settings: Mapping[str, str | bool], *, at: str, by: str) -> bytes:
     """Return the bytes to sign to put settings into effect. `by` is the id of the signing key."""
     return _SETTINGS + _canonical({"settings": dict(settings), "at": at, "by": by})
+
+
+def is_of_channel(method: str, channel: str) -> bool:
+    """Whether decisions on this channel are signed by this method. So what was signed for one channel cannot be sent
+    again on another, where it would be another act."""
+    return (method == CHANNEL, method == PASSKEY) == (channel in SIGNED_HERE, channel == _BROWSER)
 
 
 def _digest(tag: bytes, value: Mapping[str, Json]) -> str:

@@ -575,10 +575,12 @@ class OperatorService:
         """Which decisions count."""
         return self.deps.signatures
 
-    def admit_command(self, command: str, act_id: str | None, subject: str, signature: Signature | None) -> None:
+    def admit_command(
+        self, command: str, act_id: str | None, subject: str, signature: Signature | None, channel: str = "ctl"
+    ) -> None:
         """Check the signature of a command that answers no card. Does nothing if there is no operator key. Raises
         SignatureRefused."""
-        self.signatures.admit_command(command, act_id, subject, signature, self.deps.now())
+        self.signatures.admit_command(command, act_id, subject, signature, self.deps.now(), channel)
 
     async def once(self, act_id: str | None, work: Callable[[], Awaitable[JsonObject]]) -> JsonObject:
         """Carry out a command whose signature counts once, and return the data of its answer.

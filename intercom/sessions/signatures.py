@@ -51,7 +51,7 @@ TAKE_BACK = "take-back"
 
 UNSIGNED = (
     "this server takes only decisions signed with an operator key, and this one is not: decide it with"
-    " agent-intercom-ctl in a terminal of your own, where the key's PIN is asked for"
+    " agent-intercom-ctl in a terminal of your own, where the key's PIN is asked for, or with a passkey on the page"
 )
 
 
@@ -95,7 +95,13 @@ class Signatures:
         return signature
 
     def admit_command(
-        self, command: str, act_id: str | None, subject: str, signature: Signature | None, now: datetime
+        self,
+        command: str,
+        act_id: str | None,
+        subject: str,
+        signature: Signature | None,
+        now: datetime,
+        channel: str = "ctl",
     ) -> None:
         """Check the signature of a command that answers no card: it is for exactly this act. Raises SignatureRefused.
 
@@ -107,6 +113,8 @@ class Signatures:
             raise SignatureRefused(UNSIGNED)
         if not _is_of_command(signature, command, act_id, subject):
             raise SignatureRefused(f"the signature is not for this {command}; nothing was changed")
+        if not signing.is_of_channel(signature.method, channel):
+            raise SignatureRefused(f"the signature is of no kind that counts on {channel}; nothing was changed")
         if not is_fresh(signature.at, now):
             raise SignatureRefused(f"the {command} was signed too long ago, or by a clock that is wrong; sign it again")
         fault = self._not_genuine(signature)
@@ -306,7 +314,7 @@ class Signatures:
             return "the signature is for another text, and counts once"
         if not self._is_for(db, instruction, fields):
             return "the signature is for the agent of another session or workspace"
-        if (signature.method == signing.CHANNEL) != (channel in signing.SIGNED_HERE):
+        if not signing.is_of_channel(signature.method, channel):
             return "the signature is not of the channel that it came from"
         if signature.method == signing.CHANNEL:
             return self._fault_of_channel(channel, signature, RiskLevel.LOW)
@@ -362,11 +370,11 @@ class Signatures:
         act = signature.decision_id
         if grant.id != (act if signature.method == signing.CHANNEL else id_of_act(f"{grant.channel}/{act}")):
             return "the signature is for another grant, and counts once"
-        if (signature.method == signing.CHANNEL) != (grant.channel in signing.SIGNED_HERE):
+        if not signing.is_of_channel(signature.method, grant.channel):
             return "the signature is not of the channel that it came from"
         if signature.method == signing.CHANNEL:
             return self._fault_of_channel(grant.channel, signature, grant.scope.risk)
-        if signature.method != signing.PIN:
+        if signature.method not in signing.EACH_TIME:
             return "a grant has to be signed with the PIN itself"
         return self._not_genuine(signature)
 
@@ -454,7 +462,7 @@ class Signatures:
         said = (signature.request_id, signature.decision, signature.text, signature.decision_id)
         if said != (card.id, decided.decision, decided.text, decided.verdict_id):
             return "the signature is for another decision"
-        if (signature.method == signing.CHANNEL) != (decided.channel in signing.SIGNED_HERE):
+        if not signing.is_of_channel(signature.method, decided.channel):
             return "the signature is not of the channel that it was decided on"
         if signature.method == signing.CHANNEL:
             return self._fault_of_channel(decided.channel, signature, _risk(card))
@@ -471,21 +479,21 @@ class Signatures:
         if not self.required:
             return True
         signature, channel = signature_from_data(data.get("signature")), str(data.get("channel"))
-        if signature is None or (signature.method == signing.CHANNEL) != (channel in signing.SIGNED_HERE):
+        if signature is None or not signing.is_of_channel(signature.method, channel):
             return False
         if signature.method == signing.CHANNEL:
             return self._fault_of_channel(channel, signature, RiskLevel.LOW) is None
         return self._not_genuine(signature) is None
 
     def _not_genuine(self, signature: Signature) -> str | None:
-        if signature.method not in (signing.PIN, signing.TICKET):
+        if signature.method not in (signing.PIN, signing.TICKET, signing.PASSKEY):
             return "the signature is of no kind that counts"
         key = self.keyring.trusted().get(signature.key_id)
         if key is None:
             return (
                 f"it is signed with key {signature.key_id[:40]}, which does not count (see agent-intercom-ctl key list)"
             )
-        if not key_files.verifies(key.public, signature.value, signature.statement()):
+        if not key_files.verifies_decision(key.public, signature.method, signature.value, signature.statement()):
             return "the signature is not genuine"
         return None
 

@@ -4,6 +4,9 @@ The operator keys that count are pinned when the store is opened. They are liste
 the database, in a chain of signatures that begins with the first key. If root keeps a file of its own, the keys in it
 count instead. A later change of the file can only remove keys. Settings that allow a decision without a key count as
 far as one of these keys has signed them (`intercom.local.operator_keys`).
+
+A passkey signs decisions only: neither keys nor settings. It counts as long as the operator key that has signed its
+enrolment.
 """
 
 from __future__ import annotations
@@ -17,7 +20,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from attrs import define, field, frozen
+from attrs import define, evolve, field, frozen
 
 from intercom.local import operator_keys as key_files
 from intercom.local import own_files
@@ -27,6 +30,7 @@ from intercom.model import clock, signing
 from intercom.model.config import Config, HighestRisk
 from intercom.model.errors import ConfigError, NotFound, SignatureRefused
 from intercom.store import audit
+from intercom.store.audit import KeyRevocation
 from intercom.store.trust import EnrolledKey
 from intercom.store.trust import operator_keys as enrolled_keys
 from intercom.store.writer_messages import Database
@@ -37,6 +41,7 @@ if TYPE_CHECKING:
 #: How far a signature's time may differ from the server's. A person reads a card before they sign.
 FRESH = timedelta(minutes=10)
 
+_ENROL = "agent-intercom-ctl key enrol"
 _NO_KEY = base64.b64encode(bytes(32)).decode("ascii")
 
 
@@ -105,7 +110,7 @@ class Keyring:
         self._loaded = True
 
     def _load(self, db: Database) -> list[str]:
-        self._enrolled, faults = _chained(enrolled_keys.every(db))
+        self._enrolled, faults = _chained(enrolled_keys.every(db), audit.key_revocations(db))
         system, fault = self._system_file()
         if fault:
             faults.append(fault)
@@ -127,9 +132,12 @@ class Keyring:
                 " decisions do not count; restore that file if it was not you who changed it"
             )
         for id in listed.keys() - self._enrolled.keys():
+            then = f"until you run {_ENROL}"
+            if listed[id].is_passkey:
+                then = "and it cannot be enrolled now: remove its line, and make a new one on the page"
             faults.append(
                 f"operator key {id} is listed in {self.places.operator_keys_file} and not enrolled: its decisions do"
-                " not count until you run agent-intercom-ctl key enrol"
+                f" not count {then}"
             )
         return faults
 
@@ -167,7 +175,9 @@ class Keyring:
         if self._from_system:
             return f"not listed in {self.system.file}"
         if id not in self._enrolled:
-            return "not enrolled: run agent-intercom-ctl key enrol"
+            if id in listed and listed[id].is_passkey:
+                return "not enrolled, or the key that signed it was revoked"
+            return f"not enrolled: run {_ENROL}"
         return f"not listed in {self.places.operator_keys_file}" if id not in listed else "pinned at the next start"
 
     def add(self, db: Database, key: PublicKey, at: str, by: str, signature: str, now: datetime) -> bool:
@@ -186,7 +196,8 @@ class Keyring:
             first = key if by == key.id else None
             signer = self.trusted().get(by) if self._enrolled else first
             self._check_key_act("add", key, at, by, signature, signer, now)
-            enrolled_keys.insert(db, EnrolledKey(key.id, key.public, key.name, at, by, signature))
+            if not enrolled_keys.insert(db, EnrolledKey(key.id, key.public, key.name, at, by, signature)):
+                raise SignatureRefused(f"operator key {key.id} was enrolled before, and revoked: make another one")
             self._enrolled[key.id] = self._pinned[key.id] = key
             return True
 
@@ -201,7 +212,10 @@ class Keyring:
             self._check_key_act("revoke", key, at, by, signature, self.trusted().get(by), now)
             enrolled_keys.revoke(db, id, at, by, signature)
             del self._enrolled[id]
-            self._pinned.pop(id, None)
+            # The passkeys that it has signed go with it.
+            counting, _ = _chained(enrolled_keys.every(db), ())
+            self._enrolled = {id: key for id, key in self._enrolled.items() if id in counting}
+            self._pinned = {id: key for id, key in self._pinned.items() if id in self._enrolled}
             if not self._enrolled:
                 # Its owner may remove it from the file, which protects nothing any more.
                 self._listed_at_start = False
@@ -219,7 +233,7 @@ class Keyring:
     def _check_key_act(
         self, action: str, key: PublicKey, at: str, by: str, signature: str, signer: PublicKey | None, now: datetime
     ) -> None:
-        if signer is None:
+        if signer is None or signer.is_passkey:
             raise SignatureRefused(
                 f"to {action} key {key.id} needs the signature of an operator key that counts here, and {by[:40]} is"
                 " none; see agent-intercom-ctl key list"
@@ -376,9 +390,11 @@ def is_fresh(at: str, now: datetime) -> bool:
         return False
 
 
-def _chained(rows: tuple[EnrolledKey, ...]) -> tuple[dict[str, PublicKey], list[str]]:
+def _chained(
+    rows: tuple[EnrolledKey, ...], logged: tuple[KeyRevocation, ...]
+) -> tuple[dict[str, PublicKey], list[str]]:
     """Return the enrolled keys, each signed by an earlier one, and what is wrong with the others. A revocation that no
-    key signed does not count."""
+    key signed does not count. Those in `logged` count, also if the table does not have them any more."""
     known: dict[str, PublicKey] = {}
     faults: list[str] = []
     for row in rows:
@@ -397,7 +413,17 @@ def _chained(rows: tuple[EnrolledKey, ...]) -> tuple[dict[str, PublicKey], list[
                 f"operator key {row.id[:40]} was put into the database without a signature: it does not count"
             )
     revoked = {row.id for row in rows if row.revoked_at is not None and _is_revoked(row, known, faults)}
-    return {id: key for id, key in known.items() if id not in revoked}, faults
+    by_log = {each.id: each for each in logged}
+    for row in rows:
+        if row.id in known and row.id not in revoked and (found := by_log.get(row.id)) is not None:
+            again = evolve(row, revoked_at=found.at, revoked_by=found.by, revoked_signature=found.signature)
+            if _is_revoked(again, known, []):
+                revoked.add(row.id)
+                faults.append(f"operator key {row.id} was revoked, and the database had lost that: it does not count")
+    counting = {id: key for id, key in known.items() if id not in revoked}
+    # A passkey goes with the key that signed it: a thief of a revoked key could date a new passkey back.
+    signers = {row.id: row.added_by for row in rows}
+    return {id: key for id, key in counting.items() if not key.is_passkey or signers[id] in counting}, faults
 
 
 def _is_revoked(row: EnrolledKey, known: Mapping[str, PublicKey], faults: list[str]) -> bool:

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
+from attrs import frozen
 from sqlite_utils import Database
 
 from intercom.model import clock
@@ -216,6 +217,23 @@ def settings_signed_at(db: Database, until: datetime) -> str:
     sql = f"select max({at}) from audit where session_id is null and kind = '{SETTINGS_SIGNED}' and {at} <= ?"
     found = rows.value(db, sql, (until,))
     return found if isinstance(found, str) else ""
+
+
+@frozen
+class KeyRevocation:
+    """A revocation of an operator key, as the log has it. Its signature is not verified."""
+
+    id: str
+    at: str
+    by: str
+    signature: str
+
+
+def key_revocations(db: Database) -> tuple[KeyRevocation, ...]:
+    """Return the recorded revocations of operator keys, oldest first."""
+    names = ("key_id", "at", "by", "signature")
+    sql = f"select {', '.join(map(_said, names))} from audit where kind = 'operator_key_revoked' order by id"
+    return tuple(KeyRevocation(*(str(part) for part in row)) for row in db.execute(sql).fetchall())
 
 
 def prune(db: Database, cutoff: datetime, limit: int) -> dict[str, Any] | None:

@@ -105,10 +105,12 @@ def test_with_an_operator_key_an_approval_needs_a_genuine_signature(tmp_path: Pa
     at = datetime(2026, 11, 23, tzinfo=UTC)
     database = tmp_path / "a.db"
     with closing(open_database(database).db) as db, db.conn:
+        text = clocks.to_text(at)
+        enrolled = signing.key_statement("add", public=key.public, name="", at=text, by=key.id)
         db.execute(
             "insert into operator_key (id, public, name, added_at, added_by, added_signature)"
-            " values (?, ?, '', ?, '', '')",
-            (key.id, key.public, clocks.to_text(at)),
+            " values (?, ?, '', ?, ?, ?)",
+            (key.id, key.public, text, key.id, private.sign(enrolled).hex()),
         )
         db.execute(
             "insert into session (id, owner_user_id, workspace_root, status, mode, created_at, updated_at)"

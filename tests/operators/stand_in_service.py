@@ -366,7 +366,9 @@ class StandInService:
         child = Info("store", "store", "Writer", "running", 1, 7, 2, "OSError: disk full", START.timestamp())
         return Info("root", "root", "Supervisor", "running", started_at=START.timestamp(), children=(child,))
 
-    def admit_command(self, command: str, act_id: str | None, subject: str, signature: Signature | None) -> None:
+    def admit_command(
+        self, command: str, act_id: str | None, subject: str, signature: Signature | None, channel: str = "ctl"
+    ) -> None:
         return None
 
     async def once(self, act_id: str | None, work: Callable[[], Awaitable[dict[str, Any]]]) -> dict[str, Any]:

@@ -178,7 +178,7 @@ async def carry_out(
     handler = handler_of(request.command)
     row, verdict_id = handler.row, request.verdict_id
     if row.access is Access.SIGNED:
-        service.admit_command(row.name, verdict_id, request.subject, request.signature)
+        service.admit_command(row.name, verdict_id, request.subject, request.signature, channel.value)
     if request.session is not None and not row.takes_session:
         await service.session_id(request.session)
     caller = Caller(

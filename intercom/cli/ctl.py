@@ -73,6 +73,12 @@ LOCAL = {
         ),
         OperatorCommand("key-lock", Access.OPERATOR, "lock the key in every terminal"),
         OperatorCommand("key-enrol", Access.OPERATOR, "make this machine's key count for the running server", (_KEY,)),
+        OperatorCommand(
+            "key-add",
+            Access.OPERATOR,
+            "let a passkey count that you have made on the page",
+            (Argument("CODE", "id", "what the page shows"),),
+        ),
         OperatorCommand("key-revoke", Access.OPERATOR, "revoke a key", (Argument("KEY", "id"),)),
         OperatorCommand(
             "key-settings",

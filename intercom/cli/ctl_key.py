@@ -6,8 +6,9 @@ import argparse
 import contextlib
 import getpass
 import json
+import re
 import socket
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,18 +17,20 @@ from intercom.cli import key_agent
 from intercom.cli.ctl_sign import key_fields, unlock_minutes
 from intercom.cli.ctl_text import clean, count, one_line
 from intercom.cli.key_agent import ask_pin, has_terminal, say
-from intercom.local import config_file, operator_keys
+from intercom.local import config_file, operator_keys, passkeys
 from intercom.local.daemon import keep_private
 from intercom.local.operator_keys import Allowed, KeyFile, PublicKey, WrongPin
 from intercom.local.places import SYSTEM_OPERATOR_KEYS, Places
 from intercom.model.clock import from_text, to_text
-from intercom.model.errors import Ambiguous, ConfigError, NotFound, Unauthorized
+from intercom.model.errors import Ambiguous, ConfigError, InvalidArguments, NotFound, Unauthorized
 from intercom.model.json_types import Json, JsonObject
 from intercom.operators.ctl.client import NoServer, request
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+#: The id of a passkey, which the page shows.
+_CODE = re.compile(r"[0-9a-f]{16}")
 #: How often a command asks for a PIN before it gives up.
 TRIES = 3
 
@@ -49,6 +52,8 @@ def key(where: Places, options: argparse.Namespace) -> int:
             _enrol(where, kept, unlock(kept, f"PIN of key {kept.key.id}, to enrol it: "))
             print(f"operator key {kept.key.id} counts: decisions are signed with it from now on")
             return 0
+        case "add":
+            return _add(where, options.id)
         case "revoke":
             return _revoke(where, options.id)
         case "change-pin":
@@ -164,6 +169,39 @@ def _enrol(where: Places, kept: KeyFile, private: Ed25519PrivateKey, signer: Key
     request(where, "key-add", {"public": kept.key.public, "name": kept.key.name, "signature": signature})
 
 
+def _add(where: Places, code: str) -> int:
+    """Enrol a passkey that was made on the page. `code` is its whole id, which the page shows: the server, or another
+    process, cannot put another passkey in its place."""
+    id = code.replace("-", "").replace(" ", "").lower()
+    if not _CODE.fullmatch(id):
+        raise InvalidArguments(
+            f"{code[:40]!r} is not what the page shows: give all of it, 16 digits and letters a to f"
+        )
+    offered = request(where, "passkeys", {})["passkeys"]
+    found = next((PublicKey.of(each["public"], each["name"]) for each in offered if each["key_id"] == id), None)
+    passkey = None if found is None else passkeys.read(found.public)
+    if found is None or passkey is None or found.id != id:
+        raise NotFound(
+            f"no passkey {id} waits for this: make one on the page, and give what it shows within some minutes"
+        )
+    mine = _counting_here(where, request(where, "keys", {})["keys"])
+    if not mine:
+        raise NotFound("to add a passkey, an operator key that counts has to be on this machine, and none is")
+    say(one_line(f"passkey {id} ({found.name}) signs decisions on the page at {passkey.origin} from now on"))
+    private = unlock(mine[0], f"PIN of key {mine[0].key.id}, to add passkey {id}: ")
+    operator_keys.add_public(where, found)
+    signature = key_fields("add", found.public, found.name, mine[0].key.id, private.sign)
+    request(where, "key-add", {"public": found.public, "name": found.name, "signature": signature})
+    print(f"added passkey {id}")
+    return 0
+
+
+def _counting_here(where: Places, known: Iterable[JsonObject]) -> list[KeyFile]:
+    """Return the private keys of this machine that count on the server, which has said this of its keys."""
+    counting = {each["key_id"] for each in known if each["counts"]}
+    return [each for each in operator_keys.private_keys(where) if each.key.id in counting]
+
+
 def _revoke(where: Places, prefix: str) -> int:
     known = request(where, "keys", {})["keys"]
     fitting = [each for each in known if each["key_id"].startswith(prefix)]
@@ -173,7 +211,7 @@ def _revoke(where: Places, prefix: str) -> int:
         )
     key = PublicKey.of(fitting[0]["public"], fitting[0]["name"])
     counting = {each["key_id"] for each in known if each["counts"]}
-    mine = [each for each in operator_keys.private_keys(where) if each.key.id in counting]
+    mine = _counting_here(where, known)
     if not mine:
         raise NotFound("to revoke a key, one that counts has to be on this machine, and none is")
     signer = next((each for each in mine if each.key.id != key.id), mine[0])
@@ -185,7 +223,12 @@ def _revoke(where: Places, prefix: str) -> int:
     operator_keys.forget(where, key.id)
     key_agent.lock(where)
     print(one_line(f"revoked operator key {named}"))
-    rest = [f"{each['key_id']} ({each['name']})" for each in known if each["counts"] and each["key_id"] != key.id]
+    left = [each for each in request(where, "keys", {})["keys"] if each["counts"]]
+    for id in sorted(counting - {each["key_id"] for each in left} - {key.id}):
+        # The revoked key had signed for this passkey.
+        operator_keys.forget(where, id)
+        print(f"passkey {id}, which it had added, does not count any more")
+    rest = [f"{each['key_id']} ({each['name']})" for each in left]
     if not rest:
         print("no operator key is left: decisions are not signed any more, and count by the terminal they come from")
         return 0
@@ -215,6 +258,8 @@ def _list(where: Places, *, as_json: bool) -> int:
 
 def _private_half(entry: Mapping[str, Json]) -> str:
     """Say where a key's private half is, and how long ago it was made."""
+    if (passkey := passkeys.read(str(entry["public"]))) is not None:
+        return f"passkey at {passkey.origin}"
     if not entry["private"]:
         return "private half elsewhere"
     from intercom.cli.ctl_draw import age, now

@@ -82,7 +82,7 @@ def test_what_needs_no_signature_only_pauses_ends_asks_tests_shows_or_is_about_a
     unsigned = {name for name, row in COMMANDS.items() if row.access is Access.OPERATOR}
     in_rooms = {"post", "pause", "resume", "conclude", "reopen", "token", "url"}
     others = {"pause", "clear", "checkpoint", "restore", "key-add", "key-revoke", "gateway-test", "gateway-disable"}
-    others |= {"amend", "gateway-evidence", "revoke", "allow", "web"}
+    others |= {"amend", "gateway-evidence", "revoke", "allow", "web", "passkeys"}
     assert unsigned == others | {f"rooms-{act}" for act in in_rooms}
 
 

@@ -26,7 +26,7 @@ from intercom.model.process import AgentProcess
 from intercom.model.room import Message, Room
 from intercom.model.room_view import Match, RoomAddress, RoomOperations, RoomTail, RoomToken, RoomView
 from intercom.model.session import Instruction, Session, SessionMode
-from intercom.model.web import SignInLink
+from intercom.model.web import ProposedPasskey, SignInLink
 from intercom.operators.commands import gateway_handlers, grant_handlers
 from intercom.operators.commands.command_handler import Caller, CommandHandler, handles
 from intercom.operators.commands.json_forms import (
@@ -625,6 +625,11 @@ async def web(service: OperatorService, caller: Caller, format: str | None = Non
     if service.web is None:
         raise InvalidState("this server has no page: set enabled under [web] in its configuration, and start it again")
     return await service.web.sign_in_link(caller.name, with_file=format is not None)
+
+
+@handles("passkeys", under("passkeys"))
+async def passkeys(service: OperatorService, caller: Caller) -> Sequence[ProposedPasskey]:
+    return () if service.web is None else await service.web.proposed_passkeys()
 
 
 @handles("version", plain)

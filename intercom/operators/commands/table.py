@@ -587,6 +587,12 @@ _ROWS = (
         # Asks for the file that leads a browser to the link.
         Argument("", "format", choices=("file",)),
     ),
+    _row(
+        "passkeys",
+        OPERATOR,
+        "list the passkeys that were made on the page, and that key add has not enrolled yet",
+        is_typed=False,
+    ),
     _row("keys", ANYONE, "list the operator keys, and whether decisions must be signed", is_typed=False),
     _row("key-add", OPERATOR, "enrol an operator key", _PUBLIC, "name", is_typed=False),
     _row("key-revoke", OPERATOR, "revoke an operator key", _KEY, is_typed=False),

@@ -1,10 +1,14 @@
 """The actor `web`: opens the page's port when a person asks for it, and tells the page what waits.
 
+The page is at localhost, for which browsers have passkeys, and not at an IP address, for which they have none. Browsers
+look for localhost at both of loopback's addresses, so both are opened: another program could take the other one.
+
 Nothing listens before. The web server and the files of the page are loaded then too, in a thread.
 """
 
 from __future__ import annotations
 
+import errno
 import importlib
 import logging
 import os
@@ -22,11 +26,12 @@ from intercom.local import own_files
 from intercom.local.places import Places, private_directory
 from intercom.model.card import Card, Notice
 from intercom.model.errors import IntercomError, IpcError
-from intercom.model.web import SignInLink
+from intercom.model.web import ProposedPasskey, SignInLink
 from intercom.operators.authorization import Agents, Authorization, NoAgents
 from intercom.operators.channel import ChannelActor, utc_now
 from intercom.operators.router_messages import Channel
 from intercom.operators.web.events import EventLog
+from intercom.operators.web.passkeys import Proposals, origin_of, port_of
 from intercom.operators.web.sign_in import LINK_LIFE, IssuedLink, SignIns, WebRole, new_secret
 from intercom.sessions.operator_service import OperatorService
 
@@ -36,7 +41,11 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("intercom.web")
 
-HOST = "127.0.0.1"
+#: The addresses of loopback. A system may lack the second one.
+HOST, HOST_IPV6 = "127.0.0.1", "::1"
+_NO_IPV6 = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT, errno.EPROTONOSUPPORT)
+#: How often another free port is looked for, if the second address has the first one's port in use.
+_ATTEMPTS = 8
 #: The most connections at once.
 MOST_CONNECTIONS = 512
 #: The first and the longest pause between two attempts to open the port again after a crash, in seconds.
@@ -54,6 +63,11 @@ class MakeLink(Request[SignInLink]):
 
 
 @frozen
+class ListProposals(Request[tuple[ProposedPasskey, ...]]):
+    """List the passkeys that wait for their enrolment."""
+
+
+@frozen
 class WebLinks:
     """The calls of the operator service to the actor `web`; implements `WebOperations`."""
 
@@ -61,6 +75,9 @@ class WebLinks:
 
     async def sign_in_link(self, name: str, *, with_file: bool = False) -> SignInLink:
         return await ask(self.actor, MakeLink(name, with_file), timeout=_LINK_SECONDS)
+
+    async def proposed_passkeys(self) -> tuple[ProposedPasskey, ...]:
+        return await ask(self.actor, ListProposals())
 
 
 @frozen
@@ -76,7 +93,12 @@ class WebDeps:
     trust_agent_processes: bool = False
     now: Callable[[], datetime] = utc_now
     started_at: datetime = field(factory=utc_now)
+    proposals: Proposals = field(init=False)
     card_router: str = "card_router"
+
+    @proposals.default
+    def _no_proposals(self) -> Proposals:
+        return Proposals(self.sign_ins.now)
 
 
 class WebListener(ChannelActor):
@@ -112,6 +134,8 @@ class WebListener(ChannelActor):
         if isinstance(message, MakeLink):
             await self._open()
             return await self._link(message)
+        if isinstance(message, ListProposals):
+            return self._deps.proposals.waiting(self.service.signatures.keyring.trusted())
         return super().on_receive(message)
 
     def on_stop(self) -> None:
@@ -140,17 +164,25 @@ class WebListener(ChannelActor):
             # Another task was faster.
             return
         from intercom.operators.web.site import SECURITY_HEADERS, SiteDeps, WebSite
-        from intercom.web_server.port import ConnectionProcesses, Port, open_port, why_not_open
+        from intercom.web_server.port import ConnectionProcesses, Port, why_not_open
         from intercom.web_server.server import HttpServer
 
         deps = self._deps
         wanted = deps.port if deps.sign_ins.port is None else deps.sign_ins.port
+        # Passkeys work at the port where they were made.
+        usual = 0 if wanted else port_of(self.service.signatures.keyring.trusted().values()) or 0
         try:
-            listener = open_port(HOST, wanted)
+            listeners = _open_both(usual) if usual else None
+        except OSError as error:
+            why = why_not_open(error, port="port under [web]", host=HOST)
+            log.warning("port %d, at which your passkeys work, cannot be opened (%s): another one is taken", usual, why)
+            listeners = None
+        try:
+            listeners = listeners or _open_both(wanted)
         except OSError as error:
             why = why_not_open(error, port="port under [web]", host=HOST)
             raise IpcError(f"the page cannot be served: port {wanted} on {HOST} cannot be opened ({why})") from None
-        _, port = listener.socket.getsockname()[:2]
+        _, port = listeners[0].socket.getsockname()[:2]
         deps.sign_ins.port = port
         site = SiteDeps(
             service=self.service,
@@ -164,18 +196,20 @@ class WebListener(ChannelActor):
             tell=self.announce,
             files=files,
             started_at=deps.started_at,
+            proposals=deps.proposals,
         )
-        server = HttpServer(WebSite(site, port), headers=SECURITY_HEADERS)
-        self.spawn(_serve, listener, Port(server, MOST_CONNECTIONS))
+        for listener in listeners:
+            server = HttpServer(WebSite(site, port), headers=SECURITY_HEADERS)
+            self.spawn(_serve, listener, Port(server, MOST_CONNECTIONS))
         self._is_open = True
         self.subscribe_soon()
-        log.info("the page at http://%s:%d", HOST, port)
+        log.info("the page at %s", origin_of(port))
 
     # --- links ---
 
     async def _link(self, asked: MakeLink) -> SignInLink:
         sign_ins, code = self._deps.sign_ins, new_secret()
-        url = f"http://{HOST}:{sign_ins.port}/#sign-in={code}"
+        url = f"{origin_of(sign_ins.port or 0)}/#sign-in={code}"
         file = await self._write_file(url) if asked.with_file else None
         link = sign_ins.issue(asked.name, WebRole.ADMIN, code, file)
         if file is not None:
@@ -209,6 +243,26 @@ def _load() -> dict[str, PageFile]:
     site = importlib.import_module("intercom.operators.web.site")
     files: dict[str, PageFile] = site.page_files()
     return files
+
+
+def _open_both(wanted: int) -> tuple[trio.SocketListener, ...]:
+    """Open this port at both of loopback's addresses; 0 takes a free one. Raises OSError if one of them is taken."""
+    from intercom.web_server.port import open_port
+
+    for attempt in range(1, _ATTEMPTS + 1):
+        first = open_port(HOST, wanted)
+        try:
+            return first, open_port(HOST_IPV6, first.socket.getsockname()[1])
+        except OSError as error:
+            if error.errno in _NO_IPV6:
+                return (first,)
+            first.socket.close()
+            if wanted or error.errno != errno.EADDRINUSE or attempt == _ATTEMPTS:
+                raise
+        except BaseException:
+            first.socket.close()
+            raise
+    raise AssertionError("the last attempt returns or raises")
 
 
 async def _serve(listener: trio.SocketListener, port: Port) -> None:

@@ -11,6 +11,7 @@ from datetime import datetime
 from functools import partial
 from http import HTTPStatus
 from pathlib import Path
+from urllib.parse import quote
 
 import trio
 from attrs import define, field, frozen
@@ -29,11 +30,21 @@ from intercom.operators.commands.table import COMMANDS, MAX_REQUEST
 from intercom.operators.router_messages import Channel
 from intercom.operators.web import api, events
 from intercom.operators.web.events import EventLog
+from intercom.operators.web.passkeys import (
+    NAME,
+    Proposals,
+    origin_of,
+    passkeys_entry,
+    proposal_entry,
+    read_proposal,
+    require_key,
+)
 from intercom.operators.web.sign_in import (
     SIGN_IN,
     BrowserSession,
     IssuedLink,
     SignIns,
+    WebRole,
     may_use,
     set_cookie,
     shown_secrets,
@@ -144,7 +155,7 @@ async def _show(file: PageFile, scope: Scope, send: Send) -> None:
 # --- who may reach it ------------------------------------------------------------------------------------------------
 
 
-#: The names of 127.0.0.1. On the other address of loopback another program may listen at the same port.
+#: The page's own name, and the address that leads there.
 _NAMES = ("127.0.0.1", "localhost")
 
 
@@ -187,6 +198,10 @@ _OWN_PAGES = (b"same-origin", b"none")
 _SIGN_IN_REQUEST = CommandRequest("sign-in")
 #: The largest request to sign in, in bytes: anybody on this machine can send one.
 _MOST_SIGN_IN = 4096
+_PASSKEY_REQUEST = CommandRequest("passkey")
+_PASSKEYS = f"{api.BASE}/passkeys"
+#: What only a POST reaches. Passkeys are listed and proposed at one path.
+_POSTS = (f"{api.BASE}/sign-in", f"{api.BASE}/sign-out")
 #: How long a stream of events waits for the router, which may be restarting, in seconds.
 _CAUGHT_UP_SECONDS = 10.0
 
@@ -208,6 +223,7 @@ class SiteDeps:
     tell: Callable[[str], None]
     files: Mapping[str, PageFile]
     started_at: datetime
+    proposals: Proposals
 
 
 @define(eq=False)
@@ -265,13 +281,18 @@ class WebSite:
             file = self.deps.files[_INDEX]
         if file is None:
             raise Refusal(HTTPStatus.NOT_FOUND, "not_found", "nothing is at this address; the page is at /")
+        if host.partition(b":")[0] != NAME.encode() and scope["method"] in ("GET", "HEAD"):
+            # Passkeys, and what the browser keeps for the page, are of its name.
+            to = origin_of(self.port).encode() + quote(path, errors="replace").encode()
+            await answer(send, HTTPStatus.TEMPORARY_REDIRECT, b"text/plain", b"", ((b"location", to),))
+            return
         await _show(file, scope, send)
 
     # --- the API ---
 
     async def _api(self, path: str, scope: Scope, receive: Receive, send: Send, headers: Mapping[bytes, bytes]) -> None:
         method = scope["method"]
-        posts = path in (f"{api.BASE}/sign-in", f"{api.BASE}/sign-out") or path.startswith(api.COMMANDS_PATH)
+        posts = path in _POSTS or path.startswith(api.COMMANDS_PATH) or (path == _PASSKEYS and method == "POST")
         if method != ("POST" if posts else "GET"):
             raise wrong_method(path[:200], "POST" if posts else "GET")
         if path == f"{api.BASE}/sign-in":
@@ -287,6 +308,12 @@ class WebSite:
         match path.removeprefix(api.BASE):
             case "/me":
                 await _json(send, self._me(session))
+            case "/passkeys" if posts:
+                await self._propose(scope, receive, send, session)
+            case "/passkeys":
+                keys = self.deps.service.signatures.keyring.trusted()
+                waiting = self.deps.proposals.waiting(keys)
+                await _json(send, passkeys_entry(origin_of(self.port), keys.values(), waiting))
             case "/commands":
                 await _json(send, api.command_entries(session.role))
             case "/openapi.json":
@@ -379,6 +406,24 @@ class WebSite:
             with trio.fail_after(WORK_SECONDS):
                 done: Json = await carry_out(self.deps.service, request, session.name, origin, Channel.WEB)
         await _json(send, {"data": done})
+
+    async def _propose(self, scope: Scope, receive: Receive, send: Send, session: BrowserSession) -> None:
+        """Keep a passkey that was made on the page until it is enrolled in a terminal."""
+        if session.role is not WebRole.ADMIN:
+            raise Unauthorized(f"the role {session.role.value} may not propose a passkey")
+        data = await _read_json(scope, receive, MAX_REQUEST)
+        if data is None:
+            return
+        deps = self.deps
+        passkey, name = read_proposal(origin_of(self.port), api.read_object(data))
+        require_key(deps.service.signatures.keyring.has_keys)
+        with refusals("passkey"):
+            pids = await self._pids(scope["state"]["connection"])
+            origin = await deps.authorization.require_browser(_PASSKEY_REQUEST, pids, session.name)
+            made = deps.proposals.propose(passkey, name, session.name)
+            who: JsonObject = {"user": session.name, "key_id": made.key_id, "origin": origin.to_data()}
+            await deps.service.security_event(f"{session.name} made passkey {made.key_id} on the page", who)
+        await _json(send, proposal_entry(made))
 
     async def _events(
         self, scope: Scope, receive: Receive, send: Send, session: BrowserSession, headers: Mapping[bytes, bytes]

@@ -80,7 +80,7 @@ class Browser:
 
     def headers(self, **more: str | None) -> dict[str, str]:
         told: dict[str, str | None] = {
-            "Host": f"127.0.0.1:{self.port}",
+            "Host": f"localhost:{self.port}",
             "Sec-Fetch-Site": "same-origin",
             "Cookie": self.cookie or None,
             **{name.replace("_", "-"): value for name, value in more.items()},
@@ -94,7 +94,7 @@ class Browser:
         """Post JSON, or bytes as they are, below the API."""
         body = data if isinstance(data, bytes) else json.dumps(data).encode()
         told: dict[str, str | None] = {
-            "Origin": f"http://127.0.0.1:{self.port}",
+            "Origin": f"http://localhost:{self.port}",
             "Content-Type": "application/json",
             "X-Intercom-CSRF": self.csrf or None,
         }

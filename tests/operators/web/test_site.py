@@ -26,6 +26,7 @@ from intercom.operators.commands.table import MAX_REQUEST
 from intercom.operators.router_messages import Channel, Subscribe
 from intercom.operators.web import site
 from intercom.operators.web.events import EventLog
+from intercom.operators.web.passkeys import Proposals
 from intercom.operators.web.sign_in import LINK_LIFE, SignIns, WebRole, new_secret
 from intercom.operators.web.site import SiteDeps, WebSite
 from intercom.web_server import server as web_server
@@ -50,7 +51,7 @@ async def test_a_link_signs_in_one_browser_once_and_its_file_is_gone_then(tmp_pa
     async with page_server(tmp_path) as server:
         link = await server.link()
         base, _, code = link.url.partition("/#sign-in=")
-        assert base == f"http://127.0.0.1:{server.port}"
+        assert base == f"http://localhost:{server.port}"
         assert len(code) == 64
         file = Path(link.file or "")
         assert link.url in file.read_text()
@@ -179,9 +180,10 @@ async def test_while_agents_of_an_earlier_run_may_come_back_nothing_is_decided(t
         ({"Origin": "null"}, (403, "origin_refused")),
         # Another local server: to a browser it is the same site, so it gets the cookie.
         ({"Origin": "http://127.0.0.1:1"}, (403, "origin_refused")),
-        ({"Origin": "http://localhost:{port}"}, (403, "origin_refused")),
+        ({"Origin": "http://127.0.0.1:{port}"}, (403, "origin_refused")),
+        ({"Host": "127.0.0.1:{port}"}, (403, "origin_refused")),
         ({"Origin": "http://[::1]:{port}"}, (403, "origin_refused")),
-        ({"Origin": "https://127.0.0.1:{port}"}, (403, "origin_refused")),
+        ({"Origin": "https://localhost:{port}"}, (403, "origin_refused")),
         ({"Sec-Fetch-Site": "cross-site"}, (403, "origin_refused")),
         ({"Sec-Fetch-Site": "same-site"}, (403, "origin_refused")),
         ({"X-Intercom-CSRF": None}, (403, "unauthorized")),
@@ -463,7 +465,7 @@ async def test_nothing_listens_before_a_link_is_asked_for_and_a_port_in_use_is_s
                 await other.link()
             assert other.sign_ins.port is None
         # Several links, one port.
-        assert (await server.link()).url.startswith(f"http://127.0.0.1:{port}/#sign-in=")
+        assert (await server.link()).url.startswith(f"http://localhost:{port}/#sign-in=")
 
 
 async def test_files_that_a_killed_server_left_are_removed(tmp_path: Path) -> None:
@@ -495,9 +497,11 @@ HEADERS = st.sampled_from(
         b"accept",
     ]
 )
-VALUES = st.sampled_from([b"127.0.0.1:80", b"http://127.0.0.1:80", b"application/json", b"same-origin", b"none"])
+VALUES = st.sampled_from(
+    [b"localhost:80", b"http://localhost:80", b"127.0.0.1:80", b"application/json", b"same-origin", b"none"]
+)
 PATHS = st.sampled_from(
-    [f"{API}/{each}" for each in ("me", "events", "commands/approve", "openapi.json", "", "sign-out")]
+    [f"{API}/{each}" for each in ("me", "events", "commands/approve", "openapi.json", "", "sign-out", "passkeys")]
 )
 
 
@@ -543,6 +547,7 @@ def deps_of(service: StandInService) -> SiteDeps:
         find=fails,
         used=lambda _link: None,
         tell=lambda _text: None,
+        proposals=Proposals(lambda: START),
         files=site.page_files(),
         started_at=START,
     )

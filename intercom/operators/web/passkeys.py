@@ -1,0 +1,111 @@
+"""Passkeys on the page: those that count there, and those that a browser has made and nobody has enrolled yet.
+
+A browser can only propose a passkey. It shows the passkey's id, a person types that in a terminal, and the PIN of an
+operator key signs the enrolment there (`agent-intercom-ctl key add`). The id is a hash of the whole passkey, so it
+cannot be another one. What was proposed is kept in memory for some minutes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from datetime import datetime, timedelta
+
+from attrs import define, field
+
+from intercom.local import passkeys
+from intercom.local.operator_keys import PublicKey
+from intercom.local.passkeys import Passkey, to_base64url
+from intercom.model.clock import to_text
+from intercom.model.errors import ConfigError, InvalidArguments, InvalidState
+from intercom.model.json_types import Json, JsonObject
+from intercom.model.web import ProposedPasskey
+
+#: How long a proposal waits for its enrolment, and how many wait at once; the oldest are dropped first.
+PROPOSAL_LIFE = timedelta(minutes=10)
+MOST_PROPOSALS = 8
+
+#: The host of the page's address. Browsers make no passkeys for IP addresses.
+NAME = "localhost"
+
+
+def origin_of(port: int) -> str:
+    """Return the origin of the page at this port, as browsers write it."""
+    return f"http://{NAME}" if port == 80 else f"http://{NAME}:{port}"
+
+
+def port_of(keys: Iterable[PublicKey]) -> int | None:
+    """Return the port of the page at which these passkeys work; None without passkeys. Of several, the last counts."""
+    found = None
+    for key in keys:
+        passkey = passkeys.read(key.public) if key.is_passkey else None
+        if passkey is not None and passkey.relying_party == NAME:
+            found = int(passkey.origin.rpartition(":")[2]) if passkey.origin.count(":") == 2 else 80
+    return found
+
+
+@define(eq=False)
+class Proposals:
+    """The passkeys that browsers have proposed in this server's run. `now` is the wall clock."""
+
+    now: Callable[[], datetime]
+    _proposed: dict[str, ProposedPasskey] = field(factory=dict, init=False)
+
+    def propose(self, passkey: Passkey, name: str, by: str) -> ProposedPasskey:
+        """Keep a passkey that a person has made on the page. Raises InvalidArguments for an invalid name."""
+        try:
+            key = PublicKey.of(passkey.text(), name)
+        except ConfigError as fault:
+            raise InvalidArguments(fault.message) from None
+        self._proposed.pop(key.id, None)
+        made = ProposedPasskey(key.id, key.public, name, passkey.origin, by, self.now() + PROPOSAL_LIFE)
+        self._proposed[key.id] = made
+        while len(self._proposed) > MOST_PROPOSALS:
+            del self._proposed[next(iter(self._proposed))]
+        return made
+
+    def waiting(self, known: Iterable[str]) -> tuple[ProposedPasskey, ...]:
+        """Return those that still wait: not those in `known`, which are enrolled."""
+        now, enrolled = self.now(), set(known)
+        for id, each in tuple(self._proposed.items()):
+            # The clock may have been set back since: then it was proposed in the future.
+            if id in enrolled or not timedelta(0) <= each.expires_at - now <= PROPOSAL_LIFE:
+                del self._proposed[id]
+        return tuple(self._proposed.values())
+
+
+def read_proposal(origin: str, data: JsonObject) -> tuple[Passkey, str]:
+    """Return the passkey that a request from the page at `origin` proposes, and its name. Raises InvalidArguments."""
+    parts = [data.get(name) for name in ("credential_id", "public_key", "name")]
+    if not all(isinstance(part, str) for part in parts):
+        raise InvalidArguments("credential_id, public_key and name must be strings")
+    credential, public, name = map(str, parts)
+    return passkeys.proposed(origin, credential, public), name
+
+
+def require_key(has_keys: bool) -> None:
+    """Raise InvalidState if there is no operator key that could enrol a passkey."""
+    if not has_keys:
+        raise InvalidState(
+            "a passkey is enrolled by an operator key with a PIN, and there is none: make one first, with"
+            " agent-intercom-ctl key create"
+        )
+
+
+def passkeys_entry(origin: str, counting: Iterable[PublicKey], waiting: Iterable[ProposedPasskey]) -> JsonObject:
+    """Return what the page has to know to have a passkey sign, or to make one."""
+    found = [(key, passkey) for key in counting if (passkey := passkeys.read(key.public)) is not None]
+    here: list[Json] = [
+        {"key_id": key.id, "name": key.name, "credential_id": to_base64url(passkey.credential)}
+        for key, passkey in found
+        if passkey.origin == origin
+    ]
+    return {
+        "origin": origin,
+        "rp_id": NAME,
+        "passkeys": here,
+        "proposals": [proposal_entry(each) for each in waiting if each.origin == origin],
+    }
+
+
+def proposal_entry(proposed: ProposedPasskey) -> JsonObject:
+    return {"key_id": proposed.key_id, "name": proposed.name, "expires_at": to_text(proposed.expires_at)}

@@ -157,6 +157,21 @@ def openapi(role: WebRole = WebRole.ADMIN) -> JsonObject:
         f"{BASE}/sign-out": {"post": _operation("sign-out", "End this session.", None)},
         f"{BASE}/me": {"get": _operation("me", "Who is signed in.", _ref("Me"))},
         f"{BASE}/commands": {"get": _operation("commands", "What this person may send.", {"type": "object"})},
+        f"{BASE}/passkeys": {
+            "get": _operation(
+                "passkeys", "The passkeys that sign here, and those that nobody has enrolled yet.", {"type": "object"}
+            ),
+            "post": _operation(
+                "propose-passkey",
+                "Propose a passkey that was made on the page. A person enrols it in a terminal.",
+                {"type": "object"},
+                body={
+                    "type": "object",
+                    "properties": {name: {"type": "string"} for name in ("name", "credential_id", "public_key")},
+                    "required": ["name", "credential_id", "public_key"],
+                },
+            ),
+        },
         f"{BASE}/events": {
             "get": _operation(
                 "events",

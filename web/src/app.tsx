@@ -1,6 +1,15 @@
 /** The page: its frame, its views, and its keys. */
 
-import { CircleHelpIcon, InboxIcon, LogOutIcon, ScrollTextIcon, UserIcon, UsersIcon, XIcon } from "lucide-react";
+import {
+  CircleHelpIcon,
+  InboxIcon,
+  KeyRoundIcon,
+  LogOutIcon,
+  ScrollTextIcon,
+  UserIcon,
+  UsersIcon,
+  XIcon,
+} from "lucide-react";
 import { useEffect, useRef, useState } from "react";
 import { Button } from "@/components/ui/button";
 import {
@@ -15,11 +24,13 @@ import { navigate, useIsWide, useNow, usePlace, type View } from "@/lib/hooks";
 import { cn } from "@/lib/utils";
 import { oneLine } from "@/model/visible";
 import { useInbox, type Inbox } from "@/server/inbox";
+import { whyNoPasskeys } from "@/server/passkeys";
 import { BatchBar, UndoBar } from "@/views/action-bar";
 import { CardDetail, type DetailControls } from "@/views/card-detail";
 import { CardList } from "@/views/card-list";
 import { ConfirmDialog, HelpDialog } from "@/views/dialogs";
 import { Log } from "@/views/log";
+import { PasskeyDialog } from "@/views/passkey-dialog";
 import { actOn, rowsFor, Sessions, useSessions } from "@/views/sessions";
 
 const VIEWS: readonly { view: View; name: string; icon: typeof InboxIcon }[] = [
@@ -34,6 +45,7 @@ export function App() {
   const { view, isOpen } = usePlace();
   const isWide = useIsWide();
   const [isHelp, setHelp] = useState(false);
+  const [isPasskey, setPasskey] = useState(false);
   const [session, setSession] = useState<string | null>(null);
   const detail = useRef<DetailControls | null>(null);
   const version = board.version;
@@ -69,7 +81,7 @@ export function App() {
   const isList = isWide || !isOpen;
   return (
     <div className="flex h-dvh flex-col">
-      <Header view={view} isWide={isWide} onHelp={() => setHelp(true)} />
+      <Header view={view} isWide={isWide} onHelp={() => setHelp(true)} onPasskey={() => setPasskey(true)} />
       <LinkBar />
       <main
         aria-busy={!board.counts(performance.now())}
@@ -103,6 +115,7 @@ export function App() {
       <Messages />
       <ConfirmDialog />
       <HelpDialog isOpen={isHelp} onClose={() => setHelp(false)} />
+      {isPasskey && <PasskeyDialog onClose={() => setPasskey(false)} />}
       <p className="sr-only" role="status" aria-live="polite">
         {inbox.announced}
       </p>
@@ -110,7 +123,8 @@ export function App() {
   );
 }
 
-function Header({ view, isWide, onHelp }: { view: View; isWide: boolean; onHelp: () => void }) {
+function Header(props: { view: View; isWide: boolean; onHelp: () => void; onPasskey: () => void }) {
+  const { view, isWide, onHelp, onPasskey } = props;
   const inbox = useInbox();
   return (
     <header className="flex h-12 shrink-0 items-center gap-1 border-b px-3 md:px-4">
@@ -170,6 +184,11 @@ function Header({ view, isWide, onHelp }: { view: View; isWide: boolean; onHelp:
           <DropdownMenuItem onSelect={onHelp}>
             <CircleHelpIcon aria-hidden /> Keys
           </DropdownMenuItem>
+          {inbox.signs && inbox.me?.role === "admin" && !whyNoPasskeys() && (
+            <DropdownMenuItem onSelect={onPasskey}>
+              <KeyRoundIcon aria-hidden /> Make a passkey
+            </DropdownMenuItem>
+          )}
           <DropdownMenuItem onSelect={() => void inbox.leave()}>
             <LogOutIcon aria-hidden /> Sign out
           </DropdownMenuItem>
@@ -492,7 +511,7 @@ function useKeys(context: KeyContext): void {
         else context.detail.current?.comment();
         break;
       default: {
-        if (event.repeat || board.asked || inbox.me?.signingRequired) return false;
+        if (event.repeat || board.asked || inbox.needsTerminal) return false;
         // A card that is not on the screen is not decided, except together with others, which are all named first.
         if (!isShown && board.marked.length === 0) return false;
         const word = board.wordOf(key);

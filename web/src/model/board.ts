@@ -140,7 +140,8 @@ export class Board {
   /** Rises with each change, also of what is not about the selected card. */
   revision = 0;
 
-  constructor(readonly undoTime: number = UNDO) {}
+  /** How long a decision can be undone. One that is signed is sent at once: the authenticator asks the person. */
+  constructor(public undoTime: number = UNDO) {}
 
   // --- what is there
 

@@ -56,6 +56,8 @@ export interface Card {
   proposalHash: string | null;
   promptType: string | null;
   amendable: boolean;
+  /** What the server sent, which a signature covers. */
+  entry: JsonObject;
 }
 
 export interface Session {
@@ -88,6 +90,19 @@ export interface Me {
   csrf: string;
   server: { version: string; startedAt: string };
   signingRequired: boolean;
+}
+
+export interface Passkey {
+  keyId: string;
+  name: string;
+  credentialId: string;
+}
+
+/** The passkeys that sign on this page, and what the authenticator has to be told. */
+export interface Passkeys {
+  origin: string;
+  rpId: string;
+  passkeys: Passkey[];
 }
 
 export interface Notice {
@@ -180,6 +195,7 @@ export function cardOf(value: unknown): Card {
     proposalHash: maybe(data, "proposal_hash"),
     promptType: maybe(data, "prompt_type"),
     amendable: data["amendable"] === true,
+    entry: data,
   };
 }
 
@@ -238,6 +254,20 @@ export function meOf(value: unknown): Me {
     csrf: text(data, "csrf"),
     server: { version: maybe(server, "version") ?? "", startedAt: maybe(server, "started_at") ?? "" },
     signingRequired: signing["required"] === true,
+  };
+}
+
+/** Read which passkeys sign here. Raises WireError. */
+export function passkeysOf(value: unknown): Passkeys {
+  const data = object(value);
+  return {
+    origin: text(data, "origin"),
+    rpId: text(data, "rp_id"),
+    passkeys: list(data["passkeys"]).map((each) => ({
+      keyId: text(each, "key_id"),
+      name: visible(text(each, "name")),
+      credentialId: text(each, "credential_id"),
+    })),
   };
 }
 

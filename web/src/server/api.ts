@@ -1,6 +1,6 @@
 /** The operator API: signing in, and the commands of the operator table. */
 
-import { meOf, WireError, type Json, type JsonObject, type Me } from "../model/wire";
+import { meOf, passkeysOf, WireError, type Json, type JsonObject, type Me, type Passkeys } from "../model/wire";
 
 const BASE = "/api/operator";
 
@@ -109,7 +109,7 @@ export class Api {
   /** Send a command that acts, and send it again for ten seconds while the server is away: the id makes it one act.
    *  Raises ApiError. */
   async act(name: string, fields: JsonObject, wait = sleep, patience = 10_000): Promise<Json> {
-    const same = { ...fields, verdict_id: actId() };
+    const same = { verdict_id: actId(), ...fields };
     let left = patience;
     for (let pause = 250; ; pause = Math.min(pause * 2, 2_000)) {
       try {
@@ -121,6 +121,19 @@ export class Api {
         await wait(next);
       }
     }
+  }
+
+  /** Return which passkeys sign here. Raises ApiError. */
+  async passkeys(): Promise<Passkeys> {
+    return passkeysOf(await request("/passkeys"));
+  }
+
+  /** Propose a passkey, which a person then enrols in a terminal. Returns its id. Raises ApiError. */
+  async propose(passkey: JsonObject): Promise<string> {
+    const answer = await request("/passkeys", post(passkey, this.#csrf));
+    const id = typeof answer === "object" && answer !== null && !Array.isArray(answer) ? answer["key_id"] : null;
+    if (typeof id !== "string") throw new WireError("the answer is not of this protocol: reload the page");
+    return id;
   }
 
   /** Open the stream of events. Raises ApiError. */

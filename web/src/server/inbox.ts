@@ -2,13 +2,15 @@
 
 import { QueryClient } from "@tanstack/react-query";
 import { useState, useSyncExternalStore } from "react";
-import { Board, LATE, nameOf, requestOf, type Act, type Waiting } from "../model/board";
+import { Board, LATE, nameOf, requestOf, UNDO, type Act, type Waiting } from "../model/board";
 import { EventReducer, type ServerEvent } from "../model/events";
 import { KEYS, mayDecide, past } from "../model/keys";
+import { isSigned, toSign, whyNotHere } from "../model/signed";
 import { oneLine } from "../model/visible";
-import { amendedOf, cardOf, WireError, type Card, type Me } from "../model/wire";
-import { Api, ApiError } from "./api";
+import { amendedOf, cardOf, WireError, type Card, type JsonObject, type Me, type Passkeys } from "../model/wire";
+import { actId, Api, ApiError } from "./api";
 import { Connection, type Link } from "./connection";
+import { chosen, make, refusalOf, remember, sign } from "./passkeys";
 
 export interface Message {
   id: number;
@@ -57,6 +59,10 @@ export class Inbox {
   #came = 0;
   #tickedAt = Date.now();
   #completing = new Set<string>();
+  /** The passkeys that sign here, if decisions have to be signed. */
+  passkeys: Passkeys | null = null;
+  /** What the authenticator does now: it takes one request at a time. */
+  #signing: Promise<unknown> = Promise.resolve();
 
   // --- for React
 
@@ -90,6 +96,7 @@ export class Inbox {
       this.identity = { state: "signed-in", me };
       this.queries.clear();
       this.#connection.start();
+      await this.readPasskeys();
     } catch (fault) {
       this.#refuse(fault, code !== undefined);
     }
@@ -127,6 +134,7 @@ export class Inbox {
     this.drafts.clear();
     this.queries.clear();
     this.wasReady = false;
+    this.passkeys = null;
     this.identity = { state: "signed-out", why };
     this.changed();
   }
@@ -141,6 +149,63 @@ export class Inbox {
     if (me && !mayDecide(me.role)) return `Your role is ${oneLine(me.role)}: you see everything and decide nothing.`;
     if (this.link.state !== "live") return "Not connected: nothing can be decided until the server is back.";
     return "";
+  }
+
+  // --- signing
+
+  /** Whether decisions are signed, and no passkey signs here. */
+  get needsTerminal(): boolean {
+    return this.signs && chosen(this.passkeys?.passkeys ?? []) === null;
+  }
+
+  /** Whether decisions have to be signed. */
+  get signs(): boolean {
+    return this.me?.signingRequired === true;
+  }
+
+  /** Learn which passkeys sign here. If that cannot be read, none does. */
+  async readPasskeys(): Promise<void> {
+    let found: Passkeys | null = null;
+    try {
+      if (this.signs) found = await this.api.passkeys();
+    } catch {
+      // Then decisions are signed in a terminal.
+    }
+    this.passkeys = found;
+    this.board.undoTime = this.signs ? 0 : UNDO;
+    this.changed();
+  }
+
+  /** Make a passkey, and propose it to the server. Returns the id that its owner types in a terminal. Raises Error. */
+  async makePasskey(name: string): Promise<string> {
+    const known = this.passkeys ?? (await this.api.passkeys());
+    try {
+      const { keyId, ...made } = await make(known, this.me?.name ?? "", name);
+      if ((await this.api.propose(made)) !== keyId)
+        throw new WireError("the server names another passkey than was made");
+      remember(keyId);
+      return keyId;
+    } catch (fault) {
+      throw refusalOf(fault);
+    }
+  }
+
+  /** Return the request for an act, signed if it has to be. Raises Error if it was not signed. */
+  async #requestOf(act: Act, text: string | null): Promise<{ command: string; fields: JsonObject }> {
+    const passkey = chosen(this.passkeys?.passkeys ?? []);
+    if (!this.signs || !isSigned(act)) return requestOf(act, text);
+    if (!this.passkeys || !passkey) throw new Error("no passkey signs here: decide in a terminal");
+    const [known, id] = [this.passkeys, actId()];
+    const at = new Date().toISOString().replace("Z", "000+00:00");
+    const { command, fields, said } = await toSign(act, text, { keyId: passkey.keyId, id, at });
+    const before = this.#signing;
+    const signed = before.catch(() => undefined).then(() => sign(known, passkey, said));
+    this.#signing = signed;
+    try {
+      return { command, fields: { ...fields, verdict_id: id, signature: { ...said, value: await signed } } };
+    } catch (fault) {
+      throw refusalOf(fault);
+    }
   }
 
   // --- the connection
@@ -170,6 +235,7 @@ export class Inbox {
       const me = await this.api.me();
       if (!before || this.identity.state !== "signed-in") return;
       this.identity = { state: "signed-in", me };
+      await this.readPasskeys();
       if (before.server.version !== me.server.version) {
         this.say("warning", `the server is now version ${me.server.version}: reload this page`);
       }
@@ -246,12 +312,22 @@ export class Inbox {
   /** Begin the act of a word about the marked cards, or else the selected one, with its hunks and comments. */
   async decide(word: string, typedAt: number): Promise<void> {
     const acts = this.board.actsFor(word);
+    const why = this.signs ? this.#whyNotSigned(acts) : "";
+    if (why) return this.say("info", why);
     const first = acts[0];
     const card = first?.card;
     if (!first || !card || acts.length > 1 || this.board.marked.length > 0) return this.begin(acts, typedAt);
     if (word === "approve" && this.board.leftOut(card).size > 0) return await this.#approvePart(first, card, typedAt);
     if (word === "changes") return this.#requestChanges(first, card, typedAt);
     this.begin(acts, typedAt);
+  }
+
+  #whyNotSigned(acts: readonly Act[]): string {
+    if (this.needsTerminal) return "an operator key is set: decide in a terminal";
+    if (this.board.marked.length > 0) return "each decision is signed by itself: decide one by one";
+    const isPart = acts.some((act) => act.word === "approve" && act.card && this.board.leftOut(act.card).size > 0);
+    if (isPart) return "a part of a change is signed in a terminal, where what is left of it is shown";
+    return acts.map(whyNotHere).find(Boolean) ?? "";
   }
 
   /** Ask the server what a choice of hunks makes of a proposal, so that it is said before it is confirmed. */
@@ -304,8 +380,8 @@ export class Inbox {
   };
 
   async #send({ act, text }: Waiting): Promise<void> {
-    const { command, fields } = requestOf(act, text);
     try {
+      const { command, fields } = await this.#requestOf(act, text);
       await this.api.act(command, fields);
       this.board.settled(act, true);
       this.say("success", `${past(act.word)}: ${nameOf(act)}`);
@@ -355,7 +431,8 @@ export class Inbox {
 /** Return what went wrong, for people. */
 export function sentence(fault: unknown): string {
   if (fault instanceof ApiError || fault instanceof WireError) return fault.message;
-  return fault instanceof Error ? `${fault.name}: ${fault.message}` : String(fault);
+  if (fault instanceof Error) return fault.name === "Error" ? fault.message : `${fault.name}: ${fault.message}`;
+  return String(fault);
 }
 
 export const inbox = new Inbox();

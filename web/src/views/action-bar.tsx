@@ -54,7 +54,7 @@ function Actions({ rows, total }: { rows: readonly Key[]; total: number }) {
 /** The bar of the selected card. */
 export function ActionBar({ card }: { card: Card }) {
   const inbox = useInbox();
-  const { board, me } = inbox;
+  const { board } = inbox;
   if (board.asked?.stage === "text" && board.asked.acts.some((act) => act.card)) return <TextBar />;
   if (board.marked.length > 0) return <BatchBar />;
   const waits = board.decisionOn(card.id);
@@ -64,10 +64,11 @@ export function ActionBar({ card }: { card: Card }) {
     <Bar>
       {inbox.cannotDecide ? (
         <p className="text-[0.8125rem] text-muted-foreground">{inbox.cannotDecide}</p>
-      ) : me?.signingRequired ? (
+      ) : inbox.needsTerminal ? (
         <p className="text-[0.8125rem] text-muted-foreground">
           An operator key is set, so decisions are signed in a terminal:{" "}
           <code className="font-mono text-xs text-foreground">agent-intercom-ctl show {short(card.id)}</code> shows how.
+          To sign here, make a passkey in the menu at the top.
         </p>
       ) : waits || sent ? (
         <p className="text-[0.8125rem] text-muted-foreground" role="status">
@@ -104,8 +105,10 @@ export function BatchBar() {
       <span className="text-[0.8125rem] font-medium max-md:w-full">{count(board.marked.length, "request")} marked</span>
       {inbox.cannotDecide ? (
         <span className="text-[0.8125rem] text-muted-foreground">{inbox.cannotDecide}</span>
-      ) : inbox.me?.signingRequired ? (
-        <span className="text-[0.8125rem] text-muted-foreground">An operator key is set: decide in a terminal.</span>
+      ) : inbox.signs ? (
+        <span className="text-[0.8125rem] text-muted-foreground">
+          An operator key is set, so each decision is signed by itself: decide one by one, or in a terminal.
+        </span>
       ) : (
         <Actions rows={board.rows} total={2} />
       )}

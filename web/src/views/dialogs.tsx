@@ -60,7 +60,9 @@ export function ConfirmDialog() {
           <DialogTitle>{upper(asked.sentence)}</DialogTitle>
           <DialogDescription>
             {first.card
-              ? `You can still take it back for ${UNDO / 1000} seconds afterwards.`
+              ? inbox.signs
+                ? "Your passkey then signs it, and it is sent."
+                : `You can still take it back for ${UNDO / 1000} seconds afterwards.`
               : "Its agent is ended too, if it was started here."}
           </DialogDescription>
         </DialogHeader>

@@ -34,7 +34,7 @@ export function actOn(session: Session, row: Key, at: number): void {
 
 /** The keys that do something to a session in its state. */
 export function rowsFor(session: Session): readonly Key[] {
-  const isSigned = inbox.me?.signingRequired === true;
+  const isSigned = inbox.needsTerminal;
   const isPaused = session.status === "paused" || session.pausedBy !== null;
   return SESSION_KEYS.filter((row) => {
     if (session.status === "terminated" || (isSigned && SIGNED.has(row.word))) return false;
@@ -273,7 +273,7 @@ function SessionDetail({ session, isWide }: { session: Session; isWide: boolean 
           <p className="text-[0.8125rem] text-muted-foreground">{state.cannotDecide}</p>
         ) : (
           <>
-            {state.me?.signingRequired ? (
+            {state.needsTerminal ? (
               <p className="text-[0.8125rem] text-muted-foreground">
                 An operator key is set, so messages and resuming are signed in a terminal:{" "}
                 <code className="font-mono text-xs text-foreground">

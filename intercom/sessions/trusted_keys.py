@@ -393,13 +393,16 @@ def is_fresh(at: str, now: datetime) -> bool:
 def _chained(
     rows: tuple[EnrolledKey, ...], logged: tuple[KeyRevocation, ...]
 ) -> tuple[dict[str, PublicKey], list[str]]:
-    """Return the enrolled keys, each signed by an earlier one, and what is wrong with the others. A revocation that no
-    key signed does not count. Those in `logged` count, also if the table does not have them any more."""
+    """Return the enrolled keys, each signed by an earlier one, and what is wrong with the others. After the last key
+    was revoked, the next one signs for itself. A revocation that no key signed does not count. Those in `logged` count,
+    also if the table does not have them any more."""
     known: dict[str, PublicKey] = {}
+    signing_keys: list[EnrolledKey] = []
     faults: list[str] = []
     for row in rows:
         key = PublicKey(row.public, row.name)
-        signer = known.get(row.added_by) if known else key
+        is_first = all(_was_revoked(each, row.added_at, known) for each in signing_keys)
+        signer = key if is_first else known.get(row.added_by)
         said = signing.key_statement("add", public=row.public, name=row.name, at=row.added_at, by=row.added_by)
         genuine = (
             signer is not None
@@ -408,6 +411,8 @@ def _chained(
         )
         if genuine:
             known[key.id] = key
+            if not key.is_passkey:
+                signing_keys.append(row)
         else:
             faults.append(
                 f"operator key {row.id[:40]} was put into the database without a signature: it does not count"
@@ -424,6 +429,11 @@ def _chained(
     # A passkey goes with the key that signed it: a thief of a revoked key could date a new passkey back.
     signers = {row.id: row.added_by for row in rows}
     return {id: key for id, key in counting.items() if not key.is_passkey or signers[id] in counting}, faults
+
+
+def _was_revoked(row: EnrolledKey, at: str, known: Mapping[str, PublicKey]) -> bool:
+    """Whether a key was revoked already at this time."""
+    return row.revoked_at is not None and row.revoked_at <= at and _is_revoked(row, known, [])
 
 
 def _is_revoked(row: EnrolledKey, known: Mapping[str, PublicKey], faults: list[str]) -> bool:

@@ -521,6 +521,32 @@ async def test_after_the_last_key_was_revoked_any_may_be_the_first(clock: Clock,
         await enrol(server, other)
 
 
+async def test_the_first_key_after_the_last_one_was_revoked_counts_after_a_restart_too(
+    clock: Clock, root: Path
+) -> None:
+    """Failed before: it counted until the next start, and then no decision could be signed any more."""
+    key, again, thief = Key(), Key(), Key()
+    async with keyed(root, clock, key) as server:
+        await server.later(1)
+        await server.app.service.revoke_key(key.public.id, *key.for_key("revoke", key.public, server.now()))
+        operator_keys.forget(server.app.places, key.public.id)
+        await server.later(1)
+        await enrol(server, again)
+    async with virtual_server(root.parent, clock) as server:
+        assert set(server.app.signatures.keyring.trusted()) == {again.public.id}
+        # No other one comes first while it counts.
+        at, by, signature = thief.for_key("add", thief.public, server.now())
+        sql(
+            server,
+            "insert into operator_key (id, public, name, added_at, added_by, added_signature)"
+            " values (?, ?, ?, ?, ?, ?)",
+            *(thief.public.id, thief.public.public, "kim", at, by, signature),
+        )
+        operator_keys.add_public(server.app.places, thief.public)
+    async with virtual_server(root.parent, clock) as server:
+        assert set(server.app.signatures.keyring.trusted()) == {again.public.id}
+
+
 async def test_the_users_own_key_protects_a_server_that_a_client_gave_other_directories(
     clock: Clock, root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -215,6 +215,8 @@ class Signatures:
             named and card.id.startswith(named)
         ):
             raise SignatureRefused("the signature is not for this decision; nothing was changed")
+        if not signing.is_of_channel(signature.method, channel):
+            raise SignatureRefused(f"the signature is of no kind that counts on {channel}; nothing was changed")
         if signature.decision_id in self._taken_back:
             raise SignatureRefused(f"the signature does not count: {_USED}; nothing was changed")
         if card.risk is RiskLevel.CRITICAL and signature.method == signing.TICKET:

@@ -141,6 +141,9 @@ async def test_it_needs_a_signature_of_this_command_and_the_pin_if_it_is_critica
     ):
         with pytest.raises(SignatureRefused):
             await back(id, "kim", "ctl", "act", None, refused)
+    # On the page only a passkey signs.
+    with pytest.raises(SignatureRefused, match="of no kind that counts on web"):
+        await back(id, "kim", "web", "act", None, command(server, key, id))
     # A channel that may not decide about it may not take it back either.
     with pytest.raises(SignatureRefused, match="cannot be made by slack"):
         await back(id, "kim", "slack")

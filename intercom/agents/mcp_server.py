@@ -40,8 +40,10 @@ from intercom.agents import call as agents_call
 from intercom.agents import icons, prompts, resources, schemas
 from intercom.agents.agent_connection import AgentConnection, Caller, OfTask
 from intercom.agents.call import Call, error_content, paused_content
+from intercom.agents.clients import TASKS_EXTENSION, offers_tasks, without_tasks
 from intercom.agents.hook_server import PERMISSION_PROMPT, permission_prompt
 from intercom.agents.mcp_request import caller_of, connection_and_response, connection_of
+from intercom.agents.shim.relay import client_named
 from intercom.model import clock
 from intercom.model.config import Config
 from intercom.model.errors import IntercomError, NotFound, Paused
@@ -272,7 +274,7 @@ async def _get_prompt(ctx: Context, params: types.GetPromptRequestParams) -> typ
 
 # --- tasks -----------------------------------------------------------------------------------------------------------
 
-EXTENSION = "io.modelcontextprotocol/tasks"
+EXTENSION = TASKS_EXTENSION
 REVISION = "2025-11-25"
 #: The capability that a server of the core form declares.
 CAPABILITY: JsonObject = {"list": {}, "cancel": {}, "requests": {"tools": {"call": {}}}}
@@ -401,7 +403,8 @@ def wanted(ctx: Context, params: types.CallToolRequestParams, tool: Tool) -> For
         if not tool.offers_tasks:
             raise MCPError(code=types.METHOD_NOT_FOUND, message=f"{tool.name} answers at once: call it without a task")
         return Form.CORE
-    return Form.EXTENSION if tool.offers_tasks and takes_tasks(ctx) else None
+    wants = tool.offers_tasks and takes_tasks(ctx) and offers_tasks(caller_of(ctx).client_name)
+    return Form.EXTENSION if wants else None
 
 
 async def begin(form: Form, call: Call) -> types.CallToolResult:
@@ -504,8 +507,17 @@ async def _if_traced(spans: ServerMiddleware[object], ctx: Context, call_next: C
 
 async def _unwrap(ctx: Context, call_next: CallNext) -> HandlerResult:
     """Convert a task to the shape that the SDK lacks, declare tasks to clients of the version with core tasks, and say
-    in the handshake what clients show of the server."""
-    answer = await call_next(ctx)
+    in the handshake what clients show of the server. Handshake and tools are without tasks for clients that are offered
+    none."""
+    answer = _shaped(ctx, await call_next(ctx))
+    if ctx.method in ("initialize", "server/discover", "tools/list") and isinstance(answer, dict):
+        # Before the answer to `initialize` the session does not know the client yet.
+        client_name = caller_of(ctx).client_name or client_named(ctx.params)
+        return answer if offers_tasks(client_name) else without_tasks(answer)
+    return answer
+
+
+def _shaped(ctx: Context, answer: HandlerResult) -> HandlerResult:
     if not isinstance(answer, dict):
         return answer
     if ctx.method == "initialize":

@@ -26,6 +26,7 @@ from intercom.agents.clients.client import SERVER_NAME, Client
 from intercom.cli.doctor_checks import Finding, State
 from intercom.cli.init_clients import HooksFile, entry_of, hooks_file, installed, path_of
 from intercom.cli.init_files import Unmergeable, glance, parse
+from intercom.cli.init_permissions import permissions_file, refusing
 from intercom.local import processes
 from intercom.local.places import places
 from intercom.local.processes import Who
@@ -124,6 +125,8 @@ def examine_entries(project: Path, config: Config) -> Iterator[Finding]:
         elif entry:
             found.append(_address(client, entry, config))
         found += _hooks(client, command, project)
+        if entry:
+            found += _permissions(client, project)
         yield from found
 
 
@@ -189,6 +192,22 @@ def _address(client: Client, entry: JsonObject, config: Config) -> Finding:
         text = f"its entry leads to port {port} of this machine, and the configuration has {here}"
         return Finding(client.name, State.FAULT, text, f"agent-intercom init --http --write --client {client.name}")
     return Finding(client.name, State.OK, f"its entry leads to port {port}, as the configuration has it")
+
+
+def _permissions(client: Client, project: Path) -> Iterator[Finding]:
+    """Check that the client's settings neither refuse our server nor restrict its tools."""
+    file = permissions_file(client, project)
+    if file is None:
+        return
+    is_refused, rules = refusing(file)
+    if is_refused:
+        refused = file.permissions.refused_servers
+        text = f"it does not use the server: {refused} has {SERVER_NAME} ({path_of(file)})"
+        yield Finding(client.name, State.FAULT, text, f"{_again(client)}; then restart {client.title}")
+    if rules:
+        rule = "rule" if len(rules) == 1 else "rules"
+        text = f"its {rule} {' and '.join(rules)} in deny or ask: {client.title} follows it before a card can be shown"
+        yield Finding(client.name, State.WARN, text, f"take the {rule} out of {path_of(file)}, if you do not want that")
 
 
 # --- hooks -----------------------------------------------------------------------------------------------------------

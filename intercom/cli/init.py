@@ -29,9 +29,10 @@ from intercom.cli.init_clients import (
     project_at,
     snippet,
 )
-from intercom.cli.init_files import ClientFile, Unmergeable, describe, indented
+from intercom.cli.init_files import ClientFile, DocumentFile, Unmergeable, describe, indented
 from intercom.cli.init_instructions import TEXT as INSTRUCTIONS
 from intercom.cli.init_instructions import InstructionsFile, instructions_file
+from intercom.cli.init_permissions import PermissionsFile, joined, permissions_file, refusing
 from intercom.cli.server_settings import record_or_explain
 from intercom.local import config_file, file_replacement, own_files
 from intercom.local.file_replacement import Change
@@ -157,7 +158,8 @@ def _run(args: argparse.Namespace, report: Report) -> int:
     if args.policy:
         done.append(_policy(workspace, args.ipc_name or settings.ipc_name, report, write=args.write))
     if not args.write:
-        report.say("\nnothing was changed: add --write, and --client NAME or --client all")
+        more = "" if args.client else ", and --client NAME or --client all"
+        report.say(f"\nnothing was changed: add --write{more}")
     return 0 if all(done) else 1
 
 
@@ -283,6 +285,7 @@ class Plan:
     entry: EntryFile
     hooks: HooksFile | None
     instructions: InstructionsFile | None
+    permissions: PermissionsFile | None
 
     @property
     def title(self) -> str:
@@ -299,11 +302,18 @@ class Plan:
         file = self.instructions
         return file is not None and file.hides is None and not file.is_installed()
 
+    def has_hooks(self, wanted: Wanted) -> bool:
+        """Whether the client has hooks afterwards: what is installed is kept."""
+        return self.hooks is not None and (wanted.hooks or not self.misses_hooks)
+
     def files(self, wanted: Wanted) -> list[ClientFile]:
         """Return the files to write. What is installed is kept up to date."""
-        found: list[ClientFile] = [self.entry]
-        if self.hooks is not None and (wanted.hooks or not self.misses_hooks):
-            found.append(self.hooks)
+        parts: list[DocumentFile] = [self.entry]
+        if self.has_hooks(wanted) and self.hooks is not None:
+            parts.append(self.hooks)
+        if self.permissions is not None:
+            parts.append(self.permissions)
+        found: list[ClientFile] = [*joined(parts)]
         file = self.instructions
         if file is not None and file.hides is None and (wanted.instructions or file.is_installed()):
             found.append(file)
@@ -313,7 +323,12 @@ class Plan:
 def _plan(name: str, workspace: Path, config: Path | None, http: Config | None, agent: str | None) -> Plan:
     client = CLIENTS[name]
     entry = entry_file(client, workspace, config, http, agent)
-    return Plan(entry, hooks_file(client, workspace, config), instructions_file(client, workspace))
+    return Plan(
+        entry,
+        hooks_file(client, workspace, config),
+        instructions_file(client, workspace),
+        permissions_file(client, workspace),
+    )
 
 
 def _wants_hooks(args: argparse.Namespace, plans: list[Plan]) -> bool:
@@ -343,6 +358,9 @@ def _show(plan: Plan, report: Report, wanted: Wanted) -> bool:
     if plan.hooks is not None and wanted.hooks:
         report.say(f"\n{plan.hooks.title}, {plan.hooks.scope}, with --hooks: in {path_of(plan.hooks)}\n")
         report.say(f"{indented(snippet(plan.hooks))}  {plan.hooks.note}".rstrip())
+    if plan.permissions is not None:
+        report.say(f"\n{plan.permissions.title}, {plan.permissions.scope}: in {path_of(plan.permissions)}\n")
+        report.say(indented(snippet(plan.permissions)).rstrip())
     return True
 
 
@@ -374,8 +392,12 @@ def _write(plan: Plan, report: Report, wanted: Wanted) -> bool:
         if change.backup is not None:
             report.say(f"backup   {change.backup}")
         scope = f", {each.scope}" if each.scope else ""
-        report.say(f"merged   {change.file}  ({each.title}{scope})" + (f"\n         {each.note}" if each.note else ""))
-    if plan.hooks is not None and plan.hooks not in files:
+        did = "wrote   " if change.before is None else "merged  "
+        report.say(f"{did} {change.file}  ({each.title}{scope})" + (f"\n         {each.note}" if each.note else ""))
+    if plan.permissions is not None:
+        for rule in refusing(plan.permissions)[1]:
+            report.say(f"kept     your rule {rule}: {plan.title} follows it for these tools, before a card is shown")
+    if plan.hooks is not None and not plan.has_hooks(wanted):
         report.say(f"no hooks {plan.title} may use its own tools without asking (--hooks installs them)")
     if plan.instructions is not None and plan.instructions not in files:
         why = _why_none(plan.instructions)

@@ -1,5 +1,5 @@
-"""Connects clients and disconnects them: the entry for the server, the permission hooks, the permanent instructions,
-and the record of all.
+"""Connects clients and disconnects them: the entry for the server, the permission hooks, the permission to call its
+tools, the permanent instructions, and the record of all.
 
 What an entry and a hook look like is in the client's own module (`intercom.agents.clients`). Other keys of an older
 entry stay, and so does a number that the person raised. Other hooks stay, and older ones of ours are replaced.
@@ -39,6 +39,7 @@ from intercom.agents.clients.client import (
 )
 from intercom.cli.init_files import ClientFile, DocumentFile, Unmergeable, describe, glance, parse, table
 from intercom.cli.init_instructions import InstructionsFile, instructions_file
+from intercom.cli.init_permissions import joined, permissions_file
 from intercom.local.file_replacement import Change, backup_name, commit, missing_directories, read
 from intercom.local.places import places
 from intercom.model.config import Config
@@ -501,9 +502,12 @@ def remove(names: Sequence[str], workspace: Path) -> tuple[list[str], list[str]]
 def _remove(client: Client, workspace: Path) -> list[str]:
     record = recorded()
     entries = dict(record)
-    files: list[ClientFile] = [EntryFile(client, workspace)]
+    parts: list[DocumentFile] = [EntryFile(client, workspace)]
     if client.hooks is not None:
-        files.append(HooksFile(client, client.hooks, workspace))
+        parts.append(HooksFile(client, client.hooks, workspace))
+    if (permissions := permissions_file(client, workspace)) is not None:
+        parts.append(permissions)
+    files: list[ClientFile] = [*joined(parts)]
     lines: list[str] = []
     instructions = instructions_file(client, workspace)
     if instructions is not None:

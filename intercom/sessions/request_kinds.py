@@ -176,6 +176,11 @@ _CLEARANCE = {
     ApprovalStatus.REJECTED: "rejected",
     ApprovalStatus.EXPIRED: "timeout",
 }
+#: Told with an approval. A client may show the answer alone, in a notification long after the call.
+APPROVED = (
+    "a person approved this change in Intercom: call check_diff with this request_id, which writes exactly what was"
+    " approved"
+)
 #: Told with an approval that a person changed.
 _AMENDED = (
     "a person changed your proposal before they approved it: check_diff writes what was approved, and not what you"
@@ -203,7 +208,7 @@ def _clearance(request: ApprovalRequest) -> ClearanceAnswer:
     if status == "rejected":
         return plain if details is None else evolve(plain, comments=details.comments, message=_REVISE)
     if details is None:
-        return evolve(plain, note=text)
+        return evolve(plain, note=text, message=APPROVED)
     return evolve(plain, changes=details.changes, note=details.note, message=_AMENDED.format(text=text))
 
 

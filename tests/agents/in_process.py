@@ -24,6 +24,14 @@ ABOUT = {
 }
 
 
+#: The same of a client that takes tasks. Claude Code is offered none.
+TAKES_TASKS = {
+    **ABOUT,
+    f"{_META}clientCapabilities": {"extensions": {f"{_META}tasks": {}}},
+    f"{_META}clientInfo": {"name": "codex", "version": "1"},
+}
+
+
 class Spoken:
     """One connection. Calls may be made side by side."""
 

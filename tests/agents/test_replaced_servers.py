@@ -18,6 +18,7 @@ import trio.testing
 from intercom.agents.shim import launch
 from intercom.cli import serve
 from intercom.local import lock
+from intercom.sessions.request_kinds import APPROVED
 from tests.agents.test_server_life import CHANGE, decide, gone, pending
 from tests.support.server_process import Home, begin, call
 
@@ -39,7 +40,7 @@ async def test_a_call_goes_on_at_the_server_that_took_over(home: Home) -> None:
             assert home.server() == process.pid, "the relay has started none of its own"
             assert await pending(home, root) == id
             await decide(home, root, id)
-            assert await asked() == {"status": "approved", "request_id": id}
+            assert await asked() == {"status": "approved", "request_id": id, "message": APPROVED}
         told = await trio.Path(home.root / "server.log").read_text()
         assert f"this server replaces process {first} (version " in told
 
@@ -60,7 +61,7 @@ async def test_one_that_is_killed_while_it_takes_over_leaves_the_place_to_a_rela
         assert (await call(agent, "ping"))["acknowledged"]
         assert await pending(home, root) == id
         await decide(home, root, id)
-        assert await asked() == {"status": "approved", "request_id": id}
+        assert await asked() == {"status": "approved", "request_id": id, "message": APPROVED}
 
 
 async def test_without_a_server_it_simply_starts(home: Home) -> None:

@@ -15,6 +15,7 @@ import trio
 
 from intercom.agents.shim.link import WIRE
 from intercom.operators.ctl.client import request
+from intercom.sessions.request_kinds import APPROVED
 from tests.support.server_process import COMMAND, ERAS, TRUSTING, Home, begin, call
 
 pytestmark = pytest.mark.real_time
@@ -80,7 +81,7 @@ async def test_a_call_outlives_its_server(home: Home, mode: str, how: signal.Sig
         assert home.server() not in (None, first)
         assert await pending(home, root) == id
         await decide(home, root, id)
-        assert await asked() == {"status": "approved", "request_id": id}
+        assert await asked() == {"status": "approved", "request_id": id, "message": APPROVED}
         assert (await call(agent, "check_diff", request_id=id))["status"] == "applied"
 
 
@@ -106,7 +107,7 @@ async def test_a_verdict_given_between_two_lives_of_the_agent_is_not_lost(home: 
         await call(agent, "ping")
         await decide(home, root, id)
         home.kill()
-        assert await asked() == {"status": "approved", "request_id": id}
+        assert await asked() == {"status": "approved", "request_id": id, "message": APPROVED}
 
 
 async def test_stopping_says_what_becomes_of_what_waits(home: Home) -> None:

@@ -11,33 +11,81 @@ from typing import Any
 
 import anyio
 import mcp_types as types
+import pytest
 import trio
 from mcp.shared.message import SessionMessage
 
 import intercom.agents
 from intercom.agents import mcp_server
-from intercom.agents.shim.relay import HANDSHAKE_VERSIONS, LISTS, MODERN_VERSION, VERSION_KEY
+from intercom.agents.clients import without_tasks
+from intercom.agents.shim.relay import (
+    HANDSHAKE_VERSIONS,
+    LISTS,
+    MODERN_VERSION,
+    VERSION_KEY,
+    Relay,
+    ToClient,
+    load_shipped,
+)
+from intercom.local.wire import decode, encode
 from intercom.model.config import Config
 
 FILE = Path(intercom.agents.__file__).with_name("handshake_and_lists.json")
-CLIENT = {"name": "snapshot", "version": "1"}
-MODERN = {
-    VERSION_KEY: MODERN_VERSION,
-    "io.modelcontextprotocol/clientCapabilities": {},
-    "io.modelcontextprotocol/clientInfo": CLIENT,
-}
-OLDER = {"protocolVersion": HANDSHAKE_VERSIONS[-1], "capabilities": {}, "clientInfo": CLIENT}
+
+
+def meta(name: str) -> dict[str, Any]:
+    """The parameters of a request of the modern version."""
+    return {
+        "_meta": {
+            VERSION_KEY: MODERN_VERSION,
+            "io.modelcontextprotocol/clientCapabilities": {},
+            "io.modelcontextprotocol/clientInfo": {"name": name, "version": "1"},
+        }
+    }
+
+
+def older(name: str) -> dict[str, Any]:
+    """The parameters of the handshake."""
+    client = {"name": name, "version": "1"}
+    return {"protocolVersion": HANDSHAKE_VERSIONS[-1], "capabilities": {}, "clientInfo": client}
 
 
 async def test_the_shipped_answers_equal_the_live_ones() -> None:
     assert json.loads(FILE.read_text()) == await live(), "run python -m tests.agents.test_snapshot and commit the file"
 
 
-async def live() -> dict[str, dict[str, Any]]:
+@pytest.mark.parametrize(
+    ("name", "are_offered"), [("claude-code", False), ("Claude-Code/2", False), ("claude-ai", True)]
+)
+async def test_claude_code_is_offered_no_tasks_by_the_server_or_the_shim(name: str, are_offered: bool) -> None:
+    """Claude Code's window moved every waiting call to the background at once, where no answer counts as consent."""
+    shipped = json.loads(FILE.read_text())
+    found = await live(name)
+    for version, results in found.items():
+        wanted = (
+            shipped[version] if are_offered else {key: without_tasks(each) for key, each in shipped[version].items()}
+        )
+        assert results == wanted
+    assert ("tasks" in json.dumps(found) and "taskSupport" in json.dumps(found)) is are_offered
+    relay = Relay("shim", load_shipped())
+    handshake = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": older(name)}
+    listing = {"jsonrpc": "2.0", "id": 2, "method": "tools/list", "params": {}}
+    for asked in (handshake, listing):
+        (told,) = relay.client_line(encode(asked))
+        assert isinstance(told, ToClient)
+        assert decode(told.line)["result"] == found[HANDSHAKE_VERSIONS[-1]][str(asked["method"])]
+    modern = Relay("shim", load_shipped())
+    for method in ("server/discover", "tools/list"):
+        (told,) = modern.client_line(encode({"jsonrpc": "2.0", "id": method, "method": method, "params": meta(name)}))
+        assert isinstance(told, ToClient)
+        assert decode(told.line)["result"] == found[MODERN_VERSION][method]
+
+
+async def live(name: str = "snapshot") -> dict[str, dict[str, Any]]:
     """What a server answers, by protocol version and method."""
     return {
-        HANDSHAKE_VERSIONS[-1]: await answers({"initialize": OLDER, **{method: {} for method in LISTS}}),
-        MODERN_VERSION: await answers({method: {"_meta": MODERN} for method in ("server/discover", *LISTS)}),
+        HANDSHAKE_VERSIONS[-1]: await answers({"initialize": older(name), **{method: {} for method in LISTS}}),
+        MODERN_VERSION: await answers({method: meta(name) for method in ("server/discover", *LISTS)}),
     }
 
 

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import trio
 
+from intercom.sessions.request_kinds import APPROVED
 from tests.agents.shim.by_hand import Hand
 from tests.support.server_process import TRUSTING, Home, Person, user_home
 
@@ -84,7 +85,7 @@ def said(result: dict[str, Any]) -> dict[str, Any]:
 
 @asynccontextmanager
 async def wire(
-    served: Home, version: str = "2025-11-25", *, extension: bool = True
+    served: Home, version: str = "2025-11-25", *, extension: bool = True, name: str = "hasty"
 ) -> AsyncIterator[tuple[Wire, Person]]:
     """A client of this revision with a shim and a workspace of its own, and a person who sees its cards."""
     root = served.workspace()
@@ -95,7 +96,7 @@ async def wire(
     meta = {
         "io.modelcontextprotocol/protocolVersion": version,
         "io.modelcontextprotocol/clientCapabilities": {"extensions": {EXTENSION: {}}} if extension else {},
-        "io.modelcontextprotocol/clientInfo": {"name": "hasty", "version": "1"},
+        "io.modelcontextprotocol/clientInfo": {"name": name, "version": "1"},
     }
     client = Wire(Hand(process.stdin, process.stdout), meta if version == MODERN else None)
     async with served.person(root) as person, trio.open_nursery() as nursery:
@@ -126,7 +127,7 @@ async def test_a_task_of_the_core_form_ends_with_the_result_of_its_call(served: 
         waiting = await client.send("tasks/result", taskId=task["taskId"])
         await person.do("approve", id=card["request_id"])
         told = await client.answer(waiting)
-        assert said(told) == {"status": "approved", "request_id": card["request_id"]}
+        assert said(told) == {"status": "approved", "request_id": card["request_id"], "message": APPROVED}
         assert told["_meta"] == {"io.modelcontextprotocol/related-task": {"taskId": task["taskId"]}}
         await person.card(request_id=card["request_id"], status="delivered")
 
@@ -168,6 +169,15 @@ async def test_a_client_that_speaks_of_no_tasks_is_answered_without(served: Home
         with pytest.raises(Refused) as refused:
             await client.ask("tasks/get", taskId="any")
         assert refused.value.code == -32601
+
+
+async def test_claude_code_declares_the_extension_and_its_calls_wait_all_the_same(served: Home) -> None:
+    async with wire(served, MODERN, name="claude-code") as (client, person):
+        waiting = await client.send("tools/call", name="check_clearance", arguments=CHANGE)
+        card = await person.card(kind="approval")
+        await person.do("approve", id=card["request_id"])
+        told = said(await client.answer(waiting))
+        assert told == {"status": "approved", "request_id": card["request_id"], "message": APPROVED}
 
 
 async def test_a_cancelled_task_stays_so_and_its_verdict_rides_on_another_result(served: Home) -> None:

@@ -15,11 +15,10 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from intercom.agents import call
-from intercom.agents.mcp_server import EXTENSION
 from intercom.model.card import CardKind
 from intercom.model.decision import Decision
 from intercom.sessions.messages import SHOW_SECONDS
-from tests.agents.in_process import ABOUT, spoken_to
+from tests.agents.in_process import TAKES_TASKS, spoken_to
 from tests.support.virtual_server import virtual_server
 
 Clock = trio.testing.MockClock
@@ -88,13 +87,12 @@ async def test_what_an_agent_gives_for_an_id_is_cut(clock: Clock, root: Path, sp
 async def test_a_task_and_who_asks_after_it_are_about_the_same_request(
     clock: Clock, root: Path, spans: InMemorySpanExporter
 ) -> None:
-    takes = {**ABOUT, "io.modelcontextprotocol/clientCapabilities": {"extensions": {EXTENSION: {}}}}
     async with virtual_server(root.parent, clock) as server, spoken_to(server.app, "agent", str(root)) as agent:
         arguments = {"prompt_text": "go on?"}
-        begun = await agent.ask("tools/call", name="transmit", arguments=arguments, _meta=takes)
+        begun = await agent.ask("tools/call", name="transmit", arguments=arguments, _meta=TAKES_TASKS)
         await server.later(SHOW_SECONDS)
         card = await server.operator.card(kind=CardKind.PROMPT)
-        await agent.ask("tasks/get", taskId=begun["result"]["taskId"], _meta=takes)
+        await agent.ask("tasks/get", taskId=begun["result"]["taskId"], _meta=TAKES_TASKS)
     for name in ("tools/call transmit", "tasks/get"):
         (span,) = of(spans, name)
         assert ids(span) == (card.session_id, card.id)

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import trio
 
+from intercom.sessions.request_kinds import APPROVED
 from tests.support.server_process import ERAS, TRUSTING, Home, begin, call
 
 pytestmark = [pytest.mark.real_time, pytest.mark.home(TRUSTING + "[clients.hasty]\ncall_wait_seconds = 0.2\n")]
@@ -18,7 +19,7 @@ HASTY = "hasty"
 CHANGE: dict[str, Any] = {"title": "Add a", "diff": "a\n", "file_path": "a.txt"}
 
 WAITING: list[tuple[str, dict[str, Any], str, dict[str, Any], dict[str, Any]]] = [
-    ("check_clearance", CHANGE, "approve", {}, {"status": "approved"}),
+    ("check_clearance", CHANGE, "approve", {}, {"status": "approved", "message": APPROVED}),
     ("transmit", {"prompt_text": "Well?"}, "answer", {"decision": "continue"}, {"decision": "continue"}),
     ("standby", {"message": "idle"}, "answer", {"decision": "continue", "text": "go"}, {"instruction": "go"}),
 ]
@@ -148,7 +149,7 @@ async def test_a_cancelled_call_leaves_its_request_open_and_its_card_says_so(ser
         await person.do("approve", id=card["request_id"])
         # Asked once more for the same change, nothing new is posted and the verdict is there.
         again = await call(agent, "check_clearance", **CHANGE)
-        assert again == {"status": "approved", "request_id": card["request_id"]}
+        assert again == {"status": "approved", "request_id": card["request_id"], "message": APPROVED}
 
 
 @both_eras

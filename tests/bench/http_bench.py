@@ -22,6 +22,7 @@ import psutil
 from intercom.local import own_files
 from intercom.local.places import places
 from intercom.operators.ctl.client import request
+from intercom.sessions.request_kinds import APPROVED
 from tests.bench.bench_rig import SHIM, home, row
 from tests.bench.http_peer import HttpPeer
 
@@ -74,7 +75,9 @@ def waiting(legacy: bool) -> None:
             request(places(), "approve", {"id": cards[f"change {number}"], "verdict_id": uuid.uuid4().hex})
             content = agent.receive()["structuredContent"]
             times.append(time.perf_counter() - began)
-            assert content == {"status": "approved", "request_id": cards[f"change {number}"]}, content
+            assert content == {"status": "approved", "request_id": cards[f"change {number}"], "message": APPROVED}, (
+                content
+            )
         times.sort()
         print(f"{WAITING} sessions that wait with progress, {era(legacy)}: all answered right")
         print(f"  memory per session                 {cost / 1024:8.1f} KiB")

@@ -436,7 +436,7 @@ def test_backups_are_private_and_outside_of_the_project(own_home: Path) -> None:
     file.write_text('{"mine": 1}')
     file.chmod(0o644)
     assert init_with("--write", "--client", "claude-code") == 0
-    assert [each.name for each in (own_home / "project").iterdir()] == [".mcp.json"]
+    assert {each.name for each in (own_home / "project").iterdir()} == {".mcp.json", ".claude"}
     (backup,) = backups(file)
     assert stat.S_IMODE(backup.stat().st_mode) == 0o600
     assert stat.S_IMODE(backup.parent.stat().st_mode) == 0o700

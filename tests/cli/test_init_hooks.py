@@ -123,7 +123,7 @@ def test_a_command_that_can_not_be_started_denies(hooks: HooksFile, tmp_path: Pa
 def test_init_writes_no_hooks_unless_told_to(own_home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Hooks that hold in every project, and deny when the program is gone, were installed unasked."""
     assert init_with("--write", "--client", "all") == 0
-    assert not any(hooks_file(name, own_home / "project").exists() for name in HOOKED)
+    assert not any(of(name, own_home / "project").installed() for name in HOOKED)
     assert "Codex may use its own tools without asking (--hooks installs them)" in capsys.readouterr().out
 
 
@@ -136,7 +136,9 @@ def test_init_writes_hooks_with_a_backup_and_keeps_those_that_are_installed_up_t
     assert init_with("--write", "--client", "claude-code", "--hooks") == 0
     assert of("claude-code", own_home / "project").installed() == ("PreToolUse", "Stop")
     assert [each.read_text() for each in backups(file)] == ['{"model": "x"}']
-    assert "Claude Code's hooks, in this project only" in capsys.readouterr().out
+    assert "Claude Code's hooks and Claude Code's permission to call these tools, in this project only" in (
+        capsys.readouterr().out
+    )
     now = file.read_text()
     file.write_text(
         now.replace("agent-intercom hook", "--config /gone hook").replace(
@@ -171,7 +173,7 @@ async def test_on_a_terminal_it_asks_about_hooks_and_instructions_and_installs_n
     assert (own_home / ".codex/config.toml").exists()
     assert (own_home / ".codex/AGENTS.md").exists() is are_installed
     for name in ("codex", "claude-code"):
-        assert hooks_file(name, project).exists() is are_installed
+        assert bool(of(name, project).installed()) is are_installed
 
 
 def test_hooks_that_can_not_be_merged_are_shown(own_home: Path, capsys: pytest.CaptureFixture[str]) -> None:

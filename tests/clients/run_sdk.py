@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from intercom.sessions.request_kinds import APPROVED
 from tests.clients.ctl import ctl
 from tests.clients.driver import Driver, Refused, content, driver
 from tests.clients.over_http import configure_http
@@ -60,7 +61,7 @@ async def test_every_tool_answers(home: Home, script: str, over: str) -> None:
         card = await person.card(kind="approval")
         await ctl(home, "approve", card["request_id"])
         approved = content(await asked())
-        assert approved == {"status": "approved", "request_id": card["request_id"]}
+        assert approved == {"status": "approved", "request_id": card["request_id"], "message": APPROVED}
         applied = await client.call("check_diff", request_id=card["request_id"])
         assert applied["status"] == "applied"
         assert (root / "a.txt").read_text() == "a\n"
@@ -104,7 +105,7 @@ async def test_a_call_that_the_client_gave_up_is_taken_up_again_by_its_request_i
         again = await client.begin("call", tool="check_clearance", arguments={"request_id": card["request_id"]})
         await person.card(lambda one: one["away"] is False and len(person.cards) > 2, request_id=card["request_id"])
         await person.do("approve", id=card["request_id"])
-        assert content(await again()) == {"status": "approved", "request_id": card["request_id"]}
+        assert content(await again()) == {"status": "approved", "request_id": card["request_id"], "message": APPROVED}
         assert {one["request_id"] for one in person.cards} == {card["request_id"]}
 
 
@@ -135,7 +136,7 @@ async def test_a_server_killed_in_the_middle_of_an_approval_is_invisible(home: H
         card = await person.card(kind="approval")
         home.kill()
         await ctl(home, "approve", card["request_id"])
-        assert content(await asked()) == {"status": "approved", "request_id": card["request_id"]}
+        assert content(await asked()) == {"status": "approved", "request_id": card["request_id"], "message": APPROVED}
         assert (await client.call("check_diff", request_id=card["request_id"]))["status"] == "applied"
 
 
@@ -153,7 +154,7 @@ async def test_a_task_is_asked_after_until_it_is_decided(home: Home, script: str
         await client.call("ping")
         await ctl(home, "approve", card["request_id"])
         told = content(await asked())
-        assert told == {"status": "approved", "request_id": card["request_id"]}
+        assert told == {"status": "approved", "request_id": card["request_id"], "message": APPROVED}
         assert "late_verdicts" not in await client.call("ping")
 
 
@@ -201,7 +202,7 @@ async def test_over_http_an_agent_finds_its_request_again_by_its_key_after_a_kil
             # A new life: the older era initializes anew, and the URL says who it is.
             await client.do("connect", over="http", **port.address(root))
             told = await client.call("check_clearance", request_id=card["request_id"])
-            assert told == {"status": "approved", "request_id": card["request_id"]}
+            assert told == {"status": "approved", "request_id": card["request_id"], "message": APPROVED}
             assert (await client.call("check_diff", request_id=card["request_id"]))["status"] == "applied"
 
 

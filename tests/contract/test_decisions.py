@@ -16,7 +16,7 @@ from intercom.model.card import Card, CardState
 from intercom.model.decision import Decision
 from intercom.model.errors import AlreadyDecided
 from intercom.operators.slack.buttons import BY_KIND
-from intercom.sessions.request_kinds import to_json
+from intercom.sessions.request_kinds import APPROVED, to_json
 from intercom.sessions.tools.check_clearance import CheckClearance
 from intercom.sessions.tools.standby import Standby
 from intercom.sessions.tools.transmit import Transmit
@@ -31,7 +31,7 @@ IDLE = Standby("Shall I?")
 
 # What the agent asks, how a person decides it -> what the agent is told, what Slack's card says of it
 DECISIONS: list[tuple[Any, Decision, str | None, dict[str, str], str]] = [
-    (CHANGE, Decision.APPROVE, None, {"status": "approved"}, "Approved by"),
+    (CHANGE, Decision.APPROVE, None, {"status": "approved", "message": APPROVED}, "Approved by"),
     (CHANGE, Decision.REJECT, "not this way", {"status": "rejected", "reason": "not this way"}, "Rejected by"),
     (QUESTION, Decision.CONTINUE, None, {"decision": "continue"}, "Continued by"),
     (QUESTION, Decision.REFINE, "use tabs", {"decision": "refine", "instruction": "use tabs"}, "Refined by"),

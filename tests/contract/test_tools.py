@@ -20,6 +20,7 @@ from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
 
 from intercom.local import own_files
+from intercom.sessions.request_kinds import APPROVED
 from tests.support.server_process import ERAS, TRUSTING, Home, Later, Person, begin, call, user_home
 
 #: What the server of these tests is told.
@@ -97,7 +98,7 @@ async def test_a_change_goes_from_the_question_to_the_disk(work: AgentAtWork) ->
     assert card["title"] == "Add hello"
     await work.person.do("approve", id=card["request_id"])
     approved = await asked()
-    assert approved == {"status": "approved", "request_id": card["request_id"]}
+    assert approved == {"status": "approved", "request_id": card["request_id"], "message": APPROVED}
     jsonschema.validate(approved, published["check_clearance"])
 
     if work.transport.over == "stdio":

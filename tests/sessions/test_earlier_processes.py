@@ -25,6 +25,7 @@ from intercom.model.session import SessionStatus
 from intercom.sessions import agent_keys
 from intercom.sessions.messages import Adopt, Agent, Answered, AskPermission, FindEarlier, Opened, key_of
 from intercom.sessions.registry import GRACE_SECONDS, RETURN_SECONDS, START_GRACE_SECONDS
+from intercom.sessions.request_kinds import APPROVED
 from intercom.sessions.tools import check_clearance, check_diff, ping, reboot, transmit
 from intercom.sessions.tools.check_clearance import CheckClearance
 from intercom.sessions.tools.check_diff import CheckDiff
@@ -34,7 +35,7 @@ from intercom.sessions.tools.transmit import Transmit
 from intercom.store.processes import agent_processes
 from intercom.store.writer_messages import Transact
 from intercom.workspace.files import WorkspaceGone
-from tests.agents.in_process import spoken_to
+from tests.agents.in_process import TAKES_TASKS, spoken_to
 from tests.support.virtual_server import VirtualServer, virtual_server
 
 Clock = trio.testing.MockClock
@@ -441,10 +442,8 @@ async def test_a_permission_for_a_tool_of_the_client_is_no_proposal(server: Virt
 
 
 async def test_a_task_is_polled_in_the_session_of_the_earlier_process(server: VirtualServer, root: Path) -> None:
-    id = await asked_and_ended(server, root, client="claude-code")
-    takes: dict[str, Any] = {
-        "io.modelcontextprotocol/clientCapabilities": {"extensions": {"io.modelcontextprotocol/tasks": {}}}
-    }
+    id = await asked_and_ended(server, root, client="codex")
+    takes = TAKES_TASKS
     change = {"title": "Add a", "diff": "a\n", "file_path": "a.txt"}
     async with spoken_to(server.app, uuid.uuid4().hex, str(root)) as second:
         begun = await second.ask("tools/call", name="check_clearance", arguments=change, _meta=takes)
@@ -454,7 +453,11 @@ async def test_a_task_is_polled_in_the_session_of_the_earlier_process(server: Vi
             assert "error" in await third.ask("tasks/get", taskId=task, _meta=takes)
         await server.decide(id, Decision.APPROVE)
         done = await second.ask("tasks/get", taskId=task, _meta=takes)
-        assert done["result"]["result"]["structuredContent"] == {"status": "approved", "request_id": id}
+        assert done["result"]["result"]["structuredContent"] == {
+            "status": "approved",
+            "request_id": id,
+            "message": APPROVED,
+        }
 
 
 # --- what it does not ------------------------------------------------------------------------------------------------

@@ -2,7 +2,7 @@
 
 To add a client, write its module. Then add
 
-- its name to `NAMES`, and to `HOOKED` if it has permission hooks
+- its name to `NAMES`, to `HOOKED` if it has permission hooks, and to `WITHOUT_TASKS` if it waits better without tasks
 - its built-in tools to `builtin_tools`, if they have names that are not there yet
 - the directory of its configuration to `PROTECTED_NAMES` in `workspace/policy.py`
 - its permanent instructions to the table in `docs/how-to/instruct-agents.md`, if it has any
@@ -32,6 +32,11 @@ if TYPE_CHECKING:
 NAMES = ("claude-code", "codex", "cursor", "vscode", "copilot-cli", "opencode", "gemini-cli", "qwen-code")
 #: Those with permission hooks.
 HOOKED = ("claude-code", "codex", "cursor", "copilot-cli")
+#: The beginnings of the names over MCP of clients that are offered no tasks. Claude Code moves each task to the
+#: background at once, and tells its model there that no consent came with its result.
+WITHOUT_TASKS = ("claude-code",)
+#: The extension with which protocol version 2026-07-28 has tasks.
+TASKS_EXTENSION = "io.modelcontextprotocol/tasks"
 
 
 class _Clients(Mapping[str, "Client"]):
@@ -74,6 +79,28 @@ def call_wait_seconds(client_name: str | None, config: Config) -> float | None:
         if found:
             return known[max(found, key=len)]
     return _UNKNOWN_SECONDS
+
+
+def offers_tasks(client_name: object) -> bool:
+    """Whether the client with this name over MCP is offered tasks; without them its calls wait."""
+    return not (isinstance(client_name, str) and client_name.lower().startswith(WITHOUT_TASKS))
+
+
+def without_tasks(answer: JsonObject) -> JsonObject:
+    """Return an answer to a handshake, or to `tools/list`, that offers no tasks; any other answer unchanged."""
+    found, capabilities, tools = dict(answer), answer.get("capabilities"), answer.get("tools")
+    if isinstance(capabilities, dict):
+        left = {key: value for key, value in capabilities.items() if key != "tasks"}
+        extensions = left.get("extensions")
+        if isinstance(extensions, dict):
+            left["extensions"] = {key: value for key, value in extensions.items() if key != TASKS_EXTENSION}
+        found["capabilities"] = left
+    if isinstance(tools, list):
+        found["tools"] = [
+            {key: value for key, value in tool.items() if key != "execution"} if isinstance(tool, dict) else tool
+            for tool in tools
+        ]
+    return found
 
 
 @cache

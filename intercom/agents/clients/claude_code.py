@@ -10,6 +10,7 @@ from intercom.agents.clients import builtin_tools
 from intercom.agents.clients.client import (
     A_DAY_SECONDS,
     PROBE_NAME,
+    SERVER_NAME,
     TOKEN_VARIABLE,
     WORKSPACE_HEADER,
     Client,
@@ -17,6 +18,7 @@ from intercom.agents.clients.client import (
     HookEvent,
     Hooks,
     Location,
+    Permissions,
     Probe,
     ProbeRun,
     Question,
@@ -105,9 +107,16 @@ CLIENT = Client(
         "mcpServers",
         _stdio,
         _http,
-        "Claude Code asks once whether to trust the project's servers.",
+        "Claude Code asks once whether you trust the project. If it asks about the new MCP server too, choose Use this"
+        " MCP server: its cursor is on the answer that goes on without it.",
         timeout=Timeout("timeout", 0.001),
     ),
     hooks=ClaudeCodeHooks(),
     probe=Probe("claude", _probe),
+    permissions=Permissions(
+        Location(".claude/settings.local.json"),
+        f"mcp__{SERVER_NAME}",
+        "enabledMcpjsonServers",
+        "disabledMcpjsonServers",
+    ),
 )

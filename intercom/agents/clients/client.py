@@ -226,6 +226,21 @@ class Probe(NamedTuple):
     run: Callable[[str, str, JsonObject], ProbeRun]
 
 
+class Permissions(NamedTuple):
+    """How a client's settings for a project permit a server of the project's file, and its tools.
+
+    `rule` permits all tools of our server, at `allow` in the table `permissions`, which also has `deny` and `ask`.
+    `accepted_servers` and `refused_servers` are the lists of servers that the person has answered for. `note` is for
+    the person.
+    """
+
+    file: Location
+    rule: str
+    accepted_servers: str
+    refused_servers: str
+    note: str = ""
+
+
 class Instructions(NamedTuple):
     """The Markdown file whose text a client gives its model in every project. The client reads `instead`, another one,
     only as long as there is no `file`."""
@@ -248,6 +263,7 @@ class Client(NamedTuple):
     hooks: Hooks | None = None
     probe: Probe | None = None
     instructions: Instructions | None = None
+    permissions: Permissions | None = None
 
     def is_named(self, mcp_name: str | None) -> bool:
         """Whether this is the client with this name over MCP."""

@@ -15,6 +15,7 @@ import os
 from collections.abc import Collection, Sequence
 from typing import NamedTuple, TypeGuard
 
+from intercom.agents.clients import offers_tasks, without_tasks
 from intercom.local.wire import decode, encode
 from intercom.model.json_types import Json, JsonObject, part
 
@@ -108,6 +109,15 @@ def _modern(results: Results, method: str, params: JsonObject, meta: JsonObject)
 
 def _names_a_program(info: object) -> bool:
     return isinstance(info, dict) and isinstance(info.get("name"), str) and isinstance(info.get("version"), str)
+
+
+def client_named(params: object) -> str:
+    """Return the client's name in the parameters of a request; empty if it is not named there."""
+    found = params if isinstance(params, dict) else {}
+    for info in (found.get("clientInfo"), part(found, "_meta").get(_CLIENT_KEY)):
+        if isinstance(info, dict) and isinstance(name := info.get("name"), str):
+            return name
+    return ""
 
 
 def _key(value: Json) -> str:
@@ -267,6 +277,11 @@ class Greeting:
         self._level: Json = None
         self._subscribed: dict[str, JsonObject] = {}
         self._asked = 0
+
+    @property
+    def client_name(self) -> str:
+        """The client's name in its `initialize`; empty without one."""
+        return client_named(self._initialize)
 
     @property
     def is_answered(self) -> bool:
@@ -552,6 +567,8 @@ class Relay(Party):
         value = shipped_answer(self._results, method, params, greeted=self._greeting.is_answered)
         if value is None:
             return []
+        if not offers_tasks(self._greeting.client_name or client_named(params)):
+            value = without_tasks(value)
         self._greeting.learn(method, params)
         waiting = self.in_flight.pop(key, None)
         if waiting is not None:

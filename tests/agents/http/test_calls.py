@@ -10,6 +10,7 @@ import trio
 
 from intercom.model.config import ClientSettings
 from intercom.model.session import SessionStatus
+from intercom.sessions.request_kinds import APPROVED
 from tests.agents.http.rig import ERAS, Place, call, place, until
 
 pytestmark = pytest.mark.real_time
@@ -47,7 +48,7 @@ async def test_a_clearance_waits_reports_progress_and_is_delivered_with_the_next
         nursery.start_soon(ask)
         id = await approve(at, "new")
         await until(lambda: bool(answers))
-        assert answers[0].structured_content == {"status": "approved", "request_id": id}
+        assert answers[0].structured_content == {"status": "approved", "request_id": id, "message": APPROVED}
         assert (await at.board.service.card(id)).state.value == "approved"
         pong = await call(client, "ping")
         assert "late_verdicts" not in pong
@@ -81,7 +82,7 @@ async def test_a_caller_without_a_name_has_its_request_ids_and_nothing_else(root
         await approve(at, "new")
         assert "late_verdicts" not in await call(client, "ping")
         again = await call(client, "check_clearance", request_id=id)
-        assert again == {"status": "approved", "request_id": id}
+        assert again == {"status": "approved", "request_id": id, "message": APPROVED}
         assert (await call(client, "check_diff", request_id=id))["status"] == "applied"
         assert (at.root / "ws" / "a.txt").read_text() == "a\n"
 

@@ -18,6 +18,7 @@ from intercom.agents.agent_connection import PendingResponse
 from intercom.agents.http import listener, request, sessions, streamable
 from intercom.model.session import SessionStatus
 from intercom.sessions.registry import Presence
+from intercom.sessions.request_kinds import APPROVED
 from intercom.web_server.request import Refusal
 from tests.agents.http.rig import BOTH, INITIALIZE, LEGACY, Place, call, head, modern, place, rpc, until
 
@@ -167,7 +168,7 @@ async def test_a_stream_that_broke_off_is_taken_up_where_it_was_left(
         _, message = await more.next()
         if message and "result" in message:
             break
-    assert message["result"]["structuredContent"] == {"status": "approved", "request_id": id}
+    assert message["result"]["structuredContent"] == {"status": "approved", "request_id": id, "message": APPROVED}
     reply = await session.post(rpc("tools/call", {"name": "ping", "arguments": {}}, 8))
     assert b"late_verdicts" not in reply.body
     await trio.aclose_forcefully(again)
@@ -188,7 +189,7 @@ async def test_an_answer_that_came_while_nobody_read_is_there_for_who_comes_back
     await at.board.operator("ann").approve(id)
     again, more = await session.resume(marked)
     _, message = await more.next()
-    assert message["result"]["structuredContent"] == {"status": "approved", "request_id": id}
+    assert message["result"]["structuredContent"] == {"status": "approved", "request_id": id, "message": APPROVED}
     await trio.aclose_forcefully(again)
 
 

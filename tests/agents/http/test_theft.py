@@ -9,6 +9,7 @@ import pytest
 import trio
 
 from intercom.model.config import ClientSettings
+from intercom.sessions.request_kinds import APPROVED
 from tests.agents.http.rig import ERAS, Place, call, place, rpc
 from tests.agents.http.test_life import PROPOSAL, Events, Session, ask
 
@@ -59,7 +60,7 @@ async def test_who_knows_the_id_of_another_session_neither_reads_nor_ends_it(at:
             assert b"approved" not in reply.body
     assert (await session.post(rpc("tools/list", {}, 3))).status == 200
     stream, events = await session.resume(marked)
-    assert await answer(events) == {"status": "approved", "request_id": id}
+    assert await answer(events) == {"status": "approved", "request_id": id, "message": APPROVED}
     await trio.aclose_forcefully(stream)
 
 
@@ -70,7 +71,7 @@ async def test_sessions_count_their_events_alike_and_have_none_of_one_anothers(a
     assert len({marked for _, marked, _ in sessions}) == 1
     for session, marked, id in sessions:
         stream, events = await session.resume(marked)
-        assert await answer(events) == {"status": "approved", "request_id": id}
+        assert await answer(events) == {"status": "approved", "request_id": id, "message": APPROVED}
         await trio.aclose_forcefully(stream)
     # For one that has not come to that event there is nothing after it.
     marked = sessions[0][1]

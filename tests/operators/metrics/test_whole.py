@@ -10,12 +10,11 @@ import pytest
 from attrs import evolve
 from prometheus_client.parser import text_string_to_metric_families
 
-from intercom.agents.mcp_server import EXTENSION
 from intercom.model.card import CardKind
 from intercom.model.config import ClientSettings, Config
 from intercom.model.decision import Decision
 from intercom.model.errors import AlreadyDecided
-from tests.agents.in_process import ABOUT, spoken_to
+from tests.agents.in_process import TAKES_TASKS, spoken_to
 from tests.support.virtual_server import AgentClient, VirtualServer
 
 #: Any port: the figures are asked for where they are made.
@@ -85,9 +84,8 @@ async def test_a_call_that_is_cancelled_and_one_that_is_to_be_asked_again_are_to
 
 @pytest.mark.server(evolve(COUNTING, clients={"claude-code": ClientSettings(call_wait_seconds=5)}))
 async def test_a_task_and_a_call_of_a_paused_session_are_told_apart(server: VirtualServer, root: Path) -> None:
-    takes = {**ABOUT, "io.modelcontextprotocol/clientCapabilities": {"extensions": {EXTENSION: {}}}}
     async with spoken_to(server.app, "agent", str(root)) as agent:
-        await agent.ask("tools/call", name="transmit", arguments={"prompt_text": "go on?"}, _meta=takes)
+        await agent.ask("tools/call", name="transmit", arguments={"prompt_text": "go on?"}, _meta=TAKES_TASKS)
         (session,) = await server.app.service.sessions()
         await server.app.service.steering.pause(session.id, "kim", "ctl")
         held = server.begin(partial(agent.call, "check_diff", request_id="x"))

@@ -1,0 +1,151 @@
+"""What `agent-intercom init` writes into a client's settings so that the client starts Intercom's server and lets its
+tools pass: they ask a person anyway, and a question of the client's own would come before the card.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from attrs import frozen
+
+from intercom.agents.clients.client import SERVER_NAME, Client, Location, Permissions
+from intercom.cli.init_files import DocumentFile, Unmergeable, glance, parse, table
+from intercom.model.json_types import Json, JsonObject
+
+
+@frozen
+class PermissionsFile(DocumentFile):
+    """The settings of a client that permit Intercom's server and its tools in one project.
+
+    The tools are not permitted if a rule of the person's denies them all, or makes the client ask about all. Such a
+    rule for one tool stays, and counts more. The server is permitted also if the person had refused it: `init` connects
+    it at their word.
+    """
+
+    client: Client
+    permissions: Permissions
+    project: Path
+
+    @property
+    def title(self) -> str:
+        return f"{self.client.title}'s permission to call these tools"
+
+    @property
+    def location(self) -> Location:
+        return self.permissions.file
+
+    @property
+    def scope(self) -> str:
+        return "in this project only"
+
+    @property
+    def note(self) -> str:
+        return self.permissions.note
+
+    def put(self, document: JsonObject) -> None:
+        rules = table(document, "permissions")
+        about_all = {self.permissions.rule, f"{self.permissions.rule}__*"}
+        if not about_all.intersection(self.restricting(document)) and self.permissions.rule not in _list(
+            rules, "allow"
+        ):
+            document["permissions"] = {**rules, "allow": [*_list(rules, "allow"), self.permissions.rule]}
+        _drop(document, self.permissions.refused_servers, SERVER_NAME)
+        accepted = _list(document, self.permissions.accepted_servers)
+        if SERVER_NAME not in accepted:
+            document[self.permissions.accepted_servers] = [*accepted, SERVER_NAME]
+
+    def take(self, document: JsonObject, before: JsonObject | None) -> None:
+        rules = table(document, "permissions")
+        if self.permissions.rule in _list(rules, "allow"):
+            _drop(rules, "allow", self.permissions.rule)
+            if not rules:
+                del document["permissions"]
+        _drop(document, self.permissions.accepted_servers, SERVER_NAME)
+
+    def is_empty(self, document: JsonObject) -> bool:
+        return not document
+
+    def restricting(self, document: JsonObject) -> list[str]:
+        """Return the person's own rules that deny our tools, or ask about them."""
+        rules = table(document, "permissions")
+        found = [rule for rule in (*_list(rules, "deny"), *_list(rules, "ask")) if isinstance(rule, str)]
+        ours = self.permissions.rule
+        return [rule for rule in found if rule == ours or rule.startswith(f"{ours}__")]
+
+
+@frozen
+class SettingsFile(DocumentFile):
+    """One file of a client in which several parts of it are Intercom's."""
+
+    client: Client
+    project: Path
+    parts: tuple[DocumentFile, ...]
+
+    @property
+    def title(self) -> str:
+        return " and ".join(part.title for part in self.parts)
+
+    @property
+    def location(self) -> Location:
+        return self.parts[0].location
+
+    @property
+    def scope(self) -> str:
+        return self.parts[0].scope
+
+    @property
+    def note(self) -> str:
+        return " ".join(filter(None, (part.note for part in self.parts)))
+
+    def put(self, document: JsonObject) -> None:
+        for part in self.parts:
+            part.put(document)
+
+    def take(self, document: JsonObject, before: JsonObject | None) -> None:
+        for part in self.parts:
+            part.take(document, before)
+
+    def is_empty(self, document: JsonObject) -> bool:
+        return any(part.is_empty(document) for part in self.parts)
+
+
+def permissions_file(client: Client, project: Path) -> PermissionsFile | None:
+    """Return what a client's settings should permit; None if it needs no permission there."""
+    return None if client.permissions is None else PermissionsFile(client, client.permissions, project)
+
+
+def joined(files: Sequence[DocumentFile]) -> list[DocumentFile]:
+    """Return these files of one client, with those at one place as one file."""
+    found: dict[Location, DocumentFile] = {}
+    for file in files:
+        earlier = found.get(file.location)
+        parts = () if earlier is None else earlier.parts if isinstance(earlier, SettingsFile) else (earlier,)
+        found[file.location] = SettingsFile(file.client, file.project, (*parts, file)) if parts else file
+    return list(found.values())
+
+
+def refusing(file: PermissionsFile) -> tuple[bool, list[str]]:
+    """Return whether the person's settings refuse our server, and their rules that deny its tools or ask about them.
+    Nothing is refused by a file that cannot be read."""
+    try:
+        document = parse(glance(file.location.file(file.project)), toml=False)
+        return SERVER_NAME in _list(document, file.permissions.refused_servers), file.restricting(document)
+    except Unmergeable:
+        return False, []
+
+
+def _list(document: JsonObject, name: str) -> list[Json]:
+    found = document.get(name, [])
+    if not isinstance(found, list):
+        raise Unmergeable(f"has something other than a list at {name}")
+    return found
+
+
+def _drop(document: JsonObject, name: str, value: str) -> None:
+    """Remove a value from a list, and the list if nothing else is in it."""
+    found = _list(document, name)
+    if value in found:
+        document[name] = [each for each in found if each != value]
+        if not document[name]:
+            del document[name]

@@ -14,6 +14,7 @@ from itertools import repeat
 from typing import TYPE_CHECKING
 
 from attrs import frozen
+from rich.cells import cell_len
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -535,11 +536,15 @@ def print_table(on: Console, columns: Iterable[str], rows: Sequence[Iterable[Tex
         on.print(otherwise)
         return
     table = Table(box=None, pad_edge=False, header_style="dim")
-    for column in columns:
-        # A column without a heading holds a text of any length: it is folded, and the others stay whole, or are cut
-        # with an ellipsis on a narrow terminal.
-        table.add_column(column, no_wrap=bool(column), overflow="ellipsis" if column else "fold")
-    for row in rows:
+    cells = [[Text(each) if isinstance(each, str) else each for each in row] for row in rows]
+    headings = tuple(columns)
+    widths = _widths(headings, cells, on.width)
+    for column, width in zip(headings, widths, strict=True):
+        # A text that a person has to read is folded, and other long ones are cut with an ellipsis.
+        is_folded = column in FOLDED
+        overflow = "fold" if is_folded else "ellipsis"
+        table.add_column(column, no_wrap=not is_folded, overflow=overflow, max_width=width)
+    for row in cells:
         table.add_row(*row)
     if on.is_terminal:
         on.print(table)
@@ -547,6 +552,31 @@ def print_table(on: Console, columns: Iterable[str], rows: Sequence[Iterable[Tex
     for line in on.render_lines(table, pad=False):
         # The table pads the last column too, to its longest text.
         on.print("".join(segment.text for segment in line).rstrip(), soft_wrap=True)
+
+
+#: The columns with texts of any length, which give way on a narrow terminal; ids, times and numbers stay whole. Those
+#: without a heading, and what a grant lets pass, are read in full.
+FOLDED = frozenset({"", "lets pass"})
+CUT = frozenset(
+    {"workspace", "label", "who", "by", "from", "for", "team", "last tool", "command", "name", "tool", "rule", "limits"}
+)
+#: Columns between two columns of a table.
+_GAP = 2
+
+
+def _widths(headings: Sequence[str], rows: Sequence[Sequence[Text]], width: int) -> list[int]:
+    """Return the widths of a table's columns in `width` columns of the terminal: the long texts share what is left."""
+    found = [
+        max(cell_len(heading), *(max(map(cell_len, cell.plain.split("\n"))) for cell in cells))
+        for heading, cells in zip(headings, zip(*rows, strict=True), strict=True)
+    ]
+    long = sorted((at for at, name in enumerate(headings) if name in FOLDED | CUT), key=found.__getitem__)
+    left = width - _GAP * (len(found) - 1) - sum(found) + sum(found[at] for at in long)
+    for number, at in enumerate(long):
+        # The shortest first: what it does not need is for the others.
+        found[at] = max(1, min(found[at], left // (len(long) - number)))
+        left -= found[at]
+    return found
 
 
 def _second(at: datetime | None) -> str:

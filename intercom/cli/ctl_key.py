@@ -335,17 +335,20 @@ def _allowed(where: Places, config: str | None = None) -> Allowed:
 
 
 def _new_pin(prompt: str) -> str:
+    """Ask for a new PIN, twice alike. Raises Unauthorized and ConfigError after three tries."""
     pin = ""
+    least, of_digits = operator_keys.SHORTEST_PIN, operator_keys.SHORTEST_OF_DIGITS
+    prompt = f"A PIN has at least {least} characters, or {of_digits} if all are digits.\n{prompt}"
     for _ in range(TRIES):
         pin = ask_pin(prompt)
         try:
             operator_keys.check_pin(pin)
         except ConfigError as fault:
-            prompt = f"{fault.message}\nAgain: "
+            prompt = f"{fault.message}\nAnother PIN: "
             continue
         if ask_pin("The same again: ") == pin:
             return pin
-        prompt = "The two differ. A PIN: "
+        prompt = "The two differ. Choose a PIN: "
     operator_keys.check_pin(pin)
     raise Unauthorized("no PIN was given twice alike; nothing was made or changed")
 

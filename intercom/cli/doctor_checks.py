@@ -389,6 +389,21 @@ def examine_slack(config: Config, where: Places, config_file: str) -> Iterator[F
     if not in_slack:
         yield from _members(config_file)
     yield from _asked(settled, in_slack)
+    yield from _unsigned_decisions(config, where)
+
+
+def _unsigned_decisions(config: Config, where: Places) -> Iterator[Finding]:
+    """Warn that the server refuses answers from Slack, because there is a key and it has not signed the setting."""
+    try:
+        keys = operator_keys.read_public(Path(where.operator_keys_file))
+        signed = operator_keys.read(Path(where.signed_settings_file))
+    except ConfigError:
+        # The check of the keys reports a damaged file.
+        return
+    beyond = operator_keys.Allowed.by(config).beyond(operator_keys.NOTHING if signed is None else signed.allowed)
+    if keys and (unsigned := [line for line in beyond if "slack" in line]):
+        text = f"you have an operator key, and it has not signed {unsigned[0]}: answers from Slack are refused"
+        yield Finding("slack decisions", State.WARN, text, "agent-intercom-ctl key settings, in a terminal of your own")
 
 
 def _status(where: Places) -> Iterator[Finding]:

@@ -360,3 +360,46 @@ def test_where_there_is_nothing_it_says_so(verb: str, data: Any, says: str) -> N
 )
 def test_an_age_is_told_in_its_largest_units(passed: timedelta, words: str) -> None:
     assert ctl_draw.age(START, START + passed) == words
+
+
+def _grants() -> JsonObject:
+    covers = "approvals of changes to src/billing/**, tests/billing/** with a risk of at most low"
+    of = {
+        "kind": "approval",
+        "tool": None,
+        "patterns": [],
+        "risk_level": "low",
+        "created_at": "2026-11-21T12:00:00+00:00",
+        "until": "2026-11-21T12:30:00+00:00",
+        "granted_by": "a.rather-long-name@example.org",
+        "channel": "slack",
+        "request_id": "r",
+        "title": "t",
+    }
+    one = {
+        "grant_id": "3f2a9c1e-7b1d",
+        "session_id": "9d7a1111-7b1d",
+        "covers": covers,
+        "uses": 20,
+        "used": 3,
+        "over": None,
+    }
+    return {"grants": [of | one, of | one | {"covers": "all", "over": "revoked by a.rather-long-name@example.org"}]}
+
+
+@pytest.mark.parametrize("width", [80, 100, 120])
+def test_ids_and_times_are_whole_in_every_table_and_long_texts_give_way(width: int) -> None:
+    grants = drawn("grants", _grants(), colour=True, width=width)
+    for whole in ("3f2a9c1e", "9d7a1111", "3 of 20", "2026-11-21 12:30:00"):
+        assert grants.count(whole) == 2
+    assert "in force" in grants or width == 80
+    plain_text = re.sub(r"\x1b\[[0-9;]*m", "", grants)
+    assert max(map(len, plain_text.splitlines())) <= width
+    long = session("3f2a9c1e-7b1d", workspace_root="/home/me/" + "x" * 200)
+    sessions = drawn("list", {"sessions": [session_entry(long)]}, colour=True, width=width)
+    assert "3f2a9c1e" in sessions
+    assert sessions.rstrip().endswith("min")
+    entry = AuditEntry(1, START, "an_event_of_the_log", "3f2a9c1e-7b1d", "a.rather-long-name@example.org", "word " * 90)
+    log = drawn("log", log_of(entry), colour=True, width=width)
+    for whole in ("3f2a9c1e", "2026-11-21 12:00:00", "an_event_of_the_log"):
+        assert whole in log

@@ -99,14 +99,15 @@ async def test_settings_are_signed_as_they_were_shown(tmp_path: Path) -> None:
 
 async def test_a_pin_that_is_too_short_is_asked_for_again(tmp_path: Path) -> None:
     async with on_terminal([*KEY, "create"], environ(tmp_path)) as screen:
-        await screen.until("Choose a PIN for the new key: ")
+        said = await screen.until("Choose a PIN for the new key: ")
+        assert "A PIN has at least 8 characters, or 10 if all are digits.\r\n" in said
         screen.type("1234\n")
         await screen.until("the PIN has 4 digits: take at least 8 characters, or 10 digits")
-        await screen.until("Again: ")
+        await screen.until("Another PIN: ")
         screen.type(f"{PIN}\n")
         await screen.until("The same again: ")
         screen.type("another one\n")
-        await screen.until("The two differ. A PIN: ")
+        await screen.until("The two differ. Choose a PIN: ")
         screen.type(f"{PIN}\n")
         await screen.until("The same again: ")
         screen.type(f"{PIN}\n")

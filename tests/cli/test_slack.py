@@ -17,6 +17,7 @@ import trio
 
 from intercom.cli import doctor, doctor_checks, main
 from intercom.cli.doctor_checks import Finding, State
+from intercom.local import operator_keys
 from intercom.local.places import Places
 from intercom.operators.slack import credentials, web_api
 from intercom.operators.slack import settings as slack_settings
@@ -408,3 +409,20 @@ def test_without_a_network_the_doctor_says_that_and_ends(where: Places, monkeypa
     with keychain_is(Kept(**KEPT)):
         found = look(where)
     assert {name: each.state for name, each in found.items()} == {"slack tokens": State.OK, "slack bot": State.WARN}
+
+
+def test_an_operator_key_that_has_not_signed_for_slack_is_named(where: Places) -> None:
+    """Doctor said who may answer, and Slack refused every answer."""
+    configured(where)
+    config, _, _ = doctor.configuration(None, None)
+    assert list(doctor_checks._unsigned_decisions(config, where)) == []
+    Path(where.operator_keys_file).parent.chmod(0o700)
+    made = operator_keys.create(where, "correct horse", "ana", "2026-11-21T12:00:00+00:00")
+    operator_keys.add_public(where, made.key)
+    (found,) = doctor_checks._unsigned_decisions(config, where)
+    assert '[decisions] slack = "high"' in found.text
+    assert "agent-intercom-ctl key settings" in found.advice
+    private = operator_keys.unlock(made, "correct horse")
+    allowed = operator_keys.Allowed.by(config)
+    operator_keys.write(where, operator_keys.sign(allowed, "2026-11-21T12:00:00+00:00", made.key.id, private.sign))
+    assert list(doctor_checks._unsigned_decisions(config, where)) == []

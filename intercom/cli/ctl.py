@@ -15,7 +15,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from intercom._version import __version__
-from intercom.cli.parser import USAGE, JsonParser, Parser, complete
+from intercom.cli.parser import USAGE, JsonParser, Parser, asks_help, complete
 from intercom.operators.commands.table import COMMANDS, FIELDS, WATCH, Access, Argument, Kind, OperatorCommand
 
 if TYPE_CHECKING:
@@ -204,7 +204,7 @@ _VALUED = frozenset(
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command. Returns 0 if done, 1 if the server refused, 2 for wrong usage, 3 for no server, 130 on ^C."""
-    words = hoist(sys.argv[1:] if argv is None else argv)
+    words = asks_help(hoist(sys.argv[1:] if argv is None else argv))
     as_json = "--json" in words[: words.index("--") if "--" in words else None]
     # Characters that the terminal's encoding lacks are written as escapes instead of raising an error.
     for stream in (sys.stdout, sys.stderr):

@@ -262,7 +262,8 @@ def _send_comments(
 ) -> int:
     """Send the comments; with `asks`, if the person agrees to what the agent is told."""
     if not comments:
-        raise _Stopped("nothing was decided: give a comment with --comment FILE:LINE TEXT, or use reject --reason")
+        how = "write one below the line that it is about" if asks else "give one with --comment FILE:LINE TEXT"
+        raise _Stopped(f"nothing was decided, because there is no comment: {how}, or reject the change with a reason")
     note = str(fields.get("text") or "").strip() or None
     told = told_of_comments(comments, note)
     if not options.json:

@@ -29,7 +29,7 @@ from intercom.model.chat_status import ChatStatus, ConnectionState
 from intercom.model.checkpoint import CheckpointLine, LeftOut
 from intercom.model.decision import PAST, Signature
 from intercom.model.errors import InvalidArguments
-from intercom.model.grant import GrantEntry
+from intercom.model.grant import GrantEntry, grant_of_rule
 from intercom.model.json_types import Json, JsonObject
 from intercom.model.process import Origin
 from intercom.model.request import FileChange
@@ -402,12 +402,22 @@ def draw_log(on: Console, data: Json, at: datetime) -> None:
 
 
 def summary_of(entry: AuditEntry) -> str:
-    """Return what a log entry says, and the origin of the act if it is known and not part of that already."""
+    """Return what a log entry says. What is known and not part of that already follows: the rule or the grant by which
+    something passed, and the origin of the act."""
+    data = entry.data or {}
+    if entry.kind == "auto_approved" and isinstance(rule := data.get("matched_rule"), str):
+        grant = grant_of_rule(rule)
+        return f"{entry.summary} (by {rule if grant is None else f'grant {short(grant)}'})"
     try:
-        source = Origin.of((entry.data or {}).get("origin")).describe()
+        origin = Origin.of(data.get("origin"))
     except ValueError:
-        source = ""
-    return f"{entry.summary}{f' (from {source})' if source and source not in entry.summary else ''}"
+        return entry.summary
+    source, process = origin.describe(), f"process {origin.pid}"
+    if not source or source in entry.summary:
+        return entry.summary
+    if process in entry.summary.split(": ", 1)[-1]:
+        return f"{entry.summary} ({source.replace(f' ({process})', '', 1)})"
+    return f"{entry.summary} (from {source})"
 
 
 def _signed(signature: Signature) -> str:
@@ -542,8 +552,7 @@ def print_table(on: Console, columns: Iterable[str], rows: Sequence[Iterable[Tex
     for column, width in zip(headings, widths, strict=True):
         # A text that a person has to read is folded, and other long ones are cut with an ellipsis.
         is_folded = column in FOLDED
-        overflow = "fold" if is_folded else "ellipsis"
-        table.add_column(column, no_wrap=not is_folded, overflow=overflow, max_width=width)
+        table.add_column(column, no_wrap=not is_folded, overflow="fold" if is_folded else "ellipsis", max_width=width)
     for row in cells:
         table.add_row(*row)
     if on.is_terminal:

@@ -46,7 +46,7 @@ def granted_fields(shown: Mapping[str, Json], fields: Mapping[str, Json]) -> Jso
 
 def grant(where: Places, fields: JsonObject, *, yes: bool, as_json: bool) -> int:
     """Make a grant. Returns 0 if it was made, 1 if the person declined. Raises what `request` raises."""
-    from intercom.cli.ctl_sign import send
+    from intercom.cli.ctl_sign import Sender
     from intercom.operators.ctl.client import request
 
     shown: Mapping[str, Json] = request(where, "grant-preview", preview_fields(fields))
@@ -56,21 +56,49 @@ def grant(where: Places, fields: JsonObject, *, yes: bool, as_json: bool) -> int
     if is_asked and not agreed(f"grant this to session {short(str(shown['session_id']))}?"):
         print("nothing was changed")
         return 1
+    card = request(where, "show", {"id": shown["request_id"]}) if is_asked and _waits_itself(shown) else None
+    if card is not None and not agreed("and approve this card too?"):
+        card = None
+    sender = Sender(where, "grant this, and approve the card" if card is not None else "")
+    if card is not None and sender.asks_pin():
+        # One PIN signs both.
+        _show(card)
     # The card may change meanwhile: what was shown is what is granted. The preview is taken again if it is signed.
-    done = send(where, GRANT, {**granted_fields(shown, {}), **_pattern_of(fields)})
+    done = sender.send(GRANT, {**granted_fields(shown, {}), **_pattern_of(fields)})
     if as_json:
         print(json.dumps(done))
         return 0
     name = short(str(done["grant_id"]))
     print(one_line(f"granted {name}; end it with {_PROGRAM} revoke {name}, and see its uses with {_PROGRAM} grants"))
+    if card is not None:
+        approved = sender.send("approve", {"id": str(card["request_id"])}, card=card)
+        print(one_line(f"{approved['status']} {short(str(card['request_id']))}: {card['title']}"))
+        shown = {**shown, "waiting": [each for each in _waiting(shown) if each != card["request_id"]]}
     say_waiting(shown, str(done["request_id"]))
     return 0
 
 
+def _waiting(shown: Mapping[str, Json]) -> list[str]:
+    """Return the ids of the open cards that a grant or a rule is for."""
+    waiting = shown.get("waiting")
+    return [str(each) for each in waiting] if isinstance(waiting, list) else []
+
+
+def _waits_itself(shown: Mapping[str, Json]) -> bool:
+    return str(shown["request_id"]) in _waiting(shown)
+
+
+def _show(card: JsonObject) -> None:
+    from intercom.cli.ctl_draw import console, now, print_card
+    from intercom.model.card import Card
+    from intercom.operators.commands.json_forms import read
+
+    print_card(console(), read(Card, card), now(), hints=False)
+
+
 def say_waiting(shown: Mapping[str, Json], card: str) -> None:
     """Print which cards go on waiting, of those that a grant or a rule is for. `shown` is its preview from `card`."""
-    waiting = shown.get("waiting")
-    ids = [str(each) for each in waiting] if isinstance(waiting, list) else []
+    ids = _waiting(shown)
     if not ids:
         return
     if ids == [card]:

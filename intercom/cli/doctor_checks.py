@@ -70,7 +70,7 @@ def examine_agents(config: Config) -> Finding:
 def examine_hooks(project: Path) -> Finding:
     """Check which clients that know Intercom have its permission hooks. This cannot see whether a client has its hooks
     turned on, or trusts them."""
-    held, partly, free = [], [], []
+    held, partly, free, missing = [], [], [], []
     for client in CLIENTS.values():
         hooks = hooks_file(client, project)
         if hooks is None:
@@ -80,9 +80,12 @@ def examine_hooks(project: Path) -> Finding:
             held.append(client.title)
         elif found:
             partly.append(f"{client.title} has only {', '.join(found)}")
+            missing.append(client.name)
         elif names_us(client, project):
             free.append(client.title)
-    advice = "agent-intercom init --write --hooks --client NAME, in the project"
+            missing.append(client.name)
+    options = "".join(f" --client {name}" for name in missing)
+    advice = f"agent-intercom init --write --hooks{options}, in the project"
     if partly:
         return Finding("hooks", State.WARN, f"hooks are missing: {'; '.join(partly)}", advice)
     if free:

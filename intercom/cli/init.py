@@ -33,6 +33,7 @@ from intercom.cli.init_files import ClientFile, DocumentFile, Unmergeable, descr
 from intercom.cli.init_instructions import TEXT as INSTRUCTIONS
 from intercom.cli.init_instructions import InstructionsFile, instructions_file
 from intercom.cli.init_permissions import PermissionsFile, joined, permissions_file, refusing
+from intercom.cli.parser import close
 from intercom.cli.server_settings import record_or_explain
 from intercom.local import config_file, file_replacement, own_files
 from intercom.local.file_replacement import Change
@@ -108,7 +109,9 @@ def _is_terminal() -> bool:
 def _run(args: argparse.Namespace, report: Report) -> int:
     unknown = [name for name in args.client or () if name not in (*CLIENTS, "all")]
     if unknown:
-        report.fault(f"no client is called {unknown[0]}: choose from {', '.join(CLIENTS)}, or all")
+        near = close(unknown[0], CLIENTS)
+        meant = f"did you mean {' or '.join(near)}?" if near else f"choose from {', '.join(CLIENTS)}, or all"
+        report.fault(f"no client is called {unknown[0]}: {meant}")
         return 2
     if args.agent and (len(args.client or ()) != 1 or args.client == ["all"]):
         report.fault("--agent names one agent: give one --client with it")

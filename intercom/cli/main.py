@@ -14,7 +14,7 @@ from typing import Any
 
 from intercom._version import __version__
 from intercom.agents.clients import HOOKED, NAMES
-from intercom.cli.parser import SHELLS, Parser, complete, completion_script
+from intercom.cli.parser import SHELLS, Parser, asks_help, complete, completion_script
 
 PROGRAM = "agent-intercom"
 
@@ -27,7 +27,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     words = list(sys.argv[1:] if argv is None else argv)
     line = parser()
     complete(line)
-    options = line.parse_args(words)
+    options = line.parse_args(asks_help(words))
     try:
         code = _run(options)
         sys.stdout.flush()
@@ -141,6 +141,13 @@ def _stop(options: argparse.Namespace) -> int:
     return 0
 
 
+def _operators_commands() -> list[str]:
+    """Return the commands of ctl. Imported lazily: only a wrong line needs them."""
+    from intercom.cli.ctl import TYPED
+
+    return [" ".join(words) for words in TYPED]
+
+
 def parser() -> argparse.ArgumentParser:
     """Build the whole command line."""
     common = _common(defaults=True)
@@ -150,6 +157,7 @@ def parser() -> argparse.ArgumentParser:
         " is what an MCP client launches: it speaks MCP on stdin and stdout, and starts the server if none runs.",
         parents=[common],
     )
+    top.elsewhere = (f"{PROGRAM}-ctl", _operators_commands)
     top.add_argument("--version", action="version", version=f"{PROGRAM} {__version__}")
     top.add_argument(
         "--workspace", metavar="DIR", help="the directory that the agent may change (default: its project)"

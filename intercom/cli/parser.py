@@ -11,7 +11,7 @@ import argparse
 import json
 import os
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import Final, NoReturn
 
 #: The shells that `completion_script` writes for.
@@ -23,7 +23,9 @@ USAGE: Final = 2
 
 class Parser(argparse.ArgumentParser):
     """An argument parser whose errors are one sentence. `program` is the name that errors begin with; the parser of a
-    subcommand takes it from its parent's `prog`."""
+    subcommand takes it from its parent's `prog`. `elsewhere` names the other program, and returns its commands."""
+
+    elsewhere: tuple[str, Callable[[], Collection[object]]] | None = None
 
     def error(self, message: str) -> NoReturn:
         """Print the sentence and exit with 2."""
@@ -44,14 +46,16 @@ class Parser(argparse.ArgumentParser):
         is_command = isinstance(action, argparse._SubParsersAction)
         names = [str(each) for each in action.choices]
         said = f"there is no command {value!r}" if is_command else f"{value!r} is none of {', '.join(names)}"
-        close = _close(str(value), names)
-        if close:
-            said += f"; did you mean {' or '.join(close)}?"
+        near = close(str(value), names)
+        if is_command and self.elsewhere is not None and value in self.elsewhere[1]():
+            said += f"; did you mean {self.elsewhere[0]} {value}?"
+        elif near:
+            said += f"; did you mean {' or '.join(near)}?"
         # Without an action, argparse does not put the argument's name in front of the sentence.
         raise argparse.ArgumentError(None if is_command else action, said)
 
 
-def _close(word: str, names: Iterable[str]) -> list[str]:
+def close(word: str, names: Iterable[str]) -> list[str]:
     """Return the names that a misspelled word may stand for, the likeliest first."""
     import difflib
 
@@ -72,9 +76,9 @@ def _suggested_option(message: str, parser: argparse.ArgumentParser) -> str:
     options = {name for each in _all_parsers(parser) for action in each._actions for name in action.option_strings}
     for word in message.split()[2:]:
         name = word.partition("=")[0]
-        close = _close(name, sorted(options)) if word.startswith("--") and name not in options else []
-        if close:
-            return f"did you mean {' or '.join(close)}? "
+        near = close(name, sorted(options)) if word.startswith("--") and name not in options else []
+        if near:
+            return f"did you mean {' or '.join(near)}? "
     return ""
 
 
@@ -88,6 +92,11 @@ def _all_parsers(parser: argparse.ArgumentParser) -> list[argparse.ArgumentParse
 
 
 # --- completion
+
+
+def asks_help(words: list[str]) -> list[str]:
+    """Return a command line in which `help` in front has become `--help` at the end."""
+    return [*words[1:], "--help"] if words[:1] == ["help"] else words
 
 
 def complete(

@@ -118,11 +118,22 @@ async def session_id(reader: Reader, prefix: str) -> str:
     return only([prefix] if prefix in found else list(found), prefix, "session")
 
 
+#: The command that lists what has such an id.
+_LISTED = {
+    "session": "agent-intercom-ctl list",
+    "request": "agent-intercom-ctl pending",
+    "checkpoint": "agent-intercom-ctl checkpoints",
+    "grant": "agent-intercom-ctl grants",
+    "message or task": "agent-intercom-ctl tasks",
+}
+
+
 def only(found: list[T], prefix: str, what: str) -> T:
     """Return the only element of `found`. Raises NotFound and Ambiguous, whose messages name `what`."""
     if not found:
         code = "request_not_found" if what == "request" else None
-        raise NotFound(f"no {what} has an id that begins with {prefix!r}; see what there is", code=code)
+        seen = f"; {_LISTED[what]} shows those that there are" if what in _LISTED else ""
+        raise NotFound(f"no {what} has an id that begins with {prefix!r}{seen}", code=code)
     if len(found) > 1:
         shown = ", ".join(str(entry[1] if isinstance(entry, tuple) else entry) for entry in found[:5])
         raise Ambiguous(f"{prefix!r} fits {len(found)} {what}s ({shown}); give more of the id")

@@ -403,3 +403,14 @@ def test_ids_and_times_are_whole_in_every_table_and_long_texts_give_way(width: i
     log = drawn("log", log_of(entry), colour=True, width=width)
     for whole in ("3f2a9c1e", "2026-11-21 12:00:00", "an_event_of_the_log"):
         assert whole in log
+
+
+def test_the_log_names_the_grant_and_a_process_once() -> None:
+    passed = AuditEntry(1, START, "auto_approved", None, "grant", "Greet", {"matched_rule": "grant/3f2a9c1e-7b1d"})
+    assert ctl_draw.summary_of(passed) == f"Greet (by grant {short('3f2a9c1e-7b1d')})"
+    passed = evolve(passed, data={"matched_rule": "write pattern"})
+    assert ctl_draw.summary_of(passed) == "Greet (by write pattern)"
+    origin = Origin("ctl", 12, 3456, "boot", "/dev/pts/3", 11, 3400, "/usr/bin/python3", 11, "/usr/bin/bash")
+    why = "refused approve of r: process 12 is, or was started by, process 9, which is an agent's"
+    refused = AuditEntry(1, START, "security", None, "intercom", why, {"origin": origin.to_data()})
+    assert ctl_draw.summary_of(refused) == f"{why} (python3, in /dev/pts/3, started by bash (process 11))"

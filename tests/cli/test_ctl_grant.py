@@ -10,7 +10,7 @@ import pytest
 from intercom.cli.ctl_grant import granted_fields, preview_lines, say_waiting
 from intercom.model.errors import IntercomError
 from intercom.model.json_types import Json, JsonObject
-from tests.cli.test_ctl_signed import ctl, make_key, scene, typing, with_pin
+from tests.cli.test_ctl_signed import PIN, ctl, make_key, scene, typing, with_pin
 
 SHOWN: JsonObject = {
     "request_id": "r-1",
@@ -82,6 +82,19 @@ async def test_a_grant_is_shown_signed_listed_and_revoked(tmp_path: Path) -> Non
         assert (await ctl(at.env, "grants"))[1] == {"grants": []}
         (over,) = (await ctl(at.env, "grants", "--all"))[1]["grants"]
         assert over["over"] == "it was revoked"
+        async with typing(at, "grant", at.id) as screen:
+            await screen.until("grant this to session")
+            screen.type("y\n")
+            await screen.until("and approve this card too? [y/N]")
+            screen.type("y\n")
+            said = await screen.until("PIN of key")
+            assert "+two" in said
+            screen.type(f"{PIN}\n")
+            said = await screen.rest()
+            assert "granted" in said
+            assert f"approved {at.id[:8]}" in said
+            assert "PIN of key" not in said
+            assert "still wait" not in said
 
 
 @pytest.mark.real_time

@@ -96,9 +96,13 @@ async def test_changes_are_requested_by_line(tmp_path: Path) -> None:
 async def test_more_requests_are_permitted_and_the_card_stays(tmp_path: Path) -> None:
     async with scene(tmp_path) as at, inbox(at) as screen:
         screen.type("p")
+        # What earlier steps left on the plain terminal is gone.
+        await screen.until("\x1b[H\x1b[J")
         await screen.until("from now on this passes without you")
         await screen.until("[y/N] ")
         screen.type("y\n")
+        await screen.until("and approve this card too? [y/N] ")
+        screen.type("n\n")
         await screen.until("press enter")
         screen.type("\n")
         await screen.until(": done")

@@ -7,6 +7,7 @@ import contextlib
 import os
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from rich.cells import cell_len
 from textual import events
 from textual.pilot import Pilot
 
+from intercom.cli import ctl_draw
 from intercom.cli.inbox import app as inbox_app
 from intercom.cli.inbox import feed as inbox_feed
 from intercom.cli.inbox.app import TWO_PANES, Inbox
@@ -733,3 +735,30 @@ def test_to_interrupt_what_is_named_before_the_pin_leaves_all_undone(
     ]
     assert named[0].startswith("you sign these 2 decisions:\napprove one [LOW]: approval one\n")
     assert server.sent == []
+
+
+def test_the_help_begins_with_the_answers_and_leads_back_to_the_open_card(
+    where: Places, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scene(person: Person) -> None:
+        await person.press("down", "enter")
+        await person.until("+new = 2")
+        await person.press("question_mark")
+        await person.until("Answers to a card, by its kind")
+        await person.press("escape")
+        await person.until("+new = 2")
+
+    at_inbox(where, monkeypatch, card("one", **LOW), size=(60, 20))(scene)
+
+
+def test_the_age_of_the_card_goes_on(where: Places, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ctl_draw, "now", lambda: START + timedelta(minutes=7))
+
+    async def scene(person: Person) -> None:
+        await person.press("down")
+        await person.until("7 min ago")
+        monkeypatch.setattr(ctl_draw, "now", lambda: START + timedelta(minutes=9))
+        person.app._draw_ages()
+        await person.until("9 min ago")
+
+    at_inbox(where, monkeypatch, card("one", **LOW))(scene)

@@ -125,3 +125,18 @@ async def test_a_shell_completes_the_ids_of_what_waits(tmp_path: Path) -> None:
         )
 
     assert {"abc-1", "xyz-2"} <= found
+
+
+def test_a_command_of_ctl_is_named_with_its_program_and_help_is_an_option_too(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with pytest.raises(SystemExit):
+        main.main(["approve", "12"])
+    assert "there is no command 'approve'; did you mean agent-intercom-ctl approve?" in capsys.readouterr().err
+    for program, line in ((ctl.main, ["help"]), (ctl.main, ["help", "grant"]), (main.main, ["help", "init"])):
+        with pytest.raises(SystemExit) as ended:
+            program(line)
+        assert ended.value.code == 0
+        assert capsys.readouterr().out.startswith("usage: agent-intercom")
+    assert main.main(["init", "--client", "claude"]) == 2
+    assert "no client is called claude: did you mean claude-code?" in capsys.readouterr().err

@@ -35,7 +35,7 @@ from intercom.cli.inbox.board import (
     keys_of,
     needs_terminal,
 )
-from intercom.cli.inbox.card_rows import CardText
+from intercom.cli.inbox.card_rows import LONG_CARD, CardText
 from intercom.cli.inbox.feed import Feed, Link, sent_together
 from intercom.cli.inbox.pages import (
     TABS,
@@ -100,8 +100,8 @@ class Inbox(TerminalApp, inherit_bindings=False):
         self._link = Link.CONNECTING
         self._said = Text()
         self._view = View.INBOX
-        #: The view that the help was opened from.
-        self._before_help = View.INBOX
+        #: The view that the help was opened from, and whether its card was open.
+        self._before_help = (View.INBOX, False)
         self._sessions: list[Session] = []
         self._session: str | None = None
         self._entries: list[AuditEntry] = []
@@ -139,7 +139,7 @@ class Inbox(TerminalApp, inherit_bindings=False):
         self._is_ready = True
         self.begin()
         loop = asyncio.get_running_loop()
-        self.set_interval(AGES, self._list.refresh)
+        self.set_interval(AGES, self._draw_ages)
         self.set_interval(LOOK, self._look)
         self._draw()
         self._feed.notify(lambda: loop.call_soon_threadsafe(self._on_arrival))
@@ -294,6 +294,13 @@ class Inbox(TerminalApp, inherit_bindings=False):
         if card.diff_omitted:
             self.in_background(partial(self._fetch, card.id))
 
+    def _draw_ages(self) -> None:
+        """Draw the list again, and the card unless it is a long one."""
+        self._list.refresh()
+        if self._text is not None and isinstance(self._shown, tuple) and not self._file and self._text.size < LONG_CARD:
+            self._shown = (*self._shown[:2], None, self._file)
+            self._draw()
+
     def _show(self, key: object, make: Callable[[], list[Text]]) -> None:
         if self._shown != key:
             self._shown, self._text, self._file = key, None, ""
@@ -363,7 +370,8 @@ class Inbox(TerminalApp, inherit_bindings=False):
         elif self.board.asked is not None and self.board.asked.stage is Stage.CONFIRM:
             self._answered(event)
         elif self._view is View.HELP and event.key in _CLOSES_HELP:
-            self._go_to(self._before_help)
+            self._go_to(self._before_help[0])
+            self._is_open = self._before_help[1]
         elif (row := self._own_key(event.key)) is not None:
             getattr(self, f"action_{row.word}")()
         elif self.board.counts(event.time):
@@ -499,7 +507,7 @@ class Inbox(TerminalApp, inherit_bindings=False):
 
     def action_help(self) -> None:
         if self._view is not View.HELP:
-            self._before_help = self._view
+            self._before_help = (self._view, self._is_open)
             self._go_to(View.HELP)
 
     def action_file(self) -> None:

@@ -34,6 +34,8 @@ _TAB = 8
 #: The fewest columns that text is wrapped at.
 _NARROWEST = 8
 _HUNK = re.compile(r"@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@")
+#: A card of so many lines is not drawn again for its age.
+LONG_CARD = 2000
 #: A longer line is not coloured: a lexer may need long for it.
 _LONGEST = 500
 #: The lexers, by the end of a file's name. No others are used: an agent chooses the name and the text, and some lexers

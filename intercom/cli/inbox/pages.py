@@ -143,9 +143,7 @@ def shown_key(key: str) -> str:
 
 def help_lines(undo_time: float) -> list[Text]:
     """Return the page with all keys. `undo_time` is in seconds."""
-    lines = [Text("What a key does", "bold"), Text()]
-    lines += [_help_row(keys, words) for keys, words in _grouped(INBOX_KEYS)]
-    lines += [Text(), Text("Answers to a card, by its kind", "bold"), Text()]
+    lines = [Text("Answers to a card, by its kind", "bold"), Text()]
     for kind, rows in KEYS.items():
         line = Text(f"  {kind:<{_KEY_COLUMNS}}")
         for row in rows:
@@ -157,6 +155,8 @@ def help_lines(undo_time: float) -> list[Text]:
     lines += [_help_row(row.key, _ON_APPROVALS[row.word]) for row in (*NOTING, *GRANTING)]
     lines += [Text(), Text("On a session (tab 2)", "bold"), Text()]
     lines += [_help_row(row.key, f"{row.shown}: {COMMANDS[row.word].help}") for row in SESSION_KEYS]
+    lines += [Text(), Text("Moving about", "bold"), Text()]
+    lines += [_help_row(keys, words) for keys, words in _grouped(INBOX_KEYS)]
     lines += [Text(), Text("What counts", "bold"), Text()]
     lines += [
         Text(f"  {sentence}")

@@ -61,6 +61,8 @@ class TerminalApp(App[int], inherit_bindings=False):
         raises KeyboardInterrupt in the work, which has to take it."""
         loop = asyncio.get_running_loop()
         with self.suspend():
+            # What an earlier step left there is about another card.
+            print("\x1b[H\x1b[J", end="", flush=True)
             with contextlib.suppress(ValueError, RuntimeError):
                 loop.remove_signal_handler(signal.SIGINT)
             try:

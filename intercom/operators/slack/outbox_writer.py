@@ -121,7 +121,8 @@ class Place:
         """Put the root message of the session's thread into the outbox."""
         if self.session is not None and self.top is not None:
             is_open = self.session.status is not SessionStatus.TERMINATED
-            self.put(db, thread_key(self.session.id), self.top, at, Urgency.LOG, thread=None, open=is_open)
+            # As urgent as a card: a session's first card is below its root message.
+            self.put(db, thread_key(self.session.id), self.top, at, Urgency.CARD, thread=None, open=is_open)
 
 
 def put_card(db: Database, card: Card, place: Place, drawn: CardDrawn, at: datetime, *, fresh: bool) -> None:

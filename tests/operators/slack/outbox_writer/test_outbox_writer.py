@@ -109,6 +109,9 @@ async def test_a_request_is_one_message_of_the_channel_with_its_file_in_its_thre
         row = await server.row(card_key("r-1"))
         assert (row.thread, row.session_id) == (None, "s-1")
         assert "reply_broadcast" not in row.content
+        # The session's root message is above its first card.
+        waiting = await server.store(lambda db: [each.id for each in outbox.waiting(db, CHANNEL)])
+        assert waiting[:2] == [(await server.row("thread/s-1")).id, row.id]
         server.tell(card("w-1", CardKind.STEER, state=CardState.QUEUED))
         assert (await server.row(card_key("w-1"))).thread == "thread/s-1"
 

@@ -36,7 +36,9 @@ def test_every_class_of_actor_crashes_in_the_runs() -> None:
         if "__main__" not in module.name:
             importlib.import_module(module.name)
     ours = {cls.__name__ for cls in _below(actors.Actor) if cls.__module__.startswith("intercom.")}
-    assert ours - BASES - EMBEDDED - OF_ROOMS - OF_GATEWAY == {name for name in (*ACTORS, *SERVICE_ACTORS) if name[0].isupper()}
+    assert ours - BASES - EMBEDDED - OF_ROOMS - OF_GATEWAY == {
+        name for name in (*ACTORS, *SERVICE_ACTORS) if name[0].isupper()
+    }
 
 
 def test_a_run_meets_every_crash_point_and_every_actor() -> None:

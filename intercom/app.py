@@ -517,8 +517,11 @@ class App:
     def _opened(self, opened: OpenedDatabase) -> None:
         """Process what the store found when it opened. Runs in the store's thread, before anything else starts."""
         self.processes.load(opened.db)
-        for text in self.signatures.keyring.load(opened.db, self.now()):
+        faults, unsigned = self.signatures.keyring.load(opened.db, self.now())
+        for text in faults:
             self._tell_operators(text, "error")
+        if unsigned is not None:
+            self._tell_operators(unsigned, "warning")
         if self.signatures.keyring.has_new_settings:
             try:
                 with transaction(opened.db):

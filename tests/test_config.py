@@ -207,6 +207,8 @@ FAULTS = [
     ("quite_unknown_thing = 1", "known here: default_workspace_root"),
     ("retention_days = \nhttp_port = 1", "is not valid TOML: invalid value (at line 1"),
     ("a = 1\na = 2", "is not valid TOML"),
+    ("[slack]\na = 1\n[slack]\nb = 2", "the table [slack] twice (at line 3, column 7); keep one"),
+    ("[clients.codex]\n[clients.codex]", "the table [clients.codex] twice (at line 2"),
     (f"retention_days = 1{'0' * 5000}", "is not valid TOML"),
     (f"a = {'[' * 5000}", "is not valid TOML"),
 ]

@@ -72,6 +72,7 @@ def examine(config: str | None, ipc_name: str | None, workspace: str | None, cwd
     findings.append(_clients(project))
     findings += doctor_clients.examine_entries(project, settled)
     findings.append(doctor_checks.examine_hooks(project))
+    findings += doctor_checks.examine_own_tools(project)
     findings.append(doctor_clients.examine_terminal(settled, database, has_key=ctl_sign.has_key(where)))
     return findings
 

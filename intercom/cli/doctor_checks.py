@@ -23,6 +23,7 @@ from intercom.cli import client_timeout_probe
 from intercom.cli.ctl_draw import age
 from intercom.cli.ctl_text import count
 from intercom.cli.init_clients import entry_of, hooks_file, names_us
+from intercom.cli.init_files import Unmergeable, glance, parse
 from intercom.local import daemon, operator_keys, own_files, wire
 from intercom.local.places import SYSTEM_OPERATOR_KEYS, Places, peek
 from intercom.model.chat_status import ChatStatus, ConnectionState
@@ -70,10 +71,12 @@ def examine_agents(config: Config) -> Finding:
 def examine_hooks(project: Path) -> Finding:
     """Check which clients that know Intercom have its permission hooks. This cannot see whether a client has its hooks
     turned on, or trusts them."""
-    held, partly, free, missing = [], [], [], []
+    held, partly, free, missing, others = [], [], [], [], []
     for client in CLIENTS.values():
         hooks = hooks_file(client, project)
         if hooks is None:
+            if names_us(client, project):
+                others.append(client.title)
             continue
         found = hooks.installed()
         if set(found) >= set(hooks.hooks.asks):
@@ -91,7 +94,25 @@ def examine_hooks(project: Path) -> Finding:
     if free:
         text = f"{', '.join(free)} may write and run without asking: no permission hook is set up"
         return Finding("hooks", State.WARN, text, advice)
-    return Finding("hooks", State.OK, f"{', '.join(held)} must ask" if held else "none installed, no client connected")
+    said = [f"{', '.join(held)} must ask"] if held else []
+    said += [f"Intercom has none for {', '.join(others)}"] if others else []
+    return Finding("hooks", State.OK, "; ".join(said) or "none installed, no client connected")
+
+
+def examine_own_tools(project: Path) -> Iterator[Finding]:
+    """Warn of each connected client without hooks of ours whose own tools write and run without asking."""
+    for client in CLIENTS.values():
+        own, file = client.own_tools, client.entry.file.file(project)
+        if own is None or not names_us(client, project):
+            continue
+        try:
+            are_held = own.are_held(parse(glance(file), toml=client.entry.file.is_toml))
+        except Unmergeable:
+            # The check of its entry reports the file.
+            continue
+        if not are_held:
+            text = f"{client.title}'s own tools write and run without asking: Intercom sees only what the agent brings"
+            yield Finding("own tools", State.WARN, text, f"put {json.dumps(own.deny)[1:-1]} into {file}")
 
 
 def examine_gateway(config: Config, where: Places) -> Iterator[Finding]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import re
@@ -29,7 +30,7 @@ from intercom.cli.init_clients import (
     project_at,
     snippet,
 )
-from intercom.cli.init_files import ClientFile, DocumentFile, Unmergeable, describe, indented
+from intercom.cli.init_files import ClientFile, DocumentFile, Unmergeable, describe, glance, indented, parse
 from intercom.cli.init_instructions import TEXT as INSTRUCTIONS
 from intercom.cli.init_instructions import InstructionsFile, instructions_file
 from intercom.cli.init_permissions import PermissionsFile, joined, permissions_file, refusing
@@ -67,6 +68,7 @@ KEY_NOTICE = """
 With an operator key, only what you sign with a PIN is approved. Without one, a
 process of your account that types into your terminals (tmux, an editor's), or
 writes the database, could approve in your place. Recommended."""
+NO_KEY = "no key was made: agent-intercom-ctl key create makes one"
 
 
 def run(args: argparse.Namespace) -> int:
@@ -97,9 +99,11 @@ def _offer_key() -> None:
         if input("Make an operator key? [Y/n] ").strip().casefold() in ("", "y", "yes"):
             ctl_key.create(where, None)
     except (EOFError, KeyboardInterrupt):
-        print("\nno key was made; agent-intercom-ctl key create makes one")
+        print(f"\n{NO_KEY}")
     except (IntercomError, OSError, Refusal) as fault:
         print(describe(fault), file=sys.stderr)
+        if not ctl_sign.has_key(where):
+            print(NO_KEY, file=sys.stderr)
 
 
 def _is_terminal() -> bool:
@@ -364,6 +368,8 @@ def _show(plan: Plan, report: Report, wanted: Wanted) -> bool:
     if plan.permissions is not None:
         report.say(f"\n{plan.permissions.title}, {plan.permissions.scope}: in {path_of(plan.permissions)}\n")
         report.say(indented(snippet(plan.permissions)).rstrip())
+    if denial := _denial(plan):
+        report.say(f"\n{denial}")
     return True
 
 
@@ -402,10 +408,24 @@ def _write(plan: Plan, report: Report, wanted: Wanted) -> bool:
             report.say(f"kept     your rule {rule}: {plan.title} follows it for these tools, before a card is shown")
     if plan.hooks is not None and not plan.has_hooks(wanted):
         report.say(f"no hooks {plan.title} may use its own tools without asking (--hooks installs them)")
+    if denial := _denial(plan):
+        report.say(f"no hooks {denial}")
     if plan.instructions is not None and plan.instructions not in files:
         why = _why_none(plan.instructions)
         report.say(f"no text  {plan.title} is given no instructions on these tools ({why})")
     return True
+
+
+def _denial(plan: Plan) -> str:
+    """Say how the person holds the own tools of a client without hooks; empty if there is no need, or no way."""
+    own, file = plan.entry.client.own_tools, path_of(plan.entry)
+    with contextlib.suppress(Unmergeable):
+        if own is None or own.are_held(parse(glance(file), toml=plan.entry.location.is_toml)):
+            return ""
+    return (
+        f"{plan.title}'s own tools write and run without asking, and Intercom has no hooks for it. To hold them, add"
+        f" to {file}:\n\n{indented(json.dumps(own.deny, indent=2))}".rstrip()
+    )
 
 
 def _why_none(file: InstructionsFile) -> str:

@@ -218,7 +218,7 @@ def load(path: Path | None = None, *, required: bool = True, home: Path | None =
     try:
         raw = tomllib.loads(text)
     except (ValueError, RecursionError) as error:  # also for too long numbers and too deep tables
-        raise ConfigError(f"{file} is not valid TOML: {_lower(str(error))}; correct that") from None
+        raise ConfigError(f"{file} is not valid TOML: {_toml_fault(str(error))}") from None
     config, faults = structure(raw)
     faults += _bad_root(raw.get("default_workspace_root"), file.parent, home)
     if config is None or faults:
@@ -352,6 +352,14 @@ def _line_of(text: str, dotted: str) -> int | None:
 
 def _bare(key: str) -> str:
     return re.sub(r"\s*\.\s*", ".", key.replace('"', "").replace("'", ""))
+
+
+def _toml_fault(said: str) -> str:
+    """Return what is wrong with a text that is no TOML, from the parser's message."""
+    if twice := re.match(r"Cannot declare \((.*?),?\) twice \((at [^)]*)", said):
+        table = twice[1].replace("'", "").replace(", ", ".")
+        return f"it has the table [{table}] twice ({twice[2]}); keep one, and move the lines of the other into it"
+    return f"{_lower(said)}; correct that"
 
 
 def _lower(sentence: str) -> str:

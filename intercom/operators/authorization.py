@@ -19,6 +19,7 @@ from intercom.model.errors import IpcError, Unauthorized
 from intercom.model.json_types import JsonObject
 from intercom.model.process import Origin
 from intercom.operators.commands.request import CommandRequest
+from intercom.operators.commands.table import COMMANDS
 from intercom.operators.router_messages import Channel
 
 log = logging.getLogger(__name__)
@@ -75,12 +76,18 @@ def connected(pid: int) -> Connected:
         return Connected(pid, None)
 
 
+async def as_typed(id: str) -> str:
+    """Return an id as it was typed."""
+    return id
+
+
 @define(eq=False)
 class Authorization:
     """Decides whether the sender of a request may act.
 
     `record` persists a security event and `tell` announces a line on every channel. `is_new_terminal` says whether a
     terminal has no recorded decision yet. With `trusting` every process may act. `channel` is where requests come from.
+    `whole_id` returns the whole id for one that was typed; what it does not know it returns as it is.
     """
 
     agents: Agents
@@ -89,6 +96,7 @@ class Authorization:
     is_new_terminal: Callable[[Origin], Awaitable[bool]]
     trusting: bool = False
     channel: Channel = Channel.CTL
+    whole_id: Callable[[str], Awaitable[str]] = as_typed
     _began: float = field(factory=lambda: trio.current_time())
     _refused: dict[int, _Refusals] = field(factory=dict)
     _terminals: set[tuple[str | None, int | None, int | None, str | None]] = field(factory=set)
@@ -212,7 +220,8 @@ class Authorization:
 
     async def _tell_of(self, request: CommandRequest, origin: Origin, user: str, since: float) -> None:
         """Announce an allowed act that is unusual: right after a restart, or from a new terminal."""
-        what = f"{user} used {request.command}{f' on {request.id}' if request.id else ''}"
+        if COMMANDS[request.command].only_shows:
+            return
         said = []
         if self.agents.is_restart and since < RESTART_SECONDS:
             said.append(f"{since:.0f} s after the server started again")
@@ -220,7 +229,8 @@ class Authorization:
             # The description that follows names it.
             said.append("for the first time from this terminal")
         if said:
-            summary = f"{what} {' and '.join(said)}: {origin.describe()}"
+            on = f" on {await self.whole_id(request.id)}" if request.id else ""
+            summary = f"{user} used {request.command}{on} {' and '.join(said)}: {origin.describe()}"
             self.tell(summary)
             data: JsonObject = {"command": request.command, "id": request.id, "user": user, "origin": origin.to_data()}
             await self._record(summary, data)

@@ -90,20 +90,18 @@ class Keyring:
 
     # --- which keys count --------------------------------------------------------------------------------------------
 
-    def load(self, db: Database, now: datetime) -> tuple[str, ...]:
-        """Pin the keys, once. Returns what people must be told about them."""
+    def load(self, db: Database, now: datetime) -> tuple[tuple[str, ...], str | None]:
+        """Pin the keys, once. Returns what people must be told: faults, and `unsigned_settings`, which may be none."""
         with self._lock:
             if self._loaded:
-                return ()
+                return (), None
             faults = self._load(db)
             if self.required:
                 # Load the library now, so that the first decision need not wait for it.
                 key_files.verifies(_NO_KEY, "00" * 64, b"")
                 self._settings_signed_at = audit.settings_signed_at(db, now + FRESH)
             self._loaded = True
-            if (unsigned := self.unsigned_settings()) is not None:
-                faults.append(unsigned)
-            return tuple(faults)
+            return tuple(faults), self.unsigned_settings()
 
     def pin_nothing(self) -> None:
         """Behave as if loaded from a database without keys."""
@@ -299,8 +297,12 @@ class Keyring:
         asked = Allowed.by(self.config).beyond(signed)
         if not asked:
             return fault or None
-        why = fault or "no operator key that counts has signed it; if you set it, run agent-intercom-ctl key settings"
-        return f"{', '.join(asked)} does not count: {why}"
+        if fault:
+            return f"{', '.join(asked)} does not count: {fault}"
+        return (
+            f"{', '.join(asked)} does not count yet: what is decided without your operator key has to be signed with it"
+            " once, defaults too; if you want it, run agent-intercom-ctl key settings"
+        )
 
     @property
     def has_new_settings(self) -> bool:

@@ -186,6 +186,33 @@ def test_hooks_that_can_not_be_merged_are_shown(own_home: Path, capsys: pytest.C
     assert '"beforeShellExecution": [' in capsys.readouterr().err
 
 
+def test_init_and_doctor_say_how_to_hold_the_tools_of_a_client_without_hooks(
+    own_home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    project = own_home / "project"
+    assert not [*doctor_checks.examine_own_tools(project)]
+    assert init_with("--client", "opencode") == init_with("--write", "--client", "opencode") == 0
+    assert capsys.readouterr().out.count('"permission": {\n      "edit": "deny"') == 2
+    assert doctor_checks.examine_hooks(project).text == "Intercom has none for opencode"
+    [found] = doctor_checks.examine_own_tools(project)
+    file = entry_file("opencode", project)
+    assert found.state is State.WARN
+    assert found.advice == f'put "permission": {{"edit": "deny", "bash": "ask"}} into {file}'
+    document = json.loads(file.read_text())
+    for rules, is_held in [
+        ({"edit": "deny", "bash": "ask"}, True),
+        ({"*": "ask", "bash": {"*": "deny", "git status": "allow"}}, True),
+        ("ask", True),
+        ({"edit": "deny"}, False),
+        ({"edit": "deny", "bash": {"rm *": "deny"}}, False),
+        ("allow", False),
+        (["deny"], False),
+    ]:
+        file.write_text(json.dumps({**document, "permission": rules}))
+        assert [*doctor_checks.examine_own_tools(project)] == ([] if is_held else [found])
+    assert init_with("--write", "--client", "opencode") == 0
+
+
 def test_doctor_says_who_may_do_without_asking(own_home: Path) -> None:
     project = own_home / "project"
     assert doctor_checks.examine_hooks(project).state is State.OK

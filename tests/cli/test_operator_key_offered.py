@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 import trio
 
-from intercom.cli import doctor_checks
+from intercom.cli import doctor_checks, init, main
 from intercom.cli.doctor_checks import State
 from intercom.local import operator_keys
 from intercom.local.places import Places, places
+from intercom.model.errors import ConfigError
 from tests.cli.test_ctl_signed import CTL, PIN, ctl, make_key, scene, with_pin
 from tests.operators.ctl_server import environ
 from tests.support.server_process import COMMAND
@@ -41,6 +42,21 @@ async def test_init_offers_an_operator_key_and_recommends_it(tmp_path: Path, typ
             assert "it counts from the first decision on that you sign with it" in await screen.rest()
         assert await screen.process.wait() == 0
     assert len(operator_keys.private_keys(where(tmp_path))) == is_made
+
+
+def test_init_says_that_no_key_was_made(
+    tmp_path: Path, own_home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def refuse(*_: object) -> int:
+        raise ConfigError("the PIN has 3 digits")
+
+    monkeypatch.setattr(init, "_is_terminal", lambda: True)
+    monkeypatch.setattr("builtins.input", lambda _: "y")
+    monkeypatch.setattr(init.ctl_key, "create", refuse)
+    assert main.main(["init", "--write", "--workspace", str(tmp_path)]) == 0
+    assert capsys.readouterr().err == (
+        "the PIN has 3 digits\nno key was made: agent-intercom-ctl key create makes one\n"
+    )
 
 
 async def test_pending_and_watch_say_once_that_nothing_is_signed(tmp_path: Path) -> None:
@@ -102,7 +118,7 @@ async def test_doctor_and_key_list_say_which_settings_nobody_signed(tmp_path: Pa
         await with_pin(at, "key", "enrol")
         found = doctor_checks.examine_keys(where(tmp_path), str(tmp_path / "none"))
         assert found.state is State.WARN
-        assert '[decisions] embed = "low" does not count: no operator key that counts has signed it' in found.text
+        assert '[decisions] embed = "low" does not count yet: what is decided without your operator key' in found.text
         assert found.advice == "agent-intercom-ctl key settings"
         async with on_terminal([*CTL, "key", "list"], at.env) as screen:
             assert found.text in await screen.rest()

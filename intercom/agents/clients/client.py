@@ -241,6 +241,17 @@ class Permissions(NamedTuple):
     note: str = ""
 
 
+class OwnTools(NamedTuple):
+    """What holds the own tools of a client that has no hooks of ours and whose tools write and run without asking.
+
+    `deny` is what the person puts into the file of `Entry`. `are_held` tells whether a document of that file, or of
+    another with its form, holds them: by this or by the person's own rules.
+    """
+
+    deny: JsonObject
+    are_held: Callable[[JsonObject], bool]
+
+
 class Instructions(NamedTuple):
     """The Markdown file whose text a client gives its model in every project. The client reads `instead`, another one,
     only as long as there is no `file`."""
@@ -264,6 +275,7 @@ class Client(NamedTuple):
     probe: Probe | None = None
     instructions: Instructions | None = None
     permissions: Permissions | None = None
+    own_tools: OwnTools | None = None
 
     def is_named(self, mcp_name: str | None) -> bool:
         """Whether this is the client with this name over MCP."""

@@ -145,7 +145,8 @@ class OperatorCommand(NamedTuple):
     With `for_agent` the command has a message for an agent; what was signed is stored with it, and checked again before
     delivery. With `is_typed` false only programs send it.
     `decision` is the decision about a card that it always makes. `draws` names the function of `intercom.cli.ctl_draw`
-    that draws its answer, without `draw_`; if it is empty, ctl prints one line.
+    that draws its answer, without `draw_`; if it is empty, ctl prints one line. `only_shows` says that it changes
+    nothing, though only a person may send it.
     """
 
     name: str
@@ -156,6 +157,7 @@ class OperatorCommand(NamedTuple):
     is_typed: bool = True
     decision: str = ""
     draws: str = ""
+    only_shows: bool = False
 
     @property
     def acts(self) -> bool:
@@ -260,6 +262,7 @@ _ROWS = (
         "text",
         "everything",
         is_typed=False,
+        only_shows=True,
     ),
     _row(
         "answer",
@@ -563,6 +566,7 @@ _ROWS = (
         Argument("--from NAME", "name", "only those of this downstream"),
         Argument("--tool TOOL", "tool", "only those of this tool"),
         Argument("--lines N", "limit", f"at most N results (default {LISTED})"),
+        only_shows=True,
     ),
     _row(
         "gateway-explain",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import hmac
 import pwd
@@ -117,7 +118,14 @@ class CtlDeps:
 
 def _authorization(deps: CtlDeps) -> Authorization:
     record, is_new = deps.service.security_event, deps.service.is_new_terminal
-    return Authorization(deps.agents, record, deps.tell, is_new, trusting=deps.trust_agent_processes)
+
+    async def whole_id(typed: str) -> str:
+        with contextlib.suppress(IntercomError):
+            typed, _ = await deps.service.identify(typed)
+        return typed
+
+    trusting = deps.trust_agent_processes
+    return Authorization(deps.agents, record, deps.tell, is_new, trusting=trusting, whole_id=whole_id)
 
 
 #: The answer to one connection too many. Nothing was done, so the peer may try again.

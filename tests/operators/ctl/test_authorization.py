@@ -46,8 +46,11 @@ class Told:
         self.told: list[str] = []
         self.service = StandInService()
         self.authorization = Authorization(
-            agents, self.service.security_event, self.told.append, self.service.is_new_terminal
+            agents, self.service.security_event, self.told.append, self.service.is_new_terminal, whole_id=self.whole
         )
+
+    async def whole(self, id: str) -> str:
+        return f"{id}-whole"
 
     async def tries(self, by: Connected, request: CtlRequest = APPROVE, *, signed: bool = False) -> Origin:
         return await self.authorization.require(request, by, "kim", lambda: signed)
@@ -119,8 +122,16 @@ async def test_the_first_decision_from_a_terminal_is_told_of(window: PersonShell
     for _ in range(3):
         await at.tries(connected(window.pid))
     [told] = at.told
-    assert told.startswith("kim used approve on a for the first time from this terminal: ")
+    assert told.startswith("kim used approve on a-whole for the first time from this terminal: ")
     assert len(at.service.events) == 1
+
+
+async def test_a_look_at_a_part_of_a_proposal_is_no_act_to_tell_of(window: PersonShell) -> None:
+    at = Told()
+    await at.tries(connected(window.pid), evolve(APPROVE, command="amend"))
+    assert at.told == []
+    await at.tries(connected(window.pid))
+    assert len(at.told) == 1
 
 
 async def test_a_decision_soon_after_a_restart_is_told_of(window: PersonShell) -> None:
@@ -129,7 +140,7 @@ async def test_a_decision_soon_after_a_restart_is_told_of(window: PersonShell) -
     await trio.sleep(3)
     await at.tries(connected(window.pid))
     [told] = at.told
-    assert "kim used approve on a 3 s after the server started again" in told
+    assert "kim used approve on a-whole 3 s after the server started again" in told
     await trio.sleep(RESTART_SECONDS)
     await at.tries(connected(window.pid))
     assert len(at.told) == 1

@@ -29,7 +29,7 @@ from intercom.cli.ctl_text import agreed, clean, count, done_line, one_line, sho
 from intercom.local.places import Places
 from intercom.model.amendment import Comment, told_of_comments
 from intercom.model.card import Card, CardKind
-from intercom.model.card_hunks import checked_comments, comments_in, new_line_numbers
+from intercom.model.card_hunks import checked_comments, comments_in, how_to_comment, new_line_numbers
 from intercom.model.errors import InvalidArguments
 from intercom.model.json_types import JsonObject
 from intercom.operators.commands.json_forms import read
@@ -40,6 +40,8 @@ from intercom.operators.ctl.client import Refusal, request
 _DONE, _REFUSED = 0, 1
 #: The longest request of an edit, in bytes as JSON, with room for its signature.
 _LONGEST = MAX_REQUEST - 4096
+#: Where the drafts are that were not sent, by what they are of. The inbox, which is one process, opens them again.
+_KEPT: dict[tuple[object, ...], Path] = {}
 _UNSAFE = re.compile(r"[^A-Za-z0-9._-]")
 
 
@@ -132,7 +134,7 @@ def _approve_amended(where: Places, fields: JsonObject, options: argparse.Namesp
     contents: Mapping[str, str] = whole["contents"]
     if not contents:
         raise _Stopped("no file of this proposal can be edited: they are removed, or are no text")
-    with _drafts(contents) as files:
+    with _drafts(contents, ("edit", whole["card"]["request_id"], whole["card"]["proposal_hash"])) as files:
         edit = json.dumps(_edited(contents, files), ensure_ascii=False)
         asked: JsonObject = {"id": whole["card"]["request_id"], "shown": whole["card"]["proposal_hash"], "edit": edit}
         if (size := len(json.dumps(asked))) > _LONGEST:
@@ -172,10 +174,12 @@ def _edited(contents: Mapping[str, str], files: Mapping[str, Path]) -> dict[str,
 
 
 @contextmanager
-def _drafts(texts: Mapping[str, str]) -> Iterator[dict[str, Path]]:
+def _drafts(texts: Mapping[str, str], what: tuple[object, ...]) -> Iterator[dict[str, Path]]:
     """Yield private files with these texts, by path, for an editor. They are removed in the end; if something was
-    raised, what the person wrote is kept, and they are told where."""
-    directory = Path(tempfile.mkdtemp(prefix="intercom-edit-"))
+    raised, what the person wrote is kept, and they are told where. The next draft of `what` in this process opens with
+    it."""
+    kept = _KEPT.pop(what, None)
+    directory = kept or Path(tempfile.mkdtemp(prefix="intercom-edit-"))
     files: dict[str, Path] = {}
     for number, path in enumerate(texts, 1):
         # The number keeps the names apart, and an option of the editor away.
@@ -183,13 +187,16 @@ def _drafts(texts: Mapping[str, str]) -> Iterator[dict[str, Path]]:
     is_done = False
     try:
         for path, file in files.items():
-            file.write_bytes(texts[path].encode())
+            if kept is None or not file.is_file():
+                directory.mkdir(mode=0o700, exist_ok=True)
+                file.write_bytes(texts[path].encode())
         yield files
         is_done = True
     finally:
         if is_done or not any(_was_changed(files[path], text) for path, text in texts.items()):
             shutil.rmtree(directory, ignore_errors=True)
         else:
+            _KEPT[what] = directory
             print(f"what you wrote is kept in {directory}", file=sys.stderr)
 
 
@@ -226,7 +233,7 @@ def _request_changes(where: Places, fields: JsonObject, options: argparse.Namesp
             return _send_comments(where, card, _checked(comments, card), fields, options)
     except InvalidArguments as fault:
         raise _Stopped(f"nothing was decided: {fault}") from None
-    with _drafts({"comments.txt": _to_fill_in(card)}) as files:
+    with _drafts({"comments.txt": _to_fill_in(card)}, ("changes", card["request_id"], card["proposal_hash"])) as files:
         [file] = files.values()
         return _send_comments(where, card, _written_comments(file, card, paths), fields, options, asks=True)
 
@@ -281,7 +288,9 @@ def _send_comments(
 
 
 def _comment(place: str, text: str, paths: Sequence[str]) -> Comment:
-    """Return a comment on `FILE:LINE`, or on `FILE`."""
+    """Return a comment on `FILE:LINE`, or on `FILE`; on `LINE`, if there is only one file."""
+    if place not in paths and len(paths) == 1 and place.isascii() and place.isdigit():
+        place = f"{paths[0]}:{place}"
     path, colon, line = place.rpartition(":")
     if place not in paths and colon and line.isascii() and line.isdigit() and len(line) < 10:
         return Comment(path, text, int(line))
@@ -303,7 +312,7 @@ def _to_fill_in(card: CardEntry) -> str:
     width = max(map(len, numbers), default=0)
     lines = clean(diff.removesuffix("\n")).split("\n")
     head = (
-        "# Write a comment as FILE:LINE: TEXT, with a line of the new file, or as FILE: TEXT.",
+        f"# Write a comment as {how_to_comment(card['files'] or ())}, with a line of the new file, or as FILE: TEXT.",
         "# Indented lines continue it. Lines that begin with # are left out; without a comment nothing is sent.",
         "# The numbers below are those of the new file's lines.",
         "",

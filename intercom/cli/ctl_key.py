@@ -49,7 +49,7 @@ def key(where: Places, options: argparse.Namespace) -> int:
             return 0
         case "enrol":
             kept = named_key(where, options.id)
-            _enrol(where, kept, unlock(kept, f"PIN of key {kept.key.id}, to enrol it: "))
+            _enrol(where, kept, unlock(kept, f"PIN of key {kept.key.id}, to enrol it"))
             print(f"operator key {kept.key.id} counts: decisions are signed with it from now on")
             return 0
         case "add":
@@ -85,8 +85,10 @@ def named_key(where: Places, prefix: str | None) -> KeyFile:
 
 
 def unlock(kept: KeyFile, prompt: str) -> Ed25519PrivateKey:
-    """Ask for the PIN on the terminal and return the private key. Raises WrongPin after three wrong PINs."""
+    """Ask for the PIN on the terminal and return the private key. `prompt` says which PIN, and what it is for. Raises
+    WrongPin after three wrong PINs, and what `ask_pin` raises."""
     keep_private()
+    prompt = f"{prompt} (esc to leave): "
     for _ in range(TRIES - 1):
         try:
             return operator_keys.unlock(kept, ask_pin(prompt))
@@ -155,7 +157,7 @@ def _enrol_new(where: Places, made: KeyFile, pin: str, before: tuple[KeyFile, ..
     counting = {each["key_id"] for each in known["keys"] if each["counts"]}
     signer = next((each for each in before if each.key.id in counting), None)
     if signer is not None:
-        _enrol(where, made, unlock(signer, f"PIN of key {signer.key.id}, which has to sign for the new one: "), signer)
+        _enrol(where, made, unlock(signer, f"PIN of key {signer.key.id}, which has to sign for the new one"), signer)
     else:
         _enrol(where, made, operator_keys.unlock(made, pin))
     return True
@@ -217,7 +219,7 @@ def _revoke(where: Places, prefix: str) -> int:
     signer = next((each for each in mine if each.key.id != key.id), mine[0])
     named = f"{key.id} ({clean(key.name)})"
     what = "it" if signer.key.id == key.id else f"key {named}"
-    private = unlock(signer, f"PIN of key {signer.key.id}, to revoke {what}: ")
+    private = unlock(signer, f"PIN of key {signer.key.id}, to revoke {what}")
     signature = key_fields("revoke", key.public, key.name, signer.key.id, private.sign)
     request(where, "key-revoke", {"id": key.id, "signature": signature})
     operator_keys.forget(where, key.id)
@@ -295,7 +297,7 @@ def _unlock(where: Places, prefix: str | None) -> int:
         why = "[decisions] unlock_minutes is 0"
     if why or terminal is None:
         raise Unauthorized(f"no key is kept unlocked here: {why}; the PIN is asked for with each decision")
-    private = unlock(kept, f"PIN of key {kept.key.id}, to keep it unlocked in this terminal: ")
+    private = unlock(kept, f"PIN of key {kept.key.id}, to keep it unlocked in this terminal")
     key_agent.start(where, terminal, kept.key.id, private, minutes * 60)
     print(f"unlocked key {kept.key.id} in this terminal, until it is not used for {minutes:g} min")
     return 0
@@ -303,7 +305,7 @@ def _unlock(where: Places, prefix: str | None) -> int:
 
 def _change_pin(where: Places, prefix: str | None) -> int:
     kept = named_key(where, prefix)
-    private = unlock(kept, f"Present PIN of key {kept.key.id}: ")
+    private = unlock(kept, f"Present PIN of key {kept.key.id}")
     operator_keys.change_pin(kept, private, _new_pin("New PIN: "))
     print(f"changed the PIN of key {kept.key.id}")
     return 0
@@ -314,7 +316,7 @@ def _settings(where: Places, prefix: str | None, config: str | None) -> int:
     kept = named_key(where, prefix)
     allowed = _allowed(where, config)
     say("\n".join(["you allow what can be decided without this key, as your settings say:", *_indented(allowed)]))
-    private = unlock(kept, f"PIN of key {kept.key.id}, to sign these settings: ")
+    private = unlock(kept, f"PIN of key {kept.key.id}, to sign these settings")
     signed = operator_keys.sign(allowed, to_text(datetime.now(UTC)), kept.key.id, private.sign)
     operator_keys.write(where, signed)
     print(f"signed your settings with key {kept.key.id}: {where.signed_settings_file}")

@@ -355,7 +355,7 @@ class _Signed:
             mine = operator_keys.private_keys(self._where)
             counting = [each for each in mine if self._known.get(each.key.id, {}).get("counts")]
             kept = (counting or list(mine))[0]
-            private = unlock(kept, f"PIN of key {kept.key.id}, to {act}: ")
+            private = unlock(kept, f"PIN of key {kept.key.id}, to {act}")
             if not counting:
                 self._enrol(kept, private)
             self._key = kept, private

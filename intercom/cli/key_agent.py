@@ -434,6 +434,7 @@ def _tell(peer: socket.socket, answer: JsonObject) -> None:
 
 TERMINAL = "/dev/tty"
 _LONGEST = 4096
+_ESC = b"\x1b"
 
 
 class NoTerminal(Unauthorized):
@@ -441,11 +442,14 @@ class NoTerminal(Unauthorized):
 
 
 def ask_pin(prompt: str) -> str:
-    """Read one line from the terminal without echo. Raises NoTerminal, and KeyboardInterrupt if the input ends."""
+    """Read one line from the terminal without echo. Raises NoTerminal, and KeyboardInterrupt on Esc, or if the input
+    ends."""
     with _terminal() as descriptor:
         before = termios.tcgetattr(descriptor)
         quiet = termios.tcgetattr(descriptor)
         quiet[3] = (quiet[3] | termios.ICANON | termios.ISIG) & ~termios.ECHO
+        # Esc ends the line, too: without that it would be a character of the PIN that nobody sees.
+        quiet[6][termios.VEOL] = _ESC
         # Flush: input from before the question does not answer it.
         termios.tcsetattr(descriptor, termios.TCSAFLUSH, quiet)
         try:
@@ -490,8 +494,8 @@ def _line(descriptor: int) -> str:
     read = bytearray()
     while not read.endswith(b"\n"):
         some = os.read(descriptor, _LONGEST)
-        if not some:
-            # The input ended before a whole line.
+        if not some or _ESC in some:
+            # The input ended before a whole line, or the person wants to leave.
             raise KeyboardInterrupt
         read += some
     return read[:-1].decode("utf-8", "surrogateescape")

@@ -154,9 +154,9 @@ def checked_comments(comments: Sequence[Comment], diff: str, files: Sequence[Fil
 
 
 def comments_in(text: str, paths: Sequence[str]) -> tuple[Comment, ...]:
-    """Read comments as a person writes them: lines `FILE:LINE: TEXT` or `FILE: TEXT`, with a file among `paths`.
-    Indented lines continue a comment; blank lines, and those that begin with #, are left out. Raises InvalidArguments
-    for a line that names no file."""
+    """Read comments as a person writes them: lines `FILE:LINE: TEXT` or `FILE: TEXT`, with a file among `paths`. If
+    there is only one file, `LINE: TEXT` is about it. Indented lines continue a comment; blank lines, and those that
+    begin with #, are left out. Raises InvalidArguments for a line that names no file."""
     found: list[Comment] = []
     for number, line in enumerate(text.splitlines(), 1):
         if not line.strip() or line.startswith("#"):
@@ -166,15 +166,22 @@ def comments_in(text: str, paths: Sequence[str]) -> tuple[Comment, ...]:
             found[-1] = Comment(last.path, f"{last.text}\n{line.strip()}", last.line)
             continue
         path = max((each for each in paths if line.startswith(f"{each}:")), key=len, default=None)
+        rest = line.removeprefix(f"{path}:")
+        if path is None and len(paths) == 1 and _PLACE.match(line):
+            path = paths[0]
         if path is None:
             raise InvalidArguments(
-                f"line {number} begins with no file of this proposal: {line[:80]}; write FILE:LINE: TEXT"
+                f"line {number} begins with no file of this proposal: {line[:80]}; write {how_to_comment(paths)}"
             )
-        rest = line.removeprefix(f"{path}:")
         place = _PLACE.match(rest)
         said = rest[place.end() :] if place else rest
         found.append(Comment(path, said.strip(), int(place[1]) if place else None))
     return tuple(found)
+
+
+def how_to_comment(paths: Sequence[object]) -> str:
+    """Return how a person begins a comment on one of these files."""
+    return "LINE: TEXT or FILE:LINE: TEXT" if len(paths) == 1 else "FILE:LINE: TEXT"
 
 
 def _few(names: Iterable[str]) -> str:

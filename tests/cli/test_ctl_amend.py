@@ -6,6 +6,7 @@ import contextlib
 import json
 import subprocess
 import sys
+import tempfile
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from typing import Any
 import pytest
 import trio
 
+from intercom.cli.ctl_amend import _drafts
 from tests.cli.test_ctl_signed import AGENT, PIN, Scene, ctl, json_lines, make_key, running, scene, typing
 from tests.cli.test_ctl_signed import CTL as CTL_AT_HOME
 from tests.sessions.test_amendments import DIFF, NEW, OLD, ONE_AND_THREE
@@ -273,6 +275,19 @@ async def test_comments_that_do_not_fit_the_card_come_back_in_the_editor_before_
         told = await anext(at.agent)
         assert told["answer"]["comments"] == [{"path": "notes.txt", "text": "why?", "line": 2}]
         assert len([*drafts.glob("*/1-comments.txt")]) == 2
+
+
+def test_a_draft_that_was_not_sent_is_opened_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    opened = []
+    for what, is_left in (("a", True), ("b", False), ("a", True), ("a", False), ("a", False)):
+        with contextlib.suppress(KeyboardInterrupt), _drafts({"c.txt": "new"}, (what,)) as files:
+            opened.append(files["c.txt"].read_text())
+            files["c.txt"].write_text(opened[-1] + "+")
+            if is_left:
+                raise KeyboardInterrupt
+    assert opened == ["new", "new", "new+", "new++", "new"]
+    assert [*tmp_path.iterdir()] == []
 
 
 async def test_a_text_that_is_too_large_for_a_request_is_refused_with_its_size(tmp_path: Path) -> None:

@@ -172,14 +172,15 @@ async def test_only_a_pin_that_is_typed_approves_and_the_change_is_written(tmp_p
         (tmp_path / "elsewhere").rename(keys)
         async with typing(at, "approve", at.id) as screen:
             await screen.until("PIN of key")
-            screen.type("\x03")
+            # What an arrow key sends begins with Esc, too.
+            screen.type("abc\x1b[A")
             assert "no PIN was given; nothing was changed" in await screen.rest()
         _, entry = await ctl(at.env, "show", at.id)
         assert entry["decided"] is None
         assert at.file.read_text() == "one\n"
 
         async with typing(at, "approve", at.id[:8]) as screen:
-            shown = await screen.until(f"PIN of key {key}, to approve {at.id[:8]}: ")
+            shown = await screen.until(f"PIN of key {key}, to approve {at.id[:8]} (esc to leave): ")
             assert f"approve {at.id[:8]} [LOW]: Add a line" in shown
             assert "write  notes.txt  +1 -0" in shown
             # What is signed is on the screen, whatever another command showed before.

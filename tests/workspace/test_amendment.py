@@ -12,8 +12,8 @@ from attrs import evolve
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from intercom.model.amendment import Amendment, Change
-from intercom.model.card_hunks import new_line_numbers, numbers_in, spans
+from intercom.model.amendment import Amendment, Change, Comment
+from intercom.model.card_hunks import comments_in, new_line_numbers, numbers_in, spans
 from intercom.model.clock import from_text
 from intercom.model.errors import (
     FileError,
@@ -535,3 +535,25 @@ def test_each_line_of_a_diff_has_its_number_in_the_new_file() -> None:
     numbered = [*zip(new_line_numbers(diff), diff.splitlines(), strict=True)]
     shown = [(number, line) for number, line in numbered if number is not None]
     assert shown == [(1, " one"), (2, "+2"), (9, "+nine"), (10, "+ten"), (1, "+b")]
+
+
+@pytest.mark.parametrize(
+    ("text", "paths", "place"),
+    [
+        ("31: why?", ["a.py"], ("a.py", 31)),
+        ("a.py:31: why?", ["a.py"], ("a.py", 31)),
+        ("a.py: why?", ["a.py"], ("a.py", None)),
+        ("31: why?", ["31"], ("31", None)),
+        ("31:2: why?", ["31"], ("31", 2)),
+        ("31: why?", ["31", "a.py"], ("31", None)),
+    ],
+)
+def test_a_line_alone_is_one_of_the_only_file(text: str, paths: list[str], place: tuple[str, int | None]) -> None:
+    assert comments_in(text, paths) == (Comment(place[0], "why?", place[1]),)
+
+
+def test_a_line_alone_says_too_little_if_there_are_two_files() -> None:
+    with pytest.raises(InvalidArguments, match="write FILE:LINE: TEXT"):
+        comments_in("31: why?", ["a.py", "b.py"])
+    with pytest.raises(InvalidArguments, match="write LINE: TEXT or FILE:LINE: TEXT"):
+        comments_in("why?", ["a.py"])

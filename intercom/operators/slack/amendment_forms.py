@@ -14,7 +14,7 @@ import trio
 
 from intercom.model.amendment import Amendment
 from intercom.model.card import Card, CardKind, CardState
-from intercom.model.card_hunks import HunkOfCard, checked_comments, comments_in
+from intercom.model.card_hunks import HunkOfCard, checked_comments, comments_in, how_to_comment, new_line_numbers
 from intercom.model.decision import Decision
 from intercom.model.errors import InvalidArguments, InvalidState
 from intercom.model.request import without_secrets
@@ -140,7 +140,8 @@ async def submit(deps: ActionDeps, act: AmendmentSubmission) -> Json | None:
             except Exception as fault:
                 return _notice(turned_by(fault, "the changes were not requested").why)
             if not comments:
-                return _complaint(COMMENTS, "write at least one comment, as FILE:LINE: TEXT")
+                how = how_to_comment([change.path for change in card.files])
+                return _complaint(COMMENTS, f"write at least one comment, as {how}")
             turned = await give(
                 deps,
                 act.act_id,
@@ -242,13 +243,16 @@ def draw_confirmation(found: AmendedCard, metadata: str, mask: Mask) -> Block:
 def draw_changes(card: Card, metadata: str, mask: Mask) -> Block:
     """Return the form for comments by line."""
     masking = Masking(mask)
-    asked = _input(COMMENTS, "Comments", "src/app.py:12: use the constant", optional=False)
+    is_one = len(card.files) == 1
+    example = "12: use the constant" if is_one else "src/app.py:12: use the constant"
+    asked = _input(COMMENTS, "Comments", example, optional=False)
+    how = how_to_comment([change.path for change in card.files])
     asked["hint"] = label(
-        "A line each: FILE:LINE: TEXT with a line of the new file, or FILE: TEXT. Indented lines continue a comment.",
+        f"A line each: {how} with a line of the new file, or FILE: TEXT. Indented lines continue a comment.",
         blocks.LABEL,
     )
     note = _input(NOTE, "Note to the agent", "What else should the agent know?")
-    drawn = [*_head(card, masking), *_diff(card, masking), *masking.line(card.id), asked, note]
+    drawn = [*_head(card, masking), *_diff(card, masking, numbered=True), *masking.line(card.id), asked, note]
     return _modal(Step.CHANGES, "Request changes", "Request changes", metadata, drawn)
 
 
@@ -262,9 +266,16 @@ def _outgoing(card: Card) -> list[str]:
     return without_secrets((card.diff or "").removesuffix("\n"), card.masked).split("\n")
 
 
-def _diff(card: Card, masking: Masking) -> list[Block]:
-    """Return the diff, in blocks that end at line ends."""
-    lines = masking("\n".join(_outgoing(card)), _PIECE * _PIECES).split("\n")
+def _diff(card: Card, masking: Masking, *, numbered: bool = False) -> list[Block]:
+    """Return the diff, in blocks that end at line ends; with `numbered`, with the new files' line numbers."""
+    whole = "\n".join(_outgoing(card))
+    shown = masking(whole, _PIECE * _PIECES)
+    lines = shown.split("\n")
+    # Where a secret was masked, a line may be gone: then no number is better than a wrong one.
+    if numbered and whole.startswith(shown.removesuffix(blocks.CUT)):
+        numbers = ["" if number is None else str(number) for number in new_line_numbers(card.diff or "")]
+        width = max(map(len, numbers), default=0)
+        lines = [f"{number:>{width}} {line}" for number, line in zip(numbers, lines, strict=False)]
     pieces: list[str] = []
     at = 0
     while at < len(lines) and len(pieces) < _PIECES:

@@ -20,7 +20,9 @@ from intercom.operators.slack.buttons import BY_FORM
 from intercom.operators.slack.commands.runner import HELP
 from intercom.operators.slack.commands.table import TITLES, Category, Entry, Parameter
 from intercom.operators.slack.draw import answers, cards
+from intercom.operators.slack.draw.blocks import Mask
 from intercom.operators.slack.draw.answers import Run
+from intercom.operators.slack.envelope_parser import COMMENTS
 from intercom.sessions.amendments import AmendedCard
 from tests.operators.slack.draw import given
 from tests.operators.slack.draw.valid import PLAIN, Words, check_message, check_view, shown
@@ -197,6 +199,17 @@ def test_a_hunk_is_shown_without_the_header_of_the_next_file() -> None:
     first, second = (block["text"]["text"] for block in view["blocks"][2:4])
     assert first == "*1* `a`\n```\n@@ -1 +1 @@\n-1\n+2\n```"
     assert second == "*2* `b`\n```\ndiff --git a/b b/b\nold mode 100644\nnew mode 100755\n```"
+
+
+@pytest.mark.parametrize(("mask", "line"), [(PLAIN, "2 +two"), (Words("one"), "+two")])
+def test_the_form_for_comments_numbers_the_lines_unless_a_secret_may_have_moved_them(mask: Mask, line: str) -> None:
+    diff = "diff --git a/a b/a\n--- a/a\n+++ b/a\n@@ -1,2 +1,2 @@\n one\n-2\n+two\n"
+    card = given.card(diff=diff, files=(FileChange("a", ChangeKind.WRITE, "x", "y", added=1, removed=1),))
+    view = draw_changes(card, "m", mask)
+    assert f"\n{line}\n" in view["blocks"][2]["text"]["text"]
+    [asked] = (block for block in view["blocks"] if block.get("block_id") == COMMENTS)
+    assert asked["element"]["placeholder"]["text"] == "12: use the constant"
+    assert asked["hint"]["text"].startswith("A line each: LINE: TEXT or FILE:LINE: TEXT")
 
 
 def _entry(name: str, category: Category, summary: str, example: str, path: str = "path") -> Entry:

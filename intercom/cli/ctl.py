@@ -184,6 +184,17 @@ GROUPS = {
     "gateway": "other MCP servers, which agents reach through this one",
 }
 
+#: The commands by what they are about, as the help lists them.
+SUBJECTS = {
+    "what waits for you": ("watch", "web", "pending", "show", "approve", "reject", "changes", "answer"),
+    "sessions": ("list", "start", "logs", "pause", "unpause", "resume", "mode", "nudge", "clear"),
+    "what agents are told": ("steer", "steering", "task", "tasks", "take-back"),
+    "what passes without you": ("grant", "grants", "revoke", "allow", "policy"),
+    "checkpoints": ("checkpoint", "checkpoints", "restore"),
+    "the record": ("log", "audit"),
+    "the server and the rest": ("tree", "slack", "key", "rooms", "gateway"),
+}
+
 #: What is typed, one word or two, and its row.
 TYPED: dict[tuple[str, ...], OperatorCommand] = {
     (tuple(row.name.split("-", 1)) if row.name.partition("-")[0] in GROUPS else (row.name,)): row
@@ -308,12 +319,23 @@ def _ids(argument: str, options: argparse.Namespace) -> list[str]:
         return []
 
 
+class _BySubject(argparse.HelpFormatter):
+    """Lists the commands by what they are about: one on a line, with its help, they do not fit a terminal."""
+
+    def _format_action(self, action: argparse.Action) -> str:
+        if not isinstance(action, argparse._SubParsersAction):
+            return super()._format_action(action)
+        width = max(map(len, SUBJECTS)) + 2
+        return "".join(f"  {subject:<{width}}{' '.join(words)}\n" for subject, words in SUBJECTS.items())
+
+
 def parser(*, as_json: bool = False) -> argparse.ArgumentParser:
     """Build the whole command line. With `as_json` its errors are JSON."""
     made = JsonParser if as_json else Parser
     top = made(
         prog=PROGRAM,
         description="See what your coding agents ask, and answer them.",
+        formatter_class=_BySubject,
         epilog="Without a COMMAND, on a terminal, it opens the inbox, as watch does. "
         "The options above may also follow the command; put -- before a text that contains one. "
         "The shortest unique start of an id is enough. "
@@ -327,7 +349,9 @@ def parser(*, as_json: bool = False) -> argparse.ArgumentParser:
     top.add_argument(
         "--session", metavar="ID", help=f"which session, or only this one ({', '.join(_taking_session())})"
     )
-    verbs = top.add_subparsers(dest="command", metavar="COMMAND", required=True, parser_class=made)
+    verbs = top.add_subparsers(
+        dest="command", metavar="COMMAND", required=True, parser_class=made, title="commands (COMMAND --help says more)"
+    )
     groups: dict[str, argparse._SubParsersAction[Parser]] = {}
     for (word, *rest), row in TYPED.items():
         if rest and word not in groups:

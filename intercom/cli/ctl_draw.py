@@ -379,7 +379,7 @@ def draw_grants(on: Console, data: Json, at: datetime) -> None:
             f"{each.used} of {each.uses}",
             safe_text(_second(each.until)),
             safe_text(f"{each.granted_by} ({each.channel})"),
-            safe_text(each.over or "in force", "red" if each.over else "green"),
+            safe_text(each.state, "red" if each.over else "yellow" if each.is_away else "green"),
         )
         for each in read(list[GrantEntry], data, "grants")
     ]

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from intercom.cli.ctl_grant import say_waiting
 from intercom.cli.ctl_sign import policy_card, send
-from intercom.cli.ctl_text import agreed, clean, one_line
+from intercom.cli.ctl_text import agreed, at_words, clean, one_line
 from intercom.local.places import Places
 from intercom.model.json_types import Json, JsonObject
 from intercom.model.policy import PolicyStatus, RulePreview, RuleWritten
@@ -104,10 +104,10 @@ def allow(where: Places, fields: JsonObject, *, yes: bool, as_json: bool) -> int
 
 def _show_rule(shown: RulePreview) -> None:
     """Print what a rule changes, and what it would have let pass."""
-    print(one_line(f"{shown.workspace_root}/{shown.source} would grant more, for every agent there and without end:"))
+    print(at_words(f"{shown.workspace_root}/{shown.source} would grant more, for every agent there and without end:"))
     for way in shown.ways:
-        print(f"  {one_line(way)}")
-    print(f"  it {one_line(shown.trial)}")
+        print(at_words(way, "  "))
+    print(at_words(f"it {shown.trial}", "  "))
     for line in shown.diff.split("\n"):
         print(f"    {clean(line)}")
 

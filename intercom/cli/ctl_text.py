@@ -5,6 +5,10 @@ It uses the standard library alone. What draws (`ctl_draw`) imports rich, which 
 
 from __future__ import annotations
 
+import shutil
+import sys
+import textwrap
+
 from intercom.model.json_types import JsonObject
 from intercom.model.visible_text import count as count
 from intercom.model.visible_text import visible
@@ -25,6 +29,21 @@ def clean(text: str) -> str:
 def one_line(text: str) -> str:
     """Return `clean(text)` with line feeds and tabs as spaces."""
     return clean(text).replace("\n", " ").replace("\t", " ")
+
+
+def at_words(text: str, indent: str = "") -> str:
+    """Return a sentence as one line, or on a terminal as lines that end between words."""
+    if not sys.stdout.isatty():
+        return indent + one_line(text)
+    width, more = shutil.get_terminal_size().columns, f"{indent}  "
+    return textwrap.fill(
+        one_line(text),
+        width,
+        initial_indent=indent,
+        subsequent_indent=more,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
 
 
 def short(name: str) -> str:

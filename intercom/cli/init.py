@@ -126,7 +126,7 @@ def _run(args: argparse.Namespace, report: Report) -> int:
         return 2
     if args.remove:
         return _remove(args, workspace, report)
-    chosen = _chosen(args.client) if args.client or not args.write else []
+    chosen = _chosen(args.client) if args.client else [] if args.write else init_clients.found(workspace)
     own = Path(places().config_file)
     file = args.config.expanduser().absolute() if args.config else own
     named = file if file != own else None
@@ -155,6 +155,8 @@ def _run(args: argparse.Namespace, report: Report) -> int:
         wanted = Wanted(hooks=not args.no_hooks, instructions=not args.no_instructions)
         done = [_show(plan, report, wanted) for plan in plans]
         _show_instructions(plans, report, wanted)
+    if not args.write and not chosen:
+        report.say(f"\nno client was found here; add one of these after --client:\n  {'  '.join(CLIENTS)}")
     if args.write and not chosen:
         report.say("no client was connected: add --client codex, for example, or --client all")
     if token_file is not None:
@@ -419,8 +421,10 @@ def _write(plan: Plan, report: Report, wanted: Wanted) -> bool:
 def _denial(plan: Plan) -> str:
     """Say how the person holds the own tools of a client without hooks; empty if there is no need, or no way."""
     own, file = plan.entry.client.own_tools, path_of(plan.entry)
+    if own is None:
+        return ""
     with contextlib.suppress(Unmergeable):
-        if own is None or own.are_held(parse(glance(file), toml=plan.entry.location.is_toml)):
+        if own.are_held(parse(glance(file), toml=plan.entry.location.is_toml)):
             return ""
     return (
         f"{plan.title}'s own tools write and run without asking, and Intercom has no hooks for it. To hold them, add"

@@ -311,6 +311,19 @@ def names_us(client: Client, project: Path) -> bool:
     return any(re.search(rf'"{SERVER_NAME}"\s*:', glance(each)) for each in others)
 
 
+def found(project: Path) -> list[str]:
+    """Return the names of the clients of which something is on this machine or in the project: a file or directory of
+    theirs, or their program."""
+    return [name for name, client in CLIENTS.items() if _is_here(client, project)]
+
+
+def _is_here(client: Client, project: Path) -> bool:
+    file = client.entry.file.file(project)
+    is_own_directory = file.parent not in (project, Path.home())
+    program = client.probe.program if client.probe is not None else client.name
+    return file.exists() or (is_own_directory and file.parent.is_dir()) or shutil.which(program) is not None
+
+
 def command(config: Path | None, *, shared: bool) -> list[str]:
     """Return the command that starts the shim, for a client's file.
 

@@ -25,9 +25,9 @@ TEXT = """\
 A person answers for your work and is often away from this machine. You reach them through the `agent-intercom` tools.
 
 1. Before your first step, call `reboot`. If it returns pending requests, wait for those first, by their `request_id`.
-2. Do not write, create, rename or delete files yourself. Propose the change with `check_clearance`: as `diff`, a
-   unified diff that begins with its `---` line, or as `content`, the whole new content of one file; with a title that
-   says what it does and an honest `risk_level`.
+2. Do not write, create, rename or delete files yourself. Propose the change with `check_clearance`: a `title` that
+   says what it does, the `file_path`, an honest `risk_level`, and either `diff`, a unified diff that begins with its
+   `---` line, or `content`, the whole new content of the file.
 3. When it answers `approved`, call `check_diff` with the `request_id`. That writes exactly what was approved.
 4. When it answers `rejected`, follow the reason and do something else. When it answers `timeout`, nobody has agreed.
 5. When any call answers `pending`, nobody has answered yet. It is not an approval: do not write, and do not work around

@@ -143,16 +143,18 @@ class Grant:
 @frozen
 class GrantLine:
     """A grant as people see it. `used` counts its uses. `over` says why it lets nothing pass any more; None if it is in
-    force."""
+    force. With `is_away` its session has no agent now."""
 
     grant: Grant
     used: int
     over: str | None = None
+    is_away: bool = False
 
 
 @frozen
 class GrantEntry:
-    """A grant as it is listed: `covers` says it in words, and `over` why it lets nothing pass any more."""
+    """A grant as it is listed: `covers` says it in words, and `over` why it lets nothing pass any more. `is_away` says
+    that its session has no agent now."""
 
     grant_id: str
     session_id: str
@@ -170,6 +172,12 @@ class GrantEntry:
     request_id: str
     title: str
     over: str | None
+    is_away: bool = False
+
+    @property
+    def state(self) -> str:
+        """Whether it lets anything pass now, in words."""
+        return self.over or ("its agent is away" if self.is_away else "in force")
 
     @staticmethod
     def of(line: GrantLine) -> GrantEntry:
@@ -191,6 +199,7 @@ class GrantEntry:
             request_id=grant.request_id,
             title=grant.title,
             over=line.over,
+            is_away=line.is_away,
         )
 
 

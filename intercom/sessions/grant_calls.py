@@ -243,4 +243,5 @@ def _line(db: Database, grant: Grant, deps: SessionDeps) -> GrantLine:
     over = why_over(deps.signatures, grant, past, deps.now())
     if over is None and (session is None or session.status is SessionStatus.TERMINATED):
         over = "its session has ended"
-    return GrantLine(grant, used, over or ("its uses are spent" if used >= grant.uses else None))
+    is_away = session is not None and session.status is SessionStatus.INTERRUPTED
+    return GrantLine(grant, used, over or ("its uses are spent" if used >= grant.uses else None), is_away)

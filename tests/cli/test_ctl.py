@@ -188,7 +188,7 @@ async def test_help_needs_no_server_and_names_every_command(tmp_path: Path) -> N
     done = await run(environ(tmp_path), "--help")
     assert done.returncode == 0
     for word in {words[0] for words in TYPED}:
-        assert f"\n    {word} ".encode() in done.stdout
+        assert word.encode() in done.stdout.split()
 
 
 async def test_a_terminal_that_knows_ascii_only_is_no_error(tmp_path: Path) -> None:

@@ -44,6 +44,7 @@ class Server(Feed):
         self.answers: dict[str, Any] = {
             "keys": {"required": True},
             "list": {"sessions": []},
+            "grants": {"grants": []},
             "log": {"entries": []},
         }
 
@@ -69,7 +70,7 @@ class Server(Feed):
 
     @property
     def decided(self) -> list[tuple[str, JsonObject]]:
-        shown_only = ("keys", "show", "list", "log")
+        shown_only = ("keys", "show", "list", "log", "grants")
         return [each for each in self.sent if each[0] not in shown_only]
 
 

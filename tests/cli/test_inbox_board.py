@@ -22,9 +22,13 @@ from intercom.cli.inbox.board import (
     Stage,
     keys_of,
     needs_terminal,
+    no_use,
     request_of,
 )
+from intercom.cli.inbox.pages import session_lines
+from intercom.cli.inbox.panes import WARNED, Said
 from intercom.model.card import ANSWERED, Card, CardKind, CardState
+from intercom.model.grant import Grant, GrantEntry, GrantKind, GrantLine, GrantScope
 from intercom.model.request import RiskLevel
 from intercom.operators.commands.table import COMMANDS
 from tests.operators import stand_in_service
@@ -71,6 +75,43 @@ def test_a_key_on_a_session_is_a_command_about_it(row: Any) -> None:
     assert verb == row.word
     assert fields == {"id": "s-1", **({"text": "do"} if row.wants else {})}
     assert COMMANDS[verb].takes_session
+
+
+def test_a_key_that_does_nothing_says_which_do_something() -> None:
+    assert no_use("a", card("one", CardKind.STANDBY)) == (
+        "a does nothing on this standby card; its keys: c continue, f refine, s stop"
+    )
+
+
+def test_a_sessions_page_shows_its_grants() -> None:
+    scope = GrantScope(GrantKind.CHANGE, None, ("docs/*",), RiskLevel.LOW)
+    mine = session("s-1")
+    granted = Grant("g-1", mine.id, scope, 600, 5, mine.created_at, "kim", "ctl", "r-1", "Add a page")
+    lines = [GrantLine(granted, 2, is_away=True), GrantLine(evolve(granted, session_id="s-2"), 0)]
+    shown = [each.plain for each in session_lines(mine, (), mine.created_at, map(GrantEntry.of, lines))]
+    at = shown.index("permitted in advance")
+    until = f"{granted.until:%H:%M:%S}"
+    assert shown[at + 1 :] == [
+        f'  g-1 proposed changes of "docs/*", up to risk low (its agent is away; 2 of 5 used, until {until} UTC)'
+    ]
+
+
+def test_a_warning_stays_for_some_seconds_of_keys_and_a_report_until_the_next() -> None:
+    at = [0.0]
+    said = Said(lambda: at[0])
+    said.say("done", "")
+    said.typed()
+    assert not said.text.plain
+    said.say("refused", "yellow")
+    # Nobody is there.
+    at[0] += 1000.0
+    said.typed()
+    at[0] += WARNED - 1
+    said.typed()
+    assert said.text.plain == "refused"
+    at[0] += 1
+    said.typed()
+    assert not said.text.plain
 
 
 def test_moving_goes_to_the_neighbour_and_stops_at_the_ends() -> None:

@@ -128,7 +128,7 @@ def test_a_workspace_that_is_not_there_is_refused(own_home: Path, capsys: pytest
     assert "is not a directory" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("argv", [(), ("--client", "codex"), ("--http",), ("--force",), ("--hooks", "--client", "all")])
+@pytest.mark.parametrize("argv", [("--client", "codex"), ("--http", "--client", "all"), ("--hooks", "--client", "all")])
 def test_without_write_it_shows_and_changes_nothing_on_disk(
     own_home: Path, capsys: pytest.CaptureFixture[str], argv: tuple[str, ...]
 ) -> None:
@@ -142,6 +142,23 @@ def test_without_write_it_shows_and_changes_nothing_on_disk(
         assert str(client.entry.file.file(own_home / "project")) in shown
     assert f"would write {own_config(own_home)}" in shown
     assert "nothing was changed: add --write" in shown
+
+
+def test_without_a_client_it_shows_those_that_are_here(
+    own_home: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", "")
+    before = snapshot(own_home)
+    assert init_with() == init_with("--http", "--force") == 0
+    shown = capsys.readouterr().out
+    assert shown.count(f"add one of these after --client:\n  {'  '.join(CLIENTS)}\n") == 2
+    assert "mcpServers" not in shown
+    assert snapshot(own_home) == before
+    CLIENTS["codex"].entry.file.file(own_home / "project").parent.mkdir()
+    assert init_with() == 0
+    shown = capsys.readouterr().out
+    assert [client for client in CLIENTS if f"\n{CLIENTS[client].title}: in " in shown] == ["codex"]
+    assert "no client was found" not in shown
 
 
 def test_a_preview_beside_a_configuration_changes_nothing_either(own_home: Path) -> None:

@@ -39,7 +39,7 @@ async def test_init_offers_an_operator_key_and_recommends_it(tmp_path: Path, typ
             screen.type(f"{PIN}\n")
             await screen.until("The same again: ")
             screen.type(f"{PIN}\n")
-            assert "it counts from the first decision on that you sign with it" in await screen.rest()
+            assert "it counts once you have signed a decision with it" in await screen.rest()
         assert await screen.process.wait() == 0
     assert len(operator_keys.private_keys(where(tmp_path))) == is_made
 

@@ -20,6 +20,12 @@ from tests.operators.stand_in_service import StandInService, card
 pytestmark = pytest.mark.real_time
 
 
+def test_the_help_lists_every_command_once_and_fits_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    assert sorted(word for words in ctl.SUBJECTS.values() for word in words) == sorted({word for word, *_ in ctl.TYPED})
+    assert len(ctl.parser().format_help().splitlines()) <= 40
+
+
 @pytest.mark.parametrize(
     ("program", "line", "said"),
     [

@@ -22,8 +22,9 @@ async def run(port: int, slow: bool) -> None:
         print(f"export SLACK_APP_TOKEN={slack.app_token}")
         print(f"export SLACK_BOT_TOKEN={slack.bot_token}")
         print(f"export SLACK_MEMBER_IDS={ALICE},{BOB}")
-        print(f"\nThe channel's id, for the configuration: {CHANNEL}")
-        print(f"The channel itself: {slack.url}/\n", flush=True)
+        print(f"\nThe channel's id, for [slack] channel_id in the configuration: {CHANNEL}\n")
+        print("Then, in that shell:\n\nagent-intercom serve --replace")
+        print(f"\nThe channel itself: {slack.url}/\n", flush=True)
         await trio.sleep_forever()
 
 

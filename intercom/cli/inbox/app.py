@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from typing import ClassVar
 
@@ -23,7 +23,6 @@ from intercom.cli.ctl_sign import NO_KEY, has_key
 from intercom.cli.ctl_text import count, one_line
 from intercom.cli.inbox.board import (
     INBOX_KEYS,
-    KEYS,
     SESSION_KEYS,
     UNDO,
     Act,
@@ -32,8 +31,8 @@ from intercom.cli.inbox.board import (
     Key,
     Stage,
     Waiting,
-    keys_of,
     needs_terminal,
+    no_use,
 )
 from intercom.cli.inbox.card_rows import LONG_CARD, CardText
 from intercom.cli.inbox.feed import Feed, Link, sent_together
@@ -46,6 +45,7 @@ from intercom.cli.inbox.pages import (
     keys_line,
     log_lines,
     nothing_lines,
+    rows_that_act,
     session_page,
     session_row,
     status_line,
@@ -53,12 +53,13 @@ from intercom.cli.inbox.pages import (
     waiting_by_session,
     whole_file,
 )
-from intercom.cli.inbox.panes import LAYOUT, Bar, Entry, ListPane, TextPane
+from intercom.cli.inbox.panes import LAYOUT, Bar, Entry, ListPane, Said, TextPane
 from intercom.cli.inbox.terminal import INTERRUPTED, TerminalApp
 from intercom.local.places import Places
 from intercom.model.audit import AuditEntry
 from intercom.model.card import Card
 from intercom.model.errors import IntercomError
+from intercom.model.grant import GrantEntry
 from intercom.model.session import Session
 from intercom.operators.commands.json_forms import read
 from intercom.operators.ctl.client import NoServer, Refusal, request
@@ -98,11 +99,12 @@ class Inbox(TerminalApp, inherit_bindings=False):
         self._clock = clock
         self.board = Board() if board is None else board
         self._link = Link.CONNECTING
-        self._said = Text()
+        self._said = Said(clock)
         self._view = View.INBOX
         #: The view that the help was opened from, and whether its card was open.
         self._before_help = (View.INBOX, False)
         self._sessions: list[Session] = []
+        self._grants: list[GrantEntry] = []
         self._session: str | None = None
         self._entries: list[AuditEntry] = []
         #: Whether the narrow screen shows the card instead of the list.
@@ -263,8 +265,8 @@ class Inbox(TerminalApp, inherit_bindings=False):
         elif self._view is View.SESSIONS:
             session = self._selected_session
             self._show(
-                ("session", session, len(self._sessions), board.waiting),
-                partial(session_page, session, len(self._sessions), board.cards),
+                ("session", session, len(self._sessions), board.waiting, tuple(self._grants)),
+                partial(session_page, session, len(self._sessions), board.cards, self._grants),
             )
         elif board.asked is not None and board.asked.is_batch:
             self._show(("batch", board.asked), lambda: batch_lines(board))
@@ -321,34 +323,22 @@ class Inbox(TerminalApp, inherit_bindings=False):
             self._bars["keys"].set_text(Text("y yes · any other key no"))
         elif self._entry is not None and self._entry.for_answer and asked is None:
             # The field stays: what the person goes on typing must not be taken for keys.
-            self._bars["said"].set_text(Text(f"{self._said.plain}; this text is not sent", "bold yellow"))
+            self._bars["said"].set_text(Text(f"{self._said.text.plain}; this text is not sent", "bold yellow"))
             self._bars["keys"].set_text(Text("esc or enter closes"))
         elif self._entry is not None:
             question = asked.sentence if asked is not None else "list only cards with these words:"
             self._bars["said"].set_text(Text(one_line(question), "bold yellow"))
             self._bars["keys"].set_text(Text("enter done · esc cancels"))
         else:
-            self._bars["said"].set_text(status_line(self.board, self._clock()) or self._said)
-            rows, is_open = self._rows_that_act(), self.is_card_on_screen
+            self._bars["said"].set_text(status_line(self.board, self._clock()) or self._said.text)
+            is_open = self.is_card_on_screen
+            rows = rows_that_act(self.board, self._view, self._selected_session, is_open=is_open)
             line = keys_line(rows, self.board, self._view, is_open=is_open, width=self._columns)
             self._bars["keys"].set_text(line)
 
-    def _rows_that_act(self) -> Sequence[Key]:
-        """Return the keys that decide something now."""
-        card = self.board.selected
-        if self._view is View.SESSIONS:
-            return SESSION_KEYS if self._selected_session is not None and self.is_card_on_screen else ()
-        if self._view is not View.INBOX:
-            return ()
-        if self.board.marked:
-            kinds = dict.fromkeys(each.kind for each in self.board.marked)
-            return tuple(dict.fromkeys(row for kind in kinds for row in KEYS.get(kind, ())))
-        is_free = card is not None and self.is_card_on_screen and self.board.decision_on(card.id) is None
-        return keys_of(card) if card is not None and is_free else ()
-
     def say(self, sentence: str, style: str = "") -> None:
         """Show a sentence in the line above the keys."""
-        self._said = Text(one_line(sentence), style)
+        self._said.say(sentence, style)
         if self._is_ready:
             self._draw_bars()
 
@@ -360,9 +350,7 @@ class Inbox(TerminalApp, inherit_bindings=False):
 
     def press(self, event: events.Key) -> bool:
         """Carry out a key that no entry field took. Returns False if it is for the entry field's own bindings."""
-        if not self._said.style:
-            # A report has been read by now; a warning stays until there is another sentence.
-            self._said = Text()
+        self._said.typed()
         if self._entry is not None:
             if event.key not in ("escape", "ctrl+c", "ctrl+d"):
                 return False
@@ -410,6 +398,9 @@ class Inbox(TerminalApp, inherit_bindings=False):
         """Carry out a key that decides, if what it is about is on the screen."""
         acts = self._acts(key)
         if not acts:
+            card = self.board.selected if self._view is View.INBOX and not self.board.marked else None
+            if card is not None and len(key) == 1 and self.board.decision_on(card.id) is None:
+                self.say(no_use(key, card))
             return
         if not (self.board.marked and self._view is View.INBOX) and not self.is_card_on_screen:
             self.say("enter opens the card; a key decides only what is on the screen")
@@ -596,14 +587,14 @@ class Inbox(TerminalApp, inherit_bindings=False):
     def _look_at(self, view: View) -> None:
         if view is View.SESSIONS:
             sessions = read(list[Session], request(self._where, "list", {}), "sessions")
-            self.call_from_thread(self._looked, sessions, None)
+            grants = read(list[GrantEntry], request(self._where, "grants", {}), "grants")
+            self.call_from_thread(self._looked, sessions, grants, self._entries)
         else:
             entries = read(list[AuditEntry], request(self._where, "log", {"limit": LOG_ENTRIES}), "entries")
-            self.call_from_thread(self._looked, None, entries)
+            self.call_from_thread(self._looked, self._sessions, self._grants, entries)
 
-    def _looked(self, sessions: list[Session] | None, log: list[AuditEntry] | None) -> None:
-        self._sessions = self._sessions if sessions is None else sessions
-        self._entries = self._entries if log is None else log
+    def _looked(self, sessions: list[Session], grants: list[GrantEntry], log: list[AuditEntry]) -> None:
+        self._sessions, self._grants, self._entries = sessions, grants, log
         if self._session is not None and self._selected_session is None:
             self._session = None
             self.board.changed(by_server=True)

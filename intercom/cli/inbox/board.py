@@ -626,6 +626,12 @@ def keys_of(card: Card) -> tuple[Key, ...]:
     return (*KEYS[card.kind], *NOTING, *(AMENDING if card.amendable else ()), *GRANTING)
 
 
+def no_use(key: str, card: Card) -> str:
+    """Say that a key does nothing about this card, and which keys do something."""
+    keys = ", ".join(f"{row.key} {row.shown}" for row in keys_of(card))
+    return f"{key} does nothing on this {card.kind} card; its keys: {keys}"
+
+
 def needs_terminal(act: Act) -> bool:
     """Tell whether an action is carried out on the plain terminal, where ctl shows what will happen, and asks."""
     return act.word in _TERMINAL_WORDS

@@ -25,6 +25,7 @@ from intercom.cli.inbox.board import (
     WEIGHTY_RISKS,
     Board,
     Key,
+    keys_of,
     label,
     named,
 )
@@ -32,6 +33,7 @@ from intercom.cli.inbox.card_rows import CardText
 from intercom.cli.inbox.feed import Link
 from intercom.model.audit import AuditEntry
 from intercom.model.card import Card, CardKind
+from intercom.model.grant import GrantEntry
 from intercom.model.request import NEW_FILE
 from intercom.model.session import Session
 from intercom.operators.commands.table import COMMANDS
@@ -106,6 +108,20 @@ def status_line(board: Board, now: float) -> Text | None:
     about = f"{label(deciding[0].act.word)} {deciding[0].act.name}" if is_one else count(len(deciding), "decision")
     undone = "it" if is_one else "them" if all(waits.due == last for waits in deciding) else "the last"
     return Text(one_line(f"{about}: sent in {max(0.0, last - now):.0f} s; u takes {undone} back"), "yellow")
+
+
+def rows_that_act(board: Board, view: View, session: Session | None, *, is_open: bool) -> Sequence[Key]:
+    """Return the keys that decide something now. `session` is the selected one; `is_open` is as in `keys_line`."""
+    card = board.selected
+    if view is View.SESSIONS:
+        return SESSION_KEYS if session is not None and is_open else ()
+    if view is not View.INBOX:
+        return ()
+    if board.marked:
+        kinds = dict.fromkeys(each.kind for each in board.marked)
+        return tuple(dict.fromkeys(row for kind in kinds for row in KEYS.get(kind, ())))
+    is_free = card is not None and is_open and board.decision_on(card.id) is None
+    return keys_of(card) if card is not None and is_free else ()
 
 
 def keys_line(rows: Iterable[Key], board: Board, view: View, *, is_open: bool, width: int) -> Text:
@@ -258,8 +274,10 @@ def session_row(session: Session, waiting: int, width: int, *, is_selected: bool
     return row
 
 
-def session_lines(session: Session, cards: Iterable[Card], at: datetime) -> list[Text]:
-    """Return everything about a session, and the cards of it that wait."""
+def session_lines(
+    session: Session, cards: Iterable[Card], at: datetime, grants: Iterable[GrantEntry] = ()
+) -> list[Text]:
+    """Return everything about a session, its grants, and the cards of it that wait."""
     facts = {
         "session": session.id,
         "status": session.status + (f", paused by {session.paused_by}" if session.paused_by else ""),
@@ -278,13 +296,22 @@ def session_lines(session: Session, cards: Iterable[Card], at: datetime) -> list
         lines += [Text(), Text("progress", "bold")]
         lines += [Text(f"  {item.status:<12} {one_line(item.label)}") for item in session.progress_snapshot]
     lines += [Text(), Text(f"{count(len(mine), 'card')} waiting", "bold")]
-    return lines + [Text(f"  {card.kind} {named(card)}") for card in mine]
+    lines += [Text(f"  {card.kind} {named(card)}") for card in mine]
+    granted = [each for each in grants if each.session_id == session.id]
+    if granted:
+        lines += [Text(), Text("permitted in advance", "bold")]
+    for each in granted:
+        ends = f"{each.used} of {each.uses} used, until {each.until:%H:%M:%S} UTC"
+        lines.append(Text(f"  {short(each.grant_id)} {one_line(each.covers)} ({each.state}; {ends})"))
+    return lines
 
 
-def session_page(session: Session | None, total: int, cards: Iterable[Card]) -> list[Text]:
+def session_page(
+    session: Session | None, total: int, cards: Iterable[Card], grants: Iterable[GrantEntry] = ()
+) -> list[Text]:
     """Return the lines of the selected session, or what stands in their place if none of `total` is selected."""
     if session is not None:
-        return session_lines(session, cards, ctl_draw.now())
+        return session_lines(session, cards, ctl_draw.now(), grants)
     if not total:
         return [Text("no sessions: none of your agents is connected", "dim")]
     return [Text(f"{count(total, 'session')}: ↓ selects one", "dim")]

@@ -25,6 +25,9 @@ from intercom.cli.inbox.card_rows import CardText, Rows, breaks
 if TYPE_CHECKING:
     from intercom.cli.inbox.app import Inbox
 
+#: Seconds for which a warning stays after the first key that is typed while it is there.
+WARNED = 8.0
+
 #: How the panes lie on the screen.
 LAYOUT = """
 Screen { layout: vertical; background: ansi_default; color: ansi_default; }
@@ -215,6 +218,28 @@ class TextPane(Pane):
     def _is_seen(self, rows: range) -> bool:
         bits = (1 << len(rows)) - 1
         return (self._seen >> rows.start) & bits == bits
+
+
+class Said:
+    """The sentence above the keys. A report has been read once a key is typed. A warning, which has a style, stays for
+    some seconds of keys, so that it does not cover the screen until another one comes."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self.text = Text()
+        self._goes_at: float | None = None
+
+    def say(self, sentence: str, style: str) -> None:
+        """Say another sentence."""
+        self.text, self._goes_at = Text(one_line(sentence), style), None
+
+    def typed(self) -> None:
+        """Record that the person typed a key."""
+        now = self._clock()
+        if not self.text.style or (self._goes_at is not None and now >= self._goes_at):
+            self.text = Text()
+        elif self._goes_at is None:
+            self._goes_at = now + WARNED
 
 
 class Bar(Widget, can_focus=False):

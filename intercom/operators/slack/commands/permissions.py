@@ -142,7 +142,7 @@ def _require_same(shown: str, seen: str) -> None:
 def _line(line: GrantLine) -> str:
     each = GrantEntry.of(line)
     left = f"{each.used} of {each.uses} used, until {each.until:%Y-%m-%d %H:%M} UTC"
-    over = f"; over: {each.over}" if each.over else ""
+    over = f"; over: {each.over}" if each.over else f"; {each.state}" if each.is_away else ""
     return (
         f"{each.grant_id[:_ID]} for session {each.session_id[:_ID]}: {each.covers} ({left}, by {each.granted_by}){over}"
     )

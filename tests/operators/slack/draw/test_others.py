@@ -20,8 +20,8 @@ from intercom.operators.slack.buttons import BY_FORM
 from intercom.operators.slack.commands.runner import HELP
 from intercom.operators.slack.commands.table import TITLES, Category, Entry, Parameter
 from intercom.operators.slack.draw import answers, cards
-from intercom.operators.slack.draw.blocks import Mask
 from intercom.operators.slack.draw.answers import Run
+from intercom.operators.slack.draw.blocks import Mask
 from intercom.operators.slack.envelope_parser import COMMENTS
 from intercom.sessions.amendments import AmendedCard
 from tests.operators.slack.draw import given

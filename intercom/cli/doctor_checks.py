@@ -106,11 +106,11 @@ def examine_own_tools(project: Path) -> Iterator[Finding]:
         if own is None or not names_us(client, project):
             continue
         try:
-            are_held = own.are_held(parse(glance(file), toml=client.entry.file.is_toml))
+            are_restricted = own.are_restricted(parse(glance(file), toml=client.entry.file.is_toml))
         except Unmergeable:
             # The check of its entry reports the file.
             continue
-        if not are_held:
+        if not are_restricted:
             text = f"{client.title}'s own tools write and run without asking: Intercom sees only what the agent brings"
             yield Finding("own tools", State.WARN, text, f"put {json.dumps(own.deny)[1:-1]} into {file}")
 

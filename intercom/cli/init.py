@@ -419,16 +419,16 @@ def _write(plan: Plan, report: Report, wanted: Wanted) -> bool:
 
 
 def _denial(plan: Plan) -> str:
-    """Say how the person holds the own tools of a client without hooks; empty if there is no need, or no way."""
+    """Say how the person restricts the own tools of a client without hooks; empty if there is no need, or no way."""
     own, file = plan.entry.client.own_tools, path_of(plan.entry)
     if own is None:
         return ""
     with contextlib.suppress(Unmergeable):
-        if own.are_held(parse(glance(file), toml=plan.entry.location.is_toml)):
+        if own.are_restricted(parse(glance(file), toml=plan.entry.location.is_toml)):
             return ""
     return (
-        f"{plan.title}'s own tools write and run without asking, and Intercom has no hooks for it. To hold them, add"
-        f" to {file}:\n\n{indented(json.dumps(own.deny, indent=2))}".rstrip()
+        f"{plan.title}'s own tools write and run without asking, and Intercom has no hooks for it. To restrict them,"
+        f" add to {file}:\n\n{indented(json.dumps(own.deny, indent=2))}".rstrip()
     )
 
 

@@ -186,7 +186,7 @@ def test_hooks_that_can_not_be_merged_are_shown(own_home: Path, capsys: pytest.C
     assert '"beforeShellExecution": [' in capsys.readouterr().err
 
 
-def test_init_and_doctor_say_how_to_hold_the_tools_of_a_client_without_hooks(
+def test_init_and_doctor_say_how_to_restrict_the_tools_of_a_client_without_hooks(
     own_home: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     project = own_home / "project"
@@ -199,7 +199,7 @@ def test_init_and_doctor_say_how_to_hold_the_tools_of_a_client_without_hooks(
     assert found.state is State.WARN
     assert found.advice == f'put "permission": {{"edit": "deny", "bash": "ask"}} into {file}'
     document = json.loads(file.read_text())
-    for rules, is_held in [
+    for rules, is_restricted in [
         ({"edit": "deny", "bash": "ask"}, True),
         ({"*": "ask", "bash": {"*": "deny", "git status": "allow"}}, True),
         ("ask", True),
@@ -209,7 +209,7 @@ def test_init_and_doctor_say_how_to_hold_the_tools_of_a_client_without_hooks(
         (["deny"], False),
     ]:
         file.write_text(json.dumps({**document, "permission": rules}))
-        assert [*doctor_checks.examine_own_tools(project)] == ([] if is_held else [found])
+        assert [*doctor_checks.examine_own_tools(project)] == ([] if is_restricted else [found])
     assert init_with("--write", "--client", "opencode") == 0
 
 

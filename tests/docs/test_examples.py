@@ -122,7 +122,7 @@ def test_the_instructions_name_tools_that_are_there() -> None:
     named = set(re.findall(r"`([a-z_]+)`", INSTRUCTIONS))
     tools = {tool.name for tool in TOOLS}
     words = {"approved", "rejected", "timeout", "pending", "paused", "request_id", "risk_level"}
-    words |= {"late_verdicts", "instructions", "tasks", "diff", "content"}
+    words |= {"late_verdicts", "instructions", "tasks", "title", "file_path", "diff", "content"}
     assert named - words <= tools
     assert tools - named == {"auto_check", "switch_freq"}
 

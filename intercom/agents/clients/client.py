@@ -242,14 +242,14 @@ class Permissions(NamedTuple):
 
 
 class OwnTools(NamedTuple):
-    """What holds the own tools of a client that has no hooks of ours and whose tools write and run without asking.
+    """What restricts the own tools of a client that has no hooks of ours and whose tools write and run without asking.
 
-    `deny` is what the person puts into the file of `Entry`. `are_held` tells whether a document of that file, or of
-    another with its form, holds them: by this or by the person's own rules.
+    `deny` is what the person puts into the file of `Entry`. `are_restricted` tells whether a document of that file, or
+    of another with its form, restricts them: by this or by the person's own rules.
     """
 
     deny: JsonObject
-    are_held: Callable[[JsonObject], bool]
+    are_restricted: Callable[[JsonObject], bool]
 
 
 class Instructions(NamedTuple):

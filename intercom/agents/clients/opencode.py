@@ -30,14 +30,14 @@ def _http(url: str, token: bool) -> JsonObject:
     return {"type": "remote", "url": url, **headers, "oauth": False, "enabled": True}
 
 
-def _are_held(document: JsonObject) -> bool:
+def _are_restricted(document: JsonObject) -> bool:
     rules = document.get("permission")
     if not isinstance(rules, dict):
-        return _is_held(rules)
-    return all(_is_held(rules.get(tool, rules.get("*"))) for tool in ("edit", "bash"))
+        return _is_restricted(rules)
+    return all(_is_restricted(rules.get(tool, rules.get("*"))) for tool in ("edit", "bash"))
 
 
-def _is_held(rule: Json) -> bool:
+def _is_restricted(rule: Json) -> bool:
     """Whether a rule lets nothing pass that it does not name."""
     return (rule.get("*") if isinstance(rule, dict) else rule) in ("ask", "deny")
 
@@ -54,7 +54,7 @@ CLIENT = Client(
         "Restart opencode after a change.",
         timeout=Timeout("timeout", 0.001),
     ),
-    own_tools=OwnTools({"permission": {"edit": "deny", "bash": "ask"}}, _are_held),
+    own_tools=OwnTools({"permission": {"edit": "deny", "bash": "ask"}}, _are_restricted),
     instructions=Instructions(
         Location("opencode/AGENTS.md", ".config", "XDG_CONFIG_HOME"), instead=Location("CLAUDE.md", ".claude")
     ),

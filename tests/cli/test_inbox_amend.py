@@ -147,7 +147,7 @@ async def test_one_pin_signs_several_decisions_after_all_of_them_were_said(tmp_p
                         shown = await screen.until(then)
             for id in (at.id, other):
                 assert f"approve {id[:8]} [LOW]" in shown.partition("you sign these 2 decisions:")[2]
-            await screen.until(f" {key}, to send 2 decisions: ")
+            await screen.until(f" {key}, to send 2 decisions (esc to leave): ")
             screen.type(f"{PIN}\n")
             assert "PIN of key" not in await screen.until("2 decisions sent")
             screen.type("q")

@@ -220,6 +220,9 @@ class Lines:
         if socket is None:
             return await self._stream.receive_some(most)
         while True:
+            if socket.fileno() < 0:
+                # Trio's `wait_readable` takes no closed socket.
+                raise trio.ClosedResourceError("this connection was closed")
             await trio.lowlevel.wait_readable(socket)
             try:
                 return os.read(socket.fileno(), most)

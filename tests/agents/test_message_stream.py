@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 
 import mcp_types as types
+import pytest
 import trio
 from mcp.server import Server
 from mcp.shared.message import SessionMessage
@@ -70,3 +71,16 @@ async def test_a_connection_of_2026_07_28_has_no_handshake() -> None:
 
 async def test_a_client_that_leaves_at_once_ends_the_connection() -> None:
     assert await answers_to() == []
+
+
+async def test_lines_of_a_connection_that_was_closed_are_over() -> None:
+    """Its actor may close it while a message is being taken in; Trio waits for no closed socket."""
+    ours, theirs = trio.socket.socketpair()
+    stream = trio.SocketStream(ours)
+    lines = message_stream.Lines(stream)
+    await theirs.send(b"one\nt")
+    assert await lines.next() == b"one"
+    await stream.aclose()
+    with pytest.raises(trio.ClosedResourceError):
+        await lines.next()
+    theirs.close()

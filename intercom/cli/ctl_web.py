@@ -2,7 +2,7 @@
 
 The link signs in the first browser that opens it. So no command line may show it: every process of the machine could
 read it there. The browser opens a private file instead. The server has written it, it leads to the link, and the server
-removes it once the link is used or too old.
+removes it once the link is too old.
 
 Nothing is opened where there is no desktop: what `webbrowser` finds then is a browser in the terminal, which runs no
 scripts. The link is printed there, alone on standard output, and what to do with it on standard error.

@@ -14,6 +14,7 @@ import logging
 import os
 from collections.abc import Callable
 from datetime import datetime
+from functools import partial
 from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -32,7 +33,7 @@ from intercom.operators.channel import ChannelActor, utc_now
 from intercom.operators.router_messages import Channel
 from intercom.operators.web.events import EventLog
 from intercom.operators.web.passkeys import Proposals, origin_of, port_of
-from intercom.operators.web.sign_in import LINK_LIFE, IssuedLink, SignIns, WebRole, new_secret
+from intercom.operators.web.sign_in import LINK_LIFE, SignIns, WebRole, new_secret
 from intercom.sessions.operator_service import OperatorService
 
 if TYPE_CHECKING:
@@ -192,7 +193,6 @@ class WebListener(ChannelActor):
             open_cards=self.open_cards.values,
             caught_up=self.is_caught_up.wait,
             find=ConnectionProcesses().find,
-            used=_remove,
             tell=self.announce,
             files=files,
             started_at=deps.started_at,
@@ -211,9 +211,9 @@ class WebListener(ChannelActor):
         sign_ins, code = self._deps.sign_ins, new_secret()
         url = f"{origin_of(sign_ins.port or 0)}/#sign-in={code}"
         file = await self._write_file(url) if asked.with_file else None
-        link = sign_ins.issue(asked.name, WebRole.ADMIN, code, file)
+        link = sign_ins.issue(asked.name, WebRole.ADMIN, code)
         if file is not None:
-            self.spawn(_remove_later, link)
+            self.spawn(_remove_later, partial(Path(file).unlink, missing_ok=True))
         return SignInLink(url, link.expires_at, file)
 
     async def _write_file(self, url: str) -> str:
@@ -280,12 +280,8 @@ def _redirection(url: str) -> bytes:
     ).encode("ascii")
 
 
-def _remove(link: IssuedLink) -> None:
-    """Remove the file of a link that is not good any more."""
-    if link.file is not None:
-        Path(link.file).unlink(missing_ok=True)
-
-
-async def _remove_later(link: IssuedLink) -> None:
+async def _remove_later(remove: Callable[[], None]) -> None:
+    """Remove the file of a link once that is too old. Not once it is used: if somebody was faster than the person's
+    browser, that has to find the file, and show the link too."""
     await trio.sleep(LINK_LIFE.total_seconds())
-    _remove(link)
+    remove()

@@ -31,8 +31,6 @@ LONGEST_LIFE = timedelta(days=7)
 #: How many links and sessions are kept; the oldest are dropped first.
 MOST_LINKS = 32
 MOST_SESSIONS = 256
-#: How many cookies of a request are looked at.
-_MOST_COOKIES = 16
 _SECRET_CHARS = 64
 
 #: What every refusal of a person who is not signed in ends with.
@@ -74,11 +72,11 @@ def set_cookie(port: int, secret: str) -> bytes:
 
 
 def shown_secrets(headers: Iterable[tuple[bytes, bytes]], port: int) -> list[str]:
-    """Return what a request shows as its session. There may be several cookies of this name, for example one that
-    another local server has set for a longer path."""
+    """Return what a request shows as its session. There may be many cookies of this name that another local server has
+    set for longer paths: a browser sends those first, so all are looked at. The head of a request limits them."""
     wanted, found = cookie_name(port), []
     pairs = [pair for name, value in headers if name == b"cookie" for pair in value.split(b";")]
-    for pair in pairs[:_MOST_COOKIES]:
+    for pair in pairs:
         name, _, value = pair.strip().partition(b"=")
         if name == wanted and len(value) == _SECRET_CHARS:
             found.append(value.decode("latin-1"))
@@ -87,12 +85,12 @@ def shown_secrets(headers: Iterable[tuple[bytes, bytes]], port: int) -> list[str
 
 @frozen
 class IssuedLink:
-    """A link that was not used yet. `file` is the file that leads to it, if there is one."""
+    """A link for a person. `id` is the hash of its code."""
 
     name: str
     role: WebRole
     expires_at: datetime
-    file: str | None = None
+    id: bytes = field(repr=False)
 
 
 @frozen
@@ -119,6 +117,17 @@ class BrowserSession:
         return now - self.used_at > IDLE_LIFE or now - self.began_at > LONGEST_LIFE
 
 
+@define
+class _UsedLink:
+    """A link that was used less than LINK_LIFE ago. `session` is the hash of the secret of the session that it began;
+    None while that is not decided. `is_shared` is set once another browser has shown it too."""
+
+    name: str
+    expires_at: datetime
+    session: bytes | None = None
+    is_shared: bool = False
+
+
 def new_secret() -> str:
     return secrets.token_hex(_SECRET_CHARS // 2)
 
@@ -137,11 +146,13 @@ class SignIns:
     port: int | None = None
     _programs: set[str] = field(factory=set, init=False)
     _links: dict[bytes, IssuedLink] = field(factory=dict, init=False, repr=False)
+    _used: dict[bytes, _UsedLink] = field(factory=dict, init=False, repr=False)
     _sessions: dict[bytes, BrowserSession] = field(factory=dict, init=False, repr=False)
 
-    def issue(self, name: str, role: WebRole, code: str, file: str | None = None) -> IssuedLink:
+    def issue(self, name: str, role: WebRole, code: str) -> IssuedLink:
         """Make a link with this code good, for LINK_LIFE."""
-        link = self._links[_hash(code)] = IssuedLink(name, role, self.now() + LINK_LIFE, file)
+        id = _hash(code)
+        link = self._links[id] = IssuedLink(name, role, self.now() + LINK_LIFE, id)
         while len(self._links) > MOST_LINKS:
             del self._links[next(iter(self._links))]
         return link
@@ -154,12 +165,43 @@ class SignIns:
         # The clock may have been set back since: then the link was made in the future.
         if not timedelta(0) <= link.expires_at - self.now() <= LINK_LIFE:
             raise Unauthorized(f"this link is older than {LINK_LIFE.seconds} s; {SIGN_IN}")
+        self._used[link.id] = _UsedLink(link.name, link.expires_at)
+        while len(self._used) > MOST_LINKS:
+            del self._used[next(iter(self._used))]
         return link
 
+    def was_used(self, code: str) -> bool:
+        """Whether this is the code of a link that was used, and is not too old."""
+        used = self._used.get(_hash(code))
+        return used is not None and self.now() <= used.expires_at
+
+    def show_again(self, code: str, shown: Iterable[str], processes: frozenset[ProcessKey]) -> str | None:
+        """Note that these processes have shown the code of a used link, with these secrets of sessions.
+
+        If another browser has used the link, somebody has taken it from the person, and nobody knows which of the two.
+        Then the session that the link began is ended, or not begun, and this returns the person's name. It returns None
+        for the browser that has used the link, and for any other code."""
+        used = self._used.get(_hash(code))
+        if used is None or not self.was_used(code):
+            return None
+        session = None if used.session is None else self._sessions.get(used.session)
+        if used.session is not None:
+            is_same = session is not None and bool(session.processes & processes)
+            if session is None or is_same or used.session in map(_hash, shown):
+                return None
+            del self._sessions[used.session]
+        used.is_shared = True
+        return used.name
+
     def begin(self, link: IssuedLink, processes: frozenset[ProcessKey]) -> tuple[str, BrowserSession]:
-        """Return a new session and its secret. What the browser showed before plays no part in it."""
+        """Return a new session and its secret. What the browser showed before plays no part in it. Raises Unauthorized
+        if another browser has shown the link meanwhile."""
         secret, now = new_secret(), self.now()
         session = BrowserSession(link.name, link.role, new_secret(), now, now, processes)
+        if (used := self._used.get(link.id)) is not None:
+            if used.is_shared:
+                raise Unauthorized(f"this link was opened in two browsers, so it signs nobody in; {SIGN_IN}")
+            used.session = _hash(secret)
         self._sessions[_hash(secret)] = session
         while len(self._sessions) > MOST_SESSIONS:
             del self._sessions[next(iter(self._sessions))]
@@ -177,9 +219,11 @@ class SignIns:
         return None
 
     def is_new_program(self, program: str | None) -> bool:
-        """Note the program of a browser that signs in. Returns whether none of this program did before."""
-        is_new = program is not None and program not in self._programs
-        self._programs.add(program or "")
+        """Note the program of a browser that signs in. Returns whether none of this program did before. None is a
+        program that the system does not show: it may be any, so it is always new."""
+        is_new = program is None or program not in self._programs
+        if program is not None:
+            self._programs.add(program)
         return is_new
 
     def has(self, session: BrowserSession) -> bool:

@@ -18,6 +18,7 @@ from attrs import define, field, frozen
 from starlette.types import Message, Receive, Scope, Send
 
 from intercom._version import __version__
+from intercom.local import processes
 from intercom.local.processes import ProcessKey, Recognised, Who
 from intercom.model.card import Card
 from intercom.model.clock import to_text
@@ -42,7 +43,6 @@ from intercom.operators.web.passkeys import (
 from intercom.operators.web.sign_in import (
     SIGN_IN,
     BrowserSession,
-    IssuedLink,
     SignIns,
     WebRole,
     may_use,
@@ -196,6 +196,7 @@ _failed = partial(
 #: Pages of the same origin, and what a person types. Other local servers are of the same site.
 _OWN_PAGES = (b"same-origin", b"none")
 _SIGN_IN_REQUEST = CommandRequest("sign-in")
+_NOT_SHOWN = "a program that the system does not show"
 #: The largest request to sign in, in bytes: anybody on this machine can send one.
 _MOST_SIGN_IN = 4096
 _PASSKEY_REQUEST = CommandRequest("passkey")
@@ -209,8 +210,8 @@ _CAUGHT_UP_SECONDS = 10.0
 @frozen
 class SiteDeps:
     """The dependencies of the page. `find` finds the processes at the other end of a connection; it raises
-    trio.TooSlowError. `used` is told of each link that was used, and `tell` announces a line. `open_cards` are those
-    that a stream begins with, once `caught_up` returns: a stream without them would look like an empty inbox."""
+    trio.TooSlowError. `tell` announces a line. `open_cards` are those that a stream begins with, once `caught_up`
+    returns: a stream without them would look like an empty inbox."""
 
     service: OperatorService
     sign_ins: SignIns
@@ -219,7 +220,6 @@ class SiteDeps:
     open_cards: Callable[[], Iterable[Card]]
     caught_up: Callable[[], Awaitable[None]]
     find: Callable[[Connection], Awaitable[frozenset[int]]]
-    used: Callable[[IssuedLink], None]
     tell: Callable[[str], None]
     files: Mapping[str, PageFile]
     started_at: datetime
@@ -339,8 +339,8 @@ class WebSite:
         try:
             link = deps.sign_ins.redeem(code)
         except Unauthorized as refused:
+            await self._show_again(code, scope)
             raise Refusal(HTTPStatus.UNAUTHORIZED, refused.error_code, refused.message) from None
-        deps.used(link)
         pids = await self._pids(connection)
         with refusals("sign-in"):
             origin = await deps.authorization.require_browser(_SIGN_IN_REQUEST, pids, link.name)
@@ -349,10 +349,34 @@ class WebSite:
             await deps.service.security_event(f"{link.name} signed in to the page", who)
         if deps.sign_ins.is_new_program(origin.executable):
             # A person whose link was used by somebody else learns it here.
-            deps.tell(f"{link.name} signed in to the page for the first time with {origin.describe()}")
-        secret, session = deps.sign_ins.begin(link, _keys(pids))
+            first = "for the first time " if origin.executable else ""
+            deps.tell(f"{link.name} signed in to the page {first}with {origin.describe() or _NOT_SHOWN}")
+        try:
+            secret, session = deps.sign_ins.begin(link, _keys(pids))
+        except Unauthorized as refused:
+            raise Refusal(HTTPStatus.UNAUTHORIZED, refused.error_code, refused.message) from None
         connection.authenticated = True
         await _json(send, self._me(session), (b"set-cookie", set_cookie(self.port, secret)))
+
+    async def _show_again(self, code: str, scope: Scope) -> None:
+        """If another browser has used this link, end its session, and tell people. A process that can read the file of
+        a link may have been faster than the person's browser."""
+        deps = self.deps
+        if not deps.sign_ins.was_used(code):
+            return
+        try:
+            pids = await self._pids(scope["state"]["connection"])
+        except IpcError:
+            pids = frozenset()
+        name = deps.sign_ins.show_again(code, shown_secrets(scope["headers"], self.port), _keys(pids))
+        if name is None:
+            return
+        origin = processes.origin(Channel.WEB.value, min(pids)) if pids else Origin(Channel.WEB.value)
+        second = origin.describe() or _NOT_SHOWN
+        summary = f"a link of {name} to the page was opened in two browsers, last with {second}: it signs in neither"
+        deps.tell(summary)
+        with refusals("sign-in"):
+            await deps.service.security_event(summary, {"user": name, "origin": origin.to_data()})
 
     async def _session(self, scope: Scope) -> BrowserSession:
         """Return the session of a request. Raises Refusal if there is none, or if it is another process's."""

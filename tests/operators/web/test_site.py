@@ -47,7 +47,7 @@ def error(answer: Response) -> tuple[int, str]:
 # --- signing in ------------------------------------------------------------------------------------------------------
 
 
-async def test_a_link_signs_in_one_browser_once_and_its_file_is_gone_then(tmp_path: Path) -> None:
+async def test_a_link_signs_in_one_browser_once(tmp_path: Path) -> None:
     async with page_server(tmp_path) as server:
         link = await server.link()
         base, _, code = link.url.partition("/#sign-in=")
@@ -59,7 +59,6 @@ async def test_a_link_signs_in_one_browser_once_and_its_file_is_gone_then(tmp_pa
         browser = Browser(server.port)
         assert error(await browser.get(f"{API}/me")) == (401, "unauthorized")
         assert (await browser.sign_in(code)).status == 200
-        assert not file.exists()
         assert browser.me["name"] == "kim"
         assert browser.me["role"] == "admin"
         assert browser.me["signing"] == {"required": False}
@@ -70,6 +69,48 @@ async def test_a_link_signs_in_one_browser_once_and_its_file_is_gone_then(tmp_pa
         again = await Browser(server.port).sign_in(code)
         assert error(again) == (401, "unauthorized")
         assert code not in again.body.decode()
+        # It was the same process, and the file still leads there: to it the link was used before, and no more.
+        assert (await browser.get(f"{API}/me")).status == 200
+        assert file.exists()
+
+
+async def test_a_link_that_somebody_used_before_the_persons_browser_signs_in_neither(tmp_path: Path) -> None:
+    async with page_server(tmp_path) as server:
+        operator = Operator()
+        server.system.adopt(operator, "operator")
+        await ask(server.system.named("card_router"), Subscribe("operator", Channel.CTL))
+        code = await server.code()
+        thief = Browser(server.port)
+        await thief.sign_in(code)
+        kept = server.sign_ins._sessions
+        for name, session in [*kept.items()]:
+            # As if another process had it. This one is the person's browser.
+            kept[name] = evolve(session, processes=HIDDEN)
+        assert error(await Browser(server.port).sign_in(code)) == (401, "unauthorized")
+        await operator.notice("a link of kim to the page was opened in two browsers, last with python")
+        assert not kept
+        assert error(await thief.get(f"{API}/me")) == (401, "unauthorized")
+        assert "it signs in neither" in server.service.events[-1][0]
+
+
+async def test_each_sign_in_with_a_program_that_is_not_shown_is_announced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def finds_none(*_: object) -> frozenset[int]:
+        return frozenset()
+
+    monkeypatch.setattr("intercom.web_server.port.ConnectionProcesses.find", finds_none)
+    async with page_server(tmp_path) as server:
+        operator = Operator()
+        server.system.adopt(operator, "operator")
+        await ask(server.system.named("card_router"), Subscribe("operator", Channel.CTL))
+        await server.browser()
+        await server.browser()
+        server.tell(Notice("last", "info", START))
+        await operator.notice("last")
+        assert [each.text for each in operator.notices[:-1]] == [
+            "kim signed in to the page with a program that the system does not show"
+        ] * 2
 
 
 async def test_the_first_sign_in_of_each_program_is_announced(tmp_path: Path) -> None:
@@ -545,7 +586,6 @@ def deps_of(service: StandInService) -> SiteDeps:
         open_cards=service.cards.values,
         caught_up=fails,
         find=fails,
-        used=lambda _link: None,
         tell=lambda _text: None,
         proposals=Proposals(lambda: START),
         files=site.page_files(),

@@ -66,6 +66,8 @@ _PART = 65536
 #: How much a client may send behind a call that waits, in bytes. Its end cannot arrive behind a full buffer.
 _MOST_BEHIND = LONGEST_HEAD
 _HAS_EPOLL = hasattr(select, "epoll")
+#: Only Linux has it. Elsewhere a client counts as gone once both sides are closed.
+_POLLRDHUP = getattr(select, "POLLRDHUP", 0)
 
 
 # --- one connection --------------------------------------------------------------------------------------------------
@@ -128,6 +130,15 @@ class Connection:
         """Whether the client has sent so much behind a waiting call that its end may not arrive."""
         unread = fcntl.ioctl(self.socket.fileno(), termios.FIONREAD, b"\0" * 4)
         return int.from_bytes(unread, sys.byteorder) > _MOST_BEHIND
+
+    @property
+    def is_left(self) -> bool:
+        """Whether the client has closed its side of the connection by now."""
+        if self.ended or self.broken:
+            return True
+        poll = select.poll()
+        poll.register(self.socket.fileno(), _POLLRDHUP)
+        return bool(poll.poll(0))
 
     # --- the client's end ---
 

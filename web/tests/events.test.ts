@@ -166,6 +166,38 @@ describe("the connection", () => {
     vi.useRealTimers();
   });
 
+  test("a hidden tab leaves its place to newer ones until somebody looks at it", async () => {
+    vi.useFakeTimers();
+    let isHidden = true;
+    let asked = 0;
+    const links: Link[] = [];
+    const api = {
+      events: () => {
+        asked += 1;
+        return Promise.resolve(stream("id: 7-3\nevent: ready\ndata: {}\n\nevent: elsewhere\ndata: {}\n\n"));
+      },
+    };
+    const connection = new Connection(
+      api,
+      { event: () => undefined, link: (link) => links.push(link), interrupted: () => undefined },
+      () => isHidden,
+    );
+    connection.start();
+    await vi.advanceTimersByTimeAsync(600_000);
+    connection.hurry();
+    expect(asked).toBe(1);
+    isHidden = false;
+    connection.hurry();
+    // Those that are looked at take turns, slowly, and say why.
+    await vi.advanceTimersByTimeAsync(14_000);
+    expect(asked).toBe(2);
+    expect(links.at(-1)).toMatchObject({ state: "reconnecting", why: expect.stringContaining("close some") as string });
+    await vi.advanceTimersByTimeAsync(2_000);
+    expect(asked).toBe(3);
+    connection.stop();
+    vi.useRealTimers();
+  });
+
   test("silence ends it", async () => {
     vi.useFakeTimers();
     const signals: AbortSignal[] = [];

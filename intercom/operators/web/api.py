@@ -175,7 +175,7 @@ def openapi(role: WebRole = WebRole.ADMIN) -> JsonObject:
         f"{BASE}/events": {
             "get": _operation(
                 "events",
-                "A stream of `reset`, `card`, `notice` and `ready`. It resumes after `Last-Event-ID`.",
+                "A stream of `reset`, `card`, `notice`, `ready` and `elsewhere`. It resumes after `Last-Event-ID`.",
                 {"type": "string"},
                 media="text/event-stream",
             )

@@ -73,8 +73,7 @@ class EventLog:
             _, oldest = self._kept.popitem(last=False)
             self._bytes -= len(oldest.line)
             self._gone = oldest.number
-        news, self._news = self._news, trio.Event()
-        news.set()
+        self.wake()
 
     def id_of(self, number: int) -> str:
         return f"{self.epoch}-{number}"
@@ -99,9 +98,14 @@ class EventLog:
         return found[::-1]
 
     async def wait(self, number: int) -> None:
-        """Wait until there is an event after this one."""
-        while self.last <= number:
+        """Wait until there is an event after this one, or until `wake`."""
+        if self.last <= number:
             await self._news.wait()
+
+    def wake(self) -> None:
+        """Let all readers look again whether they may read on."""
+        news, self._news = self._news, trio.Event()
+        news.set()
 
 
 async def stream(

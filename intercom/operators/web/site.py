@@ -6,7 +6,8 @@ import gzip
 import logging
 import os
 import stat
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from datetime import datetime
 from functools import partial
 from http import HTTPStatus
@@ -203,6 +204,9 @@ _PASSKEY_REQUEST = CommandRequest("passkey")
 _PASSKEYS = f"{api.BASE}/passkeys"
 #: What only a POST reaches. Passkeys are listed and proposed at one path.
 _POSTS = (f"{api.BASE}/sign-in", f"{api.BASE}/sign-out")
+#: How many streams of events one session has. A browser opens six connections to a server: if streams took all of
+#: them, no decision could be sent, and no page loaded.
+MOST_STREAMS = 4
 #: How long a stream of events waits for the router, which may be restarting, in seconds.
 _CAUGHT_UP_SECONDS = 10.0
 
@@ -227,12 +231,21 @@ class SiteDeps:
 
 
 @define(eq=False)
+class _OpenStream:
+    """A stream of events that is open. `is_over` is set once newer ones have taken its place."""
+
+    is_over: bool = False
+
+
+@define(eq=False)
 class WebSite:
     """The application of the page at this port."""
 
     deps: SiteDeps
     port: int
     _hosts: frozenset[bytes] = field(init=False)
+    #: The open streams of each session, by its second secret; the oldest first.
+    _streams: dict[str, list[_OpenStream]] = field(init=False, factory=dict)
 
     def __attrs_post_init__(self) -> None:
         self._hosts = own_hosts(self.port)
@@ -322,6 +335,7 @@ class WebSite:
                 await self._events(scope, receive, send, session, headers)
             case "/sign-out":
                 self.deps.sign_ins.end(shown_secrets(scope["headers"], self.port))
+                self.deps.log.wake()
                 gone = (b"set-cookie", set_cookie(self.port, ""))
                 await send({"type": "http.response.start", "status": 204, "headers": [gone]})
                 await send({"type": "http.response.body", "body": b"", "more_body": False})
@@ -371,6 +385,7 @@ class WebSite:
         name = deps.sign_ins.show_again(code, shown_secrets(scope["headers"], self.port), _keys(pids))
         if name is None:
             return
+        deps.log.wake()
         origin = processes.origin(Channel.WEB.value, min(pids)) if pids else Origin(Channel.WEB.value)
         second = origin.describe() or _NOT_SHOWN
         summary = f"a link of {name} to the page was opened in two browsers, last with {second}: it signs in neither"
@@ -388,6 +403,9 @@ class WebSite:
         pids = await self._pids(scope["state"]["connection"])
         if session.fits(_keys(pids)):
             return session
+        if not pids and scope["state"]["connection"].is_left:
+            # A tab that was closed at once. The system knows no process of a connection that is gone.
+            raise _signed_out()
         by = f"process {min(pids)}" if pids else "a process that the system does not show"
         why = f"the session of {session.name} on the page was shown by {by}, which is not the browser that signed in"
         found = Recognised(Who.UNKNOWN, why, Origin(Channel.WEB.value, pid=min(pids, default=None)))
@@ -463,11 +481,35 @@ class WebSite:
         async def send_part(part: bytes) -> None:
             await send({"type": "http.response.body", "body": part, "more_body": True})
 
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(_until_gone, receive, nursery.cancel_scope)
-            await events.stream(deps.log, deps.open_cards, last, send_part, lambda: deps.sign_ins.has(session))
-            nursery.cancel_scope.cancel()
+        with self._streaming(session) as opened:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(_until_gone, receive, nursery.cancel_scope)
+                lasts = partial(self._lasts, opened, session)
+                await events.stream(deps.log, deps.open_cards, last, send_part, lasts)
+                nursery.cancel_scope.cancel()
+        if opened.is_over:
+            await send_part(events.line("elsewhere", {}))
         await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+    def _lasts(self, opened: _OpenStream, session: BrowserSession) -> bool:
+        return not opened.is_over and self.deps.sign_ins.has(session)
+
+    @contextmanager
+    def _streaming(self, session: BrowserSession) -> Iterator[_OpenStream]:
+        """Count a stream of this session, and end the oldest ones above MOST_STREAMS. Not the new one: an old one may
+        be of a browser that is gone, which the system does not notice for hours behind a tunnel."""
+        opened = _OpenStream()
+        streams = self._streams.setdefault(session.csrf, [])
+        streams.append(opened)
+        for each in streams[:-MOST_STREAMS]:
+            each.is_over = True
+            self.deps.log.wake()
+        try:
+            yield opened
+        finally:
+            streams.remove(opened)
+            if not streams:
+                self._streams.pop(session.csrf, None)
 
 
 def _keys(pids: frozenset[int]) -> frozenset[ProcessKey]:

@@ -133,12 +133,10 @@ class Stream:
         while True:
             event, found, rest = self._rest.partition(b"\n\n")
             if not found:
-                more = await self.stream.receive_some(65536)
-                if not more or self._rest.endswith(b"\r\n0\r\n\r\n"):
+                # The last events may come together with the end.
+                if self._rest.endswith(b"\r\n0\r\n\r\n") or not (more := await self.stream.receive_some(65536)):
                     raise EOFError
                 self._rest += more
-                if self._rest.endswith(b"\r\n0\r\n\r\n"):
-                    raise EOFError
                 continue
             self._rest = rest
             lines = event.decode().replace("\r", "").split("\n")

@@ -5,12 +5,14 @@ from __future__ import annotations
 
 import gzip
 import os
+from contextlib import AsyncExitStack
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import trio
+import trio.lowlevel
 from attrs import evolve
 from hypothesis import given
 from hypothesis import strategies as st
@@ -30,6 +32,8 @@ from intercom.operators.web.passkeys import Proposals
 from intercom.operators.web.sign_in import LINK_LIFE, SignIns, WebRole, new_secret
 from intercom.operators.web.site import SiteDeps, WebSite
 from intercom.web_server import server as web_server
+from intercom.web_server.port import ConnectionProcesses
+from intercom.web_server.server import Connection
 from tests.operators.stand_in_service import START, StandInAgents, StandInService, card
 from tests.operators.web.page_server import API, Browser, page_server
 from tests.support.http_responses import Response, request
@@ -156,7 +160,6 @@ async def test_a_sign_out_ends_the_session_and_its_stream(tmp_path: Path) -> Non
             done = await browser.post("/sign-out", {})
             assert (done.status, done.body) == (204, b"")
             assert "Max-Age=0" in done.headers["set-cookie"]
-            server.tell(Notice("private", "info", START))
             with pytest.raises(EOFError):
                 await stream.next()
         assert error(await browser.get(f"{API}/me")) == (401, "unauthorized")
@@ -191,6 +194,26 @@ async def test_a_stolen_cookie_is_of_no_use_to_another_process(tmp_path: Path) -
         assert server.service.acts == []
         # People are told once.
         assert len([said for said, _ in server.service.events if "is not the browser that signed in" in said]) == 1
+
+
+async def test_a_tab_that_is_closed_at_once_is_no_theft(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    is_late, find = False, ConnectionProcesses.find
+
+    async def finds(processes: ConnectionProcesses, connection: Connection) -> frozenset[int]:
+        while is_late and not connection.is_left:
+            await trio.lowlevel.checkpoint()
+        return frozenset() if is_late else await find(processes, connection)
+
+    monkeypatch.setattr(ConnectionProcesses, "find", finds)
+    async with page_server(tmp_path) as server:
+        browser = await server.browser()
+        is_late = True
+        async with await trio.open_tcp_stream("127.0.0.1", server.port) as stream:
+            await stream.send_all(request("GET", f"{API}/me", browser.headers()))
+            await stream.send_eof()
+            # Only then it was looked for.
+            assert b"nobody is signed in in this browser" in await stream.receive_some(65536)
+        assert [said for said, _ in server.service.events] == ["kim signed in to the page"]
 
 
 async def test_while_agents_of_an_earlier_run_may_come_back_nothing_is_decided(tmp_path: Path) -> None:
@@ -405,6 +428,25 @@ async def test_a_restarted_listener_keeps_port_and_sessions_and_pages_begin_agai
         assert server.port == port
         async with browser.events(last=ready) as stream:
             assert (await stream.next())[0] == "reset"
+
+
+async def test_more_tabs_than_a_browser_has_connections_for_take_the_place_of_the_oldest(tmp_path: Path) -> None:
+    async with page_server(tmp_path) as server, AsyncExitStack() as stack:
+        browser = await server.browser()
+        streams = []
+        for _ in range(site.MOST_STREAMS + 1):
+            streams.append(await stack.enter_async_context(browser.events()))
+            await streams[-1].until_ready()
+        assert (await streams[0].next())[0] == "elsewhere"
+        with pytest.raises(EOFError):
+            await streams[0].next()
+        server.tell(Notice("news", "info", START))
+        assert [(await each.next())[0] for each in streams[1:]] == ["notice"] * site.MOST_STREAMS
+        # Another browser has its own.
+        async with (await server.browser()).events() as stream:
+            await stream.until_ready()
+            server.tell(Notice("more", "info", START))
+            assert [(await each.next())[0] for each in streams[1:]] == ["notice"] * site.MOST_STREAMS
 
 
 async def test_a_reader_that_does_not_read_holds_nothing_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -37,10 +37,13 @@ export class Connection {
   #heard = 0;
   #watch: ReturnType<typeof setInterval> | undefined;
   #isStopped = true;
+  /** Whether it waits until somebody looks at this page. */
+  #isParked = false;
 
   constructor(
     readonly api: Pick<Api, "events">,
     readonly listener: Listener,
+    readonly isHidden: () => boolean = () => false,
   ) {}
 
   start(): void {
@@ -55,6 +58,7 @@ export class Connection {
 
   stop(): void {
     this.#isStopped = true;
+    this.#isParked = false;
     clearTimeout(this.#timer);
     clearInterval(this.#watch);
     this.#abort?.abort();
@@ -65,9 +69,10 @@ export class Connection {
   hurry(): void {
     if (this.#isStopped) return;
     this.#listenForSilence();
-    if (this.#timer === undefined) return;
+    if (this.#timer === undefined && !(this.#isParked && !this.isHidden())) return;
     clearTimeout(this.#timer);
     this.#timer = undefined;
+    this.#isParked = false;
     void this.#open();
   }
 
@@ -80,10 +85,11 @@ export class Connection {
     this.#abort = abort;
     this.#heard = Date.now();
     let isSignedOut = false;
+    let isElsewhere = false;
     let why = "";
     try {
       const body = await this.api.events(this.#lastId, abort.signal);
-      await this.#read(body);
+      isElsewhere = await this.#read(body);
     } catch (fault) {
       isSignedOut = fault instanceof ApiError && fault.isSignedOut;
       if (fault instanceof ApiError && fault.status > 0) why = fault.message;
@@ -97,7 +103,14 @@ export class Connection {
       this.listener.link({ state: "signed-out" });
       return;
     }
-    const pause = pauseBefore(this.#attempt++, Math.random());
+    if (isElsewhere) why = "this page is open in more tabs than a browser has connections for: close some";
+    if (isElsewhere && this.isHidden()) {
+      // The connection is left to the tabs that somebody looks at.
+      this.#isParked = true;
+      this.listener.link({ state: "reconnecting", next: Date.now(), why });
+      return;
+    }
+    const pause = isElsewhere ? LONGEST_PAUSE : pauseBefore(this.#attempt++, Math.random());
     this.listener.link({ state: "reconnecting", next: Date.now() + pause, why });
     this.#timer = setTimeout(() => {
       this.#timer = undefined;
@@ -105,13 +118,15 @@ export class Connection {
     }, pause);
   }
 
-  async #read(body: ReadableStream<Uint8Array>): Promise<void> {
+  /** Read until the end. Returns whether the server ended it for the sake of newer tabs. */
+  async #read(body: ReadableStream<Uint8Array>): Promise<boolean> {
     const parser = new EventParser();
     const decoder = new TextDecoder();
     const reader = body.getReader();
+    let isElsewhere = false;
     for (;;) {
       const { value, done } = await reader.read();
-      if (done) return;
+      if (done) return isElsewhere;
       this.#heard = Date.now();
       for (const event of parser.feed(decoder.decode(value, { stream: true }))) {
         try {
@@ -123,6 +138,7 @@ export class Connection {
         }
         // Only what was applied counts as received.
         if (event.id !== null) this.#lastId = event.id;
+        if (event.name === "elsewhere") isElsewhere = true;
         if (event.name === "ready") {
           this.#attempt = 0;
           this.listener.link({ state: "live" });

@@ -36,11 +36,15 @@ export class Inbox {
   readonly board = new Board();
   readonly queries = new QueryClient({ defaultOptions: { queries: { retry: 1, staleTime: 1_000 } } });
   readonly #events = new EventReducer(this.board);
-  readonly #connection = new Connection(this.api, {
-    event: (event) => this.#event(event),
-    link: (link) => this.#setLink(link),
-    interrupted: () => this.#events.interrupted(),
-  });
+  readonly #connection = new Connection(
+    this.api,
+    {
+      event: (event) => this.#event(event),
+      link: (link) => this.#setLink(link),
+      interrupted: () => this.#events.interrupted(),
+    },
+    () => document.visibilityState === "hidden",
+  );
   identity: Identity = { state: "unknown" };
   link: Link = { state: "connecting" };
   /** Whether the list was ever complete. */

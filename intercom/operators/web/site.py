@@ -281,11 +281,11 @@ class WebSite:
         if host not in self._hosts:
             raise _wrong_host()
         # A page of the same server under its other name is another page too.
-        if headers.get(b"origin", b"http://" + host).lower() != b"http://" + host:
+        if any(name == b"origin" and value.lower() != b"http://" + host for name, value in scope["headers"]):
             raise _wrong_origin()
         path: str = scope["path"]
         if path == api.BASE or path.startswith(f"{api.BASE}/"):
-            if headers.get(b"sec-fetch-site", b"none") not in _OWN_PAGES:
+            if any(name == b"sec-fetch-site" and value not in _OWN_PAGES for name, value in scope["headers"]):
                 raise _wrong_origin()
             await self._api(path, scope, receive, send, headers)
             return

@@ -568,6 +568,28 @@ async def test_files_that_a_killed_server_left_are_removed(tmp_path: Path) -> No
 
 # --- strangers -------------------------------------------------------------------------------------------------------
 
+
+@pytest.mark.parametrize(
+    "others",
+    [
+        [(b"origin", b"http://evil.example"), (b"origin", b"http://127.0.0.1:80")],
+        [(b"origin", b"http://127.0.0.1:80"), (b"origin", b"http://evil.example")],
+        [(b"sec-fetch-site", b"cross-site"), (b"sec-fetch-site", b"none")],
+    ],
+)
+def test_no_header_hides_another_one(others: list[tuple[bytes, bytes]]) -> None:
+    told: list[Any] = []
+
+    async def run() -> None:
+        headers = [(b"host", b"127.0.0.1:80"), *others]
+        connection = SimpleNamespace()
+        scope = {"method": "GET", "path": f"{API}/me", "headers": headers, "state": {"connection": connection}}
+        await WebSite(deps_of(StandInService()), 80)(scope, receiving(b""), sending(told))
+
+    trio.run(run)
+    assert told[0]["status"] == 403
+
+
 HEADERS = st.sampled_from(
     [
         b"host",

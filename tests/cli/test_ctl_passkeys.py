@@ -83,7 +83,9 @@ def key(where: Places, act: str, id: str) -> int:
     return ctl_key.key(where, Namespace(act=act, id=id, json=False))
 
 
-@pytest.mark.parametrize("code", [ID, ID.upper(), f"{ID[:4]}-{ID[4:8]} {ID[8:]}"])
+@pytest.mark.parametrize(
+    "code", [ID, ID.upper(), f"{ID[:4]}-{ID[4:8]} {ID[8:]}"], ids=["as shown", "in capitals", "in groups"]
+)
 def test_the_pin_signs_for_the_passkey_whose_whole_code_was_given(
     where: Places, kept: KeyFile, server: Server, code: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -98,7 +100,11 @@ def test_the_pin_signs_for_the_passkey_whose_whole_code_was_given(
     assert operator_keys.read_public(Path(where.operator_keys_file)).keys() == {kept.key.id, ID}
 
 
-@pytest.mark.parametrize("code", ["", ID[:8], ID[:15], ID + "0", "x" * 16, PHONE.public.public])
+@pytest.mark.parametrize(
+    "code",
+    ["", ID[:8], ID[:15], ID + "0", "x" * 16, PHONE.public.public],
+    ids=["none", "half", "all but one digit", "one digit more", "another", "the key itself"],
+)
 def test_a_part_of_the_code_adds_nothing(where: Places, server: Server, code: str) -> None:
     with pytest.raises(InvalidArguments, match="give all of it"):
         key(where, "add", code)

@@ -220,7 +220,9 @@ class Authorization:
 
     async def _tell_of(self, request: CommandRequest, origin: Origin, user: str, since: float) -> None:
         """Announce an allowed act that is unusual: right after a restart, or from a new terminal."""
-        if COMMANDS[request.command].only_shows:
+        row = COMMANDS.get(request.command)
+        # A sign-in on the page is no command, and is an act.
+        if row is not None and row.only_shows:
             return
         said = []
         if self.agents.is_restart and since < RESTART_SECONDS:

@@ -283,7 +283,7 @@ class _Demo:
         self.page.head("Next, in a project of yours")
         here = _called()
         connect = f"{here} init --write --client {NAMES[0]}"
-        self.page.command(connect, f"connect your agent (or {', '.join(NAMES[1:])})")
+        self.page.command(connect, f"connect your agent (or {', '.join(NAMES[1:4])} and others)")
         self.page.command(f"{here}-ctl", "see what it asks, and answer with a key")
         self.page.command(f"{here} doctor", "if something does not work")
 

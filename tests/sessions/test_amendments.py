@@ -30,6 +30,7 @@ from intercom.model.errors import (
 from intercom.model.request import Operation, OperationKind
 from intercom.sessions.amendments import PreparedDecision
 from intercom.sessions.messages import AskPermission
+from intercom.sessions.request_kinds import APPROVED
 from intercom.sessions.tools.auto_check import AutoCheck, CheckContext
 from intercom.sessions.tools.check_clearance import CheckClearance
 from intercom.sessions.tools.check_diff import CheckDiff
@@ -143,7 +144,7 @@ async def test_all_hunks_are_a_plain_approval(server: VirtualServer, agent: Agen
     decided = await approve(server, id, 1, 2, 3, note="fine")
     assert decided.note is None
     answer = (await waiting()).answer
-    assert (answer.changes, answer.note, answer.message) == ((), "fine", None)
+    assert (answer.changes, answer.note, answer.message) == ((), "fine", APPROVED)
     await agent.ask(CheckDiff(id))
     assert (root / "a.txt").read_text() == NEW
 

@@ -54,7 +54,7 @@ from intercom.cli.inbox.pages import (
     whole_file,
 )
 from intercom.cli.inbox.panes import LAYOUT, Bar, Entry, ListPane, Said, TextPane
-from intercom.cli.inbox.terminal import INTERRUPTED, TerminalApp
+from intercom.cli.inbox.terminal import INTERRUPTED, TerminalApp, discard_typed
 from intercom.local.places import Places
 from intercom.model.audit import AuditEntry
 from intercom.model.card import Card
@@ -684,6 +684,8 @@ def run(where: Places, feed: Feed) -> int:
     # Without an unlocked key each decision asks for the PIN, which gives time enough to think.
     is_asked = has_key(where) and key_agent.key_of(where) is None
     app = Inbox(where, feed, Board(0.0 if is_asked else UNDO))
+    # On a busy machine it would be read late, when it seems to be typed for the first card.
+    discard_typed()
     code = app.run()
     feed.stop()
     if feed.fault is not None:

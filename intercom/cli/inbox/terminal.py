@@ -27,6 +27,12 @@ _SIGNALLED = 0.1
 _Result = TypeVar("_Result")
 
 
+def discard_typed() -> None:
+    """Discard what was typed and not read yet. It was typed for something else than what is drawn next."""
+    with contextlib.suppress(termios.error):
+        termios.tcflush(0, termios.TCIFLUSH)
+
+
 class TerminalApp(App[int], inherit_bindings=False):
     """An app without keys of its own. A subclass shows a sentence with `say`, and draws again in `has_terminal`."""
 
@@ -71,8 +77,7 @@ class TerminalApp(App[int], inherit_bindings=False):
                 # Later: the loop has been told of the work's ^C, and must have read that by then.
                 loop.call_later(_SIGNALLED, self._end_on, signal.SIGINT)
             # What was typed there is not for the app.
-            with contextlib.suppress(termios.error):
-                termios.tcflush(0, termios.TCIFLUSH)
+            discard_typed()
         self._is_back()
         return result
 

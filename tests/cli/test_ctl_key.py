@@ -45,7 +45,7 @@ async def create(env: dict[str, str], *words: str) -> str:
             await screen.until(question)
             screen.type(f"{PIN}\n")
         said = await screen.rest()
-        assert await screen.process.wait() == 0, said
+        assert await screen.ended() == 0, said
         return said
 
 
@@ -89,7 +89,7 @@ async def test_settings_are_signed_as_they_were_shown(tmp_path: Path) -> None:
         await screen.until("PIN of key")
         screen.type(f"{PIN}\n")
         await screen.until("signed your settings with key")
-        assert await screen.process.wait() == 0
+        assert await screen.ended() == 0
     signed = operator_keys.read(Path(found.signed_settings_file))
     assert signed is not None
     assert signed.allowed == operator_keys.Allowed(slack=HighestRisk.LOW)
@@ -112,7 +112,7 @@ async def test_a_pin_that_is_too_short_is_asked_for_again(tmp_path: Path) -> Non
         await screen.until("The same again: ")
         screen.type(f"{PIN}\n")
         await screen.until("created operator key")
-        assert await screen.process.wait() == 0
+        assert await screen.ended() == 0
 
 
 async def test_a_pin_is_changed_with_the_old_one_in_three_tries(tmp_path: Path) -> None:
@@ -127,7 +127,7 @@ async def test_a_pin_is_changed_with_the_old_one_in_three_tries(tmp_path: Path) 
         await screen.until("The same again: ")
         screen.type("battery staple\n")
         await screen.until("changed the PIN of key")
-        assert await screen.process.wait() == 0
+        assert await screen.ended() == 0
     (kept,) = operator_keys.private_keys(where(tmp_path))
     assert operator_keys.unlock(kept, "battery staple")
     # Three wrong ones end it.
@@ -136,7 +136,7 @@ async def test_a_pin_is_changed_with_the_old_one_in_three_tries(tmp_path: Path) 
             await screen.until(": ")
             screen.type("not this one\n")
         await screen.until("does not open key")
-        assert await screen.process.wait() == 1
+        assert await screen.ended() == 1
 
 
 @pytest.mark.parametrize("words", [("create",), ("create", "--json")])

@@ -121,7 +121,7 @@ async def test_a_key_approves_the_selected_card(tmp_path: Path) -> None:
         server.tell(server.service.cards["one"])
         await screen.until("nothing waits; [q]uit")
         screen.type("q")
-        assert await screen.process.wait() == 0
+        assert await screen.ended() == 0
 
 
 async def test_keys_typed_together_do_not_decide_a_card_that_was_not_on_the_screen(tmp_path: Path) -> None:
@@ -133,7 +133,7 @@ async def test_keys_typed_together_do_not_decide_a_card_that_was_not_on_the_scre
         screen.type("nay\n")
         await screen.until("approval two 'approval two'")
         screen.type("q")
-        assert await screen.process.wait() == 0
+        assert await screen.ended() == 0
         assert server.service.acts == []
 
 
@@ -260,7 +260,7 @@ async def leave(screen: Terminal, key: str | None) -> None:
         screen.process.send_signal(signal.SIGINT)
     else:
         screen.type(key)
-    assert await screen.process.wait() == (130 if key is None else 0)
+    assert await screen.ended() == (130 if key is None else 0)
     assert "Traceback" not in screen._seen
 
 

@@ -41,7 +41,7 @@ async def test_a_key_approves_the_selected_card(tmp_path: Path, words: tuple[str
             screen.type("a")
             await screen.until("u takes it back")
             screen.type("q")
-            assert await screen.process.wait() == 0
+            assert await screen.ended() == 0
         assert [act[:3] for act in server.service.acts] == [("decide", "one", "approve")]
 
 
@@ -55,7 +55,7 @@ async def test_keys_typed_before_the_inbox_is_there_decide_nothing(tmp_path: Pat
             screen.type(DOWN)
             await screen.until("+++ b/src/app.py")
             screen.type("q")
-            assert await screen.process.wait() == 0
+            assert await screen.ended() == 0
         assert server.service.acts == []
 
 
@@ -78,7 +78,7 @@ async def test_the_server_may_go_and_come_back_under_a_person(tmp_path: Path) ->
             await screen.until("approval one")
             await select(screen)
             screen.type("q")
-            assert await screen.process.wait() == 0
+            assert await screen.ended() == 0
         assert service.acts == []
 
 
@@ -103,7 +103,7 @@ async def test_it_ends_quietly_and_leaves_the_terminal_as_it_was(
             screen.type(leave)
         else:
             screen.process.send_signal(leave)
-        assert await screen.process.wait() == code
+        assert await screen.ended() == code
         assert "\x1b[?1049l" in await screen.rest()
         assert termios.tcgetattr(screen._descriptor) == before
 
@@ -155,9 +155,9 @@ async def test_of_two_people_the_first_decides_and_the_other_is_told(tmp_path: P
             second.type("a")
             await second.until("u takes it back")
             first.type("q")
-            assert await first.process.wait() == 0
+            assert await first.ended() == 0
             server.tell(card("one", state=CardState.APPROVED, **LOW))
             await second.until("because the card has closed")
             second.type("q")
-            assert await second.process.wait() == 0
+            assert await second.ended() == 0
         assert [act[:3] for act in server.service.acts] == [("decide", "one", "approve")]

@@ -169,7 +169,7 @@ async def test_on_a_terminal_it_asks_about_hooks_and_instructions_and_installs_n
         assert f"Codex: in all your projects\r\n    {own_home}/.codex/AGENTS.md" in said
         assert not (own_home / ".codex").exists()
         screen.type(typed)
-        assert await screen.process.wait() == 0
+        assert await screen.ended() == 0
     assert (own_home / ".codex/config.toml").exists()
     assert (own_home / ".codex/AGENTS.md").exists() is are_installed
     for name in ("codex", "claude-code"):

@@ -163,7 +163,7 @@ async def test_the_key_is_kept_for_one_shell_and_forgotten_with_it(tmp_path: Pat
             await unlock(screen)
             (name,) = await holders(at)
             screen.type("exit\n")
-            await screen.process.wait()
+            await screen.ended()
         await trio.to_thread.run_sync(until_gone, os.path.join(places(environ=at.env).runtime_dir, name))
         assert await holders(at) == []
         # Nor has a shell it that becomes another program.

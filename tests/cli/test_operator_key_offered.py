@@ -40,7 +40,7 @@ async def test_init_offers_an_operator_key_and_recommends_it(tmp_path: Path, typ
             await screen.until("The same again: ")
             screen.type(f"{PIN}\n")
             assert "it counts once you have signed a decision with it" in await screen.rest()
-        assert await screen.process.wait() == 0
+        assert await screen.ended() == 0
     assert len(operator_keys.private_keys(where(tmp_path))) == is_made
 
 
@@ -101,7 +101,7 @@ async def test_doctor_asks_the_server_which_keys_count(tmp_path: Path) -> None:
         # Nor is another made, which it would not take.
         async with on_terminal([*CTL, "key", "create"], at.env) as screen:
             await screen.until(f"{key}: not enrolled: run agent-intercom-ctl key enrol")
-            assert await screen.process.wait() == 1
+            assert await screen.ended() == 1
         assert [each.key.id for each in operator_keys.private_keys(where(tmp_path))] == [key]
         await with_pin(at, "key", "enrol")
         found = doctor_checks.examine_keys(where(tmp_path), str(tmp_path / "none"))

@@ -32,9 +32,20 @@ class Terminal:
 
     async def rest(self) -> str:
         """What is printed until nothing holds the terminal any more."""
+        await self._read_on()
+        return self._seen
+
+    async def ended(self) -> int:
+        """Its exit code, once it has ended. What it prints until then is read: it would wait for a full terminal."""
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._read_on)
+            code = await self.process.wait()
+            nursery.cancel_scope.cancel()
+        return code
+
+    async def _read_on(self) -> None:
         while more := await self._read():
             self._seen += more
-        return self._seen
 
     def type(self, keys: str) -> None:
         os.write(self._descriptor, keys.encode())

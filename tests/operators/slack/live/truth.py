@@ -22,8 +22,8 @@ from tests.slack_standin import Standin, buttons, text_of
 
 @define
 class Found:
-    """`faults` are sentences, none when all is well; `verdicts` counts what was decided by people, by card;
-    `answers` are those on record to each question, by its words."""
+    """`faults` are sentences, none when all is well; `verdicts` counts what people decided and did not take back, by
+    card; `answers` are those on record to each question, by its words."""
 
     cards: list[Card] = field(factory=list)
     verdicts: Counter[str] = field(factory=Counter)
@@ -92,6 +92,7 @@ def _everything(db: Database) -> tuple[dict[str, Row], Found]:
                 found.cards.append(request_kinds.card_of(request, session["workspace_root"]))
     entries = audit.recent(db, 100_000)
     found.verdicts.update(entry.data["request_id"] for entry in entries if entry.kind == "decided")
+    found.verdicts.subtract(entry.data["request_id"] for entry in entries if entry.kind == "decision_taken_back")
     return {key: row for key in keys if (row := outbox.by_key(db, key)) is not None}, found
 
 

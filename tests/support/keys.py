@@ -54,18 +54,7 @@ class Key:
         channel: str = "ctl",
     ) -> Verdict:
         """A decision about this card, signed."""
-        unsigned = Signature(
-            request_id=card.id,
-            subject=subject(card),
-            risk=None if card.risk is None else card.risk.value,
-            decision=decision.value,
-            text=text,
-            at=clock.to_text(at),
-            decision_id=id,
-            key_id=self.public.id,
-            method=method,
-            value="",
-        )
+        unsigned = unsigned_decision(card, decision, at, text, id, self.public.id, method)
         return Verdict(id, decision, "kim", channel, at, text, signature=self.sign(unsigned))
 
     def command(
@@ -85,3 +74,21 @@ class Key:
             value="",
         )
         return SignedCommand(self.sign(unsigned), fields)
+
+
+def unsigned_decision(
+    card: Card, decision: Decision, at: datetime, text: str | None, id: str, key_id: str, method: str
+) -> Signature:
+    """What a key signs of this decision about this card, without the signature's value."""
+    return Signature(
+        request_id=card.id,
+        subject=subject(card),
+        risk=None if card.risk is None else card.risk.value,
+        decision=decision.value,
+        text=text,
+        at=clock.to_text(at),
+        decision_id=id,
+        key_id=key_id,
+        method=method,
+        value="",
+    )

@@ -16,8 +16,9 @@ from intercom.local import passkeys
 from intercom.local.operator_keys import PublicKey
 from intercom.local.passkeys import Passkey, to_base64url
 from intercom.model import clock, signing
-from intercom.model.card import Card, subject
+from intercom.model.card import Card
 from intercom.model.decision import Decision, Signature, SignedCommand, Verdict
+from tests.support.keys import unsigned_decision
 
 ORIGIN = "http://localhost:8123"
 PRESENT_AND_VERIFIED = 0x05
@@ -86,18 +87,7 @@ class Authenticator:
         **how: object,
     ) -> Verdict:
         """A decision about this card, signed on the page."""
-        unsigned = Signature(
-            request_id=card.id,
-            subject=subject(card),
-            risk=None if card.risk is None else card.risk.value,
-            decision=decision.value,
-            text=text,
-            at=clock.to_text(at),
-            decision_id=id,
-            key_id=self.public.id,
-            method=method,
-            value="",
-        )
+        unsigned = unsigned_decision(card, decision, at, text, id, self.public.id, method)
         return Verdict(id, decision, "kim", channel, at, text, signature=self.sign(unsigned, **how))
 
     def command(self, command: str, at: datetime, act: str = "act-0001", **fields: str) -> SignedCommand:

@@ -8,10 +8,11 @@ import re
 import sqlite3
 from bisect import bisect
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from itertools import pairwise
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from attrs import define, field
@@ -120,7 +121,7 @@ def judge(rig: Rig) -> Report:
     _requests_ended(report, rows, started)
     taken_back = decisions_taken_back(db)
     operators(report, rig, rows, taken_back)
-    slack(report, rig, rows, taken_back)
+    slack(report, rig, rows, taken_back, times_decided(db))
     verdicts(report, logs, rows, started, roads)
     _records(report, db, rows, logs, started)
     nudges(report, rig, logs, db, started, roads)
@@ -139,6 +140,20 @@ def decisions_taken_back(db: sqlite3.Connection) -> frozenset[str]:
     """The verdicts that people took back: the request was open again, and another one may have decided it."""
     found = db.execute("select data from audit where kind = 'decision_taken_back'")
     return frozenset(json.loads(data)["verdict_id"] for (data,) in found)
+
+
+def times_decided(db: sqlite3.Connection) -> dict[str, list[tuple[float, float]]]:
+    """From when until when each request was decided, in seconds since the epoch, where that was taken back."""
+    times: dict[str, list[tuple[float, float]]] = defaultdict(list)
+    since: dict[str, float] = {}
+    entries = "select kind, at, data from audit where kind in ('decided', 'decision_taken_back') order by id"
+    for kind, at, data in db.execute(entries):
+        id = json.loads(data)["request_id"]
+        if kind == "decided":
+            since[id] = moment(at)
+        elif id in since:
+            times[id].append((since.pop(id), moment(at)))
+    return dict(times)
 
 
 def _requests(db: sqlite3.Connection) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -305,7 +320,13 @@ def _by_itself(row: Row) -> bool:
     return False
 
 
-def slack(report: Report, rig: Rig, rows: dict[str, Row], taken_back: frozenset[str] = frozenset()) -> None:
+def slack(
+    report: Report,
+    rig: Rig,
+    rows: dict[str, Row],
+    taken_back: frozenset[str] = frozenset(),
+    decided: Mapping[str, Sequence[tuple[float, float]]] = MappingProxyType({}),
+) -> None:
     """What people tapped in Slack is on record where Slack was told so, and Slack shows what is on record."""
     if rig.slack is None or rig.shown is None:
         return
@@ -319,14 +340,16 @@ def slack(report: Report, rig: Rig, rows: dict[str, Row], taken_back: frozenset[
             report.counts["verdicts by taps in Slack"] += 1
             if row["verdict"] != tap.word:
                 report.faults.append(f"the database has another verdict than was tapped: {tap}, {row}")
-        elif tap.verdict_id not in taken_back and _is_lost(tap, row):
+        elif tap.verdict_id not in taken_back and _is_lost(tap, row, decided.get(tap.card_id, ())):
             report.faults.append(f"a tap was acknowledged and is lost: {tap}, {row}")
 
 
-def _is_lost(tap: Tap, row: Row) -> bool:
-    """Whether the card was still open when Slack was told that this tap is dealt with. (One whose time is up takes no
-    verdict any more, though it may be closed a little later.)"""
+def _is_lost(tap: Tap, row: Row, decided: Sequence[tuple[float, float]]) -> bool:
+    """Whether the card was open when Slack was told that this tap is dealt with. (One whose time is up takes no verdict
+    any more, though it may be closed a little later. One that was decided took none either, whatever came of that.)"""
     if tap.acknowledged is None or row["status"] == "expired":
+        return False
+    if any(since - _BLUR_SECONDS <= tap.acknowledged <= until + _BLUR_SECONDS for since, until in decided):
         return False
     ended = row["decided_at"] or row["closed_at"]
     return ended is None or moment(ended) > tap.acknowledged + _BLUR_SECONDS

@@ -234,10 +234,9 @@ def test_but_it_counts_no_more_and_only_one_other_follows(scene: Scene) -> None:
     assert scene.faults() == ["decided is on record more than once for p1"]
 
 
-def take_back(scene: Scene, id: str, verdict_id: str) -> None:
-    audit.record(
-        scene.db, NOW, "decision_taken_back", "s-a0", "kim", "approve", {"request_id": id, "verdict_id": verdict_id}
-    )
+def take_back(scene: Scene, id: str, verdict_id: str, *, at: datetime = NOW) -> None:
+    data = {"request_id": id, "verdict_id": verdict_id}
+    audit.record(scene.db, at, "decision_taken_back", "s-a0", "kim", "approve", data)
 
 
 def test_words_may_end_a_standby_and_time_a_question(scene: Scene) -> None:
@@ -261,6 +260,17 @@ def test_a_tap_is_lost_if_its_card_was_still_open_when_slack_was_told_otherwise(
     scene.rig.slack, scene.rig.shown = SlackPeople("1"), Found()
     at = None if acknowledged is None else after(acknowledged).timestamp() - 0.05
     scene.rig.slack.taps.append(Tap("p1", "slack/U1/1.1", "approve", at))
+    assert [fault.split(":")[0] for fault in scene.faults()] == ["a tap was acknowledged and is lost"] * is_lost
+
+
+@pytest.mark.parametrize(("acknowledged", "is_lost"), [(0.1, True), (0.3, False), (0.5, False), (0.8, True)])
+def test_nor_if_it_was_decided_then_and_that_was_taken_back_later(
+    scene: Scene, acknowledged: float, is_lost: bool
+) -> None:
+    scene.rig.slack, scene.rig.shown = SlackPeople("1"), Found()
+    audit.record(scene.db, after(0.3), "decided", "s-a0", "kim", "approve", {"request_id": "p1"})
+    take_back(scene, "p1", "v0", at=after(0.6))
+    scene.rig.slack.taps.append(Tap("p1", "slack/U1/1.1", "approve", after(acknowledged).timestamp()))
     assert [fault.split(":")[0] for fault in scene.faults()] == ["a tap was acknowledged and is lost"] * is_lost
 
 

@@ -8,7 +8,7 @@ import re
 import sqlite3
 from bisect import bisect
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from datetime import datetime
 from itertools import pairwise
 from pathlib import Path
@@ -24,6 +24,8 @@ from tests.chaos.slack_people import Tap
 Logs = dict[str, list[dict[str, Any]]]
 #: A row of any of the three tables of requests, with its `kind`.
 Row = dict[str, Any]
+#: From when until when, in seconds since the epoch.
+Times = list[tuple[float, float]]
 
 
 @define
@@ -119,9 +121,9 @@ def judge(rig: Rig) -> Report:
     _children(report, rig, db, started)
     _agents(report, rig, logs, started)
     _requests_ended(report, rows, started)
-    taken_back = decisions_taken_back(db)
-    operators(report, rig, rows, taken_back)
-    slack(report, rig, rows, taken_back, times_decided(db))
+    taken_back, decided = decisions_taken_back(db), times_decided(db)
+    operators(report, rig, rows, taken_back, decided)
+    slack(report, rig, rows, taken_back, decided)
     verdicts(report, logs, rows, started, roads)
     _records(report, db, rows, logs, started)
     nudges(report, rig, logs, db, started, roads)
@@ -142,9 +144,9 @@ def decisions_taken_back(db: sqlite3.Connection) -> frozenset[str]:
     return frozenset(json.loads(data)["verdict_id"] for (data,) in found)
 
 
-def times_decided(db: sqlite3.Connection) -> dict[str, list[tuple[float, float]]]:
+def times_decided(db: sqlite3.Connection) -> dict[str, Times]:
     """From when until when each request was decided, in seconds since the epoch, where that was taken back."""
-    times: dict[str, list[tuple[float, float]]] = defaultdict(list)
+    times: dict[str, Times] = defaultdict(list)
     since: dict[str, float] = {}
     entries = "select kind, at, data from audit where kind in ('decided', 'decision_taken_back') order by id"
     for kind, at, data in db.execute(entries):
@@ -274,7 +276,13 @@ _ALLOWED = frozenset({"approved", "consumed"})
 _BLUR_SECONDS = 0.1
 
 
-def operators(report: Report, rig: Rig, rows: dict[str, Row], taken_back: frozenset[str] = frozenset()) -> None:
+def operators(
+    report: Report,
+    rig: Rig,
+    rows: dict[str, Row],
+    taken_back: frozenset[str] = frozenset(),
+    decided: Mapping[str, Times] = MappingProxyType({}),
+) -> None:
     """What operators were told of their verdicts is so; and nothing is decided but by them, and by people in Slack."""
     report.faults += [f"an operator saw: {card}" for card in rig.operators.stuck]
     report.faults += [f"an operator was refused: {why}" for why in rig.operators.refusals]
@@ -282,13 +290,16 @@ def operators(report: Report, rig: Rig, rows: dict[str, Row], taken_back: frozen
     report.counts["verdicts taken back"] = len(taken_back)
     if recorded > len(taken_back):
         report.faults.append(f"{recorded} verdicts were taken back, and {len(taken_back)} on record")
+    accepted = {given.verdict_id for given in rig.operators.given if given.outcome != "refused"}
     for given in rig.operators.given:
         report.counts[f"verdicts {given.outcome}"] += 1
         row = rows[given.request_id]
         won = row["verdict_id"] == given.verdict_id
         if given.outcome == "recorded" and not won and given.verdict_id not in taken_back:
             report.faults.append(f"a recorded verdict is lost: {given}, and the database has {row['verdict_id']}")
-        if given.outcome == "refused" and won:
+        # Refused while another decision stood, it may be given again when that was taken back.
+        again = given.request_id in decided and given.verdict_id in accepted
+        if given.outcome == "refused" and won and not again:
             report.faults.append(f"a verdict was refused and won all the same: {given}")
         if won and given.verdict_id in taken_back:
             report.faults.append(f"a verdict was taken back and counts all the same: {given}")
@@ -325,7 +336,7 @@ def slack(
     rig: Rig,
     rows: dict[str, Row],
     taken_back: frozenset[str] = frozenset(),
-    decided: Mapping[str, Sequence[tuple[float, float]]] = MappingProxyType({}),
+    decided: Mapping[str, Times] = MappingProxyType({}),
 ) -> None:
     """What people tapped in Slack is on record where Slack was told so, and Slack shows what is on record."""
     if rig.slack is None or rig.shown is None:
@@ -340,11 +351,11 @@ def slack(
             report.counts["verdicts by taps in Slack"] += 1
             if row["verdict"] != tap.word:
                 report.faults.append(f"the database has another verdict than was tapped: {tap}, {row}")
-        elif tap.verdict_id not in taken_back and _is_lost(tap, row, decided.get(tap.card_id, ())):
+        elif tap.verdict_id not in taken_back and _is_lost(tap, row, decided.get(tap.card_id, [])):
             report.faults.append(f"a tap was acknowledged and is lost: {tap}, {row}")
 
 
-def _is_lost(tap: Tap, row: Row, decided: Sequence[tuple[float, float]]) -> bool:
+def _is_lost(tap: Tap, row: Row, decided: Times) -> bool:
     """Whether the card was open when Slack was told that this tap is dealt with. (One whose time is up takes no verdict
     any more, though it may be closed a little later. One that was decided took none either, whatever came of that.)"""
     if tap.acknowledged is None or row["status"] == "expired":

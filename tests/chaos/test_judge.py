@@ -234,6 +234,19 @@ def test_but_it_counts_no_more_and_only_one_other_follows(scene: Scene) -> None:
     assert scene.faults() == ["decided is on record more than once for p1"]
 
 
+@pytest.mark.parametrize("taken_back", [True, False])
+def test_a_verdict_that_was_refused_counts_only_if_it_is_given_again_after_a_take_back(
+    scene: Scene, taken_back: bool
+) -> None:
+    [won] = (given for given in scene.rig.operators.given if given.request_id == "p1")
+    scene.rig.operators.given.insert(0, evolve(won, outcome="refused", code="already_decided"))
+    audit.record(scene.db, after(0.3), "decided", "s-a0", "kim", "approve", {"request_id": "p1"})
+    if taken_back:
+        take_back(scene, "p1", "v0", at=after(0.6))
+    faults = [fault.split(":")[0] for fault in scene.faults()]
+    assert faults == ["a verdict was refused and won all the same"] * (not taken_back)
+
+
 def take_back(scene: Scene, id: str, verdict_id: str, *, at: datetime = NOW) -> None:
     data = {"request_id": id, "verdict_id": verdict_id}
     audit.record(scene.db, at, "decision_taken_back", "s-a0", "kim", "approve", data)

@@ -220,8 +220,7 @@ def _decide(
     """
     verdict = asked.verdict
     request = _find(db, session.id, asked.request_id)
-    if idempotency.was_done(db, Scope.TAKEN_BACK, verdict.id):
-        raise AlreadyDecided(f"this decision about request {request.id} was taken back; nothing was changed")
+    _require_standing(db, verdict)
     if isinstance(request, StallAlert):
         if verdict.decision is not Decision.NUDGE or verdict.command is None:
             # A nudge from ctl is a command, whose signature is checked with its message.
@@ -271,6 +270,12 @@ def _decide(
     return won, after, first
 
 
+def _require_standing(db: Database, verdict: Verdict) -> None:
+    """Raise AlreadyDecided for a verdict that was taken back: sent again, nothing of it counts."""
+    if idempotency.was_done(db, Scope.TAKEN_BACK, verdict.id):
+        raise AlreadyDecided("this decision was taken back; nothing was changed")
+
+
 def _too_late(request: Asked) -> AlreadyDecided:
     decided = request.decided
     if decided is None:
@@ -289,7 +294,9 @@ def _too_late(request: Asked) -> AlreadyDecided:
 
 
 def _waiting(db: Database, session: SessionActor, verdict: Verdict) -> tuple[Wait | None, bool]:
-    """Return the standby that this verdict answers, and whether the session is paused, or was until this verdict."""
+    """Return the standby that this verdict answers, and whether the session is paused, or was until this verdict.
+    Raises AlreadyDecided for a verdict that was taken back: its words must not reach the agent by another way."""
+    _require_standing(db, verdict)
     was_paused = session.row.is_paused or idempotency.was_done(db, Scope.UNPAUSE, verdict.id)
     pending = waits.pending(db, session.id)
     return waits.by_verdict(db, session.id, verdict.id) or next(iter(pending), None), was_paused
@@ -360,7 +367,8 @@ async def cancel_task(session: SessionActor, asked: CancelTask) -> TaskState:
     done = await session.transact(tasks.cancel, id=asked.task_id, by=asked.call, at=session.now())
     task, request = await _find_task(session, asked.task_id)
     if not done:
-        raise InvalidState(f"task {task.id} is over ({state(task, request).status}); there is nothing to cancel")
+        over = _told(session, state(task, request))
+        raise InvalidState(f"task {task.id} is over ({over.status}); there is nothing to cancel")
     if request.id not in await session.transact(tasks.asked_after, session_id=session.id):
         session.change(SessionState.reserve, (request.id,), until=-math.inf)
     session.dismiss(request, task.id, _task_cancelled(task.id))
@@ -388,9 +396,13 @@ def _shown(session: SessionActor, task: Task, request: Asked) -> TaskState:
     found = state(task, request)
     if session.row.is_paused and found.status is TaskStatus.COMPLETED:
         return evolve(found, status=TaskStatus.WORKING)
+    return _told(session, found)
+
+
+def _told(session: SessionActor, found: TaskState) -> TaskState:
+    """Return the state of a task, which its client is told now: it takes an end for final."""
     if found.status is TaskStatus.COMPLETED:
-        # The client takes it for final.
-        session.note_known(request.id)
+        session.note_known(found.request_id)
     return found
 
 

@@ -121,12 +121,12 @@ async def handle(session: SessionActor, asked: CheckDiff) -> Opened[ApplyAnswer]
         request, entry, used = await session.transact(_look, session, asked.request_id)
         if request.replaces is not None and request.status is ApprovalStatus.PENDING:
             return Opened(request.id)
+        # Whatever follows tells the decision: a refusal too, and what was done on an approval.
+        session.note_known(request.id)
         _check_state(request)
         session.trusted(request)
         if used is not None:
             raise session.refuse(request, used)
-        # It acts on the approval, whether or not it was told of it.
-        session.note_known(request.id)
         again = entry is not None
         if entry is not None and entry.state is JournalState.STUCK:
             entry = await _retry_stuck(session, entry)
@@ -139,6 +139,7 @@ async def handle(session: SessionActor, asked: CheckDiff) -> Opened[ApplyAnswer]
                 request = await check_clearance.overwrite(session, request, asked.call)
                 if request.status is not ApprovalStatus.APPROVED:
                     return Opened(request.id)
+                session.note_known(request.id)
                 session.trusted(request)
                 _, _, used = await session.transact(_look, session, request.id)
                 if used is not None:

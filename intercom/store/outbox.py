@@ -229,6 +229,12 @@ def restore(db: Database, key: str) -> bool:
     )
 
 
+def reopen(db: Database, key: str) -> bool:
+    """Have a card compared again whose message was over, because it is open again. Returns False if there is no such
+    message, or it is not over."""
+    return rows.changed(db, "update outbox set open = 1 where key = ? and open = 0", (key,))
+
+
 def abandon(db: Database, key: str) -> bool:
     """Delete a message that is not known to be posted; it is neither sent nor looked for any more. Returns False and
     changes nothing if it is posted."""

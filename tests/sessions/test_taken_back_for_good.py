@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,11 @@ from intercom.sessions.messages import CancelTask, OpenTask
 from intercom.sessions.tools.check_clearance import CheckClearance
 from intercom.sessions.tools.check_diff import CheckDiff
 from intercom.sessions.tools.standby import Standby
+from intercom.store import outbox
+from intercom.store.outbox import Urgency
+from intercom.store.writer_messages import Transact
 from intercom.workspace import transaction
+from tests.sessions.test_outcomes import AT
 from tests.sessions.test_taking_back import take_back, told
 from tests.support.virtual_server import AgentClient, VirtualServer
 
@@ -70,3 +75,15 @@ async def test_words_of_a_decision_that_was_taken_back_are_told_to_nobody(
     with pytest.raises(AlreadyDecided, match="was taken back"):
         await server.app.service.resume(None, "do this", verdict)
     assert [each["instruction"] for each in await told(agent)] == ["stop: do nothing"]
+
+
+async def test_a_chat_that_is_not_told_looks_at_the_card_again(server: VirtualServer, agent: AgentClient) -> None:
+    """Its message is over with a rejection. The server may be killed before it tells the chat, or the session's mode
+    may not notify it any more."""
+    id = (await agent.propose()).request_id
+    await server.decide(id, Decision.REJECT)
+    put = partial(outbox.put, key=f"card/{id}", content={}, at=AT, channel="C1", urgency=Urgency.CARD)
+    await server.ask("store", Transact(put))
+    assert await server.ask("store", Transact(outbox.open_rows)) == ()
+    await take_back(server, id)
+    assert [row.key for row in await server.ask("store", Transact(outbox.open_rows))] == [f"card/{id}"]

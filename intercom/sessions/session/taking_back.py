@@ -30,7 +30,7 @@ from intercom.sessions.session import steering
 from intercom.sessions.session.actor import SessionActor
 from intercom.sessions.session.state import SessionState
 from intercom.sessions.session_deps import SessionDeps
-from intercom.store import audit, idempotency, instructions, requests, sessions
+from intercom.store import audit, idempotency, instructions, outbox, requests, sessions
 from intercom.store.client import Reader
 from intercom.store.idempotency import Scope
 from intercom.store.requests import AnyRequest
@@ -153,6 +153,8 @@ def _reopen(db: Database, session: SessionActor, asked: TakeBackDecision) -> Tak
         origin=None if asked.origin is None else asked.origin.to_data(),
         signature=signature_data(signature),
     )
+    # A chat that is not told now, or that a kill keeps from being told, must not show the old decision for good.
+    outbox.reopen(db, f"card/{request.id}")
     after = requests.find(db, request.id)
     assert after is not None, "it was found in this transaction"
     return TakenBack(after, used, note, is_new=True)

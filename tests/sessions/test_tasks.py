@@ -95,3 +95,17 @@ async def test_the_card_of_a_task_says_that_its_agent_is_away_while_it_is(
     await server.later(1)
     assert server.operator.cards[-1].away is False
     assert {card.id for card in server.operator.cards} == {task.request_id}
+
+
+async def test_a_decision_in_a_pause_is_its_tasks_to_tell_for_a_while_after_it(
+    server: VirtualServer, agent: AgentClient
+) -> None:
+    """A client that polls no more must not keep it from the agent for good."""
+    task = await begin(agent)
+    await server.app.service.steering.pause(agent.session_id, "kim", "ctl")
+    await server.decide(task.request_id, Decision.APPROVE)
+    await server.later(FETCH_SECONDS + 1)
+    await server.app.service.steering.unpause(agent.session_id, "kim", "ctl")
+    assert await pending(agent) == []
+    await server.later(FETCH_SECONDS + 1)
+    assert await pending(agent) == [task.request_id]

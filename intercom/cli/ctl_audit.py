@@ -112,12 +112,15 @@ def _check_signatures(found: Verification, database: Path, where: Places) -> Non
         keys = _keys(db, found)
         if not keys:
             return
+        about = "case when json_valid(data) then json_extract(data, '$.request_id') end"
+        # What was decided before a decision was taken back is of no signature that is stored now.
+        back = f"select max(id) as id, {about} as about from audit where kind = '{audit_chain.TAKEN_BACK}' group by 2"
         rows = db.execute(
-            "select approval_request.id, verdict, verdict_id, decided_via, decided_text, signature, audit.id, audit.at"
-            " from approval_request join audit on audit.kind = 'decided'"
-            " and case when json_valid(audit.data) then json_extract(audit.data, '$.request_id') end"
-            " = approval_request.id"
-            " where status in ('approved', 'consumed') and audit.at >= ? order by audit.id",
+            "select approval_request.id, verdict, verdict_id, decided_via, decided_text, signature, entry.id, entry.at"
+            f" from approval_request join (select id, at, {about} as about from audit where kind = 'decided') as entry"
+            f" on entry.about = approval_request.id left join ({back}) as back on back.about = approval_request.id"
+            " where status in ('approved', 'consumed') and entry.id > coalesce(back.id, 0) and entry.at >= ?"
+            " order by entry.id",
             (min(key.added for key in keys.values()),),
         ).fetchall()
     channels: dict[str, tuple[str, str] | None] = {}

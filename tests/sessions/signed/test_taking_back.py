@@ -19,6 +19,8 @@ from intercom.sessions.tools.check_diff import CheckDiff
 from intercom.store.audit_chain import verify
 from tests.sessions.signed.keyed_server import approve, keyed
 from tests.sessions.signed.test_once import send
+from tests.sessions.signed.test_passkeys import faults as signature_faults
+from tests.sessions.signed.test_passkeys import revoke
 from tests.support.keys import Key
 from tests.support.virtual_server import AgentClient, VirtualServer
 
@@ -166,3 +168,17 @@ async def test_the_log_shows_a_decision_that_was_written_back(
     with contextlib.closing(sqlite3.connect(server.app.database)) as db:
         [fault] = verify(db, []).faults
     assert "this decision was taken back" in fault.text
+
+
+async def test_the_log_of_a_decision_that_was_taken_back_needs_no_signature_of_the_next(
+    server: VirtualServer, agent: AgentClient, key: Key
+) -> None:
+    """The key was revoked in between, and none counts any more."""
+    id = (await agent.propose()).request_id
+    await server.later(1)
+    await approve(server, key, id)
+    await send(server, command(server, key, id))
+    await server.later(1)
+    await revoke(server, key, key)
+    await server.decide(id, Decision.APPROVE)
+    assert signature_faults(server) == []

@@ -586,6 +586,13 @@ class LookRound:
 
 
 @frozen
+class FetchOver:
+    """The time is over in which the decision about this request was left to a task."""
+
+    request_id: str
+
+
+@frozen
 class Summarize:
     """The interval is over after which people are told what the policy let pass."""
 

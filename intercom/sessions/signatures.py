@@ -30,7 +30,7 @@ from intercom.model.session import Instruction, Kind, id_of_act
 from intercom.sessions import request_kinds
 from intercom.sessions.request_kinds import Asked
 from intercom.sessions.trusted_keys import Keyring, is_fresh
-from intercom.store import audit, instructions, sessions
+from intercom.store import audit, instructions, requests, sessions
 from intercom.store.requests import standby_instruction
 from intercom.store.writer_messages import Database
 
@@ -268,11 +268,14 @@ class Signatures:
         return tuple(self._as_said(each) for each in found if self.fault_of_instruction(db, each) is None)
 
     def note_ended(self, db: Database, wait: Wait) -> None:
-        """Check whether instructions ended a standby, if it says so. Call it before `fault`."""
+        """Check whether instructions or decisions ended a standby, if it says so. Call it before `fault`."""
         if not self.required or not _is_ended_by_instructions(wait) or wait.id in self._ended_by_instructions:
             return
         behind = audit.standby_end(db, wait.id)
-        if behind is not None and any(self._was_open(db, id, behind[0]) for id in behind[1]):
+        if behind is None:
+            return
+        entry, told, decided = behind
+        if any(self._was_open(db, id, entry) for id in told) or any(self._was_late(db, id, wait) for id in decided):
             self._ended_by_instructions.add(wait.id)
 
     def _was_open(self, db: Database, id: str, entry: int) -> bool:
@@ -281,6 +284,22 @@ class Signatures:
         if instruction is None or (over is not None and over < entry):
             return False
         return instruction.channel == request_kinds.AUTOMATIC or self._fault_of_instruction(db, instruction) is None
+
+    def _was_late(self, db: Database, request_id: str, wait: Wait) -> bool:
+        """Return whether this request has a decision that counts, and that the agent did not have before it stood
+        by."""
+        request = requests.find(db, request_id)
+        if (
+            request is None
+            or request.session_id != wait.session_id
+            or request.status.value in ("pending", "interrupted")
+        ):
+            return False
+        if isinstance(request, Wait) and _is_ended_by_instructions(request):
+            return request.id in self._ended_by_instructions
+        session = sessions.get(db, request.session_id)
+        is_untold = request.delivered_at is None or request.delivered_at >= wait.created_at
+        return session is not None and is_untold and self.fault(request, session.workspace_root) is None
 
     def _as_said(self, instruction: Instruction) -> Instruction:
         if instruction.channel == request_kinds.AUTOMATIC:

@@ -104,16 +104,20 @@ def instruction_end(db: Database, id: str) -> int | None:
     return found
 
 
-def standby_end(db: Database, request_id: str) -> tuple[int, tuple[str, ...]] | None:
-    """Return the id of the entry that ended this standby, and the ids of its instructions; or None."""
+def standby_end(db: Database, request_id: str) -> tuple[int, tuple[str, ...], tuple[str, ...]] | None:
+    """Return the id of the entry that ended this standby, the ids of its instructions, and those of the decided
+    requests; or None."""
     row = rows.one(
         db,
         f"select id, data from audit where {ENDS_OF_INSTRUCTIONS} and kind = 'standby_ended'"
         f" and {_said('request_id')} = ? order by id limit 1",
         (request_id,),
     )
-    ids = [] if row is None else entry_data(row["data"]).get("instruction_ids")
-    return None if row is None else (row["id"], tuple(map(str, ids if isinstance(ids, list) else ())))
+    if row is None:
+        return None
+    named = (entry_data(row["data"]).get(name) for name in ("instruction_ids", "decided_ids"))
+    instructions, decided = (tuple(map(str, ids if isinstance(ids, list) else ())) for ids in named)
+    return row["id"], instructions, decided
 
 
 #: The kind of the entry of a decision that a person took back.

@@ -35,6 +35,7 @@ from intercom.sessions.messages import (
     AskPermission,
     Continue,
     Expire,
+    FetchOver,
     LookRound,
     Opened,
     Show,
@@ -47,7 +48,7 @@ from intercom.sessions.messages import (
     WriteTouch,
 )
 from intercom.sessions.request_kinds import Asked, from_json, to_json
-from intercom.sessions.session.state import SessionState
+from intercom.sessions.session.state import FETCH_SECONDS, SessionState
 from intercom.sessions.session_deps import SessionDeps
 from intercom.sessions.signatures import Signatures
 from intercom.store import audit, idempotency, instructions, requests, sessions
@@ -150,7 +151,7 @@ class SessionActor(Actor):
                 # The agent is told of a policy's answer only after the policy was asked again.
                 continue
             self.change(SessionState.queue, request_kinds.late(request))
-            self.change(SessionState.leave_to_task, request.id, self.now())
+            self.leave_to_task(request.id)
         if self.row.agent_key is None:
             # No agent has had this session, so no call comes back to it.
             self.change(SessionState.leave_alone, *(request.id for request in pending))
@@ -506,12 +507,18 @@ class SessionActor(Actor):
             return self.show(request)
         if request.delivered_at is None:
             self.change(SessionState.queue, verdict)
-        self.change(SessionState.leave_to_task, request.id, self.now())
+        self.leave_to_task(request.id)
         answer = request_kinds.answer(request)
         for waiter in entries:
             if not waiter.reply.abandoned:
                 waiter.reply.set(self.answered(waiter.call, answer, own=request.id, alone=waiter.alone))
         return self.show(request)
+
+    def leave_to_task(self, request_id: str) -> None:
+        """Leave a decision for a while to the task that polls its request, if one does."""
+        if self.state.is_reserved(request_id):
+            self.change(SessionState.leave_to_task, request_id, self.now())
+            self.set_timer(FetchOver(request_id), FETCH_SECONDS + 1, FetchOver(request_id))
 
     def watch_expiry(self, request: Asked) -> None:
         """Set the timer that ends the request, if it has a deadline."""

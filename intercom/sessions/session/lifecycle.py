@@ -72,7 +72,9 @@ async def lift(session: SessionActor, asked: Unpause) -> None:
 
 async def release(session: SessionActor) -> None:
     """Answer the calls that waited for the pause to end, and those whose requests are decided."""
-    session.change(SessionState.pause_ends, session.now())
+    for item in session.state.items.values():
+        if item.content is not None:
+            session.leave_to_task(item.id)
     held, session.held = session.held, []
     for reply in held:
         if not reply.abandoned:

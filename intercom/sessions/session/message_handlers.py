@@ -98,7 +98,9 @@ async def decide(session: SessionActor, asked: Decide) -> Card:
         # Before the calls that wait are answered.
         session.deps.unsent[found.id] = asked.verdict.id
     # It was checked in this transaction.
-    return session.settle(found, is_proven=is_first and isinstance(found, ApprovalRequest))
+    card = session.settle(found, is_proven=is_first and isinstance(found, ApprovalRequest))
+    await steering.tell_news(session)
+    return card
 
 
 async def _prepared(session: SessionActor, asked: Decide) -> PreparedDecision | None:
@@ -185,6 +187,7 @@ async def _run_out(session: SessionActor, id: str) -> Asked | None:
         session.notify(line.text, line.level, key=None if content is None else line.key)
         if content is not None and session.deps.chat is not None:
             session.deps.chat.wake()
+    await steering.tell_news(session)
     return request
 
 
@@ -336,7 +339,7 @@ async def open_task(session: SessionActor, asked: OpenTask) -> TaskState:
     task = Task(session.deps.new_id(), session.id, asked.request_id, asked.tool, asked.call, session.now())
     kept, request = await session.transact(_open, task=task)
     if kept.cancelled_at is None and session.is_settled(request):
-        session.change(SessionState.leave_to_task, request.id, session.now())
+        session.leave_to_task(request.id)
     elif kept.cancelled_at is None:
         session.change(SessionState.reserve, (request.id,))
         session.mark(request)
@@ -456,7 +459,7 @@ async def _detach(session: SessionActor, left: messages.Detach) -> messages.Answ
 
 async def _withdraw(session: SessionActor, left: messages.Withdraw) -> None:
     await _leave(session, left)
-    await _words_are_free(session)
+    await steering.tell_news(session)
 
 
 async def _leave(session: SessionActor, left: messages.Withdraw) -> None:
@@ -469,13 +472,7 @@ async def _leave(session: SessionActor, left: messages.Withdraw) -> None:
 
 async def _undeliver(session: SessionActor, lost: messages.Undeliver) -> None:
     session.change(SessionState.detach, lost.calls)
-    await _words_are_free(session)
-
-
-async def _words_are_free(session: SessionActor) -> None:
-    """End a standby if a lost result has freed instructions: the agent may get no other result."""
-    if steering.has_instructions(session):
-        await steering.end_standby(session, "intercom", steering.CHANNEL)
+    await steering.tell_news(session)
 
 
 async def _agent_came(session: SessionActor, _came: messages.AgentCame) -> None:
@@ -565,6 +562,7 @@ HANDLERS: Handlers = {
     messages.TakeBack: steering.take_back,
     messages.TakeBackDecision: taking_back.take_back_decision,
     messages.TasksLeft: steering.tasks_left,
+    messages.FetchOver: lambda session, _due: steering.tell_news(session),
     messages.DeliveredElsewhere: steering.delivered_elsewhere,
     messages.DetectorStarted: lambda session, _started: session.brief_detector(),
     messages.Stalled: stall.stalled,

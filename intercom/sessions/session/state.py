@@ -184,11 +184,6 @@ class SessionState:
             return self
         return self.reserve((request_id,), now.timestamp() + FETCH_SECONDS)
 
-    def pause_ends(self, now: datetime) -> SessionState:
-        """Reserve what the pause held back for `FETCH_SECONDS` from now, if tasks poll it."""
-        held = (item.id for item in self.items.values() if item.content is not None and self.is_reserved(item.id))
-        return self.reserve(held, now.timestamp() + FETCH_SECONDS)
-
     def reopen(self, request_id: str) -> SessionState:
         """Note that the decision on this request was taken back before any result carried it."""
         item = evolve(self.item(request_id), content=None)

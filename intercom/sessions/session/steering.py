@@ -1,6 +1,6 @@
 """Steering: messages that people queue for an agent, tasks, and the record of what has reached it.
 
-An agent that stands by gets no result, so a message ends its standby.
+An agent that stands by gets no result, so a message ends its standby, and so does a decision that no call waits for.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ def _mark(
     return [request for request in found if request is not None], heard
 
 
-#: The channel of a decision by which a message ends a standby.
+#: The channel of a decision by which a message, or a decision about another request, ends a standby.
 CHANNEL = "steer"
 
 
@@ -127,20 +127,26 @@ def take_instructions(session: SessionActor, asked: TakeInstructions) -> Answere
 
 
 async def end_standby(session: SessionActor, by: str, channel: str) -> None:
-    """If the agent stands by and there is a message or a task for it, end its oldest standby."""
+    """If the agent stands by and there is a message, a task or a decision for it, end its oldest standby."""
     if not session.waiters or session.row.is_paused:
         return
     await session.refuse_instructions()
-    ended = await session.transact(_end_oldest, session, tuple(session.waiters), has_instructions(session), by, channel)
+    ended = await session.transact(_end_oldest, session, tuple(session.waiters), has_news(session), by, channel)
     if ended is not None:
         wait, queued = ended
         took(session, queued)
         session.settle(wait)
 
 
-def has_instructions(session: SessionActor) -> bool:
-    """Return whether there are instructions for the agent that no result carries."""
-    return bool(session.state.pending(session.now())[1])
+def has_news(session: SessionActor) -> bool:
+    """Return whether there are decisions or instructions for the agent that no result carries."""
+    return any(session.state.pending(session.now()))
+
+
+async def tell_news(session: SessionActor) -> None:
+    """End a standby if there is something to tell that no result carries: the agent may get no other result."""
+    if has_news(session):
+        await end_standby(session, "intercom", CHANNEL)
 
 
 def took(session: SessionActor, queued: tuple[Instruction, ...]) -> None:
@@ -201,37 +207,39 @@ def take(db: Database, session: SessionActor, limit: int | None = None) -> tuple
     return taken
 
 
-def end_wait(db: Database, session: SessionActor, wait: Wait, has_instructions: bool, by: str, channel: str) -> bool:
-    """End this standby in the caller's transaction, if there is an instruction for the agent, or else the oldest task
-    it may take. False if there is neither: then it waits."""
+def end_wait(db: Database, session: SessionActor, wait: Wait, has_news: bool, by: str, channel: str) -> bool:
+    """End this standby in the caller's transaction, if there are news for the agent, or else the oldest task it may
+    take. False if there is neither: then it waits."""
     decided = Decided(request_kinds.ended_by_instructions(wait.id), Decision.RESUME.value, by, channel, session.now())
     if wait.decided is not None and wait.decided.verdict_id == decided.verdict_id:
         # Ended already: the writer crashed between its commit and its answer.
         return True
-    if wait.status is not WaitStatus.PENDING or not (has_instructions or take(db, session, 1)):
+    if wait.status is not WaitStatus.PENDING or not (has_news or take(db, session, 1)):
         return False
     if not waits.decide(db, wait.id, WaitStatus.DECIDED, decided):
         return False
     queued = [each.id for each in session.queued(db)]
+    late = [each.request_id for each in session.state.pending(session.now())[0]]
     session.record(
         db,
         by,
         "standby_ended",
-        "by a message for the agent",
+        "by a message for the agent" if queued else "by a decision for the agent",
         request_id=wait.id,
         channel=channel,
         instruction_ids=queued,
+        decided_ids=late,
     )
     session.deps.signatures.note_ended(db, evolve(wait, decided=decided))
     return True
 
 
 def _end_oldest(
-    db: Database, session: SessionActor, ids: tuple[str, ...], has_instructions: bool, by: str, channel: str
+    db: Database, session: SessionActor, ids: tuple[str, ...], has_news: bool, by: str, channel: str
 ) -> tuple[Wait, tuple[Instruction, ...]] | None:
     found = (waits.get(db, request_id) for request_id in ids)
     for wait in sorted((wait for wait in found if wait is not None), key=lambda each: each.created_at):
-        if end_wait(db, session, wait, has_instructions, by, channel):
+        if end_wait(db, session, wait, has_news, by, channel):
             after = waits.get(db, wait.id)
             assert after is not None, "it was there a moment ago"
             return after, session.queued(db)

@@ -64,7 +64,7 @@ class Standby(ToolRequest[Opened[StandbyAnswer]]):
 
 
 async def handle(session: SessionActor, asked: Standby) -> Opened[StandbyAnswer]:
-    """Record a standby, once per call. It ends at once if instructions or a task wait for the agent."""
+    """Record a standby, once per call. It ends at once if decisions, instructions or a task wait for the agent."""
     session.require_open()
     session.touch("standby")
     await session.refuse_instructions()
@@ -72,7 +72,7 @@ async def handle(session: SessionActor, asked: Standby) -> Opened[StandbyAnswer]
     work = partial(
         _stand_by, session=session, wait=found or _new(session, asked), is_new=found is None, call=asked.call
     )
-    wait, is_new, ended, queued = await session.transact(work, has_instructions=steering.has_instructions(session))
+    wait, is_new, ended, queued = await session.transact(work, has_news=steering.has_news(session))
     crash_points.reach("request.recorded")
     steering.took(session, queued)
     if ended:
@@ -97,9 +97,9 @@ def _new(session: SessionActor, asked: Standby) -> Wait:
 
 
 def _stand_by(
-    db: Database, session: SessionActor, wait: Wait, is_new: bool, call: str, has_instructions: bool
+    db: Database, session: SessionActor, wait: Wait, is_new: bool, call: str, has_news: bool
 ) -> tuple[Wait, bool, bool, tuple[Instruction, ...]]:
-    """Record a new standby once per call, and end it if instructions or a task wait. Returns it, whether it is new,
+    """Record a new standby once per call, and end it if there are news or a task. Returns it, whether it is new,
     whether it ended, and the queued instructions."""
     if is_new:
         wait, is_new = keep(db, session, wait, partial(requests.by_call, session_id=session.id, call=call))
@@ -108,7 +108,7 @@ def _stand_by(
     if session.row.is_paused or not (is_new or wait.status is WaitStatus.PENDING):
         return found, is_new, False, ()
     channel = request_kinds.INBOX if is_new else steering.CHANNEL
-    ended = steering.end_wait(db, session, found, has_instructions, "intercom", channel)
+    ended = steering.end_wait(db, session, found, has_news, "intercom", channel)
     return waits.get(db, wait.id) or wait, is_new, ended, session.queued(db)
 
 

@@ -20,6 +20,7 @@ from hypothesis import HealthCheck, settings
 
 from intercom.local import places
 from intercom.masking.masker import KNOWN
+from tests.support import server_forks
 from tests.support.async_tests import SECONDS, anyio_backend, clock, pytest_pyfunc_call
 from tests.support.figures import PROPERTY
 from tests.support.task_tree import within
@@ -52,6 +53,8 @@ def pytest_configure(config: pytest.Config) -> None:
 
     `--basetemp` keeps what tests leave there.
     """
+    # Elsewhere servers are started as users start them: by real clients, and under attack.
+    server_forks.enabled = "test_*.py" in config.getini("python_files")
     if config.option.basetemp is None and not hasattr(config, "workerinput"):
         config.stash[_ROOT] = config.option.basetemp = tempfile.mkdtemp(prefix="ic-")
 
@@ -94,6 +97,13 @@ async def agent(server: VirtualServer, root: Path) -> AgentClient:
     """An agent at work in `root`."""
     with within(SECONDS):
         return await server.arrive(root)
+
+
+@pytest.fixture
+def real_starts() -> Iterator[None]:
+    """Servers are started as users' are, and not forked: for tests of just that."""
+    with server_forks.real_starts():
+        yield
 
 
 @pytest.fixture

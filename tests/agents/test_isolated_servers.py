@@ -37,7 +37,7 @@ from intercom.model.request import RiskLevel
 from tests.faults.hosted import ctl, hosted
 from tests.support.server_process import TRUSTING, Home, call
 
-pytestmark = [pytest.mark.real_time, pytest.mark.home("")]
+pytestmark = [pytest.mark.real_time, pytest.mark.home(""), pytest.mark.usefixtures("real_starts")]
 
 #: What an agent, or a file in a repository that configures its client, could say to a relay.
 HOSTILE = {

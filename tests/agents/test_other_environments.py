@@ -7,7 +7,7 @@ import trio
 
 from tests.support.server_process import CTL, Home, call
 
-pytestmark = pytest.mark.real_time
+pytestmark = [pytest.mark.real_time, pytest.mark.usefixtures("real_starts")]
 
 
 async def test_without_the_runtime_directory_the_server_is_found_by_its_record(home: Home) -> None:

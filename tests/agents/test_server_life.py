@@ -35,6 +35,7 @@ async def decide(home: Home, root: Path, id: str) -> None:
         await person.do("approve", id=id)
 
 
+@pytest.mark.usefixtures("real_starts")
 @both_eras
 async def test_a_shim_starts_the_server_and_leaves_it_running(home: Home, mode: str) -> None:
     assert home.server() is None
@@ -48,6 +49,7 @@ async def test_a_shim_starts_the_server_and_leaves_it_running(home: Home, mode: 
     assert home.server() == pid
 
 
+@pytest.mark.usefixtures("real_starts")
 async def test_shims_that_start_at_once_have_one_server(home: Home) -> None:
     roots = [home.workspace() for _ in range(4)]
     seen: list[int | None] = []

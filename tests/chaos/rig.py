@@ -30,6 +30,8 @@ from tests.chaos.starter import Starter
 from tests.chaos.witness import Witness
 from tests.operators.slack.live.truth import Found
 from tests.slack_standin import CHANNEL
+from tests.support import server_forks
+from tests.support.server_forks import Starts
 from tests.support.server_process import FAULTY
 
 AGENT = Path(__file__).with_name("agent.py")
@@ -98,6 +100,8 @@ class Rig:
     plan: Plan
     root: Path
     environment: dict[str, str]
+    #: Where its servers come from.
+    starts: Starts
     places: Places
     dice: random.Random
     drivers: list[subprocess.Popen[bytes]] = field(factory=list)
@@ -208,7 +212,7 @@ class Rig:
         self.slack = SlackPeople(self.plan.seed)
         self.slack.start()
         environment = {**self.environment, **self.slack.environment}
-        self._manager = ServiceManager(self.places, environment, self.errors)
+        self._manager = ServiceManager(self.starts, self.places, environment, self.errors)
         self._manager.start()
 
     def _agent(self, number: int) -> dict[str, Any]:
@@ -351,7 +355,8 @@ class Rig:
             if self.slack is not None:
                 self.shown = self.slack.compare(self.database)
         if self.plan.service:
-            self.left_running = [" ".join(each.cmdline()) for each in _mine(self.root)]
+            left = [each for each in _mine(self.root) if each.pid != self.starts.pid]
+            self.left_running = [" ".join(each.cmdline()) for each in left]
 
     @contextmanager
     def _serving(self) -> Iterator[None]:
@@ -361,7 +366,7 @@ class Rig:
             yield
             self._manager.stop()
         elif lock.holder(self.database) is None:
-            server = self._spawn("serve")
+            server = self.starts.start(["serve"], self.environment, cwd=self.root)
             try:
                 yield
             finally:
@@ -369,13 +374,10 @@ class Rig:
                 server.wait(30)
         else:
             yield
-            self._spawn("stop").wait(30)
-
-    def _spawn(self, *words: str) -> subprocess.Popen[bytes]:
-        command = [*FAULTY, *words]
-        return subprocess.Popen(
-            command, env=self.environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd=self.root
-        )
+            command = [*FAULTY, "stop"]
+            subprocess.run(
+                command, env=self.environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=30
+            )
 
     def until(self, true: Callable[[], bool], seconds: float, what: str) -> None:
         """Wait until something is true; raises Broken, naming it, when it does not come about."""
@@ -448,12 +450,17 @@ def rig(plan: Plan, keep: bool = False) -> Iterator[Rig]:
         "XDG_CONFIG_HOME": str(root / "cfg"),
         "INTERCOM_FAULT": f"queue:{root / 'faults'}",
     }
+    # What belongs to the rig is found by its environment.
+    starts = server_forks.starts(environment)
+    if starts.address is not None:
+        environment[server_forks.VARIABLE] = starts.address
     (root / "cfg" / "agent-intercom").mkdir()
-    made = Rig(plan, root, environment, places(environ=environment), random.Random(plan.seed))
+    made = Rig(plan, root, environment, starts, places(environ=environment), random.Random(plan.seed))
     (root / "cfg" / "agent-intercom" / "config.toml").write_text(made.configuration())
     try:
         yield made
     finally:
         made.clean_up()
+        starts.close()
         if not keep:
             shutil.rmtree(root, ignore_errors=True)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import fcntl
 import os
 import subprocess
-import sys
 import threading
 from collections.abc import Mapping
 from pathlib import Path
@@ -14,22 +13,25 @@ from attrs import define, field
 
 from intercom.local.daemon import server_environment
 from intercom.local.places import Places, private_directory
+from tests.support.server_forks import Starts
 
-#: The stand-in for Slack carries out a call at once or never, so the sender need not wait half a minute to know.
-PROGRAM = """
-import sys
-from intercom.operators.slack import sender
-from tests.support.program_with_faults import main
-sender.SETTLING, sender.LOOK_AGAIN = 6.0, 2.0
-raise SystemExit(main(sys.argv[1:]))
-"""
-SERVE = [sys.executable, "-c", PROGRAM, "serve"]
+
+def main(words: list[str]) -> int:
+    """The program that it keeps running."""
+    # In the processes of servers only.
+    from intercom.operators.slack import sender
+    from tests.support import program_with_faults
+
+    # The stand-in for Slack carries out a call at once or never, so the sender need not wait half a minute to know.
+    sender.SETTLING, sender.LOOK_AGAIN = 6.0, 2.0
+    return program_with_faults.main(words)
 
 
 @define
 class ServiceManager:
     """Runs `serve` with this environment; what it prints goes to `errors`. Shims find its server, or wait for it."""
 
+    starts: Starts
     places: Places
     environment: Mapping[str, str]
     errors: Path
@@ -61,8 +63,8 @@ class ServiceManager:
             with open(self.errors, "ab") as errors:
                 # The variable stands in the example of a unit, too.
                 environ = {**self.environment, "GLIBC_TUNABLES": server_environment({})["GLIBC_TUNABLES"]}
-                server = subprocess.Popen(
-                    SERVE, env=environ, stdin=subprocess.DEVNULL, stdout=errors, stderr=errors, cwd="/"
+                server = self.starts.start(
+                    ["serve"], environ, stdout=errors.fileno(), stderr=errors.fileno(), cwd="/", program=__name__
                 )
             while server.poll() is None and not self._over.wait(0.02):
                 pass

@@ -8,10 +8,12 @@ was told. `INTERCOM_CHAOS=long` makes it twenty agents and hundreds of kills; `I
 from __future__ import annotations
 
 import os
+from contextlib import nullcontext
 
 from tests.chaos.judge import Report, judge
 from tests.chaos.plans import long_run, long_service_run, short_run, short_service_run
 from tests.chaos.rig import Plan, rig
+from tests.support import server_forks
 from tests.support.figures import Record, tell
 
 LONG = os.environ.get("INTERCOM_CHAOS") == "long"
@@ -20,7 +22,7 @@ SEED = os.environ.get("INTERCOM_CHAOS_SEED", "1")
 
 def run(plan: Plan) -> Report:
     """Run a plan to its end and judge it."""
-    with rig(plan) as home:
+    with server_forks.real_starts() if LONG else nullcontext(), rig(plan) as home:
         home.start()
         home.strike_all()
         home.kill_servers()

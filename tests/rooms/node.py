@@ -23,6 +23,7 @@ import pytest
 import trio
 
 from tests.support.http_responses import Broken, Response, ResponseReader, request
+from tests.support.server_forks import Started
 from tests.support.server_process import Home
 
 #: No loop guard: agents under load make no progress that it could see.
@@ -51,10 +52,8 @@ class Node:
         self.home.configure(config)
         self.port = free_port()
         self.log = root / "node.log"
-        self.process: subprocess.Popen[bytes] | None = None
+        self.process: Started | None = None
         self.starts = 0
-        #: What runs the command.
-        self.program = [sys.executable, "-P", "-m", "intercom.cli.main"]
         self._environ = self.home.environ | environ
         self._words = ["--host", "127.0.0.1", "--port", str(self.port), "--ipc-name", root.name]
         if database is not None and database.startswith("postgresql:"):
@@ -76,13 +75,13 @@ class Node:
         """Start the process, and wait until it answers."""
         self.starts += 1
         with self.log.open("ab") as log:
-            self.process = subprocess.Popen(
-                [*self.program, "rooms", *self._words],
-                env=self._environ,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
+            self.process = self.home.starts.start(
+                ["rooms", *self._words],
+                self._environ,
+                stdout=log.fileno(),
+                stderr=log.fileno(),
                 cwd=self.home.root,
+                program="intercom.cli.main",
             )
         if wait:
             self.until_ready()

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -22,8 +23,10 @@ def main(words: list[str]) -> int:
     sys.path.insert(0, str(ROOT))
     from intercom.agents.shim import launch
     from intercom.cli import main as program
-    from intercom.local import own_files, places
+    from intercom.local import daemon, own_files, places
 
+    if "INTERCOM_TEST_FORKS" in os.environ:
+        daemon.spawn = _fork
     wish = os.environ.pop("INTERCOM_FAULT", "")
     if words[:1] == ["--home"]:
         places.STAND_IN_HOME, words = words[1], words[2:]
@@ -39,6 +42,13 @@ def main(words: list[str]) -> int:
     if words[:1] == ["serve"]:
         _install(wish)
     return program.main(words)
+
+
+def _fork(command: Sequence[str], *, environ: Mapping[str, str], keep: int) -> None:
+    # Only for a relay that starts a server.
+    from tests.support import server_forks
+
+    server_forks.spawn(command, environ=environ, keep=keep)
 
 
 def _install(wish: str) -> None:

@@ -13,7 +13,7 @@ import tempfile
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import mcp_types as types
 import trio
@@ -23,6 +23,8 @@ from mcp.client.stdio import StdioServerParameters
 from intercom.local import lock
 from intercom.local.places import Places, places
 from tests.operators.ctl_server import Peer
+from tests.support import server_forks
+from tests.support.server_forks import Started
 
 #: The program as tests run it: with the faults that INTERCOM_FAULT in its environment asks for.
 COMMAND = FAULTY = [sys.executable, str(Path(__file__).parents[1] / "support" / "program_with_faults.py")]
@@ -55,6 +57,9 @@ class Home:
         #: What servers, relays and commands here are run by.
         self.program = COMMAND
         self._workspaces = 0
+        self.starts = server_forks.shared()
+        if self.starts.address is not None:
+            self.environ[server_forks.VARIABLE] = self.starts.address
 
     @property
     def places(self) -> Places:
@@ -86,15 +91,11 @@ class Home:
         os.kill(pid, signal.SIGKILL)
 
     @contextmanager
-    def serving(self, *options: str, **environ: str) -> Iterator[subprocess.Popen[bytes]]:
+    def serving(self, *options: str, **environ: str) -> Iterator[Started]:
         """A server in the foreground, ready when this is entered and stopped when it is left."""
         hear, tell = os.pipe()
-        process = subprocess.Popen(
-            [*self.program, "serve", "--ready-fd", str(tell), *options],
-            env=self.environ | environ,
-            pass_fds=[tell],
-            stderr=(self.root / "server.log").open("ab"),
-        )
+        with (self.root / "server.log").open("ab") as log:
+            process = self._start(["serve", "--ready-fd", str(tell), *options], self.environ | environ, tell, log)
         os.close(tell)
         try:
             with os.fdopen(hear) as news:
@@ -104,6 +105,11 @@ class Home:
         finally:
             process.terminate()
             process.wait(20)
+
+    def _start(self, words: list[str], environ: dict[str, str], keep: int, log: BinaryIO) -> Started:
+        if self.starts.address is not None and self.program is COMMAND:
+            return self.starts.start(words, environ, keep=[keep], stderr=log.fileno())
+        return subprocess.Popen([*self.program, *words], env=environ, pass_fds=[keep], stderr=log)
 
     def command(self, *arguments: str, environ: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
         """Run agent-intercom once."""

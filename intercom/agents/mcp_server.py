@@ -22,7 +22,7 @@ import uuid
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from enum import Enum
-from functools import partial
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import mcp_types as types
@@ -161,6 +161,7 @@ def listed(offered: Offered) -> list[types.Tool]:
     return [_listed(tool, name) for name, tool in offered.items()]
 
 
+@cache
 def _listed(tool: Tool, name: str) -> types.Tool:
     return types.Tool(
         name=name,

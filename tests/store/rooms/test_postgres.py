@@ -140,13 +140,13 @@ async def test_work_is_done_once_although_the_server_dies(
 ) -> None:
     kills = 0
     async with node(postgres.url(notes)) as rooms, trio.open_nursery() as nursery:
-        writing = Writing(rooms, count=12, each=150)
+        writing = Writing(rooms, count=12, each=80)
         nursery.start_soon(writing.run)
         while not writing.is_over:
             await trio.sleep(0.1)
             await trio.to_thread.run_sync(lambda: postgres.restart(kill=True))
             kills += 1
-        assert await rooms.read(lambda db: rows.count(db, "select count(*) from note")) == 1800
+        assert await rooms.read(lambda db: rows.count(db, "select count(*) from note")) == 960
     writing.check(postgres, notes)
     assert rooms.fault is None
     tell(record_property, "server killed", {"kills": kills, "works repeated": writing.repeats})

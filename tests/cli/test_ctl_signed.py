@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
+import os
 import re
 import sqlite3
 import subprocess
@@ -22,8 +23,8 @@ from intercom.local.places import places
 from intercom.operators.ctl.client import Refusal
 from tests.cli.test_ctl_end_to_end import DIFF
 from tests.operators.ctl_server import environ
+from tests.support import server_forks
 from tests.support.keys import make_key_file
-from tests.support.server_process import COMMAND
 from tests.support.terminal import Terminal, on_terminal
 
 pytestmark = pytest.mark.real_time
@@ -122,19 +123,32 @@ async def scene(home: Path, old: str = "one\n", diff: str = DIFF) -> AsyncIterat
     await (workspace / "notes.txt").write_text(old)
     env = environ(home)
     piped = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
-    async with running([*COMMAND, "serve"], env, stderr=subprocess.PIPE) as server:
-        assert server.stderr is not None
-        async for line in server.stderr:
-            if b"ready" in line:
-                break
-        async with (
-            running([*CTL, "--json", "watch"], env, stdout=subprocess.PIPE) as watch,
-            running([sys.executable, "-c", AGENT, str(workspace), diff], env, **piped) as agent,
-        ):
-            async for event in json_lines(watch):
-                if event["event"] == "card" and event["data"]["kind"] == "approval":
-                    yield Scene(home, env, event["data"], json_lines(agent))
-                    return
+    async with (
+        serving(env),
+        running([*CTL, "--json", "watch"], env, stdout=subprocess.PIPE) as watch,
+        running([sys.executable, "-c", AGENT, str(workspace), diff], env, **piped) as agent,
+    ):
+        async for event in json_lines(watch):
+            if event["event"] == "card" and event["data"]["kind"] == "approval":
+                yield Scene(home, env, event["data"], json_lines(agent))
+                return
+
+
+@contextlib.asynccontextmanager
+async def serving(env: dict[str, str]) -> AsyncIterator[None]:
+    """A server that is ready."""
+    hear, tell = os.pipe()
+    null = os.open(os.devnull, os.O_WRONLY)
+    server = server_forks.shared().start(["serve", "--ready-fd", str(tell)], env, keep=[tell], stderr=null)
+    os.close(null)
+    os.close(tell)
+    try:
+        async with trio.lowlevel.FdStream(hear) as news:
+            assert b'"ready": true' in await news.receive_some()
+        yield
+    finally:
+        server.kill()
+        server.wait()
 
 
 def typing(at: Scene, *words: str) -> contextlib.AbstractAsyncContextManager[Terminal]:

@@ -41,6 +41,7 @@ from tests.chaos.witness import Witness
 from tests.operators.slack.live.truth import Found
 from tests.store import cases
 from tests.store.cases import NOW, after
+from tests.support.server_forks import RealStarts
 
 TEXT = "a0 round 1: one line more\n"
 
@@ -141,7 +142,7 @@ def _scene(root: Path) -> Iterator[Scene]:
         (root / name).mkdir(mode=0o700, parents=True)
     homes = {"HOME": root, "XDG_RUNTIME_DIR": root / "run", "XDG_STATE_HOME": root / "state"}
     where = places(environ={name: str(path) for name, path in homes.items()})
-    made = Rig(Plan("1", 2, 1, 0, 0), root, {}, where, random.Random(1), witness=Eyes(root / "ws" / "0"))
+    made = Rig(Plan("1", 2, 1, 0, 0), root, {}, RealStarts(), where, random.Random(1), witness=Eyes(root / "ws" / "0"))
     db = open_database(made.database).db
     scene = Scene(made, db)
     for agent in ("a0", "a1"):

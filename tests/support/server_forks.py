@@ -25,8 +25,10 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import traceback
+import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -63,8 +65,10 @@ class Forked:
         self.pid = pid
         #: None as long as it runs; negative for a signal.
         self.returncode: int | None = None
-        # It brings the exit code.
+        # It brings the exit code. Several threads may wait, so it stays open as long as this is there.
         self._connection = connection
+        self._reading = threading.Lock()
+        weakref.finalize(self, connection.close)
 
     def poll(self) -> int | None:
         if self.returncode is None and self._has_ended(0.0):
@@ -97,10 +101,11 @@ class Forked:
         return bool(waiting.poll(None if timeout is None else timeout * 1000))
 
     def _read_code(self) -> None:
-        said = self._connection.recv(64)
-        self._connection.close()
-        assert said, "the process that servers are forked from has ended"
-        self.returncode = int(said)
+        with self._reading:
+            if self.returncode is None:
+                said = self._connection.recv(64)
+                assert said, "the process that servers are forked from has ended"
+                self.returncode = int(said)
 
 
 class ForkServer:

@@ -96,6 +96,7 @@ EXAMPLES = (
     "list --all",
     "pending",
     "pending --session 3f2a",
+    "pending --full",
     "show 7c41",
     "approve 7c41",
     "approve 7c41 --hunks 1,3-5 --note 'leave the retry as it is'",
@@ -125,7 +126,8 @@ EXAMPLES = (
     "take-back 5b0e",
     "start 'fix the failing tests' --label tests",
     "start 'write the docs' --workspace ~/project",
-    "clear 3f2a",
+    "end 3f2a",
+    "end --interrupted",
     "logs 3f2a -f",
     "logs 3f2a --stderr --lines 50",
     "checkpoint",
@@ -187,7 +189,7 @@ GROUPS = {
 #: The commands by what they are about, as the help lists them.
 SUBJECTS = {
     "what waits for you": ("watch", "web", "pending", "show", "approve", "reject", "changes", "answer"),
-    "sessions": ("list", "start", "logs", "pause", "unpause", "resume", "mode", "nudge", "clear"),
+    "sessions": ("list", "start", "logs", "pause", "unpause", "resume", "mode", "nudge", "end"),
     "what agents are told": ("steer", "steering", "task", "tasks", "take-back"),
     "what passes without you": ("grant", "grants", "revoke", "allow", "policy"),
     "checkpoints": ("checkpoint", "checkpoints", "restore"),
@@ -197,10 +199,13 @@ SUBJECTS = {
 
 #: What is typed, one word or two, and its row.
 TYPED: dict[tuple[str, ...], OperatorCommand] = {
-    (tuple(row.name.split("-", 1)) if row.name.partition("-")[0] in GROUPS else (row.name,)): row
+    (tuple(row.name.split("-", 1)) if row.name.partition("-")[0] in GROUPS else (row.verb or row.name,)): row
     for row in (*COMMANDS.values(), *LOCAL.values())
     if row.is_typed
 }
+
+#: Other words that are typed for a command.
+ALIASES = {row.name: row for row in TYPED.values() if row.verb}
 
 #: The options with a value of commands that end with a text.
 _VALUED = frozenset(
@@ -255,7 +260,7 @@ def hoist(words: Sequence[str]) -> list[str]:
     # The positions of the text's first and last word.
     typed = tuple(line[each] for each in free[:2])
     command = typed if typed in TYPED else typed[:1]
-    row = TYPED.get(command)
+    row = TYPED.get(command) or ALIASES.get("".join(command))
     begins = None if row is None else _text_at(row, len(command))
     first = free[begins] if begins is not None and begins < len(free) else end
     last = free[-1] if free else -1
@@ -362,6 +367,7 @@ def parser(*, as_json: bool = False) -> argparse.ArgumentParser:
         _add_arguments(
             where.add_parser(
                 name,
+                aliases=[row.name] if row.verb else (),
                 help=row.help,
                 description=row.help,
                 epilog=_examples(" ".join((word, *rest))),
@@ -400,7 +406,8 @@ def _add_arguments(to: argparse.ArgumentParser, row: OperatorCommand) -> None:
 
 def row_of(options: argparse.Namespace) -> OperatorCommand:
     """Return the row of a parsed command line."""
-    return TYPED[(options.command, options.act) if options.command in GROUPS else (options.command,)]
+    words = (options.command, options.act) if options.command in GROUPS else (options.command,)
+    return TYPED.get(words) or ALIASES[options.command]
 
 
 def fields_of(options: argparse.Namespace) -> tuple[str, JsonObject]:
@@ -539,7 +546,7 @@ def _carry_out(where: Places, options: argparse.Namespace) -> int:
     if options.json:
         print(json.dumps(data))
     else:
-        _show(where, COMMANDS[command], data)
+        _show(where, COMMANDS[command], data, is_full=command == "show" or (command == "pending" and options.full))
     return DONE
 
 
@@ -548,8 +555,8 @@ def _needs_preview(options: argparse.Namespace) -> bool:
     return len(options.id) != 1 or (options.command == "approve" and (options.edit or options.hunks is not None))
 
 
-def _show(where: Places, row: OperatorCommand, data: Any) -> None:
-    """Print an answer for people."""
+def _show(where: Places, row: OperatorCommand, data: Any, *, is_full: bool) -> None:
+    """Print an answer for people. With `is_full` it is of cards with their diffs."""
     if not row.draws:
         from intercom.cli.ctl_text import done_line
 
@@ -563,8 +570,10 @@ def _show(where: Places, row: OperatorCommand, data: Any) -> None:
             say_without_key(where)
     from intercom.cli import ctl_draw
 
-    ctl_draw.show(row.name, data)
-    if row.name in ("show", "pending") and sys.stdout.isatty():
+    if not is_full:
+        ctl_draw.show(row.name, data)
+    elif not ctl_draw.show_by_page(row.name, data) and sys.stdout.isatty():
+        # By a pager a person may have seen the first page only.
         from intercom.cli.ctl_sign import note_shown
         from intercom.model.card import Card
         from intercom.operators.commands.json_forms import read

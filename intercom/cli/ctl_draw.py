@@ -6,7 +6,13 @@ or with NO_COLOR set. Without a terminal, no line is wrapped.
 
 from __future__ import annotations
 
+import contextlib
+import os
 import re
+import shlex
+import shutil
+import signal
+import subprocess
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import UTC, datetime
@@ -22,7 +28,7 @@ from rich.tree import Tree
 
 from intercom.cli.ctl_text import clean, count, one_line, short
 from intercom.model import signing
-from intercom.model.audit import AuditEntry
+from intercom.model.audit import AuditEntry, LogEntry
 from intercom.model.card import AGENTS, Card, CardKind, CardState
 from intercom.model.card_hunks import hunks_of
 from intercom.model.chat_status import ChatStatus, ConnectionState
@@ -65,34 +71,103 @@ def console() -> Console:
     return Console(markup=False, emoji=False, highlight=False, width=width)
 
 
-def show(command: str, data: Json, on: Console | None = None, at: datetime | None = None) -> None:
-    """Draw the server's answer to a command whose row says how. Ages are relative to `at`. Raises IpcError if the
-    answer is of another version."""
-    draw: Callable[[Console, Json, datetime], None] = globals()[f"draw_{COMMANDS[command].draws}"]
+def show(
+    command: str, data: Json, on: Console | None = None, at: datetime | None = None, *, is_full: bool = False
+) -> None:
+    """Draw the server's answer to a command whose row says how; with `is_full`, cards with their diffs instead of a
+    line each. Ages are relative to `at`. Raises IpcError if the answer is of another version."""
+    drawing = f"draw_{COMMANDS[command].draws}"
+    draw: Callable[[Console, Json, datetime], None] = (
+        globals().get(f"{drawing}_in_full" if is_full else drawing) or (globals()[drawing])
+    )
     draw(on or console(), data, at or now())
+
+
+def show_by_page(command: str, data: Json) -> bool:
+    """Draw as `show` does with `is_full`: on a terminal that is too short for it, by the pager that $PAGER names, or
+    `less`. Returns whether a pager showed it. Raises IpcError as `show` does."""
+    on = console()
+    pager = shlex.split(os.environ.get("PAGER") or "less")
+    if not on.is_terminal or on.is_dumb_terminal or pager == ["cat"] or shutil.which(pager[0]) is None:
+        show(command, data, on, is_full=True)
+        return False
+    with on.capture() as drawn:
+        show(command, data, on, is_full=True)
+    text = drawn.get()
+    if len(on.render_lines(Text.from_ansi(text), pad=False)) < on.height:
+        on.file.write(text)
+        return False
+    # As git does: less shows colours, ends if all is on one page, and leaves it on the screen.
+    program = subprocess.Popen(pager, stdin=subprocess.PIPE, text=True, env={"LESS": "FRX", **os.environ})
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        # The person may leave before the end.
+        with contextlib.suppress(BrokenPipeError):
+            program.communicate(text)
+    finally:
+        signal.signal(signal.SIGINT, before)
+    return True
 
 
 def now() -> datetime:
     return datetime.now(UTC)
 
 
+@frozen
+class _Process:
+    """The process of a session whose agent a person started."""
+
+    label: str | None = None
+
+
+@frozen
+class _Beside:
+    """What `list` says of a session besides the session."""
+
+    waiting: int = 0
+    process: _Process | None = None
+
+
 def draw_sessions(on: Console, data: Json, at: datetime) -> None:
+    """Draw the sessions. The label is the person's name for the agent, or else what its client calls itself."""
     rows = [
         (
             short(session.id),
             safe_text(session.status, STATE_STYLE.get(session.status, "")),
+            safe_text(str(beside.waiting or "-"), "yellow" if beside.waiting else ""),
+            safe_text(one_line((beside.process and beside.process.label) or session.client_name or "-")),
             safe_text(session.mode),
             safe_text(session.workspace_root),
             safe_text(session.last_tool or "-"),
             age(session.updated_at, at),
         )
-        for session in read(list[Session], data, "sessions")
+        for session, beside in zip(
+            read(list[Session], data, "sessions"), read(list[_Beside], data, "sessions"), strict=True
+        )
     ]
-    columns = ("session", "status", "mode", "workspace", "last tool", "active")
+    columns = ("session", "status", "waiting", "label", "mode", "workspace", "last tool", "active")
     print_table(on, columns, rows, "no sessions: none of your agents is connected")
 
 
 def draw_pending(on: Console, data: Json, at: datetime) -> None:
+    cards = read(list[Card], data)
+    rows = [
+        (
+            short(card.id),
+            safe_text((card.risk or "-").upper(), RISK_STYLE.get(card.risk or "", "")),
+            safe_text(card.kind),
+            safe_text(one_line(card.title)),
+            age(card.created_at, at),
+            short(card.session_id),
+        )
+        for card in cards
+    ]
+    print_table(on, ("id", "risk", "kind", "title", "age", "session"), rows, "nothing waits for you")
+    if rows and on.is_terminal:
+        on.print(safe_text(f"{PROGRAM} show ID shows one in full, and how to answer it", "dim"), soft_wrap=True)
+
+
+def draw_pending_in_full(on: Console, data: Json, at: datetime) -> None:
     cards = read(list[Card], data)
     if not cards:
         on.print("nothing waits for you")
@@ -394,11 +469,22 @@ def draw_log(on: Console, data: Json, at: datetime) -> None:
             safe_text(entry.kind),
             safe_text(entry.who or "-"),
             short(entry.session_id or "-"),
-            safe_text(summary_of(entry)),
+            safe_text(log_text(entry)),
         )
-        for entry in read(list[AuditEntry], data, "entries")
+        for entry in read(list[LogEntry], data, "entries")
     ]
     print_table(on, ("when", "what", "who", "session", ""), rows, "the log is empty")
+
+
+def log_text(entry: LogEntry) -> str:
+    """Return what a log entry says: the id and the title of the request that it is about, if any, and what happened."""
+    said, id, title = summary_of(entry), (entry.data or {}).get("request_id"), entry.title or ""
+    if not isinstance(id, str):
+        return said
+    said = said.replace(f": {id}", "")
+    if title and said.startswith(title):
+        return f"{short(id)} {said}"
+    return f"{short(id)} {title}: {said}" if title else f"{short(id)}: {said}"
 
 
 def summary_of(entry: AuditEntry) -> str:
@@ -567,7 +653,22 @@ def print_table(on: Console, columns: Iterable[str], rows: Sequence[Iterable[Tex
 #: without a heading, and what a grant lets pass, are read in full.
 FOLDED = frozenset({"", "lets pass"})
 CUT = frozenset(
-    {"workspace", "label", "who", "by", "from", "for", "team", "last tool", "command", "name", "tool", "rule", "limits"}
+    {
+        "title",
+        "workspace",
+        "label",
+        "who",
+        "by",
+        "from",
+        "for",
+        "team",
+        "last tool",
+        "command",
+        "name",
+        "tool",
+        "rule",
+        "limits",
+    }
 )
 #: Columns between two columns of a table.
 _GAP = 2

@@ -89,7 +89,7 @@ class Page:
         self._console.print(Text(" " * _INDENT * 2).append(clean(command), "bold"), soft_wrap=True)
 
     def card(self, card: Card, *, whole: bool = False) -> None:
-        """Print a request's card as `agent-intercom-ctl pending` does, or as `show` does if `whole`."""
+        """Print a request's card as `agent-intercom-ctl pending --full` does, or as `show` does if `whole`."""
         self.gap()
         for line in ctl_draw.card_lines(card, ctl_draw.now(), None if whole else ctl_draw.PENDING_LINES):
             self._put(line)

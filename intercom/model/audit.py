@@ -26,3 +26,10 @@ class AuditEntry:
     data: Mapping[str, Any] | None = None
     previous: str = ""
     hash: str = ""
+
+
+@frozen
+class LogEntry(AuditEntry):
+    """An entry as people read it. `title` is that of the request that it is about, which the log itself has once."""
+
+    title: str | None = None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections import Counter
 from collections.abc import Callable, Sequence
 from datetime import datetime
 from functools import partial
@@ -10,7 +11,7 @@ from typing import TypeVar
 
 import outcome
 import trio
-from attrs import define, evolve, field
+from attrs import asdict, define, evolve, field
 
 from actors import (
     AlreadyStarted,
@@ -26,6 +27,7 @@ from actors import (
     UnknownChild,
     ask,
 )
+from intercom.model.audit import LogEntry
 from intercom.model.card import Card, CardKind, CardState
 from intercom.model.errors import Ambiguous, IntercomError, NotFound
 from intercom.model.request import ApprovalRequest
@@ -33,7 +35,7 @@ from intercom.model.session import Session, SessionMode, SessionStatus
 from intercom.sessions import request_kinds
 from intercom.sessions.checkpoints.restore import of_restore
 from intercom.sessions.messages import Unattended, Wanted
-from intercom.store import idempotency, instructions, requests, sessions
+from intercom.store import audit, idempotency, instructions, requests, sessions
 from intercom.store.apply_journal import JournalState, journal
 from intercom.store.checkpoints import restores
 from intercom.store.client import Reader, StoreUnavailable
@@ -175,6 +177,26 @@ def open_cards(db: Database, session_id: str | None = None) -> tuple[Card, ...]:
     ]
     shown += [of_restore(each) for each in restores.waiting(db) if session_id in (None, each.session_id)]
     return tuple(sorted(shown, key=lambda card: card.created_at))
+
+
+def waiting(db: Database) -> Counter[str]:
+    """Return how many requests of each session wait for people, by its id."""
+    return Counter(card.session_id for card in open_cards(db))
+
+
+def log(db: Database, limit: int, session_id: str | None = None) -> tuple[LogEntry, ...]:
+    """Return the newest audit entries, oldest first, with the titles of the requests that they are about."""
+    entries = audit.recent(db, limit, session_id)
+    ids = [(entry.data or {}).get("request_id") for entry in entries]
+    titles = {id: _title(db, id) for id in set(ids) if isinstance(id, str)}
+    return tuple(
+        LogEntry(**asdict(entry, recurse=False), title=titles.get(id)) for entry, id in zip(entries, ids, strict=True)
+    )
+
+
+def _title(db: Database, id: str) -> str | None:
+    request = requests.find(db, id)
+    return None if request is None else request_kinds.of(request).title(request)
 
 
 #: How long a busy session is asked which of its requests no call waits for, in seconds.

@@ -16,7 +16,7 @@ from actors import Info, Name, System, ask
 from intercom._version import __version__
 from intercom.local.operator_keys import PublicKey
 from intercom.model.amendment import Amendment
-from intercom.model.audit import AuditEntry
+from intercom.model.audit import LogEntry
 from intercom.model.card import Card, CardKind, Notice
 from intercom.model.chat_status import ChatStatus
 from intercom.model.checkpoint import CheckpointLine, CheckpointTaken, Files, Restore
@@ -327,6 +327,10 @@ class OperatorService:
         """Return the sessions that are not over, oldest first; with `everything`, all sessions in the database."""
         return await self.reader.read(lookups.all_sessions if everything else sessions.live)
 
+    async def waiting(self) -> Mapping[str, int]:
+        """Return how many requests of each session wait for people, by its id."""
+        return await self.reader.read(lookups.waiting)
+
     async def pending(self, session_id: str | None = None) -> tuple[Card, ...]:
         """Return the cards that wait for a person, oldest first; of one session, by the prefix of its id. Raises
         NotFound and Ambiguous."""
@@ -525,10 +529,10 @@ class OperatorService:
             self.deps.measured(told)
         return card
 
-    async def audit(self, limit: int, session: str | None = None) -> tuple[AuditEntry, ...]:
-        """Return the newest audit entries, oldest first."""
+    async def audit(self, limit: int, session: str | None = None) -> tuple[LogEntry, ...]:
+        """Return the newest audit entries, oldest first, with the titles of the requests that they are about."""
         id = await self.session_id(session) if session is not None else None
-        return await self.reader.read(partial(audit.recent, limit=limit, session_id=id))
+        return await self.reader.read(partial(lookups.log, limit=limit, session_id=id))
 
     async def security_event(self, summary: str, data: Mapping[str, object]) -> None:
         """Record a forbidden attempt in the audit log."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import re
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,7 +14,7 @@ from rich.console import Console
 
 from intercom.cli import ctl_draw
 from intercom.cli.ctl_text import short
-from intercom.model.audit import AuditEntry
+from intercom.model.audit import AuditEntry, LogEntry
 from intercom.model.card import ANSWERED, CardKind, CardState
 from intercom.model.chat_status import ChatStatus, ConnectionState, ConnectionStatus, OutboxStatus
 from intercom.model.decision import Decided
@@ -28,7 +29,7 @@ from tests.operators.stand_in_service import START, StandInService, card, sessio
 LATER = START + timedelta(minutes=3)
 
 
-def drawn(verb: str, data: Any, *, colour: bool = False, width: int = 1000) -> str:
+def drawn(verb: str, data: Any, *, colour: bool = False, width: int = 1000, is_full: bool = False) -> str:
     out = io.StringIO()
     on = Console(
         file=out,
@@ -39,7 +40,7 @@ def drawn(verb: str, data: Any, *, colour: bool = False, width: int = 1000) -> s
         force_terminal=colour,
         color_system="standard" if colour else None,
     )
-    ctl_draw.show(verb, data, on, LATER)
+    ctl_draw.show(verb, data, on, LATER, is_full=is_full)
     return "\n".join(line.rstrip() for line in out.getvalue().splitlines())
 
 
@@ -75,14 +76,34 @@ def test_an_answer_of_another_version_is_refused_in_a_sentence(verb: str, answer
         drawn(verb, answer)
 
 
-def test_pending_shows_what_a_person_needs_to_answer() -> None:
+@pytest.mark.parametrize("width", [60, 80, 1000])
+def test_pending_is_a_line_each_unless_more_is_asked_for(width: int) -> None:
+    entries = [
+        card_entry(card("3f2a9c1e-7b1d-4c55-9d7a-1a2b3c4d5e6f", title="Retry the upload\n" + "x" * 60)),
+        card_entry(card("9d7a1111-7b1d-4c55-9d7a-1a2b3c4d5e6f", CardKind.PROMPT, title="Go on?\x1b[2J")),
+    ]
+    heading, *lines = re.sub(r"\x1b\[[\d;]*m", "", drawn("pending", entries, colour=True, width=width)).splitlines()
+    assert heading.split() == ["id", "risk", "kind", "title", "age", "session"]
+    assert [line.split()[:3] for line in lines[:2]] == [
+        ["3f2a9c1e", "HIGH", "approval"],
+        ["9d7a1111", "-", "prompt"],
+    ]
+    assert "  Retry " in lines[0]
+    assert all(line.endswith("  3 min  s-1") for line in lines[:2])
+    assert "Go on?\\x1b[2J" in lines[1] or width == 60
+    # The hint is for people: in a pipe there are lines of cards alone.
+    assert lines[2:] == ["agent-intercom-ctl show ID shows one in full, and how to answer it"]
+    assert len(drawn("pending", entries).splitlines()) == 3
+
+
+def test_pending_in_full_shows_what_a_person_needs_to_answer() -> None:
     entries = [
         card_entry(card("3f2a9c1e-7b1d-4c55-9d7a-1a2b3c4d5e6f", title="Retry the upload", body="It gives up at once.")),
         card_entry(
             card("9d7a1111-7b1d-4c55-9d7a-1a2b3c4d5e6f", CardKind.PROMPT, title="Go on?", away=True, note="late")
         ),
     ]
-    assert drawn("pending", entries) == (
+    assert drawn("pending", entries, is_full=True) == (
         " HIGH  Agent asks: Retry the upload\n"
         "approval · 3f2a9c1e · 3 min ago · expires in 57 min · session s-1 · /home/me/project\n"
         "from the agent: It gives up at once.\n"
@@ -231,7 +252,7 @@ def test_no_line_of_an_agents_reads_as_ours() -> None:
 
 def test_pending_cuts_a_long_diff_and_show_does_not() -> None:
     entry = card_entry(card("a", diff="".join(f"+{number}\n" for number in range(200))))
-    cut = drawn("pending", [entry])
+    cut = drawn("pending", [entry], is_full=True)
     assert "+59\n" in cut
     assert "+60\n" not in cut
     assert "(60 of 200 lines; all: agent-intercom-ctl show a)" in cut
@@ -239,7 +260,9 @@ def test_pending_cuts_a_long_diff_and_show_does_not() -> None:
 
 
 def test_a_diff_left_out_is_said_to_be() -> None:
-    assert "the diff is long: agent-intercom-ctl show a" in drawn("pending", [card_entry(card("a").without_diff())])
+    assert "the diff is long: agent-intercom-ctl show a" in drawn(
+        "pending", [card_entry(card("a").without_diff())], is_full=True
+    )
 
 
 def test_lines_are_not_broken() -> None:
@@ -281,7 +304,7 @@ def test_lines_of_a_hunk_that_look_like_headers_are_drawn_as_lines() -> None:
 def test_what_a_diff_cannot_show_is_said_above_it() -> None:
     said = tuple(Remark("src/app.py", f"line {n} is long\x1b") for n in range(9))
     entry = card_entry(card("a", remarks=(Remark(None, "of the whole"), *said)))
-    whole, some = drawn("show", entry), drawn("pending", [entry])
+    whole, some = drawn("show", entry), drawn("pending", [entry], is_full=True)
     assert "  ! of the whole\n  ! src/app.py: line 0 is long\\x1b\n" in whole
     assert "  ! src/app.py: line 8 is long\\x1b\n---" in whole
     assert "  ! src/app.py: line 4 is long\\x1b\n  ! and 4 more: agent-intercom-ctl show a\n---" in some
@@ -289,9 +312,13 @@ def test_what_a_diff_cannot_show_is_said_above_it() -> None:
 
 def test_list_is_a_table() -> None:
     entry = session_entry(session("3f2a9c1e-7b1d-4c55-9d7a-1a2b3c4d5e6f", last_tool="ping"))
-    assert drawn("list", {"sessions": [entry]}).splitlines() == [
-        "session   status  mode   workspace         last tool  active",
-        "3f2a9c1e  active  local  /home/me/project  ping       3 min",
+    started = {"waiting": 2, "process": {"label": "my\ttests"}}
+    lines = [entry, entry | {"client_name": "codex"} | {"process": None}, entry | {"client_name": "codex"} | started]
+    assert drawn("list", {"sessions": lines}).splitlines() == [
+        "session   status  waiting  label     mode   workspace         last tool  active",
+        "3f2a9c1e  active  -        -         local  /home/me/project  ping       3 min",
+        "3f2a9c1e  active  -        codex     local  /home/me/project  ping       3 min",
+        "3f2a9c1e  active  2        my tests  local  /home/me/project  ping       3 min",
     ]
 
 
@@ -329,6 +356,67 @@ def test_the_log_says_who_did_what_and_when() -> None:
     assert drawn("log", log_of(entry)).splitlines()[1].split() == [
         "2026-11-21", "12:00:00", "verdict", "me", "s", "approved",
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("summary", "title", "says"),
+    [
+        ("approve", "Retry the upload", "3f2a9c1e Retry the upload: approve"),
+        ("Retry the upload", "Retry the upload", "3f2a9c1e Retry the upload"),
+        (
+            "nobody answered in time: 3f2a9c1e-7b1d-4c55-9d7a-1a2b3c4d5e6f",
+            "Go on?",
+            "3f2a9c1e Go on?: nobody answered in time",
+        ),
+        ("approve", None, "3f2a9c1e: approve"),
+    ],
+)
+def test_the_log_names_the_request_by_its_id_and_title(summary: str, title: str | None, says: str) -> None:
+    data = {"request_id": "3f2a9c1e-7b1d-4c55-9d7a-1a2b3c4d5e6f"}
+    entry = LogEntry(1, START, "decided", None, "kim", summary, data, title=title)
+    assert drawn("log", log_of(entry)).splitlines()[1].endswith(f"decided  kim  -        {says}")
+
+
+@pytest.mark.parametrize(("rows", "is_paged"), [(8, True), (40, False)])
+def test_what_is_longer_than_the_terminal_is_shown_by_the_pager(
+    rows: int, is_paged: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    pager = tmp_path / "pager"
+    pager.write_text(f'#!/bin/sh\necho "$LESS $1" > {tmp_path}/said\ncat > {tmp_path}/read\n')
+    pager.chmod(0o755)
+    monkeypatch.setenv("PAGER", f"{pager} 'an option'")
+    monkeypatch.delenv("LESS", raising=False)
+    monkeypatch.setattr(
+        ctl_draw,
+        "console",
+        lambda: Console(
+            width=80,
+            height=rows,
+            force_terminal=True,
+            color_system="standard",
+            markup=False,
+            _environ={"TERM": "xterm"},
+        ),
+    )
+    assert ctl_draw.show_by_page("show", card_entry(card("a", body="\x1b[2J"))) is is_paged
+    shown = (tmp_path / "read").read_text() if is_paged else capsys.readouterr().out
+    assert "\x1b[32m+new = 2\x1b[0m" in shown
+    assert "\\x1b[2J" in shown
+    assert "\x1b[2J" not in shown
+    assert not is_paged or (tmp_path / "said").read_text() == "FRX an option\n"
+
+
+@pytest.mark.parametrize("pager", ["cat", "no-such-pager", ""])
+def test_without_a_pager_or_a_terminal_all_is_printed(
+    pager: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("PAGER", pager)
+    if pager:
+        monkeypatch.setattr(
+            ctl_draw, "console", lambda: Console(width=80, height=3, force_terminal=True, _environ={"TERM": "xterm"})
+        )
+    assert ctl_draw.show_by_page("show", card_entry(card("a"))) is False
+    assert "+new = 2" in capsys.readouterr().out
 
 
 def test_on_a_narrow_terminal_a_long_summary_leaves_the_other_columns_whole() -> None:

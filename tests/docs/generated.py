@@ -85,6 +85,9 @@ def _commands(
         if isinstance(action, argparse._SubParsersAction):
             said = {each.dest: each.help for each in action._choices_actions}
             for name, below in action.choices.items():
+                if name not in said:
+                    # An alias.
+                    continue
                 below.description = below.description or said.get(name)
                 if not any(isinstance(each, argparse._SubParsersAction) for each in below._actions):
                     yield (*words, name), below

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections import Counter
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -298,6 +299,9 @@ class StandInService:
     def show_restore(self, restore: Restore) -> None:
         """The question of a restore is a card like any other."""
         self.cards[restore.id] = of_restore(restore)
+
+    async def waiting(self) -> Mapping[str, int]:
+        return Counter(each.session_id for each in self.cards.values() if each.state is CardState.PENDING)
 
     async def resume(self, session: str | None, instruction: str | None, verdict: Verdict) -> Session:
         self.acts.append(("resume", session, instruction, verdict.decision.value))

@@ -355,6 +355,20 @@ async def test_a_prefix_means_what_waits(server: VirtualServer, agent: AgentClie
     assert (await card(server, shared)).id == same[0]
 
 
+async def test_the_list_says_how_many_wait_and_the_log_what_each_entry_is_about(
+    server: VirtualServer, agent: AgentClient
+) -> None:
+    ids = [await proposed(agent, DIFF.replace("+LINE 2\n", f"+LINE 2 {n}\n")) for n in range(2)]
+    assert await server.app.service.waiting() == {agent.session_id: 2}
+    await server.decide(ids[0], Decision.REJECT)
+    assert await server.app.service.waiting() == {agent.session_id: 1}
+    title = (await card(server, ids[0])).title
+    *_, decided = await server.app.service.audit(50)
+    assert (decided.kind, decided.data and decided.data["request_id"], decided.title) == ("decided", ids[0], title)
+    opened, *_ = await server.app.service.audit(50)
+    assert opened.title is None
+
+
 async def amending_any(server: VirtualServer, id: str, decision: Decision) -> None:
     """Decide a card with an amendment, and with comments: both must be refused."""
     verdict = server.verdict(decision)

@@ -63,7 +63,8 @@ class Terminal:
 async def on_terminal(command: Sequence[str], environ: Mapping[str, str]) -> AsyncIterator[Terminal]:
     """Run a command whose controlling terminal is a new one; it is killed at the end."""
     ours, theirs = pty.openpty()
-    env = {**environ, "TERM": "xterm", "COLUMNS": "200"}
+    # What is longer than the terminal is printed as in a pipe, unless a test names a pager.
+    env = {"PAGER": "cat", **environ, "TERM": "xterm", "COLUMNS": "200"}
     try:
         try:
             process = await trio.lowlevel.open_process(

@@ -56,7 +56,7 @@ from intercom.cli.inbox.pages import (
 from intercom.cli.inbox.panes import LAYOUT, Bar, Entry, ListPane, Said, TextPane
 from intercom.cli.inbox.terminal import INTERRUPTED, TerminalApp, discard_typed
 from intercom.local.places import Places
-from intercom.model.audit import AuditEntry
+from intercom.model.audit import LogEntry
 from intercom.model.card import Card
 from intercom.model.errors import IntercomError
 from intercom.model.grant import GrantEntry
@@ -106,7 +106,7 @@ class Inbox(TerminalApp, inherit_bindings=False):
         self._sessions: list[Session] = []
         self._grants: list[GrantEntry] = []
         self._session: str | None = None
-        self._entries: list[AuditEntry] = []
+        self._entries: list[LogEntry] = []
         #: Whether the narrow screen shows the card instead of the list.
         self._is_open = False
         #: What the pane of the card shows now, so that it is not made again.
@@ -590,10 +590,10 @@ class Inbox(TerminalApp, inherit_bindings=False):
             grants = read(list[GrantEntry], request(self._where, "grants", {}), "grants")
             self.call_from_thread(self._looked, sessions, grants, self._entries)
         else:
-            entries = read(list[AuditEntry], request(self._where, "log", {"limit": LOG_ENTRIES}), "entries")
+            entries = read(list[LogEntry], request(self._where, "log", {"limit": LOG_ENTRIES}), "entries")
             self.call_from_thread(self._looked, self._sessions, self._grants, entries)
 
-    def _looked(self, sessions: list[Session], grants: list[GrantEntry], log: list[AuditEntry]) -> None:
+    def _looked(self, sessions: list[Session], grants: list[GrantEntry], log: list[LogEntry]) -> None:
         self._sessions, self._grants, self._entries = sessions, grants, log
         if self._session is not None and self._selected_session is None:
             self._session = None

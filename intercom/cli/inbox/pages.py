@@ -31,7 +31,7 @@ from intercom.cli.inbox.board import (
 )
 from intercom.cli.inbox.card_rows import CardText
 from intercom.cli.inbox.feed import Link
-from intercom.model.audit import AuditEntry
+from intercom.model.audit import LogEntry
 from intercom.model.card import Card, CardKind
 from intercom.model.grant import GrantEntry
 from intercom.model.request import NEW_FILE
@@ -321,12 +321,12 @@ def waiting_by_session(cards: Iterable[Card]) -> Counter[str]:
     return Counter(card.session_id for card in cards)
 
 
-def log_lines(entries: Sequence[AuditEntry]) -> list[Text]:
+def log_lines(entries: Sequence[LogEntry]) -> list[Text]:
     """Return the entries of the log, newest first."""
     lines = []
     for entry in sorted(entries, key=lambda each: -each.id):
         line = Text(f"{entry.at:%m-%d %H:%M:%S} ", "dim").append(f"{one_line(entry.kind):<14} ", "not dim cyan")
-        line.append(f"{one_line(entry.who or '-')} ", "not dim").append(one_line(ctl_draw.summary_of(entry)), "not dim")
+        line.append(f"{one_line(entry.who or '-')} ", "not dim").append(one_line(ctl_draw.log_text(entry)), "not dim")
         lines.append(line)
     return lines or [Text("the log is empty", "dim")]
 

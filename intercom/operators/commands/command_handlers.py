@@ -205,24 +205,30 @@ PIECE = 128 * 1024
 
 #: Why a session was ended, by channel; the audit log records it.
 _WHY = {
-    Channel.CTL: "cleared with agent-intercom-ctl clear",
-    Channel.WEB: "cleared in the browser",
-    Channel.SLACK: "cleared with /intercom session-clear",
+    Channel.CTL: "ended with agent-intercom-ctl end",
+    Channel.WEB: "ended in the browser",
+    Channel.SLACK: "ended with /intercom session-end",
     Channel.EMBED: "ended by the program",
 }
 
 
 @frozen
 class Listed:
-    """Sessions, and the process of each whose agent people started."""
+    """Sessions, the process of each whose agent people started, and how many requests of each wait for people."""
 
     sessions: Sequence[Session]
     processes: Mapping[str, AgentProcess]
+    waiting: Mapping[str, int]
 
 
 def _listed_entry(listed: Listed) -> JsonObject:
     started = {id: process_entry(process) for id, process in listed.processes.items()}
-    return {"sessions": [{**session_entry(each), "process": started.get(each.id)} for each in listed.sessions]}
+    return {
+        "sessions": [
+            {**session_entry(each), "process": started.get(each.id), "waiting": listed.waiting.get(each.id, 0)}
+            for each in listed.sessions
+        ]
+    }
 
 
 @handles("list", _listed_entry)
@@ -230,7 +236,7 @@ async def list_sessions(service: OperatorService, caller: Caller, everything: bo
     found = await service.sessions(everything=everything)
     # Ended sessions are kept for days, and most lists leave them out.
     named = None if everything else [each.id for each in found]
-    return Listed(found, await service.children.everyone(named))
+    return Listed(found, await service.children.everyone(named), await service.waiting())
 
 
 @handles("resume", form(Session, "session_id=id", status="resumed"))
@@ -279,8 +285,8 @@ async def start(
 
 def _cleared_entry(ended: Session | tuple[Session, ...]) -> JsonObject:
     if isinstance(ended, tuple):
-        return {"status": "cleared", "sessions": [each.id for each in ended]}
-    return {"status": "cleared", "session_id": ended.id}
+        return {"status": "ended", "sessions": [each.id for each in ended]}
+    return {"status": "ended", "session_id": ended.id}
 
 
 @handles("clear", _cleared_entry)
@@ -290,7 +296,7 @@ async def clear(
     """End a session; if people started its agent, end the agent's processes too. With `interrupted`, end all sessions
     whose agents are away."""
     if (session is None) is not interrupted:
-        raise InvalidArguments("clear needs a session's id (see list) or --interrupted, and not both")
+        raise InvalidArguments("end needs a session's id (see list) or --interrupted, and not both")
     why = _WHY[caller.channel]
     if session is None:
         return await service.end_interrupted(caller.name, caller.channel.value, why)

@@ -146,7 +146,8 @@ class OperatorCommand(NamedTuple):
     delivery. With `is_typed` false only programs send it.
     `decision` is the decision about a card that it always makes. `draws` names the function of `intercom.cli.ctl_draw`
     that draws its answer, without `draw_`; if it is empty, ctl prints one line. `only_shows` says that it changes
-    nothing, though only a person may send it.
+    nothing, though only a person may send it. `verb` is what people type for it, if that is not its name; the name is
+    an alias then.
     """
 
     name: str
@@ -158,6 +159,7 @@ class OperatorCommand(NamedTuple):
     decision: str = ""
     draws: str = ""
     only_shows: bool = False
+    verb: str = ""
 
     @property
     def acts(self) -> bool:
@@ -223,8 +225,15 @@ _ROWS = (
         Argument("--all", "everything", "include ended sessions"),
         draws="sessions",
     ),
-    _row("pending", ANYONE, "show what waits for you, oldest first, with its diff", "session", draws="pending"),
-    _row("show", ANYONE, "show one request in full", _ID, draws="card"),
+    _row(
+        "pending",
+        ANYONE,
+        "list what waits for you, oldest first, a line each",
+        Argument("--full", help="show each with its text and its diff"),
+        "session",
+        draws="pending",
+    ),
+    _row("show", ANYONE, "show one request in full; a long one, on a terminal, by $PAGER", _ID, draws="card"),
     _row(
         "approve",
         SIGNED_CARD,
@@ -304,7 +313,7 @@ _ROWS = (
     _row(
         "unpause",
         SIGNED,
-        "let a paused agent continue",
+        "let a paused agent continue, as resume does",
         _session("which one; default: the only paused one"),
     ),
     _row(
@@ -368,6 +377,7 @@ _ROWS = (
         "end a session, and the agent that you started for it",
         _session("which one"),
         Argument("--interrupted", "interrupted", "end all sessions whose agents are away, and close their requests"),
+        verb="end",
     ),
     _row(
         "logs",

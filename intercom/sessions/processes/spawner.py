@@ -183,7 +183,7 @@ def _record(db: Database, asked: Start, at: ProcessDeps) -> tuple[Session, Agent
         run = "runs" if len(running) == 1 else "run"
         raise IntercomError(
             f"{count(len(running), 'agent')} started by people {run} already ({ids}),"
-            f" and max_concurrent_sessions is {most}: clear one, or wait until one is done",
+            f" and max_concurrent_sessions is {most}: end one, or wait until one is done",
             code="too_many_sessions",
         )
     if session is None:

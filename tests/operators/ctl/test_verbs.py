@@ -233,9 +233,9 @@ async def test_start_names_the_act_so_that_a_repetition_starts_one_agent(tmp_pat
 async def test_clear_ends_the_session_that_is_named(tmp_path: Path) -> None:
     async with ctl_server(tmp_path, StandInService(card("a"))) as server:
         peer = await server.dial()
-        assert (await peer.ask("clear", id="s-1"))["data"] == {"session_id": "s-1", "status": "cleared"}
+        assert (await peer.ask("clear", id="s-1"))["data"] == {"session_id": "s-1", "status": "ended"}
         assert (await peer.ask("clear"))["error_code"] == "invalid_arguments"
-        assert server.service.acts == [("end", "s-1", ME, "ctl", "cleared with agent-intercom-ctl clear")]
+        assert server.service.acts == [("end", "s-1", ME, "ctl", "ended with agent-intercom-ctl end")]
 
 
 async def test_clear_ends_all_sessions_whose_agents_are_away(tmp_path: Path) -> None:
@@ -243,7 +243,7 @@ async def test_clear_ends_all_sessions_whose_agents_are_away(tmp_path: Path) -> 
     async with ctl_server(tmp_path, StandInService(sessions=(session("s-1"), *away))) as server:
         peer = await server.dial()
         assert (await peer.ask("clear", id="s-1", interrupted=True))["error_code"] == "invalid_arguments"
-        assert (await peer.ask("clear", interrupted=True))["data"] == {"status": "cleared", "sessions": ["s-2", "s-3"]}
+        assert (await peer.ask("clear", interrupted=True))["data"] == {"status": "ended", "sessions": ["s-2", "s-3"]}
         assert [act[1] for act in server.service.acts] == ["s-2", "s-3"]
 
 

@@ -361,15 +361,16 @@ ENTRIES = (
     ),
     of_command(
         "clear",
-        "session-clear",
+        "session-end",
         Category.SESSIONS,
         clear,
         details=(
             "Ends a session; its pending requests are interrupted. The processes of an agent that was started here end"
             " with it: they have five seconds, and are killed then. Without a session, your only one."
         ),
-        example="session-clear 1a2b3c4d",
+        example="session-end 1a2b3c4d",
         owner_only=True,
+        alias="session-clear",
     ),
     of_command(
         "steer",

@@ -98,7 +98,7 @@ def only(sessions: Sequence[Session], what: str, none: str) -> Session:
 def to_clear(live: Sequence[Session], person: str) -> Session:
     """Return the only session that a person may end. Raises NotFound and Ambiguous, as the next four functions do."""
     own = [each for each in live if may_control(each, person)]
-    return only(own, "could be ended", "there is no session of yours to clear")
+    return only(own, "could be ended", "there is no session of yours to end")
 
 
 def to_checkpoint(live: Sequence[Session], person: str) -> Session:

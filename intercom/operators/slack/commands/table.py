@@ -84,7 +84,7 @@ class Entry:
 
     `summary` is a phrase, `details` are whole sentences. With `owner_only`, only the owner of a session may use it.
     With `acts` it changes something, and is recorded before it runs. The handler's answer goes to the person only: a
-    drawn message, a sentence, or None.
+    drawn message, a sentence, or None. `alias` is another name that it has.
     """
 
     name: str
@@ -97,6 +97,7 @@ class Entry:
     options: tuple[Option, ...] = ()
     owner_only: bool = False
     acts: bool = False
+    alias: str = ""
 
     @property
     def args(self) -> str:
@@ -124,6 +125,7 @@ def of_command(
     example: str,
     options: tuple[Option, ...] = (),
     owner_only: bool = False,
+    alias: str = "",
 ) -> Entry:
     """Return the entry of an operator command. Its summary, its arguments and whether it acts are those of its row.
 
@@ -144,7 +146,17 @@ def of_command(
                 Option("--session", "ID", f"the session, if its id could be taken for the first word of the {text}"),
             )
     return Entry(
-        name, category, row.help, details, f"{SLASH} {example}", handler, tuple(places), options, owner_only, row.acts
+        name,
+        category,
+        row.help,
+        f"{details} It is also called {alias}." if alias else details,
+        f"{SLASH} {example}",
+        handler,
+        tuple(places),
+        options,
+        owner_only,
+        row.acts,
+        alias,
     )
 
 
@@ -157,7 +169,7 @@ class Table:
     def find(self, name: str) -> Entry:
         """Return the command of this name; its case is ignored if the name stays unique. Raises NotFound with the
         nearest names."""
-        exact = [each for each in self.entries if each.name == name]
+        exact = [each for each in self.entries if name in (each.name, each.alias) and name]
         alike = [each for each in self.entries if each.name.casefold() == name.casefold()]
         # A custom command runs a program, so it needs its exact name.
         found = exact or [each for each in alike if each.category is not Category.CUSTOM]
@@ -187,7 +199,7 @@ def either(names: Iterable[str]) -> str:
 
 def custom(commands: Mapping[str, str], handler: Handler, taken: Sequence[Entry]) -> tuple[Entry, ...]:
     """Return an entry for each alias of `[commands]`, except aliases that name a built-in command."""
-    names = {each.name for each in taken}
+    names = {name for each in taken for name in (each.name, each.alias)}
     session = Option("--session", "ID", "run it in this session's workspace")
     return tuple(
         Entry(

@@ -1,4 +1,4 @@
-"""help, sessions, session-resume, session-clear, list-files and show-file, as a person meets them."""
+"""help, sessions, session-resume, session-end, list-files and show-file, as a person meets them."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ async def test_help_tells_of_every_command_and_of_the_aliases_without_their_secr
             for usage in (
                 "/intercom sessions",
                 "/intercom session-resume [session] [instruction]",
-                "/intercom session-clear [session]",
+                "/intercom session-end [session]",
                 "/intercom list-files [path] [--depth N]",
                 "/intercom show-file &lt;path&gt; [--lines A:B]",
                 "/intercom status",
@@ -71,9 +71,9 @@ async def test_help_of_a_category_gives_examples_and_of_a_command_all_about_it(t
         for name in ("files", "Files"):
             told = await server.told(f"help {name}")
             assert "/intercom show-file src/main.py --lines 10:50" in told
-            assert "session-clear" not in told
+            assert "session-end" not in told
         assert await server.told("help session") == await server.told("help sessions", act="slack/2")
-        told = await server.told("help session-clear")
+        told = await server.told("help session-end")
         assert "Only the person who started a session" in told
         assert "the beginning of its id" in told
         answer = await server.type("help show-file")
@@ -103,9 +103,9 @@ async def test_help_of_a_category_gives_examples_and_of_a_command_all_about_it(t
         ("list-files --depth two", "from 1 to 10"),
         ("list-files /etc", "is absolute"),
         ("list-files --session nope", "no session has an id that begins with 'nope'"),
-        ("session-clear a b", "2 arguments"),
-        ("session-clear s-1 --session s-1", "there is no option --session; there are none here"),
-        ("session-clear nope", "no session has an id"),
+        ("session-end a b", "2 arguments"),
+        ("session-end s-1 --session s-1", "there is no option --session; there are none here"),
+        ("session-end nope", "no session has an id"),
         ("session-start fix it --workspce /x", "there is no option --workspce; there is --workspace DIR"),
         ("steer s-1 go on --force", "there is no option --force"),
         ("session-resume 1a2b3c4d5 go on", "no session has an id"),
@@ -157,10 +157,10 @@ async def test_resume_answers_who_waits_with_the_instruction_word_for_word(tmp_p
 
 async def test_a_redelivered_command_is_answered_as_before_and_not_done_again(tmp_path: Path) -> None:
     async with command_server(tmp_path, session("s-1"), session("s-2")) as server:
-        first = await server.type("session-clear s-1")
+        first = await server.type("session-end s-1")
         assert "ended session s-1" in texts(first)
-        assert await server.type("session-clear s-1") == first
-        assert "is over already" in await server.told("session-clear s-1", act="slack/other")
+        assert await server.type("session-end s-1") == first
+        assert "is over already" in await server.told("session-end s-1", act="slack/other")
         assert [act[0] for act in server.service.acts] == ["end"]
     service = StandInService(card("w-1", CardKind.STANDBY), sessions=(session("s-1"),))
     async with command_server(tmp_path, service=service) as server:
@@ -170,9 +170,9 @@ async def test_a_redelivered_command_is_answered_as_before_and_not_done_again(tm
         assert len(service.acts) == 1
 
 
-@pytest.mark.parametrize("command", ["session-clear", "session-pause", "session-checkpoint"])
+@pytest.mark.parametrize("command", ["session-end", "session-pause", "session-checkpoint"])
 async def test_of_several_sessions_none_is_guessed(tmp_path: Path, command: str) -> None:
-    """`session-clear` without an id ended one of several."""
+    """`session-end` without an id ended one of several."""
     older, newer = session("s-old"), session("s-new", updated_at=START + timedelta(minutes=1))
     async with command_server(tmp_path, newer, older) as server:
         told = await server.told(command)
@@ -182,20 +182,21 @@ async def test_of_several_sessions_none_is_guessed(tmp_path: Path, command: str)
 
 async def test_clear_ends_the_only_session_and_records_who_did_it(tmp_path: Path) -> None:
     async with command_server(tmp_path, session("s-new"), session("s-bert", owner_user_id=BERT)) as server:
+        # The name that the specification gives it.
         assert "ended session s-new" in await server.told("session-clear")
         assert server.service.acts[0][:4] == ("end", "s-new", f"anna ({ANNA})", "slack")
         kinds = await server.store(lambda db: db.execute("select kind, who, summary from audit").fetchall())
-        assert kinds == [("command", f"anna ({ANNA})", "/intercom session-clear")]
+        assert kinds == [("command", f"anna ({ANNA})", "/intercom session-end")]
 
 
 async def test_only_the_owner_ends_or_resumes_a_session_that_somebody_started(tmp_path: Path) -> None:
     owned = session("s-owned", owner_user_id=BERT, status=SessionStatus.PAUSED)
     async with command_server(tmp_path, owned) as server:
-        assert f"belongs to {BERT}" in await server.told("session-clear s-owned", act="slack/1")
+        assert f"belongs to {BERT}" in await server.told("session-end s-owned", act="slack/1")
         assert f"belongs to {BERT}" in await server.told("session-resume s-owned", act="slack/2")
-        assert "no session of yours" in await server.told("session-clear", act="slack/3")
+        assert "no session of yours" in await server.told("session-end", act="slack/3")
         assert server.service.acts == []
-        assert "ended" in await server.told("session-clear s-owned", by=BERT, act="slack/4")
+        assert "ended" in await server.told("session-end s-owned", by=BERT, act="slack/4")
 
 
 async def test_what_the_service_refuses_is_told(tmp_path: Path) -> None:
@@ -221,13 +222,13 @@ async def test_a_slow_command_is_acknowledged_in_time_and_answered_later(tmp_pat
     async with command_server(tmp_path, service=service) as server:
         server.slack.faults["respond"] = [Unreachable("gone", maybe_done=True), Unreachable("gone", maybe_done=False)]
         began = trio.current_time()
-        assert await server.type("session-clear") is None
+        assert await server.type("session-end") is None
         assert trio.current_time() - began == pytest.approx(ACK_SECONDS, abs=0.1)
         await trio.sleep(20)
         assert [answer["response_type"] for answer in server.slack.responses] == ["ephemeral"]
         assert "ended session s-1" in server.slack.responses[0]["text"]
         server.slack.faults["respond"] = [SlackRefused("the response_url", "expired_url")]
-        await server.type("session-clear", act="slack/2")
+        await server.type("session-end", act="slack/2")
         await trio.sleep(20)
         assert len(server.slack.responses) == 1
 
@@ -243,7 +244,7 @@ async def test_what_changes_something_is_not_acknowledged_before_it_is_on_record
 
     async with command_server(tmp_path, session("s-1")) as server:
         monkeypatch.setattr(Store, "transact", slow)
-        await server.type("session-clear")
+        await server.type("session-end")
         monkeypatch.undo()
         assert await server.store(partial(idempotency.known, act_id="slack/1.2.3")) is not None
 

@@ -187,8 +187,8 @@ def waiting(db: Database) -> Counter[str]:
 def log(db: Database, limit: int, session_id: str | None = None) -> tuple[LogEntry, ...]:
     """Return the newest audit entries, oldest first, with the titles of the requests that they are about."""
     entries = audit.recent(db, limit, session_id)
-    ids = [(entry.data or {}).get("request_id") for entry in entries]
-    titles = {id: _title(db, id) for id in set(ids) if isinstance(id, str)}
+    ids = [str((entry.data or {}).get("request_id", "")) for entry in entries]
+    titles = {id: _title(db, id) for id in set(ids) if id}
     return tuple(
         LogEntry(**asdict(entry, recurse=False), title=titles.get(id)) for entry, id in zip(entries, ids, strict=True)
     )

@@ -256,9 +256,10 @@ class Screen:
     command: list[str]
     environ: dict[str, str]
     rows: int
+    columns: int = _COLUMNS
 
     def __enter__(self) -> Screen:
-        size = ["-x", str(_COLUMNS), "-y", str(self.rows)]
+        size = ["-x", str(self.columns), "-y", str(self.rows)]
         self._tmux("new-session", "-d", *size, *self.command)
         self._tmux("set-option", "-g", "status", "off")
         self._tmux("resize-window", *size)

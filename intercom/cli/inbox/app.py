@@ -132,7 +132,7 @@ class Inbox(TerminalApp, inherit_bindings=False):
             yield ListPane(self._row, "list")
             yield TextPane("card")
         yield Bar("said", most=3)
-        yield Bar("keys")
+        yield Bar("keys", most=2)
 
     def on_mount(self) -> None:
         self._list = self.query_one("#list", ListPane)

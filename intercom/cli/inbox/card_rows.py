@@ -275,8 +275,9 @@ class Rows:
         part = at - self._first[line]
         ends = (0, *self._breaks[line], len(text.plain))
         shown = text[ends[part] : ends[part + 1]] if len(ends) > 2 else text
-        gutter = Text(f"{CONTINUES} ", "bright_black") if part else Text(" " * GUTTER)
-        row = gutter.append_text(shown)
+        # Its style is that of the gutter, not of the whole row.
+        row = Text().append(f"{CONTINUES} ", "bright_black") if part else Text(" " * GUTTER)
+        row.append_text(shown)
         row.no_wrap = True
         return row
 

@@ -127,15 +127,14 @@ def rows_that_act(board: Board, view: View, session: Session | None, *, is_open:
 def keys_line(rows: Iterable[Key], board: Board, view: View, *, is_open: bool, width: int) -> Text:
     """Return the line at the bottom: the keys that decide something now, and the most used others. `is_open` says that
     the selected card or session is on the screen. Others are left out until the line has at most `width` columns, but
-    never the help and the key that quits."""
-    text = Text()
-    for row in rows:
-        text.append(f" {shown_key(row.key)}", "bold").append(f" {row.shown} ")
+    never the help and the key that quits. If it is longer all the same, it is padded so that it breaks between two
+    keys, not within one."""
+    parts = [_key_and_word(shown_key(row.key), row.shown) for row in rows]
     card = board.selected if view is View.INBOX and is_open else None
     if card is not None and (unseen := board.not_seen(card)):
-        text.append(f" ({unseen})", "yellow")
+        parts.append(Text(f" ({unseen})", "yellow"))
     if view is View.HELP:
-        return text.append(" esc", "bold").append(" back ")
+        return Text().join([*parts, _key_and_word("esc", "back")])
     others = [("↑↓", "select"), ("space", "mark"), ("/", "filter"), ("tab", "next"), ("?", "help"), ("q", "quit")]
     if not is_open:
         others.insert(1, ("enter", "open"))
@@ -143,13 +142,25 @@ def keys_line(rows: Iterable[Key], board: Board, view: View, *, is_open: bool, w
         others.insert(1, ("f", "whole file"))
     if view is not View.INBOX:
         others = others[:1] + others[-3:]
-    while len(others) > 2 and text.cell_len + sum(cell_len(f" {key} {word} ") for key, word in others) > width:
+    taken = sum(part.cell_len for part in parts)
+    while len(others) > 2 and taken + sum(cell_len(f" {key} {word} ") for key, word in others) > width:
         del others[-3]
-    ends = [Text().append(f" {key}", "bold").append(f" {word} ") for key, word in others]
-    if text.cell_len + sum(each.cell_len for each in ends) > width:
-        # The keys that decide are in the help, too.
-        text.truncate(max(0, width - sum(each.cell_len for each in ends)), overflow="ellipsis")
-    return text.append_text(Text().join(ends))
+    return _broken_between([*parts, *(_key_and_word(key, word) for key, word in others)], width)
+
+
+def _key_and_word(key: str, word: str) -> Text:
+    return Text().append(f" {key}", "bold").append(f" {word} ")
+
+
+def _broken_between(parts: Iterable[Text], width: int) -> Text:
+    """Join parts, with spaces in front of each one that would reach over the end of a line of this width."""
+    text = Text()
+    for part in parts:
+        at = text.cell_len % max(1, width)
+        if at and at + part.cell_len > width >= part.cell_len:
+            text.append(" " * (width - at))
+        text.append_text(part)
+    return text
 
 
 def shown_key(key: str) -> str:

@@ -70,12 +70,32 @@ def check(out: Path, tools: Path) -> None:
         run(["skillsaw", "lint", "--strict", out / "registry"])
         said = run(["uv", "tool", "run", "--from", unpacked, SERVER_NAME, "--version"])
         assert __version__ in said, f"the bundle did not say its version, but: {said}"
+        _check_installed(run, Path(home))
+
+
+def _check_installed(run: Run, home: Path) -> None:
+    """Check that a clone is installed as the README says, by either program: both of our commands are there then."""
+    clone = home / "clone"
+    shutil.copytree(contents.ROOT, clone, ignore=lambda where, names: {each for each in names if _is_no_source(each)})
+    for words in (("uv", "tool", "install"), ("pipx", "install")):
+        run([*words, clone])
+        for program in (SERVER_NAME, f"{SERVER_NAME}-ctl"):
+            # Where both put them: README says so.
+            said = run([home / ".local/bin" / program, "--version"])
+            assert said == f"{program} {__version__}\n", f"{' '.join(words)}: {program} said: {said}"
+        run([*words[:-1], "uninstall", contents.metadata()["name"]])
+
+
+def _is_no_source(name: str) -> bool:
+    return name in ("node_modules", "dist", "build", "site") or (name.startswith(".") and name != ".ci")
 
 
 def _run(command: Sequence[str | Path], home: str) -> str:
     """Run a command in a home directory of its own. Returns what it printed, and prints that if it fails."""
     print("$", *command, flush=True)
     environ = {**os.environ, "HOME": home, "XDG_CONFIG_HOME": f"{home}/config"}
+    # These say where uv and pipx put what they install.
+    environ = {name: value for name, value in environ.items() if not name.startswith(("UV_TOOL_", "PIPX_", "XDG_DATA"))}
     done = subprocess.run(
         command,
         cwd=home,
@@ -99,6 +119,8 @@ def main() -> None:
     parser.add_argument("--release", metavar="URL", help="where the .mcpb is published")
     parser.add_argument("--only-build", action="store_true", help="build, and check nothing")
     options = parser.parse_args()
+    if options.release and (fault := contents.fault_of_release(options.namespace)) is not None:
+        parser.error(fault)
     build(OUT, options.namespace, options.release)
     if not options.only_build:
         if TOOLS not in os.environ:

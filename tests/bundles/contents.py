@@ -26,7 +26,7 @@ from intercom.model.json_types import Json, JsonObject
 from intercom.sessions.tools.table import TOOLS
 
 ROOT: Final = Path(__file__).parents[2]
-#: The namespace in the MCP registry. Publishing needs proof that one owns it.
+#: The namespace in the MCP registry: a placeholder that nobody owns. Publishing needs proof that one owns it.
 NAMESPACE: Final = "io.github.agent-intercom"
 REGISTRY_SCHEMA: Final = "https://static.modelcontextprotocol.io/schemas/2025-12-11/server.schema.json"
 #: The longest description that the registry takes, in characters.
@@ -65,6 +65,17 @@ def metadata() -> Mapping[str, str]:
 
 def registry_name(namespace: str = NAMESPACE) -> str:
     return f"{namespace}/{SERVER_NAME}"
+
+
+def fault_of_release(namespace: str) -> str | None:
+    """Say why the registry would refuse a release under this namespace; None if it would not for what is known here.
+    It asks whoever publishes to prove that the namespace is theirs."""
+    if namespace == NAMESPACE:
+        return f"{NAMESPACE} is a placeholder: name the namespace that you own with --namespace io.github.NAME"
+    line = f"<!-- mcp-name: {registry_name(namespace)} -->"
+    if line not in (ROOT / "README.md").read_text():
+        return f"the registry looks for the name in the package's description: write {line} in README.md first"
+    return None
 
 
 def server_json(namespace: str = NAMESPACE, release: tuple[str, str] | None = None) -> JsonObject:

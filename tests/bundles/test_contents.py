@@ -16,6 +16,7 @@ import pytest
 from intercom._version import __version__
 from intercom.agents.clients import CLIENTS
 from intercom.cli.init_clients import entry_file
+from tests.bundles import __main__ as bundles
 from tests.bundles import contents
 
 NAME = "agent-intercom"
@@ -33,6 +34,24 @@ def test_the_registry_can_prove_that_the_package_is_ours() -> None:
     assert 0 < len(said["description"]) <= contents.DESCRIPTION_LIMIT
     (package,) = said["packages"]
     assert (package["identifier"], package["version"], said["version"]) == ("agent-intercom", __version__, __version__)
+
+
+def test_a_release_under_a_name_that_the_registry_would_refuse_is_stopped(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    monkeypatch.setattr(bundles, "OUT", tmp_path / "bundles")
+    release = ["--release", "https://example.com/v1", "--only-build"]
+    for words, says in ((release, "placeholder"), ([*release, "--namespace", "io.github.kim"], "README.md")):
+        monkeypatch.setattr("sys.argv", ["bundles", *words])
+        with pytest.raises(SystemExit) as left:
+            bundles.main()
+        assert left.value.code == 2
+        assert says in capsys.readouterr().err
+        assert not (tmp_path / "bundles").exists()
+    readme = (contents.ROOT / "README.md").read_text().replace(contents.NAMESPACE, "io.github.kim")
+    (tmp_path / "README.md").write_text(readme)
+    monkeypatch.setattr(contents, "ROOT", tmp_path)
+    assert contents.fault_of_release("io.github.kim") is None
 
 
 def test_a_published_bundle_is_named_with_its_digest() -> None:

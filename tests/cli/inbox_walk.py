@@ -48,7 +48,7 @@ T = TypeVar("T")
 ROWS = 30
 CTL = [sys.executable, "-m", "intercom.cli.ctl"]
 #: Seconds that the screen or the service may take.
-PATIENCE = 60.0
+PATIENCE = 30.0
 #: How many keys are timed.
 TIMED = 100
 LONG = "".join(f"+line {number}\n" for number in range(1, 201))
@@ -185,6 +185,7 @@ class Walk:
     """One inbox on a screen of so many columns, and what is wrong with it."""
 
     screen: Screen
+    service: StandInService
     into: Path | None
     name: str
     faults: list[str] = field(factory=list)
@@ -207,6 +208,12 @@ class Walk:
             time.sleep(0.05)
         return lines
 
+    def shows(self, card: Card, lines: list[Text]) -> bool:
+        """Tell whether a card is on the screen. If the one before has closed there, the list is, and this one opens."""
+        if "enter open" in lines[-1].plain:
+            self.screen.press("Enter")
+        return squeezed(card.title) in self.pane(lines) and not ("enter open" in lines[-1].plain and self.is_narrow)
+
     def picture(self, name: str, lines: list[Text]) -> None:
         if self.into is not None:
             console = Console(record=True, width=self.screen.columns, file=io.StringIO())
@@ -216,11 +223,11 @@ class Walk:
 
     def card(self, case: Case) -> str:
         """Look at the card, answer it, and select the next. Returns what is cut, in words; empty if nothing is."""
-        lines = self.until(lambda lines: squeezed(case.card.title) in self.pane(lines), f"the card {case.card.id}")
+        lines = self.until(partial(self.shows, case.card), f"the card {case.card.id}")
         time.sleep(0.5)
         lines = self.screen.until()
         self.picture(case.card.id, lines)
-        below = squeezed("".join(line.plain for line in lines[-4:]))
+        below = squeezed(bottom(lines))
         missing = [part for part in self.keys(case.card) if squeezed(part) not in below]
         seen = self.pane(lines)
         wanted = [squeezed(part) for part in parts(case.card)]
@@ -242,14 +249,15 @@ class Walk:
     def answer(self, case: Case) -> None:
         """Type the keys that answer the card, until the inbox has a decision about it."""
         key, _, text = case.keys.partition("\n")
+        self.until(lambda lines: "u takes" not in bottom(lines), "the sending of the decision before")
         deadline = time.monotonic() + PATIENCE
         while time.monotonic() < deadline:
-            said = squeezed("".join(line.plain for line in self.screen.until()[-6:]))
-            if "utakes" in said and squeezed(case.card.title)[:20] in said:
+            said = bottom(self.screen.until())
+            if "u takes" in said or any(act[:2] == ("decide", case.card.id) for act in self.service.acts):
                 return
-            if "typey" in said:
+            if "type y" in said or "y yes" in said:
                 self.screen.press("y")
-            elif "enterdone" in said:
+            elif "enter done" in said:
                 # What was typed before the field was there is discarded.
                 self.screen.press("C-u")
                 self.screen.press("-l", text)
@@ -258,7 +266,8 @@ class Walk:
             else:
                 self.screen.press(key)
             time.sleep(0.4)
-        raise SystemExit(f"{self.name}: {case.card.id} could not be answered")
+        whole = "\n".join(line.plain for line in self.screen.until())
+        raise SystemExit(f"{self.name}: {case.card.id} could not be answered:\n{whole}")
 
     def colours(self, lines: list[Text]) -> bool:
         """Tell whether there is a colour on the screen."""
@@ -267,6 +276,11 @@ class Walk:
         return any(
             colour is not None and not colour.is_default for each in used for colour in (each.color, each.bgcolor)
         )
+
+
+def bottom(lines: Sequence[Text]) -> str:
+    """Return the last lines of a screen, as one."""
+    return " ".join(" ".join(line.plain for line in lines[-6:]).split())
 
 
 def cells(text: str, column: int) -> int:
@@ -313,7 +327,7 @@ def walk(server: CtlServer, columns: int, into: Path | None, *, is_coloured: boo
     """Answer all cards at this width. Prints a row for each, and returns the faults."""
     name = f"{columns}-{'colour' if is_coloured else 'plain'}"
     with inbox(server.environ, columns, is_coloured=is_coloured, waiting=len(CASES)) as screen:
-        walked = Walk(screen, into, name)
+        walked = Walk(screen, server.service, into, name)
         walked.picture("list", screen.until())
         screen.press("Enter")
         cut = {case.card.id: "" for case in CASES}

@@ -23,6 +23,15 @@ FRAMEWORKS = (
 LANGGRAPH = ("langchain-mcp-adapters==0.3.2", "langgraph==1.2.24")
 
 
+#: Between a client that speaks HTTP and a server that speaks stdio.
+BRIDGE = ("mcp-proxy==0.13.0",)
+
+
+def mcp_proxy() -> str:
+    """The path of mcp-proxy; installs it if that was not done. Raises what pip's end raises."""
+    return _program("bridges", "mcp-proxy", BRIDGE)
+
+
 def program(name: str) -> str:
     """The path of a package's command; installs all packages if that was not done. Raises what pip's end raises."""
     return _program("python", name, PACKAGES)

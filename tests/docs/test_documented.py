@@ -106,6 +106,20 @@ def test_the_last_command_of_the_readme_is_the_one_that_continuous_integration_r
     assert (ROOT / ".ci/run").read_text().splitlines()[-1] == shell_blocks(ROOT / "README.md")[-1]
 
 
+def test_the_readme_is_in_the_order_in_which_a_stranger_asks() -> None:
+    readme = (ROOT / "README.md").read_text()
+    parts = ["Coding agents work", f"({(DOCS / 'images' / MOVING).relative_to(ROOT)}.svg)"]
+    parts += ["\n## Install\n", "\n## Connect your agent\n", "\n## Answer\n"]
+    places = [readme.index(part) for part in parts]
+    assert places == sorted(places)
+    assert readme.index("](docs/images/") < places[2], "a still picture stands before the moving one"
+    assert re.findall(r"^## .*", readme, re.MULTILINE)[:3] == [part.strip() for part in parts[2:]]
+
+
+def test_the_site_has_a_search() -> None:
+    assert "\nplugins:\n  - search\n" in SITE.read_text()
+
+
 HANDS_ON = [ROOT / "README.md", *sorted((DOCS / "how-to").rglob("*.md")), DOCS / "tutorial/first-approval.md"]
 
 
@@ -113,13 +127,15 @@ HANDS_ON = [ROOT / "README.md", *sorted((DOCS / "how-to").rglob("*.md")), DOCS /
 def test_the_commands_of_a_page_are_ours_and_need_no_python_of_their_own(page: Path) -> None:
     """What a tool's installer put somewhere is in no environment that a shell has."""
     parsers = {"agent-intercom": main.parser(), "agent-intercom-ctl": ctl.parser()}
-    for line in "\n".join(shell_blocks(page)).replace("\\\n", " ").splitlines():
+    consoles = re.findall(r"^```console\n(.*?)\n```$", page.read_text(), re.MULTILINE | re.DOTALL)
+    shown = [line.removeprefix("$ ") for each in consoles for line in each.splitlines() if line.startswith("$ ")]
+    for line in "\n".join([*shell_blocks(page), *shown]).replace("\\\n", " ").splitlines():
         if ".venv/bin" in line:
             # The same line makes it.
             assert line.startswith("python3 -m venv .venv && .venv/bin/pip install -q ")
             continue
         assert line.split(" ")[0] not in ("pip", "pip3", "python") or line.startswith("python3 -m venv "), line
-        program, *words = shlex.split(line.partition(" | ")[0].removesuffix(" &"), comments=True) or [""]
+        program, *words = shlex.split(re.split(" [|>] ", line)[0].removesuffix(" &"), comments=True) or [""]
         # Without a command, ctl opens the inbox.
         if program in parsers and words not in ([], ["--version"]):
             parsers[program].parse_args(ctl.hoist(words) if program.endswith("-ctl") else words)

@@ -27,7 +27,7 @@ from rich.console import Console
 from intercom.cli import ctl_draw
 from intercom.cli.ctl_sign import NO_KEY, send
 from intercom.cli.ctl_text import clean, one_line
-from intercom.cli.inbox.board import Act, Board, line_count, named, request_of
+from intercom.cli.inbox.board import ALWAYS, KEYS, Act, Board, line_count, named, request_of
 from intercom.local.places import Places
 from intercom.model.card import Card, CardState
 from intercom.model.errors import IntercomError
@@ -133,6 +133,10 @@ class Keys:
         key = _key()
         if key in _END:
             return False
+        if key == "?":
+            self._say("\n".join(_help()))
+            self._prompt()
+            return True
         act = self._board.key(key)
         if act is None or (act.card is None and act.word == "view whole"):
             return True
@@ -194,6 +198,13 @@ class Keys:
 
     def _prompt(self) -> None:
         self._prompted.show(clean(self._board.prompt()))
+
+
+def _help() -> Iterator[str]:
+    """Yield the lines that say what each key does."""
+    for kind, rows in KEYS.items():
+        yield f"{kind}: {', '.join(f'{row.key} {row.shown}' for row in rows)}"
+    yield f"always: {', '.join(f'{row.key} {row.shown}' for row in ALWAYS)}, ? help; any key but y leaves a question"
 
 
 class _Prompted:

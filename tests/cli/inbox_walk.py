@@ -335,7 +335,7 @@ def walk(server: CtlServer, columns: int, into: Path | None, *, is_coloured: boo
             cut[case.card.id] = walked.card(case)
         if walked.colours(screen.until()) is not is_coloured:
             walked.faults.append("there is no colour" if is_coloured else "there is colour")
-        for key, says in (("2", "session"), ("3", "the log"), ("?", "Answers to a card")):
+        for key, says in (("2", "3f2a91c0 active"), ("3", "approved r-1"), ("?", "Answers to a card")):
             screen.press(key)
             walked.picture(f"tab-{key.replace('?', 'help')}", screen.until(says))
         screen.press("Escape")

@@ -224,6 +224,10 @@ async def test_keys_view_and_go_on_and_a_refusal_is_shown(tmp_path: Path) -> Non
     long = card("one", diff="".join(f"+{number}\n" for number in range(100)))
     async with watching(tmp_path, long, card("two", **LOW)) as (server, screen):
         await screen.until("2 waiting")
+        screen.type("?")
+        await screen.until("approval: a approve, r reject")
+        await screen.until("always: v view whole, n next, q quit, ? help")
+        await screen.until("[q]uit")
         screen.type("n")
         await screen.until("60 of 100 lines")
         await screen.until("40 of 100 lines not seen")

@@ -57,9 +57,11 @@ async def supergateway(home: Home, root: Path) -> AsyncIterator[dict[str, Any]]:
     """Without --stateful it starts a process of Intercom for each request."""
     port, start = free_port(), home.parameters("--workspace", str(root))
     command = [npm.program("supergateway"), "--stdio", shlex.join([start.command, *start.args])]
-    async with running([*command, "--outputTransport", "streamableHttp", "--port", str(port)], home):
-        await listens(port)
-        yield {"over": "http", "url": f"http://127.0.0.1:{port}/mcp", "headers": {}}
+    more = ["--outputTransport", "streamableHttp", "--port", str(port)]
+    with home.serving():
+        async with running([*command, *more], home):
+            await listens(port)
+            yield {"over": "http", "url": f"http://127.0.0.1:{port}/mcp", "headers": {}}
 
 
 @asynccontextmanager
@@ -67,9 +69,10 @@ async def mcp_proxy(home: Home, root: Path) -> AsyncIterator[dict[str, Any]]:
     """One process of Intercom for all its clients."""
     port, start = free_port(), home.parameters("--workspace", str(root))
     command = [pypi.mcp_proxy(), "--port", str(port), "--pass-environment", start.command, "--", *start.args]
-    async with running(command, home):
-        await listens(port)
-        yield {"over": "http", "url": f"http://127.0.0.1:{port}/mcp", "headers": {}}
+    with home.serving():
+        async with running(command, home):
+            await listens(port)
+            yield {"over": "http", "url": f"http://127.0.0.1:{port}/mcp", "headers": {}}
 
 
 @asynccontextmanager

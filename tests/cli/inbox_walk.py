@@ -48,7 +48,9 @@ T = TypeVar("T")
 ROWS = 30
 CTL = [sys.executable, "-m", "intercom.cli.ctl"]
 #: Seconds that the screen or the service may take.
-PATIENCE = 30.0
+PATIENCE = 60.0
+#: Seconds after which a key is taken for one that was not counted.
+SOON = 4.0
 #: How many keys are timed.
 TIMED = 100
 LONG = "".join(f"+line {number}\n" for number in range(1, 201))
@@ -253,21 +255,33 @@ class Walk:
         deadline = time.monotonic() + PATIENCE
         while time.monotonic() < deadline:
             said = bottom(self.screen.until())
-            if "u takes" in said or any(act[:2] == ("decide", case.card.id) for act in self.service.acts):
+            if "u takes" in said or self.is_decided(case):
                 return
-            if "type y" in said or "y yes" in said:
+            if "y yes" in said:
                 self.screen.press("y")
+                self.soon(lambda now: "y yes" not in now)
             elif "enter done" in said:
                 # What was typed before the field was there is discarded.
                 self.screen.press("C-u")
                 self.screen.press("-l", text)
-                time.sleep(0.3)
-                self.screen.press("Enter")
+                if self.soon(lambda now: f" {text} " in now):
+                    self.screen.press("Enter")
+                    self.soon(lambda now: "enter done" not in now)
             else:
                 self.screen.press(key)
-            time.sleep(0.4)
+                self.soon(lambda now: any(each in now for each in ("u takes", "y yes", "enter done")))
         whole = "\n".join(line.plain for line in self.screen.until())
         raise SystemExit(f"{self.name}: {case.card.id} could not be answered:\n{whole}")
+
+    def is_decided(self, case: Case) -> bool:
+        return any(act[:2] == ("decide", case.card.id) for act in self.service.acts)
+
+    def soon(self, is_so: Callable[[str], bool]) -> bool:
+        """Tell whether something comes to hold of the last lines in some seconds."""
+        deadline = time.monotonic() + SOON
+        while not (holds := is_so(bottom(self.screen.until()))) and time.monotonic() < deadline:
+            time.sleep(0.1)
+        return holds
 
     def colours(self, lines: list[Text]) -> bool:
         """Tell whether there is a colour on the screen."""

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from intercom.cli.ctl_text import clean, done_line, one_line
+from intercom.cli.ctl_text import clean, count, done_line, one_line
 
 
 @pytest.mark.parametrize(
@@ -59,3 +59,10 @@ def test_what_is_visible_stays_as_it_is(text: str) -> None:
 )
 def test_what_was_done_is_one_line(data: dict[str, str], line: str) -> None:
     assert done_line(data) == line
+
+
+@pytest.mark.parametrize(
+    ("number", "says"), [(0, "0 files, 0 replies"), (1, "1 file, 1 reply"), (2, "2 files, 2 replies")]
+)
+def test_one_is_counted_in_the_singular(number: int, says: str) -> None:
+    assert f"{count(number, 'file')}, {count(number, 'reply', 'replies')}" == says

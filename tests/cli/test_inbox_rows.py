@@ -12,7 +12,9 @@ from rich.cells import cell_len
 from rich.text import Text
 
 from intercom.cli.inbox import card_rows
+from intercom.cli.inbox.board import Board, keys_of
 from intercom.cli.inbox.card_rows import CONTINUES, GUTTER, CardText, Part, Rows, breaks, parse_diff
+from intercom.cli.inbox.pages import View, keys_line
 from intercom.model.card import Card, CardKind
 from tests.operators.stand_in_service import START, card
 
@@ -162,3 +164,31 @@ def test_a_card_of_each_kind_has_a_text() -> None:
     for kind in CardKind:
         shown = CardText.of(Card("x", kind, "s-1", "/w", "title", START, body="a\nb"), START)
         assert shown.size == len(shown.lines) >= 3
+
+
+def test_a_row_that_continues_a_line_has_the_lines_style_and_not_the_gutters() -> None:
+    line = Text("one two three four", "bold")
+    rows = Rows((line,), 12)
+    for at in range(len(rows)):
+        row = rows.row(at, line)
+        first, _, rest = row.plain.partition(" ")
+        assert (first == CONTINUES) is bool(at)
+        assert row.style == ""
+        grey = [span for span in row.spans if span.style == "bright_black"]
+        assert [(span.start, span.end) for span in grey] == ([(0, GUTTER)] if at else [])
+
+
+@pytest.mark.parametrize("width", range(20, 130, 3))
+def test_the_line_of_keys_breaks_between_two_keys_and_names_each(width: int) -> None:
+    known = card("one", amendable=True)
+    board = Board()
+    board.take(known)
+    board.select("one")
+    rows = keys_of(known)
+    line = keys_line(rows, board, View.INBOX, is_open=True, width=width)
+    ends = (0, *breaks(line.plain, width, at_words=True), len(line.plain))
+    shown = [line.plain[begin:end].rstrip() for begin, end in pairwise(ends)]
+    for words in (*(f" {row.key} {row.shown}" for row in rows), " ? help", " q quit"):
+        assert any(words in each for each in shown), shown
+    # Two rows are enough for the narrowest terminal that people use.
+    assert len(shown) <= 2 or width < 60

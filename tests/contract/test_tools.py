@@ -19,6 +19,7 @@ from attrs import frozen
 from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
 
+from intercom.agents.mcp_server import INSTRUCTIONS
 from intercom.local import own_files
 from intercom.sessions.request_kinds import APPROVED
 from tests.support.server_process import ERAS, TRUSTING, Home, Later, Person, begin, call, user_home
@@ -262,6 +263,7 @@ async def test_the_server_each_tool_and_each_prompt_have_an_icon(work: AgentAtWo
     about = work.agent.server_info
     assert about is not None
     assert about.title == "Intercom"
+    assert work.agent.instructions == INSTRUCTIONS
     tools, prompts = (await work.agent.list_tools()).tools, (await work.agent.list_prompts()).prompts
     for each in (about, *tools, *prompts):
         (icon,) = each.icons or ()

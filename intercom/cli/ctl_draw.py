@@ -121,7 +121,7 @@ class _Process:
 
 
 @frozen
-class _Beside:
+class _SessionFacts:
     """What `list` says of a session besides the session."""
 
     waiting: int = 0
@@ -134,15 +134,15 @@ def draw_sessions(on: Console, data: Json, at: datetime) -> None:
         (
             short(session.id),
             safe_text(session.status, STATE_STYLE.get(session.status, "")),
-            safe_text(str(beside.waiting or "-"), "yellow" if beside.waiting else ""),
-            safe_text(one_line((beside.process and beside.process.label) or session.client_name or "-")),
+            safe_text(str(facts.waiting or "-"), "yellow" if facts.waiting else ""),
+            safe_text(one_line((facts.process and facts.process.label) or session.client_name or "-")),
             safe_text(session.mode),
             safe_text(session.workspace_root),
             safe_text(session.last_tool or "-"),
             age(session.updated_at, at),
         )
-        for session, beside in zip(
-            read(list[Session], data, "sessions"), read(list[_Beside], data, "sessions"), strict=True
+        for session, facts in zip(
+            read(list[Session], data, "sessions"), read(list[_SessionFacts], data, "sessions"), strict=True
         )
     ]
     columns = ("session", "status", "waiting", "label", "mode", "workspace", "last tool", "active")

@@ -226,7 +226,9 @@ class Walk:
     def card(self, case: Case) -> str:
         """Look at the card, answer it, and select the next. Returns what is cut, in words; empty if nothing is."""
         lines = self.until(partial(self.shows, case.card), f"the card {case.card.id}")
-        time.sleep(0.5)
+        wanted = [squeezed(part) for part in self.keys(case.card)]
+        # Lines that are only just drawn are counted as not seen for a moment.
+        self.soon(lambda now: all(part in squeezed(now) for part in wanted))
         lines = self.screen.until()
         self.picture(case.card.id, lines)
         below = squeezed(bottom(lines))

@@ -131,8 +131,6 @@ def keys_line(rows: Iterable[Key], board: Board, view: View, *, is_open: bool, w
     keys, not within one."""
     parts = [_key_and_word(shown_key(row.key), row.shown) for row in rows]
     card = board.selected if view is View.INBOX and is_open else None
-    if card is not None and (unseen := board.not_seen(card)):
-        parts.append(Text(f" ({unseen})", "yellow"))
     if view is View.HELP:
         return Text().join([*parts, _key_and_word("esc", "back")])
     others = [("↑↓", "select"), ("space", "mark"), ("/", "filter"), ("tab", "next"), ("?", "help"), ("q", "quit")]
@@ -143,6 +141,14 @@ def keys_line(rows: Iterable[Key], board: Board, view: View, *, is_open: bool, w
     if view is not View.INBOX:
         others = others[:1] + others[-3:]
     taken = sum(part.cell_len for part in parts)
+    if card is not None and (unseen := board.not_seen(card)):
+        room = width - taken - sum(cell_len(f" {key} {word} ") for key, word in others[-2:])
+        text = Text(f" ({unseen})", "yellow")
+        # Seen lines change it all the time: it alone never makes a second line.
+        if 0 <= room < text.cell_len:
+            text.truncate(room, overflow="ellipsis")
+        parts.append(text)
+        taken += text.cell_len
     while len(others) > 2 and taken + sum(cell_len(f" {key} {word} ") for key, word in others) > width:
         del others[-3]
     return _broken_between([*parts, *(_key_and_word(key, word) for key, word in others)], width)

@@ -39,6 +39,7 @@ from intercom.cli.inbox.pages import shown_key
 from intercom.model.card import Card, CardKind
 from intercom.model.decision import Verdict
 from intercom.model.request import ChangeKind, FileChange, PromptType, Remark, RiskLevel
+from tests.bench.inbox_bench import until_shown
 from tests.cli.inbox_pictures import DROP, SHAPES, Screen
 from tests.operators.ctl_server import CtlServer, ctl_server
 from tests.operators.stand_in_service import StandInService, session
@@ -425,10 +426,7 @@ def many(server: CtlServer) -> None:
 
 
 def _start(environ: dict[str, str]) -> float:
-    began = time.monotonic()
-    with tempfile.TemporaryDirectory() as directory, _screen(directory, environ, 120) as screen:
-        screen.until("Change number 0000")
-        return time.monotonic() - began
+    return until_shown(["env", *(f"{name}={value}" for name, value in environ.items()), *CTL], "Change number 0000")
 
 
 def _figures(seconds: Sequence[float]) -> str:

@@ -81,6 +81,14 @@ test("a nudge names its alert and its session, and is written by the person", as
   await expect(toSign(about("nudge", entry), null, BY)).rejects.toThrow("write what the agent is told");
 });
 
+test("to take a decision back is signed as the command about that request", async () => {
+  const entry = cardEntry({ risk_level: "critical", diff: null, diff_omitted: true });
+  const { command, fields, said } = await toSign(about("take-back", entry), null, BY);
+  expect([command, fields]).toEqual(["take-back", { id: entry["request_id"] }]);
+  expect([said.request_id, said.decision, said.text, said.risk]).toEqual(["", "take-back", null, null]);
+  expect(said.subject).toBe(await commandSubject("take-back", fields));
+});
+
 test("what is not shown whole here is left to the terminal", async () => {
   const hunks = { numbers: [1], total: 2, shown: "x", told: null };
   for (const act of [

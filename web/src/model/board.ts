@@ -8,6 +8,7 @@
 
 import { diffOf, fitComments, type Comment, type DiffModel } from "./diff";
 import { CHANGES, KEYS, keysOf, label, type Key } from "./keys";
+import { Sent } from "./sent";
 import { count, oneLine, short, table } from "./visible";
 import type { Card, JsonObject, Session } from "./wire";
 
@@ -17,6 +18,8 @@ export const UNDO = 6_000;
 export const REACTION = 300;
 /** A decision that is this late was made before the machine slept, and is not sent. */
 export const LATE = 10_000;
+/** The command that takes a sent decision back. */
+export const TAKE_BACK = "take-back";
 /** The most characters of a title in a question. */
 const TITLE = 60;
 
@@ -95,7 +98,7 @@ const idOf = (act: Act): string => act.card?.id ?? act.session?.id ?? "";
 export function requestOf(act: Act, text: string | null): { command: string; fields: JsonObject } {
   const fields: JsonObject = { id: idOf(act) };
   const direct = table({ accept: "policy-accept" });
-  const own = ["approve", "reject", "changes", "nudge", "pause", "unpause", "steer", "clear"];
+  const own = ["approve", "reject", "changes", "nudge", "pause", "unpause", "steer", "clear", TAKE_BACK];
   const command = direct[act.word] ?? (own.includes(act.word) ? act.word : "answer");
   if (text) fields[command === "reject" ? "reason" : "text"] = text;
   if (command === "answer") fields["decision"] = act.word;
@@ -128,8 +131,7 @@ export class Board {
   #seen = new Map<string, Seen>();
   #diffs = new WeakMap<Card, DiffModel>();
   #deciding = new Map<string, Waiting>();
-  /** Decisions that were sent, whose card is not yet known to have changed. */
-  #sent = new Map<string, string>();
+  readonly #sent = new Sent();
   #left = new Map<string, Set<number>>();
   #comments = new Map<string, Comment[]>();
   #told: string[] = [];
@@ -186,16 +188,32 @@ export class Board {
       }
       if (before && isSame && before.diff === card.diff) this.#diffs.set(card, this.diff(before));
       this.#open.set(card.id, card);
-      if (before === undefined) return true;
+      const { isReopened, act } = this.#sent.opened(card.id);
+      if (act?.comments) this.#comments.set(card.id, [...act.comments, ...this.comments(card)]);
+      if (before === undefined) return !isReopened;
       if (isSame) return false;
-      this.#sent.delete(card.id);
+      this.#sent.forget(card.id);
       this.#left.delete(card.id);
       this.#drop(card.id, "the request has changed");
       if (card.id === this.#selected) this.#changed(true);
       return false;
     }
     this.#close(card.id, "the request has closed");
+    if (card.kind in KEYS) this.#sent.end(card);
+    this.revision += 1;
     return false;
+  }
+
+  /** The cards that ended while this page was there, each as it is now, the newest first. */
+  get ended(): readonly Card[] {
+    return this.#sent.ended;
+  }
+
+  /** Forget everything, because nobody is signed in any more. */
+  forget(): void {
+    this.disconnected();
+    this.replace([]);
+    this.#sent.clear();
   }
 
   /** Put the whole diff of a card in, which a listing left out. */
@@ -212,7 +230,7 @@ export class Board {
   replace(cards: readonly Card[]): void {
     const fresh = new Set(cards.map((card) => card.id));
     for (const id of [...this.#open.keys()]) if (!fresh.has(id)) this.#close(id, "the request has closed");
-    this.#sent.clear();
+    this.#sent.forgetAll();
     for (const card of cards) this.take(card);
   }
 
@@ -237,7 +255,7 @@ export class Board {
     this.#listed = null;
     this.#seen.delete(id);
     this.#left.delete(id);
-    this.#sent.delete(id);
+    this.#sent.forget(id);
     this.#drop(id, why);
     this.revision += 1;
     if (id !== this.#selected) return;
@@ -471,7 +489,7 @@ export class Board {
   // --- what a key does
 
   isDecided(id: string): boolean {
-    return this.#deciding.has(id) || this.#sent.has(id);
+    return this.#deciding.has(id) || this.#sent.wordOn(id) !== null;
   }
 
   /** Return what a word decides: about the marked cards, or else about the selected one. Cards of kinds that the word
@@ -594,7 +612,17 @@ export class Board {
   }
 
   sentOn(id: string): string | null {
-    return this.#sent.get(id) ?? null;
+    return this.#sent.wordOn(id);
+  }
+
+  /** Whether a decision about an open card was carried out, and nothing has been heard of the card since. */
+  isUnheard(id: string): boolean {
+    return this.#sent.isUnheard(id);
+  }
+
+  /** The decisions of this page that were sent last, together, and that no agent is known to have. */
+  get takeable(): readonly Act[] {
+    return this.#sent.takeable;
   }
 
   /** Remove and return the decisions that are to be sent now, oldest first. Those that are long overdue were made
@@ -609,7 +637,7 @@ export class Board {
         continue;
       }
       this.#deciding.delete(id);
-      this.#sent.set(id, waits.act.word);
+      this.#sent.begin(id, waits.act, waits.due);
       found.push(waits);
     }
     if (due.length > 0) this.revision += 1;
@@ -618,15 +646,21 @@ export class Board {
 
   /** Record how a sent decision ended. One that failed can be made again. */
   settled(act: Act, isDone: boolean): void {
-    if (!isDone || act.session) this.#sent.delete(idOf(act));
+    this.#sent.settled(idOf(act), isDone);
     if (isDone && act.card) this.#comments.delete(act.card.id);
+    this.revision += 1;
+  }
+
+  /** Offer it no more to take the decision about a card back, because that was refused. */
+  keepDecision(id: string): void {
+    this.#sent.keep(id);
     this.revision += 1;
   }
 
   /** Take back the decisions that were made last. Returns a sentence for the person. */
   undo(): string {
     const deciding = this.deciding;
-    if (deciding.length === 0) return "nothing to undo: what was decided is sent";
+    if (deciding.length === 0) return "nothing to undo: what was decided last cannot be taken back";
     const last = Math.max(...deciding.map((waits) => waits.due));
     const undone = deciding.filter((waits) => waits.due === last);
     for (const waits of undone) this.#deciding.delete(idOf(waits.act));

@@ -93,7 +93,7 @@ export const PAGE_KEYS: readonly (readonly [string, string])[] = [
   ["enter", "open the request, if the list fills the screen"],
   ["PgDn PgUp", "scroll the request; Home and End go to its ends"],
   ["x", "mark the request, to decide about several together"],
-  ["u", "take back what was decided last, before it is sent"],
+  ["u", "take back what was decided last, until an agent has it"],
   ["h", "go to the next hunk; space leaves it out or takes it in again"],
   ["v", "show the change inline, or side by side"],
   ["m", "write a comment on a line or a file"],

@@ -1,6 +1,6 @@
 /** Which decisions a passkey signs on the page, and what each says exactly. Pure. */
 
-import { requestOf, type Act } from "./board";
+import { requestOf, TAKE_BACK, type Act } from "./board";
 import { cardSubject, commandSubject, type Said } from "./signing";
 import { table } from "./visible";
 import type { Card, JsonObject } from "./wire";
@@ -34,18 +34,14 @@ export async function toSign(
   if (why) throw new Error(why);
   const { command, fields } = requestOf(act, text);
   const made = { at: by.at, decision_id: by.id, key_id: by.keyId, method: "passkey" };
-  if (!act.card || command === "nudge") {
+  if (!act.card || command === "nudge" || command === TAKE_BACK) {
     if (command === "nudge" && !text) throw new Error("write what the agent is told: it is signed");
+    if (command === TAKE_BACK) return { command, fields, said: await aboutCommand(command, fields, made) };
     const session = act.session?.id ?? act.card?.sessionId ?? "";
     // The signature is for that agent alone.
     const sent: JsonObject = { ...fields, session };
     if (command !== "nudge") delete sent["id"];
-    const subject = await commandSubject(command, sent);
-    return {
-      command,
-      fields: sent,
-      said: { ...made, request_id: "", subject, risk: null, decision: command, text: null },
-    };
+    return { command, fields: sent, said: await aboutCommand(command, sent, made) };
   }
   const said = command === "reject" ? (text ?? NO_REASON) : text;
   if (command === "reject") fields["reason"] = said;
@@ -63,6 +59,16 @@ export async function toSign(
       text: said,
     },
   };
+}
+
+/** Return what is signed of a command that answers no card. */
+async function aboutCommand(
+  command: string,
+  fields: JsonObject,
+  made: Pick<Said, "at" | "decision_id" | "key_id" | "method">,
+): Promise<Said> {
+  const subject = await commandSubject(command, fields);
+  return { ...made, request_id: "", subject, risk: null, decision: command, text: null };
 }
 
 /** Return the entry of a card as it is shown: with the diff that a listing had left out. */

@@ -2,9 +2,10 @@
 
 import { QueryClient } from "@tanstack/react-query";
 import { useState, useSyncExternalStore } from "react";
-import { Board, LATE, nameOf, requestOf, UNDO, type Act, type Waiting } from "../model/board";
+import { Board, LATE, nameOf, requestOf, TAKE_BACK, UNDO, type Act, type Waiting } from "../model/board";
 import { EventReducer, type ServerEvent } from "../model/events";
-import { KEYS, mayDecide, past } from "../model/keys";
+import { isUnderWay } from "../model/decided";
+import { mayDecide, past } from "../model/keys";
 import { isSigned, toSign, whyNotHere } from "../model/signed";
 import { oneLine } from "../model/visible";
 import { amendedOf, cardOf, WireError, type Card, type JsonObject, type Me, type Passkeys } from "../model/wire";
@@ -29,7 +30,10 @@ export type Identity =
 /** How long a message stays, in milliseconds; errors stay until they are dismissed. */
 const STAYS = 6_000;
 const MOST_MESSAGES = 4;
-const MOST_RECENT = 8;
+/** After a decision was carried out, how long to wait for news of its card before asking for them. */
+const UNHEARD = 4_000;
+/** Of how many decided cards it is asked how they are, after the server was away. */
+const MOST_ASKED = 12;
 
 export class Inbox {
   readonly api = new Api();
@@ -52,8 +56,6 @@ export class Inbox {
   messages: readonly Message[] = [];
   /** What was written and not sent, by where it was written: a form may leave the screen and come back. */
   readonly drafts = new Map<string, string>();
-  /** The cards that ended lately, the newest first, each as it is now. */
-  recent: readonly Card[] = [];
   /** What a screen reader says next. */
   announced = "";
   #listeners = new Set<() => void>();
@@ -63,6 +65,7 @@ export class Inbox {
   #came = 0;
   #tickedAt = Date.now();
   #completing = new Set<string>();
+  #takingBack = new Set<string>();
   /** The passkeys that sign here, if decisions have to be signed. */
   passkeys: Passkeys | null = null;
   /** What the authenticator does now: it takes one request at a time. */
@@ -131,10 +134,8 @@ export class Inbox {
 
   #signedOut(why: string): void {
     this.#connection.stop();
-    this.board.disconnected();
     // Nothing of it stays on the screen of somebody who is not signed in.
-    this.board.replace([]);
-    this.recent = [];
+    this.board.forget();
     this.drafts.clear();
     this.queries.clear();
     this.wasReady = false;
@@ -254,6 +255,8 @@ export class Inbox {
     switch (effect.type) {
       case "ready":
         this.wasReady = true;
+        // How far these have come may have changed meanwhile.
+        for (const card of this.board.ended.filter(isUnderWay).slice(0, MOST_ASKED)) void this.#askAbout(card.id);
         break;
       case "came":
         this.#came += 1;
@@ -270,7 +273,6 @@ export class Inbox {
         break;
       }
       case "changed":
-        this.#ended(effect.card);
         if (effect.card.status !== "pending") void this.queries.invalidateQueries({ queryKey: ["log"] });
         break;
     }
@@ -278,12 +280,14 @@ export class Inbox {
     this.changed();
   }
 
-  #ended(card: Card): void {
-    if (card.status === "pending" || !(card.kind in KEYS)) return;
-    const known = this.recent.some((each) => each.id === card.id);
-    this.recent = known
-      ? this.recent.map((each) => (each.id === card.id ? card : each))
-      : [card, ...this.recent].slice(0, MOST_RECENT);
+  /** Ask how a card is now. If that cannot be read, what is known stays. */
+  async #askAbout(id: string): Promise<void> {
+    try {
+      this.board.take(cardOf(await this.api.command("show", { id })));
+    } catch {
+      // It may have been deleted since.
+    }
+    this.changed();
   }
 
   /** Ask for the whole diff of a card, which a listing left out. */
@@ -389,6 +393,9 @@ export class Inbox {
       await this.api.act(command, fields);
       this.board.settled(act, true);
       this.say("success", `${past(act.word)}: ${nameOf(act)}`);
+      const id = act.card?.id;
+      // Somebody may have taken it back before this page heard that it was carried out.
+      if (id) setTimeout(() => void (this.board.isUnheard(id) && this.#askAbout(id)), UNHEARD);
       if (act.session) void this.queries.invalidateQueries({ queryKey: ["sessions"] });
     } catch (fault) {
       this.board.settled(act, false);
@@ -399,8 +406,44 @@ export class Inbox {
     this.changed();
   }
 
+  /** Undo what was decided last: before it is sent here, afterwards by taking it back from the server. */
   undo(): void {
-    this.say("info", this.board.undo());
+    const takeable = this.board.takeable.flatMap((act) => act.card ?? []);
+    if (this.board.deciding.length > 0 || takeable.length === 0) this.say("info", this.board.undo());
+    else void this.takeBack(takeable);
+  }
+
+  /** Whether a decision is being taken back just now. */
+  isTakingBack(id: string): boolean {
+    return this.#takingBack.has(id);
+  }
+
+  /** Take back the decisions about these cards, one after the other. The server refuses if an agent may know them. */
+  async takeBack(cards: readonly Card[]): Promise<void> {
+    if (this.cannotDecide) return this.say("warning", this.cannotDecide);
+    if (this.needsTerminal) return this.say("info", "an operator key is set: take it back in a terminal");
+    const wanted = cards.filter((card) => !this.#takingBack.has(card.id));
+    for (const card of wanted) this.#takingBack.add(card.id);
+    this.changed();
+    for (const card of wanted) await this.#takeBack(card);
+  }
+
+  async #takeBack(card: Card): Promise<void> {
+    const act: Act = { word: TAKE_BACK, card, session: null, wants: "" };
+    try {
+      const { command, fields } = await this.#requestOf(act, null);
+      await this.api.act(command, fields);
+      this.say("success", `taken back: ${nameOf(act)} waits for an answer again`);
+    } catch (fault) {
+      // What the server refuses for good is not offered again; a passkey that was cancelled is.
+      if (fault instanceof ApiError && fault.status === 409) this.board.keepDecision(card.id);
+      const isUnknown = fault instanceof ApiError && fault.status === 0;
+      this.#failed(`${isUnknown ? "not known whether" : "not"} taken back: ${nameOf(act)}`, fault);
+    }
+    // The news of it may be on their way still, or may have been missed.
+    await this.#askAbout(card.id);
+    this.#takingBack.delete(card.id);
+    this.changed();
   }
 
   // --- what is said

@@ -1,10 +1,12 @@
 /** The bar at the bottom: what can be decided about the selected request, or about the marked ones together. */
 
-import { useEffect, useRef, type MouseEvent } from "react";
+import { XIcon } from "lucide-react";
+import { useEffect, useRef, useState, type MouseEvent } from "react";
 import { Button } from "@/components/ui/button";
 import { Kbd } from "@/components/ui/kbd";
 import { Textarea } from "@/components/ui/textarea";
 import { typedAt, useNow } from "@/lib/hooks";
+import type { Act } from "@/model/board";
 import { KEYS, label, past, type Key } from "@/model/keys";
 import { count, oneLine, short, table } from "@/model/visible";
 import type { Card } from "@/model/wire";
@@ -213,37 +215,67 @@ function Bar({ children }: { children: React.ReactNode }) {
   );
 }
 
-/** What was decided and is not sent yet, with the way back. */
+/** What was decided and is not sent yet, or not delivered yet, with the way back. */
 export function UndoBar() {
   const inbox = useInbox();
   const { board } = inbox;
-  const deciding = board.deciding;
+  const [hidden, setHidden] = useState("");
+  const { deciding, takeable } = board;
   useNow(deciding.length > 0 ? 250 : 60_000);
-  const first = deciding[0];
+  if (deciding.length > 0) {
+    const last = Math.max(...deciding.map((waits) => waits.due));
+    const seconds = Math.max(0, Math.ceil((last - performance.now()) / 1000));
+    return <BackBar acts={deciding.map((waits) => waits.act)} state={`sent in ${seconds} s`} back="Undo" />;
+  }
+  const ids = takeable.map((act) => act.card?.id).join(" ");
+  if (takeable.length === 0 || hidden === ids || inbox.cannotDecide || inbox.needsTerminal) return null;
+  return (
+    <BackBar
+      acts={takeable}
+      state="no agent has it yet"
+      back="Take back"
+      isBusy={takeable.some((act) => act.card && inbox.isTakingBack(act.card.id))}
+      onHide={() => setHidden(ids)}
+    />
+  );
+}
+
+function BackBar(props: { acts: readonly Act[]; state: string; back: string; isBusy?: boolean; onHide?: () => void }) {
+  const inbox = useInbox();
+  const first = props.acts[0];
   if (!first) return null;
-  const last = Math.max(...deciding.map((waits) => waits.due));
-  const seconds = Math.max(0, Math.ceil((last - performance.now()) / 1000));
   const about =
-    deciding.length > 1
-      ? count(deciding.length, "decision")
-      : `${upper(label(first.act.word))} “${oneLine(first.act.card?.title ?? short(first.act.session?.id ?? ""))}”`;
+    props.acts.length > 1
+      ? count(props.acts.length, "decision")
+      : `${upper(label(first.word))} “${oneLine(first.card?.title ?? short(first.session?.id ?? ""))}”`;
   return (
     <div
       className="flex items-center gap-3 bg-foreground px-4 py-2 text-[0.8125rem] text-background md:px-6"
       data-testid="undo"
     >
       <span className="min-w-0 flex-1 truncate">{about}</span>
-      <span className="shrink-0 tabular-nums">sent in {seconds} s</span>
+      <span className="shrink-0 tabular-nums">{props.state}</span>
       <button
         type="button"
-        className="flex h-9 shrink-0 items-center gap-2 rounded-md px-3 font-semibold underline-offset-4 outline-none hover:underline focus-visible:ring-2 focus-visible:ring-background"
+        disabled={props.isBusy}
+        className="flex h-9 shrink-0 items-center gap-2 rounded-md px-3 font-semibold underline-offset-4 outline-none hover:underline focus-visible:ring-2 focus-visible:ring-background disabled:opacity-60"
         onClick={() => inbox.undo()}
       >
-        Undo
+        {props.back}
         <Kbd className="hidden md:inline-flex" aria-hidden>
           u
         </Kbd>
       </button>
+      {props.onHide && (
+        <button
+          type="button"
+          aria-label="Hide this"
+          className="flex size-9 shrink-0 items-center justify-center rounded-md outline-none hover:bg-background/15 focus-visible:ring-2 focus-visible:ring-background"
+          onClick={props.onHide}
+        >
+          <XIcon className="size-4" aria-hidden />
+        </button>
+      )}
     </div>
   );
 }

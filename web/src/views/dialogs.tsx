@@ -195,7 +195,9 @@ export function HelpDialog({ isOpen, onClose }: { isOpen: boolean; onClose: () =
           </div>
           <ul className="flex flex-col gap-1 text-muted-foreground sm:col-span-2">
             <li>A high or critical risk, a policy, a restore, and whatever you have not seen whole ask once more.</li>
-            <li>A decision is sent after {UNDO / 1000} seconds. Until then u takes it back.</li>
+            <li>
+              A decision is sent after {UNDO / 1000} seconds. Until then, and until an agent has it, u takes it back.
+            </li>
             <li>A decision whose request changes or closes before that is not sent.</li>
           </ul>
         </div>

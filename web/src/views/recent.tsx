@@ -1,44 +1,94 @@
-/** What was decided lately, on any channel, and how far it has come. */
+/** What was decided lately, on any channel: how far it has come, who decided it where, and the way back. */
 
-import { CheckIcon, CircleDotIcon, XIcon } from "lucide-react";
-import { past } from "@/model/keys";
+import { CheckIcon, CircleIcon, Undo2Icon, XIcon } from "lucide-react";
+import { Button } from "@/components/ui/button";
+import { cn } from "@/lib/utils";
+import { mayTakeBack, stepsOf, whoDecided } from "@/model/decided";
 import { oneLine } from "@/model/visible";
 import type { Card } from "@/model/wire";
 import { useInbox } from "@/server/inbox";
 
-const BAD = new Set(["rejected", "expired", "interrupted"]);
-
-function outcome(card: Card): string {
-  const { decided } = card;
-  const by = decided ? `${past(decided.decision)} by ${oneLine(decided.by)} (${oneLine(decided.channel)})` : "";
-  const status = oneLine(card.status);
-  if (!decided) return status;
-  return status === past(decided.decision) || status === "answered" ? by : `${by}, ${status}`;
-}
+/** How many are shown. */
+const SHOWN = 12;
+const BAD = new Set(["rejected", "expired", "interrupted", "closed"]);
 
 export function Recent() {
-  const { recent } = useInbox();
-  if (recent.length === 0) return null;
+  const { board } = useInbox();
+  const ended = board.ended.slice(0, SHOWN);
+  if (ended.length === 0) return null;
   return (
     <section aria-label="Decided lately" className="w-full max-w-3xl p-4 md:px-6">
       <h2 className="pb-1 text-xs font-medium text-muted-foreground">Decided lately</h2>
       <ul className="divide-y">
-        {recent.map((card) => (
-          <li key={card.id} className="flex items-start gap-2 py-2 text-[0.8125rem]">
-            {BAD.has(card.status) ? (
-              <XIcon className="mt-0.5 size-4 shrink-0 text-removed-mark" aria-hidden />
-            ) : card.status === "applied" || card.status === "delivered" ? (
-              <CheckIcon className="mt-0.5 size-4 shrink-0 text-success" aria-hidden />
-            ) : (
-              <CircleDotIcon className="mt-0.5 size-4 shrink-0 text-muted-foreground" aria-hidden />
-            )}
-            <span className="min-w-0">
+        {ended.map((card) => (
+          <li
+            key={card.id}
+            className="flex flex-wrap items-center gap-x-3 gap-y-1 py-2 text-[0.8125rem]"
+            data-ended={card.id}
+          >
+            <span className="flex min-w-0 flex-1 basis-60 flex-col gap-1">
               <span className="line-clamp-1 [overflow-wrap:anywhere]">{oneLine(card.title)}</span>
-              <span className="text-xs text-muted-foreground">{outcome(card)}</span>
+              <Steps card={card} />
+              {card.decided && (
+                <span className="text-xs [overflow-wrap:anywhere] text-muted-foreground">{whoDecided(card)}</span>
+              )}
             </span>
+            {mayTakeBack(card) && <TakeBack card={card} />}
           </li>
         ))}
       </ul>
     </section>
+  );
+}
+
+/** How far a decided card has come: a word and a shape for each step, those to come in grey. */
+function Steps({ card }: { card: Card }) {
+  const steps = stepsOf(card);
+  const at = steps.findLastIndex((each) => each.isDone);
+  return (
+    <ol className="flex flex-wrap items-center gap-x-1.5 gap-y-0.5 text-xs" aria-label="Status">
+      {steps.map(({ word, isDone }, place) => {
+        const isBad = BAD.has(word) && isDone;
+        const Shape = isBad ? XIcon : isDone ? CheckIcon : CircleIcon;
+        return (
+          <li
+            key={place}
+            aria-current={place === at ? "step" : undefined}
+            className={cn(
+              "flex items-center gap-1",
+              place === at ? "font-medium" : "text-muted-foreground",
+              place === at && (isBad ? "text-removed-mark" : "text-success"),
+            )}
+          >
+            {place > 0 && (
+              <span className="pr-0.5 font-normal text-muted-foreground" aria-hidden>
+                →
+              </span>
+            )}
+            <Shape className={cn("shrink-0", isDone ? "size-3.5" : "size-2.5")} aria-hidden />
+            {word}
+            {!isDone && <span className="sr-only">, not yet</span>}
+          </li>
+        );
+      })}
+    </ol>
+  );
+}
+
+function TakeBack({ card }: { card: Card }) {
+  const inbox = useInbox();
+  const isBusy = inbox.isTakingBack(card.id);
+  if (inbox.cannotDecide || inbox.needsTerminal) return null;
+  return (
+    <Button
+      size="touch"
+      variant="outline"
+      disabled={isBusy}
+      aria-label={`Take back: ${oneLine(card.title)}`}
+      onClick={() => void inbox.takeBack([card])}
+    >
+      <Undo2Icon aria-hidden />
+      Take back
+    </Button>
   );
 }

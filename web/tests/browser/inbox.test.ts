@@ -89,7 +89,8 @@ describe("one request", () => {
     await page.getByText("Nothing waits for you").first().waitFor();
     await page.getByText("approved by alex (web)", { exact: true }).waitFor();
     server.end(String(card["request_id"]), "applied");
-    await page.getByText("approved by sam (ctl), applied").waitFor();
+    await page.getByText("approved by sam (ctl)", { exact: true }).waitFor();
+    await page.locator("[aria-current=step]").filter({ hasText: "applied" }).waitFor();
   });
 
   test("is rejected with a reason", async () => {

@@ -79,7 +79,8 @@ test("a person decides about what three agents ask, and each is told", async () 
   await answerOf("change").toMatchObject({ status: "approved", changes: [{ path: "shop.py" }] });
   await answerOf("written").toContain("x3 = 33\n");
   expect(answers.get("written")).toContain("x50 = 50\n");
-  await page.getByText(/approved by .* \(web\), applied/).waitFor();
+  await page.getByText(/approved by .* \(web\)/).waitFor();
+  await page.locator("[aria-current=step]").filter({ hasText: "applied" }).waitFor();
 
   await row("Add a number").click();
   await settled();

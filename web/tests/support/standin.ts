@@ -55,6 +55,8 @@ export class Standin {
   isDown = false;
   /** What the next acting command is refused with. */
   refusal: { status: number; code: string; message: string } | null = null;
+  /** What commands of a test's own answer: their data, or a refusal with `status`, `code` and `message`. */
+  readonly answers = new Map<string, (fields: JsonObject) => JsonObject>();
   /** Why streams are refused, if they are. */
   refusesStreams = "";
   role = "admin";
@@ -214,6 +216,10 @@ export class Standin {
   ): void {
     const id = String(fields["id"] ?? "");
     const card = this.cards.get(id);
+    const found = this.answers.get(command)?.(fields);
+    if (found && "code" in found)
+      return refuse(Number(found["status"]), String(found["code"]), String(found["message"]));
+    if (found) return json(200, { data: found });
     switch (command) {
       case "list":
         return json(200, { data: { sessions: this.sessions } });
@@ -244,6 +250,14 @@ export class Standin {
       const { status, code, message } = this.refusal;
       this.refusal = null;
       return refuse(status, code, message);
+    }
+    if (command === "take-back") {
+      const isFree = card && ["approved", "rejected", "answered"].includes(String(card["status"]));
+      if (!isFree) return refuse(409, "already_decided", `the agent has the answer to request ${id} already`);
+      this.#verdicts.set(verdict, { request_id: id, session_id: null, status: "taken back" });
+      json(200, { data: this.#verdicts.get(verdict) });
+      const note = `alex took back a decision: ${String(card["status"])} by alex`;
+      return this.put({ ...card, status: "pending", decided: null, note, choices: ["approve", "reject"] });
     }
     if (card && card["status"] !== "pending") return refuse(409, "already_decided", "sam has decided this already");
     const data: JsonObject = { request_id: id, status: "done", state: "approved", session_id: null };

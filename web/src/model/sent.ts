@@ -1,0 +1,106 @@
+/** The decisions that were sent, and the cards that have ended: what can still be taken back, and how each has come. Pure. */
+
+import { mayTakeBack, TAKEN_BACK } from "./decided";
+import type { Act } from "./board";
+import type { Card } from "./wire";
+
+/** How many cards that have ended are kept. */
+const MOST_ENDED = 200;
+
+interface SentAct {
+  act: Act;
+  /** When it was to be sent. Acts of one moment were made together. */
+  due: number;
+  /** Whether the server has carried it out. */
+  isDone: boolean;
+}
+
+export class Sent {
+  /** By the id of the card or session, until its card is known to have changed. */
+  #waits = new Map<string, SentAct>();
+  /** The acts on their way, and those that may be taken back, by the id of the card. */
+  #acts = new Map<string, SentAct>();
+  /** The cards that ended, each as it is now, the newest last. */
+  #ended = new Map<string, Card>();
+
+  /** The word of a decision that was sent, about a card or session of which nothing was heard since. */
+  wordOn(id: string): string | null {
+    return this.#waits.get(id)?.act.word ?? null;
+  }
+
+  /** Whether a decision was carried out, and nothing has been heard of its card since. */
+  isUnheard(id: string): boolean {
+    return this.#waits.get(id)?.isDone === true;
+  }
+
+  begin(id: string, act: Act, due: number): void {
+    const sent = { act, due, isDone: false };
+    this.#waits.set(id, sent);
+    this.#acts.set(id, sent);
+  }
+
+  /** Record how a decision ended. One that failed can be made again. */
+  settled(id: string, isDone: boolean): void {
+    const sent = this.#acts.get(id);
+    const ended = this.#ended.get(id);
+    const { card = null } = sent?.act ?? {};
+    if (!isDone || !card) this.#waits.delete(id);
+    if (sent) sent.isDone = isDone;
+    if (!isDone || !card || !TAKEN_BACK.has(card.kind) || (ended && !mayTakeBack(ended))) this.#acts.delete(id);
+  }
+
+  /** Forget what is known of a decision, because its card has changed. */
+  forget(id: string): void {
+    this.#waits.delete(id);
+  }
+
+  forgetAll(): void {
+    this.#waits.clear();
+  }
+
+  clear(): void {
+    this.#waits.clear();
+    this.#acts.clear();
+    this.#ended.clear();
+  }
+
+  /** Record that a card is open. Returns whether it had ended, because then its decision was taken back, and that
+   *  decision, if this page had sent it. */
+  opened(id: string): { isReopened: boolean; act: Act | null } {
+    const known = this.#ended.delete(id);
+    // It was carried out, and the card waits again: that it had ended may have been missed.
+    const isReopened = known || this.isUnheard(id);
+    const sent = isReopened ? this.#acts.get(id) : undefined;
+    if (isReopened) {
+      this.#waits.delete(id);
+      this.#acts.delete(id);
+    }
+    return { isReopened, act: sent?.act ?? null };
+  }
+
+  /** Record how a card ended, or how it is since. */
+  end(card: Card): void {
+    // One that is known keeps its place.
+    this.#ended.set(card.id, card);
+    const [oldest] = this.#ended.keys();
+    if (this.#ended.size > MOST_ENDED && oldest !== undefined) this.#ended.delete(oldest);
+    if (this.#acts.get(card.id)?.isDone && !mayTakeBack(card)) this.#acts.delete(card.id);
+  }
+
+  /** The cards that ended, the newest first. */
+  get ended(): readonly Card[] {
+    return [...this.#ended.values()].reverse();
+  }
+
+  /** The decisions of this page that were sent last, together, and that no agent is known to have. */
+  get takeable(): readonly Act[] {
+    const done = [...this.#acts.values()].filter((each) => each.isDone);
+    const last = Math.max(...done.map((each) => each.due));
+    return done.filter((each) => each.due === last).map((each) => each.act);
+  }
+
+  /** Offer it no more to take a decision back. */
+  keep(id: string): void {
+    this.#acts.delete(id);
+  }
+}

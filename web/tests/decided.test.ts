@@ -1,0 +1,162 @@
+/** How far a decision has come, and whether it can be taken back. */
+
+import { beforeEach, describe, expect, test } from "vitest";
+import { Board } from "../src/model/board";
+import { isUnderWay, mayTakeBack, stepsOf, whoDecided } from "../src/model/decided";
+import { cardOf, type Card, type JsonObject } from "../src/model/wire";
+import { cardEntry, proposal } from "./support/cards";
+
+const decided = (decision: string, channel = "web"): JsonObject => ({
+  ...{ verdict_id: "v", decision, by: "alex", channel, at: "2026-11-26T08:00:00Z", text: null },
+});
+
+function ended(status: string, decision: string | null, more: JsonObject = {}): Card {
+  return cardOf({ ...proposal("One"), status, decided: decision === null ? null : decided(decision), ...more });
+}
+
+const shown = (card: Card): string =>
+  stepsOf(card)
+    .map(({ word, isDone }) => (isDone ? word : `(${word})`))
+    .join(" ");
+
+describe("the steps", () => {
+  test.each([
+    [ended("approved", "approve"), "pending approved (delivered) (applied)"],
+    [ended("delivered", "approve"), "pending approved delivered (applied)"],
+    [ended("applied", "approve"), "pending approved delivered applied"],
+    [ended("approved", "approve", { amendable: false }), "pending approved (delivered)"],
+    [ended("rejected", "reject"), "pending rejected (delivered)"],
+    [ended("delivered", "reject"), "pending rejected delivered"],
+    [ended("answered", "refine", { kind: "prompt" }), "pending answered (delivered)"],
+    [ended("delivered", "resume", { kind: "standby" }), "pending resumed delivered"],
+    [ended("expired", null), "pending expired"],
+    [ended("interrupted", "approve"), "pending approved interrupted"],
+    [ended("applied", "accept", { kind: "policy" }), "pending accepted"],
+    [ended("closed", "dismiss", { kind: "stall" }), "pending dismissed closed"],
+    [ended("constructor", "approve"), "pending approved (delivered) (applied)"],
+  ])("of a card are in their order", (card, words) => {
+    expect(shown(card)).toBe(words);
+  });
+
+  test("say who decided, and where", () => {
+    expect(whoDecided(ended("approved", "approve"))).toBe("approved by alex (web)");
+    expect(whoDecided(ended("expired", null))).toBe("");
+  });
+
+  test("end with what is known for good", () => {
+    expect(["approved", "delivered", "applied"].map((each) => isUnderWay(ended(each, "approve")))).toEqual([
+      true,
+      true,
+      false,
+    ]);
+    expect(isUnderWay(ended("delivered", "reject"))).toBe(false);
+  });
+});
+
+describe("a decision that was sent", () => {
+  let board: Board;
+  let card: Card;
+  beforeEach(() => {
+    board = new Board();
+    card = cardOf(proposal("Mine"));
+    board.take(card);
+    board.select(card.id);
+  });
+
+  function send(word = "reject"): void {
+    const [act] = board.actsFor(word);
+    if (!act) throw new Error(`${word} is no act`);
+    board.begin([{ ...act, wants: "", comments: [{ path: "shop/basket.py", text: "why?", line: null }] }], 0);
+    if (board.asked) board.agree(0);
+    for (const waits of board.due(6_000)) board.settled(waits.act, true);
+  }
+  const is = (status: string, decision = "reject") => ({ ...card, status, decided: ended(status, decision).decided });
+
+  test("may be taken back until an agent has it", () => {
+    send();
+    expect(board.takeable.map((act) => act.card?.id)).toEqual([card.id]);
+    board.take(is("rejected"));
+    expect(board.takeable).toHaveLength(1);
+    board.take(is("delivered"));
+    expect(board.takeable).toEqual([]);
+  });
+
+  test("may not if it was delivered before its answer came", () => {
+    const [act] = board.actsFor("approve");
+    if (!act) throw new Error("it is open");
+    board.begin([act], 0);
+    board.agree(0);
+    const [waits] = board.due(6_000);
+    board.take(is("delivered", "approve"));
+    if (waits) board.settled(waits.act, true);
+    expect(board.takeable).toEqual([]);
+  });
+
+  test("that was taken back is open, decidable and has its comments, and is not said to be new", () => {
+    send();
+    expect(board.comments(card)).toEqual([]);
+    board.take(is("rejected"));
+    expect(board.take({ ...card, note: "alex took back a decision" })).toBe(false);
+    expect(board.isDecided(card.id)).toBe(false);
+    expect(board.takeable).toEqual([]);
+    expect(board.ended).toEqual([]);
+    expect(board.comments(card).map((each) => each.text)).toEqual(["why?"]);
+    board.select(card.id);
+    expect(board.actsFor("approve")).toHaveLength(1);
+  });
+
+  test("that was taken back before the page heard that it was made is decidable", () => {
+    send();
+    expect(board.isDecided(card.id)).toBe(true);
+    board.take({ ...card, note: "alex took back a decision" });
+    expect(board.isDecided(card.id)).toBe(false);
+  });
+
+  test("stays sent while its answer is not there and the card only tells more", () => {
+    const [act] = board.actsFor("approve");
+    if (!act) throw new Error("it is open");
+    board.begin([act], 0);
+    board.agree(0);
+    board.due(6_000);
+    board.take({ ...card, away: true });
+    expect(board.sentOn(card.id)).toBe("approve");
+  });
+
+  test("of several, those that were made together are taken back together", () => {
+    const other = cardOf(proposal("Other"));
+    board.take(other);
+    board.mark(card.id);
+    board.mark(other.id);
+    board.begin(board.actsFor("reject"), 0);
+    board.giveText("", 0);
+    board.agree(0);
+    for (const waits of board.due(6_000)) board.settled(waits.act, true);
+    expect(board.takeable).toHaveLength(2);
+    board.keepDecision(other.id);
+    expect(board.takeable.map((act) => act.card?.id)).toEqual([card.id]);
+  });
+
+  test.each([
+    ["policy", "web", "rejected"],
+    ["approval", "policy", "approved"],
+    ["approval", "web", "pending"],
+    ["stall", "web", "answered"],
+  ])("about a %s on %s with status %s cannot be taken back", (kind, channel, status) => {
+    expect(
+      mayTakeBack({
+        ...card,
+        kind,
+        status,
+        decided: ended("approved", "approve", { decided: decided("approve", channel) }).decided,
+      }),
+    ).toBe(false);
+  });
+});
+
+test("only kinds that are known are kept among the ended ones, and not without end", () => {
+  const board = new Board();
+  board.take(cardOf(cardEntry({ kind: "constructor", status: "rejected" })));
+  expect(board.ended).toEqual([]);
+  for (let at = 0; at < 210; at += 1) board.take(cardOf(cardEntry({ status: "rejected", title: `${at}` })));
+  expect([board.ended.length, board.ended[0]?.title]).toEqual([200, "209"]);
+});

@@ -6,11 +6,12 @@ import {
   KeyRoundIcon,
   LogOutIcon,
   ScrollTextIcon,
+  ShieldCheckIcon,
   UserIcon,
   UsersIcon,
   XIcon,
 } from "lucide-react";
-import { useEffect, useRef, useState } from "react";
+import { lazy, Suspense, useCallback, useEffect, useRef, useState, type ComponentType } from "react";
 import { Button } from "@/components/ui/button";
 import {
   DropdownMenu,
@@ -23,7 +24,7 @@ import {
 import { navigate, useIsWide, useNow, usePlace, type View } from "@/lib/hooks";
 import { cn } from "@/lib/utils";
 import { oneLine } from "@/model/visible";
-import { useInbox, type Inbox } from "@/server/inbox";
+import { inbox as state, useInbox, type Inbox } from "@/server/inbox";
 import { whyNoPasskeys } from "@/server/passkeys";
 import { BatchBar, UndoBar } from "@/views/action-bar";
 import { CardDetail, type DetailControls } from "@/views/card-detail";
@@ -38,6 +39,38 @@ const VIEWS: readonly { view: View; name: string; icon: typeof InboxIcon }[] = [
   { view: "sessions", name: "Sessions", icon: UsersIcon },
   { view: "log", name: "Log", icon: ScrollTextIcon },
 ];
+
+/** A part of the page that is loaded when it is first used. */
+function part<P extends object>(load: () => Promise<ComponentType<P>>): ComponentType<P> {
+  return lazy(async () => {
+    try {
+      return { default: await load() };
+    } catch {
+      state.open(null);
+      state.say("error", "this part of the page could not be loaded: reload the page");
+      return { default: () => null };
+    }
+  });
+}
+
+const EditDialog = part(async () => (await import("@/views/edit-dialog")).EditDialog);
+
+const PermitDialog = part(async () => (await import("@/views/permit-dialog")).PermitDialog);
+const PermittedDialog = part(async () => (await import("@/views/permitted-dialog")).PermittedDialog);
+
+/** What is open over the page. */
+function Opened() {
+  const inbox = useInbox();
+  const { opened } = inbox;
+  const close = useCallback(() => inbox.open(null), [inbox]);
+  return (
+    <Suspense>
+      {opened?.name === "edit" && <EditDialog card={opened.card} onClose={close} />}
+      {opened?.name === "permit" && <PermitDialog card={opened.card} onClose={close} />}
+      {opened?.name === "permitted" && <PermittedDialog onClose={close} />}
+    </Suspense>
+  );
+}
 
 export function App() {
   const inbox = useInbox();
@@ -113,6 +146,7 @@ export function App() {
       <UndoBar />
       {!isWide && isList && <Tabs view={view} />}
       <Messages />
+      <Opened />
       <ConfirmDialog />
       <HelpDialog isOpen={isHelp} onClose={() => setHelp(false)} />
       {isPasskey && <PasskeyDialog onClose={() => setPasskey(false)} />}
@@ -183,6 +217,9 @@ function Header(props: { view: View; isWide: boolean; onHelp: () => void; onPass
           <DropdownMenuSeparator />
           <DropdownMenuItem onSelect={onHelp}>
             <CircleHelpIcon aria-hidden /> Keys
+          </DropdownMenuItem>
+          <DropdownMenuItem onSelect={() => inbox.open({ name: "permitted" })}>
+            <ShieldCheckIcon aria-hidden /> Rules and grants
           </DropdownMenuItem>
           {inbox.signs && inbox.me?.role === "admin" && !whyNoPasskeys() && (
             <DropdownMenuItem onSelect={onPasskey}>
@@ -384,7 +421,12 @@ function useKeys(context: KeyContext): void {
     if (inbox.me === null || event.defaultPrevented || event.isComposing) return;
     if (event.ctrlKey || event.metaKey || event.altKey) return;
     const target = event.target instanceof Element ? event.target : null;
-    if (context.isHelp || inbox.board.asked?.stage === "confirm" || target?.closest("[role=menu],[role=dialog]"))
+    if (
+      context.isHelp ||
+      inbox.opened ||
+      inbox.board.asked?.stage === "confirm" ||
+      target?.closest("[role=menu],[role=dialog]")
+    )
       return;
     if (target?.closest("input,textarea,select")) {
       if (event.key === "Escape") escape(target);
@@ -414,6 +456,10 @@ function useKeys(context: KeyContext): void {
     const { key } = event;
     if (event.timeStamp - goAt.current < CHORD) {
       goAt.current = Number.NEGATIVE_INFINITY;
+      if (key === "p") {
+        inbox.open({ name: "permitted" });
+        return true;
+      }
       const view = { i: "inbox", s: "sessions", l: "log" }[key];
       if (view) {
         navigate(`/${view}`);
@@ -466,6 +512,19 @@ function useKeys(context: KeyContext): void {
     return true;
   }
 
+  /** Carry out a key that decides. */
+  function decideBy(event: KeyboardEvent, isShown: boolean): boolean {
+    const { board } = inbox;
+    if (event.repeat || board.asked || inbox.needsTerminal) return false;
+    // A card that is not on the screen is not decided, except together with others, which are all named first.
+    if (!isShown && board.marked.length === 0) return false;
+    const word = board.wordOf(event.key);
+    if (word === null) return false;
+    void inbox.decide(word, event.timeStamp);
+    inbox.changed();
+    return true;
+  }
+
   function handleCard(event: KeyboardEvent): boolean {
     const { board } = inbox;
     const { key } = event;
@@ -506,19 +565,18 @@ function useKeys(context: KeyContext): void {
       case "v":
         context.detail.current?.toggleLayout();
         break;
+      case "f":
+        // Of other kinds it is an answer.
+        if (!isShown || board.asked || board.marked.length > 0 || board.wordOf(key) !== null)
+          return decideBy(event, isShown);
+        context.detail.current?.toggleWhole();
+        break;
       case "m":
         if (inbox.cannotDecide) inbox.say("warning", inbox.cannotDecide);
         else context.detail.current?.comment();
         break;
-      default: {
-        if (event.repeat || board.asked || inbox.needsTerminal) return false;
-        // A card that is not on the screen is not decided, except together with others, which are all named first.
-        if (!isShown && board.marked.length === 0) return false;
-        const word = board.wordOf(key);
-        if (word === null) return false;
-        void inbox.decide(word, event.timeStamp);
-        break;
-      }
+      default:
+        return decideBy(event, isShown);
     }
     inbox.changed();
     return true;

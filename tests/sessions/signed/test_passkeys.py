@@ -451,3 +451,62 @@ async def test_audit_verify_reads_a_log_of_several_keys_in_its_order(root: Path,
         phone = await add_phone(server, again)
         await approve(server, phone, (await agent.propose("b.txt")).request_id)
         assert faults(server) == []
+
+
+async def test_what_is_signed_of_an_edit_is_the_card_that_it_makes_and_it_can_be_taken_back(
+    server: VirtualServer, agent: AgentClient, phone: Authenticator, root: Path
+) -> None:
+    """As the page does it: the person edits, sees what that makes, and signs this."""
+
+    async def send(command: str, act: str | None = None, signature: Signature | None = None, **fields: Any) -> Any:
+        return await carry_out(
+            server.app.service, CommandRequest(command, fields, act, signature), "kim", None, Channel.WEB
+        )
+
+    id = (await agent.propose("mine.txt", "yours\n")).request_id
+    whole = await send("amend", id=id, everything=True)
+    assert whole["contents"] == {"mine.txt": "yours\n"}
+    edit = json.dumps({"mine.txt": "mine\r\nno end"})
+    made = await send("amend", id=id, shown=whole["card"]["proposal_hash"], edit=edit)
+
+    async def approve_edit(card: Any, act: str) -> Any:
+        unsigned = phone.command("approve", server.now(), act).signature
+        said = evolve(unsigned, request_id=id, subject=signing.card_subject(card), risk=card["risk_level"])
+        signature = phone.sign(evolve(said, text=made["text"]))
+        return await send("approve", act, signature, id=id, shown=made["card"]["proposal_hash"], edit=edit)
+
+    with pytest.raises(SignatureRefused, match="what was signed is not what the request says now"):
+        await approve_edit(whole["card"], "act-edit-1")
+    await approve_edit(made["card"], "act-edit-2")
+    signed = phone.command("take-back", server.now(), "act-back-1", id=id)
+    with pytest.raises(SignatureRefused, match="this server takes only decisions signed"):
+        await send("take-back", "act-back-1", id=id)
+    assert (await send("take-back", "act-back-1", signed.signature, id=id))["status"] == "taken back"
+    assert (await server.app.service.card(id)).state is CardState.PENDING
+    await approve_edit(made["card"], "act-edit-3")
+    await agent.ask(CheckDiff(id))
+    assert (root / "mine.txt").read_bytes() == b"mine\r\nno end"
+
+
+async def test_a_grant_is_signed_with_the_scope_that_was_shown(
+    server: VirtualServer, agent: AgentClient, phone: Authenticator
+) -> None:
+    id = (await agent.propose("a.txt")).request_id
+    shown = await carry_out(
+        server.app.service, CommandRequest("grant-preview", {"id": id, "duration": "5m"}), "kim", None, Channel.WEB
+    )
+    fields = {
+        **{"id": id, "session": shown["session_id"], "scope": shown["scope"]},
+        **{"duration": f"{shown['seconds']}s", "uses": str(shown["uses"])},
+    }
+    signed = phone.command("grant", server.now(), "act-grant-1", **fields)
+    wider = {**fields, "uses": "1000"}
+    for changed, signature in ((wider, signed.signature), (fields, None)):
+        request = CommandRequest("grant", changed, "act-grant-1", signature)
+        with pytest.raises(SignatureRefused):
+            await carry_out(server.app.service, request, "kim", None, Channel.WEB)
+    request = CommandRequest("grant", fields, "act-grant-1", signed.signature)
+    for _ in range(2):
+        made = await carry_out(server.app.service, request, "kim", None, Channel.WEB)
+        assert (made["status"], made["uses"], made["channel"]) == ("granted", shown["uses"], "web")
+    assert len(await server.app.service.grants.listed()) == 1

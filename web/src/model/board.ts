@@ -37,6 +37,15 @@ export interface Act {
   /** The hunks to approve, if they are not all; what the agent is told of that, once the server has said it. */
   hunks?: { numbers: readonly number[]; total: number; shown: string; told: string | null };
   comments?: readonly Comment[];
+  edit?: Edit;
+}
+
+/** An edited proposal, as the server would approve it: the fields of the request besides the id, what the agent is
+ *  told, and the card that the person was shown. Its id is its own, so what was seen of it is recorded apart. */
+export interface Edit {
+  fields: JsonObject;
+  told: string | null;
+  card: Card;
 }
 
 /** A question to the person: about which actions, for a text or a confirmation, and the text so far. */
@@ -102,6 +111,7 @@ export function requestOf(act: Act, text: string | null): { command: string; fie
   const command = direct[act.word] ?? (own.includes(act.word) ? act.word : "answer");
   if (text) fields[command === "reject" ? "reason" : "text"] = text;
   if (command === "answer") fields["decision"] = act.word;
+  if (act.edit) Object.assign(fields, act.edit.fields);
   if (act.hunks) {
     fields["hunks"] = act.hunks.numbers.join(",");
     fields["shown"] = act.hunks.shown;
@@ -157,6 +167,11 @@ export class Board {
 
   get cards(): readonly Card[] {
     return [...this.#open.values()];
+  }
+
+  /** Return an open card as it is now; null if it is not open any more. */
+  openCard(id: string): Card | null {
+    return this.#open.get(id) ?? null;
   }
 
   get listed(): readonly Card[] {
@@ -505,6 +520,13 @@ export class Board {
     });
   }
 
+  /** Return what a word decides about one card, whichever is selected; empty if nothing. */
+  actsOn(card: Card, word: string): readonly Act[] {
+    const row = keysOf(card).find((each) => each.word === word);
+    const now = this.#open.get(card.id);
+    return row && now && !this.isDecided(card.id) ? [{ word, card: now, session: null, wants: row.wants }] : [];
+  }
+
   /** Return the key rows that decide something now: of the marked cards together, or else of the selected one. */
   get rows(): readonly Key[] {
     if (this.#marked.size === 0) return this.selected ? keysOf(this.selected) : [];
@@ -596,7 +618,11 @@ export class Board {
       const { numbers, total } = act.hunks;
       return `approve ${numbers.length} of ${total} hunks of ${named(act.card)}?`;
     }
-    const doubts = this.doubts(act.card);
+    const doubts = this.doubts(act.edit?.card ?? act.card);
+    if (act.edit) {
+      const isGrave = WEIGHTY_RISKS.has(act.card.risk) || doubts.length > 0;
+      return isGrave ? `approve your edit of ${named(act.card)}?` : null;
+    }
     if (!WEIGHTY_KINDS.has(act.card.kind) && !WEIGHTY_RISKS.has(act.card.risk) && doubts.length === 0) return null;
     return `${act.word} ${named(act.card)}?`;
   }

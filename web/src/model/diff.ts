@@ -20,6 +20,8 @@ export interface DiffLine {
   file: number;
   /** The number of its hunk; 0 if it is in none. */
   hunk: number;
+  /** Whether it is no line of the diff, but one of the file around it. */
+  isAround?: true;
 }
 
 export interface Hunk {
@@ -42,9 +44,11 @@ export interface DiffModel {
   files: (FileChange | undefined)[];
   /** Whether the diff is of the card's files, so that hunks can be chosen and lines commented. */
   fits: boolean;
+  /** What is coloured as one text, as the places of its first line and of the one after its last; else each hunk is. */
+  regions?: readonly { path: string; line: number; end: number }[];
 }
 
-const GROUP = /^@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@/;
+export const GROUP = /^@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@/;
 const CUT = /(^|\n)\\ \d+ more lines of this diff are not shown\n$/;
 const EMPTY: DiffModel = { lines: [], hunks: [], files: [], fits: false };
 
@@ -152,6 +156,11 @@ function readPart(model: DiffModel, part: string, file: number): void {
     model.hunks.push({ number, file, path, range: null, ...counts, line: begin, end });
     for (const line of model.lines.slice(begin)) line.hunk = number;
   }
+}
+
+/** Return what of these hunks is coloured as one text each. */
+export function regionsOf(hunks: readonly Hunk[]): NonNullable<DiffModel["regions"]> {
+  return hunks.flatMap(({ range, path, line, end }) => (range === null ? [] : [{ path, line: line + 1, end }]));
 }
 
 /** Return the numbers of the lines of each new file that the diff shows, by path. */

@@ -35,6 +35,11 @@ export const KEYS = table<readonly Key[]>({
 /** Rejects a proposal with the comments that were written on its lines. For one card at a time. */
 export const CHANGES = key("c", "changes", "may", "request changes");
 
+/** Approves a proposal with another text of the person's. For one card at a time. */
+export const EDIT = key("e", "edit");
+/** Permits more requests like an approval's in advance. For one card at a time. */
+export const PERMIT = key("p", "permit", "", "always allow this…");
+
 /** The keys that act on a session. */
 export const SESSION_KEYS: readonly Key[] = [
   key("p", "pause"),
@@ -53,12 +58,13 @@ export function mayDecide(role: string): boolean {
 
 export function keysOf(card: Card): readonly Key[] {
   const rows = KEYS[card.kind] ?? [];
-  return card.amendable ? [...rows, CHANGES] : rows;
+  const more = card.amendable ? [CHANGES, EDIT] : [];
+  return card.kind === "approval" ? [...rows, ...more, PERMIT] : [...rows, ...more];
 }
 
 /** Return what people read for an action. */
 export function label(word: string): string {
-  const rows = [...SESSION_KEYS, CHANGES, ...Object.values(KEYS).flat()];
+  const rows = [...SESSION_KEYS, CHANGES, EDIT, PERMIT, ...Object.values(KEYS).flat()];
   return rows.find((row) => row.word === word)?.label ?? word;
 }
 
@@ -96,11 +102,13 @@ export const PAGE_KEYS: readonly (readonly [string, string])[] = [
   ["u", "take back what was decided last, until an agent has it"],
   ["h", "go to the next hunk; space leaves it out or takes it in again"],
   ["v", "show the change inline, or side by side"],
+  ["f", "show the whole files around the change"],
   ["m", "write a comment on a line or a file"],
   ["/", "list only what contains some words"],
   ["g i", "go to the inbox"],
   ["g s", "go to the sessions"],
   ["g l", "go to the log"],
+  ["g p", "show what passes without you: rules and grants"],
   ["?", "show the keys"],
   ["esc", "cancel; back to the list; take marks and the filter away"],
 ];

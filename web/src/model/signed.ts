@@ -43,9 +43,10 @@ export async function toSign(
     if (command !== "nudge") delete sent["id"];
     return { command, fields: sent, said: await aboutCommand(command, sent, made) };
   }
-  const said = command === "reject" ? (text ?? NO_REASON) : text;
+  // Of an edit, the server composes what the agent is told, and the card that was shown is the edited one.
+  const said = command === "reject" ? (text ?? NO_REASON) : act.edit ? act.edit.told : text;
   if (command === "reject") fields["reason"] = said;
-  const entry = entryOf(act.card);
+  const entry = entryOf(act.edit?.card ?? act.card);
   const risk = entry["risk_level"];
   return {
     command,
@@ -59,6 +60,16 @@ export async function toSign(
       text: said,
     },
   };
+}
+
+/** Return a request for a command that answers no card, and what its signature says. */
+export async function toSignCommand(
+  command: string,
+  fields: JsonObject,
+  by: { keyId: string; id: string; at: string },
+): Promise<{ command: string; fields: JsonObject; said: Said }> {
+  const made = { at: by.at, decision_id: by.id, key_id: by.keyId, method: "passkey" };
+  return { command, fields, said: await aboutCommand(command, fields, made) };
 }
 
 /** Return what is signed of a command that answers no card. */

@@ -116,6 +116,8 @@ export interface Amended {
   hunks: { number: number; range: string | null; line: number; end: number }[];
   /** What the agent is told. */
   text: string | null;
+  /** What the new files that can be edited contain, by path, if that was asked for. As it is: it is sent back. */
+  contents: ReadonlyMap<string, string>;
 }
 
 /** An answer is not of this version of the protocol. */
@@ -124,30 +126,30 @@ export class WireError extends Error {}
 const isObject = (value: unknown): value is JsonObject =>
   typeof value === "object" && value !== null && !Array.isArray(value);
 
-function object(value: unknown): JsonObject {
+export function object(value: unknown): JsonObject {
   if (!isObject(value)) throw new WireError("the answer is not of this protocol: reload the page");
   return value;
 }
 
-function text(data: JsonObject, name: string): string {
+export function text(data: JsonObject, name: string): string {
   const value = data[name];
   if (typeof value !== "string") throw new WireError(`the answer has no ${name}: reload the page`);
   return value;
 }
 
-const maybe = (data: JsonObject, name: string): string | null => {
+export const maybe = (data: JsonObject, name: string): string | null => {
   const value = data[name];
   return typeof value === "string" ? value : null;
 };
-const shown = (data: JsonObject, name: string): string | null => {
+export const shown = (data: JsonObject, name: string): string | null => {
   const value = maybe(data, name);
   return value === null ? null : visible(value);
 };
-const number = (data: JsonObject, name: string): number => {
+export const number = (data: JsonObject, name: string): number => {
   const value = data[name];
   return typeof value === "number" ? value : 0;
 };
-const list = (value: Json | undefined): JsonObject[] => (Array.isArray(value) ? value.filter(isObject) : []);
+export const list = (value: Json | undefined): JsonObject[] => (Array.isArray(value) ? value.filter(isObject) : []);
 
 /** Read a card's entry. Raises WireError. */
 export function cardOf(value: unknown): Card {
@@ -292,5 +294,10 @@ export function amendedOf(value: unknown): Amended {
       end: number(each, "end"),
     })),
     text: shown(data, "text"),
+    contents: new Map(
+      Object.entries(isObject(data["contents"]) ? data["contents"] : {}).flatMap(([path, content]) =>
+        typeof content === "string" ? [[path, content] as const] : [],
+      ),
+    ),
   };
 }

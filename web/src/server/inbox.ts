@@ -5,10 +5,20 @@ import { useState, useSyncExternalStore } from "react";
 import { Board, LATE, nameOf, requestOf, TAKE_BACK, UNDO, type Act, type Waiting } from "../model/board";
 import { EventReducer, type ServerEvent } from "../model/events";
 import { isUnderWay } from "../model/decided";
-import { mayDecide, past } from "../model/keys";
-import { isSigned, toSign, whyNotHere } from "../model/signed";
+import { EDIT, mayDecide, past, PERMIT } from "../model/keys";
+import { isSigned, toSign, toSignCommand, whyNotHere } from "../model/signed";
+import type { Said } from "../model/signing";
 import { oneLine } from "../model/visible";
-import { amendedOf, cardOf, WireError, type Card, type JsonObject, type Me, type Passkeys } from "../model/wire";
+import {
+  amendedOf,
+  cardOf,
+  WireError,
+  type Card,
+  type Json,
+  type JsonObject,
+  type Me,
+  type Passkeys,
+} from "../model/wire";
 import { actId, Api, ApiError } from "./api";
 import { Connection, type Link } from "./connection";
 import { chosen, make, refusalOf, remember, sign } from "./passkeys";
@@ -26,6 +36,14 @@ export type Identity =
   | { state: "signed-out"; why: string }
   | { state: "unreachable"; why: string }
   | { state: "refused"; why: string };
+
+/** What is open over the page: the editor of a proposal, what would always be allowed, or what is allowed already. */
+export type Opened = { name: "edit" | "permit"; card: Card } | { name: "permitted" };
+
+interface Request {
+  command: string;
+  fields: JsonObject;
+}
 
 /** How long a message stays, in milliseconds; errors stay until they are dismissed. */
 const STAYS = 6_000;
@@ -56,6 +74,7 @@ export class Inbox {
   messages: readonly Message[] = [];
   /** What was written and not sent, by where it was written: a form may leave the screen and come back. */
   readonly drafts = new Map<string, string>();
+  opened: Opened | null = null;
   /** What a screen reader says next. */
   announced = "";
   #listeners = new Set<() => void>();
@@ -136,6 +155,7 @@ export class Inbox {
     this.#connection.stop();
     // Nothing of it stays on the screen of somebody who is not signed in.
     this.board.forget();
+    this.opened = null;
     this.drafts.clear();
     this.queries.clear();
     this.wasReady = false;
@@ -196,13 +216,25 @@ export class Inbox {
   }
 
   /** Return the request for an act, signed if it has to be. Raises Error if it was not signed. */
-  async #requestOf(act: Act, text: string | null): Promise<{ command: string; fields: JsonObject }> {
-    const passkey = chosen(this.passkeys?.passkeys ?? []);
+  async #requestOf(act: Act, text: string | null): Promise<Request> {
     if (!this.signs || !isSigned(act)) return requestOf(act, text);
+    return await this.#sign((by) => toSign(act, text, by));
+  }
+
+  /** Carry out a command that answers no card, signed if it has to be. Returns its data. Raises Error. */
+  async carryOut(command: string, fields: JsonObject): Promise<Json> {
+    const request = this.signs ? await this.#sign((by) => toSignCommand(command, fields, by)) : { command, fields };
+    return await this.api.act(request.command, request.fields);
+  }
+
+  async #sign(
+    make: (by: { keyId: string; id: string; at: string }) => Promise<Request & { said: Said }>,
+  ): Promise<Request> {
+    const passkey = chosen(this.passkeys?.passkeys ?? []);
     if (!this.passkeys || !passkey) throw new Error("no passkey signs here: decide in a terminal");
     const [known, id] = [this.passkeys, actId()];
     const at = new Date().toISOString().replace("Z", "000+00:00");
-    const { command, fields, said } = await toSign(act, text, { keyId: passkey.keyId, id, at });
+    const { command, fields, said } = await make({ keyId: passkey.keyId, id, at });
     const before = this.#signing;
     const signed = before.catch(() => undefined).then(() => sign(known, passkey, said));
     this.#signing = signed;
@@ -317,8 +349,15 @@ export class Inbox {
     this.changed();
   }
 
+  /** Open something over the page. */
+  open(opened: Opened | null): void {
+    this.opened = opened;
+    this.changed();
+  }
+
   /** Begin the act of a word about the marked cards, or else the selected one, with its hunks and comments. */
   async decide(word: string, typedAt: number): Promise<void> {
+    if (word === EDIT.word || word === PERMIT.word) return this.#openFor(word, typedAt);
     const acts = this.board.actsFor(word);
     const why = this.signs ? this.#whyNotSigned(acts) : "";
     if (why) return this.say("info", why);
@@ -328,6 +367,15 @@ export class Inbox {
     if (word === "approve" && this.board.leftOut(card).size > 0) return await this.#approvePart(first, card, typedAt);
     if (word === "changes") return this.#requestChanges(first, card, typedAt);
     this.begin(acts, typedAt);
+  }
+
+  /** Open what a word needs to be shown first. */
+  #openFor(word: string, typedAt: number): void {
+    const [act] = this.board.actsFor(word);
+    if (this.cannotDecide) return this.say("warning", this.cannotDecide);
+    if (!act?.card || !this.board.counts(typedAt)) return;
+    if (this.needsTerminal) return this.say("info", "an operator key is set: decide in a terminal");
+    this.open({ name: word === EDIT.word ? "edit" : "permit", card: act.card });
   }
 
   #whyNotSigned(acts: readonly Act[]): string {
@@ -392,6 +440,7 @@ export class Inbox {
       const { command, fields } = await this.#requestOf(act, text);
       await this.api.act(command, fields);
       this.board.settled(act, true);
+      if (act.edit) this.#forgetDrafts(`edit ${act.card?.id} `);
       this.say("success", `${past(act.word)}: ${nameOf(act)}`);
       const id = act.card?.id;
       // Somebody may have taken it back before this page heard that it was carried out.
@@ -404,6 +453,10 @@ export class Inbox {
       this.#failed(`${isUnknown ? "not known whether" : "not"} ${past(act.word)}: ${nameOf(act)}`, fault);
     }
     this.changed();
+  }
+
+  #forgetDrafts(prefix: string): void {
+    for (const key of this.drafts.keys()) if (key.startsWith(prefix)) this.drafts.delete(key);
   }
 
   /** Undo what was decided last: before it is sent here, afterwards by taking it back from the server. */

@@ -1,13 +1,19 @@
 /** The bar at the bottom: what can be decided about the selected request, or about the marked ones together. */
 
-import { XIcon } from "lucide-react";
+import { EllipsisIcon, XIcon } from "lucide-react";
 import { useEffect, useRef, useState, type MouseEvent } from "react";
 import { Button } from "@/components/ui/button";
+import {
+  DropdownMenu,
+  DropdownMenuContent,
+  DropdownMenuItem,
+  DropdownMenuTrigger,
+} from "@/components/ui/dropdown-menu";
 import { Kbd } from "@/components/ui/kbd";
 import { Textarea } from "@/components/ui/textarea";
-import { typedAt, useNow } from "@/lib/hooks";
+import { typedAt, useIsWide, useNow } from "@/lib/hooks";
 import type { Act } from "@/model/board";
-import { KEYS, label, past, type Key } from "@/model/keys";
+import { CHANGES, EDIT, KEYS, label, past, PERMIT, type Key } from "@/model/keys";
 import { count, oneLine, short, table } from "@/model/visible";
 import type { Card } from "@/model/wire";
 import { useDraft, useInbox } from "@/server/inbox";
@@ -19,9 +25,13 @@ function upper(text: string): string {
   return text.charAt(0).toUpperCase() + text.slice(1);
 }
 
+/** What needs more to be shown first. In a narrow window these are in a menu. */
+const SECOND = new Set([CHANGES.word, EDIT.word, PERMIT.word]);
+
 function Actions({ rows, total }: { rows: readonly Key[]; total: number }) {
   const inbox = useInbox();
   const { board } = inbox;
+  const isWide = useIsWide();
   const card = board.selected;
   const left = card && total === 1 ? board.leftOut(card).size : 0;
   const hunks = card ? board.diff(card).hunks.length : 0;
@@ -29,26 +39,50 @@ function Actions({ rows, total }: { rows: readonly Key[]; total: number }) {
   const name = (row: Key): string => {
     if (total > 1) return `${upper(row.label)} ${board.actsFor(row.word).length}`;
     if (row.word === "approve" && left > 0) return `Approve ${hunks - left} of ${hunks} hunks`;
-    if (row.word === "changes" && comments > 0) return `Request changes (${comments})`;
+    if (row.word === CHANGES.word && comments > 0) return `Request changes (${comments})`;
     return upper(row.label);
   };
+  const isInMenu = (row: Key) => !isWide && SECOND.has(row.word) && !(row.word === CHANGES.word && comments > 0);
+  const menu = rows.filter(isInMenu);
   return (
     <>
-      {rows.map((row) => (
-        <Button
-          key={row.word}
-          data-word={row.word}
-          size="touch"
-          variant={FIRST.has(row.word) ? "default" : "outline"}
-          className={AGAINST.has(row.word) ? "text-removed-mark hover:text-removed-mark" : ""}
-          onClick={(event: MouseEvent) => void inbox.decide(row.word, typedAt(event.nativeEvent))}
-        >
-          {name(row)}
-          <Kbd className="hidden lg:inline-flex" aria-hidden>
-            {row.key}
-          </Kbd>
-        </Button>
-      ))}
+      {rows
+        .filter((row) => !isInMenu(row))
+        .map((row) => (
+          <Button
+            key={row.word}
+            data-word={row.word}
+            size="touch"
+            variant={FIRST.has(row.word) ? "default" : SECOND.has(row.word) ? "ghost" : "outline"}
+            className={AGAINST.has(row.word) ? "text-removed-mark hover:text-removed-mark" : ""}
+            onClick={(event: MouseEvent) => void inbox.decide(row.word, typedAt(event.nativeEvent))}
+          >
+            {name(row)}
+            <Kbd className="hidden lg:inline-flex" aria-hidden>
+              {row.key}
+            </Kbd>
+          </Button>
+        ))}
+      {menu.length > 0 && (
+        <DropdownMenu modal={false}>
+          <DropdownMenuTrigger asChild>
+            <Button size="touch" variant="outline" className="max-md:!flex-none" aria-label="More">
+              <EllipsisIcon aria-hidden />
+            </Button>
+          </DropdownMenuTrigger>
+          <DropdownMenuContent align="end">
+            {menu.map((row) => (
+              <DropdownMenuItem
+                key={row.word}
+                className="min-h-11"
+                onSelect={() => void inbox.decide(row.word, performance.now())}
+              >
+                {name(row)}
+              </DropdownMenuItem>
+            ))}
+          </DropdownMenuContent>
+        </DropdownMenu>
+      )}
     </>
   );
 }

@@ -1,17 +1,22 @@
 /** The selected request in full: who asks, what, how much it weighs, and the change itself. */
 
-import { ArrowLeftIcon, InboxIcon } from "lucide-react";
-import { useEffect, useRef, useState } from "react";
+import { ArrowLeftIcon, FileTextIcon, InboxIcon } from "lucide-react";
+import { useEffect, useMemo, useRef, useState } from "react";
 import { Button } from "@/components/ui/button";
+import { Kbd } from "@/components/ui/kbd";
 import { Skeleton } from "@/components/ui/skeleton";
 import { ToggleGroup, ToggleGroupItem } from "@/components/ui/toggle-group";
 import { navigate, useFitsSplit, useIsWide, useNow } from "@/lib/hooks";
-import { count, oneLine, short, table } from "@/model/visible";
+import type { DiffModel } from "@/model/diff";
+import { mayDecide } from "@/model/keys";
 import { age, duration } from "@/model/time";
+import { count, oneLine, short, table } from "@/model/visible";
+import { inWholeFiles, type LeftFile } from "@/model/whole-file";
 import type { Card } from "@/model/wire";
-import { useInbox } from "@/server/inbox";
+import { readContents } from "@/server/amendments";
+import { sentence, useInbox } from "@/server/inbox";
 import { ActionBar } from "./action-bar";
-import { CommentForm, DiffView, type Layout, type Spot } from "./diff-view";
+import { CommentForm, DiffView, type DiffControls, type Layout, type Spot } from "./diff-view";
 import { AGENTS, AgentText, Empty, Facts, kindOf, Remark, RiskMark } from "./marks";
 import { Recent } from "./recent";
 
@@ -20,6 +25,7 @@ export interface DetailControls {
   nextHunk: () => void;
   scroll: (key: "PageDown" | "PageUp" | "Home" | "End") => void;
   toggleLayout: () => void;
+  toggleWhole: () => void;
   comment: () => void;
 }
 
@@ -54,7 +60,10 @@ function Detail({ card, controls }: { card: Card; controls: { current: DetailCon
   const [draft, setDraft] = useState<Spot | null>(null);
   const [isChoosing, setChoosing] = useState(false);
   const hunk = useRef(0);
-  const model = board.diff(card);
+  const diff = useRef<DiffControls | null>(null);
+  const change = board.diff(card);
+  const whole = useWholeFiles(card, change);
+  const model = whole.model;
 
   useEffect(() => void inbox.complete(card), [inbox, card]);
 
@@ -81,15 +90,11 @@ function Detail({ card, controls }: { card: Card; controls: { current: DetailCon
 
   controls.current = {
     nextHunk: () => {
-      const boxes = [...(scroller.current?.querySelectorAll<HTMLElement>("[data-hunk]") ?? [])];
-      const focused = document.activeElement;
-      const at = boxes.findIndex((box) => box === focused);
-      const current = at >= 0 ? Number(boxes[at]?.dataset["hunk"]) : 0;
-      const next = boxes.find((box) => Number(box.dataset["hunk"]) > Math.max(current, at >= 0 ? 0 : hunk.current - 1));
-      const target = next ?? boxes[0];
-      target?.focus();
-      target?.scrollIntoView({ block: "center" });
-      hunk.current = Number(target?.dataset["hunk"] ?? 0);
+      const focused = Number(document.activeElement?.getAttribute("data-hunk") ?? 0);
+      const current = focused || hunk.current;
+      const next = model.hunks.find((each) => each.number > current) ?? model.hunks[0];
+      hunk.current = next?.number ?? 0;
+      if (next) diff.current?.toHunk(next.number);
     },
     scroll: (key) => {
       const box = scroller.current;
@@ -99,6 +104,7 @@ function Detail({ card, controls }: { card: Card; controls: { current: DetailCon
       box.scrollTo({ top });
     },
     toggleLayout: () => changeLayout(chosen === "split" ? "inline" : "split"),
+    toggleWhole: () => whole.toggle(),
     comment: () => {
       if (card.amendable && model.fits) setChoosing(true);
       else inbox.say("info", "comments are for a change of files");
@@ -123,12 +129,28 @@ function Detail({ card, controls }: { card: Card; controls: { current: DetailCon
                 <h2 className="text-[0.8125rem] font-medium">
                   {card.diffFromAgent ? "The agent's own text of the change" : count(card.files.length, "file")}
                 </h2>
+                {whole.why === "" && (
+                  <Button
+                    variant="outline"
+                    size="sm"
+                    className="ml-auto max-md:h-11"
+                    aria-pressed={whole.isOn}
+                    disabled={whole.isBusy}
+                    onClick={whole.toggle}
+                  >
+                    <FileTextIcon aria-hidden />
+                    {whole.isOn ? "Only the change" : "Whole files"}
+                    <Kbd className="hidden lg:inline-flex" aria-hidden>
+                      f
+                    </Kbd>
+                  </Button>
+                )}
                 {fitsSplit && !card.diffFromAgent && (
                   <ToggleGroup
                     type="single"
                     value={layout}
                     aria-label="How the change is shown"
-                    className="ml-auto"
+                    className={whole.why === "" ? "" : "ml-auto"}
                     onValueChange={(value) => {
                       if (value === "inline" || value === "split") changeLayout(value);
                     }}
@@ -140,6 +162,12 @@ function Detail({ card, controls }: { card: Card; controls: { current: DetailCon
               </>
             )}
           </div>
+          {whole.fault && <Remark>The whole files cannot be shown: {whole.fault}.</Remark>}
+          {whole.left.map(({ path, why }) => (
+            <Remark key={path} level="info">
+              <span className="font-mono text-xs">{oneLine(path)}</span> {why}.
+            </Remark>
+          ))}
           {card.diffOmitted && (
             <div className="flex flex-col gap-2" role="status" aria-label="Loading the change">
               <Skeleton className="h-4 w-2/3" />
@@ -149,12 +177,67 @@ function Detail({ card, controls }: { card: Card; controls: { current: DetailCon
           <div ref={end} className="-mt-4 h-px" aria-hidden />
         </div>
         {model.lines.length > 0 && (
-          <DiffView card={card} model={model} layout={layout} scroller={scroller} draft={draft} onDraft={setDraft} />
+          <DiffView
+            card={card}
+            model={model}
+            layout={layout}
+            scroller={scroller}
+            draft={draft}
+            onDraft={setDraft}
+            controls={diff}
+          />
         )}
       </div>
       <ActionBar card={card} />
     </section>
   );
+}
+
+interface WholeFiles {
+  /** The change, in its whole files if they are on. */
+  model: DiffModel;
+  isOn: boolean;
+  isBusy: boolean;
+  left: readonly LeftFile[];
+  /** Why the server has not sent them. */
+  fault: string;
+  /** Why they cannot be shown at all; empty if they can. */
+  why: string;
+  toggle: () => void;
+}
+
+/** The whole files of a change, asked for when they are first wanted. */
+function useWholeFiles(card: Card, change: DiffModel): WholeFiles {
+  const inbox = useInbox();
+  const [isOn, setOn] = useState(false);
+  const [isBusy, setBusy] = useState(false);
+  const [fault, setFault] = useState("");
+  const [found, setFound] = useState<{ hash: string | null; contents: ReadonlyMap<string, string> } | null>(null);
+  const contents = isOn && found?.hash === card.proposalHash ? found.contents : null;
+  const { model, left } = useMemo(
+    () => (contents ? inWholeFiles(change, contents) : { model: change, left: [] }),
+    [change, contents],
+  );
+  const why = !mayDecide(inbox.me?.role ?? "")
+    ? "whole files are shown to people who may decide"
+    : card.amendable && change.fits
+      ? ""
+      : "whole files are shown around changes that are proposed to this server";
+  const toggle = () => {
+    if (why) return inbox.say("info", why);
+    setFault("");
+    if (contents) return setOn(false);
+    if (isBusy) return;
+    setBusy(true);
+    readContents(inbox.api, card)
+      .then((read) => {
+        setFound({ hash: card.proposalHash, contents: read.contents });
+        setOn(true);
+      })
+      .catch((failed: unknown) => setFault(sentence(failed)))
+      .finally(() => setBusy(false));
+  };
+  return { model, isOn: contents !== null, isBusy, left, fault, why, toggle };
 }
 
 function Head({ card, isWide }: { card: Card; isWide: boolean }) {

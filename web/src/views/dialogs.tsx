@@ -12,7 +12,7 @@ import {
 } from "@/components/ui/dialog";
 import { Kbd } from "@/components/ui/kbd";
 import { typedAt } from "@/lib/hooks";
-import { KEYS, label, PAGE_KEYS, SESSION_KEYS, CHANGES } from "@/model/keys";
+import { CHANGES, EDIT, KEYS, label, PAGE_KEYS, PERMIT, SESSION_KEYS } from "@/model/keys";
 import { count, oneLine, short } from "@/model/visible";
 import { byUrgency, UNDO } from "@/model/board";
 import { useInbox } from "@/server/inbox";
@@ -73,6 +73,12 @@ export function ConfirmDialog() {
               {first.hunks.told ?? "nothing besides"}
             </blockquote>
           )}
+          {first.edit && (
+            <blockquote className="border-l-[3px] pl-3 whitespace-pre-wrap [overflow-wrap:anywhere]">
+              <span className="block text-xs text-muted-foreground">The agent is told</span>
+              {first.edit.told ?? "nothing besides"}
+            </blockquote>
+          )}
           {asked.isBatch ? (
             <ul className="divide-y rounded-md border">
               {[...asked.acts]
@@ -99,7 +105,7 @@ export function ConfirmDialog() {
             </ul>
           ) : (
             first.card &&
-            board.doubts(first.card).map((doubt) => (
+            board.doubts(first.edit?.card ?? first.card).map((doubt) => (
               <p key={doubt} className="rounded-md bg-warning-soft px-3 py-2 text-warning-foreground">
                 {upper(doubt)}.
               </p>
@@ -175,7 +181,7 @@ export function HelpDialog({ isOpen, onClose }: { isOpen: boolean; onClose: () =
             {Object.entries(KEYS).map(([kind, rows]) => (
               <p key={kind} className="flex flex-wrap items-center gap-x-3 gap-y-1">
                 <span className="w-16 text-muted-foreground">{kind}</span>
-                {[...rows, ...(kind === "approval" ? [CHANGES] : [])].map((row) => (
+                {[...rows, ...(kind === "approval" ? [CHANGES, EDIT, PERMIT] : [])].map((row) => (
                   <span key={row.key} className="flex items-center gap-1.5">
                     <Kbd>{row.key}</Kbd>
                     {row.label}

@@ -9,7 +9,15 @@ import { Button } from "@/components/ui/button";
 import { Checkbox } from "@/components/ui/checkbox";
 import { Textarea } from "@/components/ui/textarea";
 import { cn } from "@/lib/utils";
-import { LONGEST_COMMENT, rowsOf, type Comment, type DiffLine, type DiffModel, type Row } from "@/model/diff";
+import {
+  LONGEST_COMMENT,
+  regionsOf,
+  rowsOf,
+  type Comment,
+  type DiffLine,
+  type DiffModel,
+  type Row,
+} from "@/model/diff";
 import type { Piece } from "@/model/highlight";
 import { oneLine } from "@/model/visible";
 import type { Card } from "@/model/wire";
@@ -59,6 +67,12 @@ const SIZES: Readonly<Record<Shown["type"], number>> = {
   draft: 170,
 };
 
+/** What whoever shows a diff does with it. */
+export interface DiffControls {
+  /** Bring a hunk to the screen, and its box into focus. */
+  toHunk: (number: number) => void;
+}
+
 interface Props {
   card: Card;
   model: DiffModel;
@@ -66,9 +80,10 @@ interface Props {
   scroller: RefObject<HTMLDivElement | null>;
   draft: Spot | null;
   onDraft: (spot: Spot | null) => void;
+  controls?: { current: DiffControls | null };
 }
 
-export function DiffView({ card, model, layout, scroller, draft, onDraft }: Props) {
+export function DiffView({ card, model, layout, scroller, draft, onDraft, controls }: Props) {
   const inbox = useInbox();
   const { board } = inbox;
   const top = useRef<HTMLDivElement>(null);
@@ -107,6 +122,28 @@ export function DiffView({ card, model, layout, scroller, draft, onDraft }: Prop
     scrollMargin: margin,
   });
   const items = virtualizer.getVirtualItems();
+
+  const toHunk = (number: number) => {
+    const at = shown.findIndex((row) => (row.type === "hunk" || row.type === "file") && row.hunk === number);
+    if (at < 0) return;
+    virtualizer.scrollToIndex(at, { align: "center" });
+    const focus = (attempts: number) => {
+      const box = top.current?.querySelector<HTMLElement>(`[data-hunk="${number}"]`);
+      if (box) box.focus({ preventScroll: true });
+      // It is drawn once it is on the screen.
+      else if (attempts > 0) requestAnimationFrame(() => focus(attempts - 1));
+    };
+    focus(10);
+  };
+  useEffect(() => {
+    if (controls) controls.current = { toHunk };
+  });
+  // The whole files begin at the change.
+  const isWhole = model.regions !== undefined;
+  const first = model.hunks[0]?.number;
+  useEffect(() => {
+    if (isWhole && first !== undefined) toHunk(first);
+  }, [isWhole, first]); // eslint-disable-line react-hooks/exhaustive-deps
 
   // What was on the screen is recorded a few times a second, not with each frame of scrolling.
   const visible = useRef<() => void>(() => undefined);
@@ -217,7 +254,7 @@ export function DiffView({ card, model, layout, scroller, draft, onDraft }: Prop
 
   function commenting(line: DiffLine): (() => void) | undefined {
     const path = model.files[line.file]?.path;
-    if (!card.amendable || path === undefined || line.newNumber === null) return undefined;
+    if (!card.amendable || path === undefined || line.newNumber === null || line.isAround) return undefined;
     return () => onDraft({ path, line: line.newNumber });
   }
 
@@ -464,10 +501,10 @@ function usePieces(model: DiffModel): ReadonlyMap<number, Piece[]> {
     void import("@/model/highlight").then(async ({ highlight, languageOf }) => {
       const found = new Map<number, Piece[]>();
       let at = performance.now();
-      for (const hunk of model.hunks) {
-        const language = hunk.range === null ? null : languageOf(hunk.path);
+      for (const region of model.regions ?? regionsOf(model.hunks)) {
+        const language = languageOf(region.path);
         if (language === null) continue;
-        const lines = model.lines.slice(hunk.line + 1, hunk.end);
+        const lines = model.lines.slice(region.line, region.end);
         for (const side of ["removed", "added"] as const) {
           const own = lines.filter((line) => line.part === side || line.part === "context");
           const rows = highlight(

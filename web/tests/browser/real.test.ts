@@ -96,6 +96,39 @@ test("a person decides about what three agents ask, and each is told", async () 
     comments: [{ path: "shop.py", line: 61, text: "why y?" }],
   });
 
+  await row("Shout").click();
+  await settled();
+  const diff = page.getByTestId("diff");
+  await diff.getByText("TWO").waitFor();
+  expect(await diff.getByText("end", { exact: true }).count()).toBe(0);
+  await press("f");
+  await diff.getByText("end", { exact: true }).waitFor();
+  await press("p");
+  await page.getByRole("dialog").getByText(/From now on this passes without you/).waitFor();
+  await page.getByRole("dialog").getByText('proposed changes of "dos.txt"').waitFor();
+  await page.getByRole("radio", { name: /As a rule/ }).check();
+  await page.getByRole("dialog").getByText(/It would have let/).waitFor();
+  await page.getByRole("radio", { name: /For a while/ }).check();
+  await page.getByRole("button", { name: "Allow for 20 minutes" }).click();
+  await page.getByTestId("messages").getByText("granted for 20 minutes").waitFor();
+  await settled();
+  await press("g", "p");
+  await page.getByRole("dialog").getByText("0 of 10 used").waitFor();
+  await page.getByRole("dialog").getByRole("button", { name: /^Revoke/ }).click();
+  await page.getByRole("dialog").getByRole("button", { name: "Revoke now" }).click();
+  await page.getByRole("dialog").getByText("None is in force.").waitFor();
+  await page.keyboard.press("Escape");
+  await settled();
+  await press("e");
+  const text = page.getByRole("dialog").getByRole("textbox", { name: /The text of dos.txt/ });
+  await text.waitFor();
+  await text.fill((await text.inputValue()).replace("TWO", "Two\nand a half"));
+  await page.keyboard.press("Control+Enter");
+  await page.getByRole("dialog").getByText("dos.txt: edited by the person").waitFor();
+  await page.getByRole("dialog").getByText("You have seen all of it.").waitFor();
+  await page.getByRole("button", { name: "Approve this" }).click();
+  await answerOf("edited").toBe(`one\r\nTwo\r\nand a half\r\n${"more\r\n".repeat(20)}end`);
+
   await row("Which <b>way</b>?").click();
   await settled();
   await press("f");

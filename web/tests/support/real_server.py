@@ -23,7 +23,7 @@ def say(**data: object) -> None:
 
 
 async def propose(agent: Client, workspace: Path) -> None:
-    """Propose a change with two hunks, write what is approved of it, and propose another one."""
+    """Propose a change with two hunks, write what is approved of it, and propose two more."""
     change = {"file_path": "shop.py", "description": "<b>because</b> of \u202e it"}
     text = LINES.replace("x3 = 3\n", "x3 = 33\n").replace("x50 = 50\n", "x50 = 5050\n")
     answer = await call(
@@ -37,6 +37,16 @@ async def propose(agent: Client, workspace: Path) -> None:
         agent, "check_clearance", **change, title="Add a number", risk_level="low", content=f"{text}y = 1\n"
     )
     say(answer="second change", data=answer)
+    answer = await call(
+        agent,
+        "check_clearance",
+        file_path="dos.txt",
+        title="Shout",
+        risk_level="low",
+        content="one\r\nTWO\r\n" + "more\r\n" * 20 + "end",
+    )
+    await call(agent, "check_diff", request_id=answer["request_id"])
+    say(answer="edited", data=(workspace / "dos.txt").read_bytes().decode())
 
 
 async def ask(agent: Client) -> None:
@@ -51,6 +61,7 @@ async def main() -> None:
     with user_home() as home, home.serving():
         workspace = home.workspace()
         (workspace / "shop.py").write_text(LINES)
+        (workspace / "dos.txt").write_bytes(b"one\r\ntwo\r\n" + b"more\r\n" * 20 + b"end")
         async with (
             home.agent(workspace) as proposing,
             home.agent(home.workspace()) as asking,

@@ -40,7 +40,8 @@ export interface Sent {
   fields: JsonObject;
 }
 
-const PAGE = join(import.meta.dirname, "../../../intercom/operators/web/page");
+/** The built page; PAGE names another one. */
+const PAGE = process.env["PAGE"] ?? join(import.meta.dirname, "../../../intercom/operators/web/page");
 
 export class Standin {
   readonly cards = new Map<string, JsonObject>();
@@ -263,7 +264,8 @@ export class Standin {
     const data: JsonObject = { request_id: id, status: "done", state: "approved", session_id: null };
     this.#verdicts.set(verdict, data);
     json(200, { data });
-    if (!card) return;
+    // What permits others answers no card.
+    if (!card || command === "grant" || command === "allow") return;
     const word = command === "answer" ? String(fields["decision"]) : command;
     const status = { approve: "approved", reject: "rejected", changes: "rejected" }[word] ?? "answered";
     this.end(id, status, word === "changes" ? "reject" : word, "alex", "web");

@@ -134,6 +134,8 @@ describe("a decision that was sent", () => {
     expect(board.takeable).toHaveLength(2);
     board.keepDecision(other.id);
     expect(board.takeable.map((act) => act.card?.id)).toEqual([card.id]);
+    const [one, two] = [is("rejected"), { ...is("rejected"), id: other.id }];
+    expect([board.isTakeable(one), board.isTakeable(two)]).toEqual([true, false]);
   });
 
   test.each([

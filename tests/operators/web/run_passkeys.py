@@ -98,7 +98,7 @@ async def test_a_passkey_of_the_page_decides_and_no_replay_of_it(home: Home) -> 
                     file_path=f"{title}.txt",
                     risk_level=risk,
                 )
-                for title, risk in (("First", "low"), ("Second", "critical"))
+                for title, risk in (("First", "low"), ("Second", "critical"), ("Edited", "low"))
             ]
             link = await trio.to_thread.run_sync(request, where, "web", {})
             async with browser_at(link["url"]) as browser:
@@ -113,15 +113,17 @@ async def test_a_passkey_of_the_page_decides_and_no_replay_of_it(home: Home) -> 
                 await browser.do("enrolled")
                 first = await browser.do("approve First")
                 second = await browser.do("approve Second")
+                third = await browser.do("edit Edited")
                 answers = [await ask() for ask in asks]
-                for title, answer in zip(("First", "Second"), answers, strict=True):
+                for title, answer in zip(("First", "Second", "Edited"), answers, strict=True):
                     assert (await call(agent, "check_diff", request_id=answer["request_id"]))["status"] == "applied"
-                    assert (workspace / f"{title}.txt").read_text() == "é\n"
+                    text = "mine, without an end" if title == "Edited" else "é\n"
+                    assert (workspace / f"{title}.txt").read_text() == text
                 # What a process that saw the request can do with it.
                 begin(nursery, agent, "check_clearance", title="Third", diff="x\n", file_path="third.txt")
                 async with home.person(workspace) as person:
                     card = await person.card(title="Third")
-                for sent in (first, second):
+                for sent in (first, second, third):
                     for changed in ({}, {"request_id": card["request_id"]}):
                         fields = {**sent, "id": card["request_id"], "signature": {**sent["signature"], **changed}}
                         with pytest.raises(Refusal):

@@ -677,6 +677,11 @@ export class Board {
     this.revision += 1;
   }
 
+  /** Whether it is offered to take the decision about a card back, whoever made it. */
+  isTakeable(card: Card): boolean {
+    return this.#sent.isOffered(card);
+  }
+
   /** Offer it no more to take the decision about a card back, because that was refused. */
   keepDecision(id: string): void {
     this.#sent.keep(id);

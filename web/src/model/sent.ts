@@ -22,6 +22,8 @@ export class Sent {
   #acts = new Map<string, SentAct>();
   /** The cards that ended, each as it is now, the newest last. */
   #ended = new Map<string, Card>();
+  /** The ids of cards whose decision the server did not let anybody take back. */
+  #kept = new Set<string>();
 
   /** The word of a decision that was sent, about a card or session of which nothing was heard since. */
   wordOn(id: string): string | null {
@@ -62,12 +64,14 @@ export class Sent {
     this.#waits.clear();
     this.#acts.clear();
     this.#ended.clear();
+    this.#kept.clear();
   }
 
   /** Record that a card is open. Returns whether it had ended, because then its decision was taken back, and that
    *  decision, if this page had sent it. */
   opened(id: string): { isReopened: boolean; act: Act | null } {
     const known = this.#ended.delete(id);
+    this.#kept.delete(id);
     // It was carried out, and the card waits again: that it had ended may have been missed.
     const isReopened = known || this.isUnheard(id);
     const sent = isReopened ? this.#acts.get(id) : undefined;
@@ -102,5 +106,11 @@ export class Sent {
   /** Offer it no more to take a decision back. */
   keep(id: string): void {
     this.#acts.delete(id);
+    this.#kept.add(id);
+  }
+
+  /** Whether it is offered to take the decision about a card back. */
+  isOffered(card: Card): boolean {
+    return mayTakeBack(card) && !this.#kept.has(card.id);
   }
 }

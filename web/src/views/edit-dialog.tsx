@@ -15,7 +15,7 @@ import { Input } from "@/components/ui/input";
 import { Skeleton } from "@/components/ui/skeleton";
 import { typedAt, useFitsSplit } from "@/lib/hooks";
 import { cn } from "@/lib/utils";
-import type { Edit } from "@/model/board";
+import { REACTION, type Edit } from "@/model/board";
 import { whoDecided } from "@/model/decided";
 import { spans } from "@/model/diff";
 import { contentOf, editableOf, hiddenLines, type EditableText } from "@/model/editable";
@@ -51,6 +51,8 @@ export function EditDialog({ card, onClose }: { card: Card; onClose: () => void 
   const [fault, setFault] = useState("");
   const [isBusy, setBusy] = useState(false);
   const asked = useRef(false);
+  /** When what would be approved has been on the screen. */
+  const shownAt = useRef(Number.POSITIVE_INFINITY);
   const now = board.openCard(card.id);
   const over = whyOver(inbox, card, now);
   const isDecided = board.isDecided(card.id);
@@ -76,6 +78,14 @@ export function EditDialog({ card, onClose }: { card: Card; onClose: () => void 
     if (isDecided) onClose();
   }, [isDecided, onClose]);
 
+  // A second click must not approve what the first one asked to be shown: the buttons stand in the same place.
+  useEffect(() => {
+    shownAt.current = Number.POSITIVE_INFINITY;
+    if (edit === null) return;
+    const frame = requestAnimationFrame(() => (shownAt.current = performance.now() + REACTION));
+    return () => cancelAnimationFrame(frame);
+  }, [edit]);
+
   const file = files?.find((each) => each.path === path);
   const changed = useMemo(() => changedTexts(files ?? [], texts), [files, texts]);
 
@@ -98,6 +108,8 @@ export function EditDialog({ card, onClose }: { card: Card; onClose: () => void 
     setBusy(false);
   };
   const approve = (at: number) => {
+    if (at <= shownAt.current)
+      return inbox.say("info", "nothing was decided: what would be approved had only just appeared");
     if (edit && !over) inbox.begin([{ word: "approve", card: now ?? card, session: null, wants: "", edit }], at);
   };
   return (

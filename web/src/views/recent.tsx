@@ -3,7 +3,7 @@
 import { CheckIcon, CircleIcon, Undo2Icon, XIcon } from "lucide-react";
 import { Button } from "@/components/ui/button";
 import { cn } from "@/lib/utils";
-import { mayTakeBack, stepsOf, whoDecided } from "@/model/decided";
+import { stepsOf, whoDecided } from "@/model/decided";
 import { oneLine } from "@/model/visible";
 import type { Card } from "@/model/wire";
 import { useInbox } from "@/server/inbox";
@@ -33,7 +33,7 @@ export function Recent() {
                 <span className="text-xs [overflow-wrap:anywhere] text-muted-foreground">{whoDecided(card)}</span>
               )}
             </span>
-            {mayTakeBack(card) && <TakeBack card={card} />}
+            {board.isTakeable(card) && <TakeBack card={card} />}
           </li>
         ))}
       </ul>

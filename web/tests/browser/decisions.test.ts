@@ -94,6 +94,7 @@ describe("a decision that was sent", () => {
     await undoBar().getByRole("button", { name: "Take back" }).click();
     await messages("the answer is on its way to the agent").waitFor();
     await undoBar().waitFor({ state: "detached" });
+    await page.getByRole("button", { name: /^Take back/ }).waitFor({ state: "detached" });
     expect(commands()).toEqual(["approve", "take-back"]);
   });
 

@@ -104,17 +104,26 @@ test("a person decides about what three agents ask, and each is told", async () 
   await press("f");
   await diff.getByText("end", { exact: true }).waitFor();
   await press("p");
-  await page.getByRole("dialog").getByText(/From now on this passes without you/).waitFor();
+  await page
+    .getByRole("dialog")
+    .getByText(/From now on this passes without you/)
+    .waitFor();
   await page.getByRole("dialog").getByText('proposed changes of "dos.txt"').waitFor();
   await page.getByRole("radio", { name: /As a rule/ }).check();
-  await page.getByRole("dialog").getByText(/It would have let/).waitFor();
+  await page
+    .getByRole("dialog")
+    .getByText(/It would have let/)
+    .waitFor();
   await page.getByRole("radio", { name: /For a while/ }).check();
   await page.getByRole("button", { name: "Allow for 20 minutes" }).click();
   await page.getByTestId("messages").getByText("granted for 20 minutes").waitFor();
   await settled();
   await press("g", "p");
   await page.getByRole("dialog").getByText("0 of 10 used").waitFor();
-  await page.getByRole("dialog").getByRole("button", { name: /^Revoke/ }).click();
+  await page
+    .getByRole("dialog")
+    .getByRole("button", { name: /^Revoke/ })
+    .click();
   await page.getByRole("dialog").getByRole("button", { name: "Revoke now" }).click();
   await page.getByRole("dialog").getByText("None is in force.").waitFor();
   await page.keyboard.press("Escape");
@@ -126,6 +135,7 @@ test("a person decides about what three agents ask, and each is told", async () 
   await page.keyboard.press("Control+Enter");
   await page.getByRole("dialog").getByText("dos.txt: edited by the person").waitFor();
   await page.getByRole("dialog").getByText("You have seen all of it.").waitFor();
+  await page.waitForTimeout(500);
   await page.getByRole("button", { name: "Approve this" }).click();
   await answerOf("edited").toBe(`one\r\nTwo\r\nand a half\r\n${"more\r\n".repeat(20)}end`);
 
@@ -160,4 +170,4 @@ test("a person decides about what three agents ask, and each is told", async () 
   await page.getByRole("menuitem", { name: "Sign out" }).click();
   await page.getByText("You have signed out.").waitFor();
   expect(faults.filter((each) => !each.startsWith("Failed to load resource"))).toEqual([]);
-}, 150_000);
+}, 240_000);

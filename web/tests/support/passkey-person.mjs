@@ -60,6 +60,24 @@ const STEPS = {
     if (said.startsWith("not")) throw new Error(said);
     return bodies.filter((each) => each.signature).at(-1);
   },
+  /** Writes another text in place of the agent's, looks at what that makes, and signs it. */
+  async edit(title) {
+    await page.locator("[data-card]").filter({ hasText: title }).click();
+    await page.getByRole("heading", { level: 1 }).filter({ hasText: title }).waitFor();
+    await page.waitForFunction(() => document.querySelector("main")?.getAttribute("aria-busy") !== "true");
+    await page.waitForTimeout(500);
+    await page.getByRole("button", { name: /^Edit/ }).click();
+    await page.getByRole("textbox", { name: /The text of/ }).fill("mine, without an end");
+    await page.getByRole("button", { name: "Show what will be approved" }).click();
+    await page.getByText("You have seen all of it.").waitFor();
+    await page.waitForTimeout(500);
+    await page.getByRole("button", { name: "Approve this" }).click();
+    const end = page.getByTestId("messages").getByText(new RegExp(`^(not )?approved: .*'${title}'`));
+    await end.waitFor({ timeout: 10_000 });
+    const said = await end.textContent();
+    if (said.startsWith("not")) throw new Error(said);
+    return bodies.filter((each) => each.signature).at(-1);
+  },
   /** The person is not there. */
   async away() {
     await devtools.send("WebAuthn.setUserVerified", { authenticatorId, isUserVerified: false });

@@ -1,7 +1,7 @@
 /** Takes pictures of what comes before and after a decision: the editor, whole files, what is always allowed, and how
- *  far decisions have come. Those in `KEPT` go to the documentation. */
+ *  far decisions have come. */
 
-import { copyFileSync, mkdirSync } from "node:fs";
+import { mkdirSync } from "node:fs";
 import { join } from "node:path";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import type { Browser, Page } from "playwright-core";
@@ -10,7 +10,6 @@ import { fileEntry, proposal } from "../support/cards";
 import { Standin } from "../support/standin";
 
 const where = process.env["PICTURES"] ?? "pictures";
-const KEPT = { edit: "edit-1440-light", allow: "allow-768-light", decided: "decided-1440-dark" };
 const PATH = "shop/basket.py";
 const TEXT = `"""The basket of a customer."""
 
@@ -37,9 +36,6 @@ beforeAll(async () => {
 });
 afterAll(async () => {
   await browser.close();
-  for (const [name, picture] of Object.entries(KEPT)) {
-    copyFileSync(join(where, `${picture}.png`), join(import.meta.dirname, `../../../docs/images/web-${name}.png`));
-  }
 });
 
 /** Write the change of the file, with what a person may have made of it. */
@@ -191,6 +187,6 @@ for (const [width, height] of [
       expect(opened.faults).toEqual([]);
       await opened.close();
       await server.stop();
-    }, 120_000);
+    }, 240_000);
   }
 }

@@ -135,7 +135,7 @@ describe("a decision that was sent", () => {
     board.keepDecision(other.id);
     expect(board.takeable.map((act) => act.card?.id)).toEqual([card.id]);
     const [one, two] = [is("rejected"), { ...is("rejected"), id: other.id }];
-    expect([board.isTakeable(one), board.isTakeable(two)]).toEqual([true, false]);
+    expect([board.sent.isOffered(one), board.sent.isOffered(two)]).toEqual([true, false]);
   });
 
   test.each([

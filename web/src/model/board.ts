@@ -141,7 +141,8 @@ export class Board {
   #seen = new Map<string, Seen>();
   #diffs = new WeakMap<Card, DiffModel>();
   #deciding = new Map<string, Waiting>();
-  readonly #sent = new Sent();
+  /** What was sent, and how the cards have ended. */
+  readonly sent = new Sent();
   #left = new Map<string, Set<number>>();
   #comments = new Map<string, Comment[]>();
   #told: string[] = [];
@@ -203,32 +204,32 @@ export class Board {
       }
       if (before && isSame && before.diff === card.diff) this.#diffs.set(card, this.diff(before));
       this.#open.set(card.id, card);
-      const { isReopened, act } = this.#sent.opened(card.id);
+      const { isReopened, act } = this.sent.opened(card.id);
       if (act?.comments) this.#comments.set(card.id, [...act.comments, ...this.comments(card)]);
       if (before === undefined) return !isReopened;
       if (isSame) return false;
-      this.#sent.forget(card.id);
+      this.sent.forget(card.id);
       this.#left.delete(card.id);
       this.#drop(card.id, "the request has changed");
       if (card.id === this.#selected) this.#changed(true);
       return false;
     }
     this.#close(card.id, "the request has closed");
-    if (card.kind in KEYS) this.#sent.end(card);
+    if (card.kind in KEYS) this.sent.end(card);
     this.revision += 1;
     return false;
   }
 
   /** The cards that ended while this page was there, each as it is now, the newest first. */
   get ended(): readonly Card[] {
-    return this.#sent.ended;
+    return this.sent.ended;
   }
 
   /** Forget everything, because nobody is signed in any more. */
   forget(): void {
     this.disconnected();
     this.replace([]);
-    this.#sent.clear();
+    this.sent.clear();
   }
 
   /** Put the whole diff of a card in, which a listing left out. */
@@ -245,7 +246,7 @@ export class Board {
   replace(cards: readonly Card[]): void {
     const fresh = new Set(cards.map((card) => card.id));
     for (const id of [...this.#open.keys()]) if (!fresh.has(id)) this.#close(id, "the request has closed");
-    this.#sent.forgetAll();
+    this.sent.forgetAll();
     for (const card of cards) this.take(card);
   }
 
@@ -270,7 +271,7 @@ export class Board {
     this.#listed = null;
     this.#seen.delete(id);
     this.#left.delete(id);
-    this.#sent.forget(id);
+    this.sent.forget(id);
     this.#drop(id, why);
     this.revision += 1;
     if (id !== this.#selected) return;
@@ -504,7 +505,7 @@ export class Board {
   // --- what a key does
 
   isDecided(id: string): boolean {
-    return this.#deciding.has(id) || this.#sent.wordOn(id) !== null;
+    return this.#deciding.has(id) || this.sent.wordOn(id) !== null;
   }
 
   /** Return what a word decides: about the marked cards, or else about the selected one. Cards of kinds that the word
@@ -638,17 +639,12 @@ export class Board {
   }
 
   sentOn(id: string): string | null {
-    return this.#sent.wordOn(id);
-  }
-
-  /** Whether a decision about an open card was carried out, and nothing has been heard of the card since. */
-  isUnheard(id: string): boolean {
-    return this.#sent.isUnheard(id);
+    return this.sent.wordOn(id);
   }
 
   /** The decisions of this page that were sent last, together, and that no agent is known to have. */
   get takeable(): readonly Act[] {
-    return this.#sent.takeable;
+    return this.sent.takeable;
   }
 
   /** Remove and return the decisions that are to be sent now, oldest first. Those that are long overdue were made
@@ -663,7 +659,7 @@ export class Board {
         continue;
       }
       this.#deciding.delete(id);
-      this.#sent.begin(id, waits.act, waits.due);
+      this.sent.begin(id, waits.act, waits.due);
       found.push(waits);
     }
     if (due.length > 0) this.revision += 1;
@@ -672,19 +668,14 @@ export class Board {
 
   /** Record how a sent decision ended. One that failed can be made again. */
   settled(act: Act, isDone: boolean): void {
-    this.#sent.settled(idOf(act), isDone);
+    this.sent.settled(idOf(act), isDone);
     if (isDone && act.card) this.#comments.delete(act.card.id);
     this.revision += 1;
   }
 
-  /** Whether it is offered to take the decision about a card back, whoever made it. */
-  isTakeable(card: Card): boolean {
-    return this.#sent.isOffered(card);
-  }
-
   /** Offer it no more to take the decision about a card back, because that was refused. */
   keepDecision(id: string): void {
-    this.#sent.keep(id);
+    this.sent.keep(id);
     this.revision += 1;
   }
 

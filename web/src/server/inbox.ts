@@ -444,7 +444,7 @@ export class Inbox {
       this.say("success", `${past(act.word)}: ${nameOf(act)}`);
       const id = act.card?.id;
       // Somebody may have taken it back before this page heard that it was carried out.
-      if (id) setTimeout(() => void (this.board.isUnheard(id) && this.#askAbout(id)), UNHEARD);
+      if (id) setTimeout(() => void (this.board.sent.isUnheard(id) && this.#askAbout(id)), UNHEARD);
       if (act.session) void this.queries.invalidateQueries({ queryKey: ["sessions"] });
     } catch (fault) {
       this.board.settled(act, false);

@@ -33,7 +33,7 @@ export function Recent() {
                 <span className="text-xs [overflow-wrap:anywhere] text-muted-foreground">{whoDecided(card)}</span>
               )}
             </span>
-            {board.isTakeable(card) && <TakeBack card={card} />}
+            {board.sent.isOffered(card) && <TakeBack card={card} />}
           </li>
         ))}
       </ul>

@@ -99,7 +99,7 @@ test("a person decides about what three agents ask, and each is told", async () 
   await row("Shout").click();
   await settled();
   const diff = page.getByTestId("diff");
-  await diff.getByText("TWO").waitFor();
+  await diff.getByText("TWO", { exact: true }).waitFor();
   expect(await diff.getByText("end", { exact: true }).count()).toBe(0);
   await press("f");
   await diff.getByText("end", { exact: true }).waitFor();

@@ -36,6 +36,18 @@ class Settled:
 
 
 @frozen
+class DecisionTakenBack:
+    """A person took a decision back, which was counted when it was given. The request waits again. `kind`, `outcome`
+    and `channel` are those of the decision, `verdict_id` is its id."""
+
+    request_id: str
+    verdict_id: str
+    kind: CardKind
+    outcome: str
+    channel: str
+
+
+@frozen
 class Delivered:
     """The answer reached the agent, `seconds` after it was given."""
 
@@ -70,7 +82,7 @@ class DownstreamCalled:
     is_cached: bool = False
 
 
-Measure = ToolCalled | Settled | Delivered | Committed | HttpFailed | DownstreamCalled
+Measure = ToolCalled | Settled | DecisionTakenBack | Delivered | Committed | HttpFailed | DownstreamCalled
 #: Called with each measure, from any thread. Must return at once and not raise.
 Measured = Callable[[Measure], object]
 

@@ -35,6 +35,7 @@ from intercom.model.json_types import JsonObject
 from intercom.model.metrics import (
     Answer,
     Committed,
+    DecisionTakenBack,
     Delivered,
     DownstreamCalled,
     HttpFailed,
@@ -112,7 +113,11 @@ class Counted:
             "tool_call_seconds", "How long tool calls took, waiting for a person included.", _CALL, "tool"
         )
         self._verdicts = counter(
-            "verdicts", "Requests that ended, by decision and channel.",
+            "verdicts", "Requests that ended, by decision and channel; those that were taken back count too.",
+            "kind", "decision", "channel",
+        )  # fmt: skip
+        self._taken_back = counter(
+            "verdicts_taken_back", "Decisions that were taken back, by the labels with which intercom_verdicts_total counted them.",
             "kind", "decision", "channel",
         )  # fmt: skip
         self._decided = histogram(
@@ -146,6 +151,11 @@ class Counted:
                     self._verdicts.labels(kind.value, _known(outcome, _DECISIONS), _known(channel, _CHANNELS)).inc()
                     if channel not in ("policy", "grant"):
                         self._decided.labels(kind.value).observe(seconds)
+            case DecisionTakenBack(request_id, verdict_id, kind, outcome, channel):
+                if self._is_new(measure, verdict_id):
+                    self._taken_back.labels(kind.value, _known(outcome, _DECISIONS), _known(channel, _CHANNELS)).inc()
+                    # The next decision about the request is counted too.
+                    self._seen.pop((Settled, request_id), None)
             case Delivered(request_id, kind, seconds):
                 if self._is_new(measure, request_id):
                     self._delivered.labels(kind.value).observe(seconds)

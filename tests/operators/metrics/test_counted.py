@@ -14,6 +14,7 @@ from intercom.gateway.messages import InvocationStatus
 from intercom.model.card import CardKind
 from intercom.model.metrics import (
     Committed,
+    DecisionTakenBack,
     Delivered,
     DownstreamCalled,
     HttpFailed,
@@ -93,6 +94,15 @@ def test_a_request_that_is_told_of_twice_counts_once() -> None:
     at = Counting().measured(*told, *told)
     assert at.value("verdicts_total", kind="approval", decision="approve", channel="ctl") == 1
     assert at.value("delivery_seconds_count", kind="approval") == 1
+
+
+def test_the_decisions_that_count_are_those_given_without_those_taken_back() -> None:
+    back = DecisionTakenBack("1", "v-1", CardKind.APPROVAL, "approve", "ctl")
+    at = Counting().measured(settled("1"), settled("1"), back, back, settled("1", "reject", "web"), back)
+    labels = ({"decision": "approve", "channel": "ctl"}, {"decision": "reject", "channel": "web"})
+    given = [at.value("verdicts_total", kind="approval", **each) for each in labels]
+    taken_back = [at.value("verdicts_taken_back_total", kind="approval", **each) for each in labels]
+    assert (given, taken_back) == ([1, 1], [1, None])
 
 
 def test_what_is_remembered_for_that_is_bounded() -> None:

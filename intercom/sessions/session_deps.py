@@ -28,7 +28,7 @@ class SessionDeps:
 
     `unsent` has the verdict ids of people's decisions that were recorded in this server run and that the agent cannot
     know, by request: no result has carried them. It outlives the sessions' actors, which are stopped when they are
-    idle. Of a decision from before the run nothing is known, so it is not in there.
+    idle. What is known of a decision from before the run is in the store (`requests.is_unsent`).
     """
 
     config: Config

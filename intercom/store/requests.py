@@ -203,11 +203,10 @@ _NOT_BEING_APPLIED = (
 _ATTACHABLE = "(status in ('pending', 'approved') or (status = 'rejected' and delivered_at is null))"
 
 
-def _as_proposed(column: str) -> str:
-    """Return the SQL of a request's column as its agent proposed it, where `amendment` is joined."""
-    # A record that another program has broken must not fail everybody's proposals.
-    proposed = f"iif(json_valid(amendment.proposed), json_extract(amendment.proposed, '$.{column}'), null)"
-    return f"coalesce({proposed}, approval_request.{column})"
+def asked_sha256(text: str, file_path: str, risk: RiskLevel) -> str:
+    """Return what identifies a change as an agent asks for it, wherever it asks: SHA-256 in hex."""
+    asked = rows.json_text([risk.value, file_path, text])
+    return hashlib.sha256(asked.encode("ascii")).hexdigest()
 
 
 class Approvals(RequestTable[ApprovalRequest, ApprovalStatus]):
@@ -215,7 +214,10 @@ class Approvals(RequestTable[ApprovalRequest, ApprovalStatus]):
 
     def insert(self, db: Connection, value: ApprovalRequest, *, conflict: str | None = None, **others: object) -> bool:
         """Insert a new request with its files. Returns False and changes nothing if its id exists."""
-        if not super().insert(db, value, conflict=conflict, **others):
+        asked = None
+        if value.tool is None:
+            asked = asked_sha256(value.diff_content, value.file_path, value.risk_level)
+        if not super().insert(db, value, conflict=conflict, **others, asked_sha256=asked):
             return False
         for position, file in enumerate(value.files):
             _FILES.insert(db, file, request_id=value.id, position=position)
@@ -227,14 +229,14 @@ class Approvals(RequestTable[ApprovalRequest, ApprovalStatus]):
         """Return the live sessions of this client in this workspace with such a request that asking again might attach
         to, the newest request first; at most 20. A request counts as its agent made it, also if a person amended it;
         a permission for a client's own tool does not count."""
-        theirs = "select id from session where workspace_root = ? and client_name = ? and status <> 'terminated'"
+        # The texts may be large, so they are not read: an amendment does not change the hash.
         found = (
-            "select session_id from approval_request left join amendment on amendment.request_id = approval_request.id"
-            f" where {_ATTACHABLE} and tool is null and risk_level = ? and {_as_proposed('file_path')} = ?"
-            f" and {_as_proposed('diff_content')} = ? and session_id in ({theirs})"
-            " group by session_id order by max(created_at) desc limit 20"
+            "select session_id from approval_request join session on session.id = session_id"
+            f" where asked_sha256 = ? and {_ATTACHABLE.replace('status', 'approval_request.status')}"
+            " and workspace_root = ? and client_name = ? and session.status <> 'terminated'"
+            " group by session_id order by max(approval_request.created_at) desc limit 20"
         )
-        return tuple(rows.column(db, found, (risk.value, file_path, text, workspace_root, client_name)))
+        return tuple(rows.column(db, found, (asked_sha256(text, file_path, risk), workspace_root, client_name)))
 
     def reattachable(self, db: Database, key: str, root_ids: Sequence[int] = ()) -> ApprovalRequest | None:
         """Return the newest request with this key that asking again attaches to, or None if it must make a new one.
@@ -498,6 +500,33 @@ def interrupt(db: Database, session_id: str, at: datetime) -> None:
 def interrupted(db: Database, session_id: str) -> tuple[AnyRequest, ...]:
     """Return the requests of all kinds that were interrupted with their session, oldest first."""
     return _by_age(request for table in _KINDS.values() for request in table.interrupted(db, session_id))
+
+
+def note_unsent(db: Database, request: AnyRequest, verdict_id: str) -> None:
+    """Record that no result has carried this decision, in its transaction. It is so until `note_sent`."""
+    row = {"request_id": request.id, "session_id": request.session_id, "verdict_id": verdict_id}
+    rows.insert(db, "unsent_decision", row, conflict="(request_id) do update set verdict_id = excluded.verdict_id")
+
+
+def note_sent(db: Database, session_id: str) -> None:
+    """Record that results may carry any decision of this session from now on."""
+    rows.changed(db, "delete from unsent_decision where session_id = ?", (session_id,))
+
+
+def forget_unsent(db: Database, request_id: str) -> None:
+    """Delete the record about the decision of one request, which was taken back."""
+    rows.changed(db, "delete from unsent_decision where request_id = ?", (request_id,))
+
+
+def has_unsent(db: Database, session_id: str) -> bool:
+    """Return whether this session has decisions that no result has carried."""
+    return rows.one(db, "select 1 from unsent_decision where session_id = ? limit 1", (session_id,)) is not None
+
+
+def is_unsent(db: Database, request: AnyRequest, verdict_id: str) -> bool:
+    """Return whether it is recorded that no result has carried this decision, also in earlier runs of the server."""
+    found = "select 1 from unsent_decision where request_id = ? and session_id = ? and verdict_id = ?"
+    return rows.one(db, found, (request.id, request.session_id, verdict_id)) is not None
 
 
 def mark_delivered(db: Database, id: str, at: datetime) -> bool:

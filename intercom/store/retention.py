@@ -18,6 +18,7 @@ _OF_A_SESSION = (
     ("restore", "successor_id in {old}"),
     ("outbox", "session_id in {old}"),
     ("grant", "session_id in {old}"),
+    ("unsent_decision", "session_id in {old}"),
     ("spawned_agent", "session_id in {old}"),
     ("task", "session_id in {old}"),
     ("instruction", "session_id in {old}"),

@@ -21,7 +21,15 @@ from sqlite_utils import Database
 from intercom.model import clock
 from intercom.model.errors import DatabaseError
 from intercom.store import rows
-from intercom.store.schema_changes import AMENDMENTS, GATEWAY, GRANTS, SCOPES, SPAWNED_AGENTS
+from intercom.store.schema_changes import (
+    AMENDMENTS,
+    GATEWAY,
+    GRANTS,
+    SCOPES,
+    SPAWNED_AGENTS,
+    UNSENT_DECISIONS,
+    note_what_was_asked,
+)
 
 # The columns that all requests for a person have. Decisions: which one won, by its own id, and the operator's signature
 # of it. `closed_at` is set if the request ended without a decision, `delivered_at` when the agent has the answer.
@@ -486,10 +494,12 @@ BASELINE_TABLES = (
 )
 
 
-def _run(statements: Sequence[str]) -> Callable[[Database], None]:
+def _run(statements: Sequence[str], then: Callable[[Database], None] | None = None) -> Callable[[Database], None]:
     def apply(db: Database) -> None:
         for statement in statements:
             db.execute(statement)
+        if then is not None:
+            then(db)
 
     return apply
 
@@ -512,6 +522,7 @@ MIGRATIONS: tuple[Migration, ...] = (
     Migration(25, "gateway", _run(GATEWAY)),
     Migration(26, "amendments", _run(AMENDMENTS)),
     Migration(27, "grants", _run(GRANTS)),
+    Migration(28, "unsent decisions, what was asked", _run(UNSENT_DECISIONS, note_what_was_asked)),
 )
 
 FIRST = MIGRATIONS[0].number

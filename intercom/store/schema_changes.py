@@ -1,9 +1,15 @@
-"""What each migration after the schema of version 22 changes: statements of SQL, in the order of the migrations.
+"""What each migration after the schema of version 22 changes: statements of SQL, in the order of the migrations, and a
+function where SQL is not enough.
 
-`intercom.store.schema` numbers them. A statement that was released stays as it is.
+`intercom.store.schema` numbers them. A statement or function that was released stays as it is.
 """
 
 from __future__ import annotations
+
+import hashlib
+import json
+
+from sqlite_utils import Database
 
 #: The condition of the index on the entries about grants: SQLite uses it only for queries with the same condition.
 GRANT_ENTRIES = "kind in ('grant_made', 'grant_used', 'grant_revoked')"
@@ -137,3 +143,43 @@ GRANTS = (
     "create index idx_grant_session on grant (session_id)",
     f"create index idx_audit_grants on audit (session_id) where {GRANT_ENTRIES}",
 )
+
+
+#: Which decisions no result has carried. A program that does not know this table must not open the database: it would
+#: send a decision and leave its row.
+UNSENT_DECISIONS = (
+    """
+    create table unsent_decision (
+        request_id text primary key not null,
+        session_id text not null references session (id),
+        verdict_id text not null
+    )
+    """,
+    "create index idx_unsent_decision_session on unsent_decision (session_id)",
+    "alter table approval_request add column asked_sha256 text",
+    "create index idx_approval_asked on approval_request (asked_sha256) where asked_sha256 is not null",
+)
+
+
+def note_what_was_asked(db: Database) -> None:
+    """Fill in `asked_sha256` of the requests that asking again may find, as their agents made them."""
+    ids = db.execute(
+        "select id from approval_request where tool is null and (status in ('pending', 'approved')"
+        " or (status = 'rejected' and delivered_at is null))"
+    ).fetchall()
+    for (id,) in ids:
+        [(risk, file_path, text, proposed)] = db.execute(
+            "select risk_level, file_path, diff_content, proposed from approval_request as request"
+            " left join amendment on request_id = request.id where request.id = ?",
+            (id,),
+        ).fetchall()
+        asked = [risk, file_path, text]
+        if proposed is not None:
+            try:
+                record = json.loads(proposed)
+                asked = [record["risk_level"], record["file_path"], record["diff_content"]]
+            except (ValueError, TypeError, LookupError, RecursionError):
+                # Another program has broken the record. Asking again makes another request.
+                continue
+        digest = hashlib.sha256(json.dumps(asked, separators=(",", ":")).encode("ascii")).hexdigest()
+        db.execute("update approval_request set asked_sha256 = ? where id = ?", (digest, id))

@@ -4,7 +4,9 @@ was not taken back reaches the agent."""
 from __future__ import annotations
 
 import contextlib
+import re
 import sqlite3
+import typing
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -24,8 +26,18 @@ from intercom.model.decision import Decision
 from intercom.model.errors import AlreadyDecided, IntercomError, InvalidState, NotFound
 from intercom.model.request import TaskStatus
 from intercom.operators.router_messages import Channel
-from intercom.sessions.messages import AwaitDecision, Deliver, Delivery, FindTask, OpenTask, Undeliver
+from intercom.sessions.messages import (
+    AwaitDecision,
+    Deliver,
+    Delivery,
+    FindTask,
+    OpenTask,
+    ToolRequest,
+    Undeliver,
+)
 from intercom.sessions.registry import GRACE_SECONDS, SWEEP_SECONDS
+from intercom.sessions.session.actor import WITHOUT_RESULT
+from intercom.sessions.session.message_handlers import HANDLERS
 from intercom.sessions.session.taking_back import PEOPLES
 from intercom.sessions.tools.check_clearance import CheckClearance
 from intercom.sessions.tools.check_diff import CheckDiff
@@ -342,15 +354,98 @@ async def test_a_decision_that_was_taken_back_decides_nothing_if_it_is_sent_agai
         assert faults(server) == []
 
 
-async def test_a_decision_from_before_a_restart_may_be_known(clock: Clock, root: Path) -> None:
+@pytest.mark.parametrize("kind", ASKED)
+async def test_a_decision_of_an_earlier_run_is_taken_back_until_the_agent_calls(
+    clock: Clock, root: Path, kind: str
+) -> None:
+    asked, first, second = ASKED[kind]
     async with virtual_server(root.parent, clock) as server:
-        id = (await (await server.arrive(root)).propose()).request_id
-        await server.decide(id, Decision.APPROVE)
+        id = (await (await server.arrive(root)).ask(asked)).request_id
+        await server.decide(id, first, "first", verdict_id="v-first")
     async with virtual_server(root.parent, clock) as server:
         agent = await server.arrive(root)
-        with pytest.raises(AlreadyDecided, match="has started again since"):
+        assert (await take_back(server, id)).state is CardState.PENDING
+        assert await told(agent) == []
+        await server.decide(id, second, "second", verdict_id="v-second")
+    async with virtual_server(root.parent, clock) as server:
+        agent = await server.arrive(root)
+        [answer] = await told(agent)
+        assert "second" in str(answer)
+        assert faults(server) == []
+        with pytest.raises(AlreadyDecided, match="has the answer"):
             await take_back(server, id)
-        assert [each["status"] for each in await told(agent)] == ["approved"]
+
+
+async def while_a_call_waits(server: VirtualServer, agent: AgentClient, id: str) -> None:
+    await server.wait(agent, id)
+    await server.decide(id, Decision.APPROVE)
+
+
+async def while_a_call_for_another_waits(server: VirtualServer, agent: AgentClient, id: str) -> None:
+    other = (await agent.propose("b.txt")).request_id
+    call = await server.wait(agent, other)
+    await server.decide(id, Decision.APPROVE)
+    await server.decide(other, Decision.APPROVE)
+    assert len((await call()).late_verdicts) == 1
+
+
+async def and_sent_in_vain(server: VirtualServer, agent: AgentClient, id: str) -> None:
+    await server.decide(id, Decision.APPROVE)
+    await lost(server, agent, id)
+
+
+async def and_sent_in_vain_by_another_run(server: VirtualServer, agent: AgentClient, id: str) -> None:
+    await server.decide(id, Decision.APPROVE)
+    # What a server knows only in its own run.
+    server.app.session_deps.unsent.clear()
+    inject(server.app.system, f"session/{agent.session_id}", ValueError("boom"), "now")
+    async with server.restarting():
+        await lost(server, agent, id)
+
+
+async def in_a_pause(server: VirtualServer, agent: AgentClient, id: str) -> None:
+    """The waiting call gets it at the end of the pause, without another call of the agent."""
+    call = await server.wait(agent, id)
+    await server.app.service.steering.pause(agent.session_id, "kim", "ctl")
+    await server.decide(id, Decision.APPROVE)
+    await server.app.service.steering.unpause(agent.session_id, "kim", "ctl")
+    assert (await call()).answer.status == "approved"
+
+
+@pytest.mark.parametrize(
+    "decided",
+    [
+        while_a_call_waits,
+        while_a_call_for_another_waits,
+        and_sent_in_vain,
+        and_sent_in_vain_by_another_run,
+        in_a_pause,
+    ],
+)
+async def test_a_decision_of_an_earlier_run_that_a_result_may_have_carried_is_not_taken_back(
+    clock: Clock, root: Path, decided: Any
+) -> None:
+    async with virtual_server(root.parent, clock) as server:
+        agent = await server.arrive(root)
+        id = (await agent.propose()).request_id
+        await decided(server, agent, id)
+    async with virtual_server(root.parent, clock) as server:
+        agent = await server.arrive(root)
+        with pytest.raises(AlreadyDecided, match="may have been before the server started again.*pause it"):
+            await take_back(server, id)
+        assert "approved" in [each["status"] for each in await told(agent)]
+
+
+def test_only_messages_that_answer_no_agent_leave_a_decision_unsent() -> None:
+    """The result of any other may carry it."""
+    for message, handler in HANDLERS.items():
+        answers = " ".join(map(str, (typing.get_type_hints(handler).get("return"), *_bases(message))))
+        is_for_agents = issubclass(message, ToolRequest) or re.search("Answered|Opened|TaskState|Asked", answers)
+        assert not (is_for_agents and message in WITHOUT_RESULT), message
+
+
+def _bases(message: type) -> tuple[Any, ...]:
+    return tuple(getattr(message, "__orig_bases__", ()))
 
 
 async def test_the_same_act_again_takes_nothing_more_back(server: VirtualServer, agent: AgentClient) -> None:
@@ -364,6 +459,33 @@ async def test_the_same_act_again_takes_nothing_more_back(server: VirtualServer,
         await take_back(server, other, "act")
     assert (await kinds(server)).count("decision_taken_back") == 1
     assert [each["status"] for each in await told(agent)] == ["rejected"]
+
+
+@pytest.mark.parametrize("point", ["store.before_commit", "store.after_commit", "verdict.may_be_sent"])
+async def test_what_crashes_before_a_result_is_sent_sends_it_once(
+    clock: Clock, root: Path, monkeypatch: pytest.MonkeyPatch, point: str
+) -> None:
+    async with virtual_server(root.parent, clock) as server:
+        agent = await server.arrive(root)
+        id = (await agent.propose()).request_id
+        await server.decide(id, Decision.APPROVE)
+        crashes: list[str] = []
+
+        def crash_once(name: str) -> None:
+            if name == point and not crashes:
+                crashes.append(name)
+                raise RuntimeError("boom")
+
+        monkeypatch.setattr(crash_points, "hook", crash_once)
+        async with server.restarting():
+            assert len((await agent.ask(Ping(call=agent.call()))).late_verdicts) == 1
+        assert crashes == [point]
+        monkeypatch.setattr(crash_points, "hook", None)
+    async with virtual_server(root.parent, clock) as server:
+        agent = await server.arrive(root)
+        with pytest.raises(AlreadyDecided):
+            await take_back(server, id)
+        assert [each["status"] for each in await told(agent)] == ["approved"]
 
 
 @pytest.mark.parametrize("point", ["store.before_commit", "store.after_commit", "verdict.taken_back"])

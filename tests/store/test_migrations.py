@@ -11,6 +11,7 @@ from sqlite_utils import Database
 from intercom.model import clock
 from intercom.model.errors import DatabaseError
 from intercom.model.process import Process
+from intercom.model.request import ApprovalRequest, RiskLevel
 from intercom.store import idempotency, rows, sessions
 from intercom.store.database import open_database
 from intercom.store.idempotency import Scope
@@ -168,6 +169,34 @@ def test_a_database_of_the_first_version_keeps_its_rows(tmp_path: Path) -> None:
     assert "used before" in used["error"]
     assert db.execute("pragma foreign_key_check").fetchall() == []
     db.close()
+
+
+def test_asking_again_finds_what_was_asked_before_requests_had_a_hash(tmp_path: Path) -> None:
+    path = tmp_path / "intercom.db"
+    old = open_database(path, now=lambda: NOW, migrations=[step for step in MIGRATIONS if step.number < 28])
+    rejected = {"status": "rejected", "delivered_at": clock.to_text(NOW)}
+    changed: dict[str, dict[str, object]] = {
+        "amended": {"diff_content": "bye\n"},
+        "over": rejected,
+        "hook": {"tool": "x"},
+    }
+    for id in ("open", "amended", "broken", "over", "hook"):
+        sessions.insert(old.db, cases.session(id))
+        row = {**approvals.columns.write(cases.approval(id, session_id=id)), **changed.get(id, {})}
+        rows.insert(old.db, "approval_request", row)
+    kept = rows.json_codec(ApprovalRequest).write(cases.approval("amended"))
+    for id, proposed in (("amended", kept), ("broken", "{")):
+        amendment = {"request_id": id, "verdict_id": "v", "proposed": proposed, "amended_at": ""}
+        rows.insert(old.db, "amendment", amendment, conflict="do nothing")
+    old.db.close()
+    opened = open_database(path, now=lambda: NOW)
+    asked = ("hello\n", "hello.txt", RiskLevel.LOW, "/project", "codex")
+    assert set(approvals.sessions_that_ask(opened.db, *asked)) == {"open", "amended"}
+    sessions.insert(opened.db, cases.session("new"))
+    approvals.insert(opened.db, cases.approval("new", session_id="new", created_at=cases.after(1)))
+    assert approvals.sessions_that_ask(opened.db, *asked)[0] == "new"
+    assert approvals.sessions_that_ask(opened.db, "bye\n", *asked[1:]) == ()
+    opened.db.close()
 
 
 def before_the_release(path: Path, newest: int) -> None:

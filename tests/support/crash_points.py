@@ -64,9 +64,10 @@ POLICY_NAMES: dict[str, str] = {
     "policy.written": "a rule is in the policy file, and nobody has accepted the file's content"
 }
 
-#: That of decisions that people take back (`tests/sessions/test_taking_back.py`).
+#: Those of decisions that people take back (`tests/sessions/test_taking_back.py`).
 TAKE_BACK_NAMES: dict[str, str] = {
-    "verdict.taken_back": "a decision is taken back on record, and neither its operator nor any channel has been told"
+    "verdict.taken_back": "a decision is taken back on record, and neither its operator nor any channel has been told",
+    "verdict.may_be_sent": "it is on record that results may carry a session's decisions, and none has yet",
 }
 
 

@@ -9,6 +9,7 @@ paused session still answers pings, and calls that wait for earlier requests go 
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Awaitable, Callable, Mapping
 from datetime import datetime
 from functools import partial
@@ -18,6 +19,7 @@ import trio
 from attrs import evolve, frozen
 
 from actors import Actor, Busy, Down, Name, NotRunning, Refused, Reply, Request, ask
+from intercom.model import crash_points
 from intercom.model.card import Card, Notice
 from intercom.model.decision import Verdict
 from intercom.model.errors import IntercomError, InvalidState, NotFound, Paused, SignatureRefused
@@ -31,21 +33,47 @@ from intercom.sessions.messages import (
     RETURN_SECONDS,
     SHOW_SECONDS,
     TOUCH_SECONDS,
+    AgentCame,
+    AgentLeft,
     Answered,
     AskPermission,
+    ClockChanged,
+    CommandRuns,
     Continue,
+    Decide,
+    Deliver,
+    Describe,
+    DetectorStarted,
+    Escalated,
     Expire,
     FetchOver,
     LookRound,
+    NudgeDue,
+    OpenCards,
     Opened,
+    Pause,
+    ProcessEnded,
+    ProcessStarted,
+    Recovered,
+    Resume,
     Show,
+    Stalled,
+    Steer,
     Stop,
     Summarize,
     Suspend,
+    TakeBack,
+    TakeBackDecision,
     TakeInstructions,
+    TasksLeft,
     ToolRequest,
+    Unattended,
+    Undeliver,
+    Unpause,
     Watch,
+    Withdraw,
     WriteTouch,
+    Written,
 )
 from intercom.sessions.request_kinds import Asked, from_json, to_json
 from intercom.sessions.session.state import FETCH_SECONDS, SessionState
@@ -106,6 +134,15 @@ Handler = Callable[["SessionActor", Any], Any]
 Handlers = Mapping[type[Any], Handler]
 Recover = Callable[["SessionActor"], Awaitable[None]]
 
+#: The messages of people, timers and connections. While no call waits, none of them makes a result for the agent.
+WITHOUT_RESULT = (
+    *(Decide, Resume, Pause, Unpause, Steer, TakeBack, TakeBackDecision),
+    *(Describe, OpenCards, Unattended, TasksLeft, CommandRuns, ProcessStarted, ProcessEnded),
+    *(AgentCame, AgentLeft, Withdraw, Deliver, Written, Undeliver),
+    *(Expire, Show, LookRound, Summarize, WriteTouch, ClockChanged),
+    *(DetectorStarted, Stalled, NudgeDue, Escalated, Recovered),
+)
+
 
 class SessionActor(Actor):
     """The actor `session/<id>`. It answers every message in `intercom.sessions.messages` that names a session.
@@ -133,6 +170,8 @@ class SessionActor(Actor):
         self._auto_approved: list[str] = []
         self._touched: Touch | None = None
         self._new = new
+        #: Whether the store may have decisions of this session as not sent. While it has any, no call waits.
+        self.has_unsent = False
 
     # --- lifecycle ---------------------------------------------------------------------------------------------------
 
@@ -141,7 +180,7 @@ class SessionActor(Actor):
         if self._new is not None:
             self.state, self._new = SessionState(self._new).agent_came(), None
             return
-        state, late, pending = await self.transact(_load, session=self)
+        state, late, pending, self.has_unsent = await self.transact(_load, session=self)
         self.state = state.agent_came() if self.deps.present(state.row.agent_key) else state
         self.brief_detector()
         # Nothing is known of commands that ran before.
@@ -169,7 +208,24 @@ class SessionActor(Actor):
         is_call = isinstance(message, ToolRequest) and message.waits_while_paused
         if is_call or isinstance(message, AskPermission | TakeInstructions):
             self.require_going_on()
-        return self._handlers[type(message)](self, message)
+        handler = self._handlers[type(message)]
+        if self.has_unsent and not isinstance(message, WITHOUT_RESULT):
+            return self._answer_from_now_on(handler, message)
+        return handler(self, message)
+
+    async def _answer_from_now_on(self, handler: Handler, message: object) -> object:
+        """Handle a message whose result may carry decisions. First it is recorded that results may have carried them:
+        this server may be killed as soon as one was sent."""
+        await self.transact(requests.note_sent, session_id=self.id)
+        crash_points.reach("verdict.may_be_sent")
+        self.has_unsent = False
+        answer = handler(self, message)
+        return await answer if inspect.isawaitable(answer) else answer
+
+    @property
+    def is_waited_in(self) -> bool:
+        """Whether a call waits, so that a result may carry decisions before the agent calls again."""
+        return bool(self.waiters or self.posts)
 
     # --- the state ---------------------------------------------------------------------------------------------------
 
@@ -560,8 +616,9 @@ def _void(db: Database, session: SessionActor, id: str, summary: str) -> None:
     session.record(db, "intercom", "security", summary, request_id=id)
 
 
-def _load(db: Database, session: SessionActor) -> tuple[SessionState, tuple[Asked, ...], tuple[Asked, ...]]:
-    """Return the session's state, the decided requests that are not delivered, and the pending ones."""
+def _load(db: Database, session: SessionActor) -> tuple[SessionState, tuple[Asked, ...], tuple[Asked, ...], bool]:
+    """Return the session's state, the decided requests that are not delivered, and the pending ones; and whether there
+    are decisions that no result has carried."""
     row = sessions.get(db, session.id)
     if row is None:
         raise NotFound(f"session {session.id} is not in the database")
@@ -573,4 +630,4 @@ def _load(db: Database, session: SessionActor) -> tuple[SessionState, tuple[Aske
             session.deps.signatures.note_ended(db, request)
     state = SessionState(row, successor=None if followed is None else followed.successor_id)
     state = state.queue(*session.queued(db)).reserve(tasks.asked_after(db, session.id))
-    return state, late, requests.pending(db, session.id)
+    return state, late, requests.pending(db, session.id), requests.has_unsent(db, session.id)

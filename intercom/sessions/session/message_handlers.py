@@ -82,6 +82,8 @@ async def decide(session: SessionActor, asked: Decide) -> Card:
     if request_kinds.is_stuck(asked.request_id):
         return await check_diff.give_up(session, asked)
     prepared = await _prepared(session, asked)
+    # Before the transaction: its answer may be lost.
+    session.has_unsent = session.has_unsent or not session.is_waited_in
     won, found, is_first = await session.transact(_decide, session=session, asked=asked, prepared=prepared)
     crash_points.reach("verdict.recorded")
     if isinstance(found, StallAlert):
@@ -257,6 +259,9 @@ def _decide(
         after = requests.find(db, request.id)
     assert after is not None, "requests are not deleted while their session lives"
     if first:
+        if not session.is_waited_in:
+            # Otherwise a result carries it in a moment.
+            requests.note_unsent(db, request, verdict.id)
         # A repeat of the winning verdict is not recorded twice.
         session.record(
             db,

@@ -1,8 +1,9 @@
 """What people take back before an agent has it: a decision, whose request waits again then, a message or a task.
 
 A decision is taken back only while it is certain that the agent does not know it: no result has carried it since it was
-recorded, and this server run recorded it (`SessionDeps.unsent`). A result that was lost counts as well: nobody knows
-whether it was read. An earlier server run may have sent a result before it was killed.
+recorded. A result that was lost counts as well: nobody knows whether it was read. What this server run has sent is in
+memory (`SessionDeps.unsent`). Of an earlier run the store knows less, but for certain: that nothing waited in the
+session when the decision was recorded, and that its agent has not called since (`SessionActor.has_unsent`).
 
 A decision that was taken back must never count again. Sent again under its id, it is refused (`Scope.TAKEN_BACK`). Its
 signature stays genuine, so `Signatures` remembers it too, from the audit log.
@@ -21,6 +22,7 @@ from intercom.model.card import Card
 from intercom.model.decision import PAST, Decided, signature_data
 from intercom.model.errors import AlreadyDecided, InvalidState, NotFound
 from intercom.model.json_types import Json, JsonObject
+from intercom.model.metrics import DecisionTakenBack
 from intercom.model.session import Instruction, Kind, SessionStatus
 from intercom.sessions import request_kinds
 from intercom.sessions.lookups import ask_session, only
@@ -90,11 +92,13 @@ PEOPLES = frozenset({"ctl", "web", *signing.SIGNED_HERE})
 @frozen
 class TakenBack:
     """A request after a decision about it was taken back. `used` are the ids whose signatures count no more: of the
-    decision and of the act. `note` says to people what was. `is_new` says that this was not on record before."""
+    decision and of the act. `note` says to people what was. `is_new` says that this was not on record before.
+    `measured` is None for an act of a program that did not record it."""
 
     request: Asked
     used: tuple[str, ...]
     note: str
+    measured: DecisionTakenBack | None
     is_new: bool = False
 
 
@@ -104,6 +108,8 @@ async def take_back_decision(session: SessionActor, asked: TakeBackDecision) -> 
     done = await session.transact(_reopen, session=session, asked=asked)
     crash_points.reach("verdict.taken_back")
     session.deps.signatures.note_taken_back(*done.used)
+    if done.measured is not None:
+        session.deps.measured(done.measured)
     request = done.request
     if session.is_settled(request):
         return session.show(request)
@@ -128,18 +134,20 @@ def _reopen(db: Database, session: SessionActor, asked: TakeBackDecision) -> Tak
         # The act is repeated, or the writer crashed between its commit and its answer.
         if before.get("request_id") != request.id:
             raise AlreadyDecided("this act belongs to another request; give each action its own")
-        return TakenBack(request, _ids(before.get("used")), str(before.get("note")))
-    decided = _takeable(session, request)
+        return TakenBack(request, _ids(before.get("used")), str(before.get("note")), _measured(request, before))
+    decided = _takeable(db, session, request)
     now = session.now()
     card = request_kinds.card_of(request, session.row.workspace_root)
     signature = session.deps.signatures.admit_taking_back(card, asked.signed, asked.channel, asked.id, now)
     if not request_kinds.of(request).table.reopen(db, request.id, decided.verdict_id, now):
         raise AlreadyDecided(f"the decision about request {request.id} is being carried out; nothing was changed")
+    requests.forget_unsent(db, request.id)
     past = PAST.get(decided.decision, decided.decision)
     note = f"{asked.by} took back a decision: {past} by {decided.by}"
     about: JsonObject = {"request_id": request.id, "verdict_id": decided.verdict_id}
     used = (decided.verdict_id, *(() if signature is None else (signature.decision_id,)))
-    answer: JsonObject = {**about, "note": note, "used": list(used)}
+    decision: JsonObject = {"decision": decided.decision, "channel": decided.channel}
+    answer: JsonObject = {**about, **decision, "note": note, "used": list(used)}
     idempotency.record(db, Scope.TAKE_BACK, asked.id, answer, now, session_id=session.id)
     idempotency.record(db, Scope.TAKEN_BACK, decided.verdict_id, about, now, session_id=session.id)
     session.record(
@@ -157,14 +165,21 @@ def _reopen(db: Database, session: SessionActor, asked: TakeBackDecision) -> Tak
     outbox.reopen(db, f"card/{request.id}")
     after = requests.find(db, request.id)
     assert after is not None, "it was found in this transaction"
-    return TakenBack(after, used, note, is_new=True)
+    return TakenBack(after, used, note, _measured(after, answer), is_new=True)
+
+
+def _measured(request: Asked, answer: JsonObject) -> DecisionTakenBack | None:
+    verdict_id, decision, channel = (answer.get(name) for name in ("verdict_id", "decision", "channel"))
+    if not (isinstance(verdict_id, str) and isinstance(decision, str) and isinstance(channel, str)):
+        return None
+    return DecisionTakenBack(request.id, verdict_id, request_kinds.of(request).card, decision, channel)
 
 
 def _ids(kept: Json) -> tuple[str, ...]:
     return tuple(map(str, kept)) if isinstance(kept, list) else ()
 
 
-def _takeable(session: SessionActor, request: Asked) -> Decided:
+def _takeable(db: Database, session: SessionActor, request: Asked) -> Decided:
     """Return the decision about a request, if it can be taken back. Raises InvalidState and AlreadyDecided, which say
     why it cannot."""
     decided, status, named = request.decided, request.status.value, f"request {request.id}"
@@ -181,10 +196,11 @@ def _takeable(session: SessionActor, request: Asked) -> Decided:
         raise AlreadyDecided(f"the agent has the answer to {named} already; nothing was changed")
     if session.state.item(request.id).calls:
         raise AlreadyDecided(f"the answer to {named} is on its way to the agent; nothing was changed")
-    if session.deps.unsent.get(request.id) != decided.verdict_id:
+    here = session.deps.unsent.get(request.id) == decided.verdict_id
+    if not here and not requests.is_unsent(db, request, decided.verdict_id):
         raise AlreadyDecided(
-            f"the agent may know the answer to {named}: it was sent, or the server has started again since; nothing was"
-            " changed"
+            f"the agent may know the answer to {named}: it was sent, or may have been before the server started again;"
+            " nothing was changed; to change what the agent does, send it a message (steer SESSION TEXT) or pause it"
         )
     if request.expires_at is not None and request.expires_at <= session.now():
         raise InvalidState(f"the time of {named} is over, so it could not be decided again; nothing was changed")

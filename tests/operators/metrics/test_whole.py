@@ -106,6 +106,19 @@ async def test_a_question_that_runs_out_of_time_is_counted_as_that(server: Virtu
     assert found[("intercom_decision_seconds_sum", "kind=approval")] == COUNTING.timeouts.approval_seconds
 
 
+async def test_a_decision_that_was_taken_back_counts_as_such(server: VirtualServer, root: Path) -> None:
+    agent = await server.arrive(root)
+    id = (await agent.propose()).request_id
+    await server.decide(id, Decision.APPROVE)
+    for _ in range(2):
+        await server.app.service.steering.take_back(id, "lee", "ctl", "act")
+    await server.decide(id, Decision.REJECT)
+    found = await figures(server)
+    for name, decision in (("verdicts", "approve"), ("verdicts", "reject"), ("verdicts_taken_back", "approve")):
+        assert found[(f"intercom_{name}_total", "channel=ctl", f"decision={decision}", "kind=approval")] == 1
+    assert ("intercom_verdicts_taken_back_total", "channel=ctl", "decision=reject", "kind=approval") not in found
+
+
 async def test_a_word_on_an_alert_and_on_a_policy_are_verdicts_too(server: VirtualServer, root: Path) -> None:
     policy = root / ".intercom/settings.json"
     policy.parent.mkdir()

@@ -35,6 +35,12 @@ NOBODY_ANSWERED = {
     ),
     "stop": "nobody answered in time, and the configured default is to stop: no person has decided this; end your turn",
 }
+#: Told with a person's decision about a question. A client may show it alone, long after the call.
+PERSON_ANSWERED = {
+    "continue": "a person answered: continue as planned, and do what the instruction says if there is one",
+    "refine": "a person answered: follow the instruction instead of your plan",
+    "stop": "a person answered: end the task now, start nothing new, and say what is unfinished",
+}
 #: Told with a decision that the workspace's policy made.
 POLICY_LET_PASS = "the workspace's policy answered this, and no person: continue, and ask again for what needs consent"
 #: Told to a call in a session that an operator has paused.
@@ -237,7 +243,7 @@ def _prompt(request: ContinuationPrompt) -> PromptAnswer:
         return PromptAnswer(decision, request.instruction, message=NOBODY_ANSWERED[decision], timed_out=True)
     if is_of_policy(request):
         return PromptAnswer(decision, message=POLICY_LET_PASS, auto_approved=TRANSMIT_RULE)
-    return PromptAnswer(decision, request.instruction)
+    return PromptAnswer(decision, request.instruction, message=PERSON_ANSWERED[decision])
 
 
 def _standby(request: Wait) -> StandbyAnswer:

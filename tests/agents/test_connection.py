@@ -23,6 +23,7 @@ from intercom.model.decision import Decision
 from intercom.model.errors import DatabaseError
 from intercom.sessions.messages import Adopt, Answered
 from intercom.sessions.registry import GRACE_SECONDS
+from intercom.sessions.request_kinds import PERSON_ANSWERED
 from intercom.sessions.session import steering
 from intercom.sessions.tools.ping import Ping
 from intercom.sessions.tools.table import BY_NAME
@@ -156,7 +157,9 @@ async def test_an_answer_that_crossed_with_its_calls_cancellation_was_not_delive
     connection.deliveries.cancelled(7)
     await connection.deliveries.delivered([receipt])
     _, told = await call("ping")
-    assert [late["answer"] for late in told["late_verdicts"]] == [{"decision": "stop"}]
+    assert [late["answer"] for late in told["late_verdicts"]] == [
+        {"decision": "stop", "message": PERSON_ANSWERED["stop"]}
+    ]
 
 
 async def test_an_instruction_on_the_answer_of_a_call_that_is_cancelled_just_now_comes_with_the_next(

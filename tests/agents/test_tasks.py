@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import trio
 
-from intercom.sessions.request_kinds import APPROVED
+from intercom.sessions.request_kinds import APPROVED, PERSON_ANSWERED
 from tests.agents.shim.by_hand import Hand
 from tests.support.server_process import TRUSTING, Home, Person, user_home
 
@@ -147,7 +147,8 @@ async def test_a_task_of_the_extension_carries_its_result(served: Home) -> None:
         await person.do("answer", id=card["request_id"], decision="refine", text="smaller")
         done = await client.ask("tasks/get", taskId=task["taskId"])
         assert done["status"] == "completed"
-        assert said(done["result"]) == {"decision": "refine", "instruction": "smaller"}
+        told = said(done["result"])
+        assert told == {"decision": "refine", "instruction": "smaller", "message": PERSON_ANSWERED["refine"]}
         await person.card(request_id=card["request_id"], status="delivered")
         # What has arrived by the task rides on nothing else.
         assert "late_verdicts" not in await client.tell("ping")

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import trio
 
-from intercom.sessions.request_kinds import APPROVED
+from intercom.sessions.request_kinds import APPROVED, PERSON_ANSWERED
 from tests.support.server_process import ERAS, TRUSTING, Home, begin, call
 
 pytestmark = [pytest.mark.real_time, pytest.mark.home(TRUSTING + "[clients.hasty]\ncall_wait_seconds = 0.2\n")]
@@ -182,7 +182,7 @@ async def test_several_requests_of_one_agent_wait_side_by_side(served: Home, mod
             assert (await asked[n]())["status"] == ("approved" if n % 2 else "rejected")
         card = await person.card(kind="prompt")
         await person.do("answer", id=card["request_id"], decision="stop")
-        assert await question() == {"decision": "stop"}
+        assert await question() == {"decision": "stop", "message": PERSON_ANSWERED["stop"]}
 
 
 async def test_times_beyond_reason_are_held_to_a_week(served: Home) -> None:

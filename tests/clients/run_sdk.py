@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from intercom.sessions.request_kinds import APPROVED
+from intercom.sessions.request_kinds import APPROVED, PERSON_ANSWERED
 from tests.clients.ctl import ctl
 from tests.clients.driver import Driver, Refused, content, driver
 from tests.clients.over_http import configure_http
@@ -69,7 +69,8 @@ async def test_every_tool_answers(home: Home, script: str, over: str) -> None:
         asked = await client.begin("call", tool="transmit", arguments={"prompt_text": "Well?"})
         card = await person.card(kind="prompt")
         await person.do("answer", id=card["request_id"], decision="refine", text="smaller steps")
-        assert content(await asked()) == {"decision": "refine", "instruction": "smaller steps"}
+        answered = {"decision": "refine", "instruction": "smaller steps", "message": PERSON_ANSWERED["refine"]}
+        assert content(await asked()) == answered
 
         asked = await client.begin("call", tool="standby", arguments={})
         card = await person.card(kind="standby")
@@ -175,9 +176,10 @@ async def test_the_older_form_of_tasks_whole(home: Home) -> None:
         waiting = await client.begin("task_result", task=ids[1])
         card = await person.card(lambda one: "two" in json.dumps(one))
         await person.do("answer", id=card["request_id"], decision="continue")
-        assert content(await waiting()) == {"decision": "continue"}
+        answered = {"decision": "continue", "message": PERSON_ANSWERED["continue"]}
+        assert content(await waiting()) == answered
         assert (await client.do("task_get", task=ids[1]))["status"] == "completed"
-        assert content(await client.do("task_result", task=ids[1])) == {"decision": "continue"}
+        assert content(await client.do("task_result", task=ids[1])) == answered
         with pytest.raises(Refused) as refused:
             await client.do("task_get", task="no-such-task")
         assert refused.value.code == -32602

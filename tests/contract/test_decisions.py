@@ -16,7 +16,7 @@ from intercom.model.card import Card, CardState
 from intercom.model.decision import Decision
 from intercom.model.errors import AlreadyDecided
 from intercom.operators.slack.buttons import BY_KIND
-from intercom.sessions.request_kinds import APPROVED, to_json
+from intercom.sessions.request_kinds import APPROVED, PERSON_ANSWERED, to_json
 from intercom.sessions.tools.check_clearance import CheckClearance
 from intercom.sessions.tools.standby import Standby
 from intercom.sessions.tools.transmit import Transmit
@@ -29,13 +29,18 @@ CHANGE = CheckClearance("Shall I?", "new\n", "a.txt")
 QUESTION = Transmit("Shall I?")
 IDLE = Standby("Shall I?")
 
+
+def answered(decision: str, **told: str) -> dict[str, str]:
+    return {"decision": decision, "message": PERSON_ANSWERED[decision], **told}
+
+
 # What the agent asks, how a person decides it -> what the agent is told, what Slack's card says of it
 DECISIONS: list[tuple[Any, Decision, str | None, dict[str, str], str]] = [
     (CHANGE, Decision.APPROVE, None, {"status": "approved", "message": APPROVED}, "Approved by"),
     (CHANGE, Decision.REJECT, "not this way", {"status": "rejected", "reason": "not this way"}, "Rejected by"),
-    (QUESTION, Decision.CONTINUE, None, {"decision": "continue"}, "Continued by"),
-    (QUESTION, Decision.REFINE, "use tabs", {"decision": "refine", "instruction": "use tabs"}, "Refined by"),
-    (QUESTION, Decision.STOP, None, {"decision": "stop"}, "Stopped by"),
+    (QUESTION, Decision.CONTINUE, None, answered("continue"), "Continued by"),
+    (QUESTION, Decision.REFINE, "use tabs", answered("refine", instruction="use tabs"), "Refined by"),
+    (QUESTION, Decision.STOP, None, answered("stop"), "Stopped by"),
     (IDLE, Decision.RESUME, None, {"status": "resumed"}, "Resumed by"),
     (IDLE, Decision.RESUME, "the tests", {"status": "resumed", "instruction": "the tests"}, "Resumed by"),
     (IDLE, Decision.STOP, None, {"status": "resumed", "instruction": "stop"}, "Stopped by"),

@@ -21,7 +21,7 @@ from mcp.client.streamable_http import streamable_http_client
 
 from intercom.agents.mcp_server import INSTRUCTIONS
 from intercom.local import own_files
-from intercom.sessions.request_kinds import APPROVED
+from intercom.sessions.request_kinds import APPROVED, PERSON_ANSWERED
 from tests.support.server_process import ERAS, TRUSTING, Home, Later, Person, begin, call, user_home
 
 #: What the server of these tests is told.
@@ -135,8 +135,9 @@ async def test_a_question_is_answered_and_an_idle_agent_given_work(work: AgentAt
         await work.person.do(
             "answer", id=card["request_id"], decision=answer["decision"], text=answer.get("instruction")
         )
-        assert await asked() == answer
-        jsonschema.validate(answer, published["transmit"])
+        told = await asked()
+        assert told == answer | {"message": PERSON_ANSWERED[answer["decision"]]}
+        jsonschema.validate(told, published["transmit"])
     waits = work.ask("standby", message="done with it")
     card = await work.person.card(kind="standby")
     assert card["description"] == "done with it"

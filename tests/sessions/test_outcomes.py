@@ -93,14 +93,14 @@ TABLE: list[tuple[Any, Any, CardState]] = [
     *(
         (
             evolve(PROMPT, status=WaitStatus.DECIDED, decision=decision, instruction="so"),
-            PromptAnswer(decision.value, "so"),
+            PromptAnswer(decision.value, "so", message=request_kinds.PERSON_ANSWERED[decision.value]),
             CardState.ANSWERED,
         )
         for decision in PromptDecision
     ),
     (
         evolve(PROMPT, status=WaitStatus.DECIDED, decision=PromptDecision.STOP, delivered_at=AT),
-        PromptAnswer("stop"),
+        PromptAnswer("stop", message=request_kinds.PERSON_ANSWERED["stop"]),
         CardState.DELIVERED,
     ),
     (

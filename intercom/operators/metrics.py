@@ -117,7 +117,7 @@ class Counted:
             "kind", "decision", "channel",
         )  # fmt: skip
         self._taken_back = counter(
-            "verdicts_taken_back", "Decisions that were taken back, by the labels with which intercom_verdicts_total counted them.",
+            "verdicts_taken_back", "Decisions that were taken back, with their labels in intercom_verdicts_total.",
             "kind", "decision", "channel",
         )  # fmt: skip
         self._decided = histogram(

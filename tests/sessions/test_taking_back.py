@@ -431,7 +431,7 @@ async def test_a_decision_of_an_earlier_run_that_a_result_may_have_carried_is_no
         await decided(server, agent, id)
     async with virtual_server(root.parent, clock) as server:
         agent = await server.arrive(root)
-        with pytest.raises(AlreadyDecided, match="may have been before the server started again.*pause it"):
+        with pytest.raises(AlreadyDecided, match=r"may have been before the server started again.*pause it"):
             await take_back(server, id)
         assert "approved" in [each["status"] for each in await told(agent)]
 

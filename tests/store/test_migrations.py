@@ -174,7 +174,7 @@ def test_a_database_of_the_first_version_keeps_its_rows(tmp_path: Path) -> None:
 def test_asking_again_finds_what_was_asked_before_requests_had_a_hash(tmp_path: Path) -> None:
     path = tmp_path / "intercom.db"
     old = open_database(path, now=lambda: NOW, migrations=[step for step in MIGRATIONS if step.number < 28])
-    rejected = {"status": "rejected", "delivered_at": clock.to_text(NOW)}
+    rejected: dict[str, object] = {"status": "rejected", "delivered_at": clock.to_text(NOW)}
     changed: dict[str, dict[str, object]] = {
         "amended": {"diff_content": "bye\n"},
         "over": rejected,

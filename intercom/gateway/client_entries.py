@@ -8,9 +8,13 @@ Each client writes the same things with other keys and refers to variables in it
 | Cursor      | `.cursor/mcp.json`              | `mcpServers`  | `${env:NAME}`, `${workspaceFolder}`, ...    |
 | VS Code     | `.vscode/mcp.json`              | `servers`     | the same, and `${input:ID}` from `inputs`   |
 | Codex       | `config.toml`                   | `mcp_servers` | none; keys name variables                   |
+| opencode    | `opencode.json`, `.jsonc`       | `mcp`         | `{env:NAME}`; `{file:PATH}` is a file's text|
+| Gemini CLI  | `.gemini/settings.json`         | `mcpServers`  | `$NAME`, `${NAME}`, `${NAME:-text}`         |
+| Qwen Code   | `.qwen/settings.json`           | `mcpServers`  | the same                                    |
 
 Sources: code.claude.com/docs/en/mcp, cursor.com/docs/mcp, docs/copilot/reference/mcp-configuration.md of VS Code's
-documentation, and codex-rs/config/src/mcp_types.rs of Codex.
+documentation, codex-rs/config/src/mcp_types.rs of Codex, opencode.ai/v1/docs/mcp-servers, docs/tools/mcp-server.md of
+Gemini CLI, and the programs themselves: `url` alone is HTTP to Gemini CLI 0.61, and SSE to Qwen Code 0.24.
 """
 
 from __future__ import annotations
@@ -45,6 +49,9 @@ class Dialect(StrEnum):
     CURSOR = "cursor"
     VSCODE = "vscode"
     CODEX = "codex"
+    OPENCODE = "opencode"
+    GEMINI_CLI = "gemini-cli"
+    QWEN_CODE = "qwen-code"
 
 
 #: The table that holds a client's servers.
@@ -53,6 +60,9 @@ TABLES: Final[Mapping[Dialect, str]] = {
     Dialect.CURSOR: "mcpServers",
     Dialect.VSCODE: "servers",
     Dialect.CODEX: "mcp_servers",
+    Dialect.OPENCODE: "mcp",
+    Dialect.GEMINI_CLI: "mcpServers",
+    Dialect.QWEN_CODE: "mcpServers",
 }
 _TRANSPORTS: Final[Mapping[str, Transport]] = {
     "stdio": Transport.STDIO,
@@ -62,6 +72,7 @@ _TRANSPORTS: Final[Mapping[str, Transport]] = {
     "streamable_http": Transport.HTTP,
     "streamableHttp": Transport.HTTP,
     "sse": Transport.SSE,
+    "remote": Transport.HTTP,
 }
 
 
@@ -169,6 +180,14 @@ def read_entry(
     return ClientEntry(name, None if faults else config, faults, tuple(translation.notes), dict(translation.secrets))
 
 
+#: Qwen Code is made from Gemini CLI.
+_GEMINI: Final = (Dialect.GEMINI_CLI, Dialect.QWEN_CODE)
+_GEMINI_NAMES: Final = {
+    "baseURL": "url",
+    "transport": "type",
+    "capabilities": "includeTools",
+    "disabledTools": "excludeTools",
+}
 #: What the clients call our keys, for faults.
 _THEIR_NAMES: Final[Mapping[Dialect, Mapping[str, str]]] = {
     Dialect.CLAUDE_CODE: {"baseURL": "url", "transport": "type"},
@@ -183,6 +202,9 @@ _THEIR_NAMES: Final[Mapping[Dialect, Mapping[str, str]]] = {
         "disabledTools": "disabled_tools",
         "envVars": "env_vars",
     },
+    Dialect.OPENCODE: {"baseURL": "url", "transport": "type", "env": "environment", "args": "command"},
+    Dialect.GEMINI_CLI: _GEMINI_NAMES,
+    Dialect.QWEN_CODE: _GEMINI_NAMES,
 }
 #: Keys that all clients have, and ours.
 _SAME: Final = {key: key for key in ("command", "args", "env", "cwd", "headers")} | {"url": "baseURL"}
@@ -198,6 +220,13 @@ _KEYS: Final[Mapping[Dialect, Mapping[str, str]]] = {
         "startup_timeout_sec": "startupTimeout",
         "tool_timeout_sec": "timeout",
     },
+    Dialect.OPENCODE: {
+        **{key: ours for key, ours in _SAME.items() if key not in ("command", "args", "env")},
+        "environment": "env",
+        "enabled": "enabled",
+    },
+    Dialect.GEMINI_CLI: {**_SAME, "excludeTools": "disabledTools"},
+    Dialect.QWEN_CODE: {**_SAME, "excludeTools": "disabledTools"},
 }
 #: Keys without a meaning for the gateway. Nothing is lost.
 _WITHOUT_MEANING: Final = {
@@ -219,11 +248,16 @@ _NOT_TAKEN: Final = {
     "tools": "Codex's approval of single tools is not taken over: a role says what a person is asked about",
     "autoApprove": "a list of approved tools is not taken over: a role says what a person is asked about",
     "alwaysAllow": "a list of approved tools is not taken over: a role says what a person is asked about",
+    "trust": "trust is not taken over: a role says what a person is asked about",
     "experimental_environment": "the program is started on this machine",
 }
 _OAUTH_KEYS: Final = {"clientId", "clientSecret", "scopes", "callbackPort", "authServerMetadataUrl", "resource"}
 _VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _CLAUDE_REFERENCE: Final = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(:-[^}]*)?\}")
+_GEMINI_REFERENCE: Final = re.compile(
+    r"\$(?:(?P<plain>[A-Za-z_][A-Za-z0-9_]*)|\{(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?P<default>:-[^}]*)?\})"
+)
+_OPENCODE_REFERENCE: Final = re.compile(r"\{(?P<kind>env|file):(?P<name>[^}]*)\}")
 _VSCODE_REFERENCE: Final = re.compile(r"\$\{([^}]*)\}")
 _NO_WORKSPACE: Final = "a file of the user has no project: write the path instead"
 
@@ -274,11 +308,23 @@ class _Translation:
         match self.dialect, key:
             case _, "type":
                 pass  # see _transport
-            case Dialect.CLAUDE_CODE, "timeout":
+            case (Dialect.CLAUDE_CODE | Dialect.OPENCODE | Dialect.GEMINI_CLI | Dialect.QWEN_CODE, "timeout"):
                 raw["timeout"] = _milliseconds(value)
+            case (Dialect.GEMINI_CLI | Dialect.QWEN_CODE, "httpUrl"):
+                raw["baseURL"] = self._convert(value, self.place.below(key))
+            case (Dialect.GEMINI_CLI | Dialect.QWEN_CODE, "includeTools") if isinstance(value, list):
+                raw["capabilities"] = [f"{raw['name']}.{tool}" for tool in value]
+            case Dialect.OPENCODE, "command":
+                words = self._convert(value, self.place.below(key))
+                raw |= {"command": words[0], "args": words[1:]} if isinstance(words, list) and words else {key: words}
+            case Dialect.OPENCODE, "oauth" if value is False:
+                pass  # without a sign-in, as ours is without the key
             case Dialect.CODEX, "startup_timeout_ms":
                 raw.setdefault("startupTimeout", _milliseconds(value))
-            case (Dialect.CLAUDE_CODE | Dialect.VSCODE, "oauth") | (Dialect.CURSOR, "auth"):
+            case (Dialect.CURSOR, "auth") | (
+                Dialect.CLAUDE_CODE | Dialect.VSCODE | Dialect.OPENCODE | Dialect.GEMINI_CLI | Dialect.QWEN_CODE,
+                "oauth",
+            ):
                 raw["oauth"] = self._oauth(key, value)
             case _, "disabled" if isinstance(value, bool):
                 raw["enabled"] = not value
@@ -300,13 +346,17 @@ class _Translation:
 
     def _transport(self, entry: Mapping[str, object], raw: Mapping[str, object]) -> object:
         given = entry.get("type")
+        if self.dialect in _GEMINI and isinstance(entry.get("httpUrl"), str):
+            return Transport.HTTP
+        if self.dialect is Dialect.QWEN_CODE and "baseURL" in raw:
+            return Transport.SSE
         if given is None:
             return Transport.HTTP if "baseURL" in raw and "command" not in raw else Transport.STDIO
         return _TRANSPORTS.get(given, given) if isinstance(given, str) else given
 
     def _process(self, raw: dict[str, object]) -> None:
         """Start the program as the client does: in the project, and with what the client reads from one text."""
-        command = raw.get("command")
+        command = raw.get("command") if self.dialect is not Dialect.OPENCODE else None
         if isinstance(command, str) and re.search(r"\S\s", command) and not re.search(r"[/\\$'\"]", command):
             arguments = raw.get("args", [])
             if isinstance(arguments, list):
@@ -345,10 +395,10 @@ class _Translation:
             return value
         found: dict[str, object] = {}
         for name, each in value.items():
-            ours = {"CLIENT_ID": "clientId", "CLIENT_SECRET": "clientSecret"}.get(name, name)
+            ours = {"CLIENT_ID": "clientId", "CLIENT_SECRET": "clientSecret", "scope": "scopes"}.get(name, name)
             if ours not in _OAUTH_KEYS:
                 self._note(f"{key}.{plain(name) or '...'}", "this key is not known, and not taken over")
-            elif ours == "scopes" and isinstance(each, str):  # Claude Code has them in one text
+            elif ours == "scopes" and isinstance(each, str):  # Claude Code and opencode have them in one text
                 found[ours] = each.split()
             else:
                 found[ours] = self._convert(each, self.place.below(key).below(name))
@@ -421,6 +471,27 @@ class _Translation:
         self._note("inputs", "VS Code's stored answers cannot be read: each must be stored once in the keychain")
         return f"${{keychain:{secret}}}"
 
+    def _gemini(self, text: str) -> str:
+        return _replace(_GEMINI_REFERENCE, text, self._gemini_variable)
+
+    def _gemini_variable(self, found: re.Match[str]) -> str:
+        name = found["plain"] or found["name"]
+        if name == "PWD" and self.workspace is not None:
+            return variables.escape(str(self.workspace))
+        return f"${{{name}{found['default'] or ''}}}"
+
+    def _opencode(self, text: str) -> str:
+        return _replace(_OPENCODE_REFERENCE, text, self._opencode_variable)
+
+    def _opencode_variable(self, found: re.Match[str]) -> str:
+        name = found["name"].strip()
+        if found["kind"] == "file" or not _VARIABLE.fullmatch(name):
+            raise Unfit("refers to a file, or to no variable", "write the value, or {env:NAME}")
+        if name == "PWD" and self.workspace is not None:
+            return variables.escape(str(self.workspace))
+        # A variable that is not set is an empty text there.
+        return f"${{{name}:-}}"
+
     def _codex(self, text: str) -> str:
         """Codex has no references in values."""
         return variables.escape(text)
@@ -431,6 +502,9 @@ _REFERENCES: Final[Mapping[Dialect, Callable[[_Translation, str], str]]] = {
     Dialect.CURSOR: _Translation._vscode,
     Dialect.VSCODE: _Translation._vscode,
     Dialect.CODEX: _Translation._codex,
+    Dialect.OPENCODE: _Translation._opencode,
+    Dialect.GEMINI_CLI: _Translation._gemini,
+    Dialect.QWEN_CODE: _Translation._gemini,
 }
 
 

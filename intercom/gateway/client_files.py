@@ -30,6 +30,8 @@ from intercom.model.json_types import Json, JsonObject
 FILE_BYTES: Final = 64 * 1024 * 1024
 #: The most pairs of lines that are compared to find what was changed.
 _MOST_COMPARED: Final = 25_000_000
+#: The ends of opencode's files.
+_JSONS: Final = ("json", "jsonc")
 #: Where something is in a document: the keys from its top.
 KeyPath: TypeAlias = tuple[str, ...]
 
@@ -58,11 +60,18 @@ def locate(home: Path, workspace: Path, environ: Mapping[str, str]) -> tuple[Cli
         settings = base / "Code/User"
         user += [(Dialect.VSCODE, each) for each in (settings / "mcp.json", *settings.glob("profiles/*/mcp.json"))]
     user.append((Dialect.CODEX, Path(environ.get("CODEX_HOME") or home / ".codex") / "config.toml"))
+    user.append((Dialect.GEMINI_CLI, Path(environ.get("GEMINI_CLI_HOME") or home) / ".gemini/settings.json"))
+    user.append((Dialect.QWEN_CODE, Path(environ.get("QWEN_HOME") or home / ".qwen") / "settings.json"))
+    opencode = Path(environ.get("XDG_CONFIG_HOME") or home / ".config") / "opencode"
+    user += [(Dialect.OPENCODE, opencode / name) for name in ("config.json", "opencode.json", "opencode.jsonc")]
     project = [
         (Dialect.CLAUDE_CODE, workspace / ".mcp.json"),
         (Dialect.CURSOR, workspace / ".cursor/mcp.json"),
         (Dialect.VSCODE, workspace / ".vscode/mcp.json"),
         (Dialect.CODEX, workspace / ".codex/config.toml"),
+        (Dialect.GEMINI_CLI, workspace / ".gemini/settings.json"),
+        (Dialect.QWEN_CODE, workspace / ".qwen/settings.json"),
+        *((Dialect.OPENCODE, workspace / each / f"opencode.{end}") for each in (".", ".opencode") for end in _JSONS),
     ]
     found: dict[str, ClientFile] = {}
     for at, (dialect, path) in enumerate([*user, *project]):

@@ -266,8 +266,8 @@ def _is_ours(name: str, raw: object) -> bool:
         return True
     if not isinstance(raw, Mapping):
         return False
-    args = raw.get("args")
-    words = [raw.get("command"), *(args if isinstance(args, list) else [])]
+    args, command = raw.get("args"), raw.get("command")
+    words = [*(command if isinstance(command, list) else [command]), *(args if isinstance(args, list) else [])]
     return any(isinstance(word, str) and _OURS.search(word) for word in words)
 
 
@@ -406,6 +406,10 @@ def _rewrite(source: _Source, moved: Sequence[_Candidate], sources: Iterable[_So
         notes.append("it may belong to the project's repository: others have these servers only if they import, too")
     if source.real.name == ".claude.json":
         notes.append("Claude Code writes this file while it runs: end it before the import")
+    allowed = client_files.value_at(source.document, ("mcp", "allowed"))
+    of_gemini = client.dialect in (Dialect.GEMINI_CLI, Dialect.QWEN_CODE)
+    if adds and of_gemini and isinstance(allowed, list) and OWN_NAME not in allowed:
+        notes.append(f"its list mcp.allowed says which servers it starts: add {OWN_NAME}")
     if client.dialect is Dialect.VSCODE and "inputs" in source.document:
         notes.append("its inputs stay, also those that no server needs any more")
     change = Change(source.real, source.text, text)

@@ -32,7 +32,7 @@ _SECRET_FLAG: Final = re.compile(r"-.*(?:key|token|secret|pass|pwd|auth|credenti
 _SECRET_VARIABLE: Final = re.compile(
     r"key|token|secret|(?<!ask)pass|pwd|auth|credential|bearer|cookie|(?:^|_)(?:pat|pin)(?:$|_)", re.I
 )
-_TABLES: Final = ("env", "headers", "http_headers", "oauth", "auth")
+_TABLES: Final = ("env", "environment", "headers", "http_headers", "oauth", "auth")
 
 
 def looks_secret(value: str) -> bool:
@@ -83,15 +83,16 @@ def _secret_values(entry: object) -> Iterator[str]:
         for value in values.values() if isinstance(values, Mapping) else ():
             if isinstance(value, str) and looks_secret(value):
                 yield value
-    args = entry.get("args")
-    yield from secret_arguments(args if isinstance(args, list) else [])
+    # opencode has the program and its arguments in one list.
+    for args in (entry.get("args"), entry.get("command")):
+        yield from secret_arguments(args if isinstance(args, list) else [])
     token = entry.get("bearer_token")
     if isinstance(token, str) and token:
         yield token
-    url = entry.get("url")
-    if isinstance(url, str):
-        # What follows the host may be a secret: many services have the key in the path.
-        yield from (part for part in re.split(r"[/?#&=@:]", url.partition("://")[2])[1:] if looks_secret(part))
+    for url in (entry.get("url"), entry.get("httpUrl")):
+        if isinstance(url, str):
+            # What follows the host may be a secret: many services have the key in the path.
+            yield from (part for part in re.split(r"[/?#&=@:]", url.partition("://")[2])[1:] if looks_secret(part))
 
 
 def _named_secrets(entry: object) -> Iterator[tuple[str, str]]:

@@ -13,6 +13,7 @@ from intercom.gateway.json_settings import Place, SettingsError
 from intercom.model.json_types import JsonObject
 
 CLAUDE, CURSOR, VSCODE, CODEX = Dialect.CLAUDE_CODE, Dialect.CURSOR, Dialect.VSCODE, Dialect.CODEX
+OPENCODE, GEMINI, QWEN = Dialect.OPENCODE, Dialect.GEMINI_CLI, Dialect.QWEN_CODE
 PROJECT = Path("/home/me/web")
 SECRET = "ghp_S3cr3tT0k3n9"
 
@@ -116,6 +117,61 @@ def usable(found: ClientEntry) -> DownstreamConfig:
                 "disabledTools": ["push"],
             },
         ),
+        (
+            OPENCODE,
+            {
+                "type": "local",
+                "command": ["mytool", "{env:A}", "${B}"],
+                "environment": {"T": "{env:T}"},
+                "enabled": False,
+                "timeout": 90_000,
+            },
+            {
+                "command": "mytool",
+                "args": ["${A:-}", "$${B}"],
+                "env": {"T": "${T:-}"},
+                "enabled": False,
+                "timeout": "90s",
+            },
+        ),
+        (
+            OPENCODE,
+            {"type": "remote", "url": "https://h", "headers": {"A": "Bearer {env:T}"}, "oauth": False},
+            {"transport": "http", "baseURL": "https://h", "headers": {"A": "Bearer ${T:-}"}},
+        ),
+        (
+            OPENCODE,
+            {"type": "remote", "url": "https://h", "oauth": {"clientId": "me", "scope": "a b"}},
+            {"transport": "http", "baseURL": "https://h", "oauth": {"clientId": "me", "scopes": ["a", "b"]}},
+        ),
+        (
+            GEMINI,
+            {
+                "command": "x",
+                "args": ["$A", "${B}", "${C:-1}", "5$", "${d.e}"],
+                "timeout": 90_000,
+                "includeTools": ["read"],
+                "excludeTools": ["write"],
+            },
+            {
+                "command": "x",
+                "args": ["${A}", "${B}", "${C:-1}", "5$", "$${d.e}"],
+                "timeout": "90s",
+                "capabilities": ["files.read"],
+                "disabledTools": ["write"],
+            },
+        ),
+        (GEMINI, {"url": "https://h"}, {"transport": "http", "baseURL": "https://h"}),
+        (GEMINI, {"url": "https://h", "type": "sse"}, {"transport": "sse", "baseURL": "https://h"}),
+        *(
+            (
+                dialect,
+                {"url": "https://old", "httpUrl": "https://h", "headers": {"K": "$T"}},
+                {"transport": "http", "baseURL": "https://h", "headers": {"K": "${T}"}},
+            )
+            for dialect in (GEMINI, QWEN)
+        ),
+        (QWEN, {"url": "https://h"}, {"transport": "sse", "baseURL": "https://h"}),
     ],
 )
 def test_an_entry_is_read_as_its_client_reads_it(dialect: Dialect, entry: JsonObject, ours: JsonObject) -> None:
@@ -135,6 +191,8 @@ def test_an_entry_is_read_as_its_client_reads_it(dialect: Dialect, entry: JsonOb
         (CODEX, {"command": "x", "default_tools_approval_mode": "prompt"}, ["default_tools_approval_mode"]),
         (CODEX, {"command": "x", "env_vars": [{"name": "B", "source": "remote"}]}, ["env_vars"]),
         (CURSOR, {"command": "x", "unheardOf": 1, SECRET: 2}, ["unheardOf"]),
+        (GEMINI, {"command": "x", "trust": True, "authProviderType": "google"}, ["trust", "authProviderType"]),
+        (QWEN, {"httpUrl": "https://h", "oauth": {"enabled": True, "clientId": "me"}}, ["oauth.enabled"]),
     ],
 )
 def test_what_is_not_taken_over_is_noted(dialect: Dialect, entry: JsonObject, keys: list[str]) -> None:

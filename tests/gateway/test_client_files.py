@@ -181,6 +181,8 @@ def test_the_files_of_all_clients_are_found_once_each(tmp_path: Path) -> None:
     home, project = tmp_path / "home", tmp_path / "home/web"
     files = [".claude.json", ".cursor/mcp.json", ".config/Code/User/mcp.json", ".config/Code/User/profiles/p/mcp.json"]
     files += ["web/.mcp.json", "web/.vscode/mcp.json", "web/.codex/config.toml"]
+    files += [".gemini/settings.json", ".qwen/settings.json", ".config/opencode/opencode.jsonc"]
+    files += ["web/.gemini/settings.json", "web/opencode.json", "web/.opencode/opencode.jsonc"]
     for each in files:
         (home / each).parent.mkdir(parents=True, exist_ok=True)
         (home / each).write_text("")

@@ -35,7 +35,16 @@ NOW = datetime(2026, 11, 25, 20, 0, tzinfo=UTC)
 OWN: JsonObject = {"command": "agent-intercom", "args": []}
 #: No rule for shapes knows it.
 SECRET = "Violet-Harbour-77"
-FILES = {CLAUDE: ".mcp.json", CURSOR: ".cursor/mcp.json", VSCODE: ".vscode/mcp.json", CODEX: "config.toml"}
+OPENCODE, GEMINI, QWEN = Dialect.OPENCODE, Dialect.GEMINI_CLI, Dialect.QWEN_CODE
+FILES = {
+    CLAUDE: ".mcp.json",
+    CURSOR: ".cursor/mcp.json",
+    VSCODE: ".vscode/mcp.json",
+    CODEX: "config.toml",
+    OPENCODE: "opencode.json",
+    GEMINI: ".gemini/settings.json",
+    QWEN: ".qwen/settings.json",
+}
 
 
 class Machine:
@@ -144,7 +153,7 @@ def test_what_was_moved_is_private_and_outside_of_the_project(machine: Machine) 
 def test_no_secret_is_shown(machine: Machine, dialect: Dialect) -> None:
     secrets = [f"{SECRET}{at}" for at in range(6)]
     headers = "http_headers" if dialect is CODEX else "headers"
-    entries = {
+    entries: dict[str, Any] = {
         "a": {
             "command": "x",
             "env": {"PIN_CODE": secrets[0]},
@@ -153,6 +162,11 @@ def test_no_secret_is_shown(machine: Machine, dialect: Dialect) -> None:
         "b": {"url": f"https://h/{secrets[3]}/mcp", headers: {"X-Pin": secrets[4]}},
         "stays": {"command": 1, "env": {"P": secrets[5]}},
     }
+    if dialect is OPENCODE:
+        words = entries["a"].pop("args")
+        entries["a"] = {"type": "local", "command": ["x", *words], "environment": entries["a"]["env"]}
+    if dialect in (GEMINI, QWEN):
+        entries["b"]["httpUrl"] = entries["b"].pop("url")
     machine.write(dialect, {TABLES[dialect]: entries})
     planned = machine.plan()
     assert [each.name for each in planned.moves] == ["a", "b"]

@@ -26,7 +26,7 @@ from intercom.agents.clients.client import SERVER_NAME, Client
 from intercom.cli.doctor_checks import Finding, State
 from intercom.cli.init_clients import HooksFile, entry_of, hooks_file, installed, path_of
 from intercom.cli.init_files import Unmergeable, glance, parse
-from intercom.cli.init_permissions import permissions_file, refusing
+from intercom.cli.init_permissions import permissions_file, refusals
 from intercom.local import processes
 from intercom.local.places import places
 from intercom.local.processes import Who
@@ -195,19 +195,26 @@ def _address(client: Client, entry: JsonObject, config: Config) -> Finding:
 
 
 def _permissions(client: Client, project: Path) -> Iterator[Finding]:
-    """Check that the client's settings neither refuse our server nor restrict its tools."""
+    """Check that the client's settings neither refuse our server nor restrict its tools, wherever they are."""
     file = permissions_file(client, project)
     if file is None:
         return
-    is_refused, rules = refusing(file)
-    if is_refused:
-        refused = file.permissions.refused_servers
-        text = f"it does not use the server: {refused} has {SERVER_NAME} ({path_of(file)})"
-        yield Finding(client.name, State.FAULT, text, f"{_again(client)}; then restart {client.title}")
-    if rules:
-        rule = "rule" if len(rules) == 1 else "rules"
-        text = f"its {rule} {' and '.join(rules)} in deny or ask: {client.title} follows it before a card can be shown"
-        yield Finding(client.name, State.WARN, text, f"take the {rule} out of {path_of(file)}, if you do not want that")
+    found = refusals(file)
+    for each in found:
+        if each.fault:
+            text = f"{each.path} {each.fault}, so it is not known whether it refuses the server"
+            yield Finding(client.name, State.WARN, text, "correct the file")
+        if each.key:
+            text = f"it does not use the server: {each.key} has {SERVER_NAME} ({each.path})"
+            advice = f"{each.remedy or _again(client)}; then restart {client.title}"
+            yield Finding(client.name, State.FAULT, text, advice)
+        if each.rules:
+            rule, named = "rule" if len(each.rules) == 1 else "rules", " and ".join(each.rules)
+            text = f"its {rule} {named} in deny or ask: {client.title} follows it before a card can be shown"
+            yield Finding(client.name, State.WARN, text, f"take the {rule} out of {each.path}, if you do not want that")
+    if found and not any(each.fault or each.key for each in found):
+        looked = ", ".join(str(each.path) for each in found)
+        yield Finding(client.name, State.OK, f"its settings do not refuse the server (looked into {looked})")
 
 
 # --- hooks -----------------------------------------------------------------------------------------------------------

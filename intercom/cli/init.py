@@ -33,7 +33,7 @@ from intercom.cli.init_clients import (
 from intercom.cli.init_files import ClientFile, DocumentFile, Unmergeable, describe, glance, indented, parse
 from intercom.cli.init_instructions import TEXT as INSTRUCTIONS
 from intercom.cli.init_instructions import InstructionsFile, instructions_file
-from intercom.cli.init_permissions import PermissionsFile, joined, permissions_file, refusing
+from intercom.cli.init_permissions import PermissionsFile, joined, permissions_file, refusals
 from intercom.cli.parser import close
 from intercom.cli.server_settings import record_or_explain
 from intercom.local import config_file, file_replacement, own_files
@@ -406,8 +406,12 @@ def _write(plan: Plan, report: Report, wanted: Wanted) -> bool:
         did = "wrote   " if change.before is None else "merged  "
         report.say(f"{did} {change.file}  ({each.title}{scope})" + (f"\n         {each.note}" if each.note else ""))
     if plan.permissions is not None:
-        for rule in refusing(plan.permissions)[1]:
+        found = refusals(plan.permissions)
+        for rule in dict.fromkeys(rule for each in found for rule in each.rules):
             report.say(f"kept     your rule {rule}: {plan.title} follows it for these tools, before a card is shown")
+        for each in found:
+            if each.key:
+                report.say(f"refused  {each.key} of {each.path} has {SERVER_NAME}: {each.remedy}")
     if plan.hooks is not None and not plan.has_hooks(wanted):
         report.say(f"no hooks {plan.title} may use its own tools without asking (--hooks installs them)")
     if denial := _denial(plan):

@@ -4,13 +4,15 @@ tools pass: they ask a person anyway, and a question of the client's own would c
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 
 from attrs import frozen
 
-from intercom.agents.clients.client import SERVER_NAME, Client, Location, Permissions
-from intercom.cli.init_files import DocumentFile, Unmergeable, glance, parse, table
+from intercom.agents.clients.client import SERVER_NAME, Client, Location, Permissions, ProjectRecord
+from intercom.cli.init_files import DocumentFile, Unmergeable, describe, parse, table
+from intercom.local.file_replacement import read
 from intercom.model.json_types import Json, JsonObject
 
 
@@ -20,7 +22,7 @@ class PermissionsFile(DocumentFile):
 
     The tools are not permitted if a rule of the person's denies them all, or makes the client ask about all. Such a
     rule for one tool stays, and counts more. The server is permitted also if the person had refused it: `init` connects
-    it at their word.
+    it at their word. The variables in `env` are for all servers of the project.
     """
 
     client: Client
@@ -54,6 +56,8 @@ class PermissionsFile(DocumentFile):
         accepted = _list(document, self.permissions.accepted_servers)
         if SERVER_NAME not in accepted:
             document[self.permissions.accepted_servers] = [*accepted, SERVER_NAME]
+        if self.permissions.environ:
+            document["env"] = {**self.permissions.environ, **table(document, "env")}
 
     def take(self, document: JsonObject, before: JsonObject | None) -> None:
         rules = table(document, "permissions")
@@ -62,6 +66,12 @@ class PermissionsFile(DocumentFile):
             if not rules:
                 del document["permissions"]
         _drop(document, self.permissions.accepted_servers, SERVER_NAME)
+        variables = table(document, "env")
+        ours = {name for name, value in self.permissions.environ.items() if variables.get(name) == value}
+        if ours:
+            document["env"] = {name: value for name, value in variables.items() if name not in ours}
+            if not document["env"]:
+                del document["env"]
 
     def is_empty(self, document: JsonObject) -> bool:
         return not document
@@ -125,14 +135,60 @@ def joined(files: Sequence[DocumentFile]) -> list[DocumentFile]:
     return list(found.values())
 
 
-def refusing(file: PermissionsFile) -> tuple[bool, list[str]]:
-    """Return whether the person's settings refuse our server, and their rules that deny its tools or ask about them.
-    Nothing is refused by a file that cannot be read."""
+@frozen
+class Refusal:
+    """What one file of a client says against our server: `key` names the list that refuses it, if one does, and `rules`
+    are those that deny its tools, or ask about them. `fault` says why the file could not be read. `remedy` is how the
+    person takes a refusal back, where `init` does not."""
+
+    path: Path
+    key: str = ""
+    rules: tuple[str, ...] = ()
+    fault: str = ""
+    remedy: str = ""
+
+
+def refusals(file: PermissionsFile) -> list[Refusal]:
+    """Look into every file of a client that may refuse our server in this project: of the project, of the person and of
+    the organisation. Returns one for each that exists; what `init` writes comes first."""
+    found = []
+    for location in (file.location, *file.permissions.also):
+        path = location.file(file.project)
+        try:
+            text = read(path)
+            if text is None:
+                continue
+            document = parse(text, toml=False)
+            refused = file.permissions.refused_servers
+            key = refused if SERVER_NAME in _texts(document, refused) else ""
+            remedy = "" if location == file.location else f"take {SERVER_NAME} out of {refused} in {path}"
+            found.append(Refusal(path, key, tuple(file.restricting(document)), remedy=remedy))
+        except (Unmergeable, OSError, UnicodeDecodeError) as fault:
+            found.append(Refusal(path, fault=describe(fault)))
+    record = file.permissions.record
+    if record is not None:
+        found += _recorded(record, file.project)
+    return found
+
+
+def _recorded(record: ProjectRecord, project: Path) -> list[Refusal]:
+    path = record.file.file(project)
     try:
-        document = parse(glance(file.location.file(file.project)), toml=False)
-        return SERVER_NAME in _list(document, file.permissions.refused_servers), file.restricting(document)
-    except Unmergeable:
-        return False, []
+        text = read(path)
+        if text is None:
+            return []
+        document = parse(text, toml=False)
+        names = {str(project), os.path.realpath(project)}
+        off = any(SERVER_NAME in _texts(table(document, record.table, name), record.switched_off) for name in names)
+    except (Unmergeable, OSError, UnicodeDecodeError) as fault:
+        return [Refusal(path, fault=describe(fault))]
+    return [Refusal(path, record.switched_off if off else "", remedy=record.remedy)]
+
+
+def _texts(document: JsonObject, name: str) -> list[Json]:
+    """Return a list, as a client reads it: one text alone is a list of it."""
+    found = document.get(name, [])
+    return [found] if isinstance(found, str) else _list(document, name)
 
 
 def _list(document: JsonObject, name: str) -> list[Json]:

@@ -14,7 +14,12 @@ from intercom.cli.doctor_checks import Finding, State
 from intercom.model.config import Config
 from tests.cli.test_init import init_with
 
-PERMITTED = {"permissions": {"allow": ["mcp__agent-intercom"]}, "enabledMcpjsonServers": ["agent-intercom"]}
+VARIABLE = "CLAUDE_CODE_MCP_AUTO_BACKGROUND_MS"
+PERMITTED = {
+    "permissions": {"allow": ["mcp__agent-intercom"]},
+    "enabledMcpjsonServers": ["agent-intercom"],
+    "env": {VARIABLE: "0"},
+}
 
 
 def settings(own_home: Path, document: dict[str, Any] | None = None) -> Path:
@@ -55,9 +60,18 @@ def test_what_is_the_persons_stays(own_home: Path) -> None:
     assert document["permissions"] == {"allow": ["Bash(ls:*)", "mcp__agent-intercom"], "deny": ["WebFetch"]}
     assert document["enabledMcpjsonServers"] == ["other", "agent-intercom"]
     assert set(document["hooks"]) == {"PreToolUse", "Stop"}
+    assert document["env"] == {VARIABLE: "0"}
     file.write_text(json.dumps(document | {"y": 2}))
     assert init_with("--remove") == 0
     assert json.loads(file.read_text()) == mine | {"y": 2}
+
+
+def test_a_variable_with_a_value_of_the_persons_stays(own_home: Path) -> None:
+    mine = {"env": {VARIABLE: "600000", "OTHER": "1"}}
+    file = settings(own_home, mine)
+    for words in (("--write", "--client", "claude-code"), ("--remove",)):
+        assert init_with(*words) == 0
+        assert json.loads(file.read_text())["env"] == mine["env"]
 
 
 @pytest.mark.parametrize("kind", ["deny", "ask"])
@@ -91,6 +105,38 @@ def test_doctor_names_a_refused_server_and_init_accepts_it(own_home: Path) -> No
     assert init_with("--write", "--client", "claude-code") == 0
     assert json.loads(file.read_text()) == PERMITTED
     assert [each for each in look(own_home) if each.state is State.FAULT] == []
+
+
+@pytest.mark.parametrize(
+    ("file", "document", "key", "remedy"),
+    [
+        ("project/.claude/settings.json", {"disabledMcpjsonServers": ["agent-intercom"]}, "disabledMcpjsonServers", ""),
+        (".claude/settings.json", {"disabledMcpjsonServers": "agent-intercom"}, "disabledMcpjsonServers", ""),
+        (
+            ".claude.json",
+            {"projects": {"{project}": {"disabledMcpServers": ["x", "agent-intercom"]}}},
+            "disabledMcpServers",
+            "/mcp",
+        ),
+    ],
+)
+def test_doctor_finds_a_refusal_wherever_claude_code_records_it(
+    own_home: Path, capsys: pytest.CaptureFixture[str], file: str, document: dict[str, Any], key: str, remedy: str
+) -> None:
+    path = own_home / file
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(json.dumps(document).replace("{project}", str(own_home / "project")))
+    assert init_with("--write", "--client", "claude-code") == 0
+    assert f"refused  {key} of {path} has agent-intercom: " in capsys.readouterr().out
+    (found,) = [each for each in look(own_home) if each.state is State.FAULT]
+    assert found.text == f"it does not use the server: {key} has agent-intercom ({path})"
+    assert (remedy or f"out of {key} in {path}") in found.advice
+    path.write_text("{")
+    found = [each for each in look(own_home) if each.state is State.WARN]
+    assert [f"{path} is not plain JSON" in each.text for each in found] == [True]
+    path.write_text(json.dumps({"projects": {"/another": {"disabledMcpServers": ["agent-intercom"]}}}))
+    assert {each.state for each in look(own_home)} == {State.OK}
+    assert any(str(path) in each.text for each in look(own_home))
 
 
 def test_settings_of_another_form_are_left_alone(own_home: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -21,6 +21,7 @@ from intercom.agents.clients.client import (
     Permissions,
     Probe,
     ProbeRun,
+    ProjectRecord,
     Question,
     Stopping,
     Timeout,
@@ -118,5 +119,22 @@ CLIENT = Client(
         f"mcp__{SERVER_NAME}",
         "enabledMcpjsonServers",
         "disabledMcpjsonServers",
+        # Otherwise its window moves a call to the background after 2 minutes, and tells its model there that the result
+        # is no input of the person.
+        {"CLAUDE_CODE_MCP_AUTO_BACKGROUND_MS": "0"},
+        "Calls of all MCP servers of this project then wait in the window, and are not moved to the background.",
+        also=(
+            Location(".claude/settings.json"),
+            Location("settings.json", ".claude", "CLAUDE_CONFIG_DIR"),
+            # Those of an organisation; this path is the same on every machine with Linux, and on every Mac.
+            Location("/etc/claude-code/managed-settings.json"),
+            Location("/Library/Application Support/ClaudeCode/managed-settings.json"),
+        ),
+        record=ProjectRecord(
+            Location(".claude.json", ".", "CLAUDE_CONFIG_DIR"),
+            "projects",
+            "disabledMcpServers",
+            "enable it in /mcp of Claude Code, in this project",
+        ),
     ),
 )

@@ -226,19 +226,33 @@ class Probe(NamedTuple):
     run: Callable[[str, str, JsonObject], ProbeRun]
 
 
+class ProjectRecord(NamedTuple):
+    """Where a client records what a person switched off in one project: in `file`, at the project's path in `table`,
+    the list `switched_off` of servers. `remedy` is how the person switches one on."""
+
+    file: Location
+    table: str
+    switched_off: str
+    remedy: str
+
+
 class Permissions(NamedTuple):
     """How a client's settings for a project permit a server of the project's file, and its tools.
 
     `rule` permits all tools of our server, at `allow` in the table `permissions`, which also has `deny` and `ask`.
-    `accepted_servers` and `refused_servers` are the lists of servers that the person has answered for. `note` is for
-    the person.
+    `accepted_servers` and `refused_servers` are the lists of servers that the person has answered for. `environ` are
+    variables, in the table `env`, with which calls can wait for a person; a value of the person's own stays. `note` is
+    for the person. `also` are other settings of the client that count here, and have the same keys.
     """
 
     file: Location
     rule: str
     accepted_servers: str
     refused_servers: str
+    environ: Mapping[str, str] = {}
     note: str = ""
+    also: tuple[Location, ...] = ()
+    record: ProjectRecord | None = None
 
 
 class OwnTools(NamedTuple):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import subprocess
 import sys
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
@@ -16,7 +17,7 @@ from tests.clients.ctl import ctl
 from tests.clients.model import Call, Model, Say, Step
 from tests.clients.over_http import configure_http
 from tests.clients.wires import told
-from tests.support.server_process import Home, Person
+from tests.support.server_process import CTL, Home, Person
 
 CHANGE = {"title": "Greet", "diff": "hello\n", "file_path": "greeting.txt"}
 
@@ -28,8 +29,21 @@ def project(home: Home) -> Path:
     return root
 
 
+def stand_in(home: Home) -> None:
+    """Give the home commands of its own, which clients find: relays, hooks, and servers that relays start. Installed
+    ones would believe what the user who runs these tests has recorded, keys among it."""
+    directory = home.root / "bin"
+    directory.mkdir(exist_ok=True)
+    for name, program in (("agent-intercom", home.program), ("agent-intercom-ctl", CTL[:2])):
+        file = directory / name
+        file.write_text(f'#!/bin/sh\nexec {shlex.join(program)} "$@"\n')
+        file.chmod(0o755)
+    home.environ["PATH"] = f"{directory}:{home.environ['PATH']}"
+
+
 async def connect(home: Home, client: str, *words: str) -> None:
     """Let `agent-intercom init` write the client's files, with its hooks."""
+    stand_in(home)
     done = await trio.to_thread.run_sync(lambda: home.command("init", "--write", "--hooks", "--client", client, *words))
     assert done.returncode == 0, done.stderr
 

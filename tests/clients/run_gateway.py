@@ -14,7 +14,7 @@ import trio
 from mcp import Client
 
 from tests.clients import npm
-from tests.clients.at_work import running, said
+from tests.clients.at_work import running, said, stand_in
 from tests.clients.ctl import ctl
 from tests.clients.model import Call, Say, Script, Step, serving
 from tests.clients.real_downstreams import RealDownstreams, real_downstreams
@@ -232,6 +232,7 @@ def agents_environ(real: RealDownstreams) -> None:
 
 async def connect_without_hooks(real: RealDownstreams, client: str, *words: str) -> None:
     """Let `agent-intercom init` write the client's files. A hook would ask for each call of a downstream, too."""
+    stand_in(real.home)
     init = ("init", "--write", "--client", client, *words)
     done = await trio.to_thread.run_sync(lambda: real.home.command(*init))
     assert done.returncode == 0, done.stderr

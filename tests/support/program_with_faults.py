@@ -37,6 +37,12 @@ def main(words: list[str]) -> int:
             own_files.record_directories(os.path.dirname(where.config_file), where.state_dir)
     if words[:1] == ["--fault"]:
         wish, words = words[1], words[2:]
+    if words[:1] == ["init"] and (commands := Path(places.STAND_IN_HOME, "bin")).is_dir():
+        from intercom.cli import init_clients
+
+        # Clients find these, and no installed ones, which would take another home for the user's.
+        init_clients.installed = lambda name: str(commands / name)
+        init_clients.is_on_path = lambda name: True
     own = str(Path(__file__).resolve())
     launch.SERVER = (sys.executable, *launch.ISOLATED, own, "--home", places.STAND_IN_HOME, "--fault", wish, "serve")
     if words[:1] == ["serve"]:

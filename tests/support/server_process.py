@@ -28,7 +28,8 @@ from tests.support.server_forks import Started
 
 #: The program as tests run it: with the faults that INTERCOM_FAULT in its environment asks for.
 COMMAND = FAULTY = [sys.executable, str(Path(__file__).parents[1] / "support" / "program_with_faults.py")]
-CTL = [sys.executable, "-m", "intercom.cli.ctl", "--json"]
+#: What a person types there. Only the user's own directories in that home count.
+CTL = [sys.executable, str(Path(__file__).with_name("ctl_at_home.py")), "--json"]
 
 #: The person at the socket is a process of the test's, and so is the agents' client.
 TRUSTING = "[ctl]\ntrust_agent_processes = true\n"

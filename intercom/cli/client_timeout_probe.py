@@ -54,11 +54,11 @@ class ProbeFailed(Exception):
 def run(client: Client, entry: Mapping[str, Json], seconds: float) -> Outcome:
     """Probe a client for at most `seconds`, with the time-out in `entry`, the user's own for Intercom.
 
-    Raises ProbeFailed if the client cannot be run by a script, is not installed, or did not call the tool.
+    Raises ProbeFailed if there is no probe for the client, it is not installed, or did not call the tool.
     """
     if client.probe is None:
         known = ", ".join(each.name for each in CLIENTS.values() if each.probe is not None)
-        raise ProbeFailed(f"{client.name} cannot be run by a script: {known} can")
+        raise ProbeFailed(f"there is no probe for {client.name}: there is one for {known}")
     program = shutil.which(client.probe.program)
     if program is None:
         raise ProbeFailed(f"{client.probe.program} is not on the PATH")

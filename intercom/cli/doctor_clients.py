@@ -199,22 +199,22 @@ def _permissions(client: Client, project: Path) -> Iterator[Finding]:
     file = permissions_file(client, project)
     if file is None:
         return
-    found = refusals(file)
+    found, subject = refusals(file), f"{client.name} settings"
     for each in found:
         if each.fault:
             text = f"{each.path} {each.fault}, so it is not known whether it refuses the server"
-            yield Finding(client.name, State.WARN, text, "correct the file")
+            yield Finding(subject, State.WARN, text, "correct the file")
         if each.key:
             text = f"it does not use the server: {each.key} has {SERVER_NAME} ({each.path})"
             advice = f"{each.remedy or _again(client)}; then restart {client.title}"
-            yield Finding(client.name, State.FAULT, text, advice)
+            yield Finding(subject, State.FAULT, text, advice)
         if each.rules:
             rule, named = "rule" if len(each.rules) == 1 else "rules", " and ".join(each.rules)
             text = f"its {rule} {named} in deny or ask: {client.title} follows it before a card can be shown"
-            yield Finding(client.name, State.WARN, text, f"take the {rule} out of {each.path}, if you do not want that")
+            yield Finding(subject, State.WARN, text, f"take the {rule} out of {each.path}, if you do not want that")
     if found and not any(each.fault or each.key for each in found):
         looked = ", ".join(str(each.path) for each in found)
-        yield Finding(client.name, State.OK, f"its settings do not refuse the server (looked into {looked})")
+        yield Finding(subject, State.OK, f"its settings do not refuse the server (looked into {looked})")
 
 
 # --- hooks -----------------------------------------------------------------------------------------------------------

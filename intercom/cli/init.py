@@ -407,11 +407,11 @@ def _write(plan: Plan, report: Report, wanted: Wanted) -> bool:
         report.say(f"{did} {change.file}  ({each.title}{scope})" + (f"\n         {each.note}" if each.note else ""))
     if plan.permissions is not None:
         found = refusals(plan.permissions)
-        for rule in dict.fromkeys(rule for each in found for rule in each.rules):
+        for rule in dict.fromkeys(rule for refusal in found for rule in refusal.rules):
             report.say(f"kept     your rule {rule}: {plan.title} follows it for these tools, before a card is shown")
-        for each in found:
-            if each.key:
-                report.say(f"refused  {each.key} of {each.path} has {SERVER_NAME}: {each.remedy}")
+        for refusal in found:
+            if refusal.key:
+                report.say(f"refused  {refusal.key} of {refusal.path} has {SERVER_NAME}: {refusal.remedy}")
     if plan.hooks is not None and not plan.has_hooks(wanted):
         report.say(f"no hooks {plan.title} may use its own tools without asking (--hooks installs them)")
     if denial := _denial(plan):

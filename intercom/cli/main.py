@@ -353,8 +353,8 @@ def _gateway(gateway: argparse.ArgumentParser) -> None:
         "--client",
         action="append",
         metavar="NAME",
-        help="only from this client: claude-code, cursor, vscode, codex, opencode, gemini-cli or qwen-code (may be given"
-        " several times)",
+        help="only from this client: claude-code, cursor, vscode, codex, opencode, gemini-cli or qwen-code (may be"
+        " given several times)",
     )
     take.add_argument("--server", action="append", metavar="NAME", help="only this server (may be given several times)")
     take.add_argument("--apply", action="store_true", help="do it, after a question; the old files are kept")

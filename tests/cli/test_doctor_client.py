@@ -123,7 +123,7 @@ def test_a_probe_sees_a_client_that_has_the_patience(known: Callable[[str], None
 
 def test_what_can_not_be_probed_is_said(own_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(own_home))
-    for name, why in (("cursor", "cannot be run by a script"), ("codex", "codex is not on the PATH")):
+    for name, why in (("cursor", "there is no probe for cursor"), ("codex", "codex is not on the PATH")):
         (_, found) = doctor_checks.examine_client(name, Config(), own_home, 5.0)
         assert (found.state, why in found.text) == (State.WARN, True)
     program = own_home / "claude"

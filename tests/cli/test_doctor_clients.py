@@ -55,7 +55,10 @@ def test_what_init_writes_starts_and_agrees(own_home: Path, monkeypatch: pytest.
     monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
     init_with("--client", "all", "--hooks")
     found = look(own_home)
-    assert {name: each.state for name, each in found.items()} == dict.fromkeys(CLIENTS, State.OK), found
+    assert {name: each.state for name, each in found.items()} == dict.fromkeys(
+        [*CLIENTS, "claude-code settings"], State.OK
+    ), found
+    assert "settings.local.json" in found.pop("claude-code settings").text
     assert all(each.text.endswith(f"version {__version__}") for each in found.values())
 
 

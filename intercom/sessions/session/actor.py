@@ -139,7 +139,7 @@ WITHOUT_RESULT = (
     *(Decide, Resume, Pause, Unpause, Steer, TakeBack, TakeBackDecision),
     *(Describe, OpenCards, Unattended, TasksLeft, CommandRuns, ProcessStarted, ProcessEnded),
     *(AgentCame, AgentLeft, Withdraw, Deliver, Written, Undeliver),
-    *(Expire, Show, LookRound, Summarize, WriteTouch, ClockChanged),
+    *(Expire, Show, LookRound, FetchOver, Summarize, WriteTouch, ClockChanged),
     *(DetectorStarted, Stalled, NudgeDue, Escalated, Recovered),
 )
 

@@ -537,7 +537,8 @@ def _carry_out(where: Places, options: argparse.Namespace) -> int:
         from intercom.cli.ctl_gateway import gateway
 
         follow = options.act == "tail" and options.follow
-        return gateway(where, command, fields, follow=follow, as_json=options.json)
+        words = options.text if options.act == "call" else ()
+        return gateway(where, command, fields, words=words, config=options.config, follow=follow, as_json=options.json)
     if command == "changes" or (command in _DECIDES and _needs_preview(options)):
         from intercom.cli.ctl_amend import decide
 

@@ -651,7 +651,7 @@ def print_table(on: Console, columns: Iterable[str], rows: Sequence[Iterable[Tex
 
 #: The columns with texts of any length, which give way on a narrow terminal; ids, times and numbers stay whole. Those
 #: without a heading, and what a grant lets pass, are read in full.
-FOLDED = frozenset({"", "lets pass"})
+FOLDED = frozenset({"", "lets pass", "limits", "left"})
 CUT = frozenset(
     {
         "title",
@@ -667,7 +667,6 @@ CUT = frozenset(
         "name",
         "tool",
         "rule",
-        "limits",
     }
 )
 #: Columns between two columns of a table.

@@ -9,10 +9,10 @@ import json
 import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
-from intercom.cli.ctl_text import clean, count, one_line, short
+from intercom.cli.ctl_text import at_words, clean, count, one_line, short
 from intercom.local.places import Places
 from intercom.model.gateway_view import (
     BudgetView,
@@ -20,6 +20,7 @@ from intercom.model.gateway_view import (
     CallResult,
     CallTail,
     DownstreamDetail,
+    DownstreamList,
     DownstreamStatus,
     DownstreamView,
     EvidenceLine,
@@ -61,17 +62,52 @@ _HEALTH_STYLE: Final = {
 }
 #: The status of a call of an agent that has no workspace, and so no session.
 _WITHOUT_SESSION: Final = "workspace_refused"
+#: The status of a call that a person has rejected.
+_REJECTED: Final = "operator_denied"
 _EFFECT_STYLE: Final = {"allow": "green", "ask": "yellow", "deny": "dim"}
 
 
-def gateway(where: Places, command: str, fields: JsonObject, *, follow: bool = False, as_json: bool = False) -> int:
-    """Run one of the commands. Returns the exit code: 0, that of a test, or 1 for a failed call and for files with
-    faults. Raises what `send` raises."""
-    from intercom.cli.ctl_sign import send
+def gateway(
+    where: Places,
+    command: str,
+    fields: JsonObject,
+    *,
+    words: Sequence[str] = (),
+    config: str | None = None,
+    follow: bool = False,
+    as_json: bool = False,
+) -> int:
+    """Run one of the commands. `words` are the arguments of a call as they were typed, `config` is the configuration
+    file if it is not the default one.
 
-    if command == "gateway-tail":
-        return _tail(where, fields, follow=follow, as_json=as_json)
-    data = send(where, command, fields)
+    Returns the exit code: 0, that of a test, or 1 for a failed call and for files with faults. Raises what `send`
+    raises, NoServer only if the files and the database cannot answer in its place.
+    """
+    from intercom.cli.ctl_sign import send
+    from intercom.operators.ctl.client import NoServer, request
+
+    try:
+        if command == "gateway-tail":
+            return _tail(where, fields, follow=follow, as_json=as_json)
+        if command == "gateway-call":
+            # Before the person types a PIN for it.
+            given = {**{name: fields[name] for name in ("id", "tool")}, **_typed_arguments(words)}
+            fields = {**fields, "text": request(where, "gateway-check", given)["arguments"]}
+        data = send(where, command, fields)
+    except NoServer:
+        # Imported lazily: it takes longer than a whole command.
+        from intercom.cli import ctl_gateway_files
+
+        found = ctl_gateway_files.answer(where, config, command, fields)
+        if found is None:
+            raise
+        data, said = found
+        print(at_words(said), file=sys.stderr)
+        if command == "gateway-tail":
+            _print_calls(data, as_json=as_json, is_first=True)
+            if follow:
+                raise
+            return 0
     if as_json:
         found = _exports(data) if command == "gateway-evidence" else []
         # Programs get one object, or a list of several.
@@ -89,6 +125,15 @@ def gateway(where: Places, command: str, fields: JsonObject, *, follow: bool = F
     if command == "gateway-lint":
         return 1 if any(each["level"] == LintLevel.FAULT for each in data["findings"]) else 0
     return 0
+
+
+def _typed_arguments(words: Sequence[str]) -> JsonObject:
+    """Return the field that has the arguments of a call: JSON as it is, or a list of NAME=VALUE."""
+    if not words:
+        return {}
+    # JSON that the shell has split at its blanks.
+    is_object = words[0].lstrip().startswith("{")
+    return {"text": " ".join(words) if is_object else json.dumps(list(words))}
 
 
 def _exports(data: Json) -> Sequence[JsonObject]:
@@ -109,21 +154,12 @@ def _changed_line(command: str, data: Mapping[str, Json]) -> str:
 
 def _tail(where: Places, fields: JsonObject, *, follow: bool, as_json: bool) -> int:
     """Print the newest calls; with `follow`, new ones until ^C."""
-    from intercom.operators.commands.json_forms import read
     from intercom.operators.ctl.client import request
 
     data = request(where, "gateway-tail", fields)
     is_first = True
     while True:
-        tail = read(CallTail, data)
-        if as_json and (tail.calls or is_first):
-            print(json.dumps(data), flush=True)
-        elif not as_json:
-            for call in tail.calls:
-                print(call_line(call))
-            if is_first and not tail.calls and not follow:
-                print("no calls: no agent has called a tool of a server behind the gateway yet")
-            sys.stdout.flush()
+        tail = _print_calls(data, as_json=as_json, is_first=is_first and not follow)
         if not follow:
             return 0
         if not tail.calls:
@@ -133,11 +169,29 @@ def _tail(where: Places, fields: JsonObject, *, follow: bool, as_json: bool) -> 
         data = request(where, "gateway-tail", {**rest, "start": tail.end})
 
 
-def call_line(call: CallLine) -> str:
-    """Return a call as one line: when, who with which role, what, how it ended, how long it took, and who decided."""
+def _print_calls(data: Json, *, as_json: bool, is_first: bool) -> CallTail:
+    """Print some calls, and return them. If there are none, that is said of the first ones."""
+    from intercom.operators.commands.json_forms import read
+
+    tail = read(CallTail, data)
+    if as_json and (tail.calls or is_first):
+        print(json.dumps(data), flush=True)
+    elif not as_json:
+        for call in tail.calls:
+            print(call_line(call, datetime.now(UTC)))
+        if is_first and not tail.calls:
+            print("no calls: no agent has called a tool of a server behind the gateway yet")
+        sys.stdout.flush()
+    return tail
+
+
+def call_line(call: CallLine, now: datetime | None = None) -> str:
+    """Return a call as one line: when, who with which role, what, how it ended, how long it took, and who decided. A
+    call of another day than `now` has its date."""
     status = f"{call.status} (cached)" if call.is_cached else call.status
+    at, is_today = call.at, now is None or call.at.date() == now.date()
     parts = [
-        f"{call.at:%H:%M:%S}",
+        f"{at:%H:%M:%S}" if is_today else f"{at:%Y-%m-%d %H:%M:%S}",
         f"{_who(call)} ({call.role or 'no role'})",
         f"{call.downstream}.{call.tool}",
         status,
@@ -145,7 +199,7 @@ def call_line(call: CallLine) -> str:
     if call.seconds is not None and not call.is_cached:
         parts.append(milliseconds(call.seconds))
     if call.decided_by is not None:
-        parts.append(f"decided by {call.decided_by}")
+        parts.append(f"{'rejected' if call.status == _REJECTED else 'decided'} by {call.decided_by}")
     elif call.request_id is not None:
         parts.append(f"asked in {call.request_id[:8]}")
     if call.is_redacted:
@@ -155,9 +209,10 @@ def call_line(call: CallLine) -> str:
 
 
 def _who(call: CallLine) -> str:
-    """Return who called: the session as `list` shows it, and the connection's id; or the person."""
+    """Return who called: the client, the session as `list` shows it, and the connection's id; or the person."""
     if call.session_id:
-        return f"session {short(call.session_id)}, agent {short(call.agent)}"
+        client = f"{call.client}, " if call.client else ""
+        return f"{client}session {short(call.session_id)}, agent {short(call.agent)}"
     return f"no session, agent {short(call.agent)}" if call.status == _WITHOUT_SESSION else call.agent
 
 
@@ -211,13 +266,17 @@ def draw_list(on: Console, data: Json, at: datetime) -> None:
     from intercom.cli.ctl_draw import age, print_table, safe_text
     from intercom.operators.commands.json_forms import read
 
-    found = read(list[DownstreamView], data, "downstreams")
+    whole = read(DownstreamList, data)
+    found = whole.downstreams
+    for fault in whole.faults:
+        line = safe_text("fault   ", "bold red").append(one_line(fault), "not bold default")
+        on.print(line, soft_wrap=not on.is_terminal)
     is_narrow = on.is_terminal and on.width < _WIDE
     cells: list[dict[str, Text | str]] = [
         {
             "name": safe_text(one_line(each.name)),
             "status": safe_text(each.status if each.is_enabled else "disabled", _STATUS_STYLE[each.status]),
-            "for": age(each.since, at),
+            "for": age(each.since, at) if whole.is_live else "-",
             "transport": safe_text(each.transport),
             "tools": f"{each.tools}+{len(each.withheld)}" if each.withheld else str(each.tools),
             "calls": str(each.calls),
@@ -233,11 +292,13 @@ def draw_list(on: Console, data: Json, at: datetime) -> None:
     for row in cells if is_narrow else ():
         if row[""]:
             on.print(Text(f"  {row['name']}: {row['']}"))
-    if found:
+    if found and whole.is_live:
         note = (
             "calls, and those that got no answer (lost), since the server was started; tail has all, with tools' errors"
         )
         on.print(safe_text(f"  {note}", "dim"), soft_wrap=not on.is_terminal)
+    if not whole.is_live:
+        return
     failing = [each for each in found if each.is_enabled and each.status is not DownstreamStatus.READY]
     hints = [f"{SIGN_IN} {each.name}" for each in failing if each.needs_sign_in]
     hints += [f"{PROGRAM} test {each.name}" for each in failing if not each.needs_sign_in][:1]
@@ -295,6 +356,17 @@ def draw_show(on: Console, data: Json, at: datetime) -> None:
         # The table has the first line only. Other lines stay lines, and nothing in them acts on the terminal.
         for text in detail.tools[0].description.split("\n"):
             on.print(safe_text(f"  {one_line(text)}"), soft_wrap=True)
+        on.print()
+        parameters = [
+            (
+                safe_text(one_line(each.name), "bold"),
+                safe_text(one_line(each.type)),
+                safe_text("required" if each.is_required else ""),
+                safe_text(one_line(each.description)),
+            )
+            for each in detail.tools[0].parameters
+        ]
+        print_table(on, ("argument", "type", "", ""), parameters, "  it names no arguments")
     else:
         on.print(safe_text(f"  {PROGRAM} show {view.name} TOOL", "cyan"), soft_wrap=True)
     for act in ("test", "disable" if view.is_enabled else "enable", "tail"):
@@ -470,6 +542,9 @@ def draw_budgets(on: Console, data: Json, at: datetime) -> None:
         for each in read(list[BudgetView], data, "budgets")
     ]
     print_table(on, ("name", "limits", "used today", "left", "resets at"), rows, "no MCP servers")
+    if rows:
+        note = f"your own calls ({PROGRAM} call) count towards the limits, too"
+        on.print(safe_text(f"  {note}", "dim"), soft_wrap=not on.is_terminal)
 
 
 def _limits(budget: BudgetView) -> str:

@@ -5,6 +5,7 @@ It uses the standard library alone. What draws (`ctl_draw`) imports rich, which 
 
 from __future__ import annotations
 
+import os
 import shutil
 import sys
 import textwrap
@@ -54,12 +55,38 @@ def short(name: str) -> str:
 
 
 def agreed(question: str) -> bool:
-    """Ask the person on standard input. Returns whether they say yes; the end of the input is a no."""
+    """Ask the person on standard input. Returns whether they say yes; the end of the input is a no, and so is Escape on
+    a terminal."""
+    ask = _line_or_escape if sys.stdin.isatty() and sys.stdout.isatty() else input
     try:
-        return input(f"{question} [y/N] ").strip().casefold() in ("y", "yes")
+        return ask(f"{question} [y/N] ").strip().casefold() in ("y", "yes")
     except EOFError:
         print()
         return False
+
+
+def _line_or_escape(question: str) -> str:
+    """Read a line from the terminal. Escape ends it at once: then the answer is empty. Raises EOFError."""
+    import termios
+
+    terminal = sys.stdin.fileno()
+    before, during = termios.tcgetattr(terminal), termios.tcgetattr(terminal)
+    # The terminal gives a line to its reader at this character, too.
+    during[6][termios.VEOL] = b"\x1b"
+    print(question, end="", flush=True)
+    try:
+        termios.tcsetattr(terminal, termios.TCSANOW, during)
+        typed = os.read(terminal, 1024)
+    finally:
+        termios.tcsetattr(terminal, termios.TCSANOW, before)
+    if not typed:
+        raise EOFError
+    if typed.endswith(b"\x1b"):
+        # What a key such as an arrow sends behind its Escape.
+        termios.tcflush(terminal, termios.TCIFLUSH)
+        print()
+        return ""
+    return typed.decode("utf-8", "replace")
 
 
 def done_line(data: JsonObject) -> str:

@@ -127,7 +127,10 @@ def examine_gateway(config: Config, where: Places) -> Iterator[Finding]:
     if not config.gateway.enabled:
         if settings.configs:
             text = f"{count(len(settings.configs), 'MCP server')} in {directory}, but the gateway is off"
-            advice = "write enabled = true under [gateway] in the configuration, and run agent-intercom stop"
+            advice = (
+                "delete their files if you do not need them any more; or write enabled = true under [gateway] in the"
+                " configuration, and run agent-intercom stop"
+            )
             yield Finding("gateway", State.WARN, text, advice)
         return
     if not settings.configs and not found:

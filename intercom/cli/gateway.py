@@ -1,6 +1,6 @@
 """Runs `agent-intercom gateway`: moves the MCP servers that clients have behind the gateway, and puts them back.
 
-`sign-in` and `sign-out` are in `gateway_sign_in`.
+`sign-in` and `sign-out` are in `gateway_sign_in`, `secret` is in `gateway_secret`.
 
 It needs no server. A running one notices the new files by itself. What `import` would do is shown first; nothing is
 changed without `--apply` and a yes. Servers of the project's own files are only moved with `--project`, after a
@@ -25,13 +25,15 @@ from attrs import evolve
 from tomlkit.exceptions import TOMLKitError
 
 from intercom.agents.clients import CLIENTS
-from intercom.cli import init_clients
-from intercom.cli.ctl_text import agreed, clean, count, one_line
+from intercom.cli import gateway_secret, init_clients
+from intercom.cli.ctl_text import agreed, at_words, clean, count, one_line
+from intercom.cli.gateway_secret import SET
 from intercom.cli.server_settings import record_or_explain
 from intercom.gateway import client_files, client_import, import_receipt
+from intercom.gateway.catalog import exposed_name
 from intercom.gateway.client_entries import Dialect, Note
 from intercom.gateway.client_files import ClientFile
-from intercom.gateway.client_import import ImportPlan, Move
+from intercom.gateway.client_import import ImportPlan, Move, literal_secrets
 from intercom.gateway.directory_check import missing_program
 from intercom.gateway.downstream_config import DownstreamConfig, Transport, references, to_json
 from intercom.gateway.health_report import target_of
@@ -44,7 +46,6 @@ from intercom.gateway.masked_diff import (
     masked_variable,
     secret_arguments,
 )
-from intercom.gateway.service import KEYCHAIN_SERVICE
 from intercom.gateway.variables import Source
 from intercom.local import config_file, daemon, file_replacement, own_files
 from intercom.local.file_replacement import Change
@@ -78,6 +79,8 @@ def run(options: argparse.Namespace) -> int:
             return _import(options, where, file, config)
         if options.action == "undo":
             return _undo(options, where)
+        if options.action == "secret":
+            return gateway_secret.run(options, where, config)
         # Imported lazily: HTTP and OAuth take half a second.
         from intercom.cli import gateway_sign_in
 
@@ -87,7 +90,7 @@ def run(options: argparse.Namespace) -> int:
         return 130
     except ConfigError as fault:
         print(f"{PROGRAM}: {one_line(fault.message)}", file=sys.stderr)
-        return 2 if options.action.startswith("sign-") else 1
+        return 2 if options.action.startswith("sign-") or options.action == "secret" else 1
     except IntercomError as fault:
         print(f"{PROGRAM}: {one_line(fault.message)}", file=sys.stderr)
         return 1
@@ -125,6 +128,8 @@ def _import(options: argparse.Namespace, where: Places, file: Path, config: Conf
         )
         return 2
     workspace = Path(options.workspace or ".").expanduser().resolve()
+    if not options.workspace:
+        workspace = project_of(workspace, Path(os.environ.get("HOME") or Path.home()))
     if not workspace.is_dir():
         print(f"{PROGRAM}: {one_line(str(workspace))} is no directory: give --workspace a project", file=sys.stderr)
         return 2
@@ -142,13 +147,18 @@ def _import(options: argparse.Namespace, where: Places, file: Path, config: Conf
     enabling = None if config.gateway.enabled else enable_change(file)
     lines = plan_lines(planned, directory, enabling)
     if not from_project and any(each.workspace is not None for each in found):
-        lines += ["", f"servers of the files of {_written(_short_path(workspace))} are only moved with --project"]
+        said = f"servers of the files of {_written(_short_path(workspace))} are only moved with --project"
+        lines += ["", at_words(said)]
     unrecorded = _unrecorded(where)
     if planned.moves and unrecorded:
-        lines += ["", f"and {unrecorded} are recorded as yours, because a server that an agent starts uses no others"]
+        said = f"and {unrecorded} are recorded as yours, because a server that an agent starts uses no others"
+        lines += ["", at_words(said)]
     if not planned.moves:
         named = f" called {', '.join(map(one_line, options.server))}" if options.server else ""
-        lines += ["", f"nothing to move: no client has an MCP server{named} that the gateway may take"]
+        why = f"no client has an MCP server{named} that the gateway may take"
+        if not from_project and any(each.workspace is not None for each in found):
+            why = f"no client has another MCP server{named}; those of the project's files need --project"
+        lines += ["", at_words(f"nothing to move: {why}")]
     print("\n".join(lines).lstrip("\n"))
     if not planned.moves:
         return 1 if any(client_import.REFUSED in each.reasons for each in planned.left) else 0
@@ -175,6 +185,17 @@ def _import(options: argparse.Namespace, where: Places, file: Path, config: Conf
             f" from it: start the server with {PROGRAM} serve --config {shlex.quote(str(file))}"
         )
     return 0
+
+
+def project_of(directory: Path, home: Path) -> Path:
+    """Return the project that a directory is in: the nearest directory upwards that has a client's file for projects,
+    or else is the root of a repository. It is the directory itself if there is none below the home directory."""
+    for each in (directory, *directory.parents):
+        if each == home or each == each.parent:
+            break
+        if any((each / name).is_file() for name in client_files.OF_PROJECT) or (each / ".git").exists():
+            return each
+    return directory
 
 
 def _unknown_server(name: str, known: Sequence[str]) -> str:
@@ -257,19 +278,19 @@ def plan_lines(planned: ImportPlan, directory: Path, enabling: Change | None) ->
     for move in planned.moves:
         lines += _move_lines(move, shared)
     for note, moves in shared.items():
-        lines.append(one_line(f"  note about {', '.join(each.name for each in moves)}: {_noted(note)}"))
+        lines.append(at_words(f"note about {', '.join(each.name for each in moves)}: {_noted(note)}", "  "))
     if planned.left:
         lines += ["", "these stay as they are:"]
         for left in planned.left:
             name = "the whole file" if left.name is None else left.name
-            lines.append(one_line(f"  {name} in {_short_path(left.file)}: {'; '.join(left.reasons)}"))
+            lines.append(at_words(f"{name} in {_short_path(left.file)}: {'; '.join(left.reasons)}", "  "))
     for rewrite in planned.rewrites:
         lines += [
             "",
             one_line(f"changes of {_short_path(rewrite.client.path)} (secrets are masked, and long lines are cut):"),
         ]
         lines += [f"  {clean(line)}" for line in rewrite.diff.splitlines()]
-        lines += [one_line(f"  note: {note}") for note in rewrite.notes]
+        lines += [at_words(f"note: {note}", "  ") for note in rewrite.notes]
     new = [*planned.created, *([planned.roles] if planned.roles is not None else [])]
     if new:
         lines += ["", "new files, which only you can read:"]
@@ -279,7 +300,7 @@ def plan_lines(planned: ImportPlan, directory: Path, enabling: Change | None) ->
     if planned.to_add:
         wanted = ", ".join(f'"{each}"' for each in planned.to_add)
         text = f"the role {planned.role} in {_short_path(directory / 'roles.json')} does not have them: add {wanted}"
-        lines += ["", one_line(text)]
+        lines += ["", at_words(text)]
     if enabling is not None and planned.moves:
         lines += ["", one_line(f"and enabled = true under [gateway] in {_short_path(enabling.file)}")]
     return lines
@@ -304,10 +325,10 @@ def _move_lines(move: Move, shared: Collection[Note] = ()) -> Iterator[str]:
     )
     yield from setting_lines(move.config, of_project=move.client.workspace is not None)
     if (missing := missing_program(move.config, os.environ)) is not None:
-        yield one_line(f"    missing: {missing}")
+        yield at_words(f"missing: {missing}", "    ")
     for note in move.notes:
         if note not in shared:
-            yield one_line(f"    note: {_noted(note)}")
+            yield at_words(f"note: {_noted(note)}", "    ")
 
 
 def _kind(config: DownstreamConfig) -> str:
@@ -380,10 +401,11 @@ def done_lines(planned: ImportPlan, receipt: Receipt, *, restarts: bool, earlier
     for name, question in planned.secrets.items():
         # The question is the words of the author of the file, so what gets the answer is said too.
         asked = f'   # {targets[name]} gets it, and asks: "{one_line(question)}"'
-        steps.append(f"python -m keyring set {KEYCHAIN_SERVICE} {shlex.quote(name)}{asked}")
+        steps.append(f"{SET} {shlex.quote(name)}{asked}")
     steps += _secret_steps(planned)
     if restarts:
         steps.append(f"{PROGRAM} stop   # the next agent starts the server again, with the gateway")
+    steps += _renamed_tools(planned)
     first = planned.moves[0].config.name
     steps += [
         "start your coding agents again: they read their servers when they start",
@@ -393,12 +415,23 @@ def done_lines(planned: ImportPlan, receipt: Receipt, *, restarts: bool, earlier
     lines += [
         "",
         "next:",
-        *(one_line(f"  {step}") for step in steps),
+        *(at_words(step, "  ") for step in steps),
         "",
         f"{PROGRAM} gateway undo puts {'this import' if earlier else 'everything'} back"
         + (f"; run it again for the {count(earlier, 'import')} before it" if earlier else ""),
     ]
     return lines
+
+
+def _renamed_tools(planned: ImportPlan) -> Iterator[str]:
+    """Yield what to do about clients' own rules, which name tools as they were called before."""
+    move = planned.moves[0]
+    yield (
+        f"permission rules of your clients, such as mcp__{move.name}__*, do not match any more: agents see a tool of"
+        f" {move.config.name} as {exposed_name(move.config.name, 'TOOL')} of {client_import.OWN_NAME}, which Claude"
+        f" Code calls mcp__{client_import.OWN_NAME}__{exposed_name(move.config.name, 'TOOL')}; roles say who may call"
+        " it"
+    )
 
 
 def _secret_steps(planned: ImportPlan) -> Iterator[str]:
@@ -415,20 +448,25 @@ def _secret_steps(planned: ImportPlan) -> Iterator[str]:
             unset.append(reference.name)
             secret = f"{name}/{reference.name}"
             yield (
-                f"python -m keyring set {KEYCHAIN_SERVICE} {shlex.quote(secret)}"
-                f"   # then write ${{keychain:{secret}}} for ${{{reference.name}}} in {file}"
+                f"{SET} {shlex.quote(secret)}   # then write ${{keychain:{secret}}} for ${{{reference.name}}} in {file}"
             )
-        for note in move.notes:
-            if note.text.endswith(client_import.LITERAL):
-                yield (
-                    f"a value of {note.key} in {file} may be a secret: leave it, or python -m keyring set"
-                    f" {KEYCHAIN_SERVICE} {shlex.quote(name)}/NAME, and write ${{keychain:{name}/NAME}} for it"
-                )
+        has_argument = any(note.key == "args" and note.text == client_import.LITERAL for note in move.notes)
+        for variable in (*literal_secrets(move.config), *(["an argument"] if has_argument else [])):
+            secret = f"{name}/{_secret_name(variable)}"
+            yield (
+                f"{SET} {shlex.quote(secret)}   # {variable} in {file} may be a secret: leave it there, which only you"
+                f" can read, or store it so and write ${{keychain:{secret}}} for it"
+            )
     if unset:
         yield (
             f"or start the server yourself, where {', '.join(dict.fromkeys(unset))} is set: {PROGRAM} serve"
             "   # one that an agent starts does not get it"
         )
+
+
+def _secret_name(variable: str) -> str:
+    """Return a variable's or a header's name as one in the keychain."""
+    return re.sub(r"[^A-Za-z0-9_.@-]", "-", variable) or "secret"
 
 
 def _short_path(path: Path) -> str:
@@ -445,15 +483,22 @@ def _undo(options: argparse.Namespace, where: Places) -> int:
     if not found:
         print("nothing to undo: no import is recorded")
         return 0
-    receipt = found[-1]
+    previews = {each.file: import_receipt.preview(each.file) for each in found}
+    # What cannot be undone, because it was changed since, must not stop an earlier import from being undone.
+    receipt = next((each for each in reversed(found) if _does_something(previews[each.file])), None)
+    if receipt is None:
+        for each in previews[found[-1].file].files:
+            print("\n".join(_file_lines(each, _DOES)))
+        print("there is nothing more to put back; delete what you do not need of the files that are left as they are")
+        return 0
     servers = [each.path[-1] for each in receipt.entries if each.downstream is not None]
     print(one_line(f"the last import, of {receipt.at[:16].replace('T', ' ')} UTC, moved {', '.join(servers)}"))
     if not options.yes:
-        for each in import_receipt.preview(receipt.file).files:
+        for each in previews[receipt.file].files:
             print("\n".join(_file_lines(each, _DOES)))
     question = "Put everything back?"
-    if len(found) > 1:
-        earlier = count(len(found) - 1, "earlier import")
+    if (before := found.index(receipt)) > 0:
+        earlier = count(before, "earlier import")
         print(f"only this import is undone now; {earlier} can be undone after it: run this again")
         question = "Put this import back?"
     if not options.yes and not _agreed(f"\n{question}"):
@@ -462,6 +507,11 @@ def _undo(options: argparse.Namespace, where: Places) -> int:
     report = import_receipt.undo(receipt.file)
     print("\n".join(undone_lines(report, _record_files(state_dir), _signed_in(where, receipt))))
     return 1 if any(each.outcome is Outcome.LEFT for each in report.files) else 0
+
+
+def _does_something(report: UndoReport) -> bool:
+    """Whether an undo would change a file, or at least forget an import of which nothing is left."""
+    return report.complete or any(each.outcome not in (Outcome.UNCHANGED, Outcome.LEFT) for each in report.files)
 
 
 def _record_files(state_dir: Path) -> list[Path]:

@@ -344,7 +344,11 @@ def _rooms(rooms: argparse.ArgumentParser) -> None:
     )
 
 
-def _gateway(gateway: argparse.ArgumentParser) -> None:
+def _gateway(gateway: Parser) -> None:
+    gateway.elsewhere = (
+        f"{PROGRAM}-ctl gateway",
+        lambda: [words.partition(" ")[2] for words in _operators_commands() if words.startswith("gateway ")],
+    )
     actions = gateway.add_subparsers(dest="action", metavar="ACTION", required=True, parser_class=Parser)
     take = actions.add_parser(
         "import", help="show which servers can be moved, and what would change; with --apply, do it"
@@ -383,6 +387,12 @@ def _gateway(gateway: argparse.ArgumentParser) -> None:
     enter.add_argument(
         "--wait", metavar="SECONDS", type=_seconds, help="how long you may take in the browser (default: 300)"
     )
+    secret = actions.add_parser("secret", help="store a secret of an MCP server in the keychain, or delete it")
+    acts = secret.add_subparsers(dest="secret_action", metavar="ACTION", required=True, parser_class=Parser)
+    for act, does in (("set", "store it; its value is asked for, or read from a pipe"), ("delete", "delete it")):
+        acts.add_parser(act, help=does).add_argument(
+            "name", metavar="SERVER/NAME", help="the MCP server, and a name: its file has ${keychain:SERVER/NAME}"
+        )
     leave = actions.add_parser("sign-out", help="remove what sign-in stored, and end the token where that is offered")
     leave.add_argument("name", metavar="NAME", help="the MCP server")
 

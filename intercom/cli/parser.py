@@ -11,11 +11,14 @@ import argparse
 import json
 import os
 import sys
-from collections.abc import Callable, Collection, Iterable
-from typing import Final, NoReturn
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import ClassVar, Final, NoReturn
 
 #: The shells that `completion_script` writes for.
 SHELLS: Final = ("bash", "zsh", "fish")
+
+#: What people type for a command of ctl, and the command.
+SYNONYMS: Final[Mapping[str, str]] = {"sessions": "list", "requests": "pending", "status": "list"}
 
 #: Exit code of wrong usage.
 USAGE: Final = 2
@@ -23,9 +26,11 @@ USAGE: Final = 2
 
 class Parser(argparse.ArgumentParser):
     """An argument parser whose errors are one sentence. `program` is the name that errors begin with; the parser of a
-    subcommand takes it from its parent's `prog`. `elsewhere` names the other program, and returns its commands."""
+    subcommand takes it from its parent's `prog`. `elsewhere` names the other program, and returns its commands.
+    `synonyms` are words that people type for a command."""
 
     elsewhere: tuple[str, Callable[[], Collection[object]]] | None = None
+    synonyms: ClassVar[Mapping[str, str]] = SYNONYMS
 
     def error(self, message: str) -> NoReturn:
         """Print the sentence and exit with 2."""
@@ -46,7 +51,8 @@ class Parser(argparse.ArgumentParser):
         is_command = isinstance(action, argparse._SubParsersAction)
         names = [str(each) for each in action.choices]
         said = f"there is no command {value!r}" if is_command else f"{value!r} is none of {', '.join(names)}"
-        near = close(str(value), names)
+        meant = self.synonyms.get(str(value))
+        near = [meant] if meant is not None and meant in names else close(str(value), names)
         if is_command and self.elsewhere is not None and value in self.elsewhere[1]():
             said += f"; did you mean {self.elsewhere[0]} {value}?"
         elif near:

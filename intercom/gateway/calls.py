@@ -7,7 +7,6 @@ begins before it is sent. So a call that a crash interrupts is known, and is not
 from __future__ import annotations
 
 import hashlib
-import json
 import logging
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping
@@ -23,6 +22,7 @@ from intercom.gateway import redaction
 from intercom.gateway.assignments import AgentIdentity
 from intercom.gateway.breaker import Failure
 from intercom.gateway.budgets import Remaining
+from intercom.gateway.call_cards import Target, operation_of
 from intercom.gateway.downstream_calls import carry
 from intercom.gateway.downstream_config import DownstreamConfig, Sharing
 from intercom.gateway.evidence import Cache, EvidenceRecords, NotStored, cache_key, normalize
@@ -43,7 +43,7 @@ from intercom.gateway.snapshot import Snapshot
 from intercom.masking import Masker
 from intercom.model.errors import IntercomError, InvalidArguments
 from intercom.model.json_types import Json, JsonObject, part
-from intercom.model.request import Operation, OperationKind, RiskLevel
+from intercom.model.request import Operation
 from intercom.model.visible_text import one_line
 
 log = logging.getLogger("intercom.gateway")
@@ -80,6 +80,8 @@ class Answer(StrEnum):
     DENIED = "denied"
     #: Nobody has answered yet: the agent calls again.
     PENDING = "pending"
+    #: Nobody has answered in time.
+    TIMED_OUT = "timed out"
 
 
 @frozen
@@ -119,17 +121,6 @@ class ApprovalPending(Exception):
     def __init__(self, request_id: str) -> None:
         super().__init__(request_id)
         self.request_id = request_id
-
-
-@frozen
-class Target:
-    """What a call is for: a downstream, what roles call it (a tool, or `@resources`), and how agents and cards name
-    it. A tool may be called `@resources`, too."""
-
-    downstream: str
-    verb: str
-    label: str
-    is_tool: bool = True
 
 
 @define(eq=False)
@@ -203,7 +194,8 @@ class GuardedPort:
 class Calls:
     """Carries out the calls of all agents."""
 
-    snapshot: Callable[[], Snapshot]
+    #: Returns what the files say now. Raises IntercomError.
+    current: Callable[[], Awaitable[Snapshot]]
     named: Callable[[str], Name]
     log: InvocationLog
     cache: Cache
@@ -213,7 +205,7 @@ class Calls:
 
     async def tool(self, caller: GatewayCaller, name: str, params: JsonObject) -> JsonObject:
         """Call the tool that agents know as `name`, with the params of its `tools/call`. As `carry_out`."""
-        entry = self.snapshot().catalog.find(name)
+        entry = (await self.current()).catalog.find(name)
         if entry is None:
             raise GatewayRefused(
                 InvocationStatus.PERMISSION_DENIED,
@@ -233,7 +225,7 @@ class Calls:
         was not sent, ApprovalPending, CallFailed for one without an answer, and RpcError for an error of the
         downstream. Cancelling this cancels the call.
         """
-        now = self.snapshot()
+        now = await self.current()
         role, _ = now.role_of(caller.identity)
         await self.log.ready()
         invocation = self.log.new(
@@ -249,7 +241,10 @@ class Calls:
             earlier = self._continued(caller, target, params, invocation)
             invocation = await self._permitted(now, caller, target, arguments, earlier, role, invocation)
         except GatewayRefused as refused:
-            self.log.refuse(evolve(invocation, status=refused.status, error_message=refused.message))
+            request_id = refused.request_id or invocation.request_id
+            self.log.refuse(
+                evolve(invocation, status=refused.status, error_message=refused.message, request_id=request_id)
+            )
             raise
         sent = {key: params[key] for key in (*_SENT[method], "_meta") if key in params}
         if earlier is not None:
@@ -303,12 +298,14 @@ class Calls:
         approval = await caller.ask(operation_of(target, arguments, is_read_only=is_read_only))
         if approval.answer is Answer.PENDING:
             raise ApprovalPending(approval.request_id or "")
-        if approval.answer is Answer.DENIED:
+        if approval.answer is not Answer.ALLOWED:
             why = f": {approval.reason}" if approval.reason else ""
-            raise GatewayRefused(
-                InvocationStatus.OPERATOR_DENIED,
-                f"a person has rejected this call of {target.label}, and nothing was sent{why}",
-            )
+            said = f"a person has rejected this call of {target.label}, and nothing was sent{why}"
+            if approval.answer is Answer.TIMED_OUT:
+                said = f"nobody has decided about this call of {target.label} in time, and nothing was sent"
+            elif approval.request_id is None:
+                said = f"this call of {target.label} is not permitted, and nothing was sent{why}"
+            raise GatewayRefused(InvocationStatus.OPERATOR_DENIED, said, request_id=approval.request_id)
         return evolve(invocation, request_id=approval.request_id)
 
     def _refuse_repetition(self, now: Snapshot, caller: GatewayCaller, target: Target, invocation: Invocation) -> None:
@@ -374,7 +371,7 @@ class Calls:
             result, redacted = await self._redacted(invoked.result) if config.redact else (invoked.result, ())
             failed = result.get("isError") is True
             status = InvocationStatus.ERROR if failed else InvocationStatus.SUCCESS
-            error = "the tool reports an error" if failed else None
+            error = error_text(result) if failed else None
             cost = invoked.cost
         except GatewayRefused as refused:
             status, error = refused.status, refused.message
@@ -512,6 +509,15 @@ def _marked(result: JsonObject, redacted: tuple[str, ...], remaining: Remaining 
     return {**result, "_meta": {**meta, **marks}}
 
 
+def error_text(result: JsonObject) -> str:
+    """Return what a record says of a result that is an error: the beginning of the tool's own text. It may have
+    secrets."""
+    content = result.get("content")
+    blocks = [each for each in content if isinstance(each, dict)] if isinstance(content, list) else []
+    said = next((text for each in blocks if isinstance(text := each.get("text"), str) and text.strip()), "")
+    return f"the tool reports an error: {said}" if said else "the tool reports an error"
+
+
 def _digest(state: str) -> bytes:
     return hashlib.sha256(state.encode("utf-8", "surrogatepass")).digest()
 
@@ -524,18 +530,3 @@ def _is_read_only(snapshot: Snapshot, target: Target) -> bool:
 def _has_more(meta: Json) -> bool:
     """Whether a request's `_meta` has more than every client sends."""
     return isinstance(meta, dict) and any(not key.startswith(_USUAL_META) for key in meta)
-
-
-def operation_of(target: Target, arguments: Json, *, is_read_only: bool = False) -> Operation:
-    """Return the operation that a card shows for a call. Its identity is the tool and the exact arguments. A call that
-    may change something is of high risk: nobody but its downstream knows what it does."""
-    exact = json.dumps(arguments, sort_keys=True, separators=(",", ":"))
-    shown = json.dumps({} if arguments is None else arguments, indent=2, ensure_ascii=False)
-    return Operation(
-        kind=OperationKind.MCP,
-        tool=target.label,
-        title=f"{target.verb} of {target.downstream}",
-        identity=json.dumps(["gateway", target.downstream, target.verb, exact]),
-        text=shown,
-        least_risk=None if is_read_only else RiskLevel.HIGH,
-    )

@@ -94,6 +94,26 @@ class Catalog:
         return tuple(found)
 
 
+def named_tool(
+    catalog: Catalog, downstreams: Collection[str], name: str | None, tool: str | None
+) -> tuple[str | None, str | None]:
+    """Return the downstream and the tool that a person means. They may write a tool as agents call it
+    (`github__list_commits`), as roles name it (`github.list_commits`), or behind the downstream's name."""
+    if name is None or (tool is None and name in downstreams):
+        return name, tool
+    written = name if tool is None else tool
+    entry = catalog.find(written)
+    if entry is not None and (tool is None or entry.downstream == name):
+        return entry.downstream, entry.tool
+    for downstream in sorted(downstreams, key=len, reverse=True) if tool is None else [name]:
+        for separator in (SEPARATOR, "."):
+            rest = written.removeprefix(f"{downstream}{separator}")
+            # A tool may really be called so.
+            if rest not in ("", written) and (tool is None or tool not in catalog.verbs.get(name, ())):
+                return downstream, rest
+    return name, tool
+
+
 def catalog_of(
     offers: Mapping[str, Iterable[Mapping[str, Json]]], *, plain: Collection[str] = (), taken: Collection[str] = ()
 ) -> Catalog:

@@ -36,6 +36,18 @@ _JSONS: Final = ("json", "jsonc")
 KeyPath: TypeAlias = tuple[str, ...]
 
 
+#: The files that clients have in a project.
+OF_PROJECT: Final[Mapping[str, Dialect]] = {
+    ".mcp.json": Dialect.CLAUDE_CODE,
+    ".cursor/mcp.json": Dialect.CURSOR,
+    ".vscode/mcp.json": Dialect.VSCODE,
+    ".codex/config.toml": Dialect.CODEX,
+    ".gemini/settings.json": Dialect.GEMINI_CLI,
+    ".qwen/settings.json": Dialect.QWEN_CODE,
+    **{f"{each}opencode.{end}": Dialect.OPENCODE for each in ("", ".opencode/") for end in _JSONS},
+}
+
+
 @frozen
 class ClientFile:
     """A file with MCP servers of a client. `workspace` is the project that it belongs to; None for the user's own.
@@ -64,15 +76,7 @@ def locate(home: Path, workspace: Path, environ: Mapping[str, str]) -> tuple[Cli
     user.append((Dialect.QWEN_CODE, Path(environ.get("QWEN_HOME") or home / ".qwen") / "settings.json"))
     opencode = Path(environ.get("XDG_CONFIG_HOME") or home / ".config") / "opencode"
     user += [(Dialect.OPENCODE, opencode / name) for name in ("config.json", "opencode.json", "opencode.jsonc")]
-    project = [
-        (Dialect.CLAUDE_CODE, workspace / ".mcp.json"),
-        (Dialect.CURSOR, workspace / ".cursor/mcp.json"),
-        (Dialect.VSCODE, workspace / ".vscode/mcp.json"),
-        (Dialect.CODEX, workspace / ".codex/config.toml"),
-        (Dialect.GEMINI_CLI, workspace / ".gemini/settings.json"),
-        (Dialect.QWEN_CODE, workspace / ".qwen/settings.json"),
-        *((Dialect.OPENCODE, workspace / each / f"opencode.{end}") for each in (".", ".opencode") for end in _JSONS),
-    ]
+    project = [(dialect, workspace / name) for name, dialect in OF_PROJECT.items()]
     found: dict[str, ClientFile] = {}
     for at, (dialect, path) in enumerate([*user, *project]):
         if path.is_file():

@@ -57,7 +57,7 @@ _RECEIPT_BYTES: Final = 250_000
 #: The name of the configuration's old text.
 _CONFIG: Final = "config.toml"
 #: The note about a value that is stored as it is.
-LITERAL: Final = "the value may be a secret, and is in the file: write ${keychain:NAME} instead"
+LITERAL: Final = "the value may be a secret, and is in the file, which only you can read; it can be in the keychain"
 
 _OURS: Final = re.compile(r"(?:^|[/\\])agent-intercom(?:\.exe)?$|^intercom\.cli\.main$")
 
@@ -349,8 +349,9 @@ class _Naming:
             entry = candidate.named(known.name if known is not None else name)
             config = entry.config
             assert config is not None
-            if known is not None and _config_text(known) == _config_text(config):
-                notes.append(Note("", f"the server {known.name} is the same: both use it"))
+            if known is not None and _is_same(known, config, candidate):
+                apart = "" if known.cwd == config.cwd else f", started in {known.cwd or 'the directory of the gateway'}"
+                notes.append(Note("", f"the server {known.name} is the same{apart}: both use it"))
                 return known, entry.secrets, False
             if name.lower() not in self._taken:
                 if name != first:
@@ -359,6 +360,24 @@ class _Naming:
             where = "there is" if name.lower() in self._existing else "this import has"
             conflict = conflict or f"{where} another server {first} already"
         raise AssertionError("names are endless")
+
+
+def _is_same(known: DownstreamConfig, config: DownstreamConfig, candidate: _Candidate) -> bool:
+    """Whether an entry is for the server `known`: it starts or reaches the same with the same settings. A directory
+    counts only if the entry names one, not if it is only where the client starts its servers. What a person has added
+    to the file of `known`, such as a budget, makes it no other server; but what the entry forbids must be forbidden."""
+
+    def reached(each: DownstreamConfig) -> tuple[object, ...]:
+        started = (each.transport, each.command, each.args, dict(each.env), each.env_vars, each.env_file)
+        return *started, each.base_url, dict(each.headers), each.oauth, each.enabled
+
+    if reached(known) != reached(config):
+        return False
+    names_directory = isinstance(candidate.raw, Mapping) and bool(candidate.raw.get("cwd"))
+    if known.cwd != config.cwd and names_directory:
+        return False
+    offers_all = config.capabilities == (f"{config.name}.*",) or config.capabilities == known.capabilities
+    return offers_all and set(config.disabled_tools) <= set(known.disabled_tools)
 
 
 def _candidate_names(name: str, workspace: Path | None) -> Iterator[str]:
@@ -373,9 +392,21 @@ def _candidate_names(name: str, workspace: Path | None) -> Iterator[str]:
         number += 1
 
 
+def literal_secrets(config: DownstreamConfig) -> tuple[str, ...]:
+    """Return the variables and headers whose values may be secrets that the file has as they are."""
+    return tuple(name for found in _literal_secrets(config).values() for name in found)
+
+
+def _literal_secrets(config: DownstreamConfig) -> Mapping[str, list[str]]:
+    def may_be_secret(name: str, value: str) -> bool:
+        return looks_secret(value) or is_named_secret(name, value)
+
+    tables = {"env": config.env, "headers": config.headers}
+    return {key: [name for name, value in found.items() if may_be_secret(name, value)] for key, found in tables.items()}
+
+
 def _literal_notes(config: DownstreamConfig) -> Iterator[Note]:
-    for key, values in (("env", config.env), ("headers", config.headers)):
-        found = [name for name, value in values.items() if looks_secret(value) or is_named_secret(name, value)]
+    for key, found in _literal_secrets(config).items():
         if found:
             listed = ", ".join(plain(name) or "..." for name in found)
             yield Note(key, f"{listed}: {LITERAL}")

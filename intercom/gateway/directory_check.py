@@ -16,7 +16,7 @@ from intercom.gateway.credentials import CredentialStore
 from intercom.gateway.directory import ROLES_FILE, Settings, directory_fault, read_settings
 from intercom.gateway.downstream_config import DownstreamConfig, Transport, references
 from intercom.gateway.json_settings import plain
-from intercom.gateway.roles import ANY, LintKind, Roles, lint
+from intercom.gateway.roles import ANY, Effect, LintKind, Roles, lint
 from intercom.gateway.variables import Malformed, Source
 from intercom.gateway.variables import references as references_in
 from intercom.model.errors import ConfigError
@@ -40,7 +40,11 @@ def lint_findings(
         # It grants nothing, and nothing else is known of it.
         return tuple(found)
     found += [LintFinding(LintLevel.WARNING, text) for text in _about_roles(roles, tools)]
-    about = [*_about_assignments(roles, assignments, tools), *_about_sessions(assignments, sessions, agents or {})]
+    about = [
+        *_about_assignments(roles, assignments, tools),
+        *_unnamed(roles, tools),
+        *_about_sessions(assignments, sessions, agents or {}),
+    ]
     found += [LintFinding(LintLevel.WARNING, text) for text in about]
     return tuple(found)
 
@@ -48,6 +52,14 @@ def lint_findings(
 def roles_fault(faults: Sequence[str]) -> str | None:
     """Return the fault because of which nothing in roles.json counts, or None."""
     return next((each for each in faults if f"/{ROLES_FILE}" in each.partition(": ")[0]), None)
+
+
+def faults_first(faults: Sequence[str]) -> tuple[str, ...]:
+    """Return the faults of the files, the one because of which nobody has a role before the others: it says so."""
+    first = roles_fault(faults)
+    if first is None:
+        return tuple(faults)
+    return f"{first}; until then no agent may call anything", *(each for each in faults if each != first)
 
 
 def _about_roles(roles: Roles, tools: Mapping[str, Collection[str] | None]) -> Iterator[str]:
@@ -79,11 +91,19 @@ def _about_sessions(
             continue
         known = next((session for agent, session in agents.items() if agent.lower().startswith(prefix)), "")
         hint = (
-            f"it is the id of an agent, whose session is {known[:8]}"
-            if known
-            else "agent-intercom-ctl sessions lists them"
+            f"it is the id of an agent, whose session is {known[:8]}" if known else "agent-intercom-ctl list has them"
         )
         yield f"{ROLES_FILE}: the assignment of role {_quoted(each.role)} fits no session {_quoted(prefix)}: {hint}"
+
+
+def _unnamed(roles: Roles, downstreams: Collection[str]) -> Iterator[str]:
+    """Say which downstreams no role lets anybody use."""
+    named = {each.tool for role in roles.roles.values() for each in role.capabilities if each.effect is not Effect.DENY}
+    if ANY in named or not roles.roles:
+        return
+    for name in downstreams:
+        if name not in named:
+            yield f'{one_line(name)}: no role names it, so no agent may call its tools: add "{name}.*" to a role'
 
 
 def _about_assignments(roles: Roles, assignments: Assignments, downstreams: Collection[str]) -> Iterator[str]:

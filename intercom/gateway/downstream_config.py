@@ -578,11 +578,13 @@ class MissingVariables(ConfigError):
         remedies = []
         if Source.ENVIRONMENT in sources:
             remedies.append(
-                "store variables in the keychain and write ${keychain:NAME} for them, or stop the server and run"
-                " agent-intercom serve where they are set (one that an agent starts does not get them)"
+                f"store them with agent-intercom gateway secret set {name}/NAME and write ${{keychain:{name}/NAME}} for"
+                " them, or stop the server and run agent-intercom serve where they are set (one that an agent starts"
+                " does not get them)"
             )
         if Source.KEYCHAIN in sources:
-            remedies.append("store secrets with 'python -m keyring set agent-intercom NAME'")
+            secrets = [each.name for each in missing if each.source is Source.KEYCHAIN]
+            remedies.append("; ".join(f"run agent-intercom gateway secret set {each}" for each in secrets))
         message = f"downstream {name} needs {needs}, which there is not: {'; '.join(remedies)}"
         super().__init__(message, references=[str(each) for each in missing])
 

@@ -52,12 +52,20 @@ class CallFailed(Exception):
 
 class GatewayRefused(IntercomError):
     """A call was refused before it was sent. `status` is that of its record, `retry_after` (seconds) when it may be
-    repeated, None if repeating does not help."""
+    repeated, None if repeating does not help. `request_id` is the request that a person has rejected, if one has."""
 
-    def __init__(self, status: InvocationStatus, message: str, retry_after: float | None = None) -> None:
+    def __init__(
+        self,
+        status: InvocationStatus,
+        message: str,
+        retry_after: float | None = None,
+        *,
+        request_id: str | None = None,
+    ) -> None:
         super().__init__(message, code=status.value)
         self.status = status
         self.retry_after = retry_after
+        self.request_id = request_id
 
 
 class InvocationStatus(StrEnum):

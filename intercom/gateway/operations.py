@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
-from datetime import datetime, timedelta
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
 from difflib import get_close_matches
 from functools import partial
 from typing import Final
@@ -14,12 +14,13 @@ import trio
 from attrs import define, evolve, field, frozen
 
 from actors import Busy, Down, NotRunning, ask
-from intercom.gateway import health_report
+from intercom.gateway import call_records, health_report
 from intercom.gateway.breaker import NEEDS_SIGN_IN
 from intercom.gateway.budgets import MICROS
+from intercom.gateway.calls import error_text
 from intercom.gateway.cards import Admit
-from intercom.gateway.catalog import exposed_name
-from intercom.gateway.directory_check import lint_findings, roles_fault
+from intercom.gateway.catalog import exposed_name, named_tool
+from intercom.gateway.directory_check import faults_first, lint_findings
 from intercom.gateway.downstream_config import DownstreamConfig, Sharing, expand
 from intercom.gateway.health_report import target_of
 from intercom.gateway.journal import Invocation
@@ -33,19 +34,19 @@ from intercom.gateway.messages import (
     SetEnabled,
     downstream_name,
 )
-from intercom.gateway.roles import explain
+from intercom.gateway.role_view import explain_role
 from intercom.gateway.service import ANSWER_SECONDS, Gateway
 from intercom.gateway.snapshot import Snapshot
+from intercom.gateway.tool_arguments import given_arguments, misfits_of, parameters_of
 from intercom.masking import Masker
 from intercom.model.card import Card
-from intercom.model.clock import from_text
 from intercom.model.decision import Signature, Verdict, signature_data
 from intercom.model.errors import IntercomError, InvalidArguments, InvalidState, NotFound
 from intercom.model.gateway_view import (
     BudgetView,
-    CallLine,
     CallResult,
     CallTail,
+    CheckedCall,
     DownstreamDetail,
     DownstreamStatus,
     DownstreamView,
@@ -54,15 +55,13 @@ from intercom.model.gateway_view import (
     HealthReport,
     LintFinding,
     RoleExplanation,
-    ToolDecision,
     ToolView,
 )
-from intercom.model.json_types import Json, JsonObject
+from intercom.model.json_types import Json, JsonObject, part
 from intercom.model.visible_text import one_line
 from intercom.store import gateway as stored
-from intercom.store import requests, sessions
 from intercom.store.client import Reader, Store
-from intercom.store.gateway import AllowedTool, RecordedCall
+from intercom.store.gateway import AllowedTool
 from intercom.store.writer_messages import Database
 
 #: The role in the records of a person's own calls. No role of the configuration counts for them.
@@ -79,8 +78,6 @@ REMEMBERED: Final = 20
 #: The longest description of a tool that is shown beside others, and the longest message of a downstream, in
 #: characters.
 _DESCRIPTION: Final = 1_000
-#: How many of the latest calls `lint` looks at for agents.
-_CALLS_LOOKED_AT: Final = 500
 #: The most names in a message.
 _NAMED: Final = 20
 
@@ -131,21 +128,26 @@ class GatewayPeople:
     # --- state -------------------------------------------------------------------------------------------------------
 
     async def list(self) -> Sequence[DownstreamView]:
-        configs = self.gateway.snapshot.configs
+        configs = (await self.gateway.current()).configs
         found = await self._describe_all()
         disabled = await self.reader.read(partial(_disabled, names=tuple(configs)))
         return [self._view(config, found.get(name), disabled.get(name)) for name, config in sorted(configs.items())]
 
+    def faults(self) -> Sequence[str]:
+        return faults_first(self.gateway.snapshot.faults)
+
     async def show(self, name: str, tool: str | None = None) -> DownstreamDetail:
+        await self.gateway.current()
         config = self.gateway.require(name)
         found = await self._describe(name)
         disabled, pins = await self.reader.read(partial(_disabled_and_pins, name=name))
         snapshot = self.gateway.snapshot
         offer = snapshot.offers.get(name) if found is None else found.offer
         marker = f"/{name}.json"
+        _, tool = named_tool(snapshot.catalog, snapshot.configs, name, tool)
         tools = _tools(config, snapshot, found, pins, tool)
         if tool is not None and not tools:
-            raise NotFound(f"{name} has no tool called {tool[:80]!r}: see gateway show {name}")
+            raise _no_tool(name, tool, [each.name for each in _tools(config, snapshot, found, pins, None)])
         return DownstreamDetail(
             summary=self._view(config, found, disabled),
             budget=_budget(config, found),
@@ -251,9 +253,26 @@ class GatewayPeople:
         state = await ask(actor, SetEnabled(enabled), timeout=ANSWER_SECONDS, retry=True)
         return self._view(config, state, None if enabled else by)
 
-    async def call(self, name: str, tool: str, arguments: str | None, by: str, act: str | None = None) -> CallResult:
+    async def check(self, name: str, tool: str, arguments: str | None) -> CheckedCall:
+        given = await self._checked(name, tool, arguments)
+        return CheckedCall(name, tool, json.dumps(given, ensure_ascii=False))
+
+    async def _checked(self, name: str, tool: str, arguments: str | None) -> JsonObject:
+        """Return the arguments of a call that can be made, as far as is known now. Raises NotFound, InvalidState and
+        InvalidArguments."""
+        await self.gateway.current()
         self.gateway.require(name)
-        given = _arguments(arguments)
+        schema = await self._require_tool(name, tool)
+        given = given_arguments(arguments, schema)
+        if misfits := await trio.to_thread.run_sync(misfits_of, schema, given):
+            raise InvalidArguments(
+                f"the arguments do not fit {tool[:80]}: {'; '.join(misfits)} (agent-intercom-ctl gateway show {name}"
+                f" {tool[:80]} has them)"
+            )
+        return given
+
+    async def call(self, name: str, tool: str, arguments: str | None, by: str, act: str | None = None) -> CallResult:
+        given = await self._checked(name, tool, arguments)
         if act is None:
             return await self._call(name, tool, given, by, None)
         known = self._acts.get(act)
@@ -281,7 +300,6 @@ class GatewayPeople:
 
     async def _call(self, name: str, tool: str, arguments: JsonObject, by: str, act: str | None) -> CallResult:
         log = self.gateway.log
-        await self._require_tool(name, tool)
         invocation = log.new(
             run_id="",
             agent_id=f"{OPERATOR}/{by}",
@@ -321,7 +339,7 @@ class GatewayPeople:
             shown, text, redacted = await trio.to_thread.run_sync(_readable, self.masker, invoked.result)
             is_error = invoked.result.get("isError") is True
             status = InvocationStatus.ERROR if is_error else InvocationStatus.SUCCESS
-            error = "the tool reports an error" if is_error else None
+            error = error_text(invoked.result) if is_error else None
         except GatewayRefused as refused:
             status, error = refused.status, refused.message
             raise
@@ -351,34 +369,33 @@ class GatewayPeople:
             )
         return CallResult(name, tool, invocation.id, seconds, is_error, shown, text, redacted, cost / MICROS)
 
-    async def _require_tool(self, name: str, tool: str) -> None:
-        """Raise NotFound for a tool that the downstream does not offer, and InvalidState for one that is withheld."""
+    async def _require_tool(self, name: str, tool: str) -> JsonObject:
+        """Return the schema of a tool's arguments; an empty one if it is not known now. Raises NotFound for a tool that
+        the downstream does not offer, and InvalidState for one that is withheld."""
         state = await self._describe(name)
-        names = [str(each.get("name")) for each in state.offer.tools] if state is not None else []
-        if tool in names:
-            return
+        offered = {str(each.get("name")): each for each in state.offer.tools} if state is not None else {}
+        if tool in offered:
+            return part(offered[tool], "inputSchema")
         if state is not None and tool in state.withheld:
             raise InvalidState(
                 f"{tool[:80]} of {name} is withheld, because it is not as it was allowed: decide about its card first"
                 " (agent-intercom-ctl pending)"
             )
-        if not names:
+        if not offered:
             # It has never been connected. Its actor says why the call cannot be made.
-            return
-        near = get_close_matches(tool[:80], names, 1)
-        hint = f"did you mean {near[0]}?" if near else f"it has {', '.join(names[:_NAMED])}"
-        raise NotFound(f"{name} has no tool {tool[:80]!r}; {one_line(hint)}", code="unknown_tool")
+            return {}
+        raise _no_tool(name, tool, list(offered))
 
     # --- records -----------------------------------------------------------------------------------------------------
 
     async def tail(self, name: str | None = None, *, start: int | None = None, limit: int = 50) -> CallTail:
         if name is not None and name not in self.gateway.snapshot.configs and start is None:
             # A downstream that was removed still has its records.
-            found = await self.reader.read(partial(_tail, name=name, start=start, limit=limit))
+            found = await self.reader.read(partial(call_records.tail, name=name, start=start, limit=limit))
             if not found.calls:
                 self.gateway.require(name)
             return found
-        return await self.reader.read(partial(_tail, name=name, start=start, limit=limit))
+        return await self.reader.read(partial(call_records.tail, name=name, start=start, limit=limit))
 
     # --- roles and files ---------------------------------------------------------------------------------------------
 
@@ -407,28 +424,13 @@ class GatewayPeople:
         )
 
     async def explain(self, role: str, name: str | None = None, tool: str | None = None) -> RoleExplanation:
-        snapshot = self.gateway.snapshot
-        if role not in snapshot.roles.roles and (fault := roles_fault(snapshot.faults)) is not None:
-            raise InvalidState(f"no role counts now, because of a fault: {one_line(fault)}")
-        if name is not None and tool is not None:
-            found = explain(snapshot.roles, role, name, tool)
-            decided = found.decision
-            cell = ToolDecision(name, tool, decided.effect.value, None if decided.rule is None else str(decided.rule))
-            return RoleExplanation(role, (cell,), "\n".join([*_notes(snapshot, name, tool), found.text]))
-        if role not in snapshot.roles.roles:
-            there = ", ".join(sorted(snapshot.roles.roles)[:_NAMED]) or "none"
-            near = get_close_matches(role[:80], snapshot.roles.roles, 1)
-            hint = f"did you mean {near[0]}? " if near else ""
-            raise NotFound(one_line(f"no role is called {role[:80]!r}; {hint}there are: {there}"))
-        if name is not None:
+        snapshot = await self.gateway.current()
+        name, tool = named_tool(snapshot.catalog, snapshot.configs, name, tool)
+        tools = [(each.downstream, each.tool) for each in snapshot.catalog.entries if name in (None, each.downstream)]
+        notes = [] if name is None or tool is None else _notes(snapshot, name, tool)
+        if tool is None and name is not None:
             self.gateway.require(name)
-        entries = [each for each in snapshot.catalog.entries if name in (None, each.downstream)]
-        cells = []
-        for entry in entries:
-            decided = snapshot.decision(role, entry.downstream, entry.tool)
-            rule = None if decided.rule is None else str(decided.rule)
-            cells.append(ToolDecision(entry.downstream, entry.tool, decided.effect.value, rule))
-        return RoleExplanation(role, tuple(cells))
+        return explain_role(snapshot.roles, snapshot.faults, role, tools, name, tool, notes)
 
     async def lint(self) -> Sequence[LintFinding]:
         snapshot = await self.gateway.reload()
@@ -439,24 +441,20 @@ class GatewayPeople:
             is_known = state is not None and bool(state.offer.version)
             # What is withheld is there, too.
             verbs[name] = _names(state) if state is not None and is_known else None
-        ids, agents = await self.reader.read(_sessions_and_agents)
+        ids, agents = await self.reader.read(call_records.sessions_and_agents)
         return lint_findings(snapshot.roles, snapshot.assignments, snapshot.faults, verbs, ids, agents)
+
+
+def _no_tool(name: str, tool: str, names: Sequence[str]) -> NotFound:
+    near = get_close_matches(tool[:80], names, 3)
+    hint = f"did you mean {' or '.join(near)}?" if near else f"it has {', '.join(names[:_NAMED])}"
+    if not names:
+        hint = f"none of its tools is known now (agent-intercom-ctl gateway test {name})"
+    return NotFound(f"{name} has no tool {tool[:80]!r}; {one_line(hint)}", code="unknown_tool")
 
 
 def _names(state: Downstream) -> tuple[str, ...]:
     return (*(str(each.get("name")) for each in state.offer.tools), *state.withheld)
-
-
-def _arguments(text: str | None) -> JsonObject:
-    """Read the arguments of a call. Raises InvalidArguments."""
-    try:
-        given = json.loads(text or "{}")
-    except (ValueError, RecursionError) as error:
-        at = f" ({error.msg}, character {error.pos + 1})" if isinstance(error, json.JSONDecodeError) else ""
-        raise InvalidArguments(f'the arguments are not JSON{at}: write them like \'{{"path": "/tmp"}}\'') from None
-    if not isinstance(given, dict):
-        raise InvalidArguments('the arguments must be one JSON object: write them like \'{"path": "/tmp"}\'')
-    return given
 
 
 def _readable(masker: Masker, result: JsonObject) -> tuple[JsonObject | None, str, tuple[str, ...]]:
@@ -524,6 +522,7 @@ def _tools(
                 None if pin is None else pin.allowed_at,
                 None if pin is None else pin.allowed_by,
                 None if pin is None else pin.sha256,
+                () if only is None else parameters_of(part(offered.get(name, {}), "inputSchema")),
             )
         )
     return tuple(found)
@@ -568,62 +567,3 @@ def _disabled(db: Database, names: Sequence[str]) -> Mapping[str, str]:
 
 def _disabled_and_pins(db: Database, name: str) -> tuple[str | None, Mapping[str, AllowedTool]]:
     return stored.disabled_by(db, name), {each.tool: each for each in stored.pins_of(db, name)}
-
-
-def _sessions_and_agents(db: Database) -> tuple[tuple[str, ...], Mapping[str, str]]:
-    """Return the ids of all sessions, and the session of each agent in the latest calls."""
-    lines = [_line(each, lambda _id: None) for each in stored.calls(db, _CALLS_LOOKED_AT)]
-    return sessions.ids(db), {each.agent: each.session_id for each in lines if each.session_id}
-
-
-def _tail(db: Database, name: str | None, start: int | None, limit: int) -> CallTail:
-    found = stored.calls(db, limit, after_entry=start, downstream=name or "")
-    deciders: dict[str, str | None] = {}
-    lines = tuple(_line(each, partial(_decider, db, deciders)) for each in found)
-    return CallTail(lines, found[-1].entry if found else start or stored.newest_call(db))
-
-
-def _decider(db: Database, known: dict[str, str | None], request_id: str) -> str | None:
-    """Return who decided a request; its lookups are kept in `known`."""
-    if request_id not in known:
-        request = requests.find(db, request_id)
-        decided = None if request is None else request.decided
-        known[request_id] = None if decided is None else f"{decided.by} ({decided.channel})"
-    return known[request_id]
-
-
-def _line(call: RecordedCall, decider: Callable[[str], str | None]) -> CallLine:
-    """Return a record for people. It may be anything that another program stored in the log."""
-    record = call.record
-
-    def text(name: str) -> str:
-        value = record.get(name)
-        return value if isinstance(value, str) else ""
-
-    seconds, cost, request_id = record.get("seconds"), record.get("cost"), text("request_id")
-    try:
-        at = from_text(text("at"))
-    except ValueError:
-        at = datetime.fromtimestamp(0).astimezone()
-    return CallLine(
-        entry=call.entry,
-        id=text("id"),
-        at=at,
-        agent=text("agent_id"),
-        role=text("agent_role"),
-        downstream=text("tool"),
-        tool=text("method"),
-        status=text("status") or "unreadable",
-        seconds=_number(seconds),
-        is_cached=record.get("cached") is True,
-        is_redacted=record.get("redaction_applied") is True,
-        cost=(_number(cost) or 0.0) / MICROS,
-        error=text("error_message") or None,
-        session_id=text("run_id"),
-        request_id=request_id or None,
-        decided_by=decider(request_id) if request_id else None,
-    )
-
-
-def _number(value: object) -> float | None:
-    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None

@@ -36,12 +36,13 @@ from actors import (
 from actors.errors import UnknownChild
 from intercom.gateway import directory, offers
 from intercom.gateway.assignments import AgentIdentity
-from intercom.gateway.calls import Calls, GatewayCaller, Target
+from intercom.gateway.call_cards import Target
+from intercom.gateway.calls import Calls, GatewayCaller
 from intercom.gateway.cards import ToolCards
 from intercom.gateway.carrier import OpenCarrier
 from intercom.gateway.catalog import SEPARATOR, Visible, catalog_of
 from intercom.gateway.connection import Connection, Listener
-from intercom.gateway.directory import Settings
+from intercom.gateway.directory import Settings, Signature
 from intercom.gateway.downstream import DownstreamActor
 from intercom.gateway.downstream_config import DownstreamConfig, Transport, expand
 from intercom.gateway.downstream_tasks import DownstreamDeps, ToolsChanged, ToolsPinned
@@ -73,8 +74,9 @@ from intercom.gateway.roles import Effect
 from intercom.gateway.snapshot import Snapshot
 from intercom.gateway.stdio_carrier import open_process
 from intercom.gateway.variables import Lookup, Reference, Source
+from intercom.local import keychain
 from intercom.model.card import Card
-from intercom.model.errors import IntercomError, NotFound
+from intercom.model.errors import IntercomError, InvalidState, NotFound
 from intercom.model.json_types import JsonObject
 from intercom.store.client import STORE_FAULTS
 
@@ -91,8 +93,6 @@ ANSWER_SECONDS: Final = 10.0
 STOP_SECONDS: Final = 15.0
 #: What the gateway's client side can do on behalf of agents, for downstreams of older protocol versions.
 CLIENT_CAPABILITIES: Final[JsonObject] = {"sampling": {}, "elicitation": {}}
-#: The name of our secrets in the user's keychain.
-KEYCHAIN_SERVICE: Final = "agent-intercom"
 #: How long until something that the store did not take is tried again (seconds).
 RETRY_SECONDS: Final = 1.0
 _POLL: Final = "poll"
@@ -130,10 +130,11 @@ class Gateway:
     _tokens: dict[str, tuple[DownstreamConfig, OAuthTokens]] = field(factory=dict, init=False, repr=False)
     _listeners: dict[str, Callable[[], object]] = field(factory=dict, init=False)
     _log_level: str | None = field(default=None, init=False)
+    _published: trio.Event = field(factory=trio.Event, init=False)
 
     def __attrs_post_init__(self) -> None:
         self.evidence = EvidenceRecords(self.memory.store, self.memory.reader)
-        self.calls = Calls(lambda: self.snapshot, self.system.named, self.log, self.cache, self.evidence)
+        self.calls = Calls(self.current, self.system.named, self.log, self.cache, self.evidence)
         self.watchers = ResourceWatchers(
             lambda name, found: self.system.named(downstream_name(name)).tell(Watch(found))
         )
@@ -230,6 +231,8 @@ class Gateway:
     def publish(self, snapshot: Snapshot) -> None:
         """Use this snapshot from now on, and tell agents if their lists may have changed."""
         before, self.snapshot = self.snapshot, snapshot
+        self._published.set()
+        self._published = trio.Event()
         if (before.offers, before.roles, before.assignments) != (snapshot.offers, snapshot.roles, snapshot.assignments):
             for changed in tuple(self._listeners.values()):
                 changed()
@@ -269,6 +272,20 @@ class Gateway:
         """Read the directory now, and return the new snapshot."""
         await ask(self.system.named(GATEWAY), Reload(), timeout=ANSWER_SECONDS, retry=True)
         return self.snapshot
+
+    async def current(self) -> Snapshot:
+        """Return the snapshot of the files as they are now: a rule that was saved before a call counts for it.
+
+        The files are only looked at, which takes microseconds, and are read again if one has changed. Raises
+        InvalidState if that takes too long.
+        """
+        with trio.move_on_after(ANSWER_SECONDS):
+            while (seen := directory.signature(self.directory)) != self.snapshot.signature:
+                published = self._published
+                self.system.named(GATEWAY).tell(_Changed(seen))
+                await published.wait()
+            return self.snapshot
+        raise InvalidState("the gateway's files have changed and cannot be read now: try again in a moment")
 
     async def _allow(self, name: str, sha256: str) -> None:
         """Tell a downstream's actor that a person accepts its offer. One that is restarting recalls it."""
@@ -335,8 +352,10 @@ class GatewayActor(Actor):
         super().__init__()
         self._gateway = gateway
         self._settings = Settings()
-        self._offers: dict[str, Offer] = {}
-        self._is_reading = False
+        #: After a crash, those from before it: agents keep their tools while the directory is read.
+        self._offers: dict[str, Offer] = dict(gateway.snapshot.offers)
+        #: That of the files as they were read last. The settings have none if they must be read again soon.
+        self._signature: Signature = ()
 
     async def on_start(self) -> None:
         """Read the directory and start what it configures. Downstreams that run already keep running, and those that a
@@ -367,6 +386,10 @@ class GatewayActor(Actor):
                         self.system.named(downstream_name(name)).tell(SignInChanged())
             case _Spawn(task):
                 self.spawn(task)
+            case _Changed(seen):
+                # Many calls may have noticed the same change.
+                if seen != self._signature:
+                    await self._read()
             case Reload():
                 await self._read()
             case _:
@@ -395,7 +418,9 @@ class GatewayActor(Actor):
         }
         files = {name: before.files[name] for name in kept}
         found = evolve(found, configs={**found.configs, **kept}, files={**found.files, **files})
-        self._settings = found
+        self._settings, self._signature = found, found.signature
+        # At once: what is ended or begun below may take seconds, and calls must not wait for that.
+        self._publish()
         if any(config.transport is not Transport.STDIO for config in found.configs.values()):
             await trio.to_thread.run_sync(_load_http)
         for fault in found.faults:
@@ -448,6 +473,7 @@ class GatewayActor(Actor):
                 offers=offered,
                 catalog=catalog,
                 faults=(*settings.faults, *catalog.faults),
+                signature=self._signature,
             )
         )
 
@@ -477,6 +503,13 @@ class _Spawn:
     task: Callable[[], Awaitable[None]]
 
 
+@frozen
+class _Changed:
+    """Somebody has noticed that the files changed: their signature was this one then."""
+
+    seen: Signature
+
+
 class _Poll:
     """It is time to look at the directory."""
 
@@ -493,7 +526,7 @@ def lookup_in(environ: Mapping[str, str]) -> Lookup:
         from keyring.errors import KeyringError
 
         try:
-            return keyring.get_password(KEYCHAIN_SERVICE, reference.name)
+            return keyring.get_password(keychain.SERVICE, reference.name)
         except KeyringError:
             return None
 

@@ -13,6 +13,7 @@ from attrs import define, field
 
 from intercom.gateway.assignments import AgentIdentity, Assignments, narrowed_by, role_of
 from intercom.gateway.catalog import Catalog, Entry, Visible
+from intercom.gateway.directory import Signature
 from intercom.gateway.downstream_config import DownstreamConfig, Expose
 from intercom.gateway.messages import Offer
 from intercom.gateway.offers import PROMPTS, RESOURCES
@@ -23,7 +24,8 @@ _STRICTNESS: Final = {Effect.ALLOW: 0, Effect.ASK: 1, Effect.DENY: 2}
 
 @define(eq=False, slots=False)
 class Snapshot:
-    """One state of the gateway; never changed. `faults` are sentences about files with faults and tools left out."""
+    """One state of the gateway; never changed. `faults` are sentences about files with faults and tools left out.
+    `signature` is that of the files that it was read from."""
 
     configs: Mapping[str, DownstreamConfig] = field(factory=dict)
     roles: Roles = NO_ROLES
@@ -31,6 +33,7 @@ class Snapshot:
     offers: Mapping[str, Offer] = field(factory=dict)
     catalog: Catalog = field(factory=Catalog)
     faults: tuple[str, ...] = ()
+    signature: Signature = ()
     _decided: dict[tuple[str | None, str | None, str, str], Effect] = field(factory=dict, init=False, repr=False)
 
     @cached_property

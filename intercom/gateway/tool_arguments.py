@@ -1,4 +1,5 @@
-"""Checks the arguments of a call against the tool's input schema, and says in sentences what is wrong. Pure.
+"""The arguments of a call and the tool's input schema: what is wrong with them, in sentences; what a person wrote; and
+what the schema says, for people. Pure.
 
 An agent that calls a tool by `call_tool` has a client that knows no schema for it. So the gateway checks instead.
 
@@ -9,6 +10,8 @@ not refused: the downstream checks it itself.
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from difflib import get_close_matches
@@ -30,7 +33,9 @@ from jsonschema.exceptions import best_match
 from jsonschema.protocols import Validator
 from referencing import Registry
 
-from intercom.model.json_types import Json
+from intercom.model.errors import InvalidArguments
+from intercom.model.gateway_view import ParameterView
+from intercom.model.json_types import Json, JsonObject, part
 from intercom.model.visible_text import one_line
 
 #: Larger arguments are not checked: their characters and values.
@@ -47,6 +52,9 @@ _COMPARED: Final = 100
 #: The longest name or value of a schema that a sentence repeats, in characters.
 _SHOWN: Final = 60
 
+_NAME_AND_VALUE: Final = re.compile(r"[^\s={}\[\]\"]+=")
+#: How a person writes arguments.
+_HOW: Final = 'write timezone=Europe/Berlin, or JSON: \'{"timezone": "Europe/Berlin"}\''
 _Faults: TypeAlias = "Iterable[ValidationError] | None"
 #: It gets the validator, its own value in the schema, what is checked, and the whole schema.
 _Keyword: TypeAlias = "Callable[[Validator, Json, Json, Mapping[str, Json]], _Faults]"
@@ -116,6 +124,88 @@ def misfits_of(schema: Json, arguments: Mapping[str, Json]) -> tuple[str, ...]:
     finally:
         _work.reset(token)
     return (*told[:FAULTS], *(["and more faults"] if len(told) > FAULTS else []))
+
+
+def parameters_of(schema: Mapping[str, Json]) -> tuple[ParameterView, ...]:
+    """Return the arguments that a schema names, in its order: for people, who may get it from anybody."""
+    properties = part(schema, "properties")
+    required = schema.get("required")
+    needed = required if isinstance(required, list) else []
+    return tuple(
+        ParameterView(
+            name,
+            _type_of(each) if isinstance(each, Mapping) else "any",
+            name in needed,
+            str(each.get("description") or "") if isinstance(each, Mapping) else "",
+        )
+        for name, each in properties.items()
+    )
+
+
+def _type_of(schema: Mapping[str, Json]) -> str:
+    """Return the type of an argument: "string", "list of integer", "one of a, b"; "any" if its schema names none."""
+    choices = schema.get("enum")
+    if isinstance(choices, list) and choices:
+        listed = ", ".join(str(each)[:_SHOWN] for each in choices[:NAMES])
+        return f"one of {listed}{' and more' if len(choices) > NAMES else ''}"
+    types = [each for each in _types(schema) if each != "null"]
+    if types == ["array"]:
+        return f"list of {_type_of(part(schema, 'items'))}"
+    return " or ".join(each[:_SHOWN] for each in types[:NAMES]) or "any"
+
+
+def _types(schema: Mapping[str, Json], depth: int = 3) -> list[str]:
+    """Return the types that a schema allows, by name."""
+    found = schema.get("type")
+    types = [each for each in (found if isinstance(found, list) else [found]) if isinstance(each, str)]
+    for key in ("anyOf", "oneOf") if depth else ():
+        ways = schema.get(key)
+        for each in ways[:NAMES] if isinstance(ways, list) else ():
+            types += _types(each, depth - 1) if isinstance(each, Mapping) else []
+    return list(dict.fromkeys(types))
+
+
+def given_arguments(text: str | None, schema: Mapping[str, Json]) -> JsonObject:
+    """Read the arguments that a person wrote: a JSON object, a JSON list of NAME=VALUE, or one NAME=VALUE.
+
+    A VALUE is text if the schema says so. Else it is JSON, or text if it is none. Raises InvalidArguments.
+    """
+    try:
+        given = json.loads(text or "{}")
+    except (ValueError, RecursionError) as error:
+        if text is not None and _NAME_AND_VALUE.match(text):
+            return _named_values([text], schema)
+        at = f" ({error.msg}, character {error.pos + 1})" if isinstance(error, json.JSONDecodeError) else ""
+        raise InvalidArguments(f"the arguments are not JSON{at}: {_HOW}") from None
+    if isinstance(given, list) and all(isinstance(each, str) and _NAME_AND_VALUE.match(each) for each in given):
+        return _named_values([str(each) for each in given], schema)
+    if isinstance(given, list):
+        wrong = next((each for each in given if not (isinstance(each, str) and _NAME_AND_VALUE.match(each))), "")
+        raise InvalidArguments(f"{str(wrong)[:_SHOWN]!r} is no NAME=VALUE: {_HOW}")
+    if not isinstance(given, dict):
+        raise InvalidArguments(f"the arguments must be one JSON object: {_HOW}")
+    return given
+
+
+def _named_values(words: Iterable[str], schema: Mapping[str, Json]) -> JsonObject:
+    properties = part(schema, "properties")
+    found: JsonObject = {}
+    for word in words:
+        name, _, value = word.partition("=")
+        if name in found:
+            raise InvalidArguments(f"{name[:_SHOWN]} is written twice: write each argument once")
+        found[name] = _value(value, part(properties, name))
+    return found
+
+
+def _value(text: str, schema: Mapping[str, Json]) -> Json:
+    if "string" in _types(schema) or isinstance(schema.get("enum"), list):
+        return text
+    try:
+        value: Json = json.loads(text)
+    except (ValueError, RecursionError):
+        return text
+    return value
 
 
 def _is_small(value: Json) -> bool:

@@ -85,11 +85,31 @@ class DownstreamView:
 
 
 @frozen
+class DownstreamList:
+    """All downstreams by name. `faults` are those of the gateway's files, in sentences. `is_live` is False if no server
+    runs: then this is what the files say."""
+
+    downstreams: tuple[DownstreamView, ...]
+    faults: tuple[str, ...] = ()
+    is_live: bool = True
+
+
+@frozen
+class ParameterView:
+    """An argument of a tool, as its schema says. `type` is for people: "string", "integer or null", "one of a, b"."""
+
+    name: str
+    type: str
+    is_required: bool
+    description: str = ""
+
+
+@frozen
 class ToolView:
     """A tool of a downstream. `name` is its own, `exposed_name` the one that agents call.
 
     `marks` are sentences about hidden characters and instructions in its definition. It was allowed, as its pin has it,
-    at `allowed_at` by `allowed_by`; `sha256` is the pin's.
+    at `allowed_at` by `allowed_by`; `sha256` is the pin's. `parameters` are only known of a tool that is shown alone.
     """
 
     name: str
@@ -101,6 +121,7 @@ class ToolView:
     allowed_at: datetime | None = None
     allowed_by: str | None = None
     sha256: str | None = None
+    parameters: tuple[ParameterView, ...] = ()
 
 
 @frozen
@@ -168,6 +189,15 @@ class HealthReport:
 
 
 @frozen
+class CheckedCall:
+    """A person's own call that can be made, as far as is known. `arguments` is one JSON object."""
+
+    downstream: str
+    tool: str
+    arguments: str
+
+
+@frozen
 class CallResult:
     """The result of a person's own call. `result` is the downstream's, with secrets masked; None if it is too long to
     be shown whole: `text` is its beginning then. `invocation_id` is that of its record."""
@@ -185,8 +215,9 @@ class CallResult:
 
 @frozen
 class CallLine:
-    """One recorded call. `entry` numbers it in the audit log. `decided_by` says who decided that it may be made, if
-    somebody was asked; `request_id` is that of the card."""
+    """One recorded call. `entry` numbers it in the audit log. `decided_by` says who decided about it and over which
+    channel, if somebody was asked; `request_id` is that of the card. `client` is the name that the session's client
+    claims."""
 
     entry: int
     id: str
@@ -204,6 +235,7 @@ class CallLine:
     session_id: str = ""
     request_id: str | None = None
     decided_by: str | None = None
+    client: str = ""
 
 
 @frozen
@@ -299,6 +331,10 @@ class GatewayOperations(Protocol):
         """Return all downstreams by name."""
         ...
 
+    def faults(self) -> Sequence[str]:
+        """Return the faults of the gateway's files, in sentences; first the one because of which nobody has a role."""
+        ...
+
     async def show(self, name: str, tool: str | None = None) -> DownstreamDetail:
         """Return all about a downstream. Long descriptions of its tools are cut, and end with "..."; that of `tool` is
         whole, and then there is no other tool. Raises NotFound."""
@@ -308,8 +344,13 @@ class GatewayOperations(Protocol):
         """Make a new connection to a downstream, in both protocol versions, and say what is wrong and what to do."""
         ...
 
+    async def check(self, name: str, tool: str, arguments: str | None) -> CheckedCall:
+        """Check a person's own call before they sign it. `arguments` is a JSON object, a JSON list of NAME=VALUE, or
+        one NAME=VALUE. Nothing is sent. Raises what `call` raises for a call that is refused."""
+        ...
+
     async def call(self, name: str, tool: str, arguments: str | None, by: str, act: str | None = None) -> CallResult:
-        """Call a tool for a person. `arguments` is a JSON object.
+        """Call a tool for a person. `arguments` are as `check` takes them.
 
         No role counts, and nobody is asked. Budget and breaker count, and the call is recorded. Raises InvalidArguments
         for arguments that are none, and IntercomError for a call that was refused, failed, or may have been made by an

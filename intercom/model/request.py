@@ -330,7 +330,8 @@ class Operation:
     `identity` and the initial files decide whether two operations are the same; it leaves out explanations. `path` is
     the file of a read. `why` is the agent's own explanation, for people only. `into` is the running command that gets
     `text` as input: "" if the client does not name it, None for other operations. `unsandboxed` asks to run the command
-    outside the client's sandbox, which no policy approves. `least_risk` is the least risk that its card shows.
+    outside the client's sandbox, which no policy approves. `least_risk` is the least risk that its card shows, and
+    `risk_reason` says why, in a sentence.
     """
 
     kind: OperationKind
@@ -345,6 +346,7 @@ class Operation:
     into: str | None = None
     unsandboxed: bool = False
     least_risk: RiskLevel | None = None
+    risk_reason: str | None = None
 
 
 class TaskStatus(StrEnum):

@@ -50,6 +50,12 @@ def by_agent(db: Database, agent_key: str) -> Session | None:
     return _SESSIONS.first(db, "agent_key = ? and status <> 'terminated'", (agent_key,))
 
 
+def client_name(db: Database, id: str) -> str | None:
+    """Return the name that the client of a session claims; None if there is none, or no such session."""
+    found = rows.value(db, "select client_name from session where id = ?", (id,))
+    return None if found is None else str(found)
+
+
 def live(db: Database) -> tuple[Session, ...]:
     """Return all sessions that are not terminated, oldest first."""
     return _SESSIONS.select(db, "status <> 'terminated' order by created_at, rowid")

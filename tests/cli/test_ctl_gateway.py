@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +16,14 @@ from rich.console import Console
 from intercom.cli import ctl_gateway
 from intercom.cli.ctl import fields_of, hoist, parser
 from intercom.cli.ctl_gateway import DRAWINGS, call_line, milliseconds, result_lines
+from intercom.local.places import places
+from intercom.model.gateway_view import DownstreamDetail, ParameterView
 from intercom.operators.commands.json_forms import plain
 from intercom.operators.commands.table import COMMANDS
+from intercom.operators.ctl.client import Refusal
 from tests.cli.test_ctl import run
 from tests.operators.ctl_server import CtlServer, ctl_server
-from tests.operators.stand_in_gateway import OFFLINE, READY, StandInGateway, evidence_export
+from tests.operators.stand_in_gateway import BUDGET, OFFLINE, READY, TOOLS, StandInGateway, evidence_export
 from tests.operators.stand_in_gateway import call_line as recorded
 from tests.operators.stand_in_service import StandInService
 
@@ -49,6 +53,7 @@ def service(*, has_gateway: bool = True) -> StandInService:
         ("gateway enable github", "gateway-enable", {"id": "github"}),
         ("gateway disable github", "gateway-disable", {"id": "github"}),
         ("gateway tail", "gateway-tail", {}),
+        ("gateway tail -n 5", "gateway-tail", {"limit": 5}),
         ("gateway tail github -f --lines 9", "gateway-tail", {"id": "github", "limit": 9}),
         ("gateway evidence", "gateway-evidence", {}),
         ("gateway evidence e1 --json", "gateway-evidence", {"text": "e1"}),
@@ -71,7 +76,7 @@ def test_a_line_stands_for_a_request(line: str, verb: str, fields: dict[str, Any
 
 def test_each_command_has_a_way_to_show_its_answer() -> None:
     shown = {"gateway-tail", "gateway-enable", "gateway-disable", *DRAWINGS}
-    assert shown == {name for name in COMMANDS if name.startswith("gateway-")}
+    assert shown == {name for name, row in COMMANDS.items() if name.startswith("gateway-") and row.is_typed}
 
 
 LINES = [
@@ -173,7 +178,7 @@ async def test_what_people_read_has_what_they_need(tmp_path: Path) -> None:
 
 async def test_a_call_prints_the_texts_and_what_became_of_it(tmp_path: Path) -> None:
     async with ctl_server(tmp_path, service()) as server:
-        said = await printed(server, "call", "github", "search", '{"q": "x"}')
+        said = await printed(server, "call", "github", "search", "q=x")
         assert said.splitlines() == [
             "found\\x1b[2J {'q': 'x'}",
             "[done, 500 ms, record 0f1e2d3c, cost 0.01, masked: token]",
@@ -213,9 +218,9 @@ async def test_the_tail_is_a_line_a_call_and_follows(tmp_path: Path, monkeypatch
             done = await run(server.environ, "gateway", "tail", "-f")
     assert done.returncode == 130
     lines = done.stdout.decode().splitlines()
-    assert lines[0] == "12:00:03  claude 1 (dev)  github.search  success  12 ms"
+    assert lines[0] == "2026-11-25 12:00:03  claude 1 (dev)  github.search  success  12 ms"
     assert lines[1].endswith("decided by kim (ctl): it\\x1b[2J broke")
-    assert lines[2] == "12:00:09  claude 1 (dev)  github.late  success  12 ms"
+    assert lines[2] == "2026-11-25 12:00:09  claude 1 (dev)  github.late  success  12 ms"
     assert len(lines) == 3
 
 
@@ -234,6 +239,8 @@ async def test_the_tail_is_a_line_a_call_and_follows(tmp_path: Path, monkeypatch
             "session 5e551017, agent a9e27000 (dev)",
         ),
         ({"agent": "x\n12:00:00  root"}, "x 12:00:00  root (dev)"),
+        ({"session_id": "5e551017" * 4, "client": "codex"}, "codex, session 5e551017, agent "),
+        ({"status": "operator_denied", "decided_by": "kim (slack)"}, "rejected by kim (slack)"),
     ],
 )
 def test_a_call_is_one_line_whatever_is_in_it(more: dict[str, Any], says: str) -> None:
@@ -304,3 +311,55 @@ async def test_a_downstream_that_needs_a_sign_in_names_its_command(tmp_path: Pat
         assert "agent-intercom-ctl gateway test files" in listed
         assert "gateway test far" not in listed
         assert f"-> {command}" in await printed(server, "show", "far")
+
+
+def test_a_call_of_today_has_no_date() -> None:
+    line = recorded(7)
+    assert call_line(line, line.at).startswith("12:00:07  ")
+    assert call_line(line, line.at + timedelta(days=1)).startswith("2026-11-25 12:00:07  ")
+
+
+def test_a_fault_of_the_files_is_above_the_list() -> None:
+    on = Console(file=io.StringIO(), width=120, color_system=None)
+    data = {"downstreams": [plain(READY)], "faults": ["roles.json: is not JSON\x1b[2J; until then no agent may call"]}
+    ctl_gateway.draw_list(on, data, READY.since)
+    assert isinstance(on.file, io.StringIO)
+    assert on.file.getvalue().startswith("fault   roles.json: is not JSON\\x1b[2J; until then no agent may call")
+
+
+def test_all_limits_are_there_on_a_terminal_of_100_columns() -> None:
+    on = Console(file=io.StringIO(), width=100, force_terminal=True, color_system=None)
+    ctl_gateway.draw_budgets(on, {"budgets": [plain(BUDGET)]}, READY.since)
+    assert isinstance(on.file, io.StringIO)
+    said = " ".join(on.file.getvalue().split())
+    for part in ("100 calls", "a day", "93 today", "10/s", "count towards the limits"):
+        assert part in said, said
+
+
+def test_a_tool_alone_has_its_arguments() -> None:
+    on = Console(file=io.StringIO(), width=120, color_system=None)
+    parameters = (ParameterView("q", "string", True, "what\x1b[2J to find"), ParameterView("n", "integer", False))
+    tool = evolve(TOOLS[1], parameters=parameters)
+    detail = DownstreamDetail(READY, BUDGET, "all", "all", tools=(tool,))
+    ctl_gateway.draw_show(on, plain(detail), READY.since)
+    assert isinstance(on.file, io.StringIO)
+    lines = [each.split() for each in on.file.getvalue().splitlines()]
+    assert ["q", "string", "required", "what\\x1b[2J", "to", "find"] in lines
+    assert ["n", "integer"] in lines
+
+
+def test_a_call_that_cannot_be_made_is_refused_before_it_is_signed(monkeypatch: pytest.MonkeyPatch) -> None:
+    sent: list[str] = []
+
+    def refuse(_where: object, command: str, fields: dict[str, Any]) -> Any:
+        sent.append(command)
+        if command == "gateway-check":
+            assert fields["text"] == '["q=1"]'
+            raise Refusal({"error": "github has no tool 'serach'; did you mean search?", "error_code": "unknown_tool"})
+        raise AssertionError
+
+    monkeypatch.setattr("intercom.operators.ctl.client.request", refuse)
+    monkeypatch.setattr("intercom.cli.ctl_sign.send", refuse)
+    with pytest.raises(Refusal, match="did you mean search"):
+        ctl_gateway.gateway(places(), "gateway-call", {"id": "github", "tool": "serach"}, words=["q=1"])
+    assert sent == ["gateway-check"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import stat
 import subprocess
@@ -19,6 +20,7 @@ from intercom.local.places import Places, places
 from intercom.local.processes import Recognised, Who
 from intercom.model.errors import ConfigError
 from intercom.model.process import Origin
+from tests.operators.slack.setup.keychains import Kept, NoKeychain, keychain_is
 
 #: Put together, so that no tool takes it for a real one.
 SECRET = "ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"
@@ -114,8 +116,10 @@ def test_after_a_yes_the_servers_are_behind_the_gateway_and_the_next_steps_are_n
         assert stat.S_IMODE(file.stat().st_mode) == 0o600
     assert list(json.loads((own_home / ".claude.json").read_text())["mcpServers"]) == ["agent-intercom"]
     said = capsys.readouterr().out
-    keyring = "python -m keyring set agent-intercom linear/LINEAR_KEY   # then write ${keychain:linear/LINEAR_KEY} for"
-    for step in (keyring, "where LINEAR_KEY is set: agent-intercom serve", "a value of headers in ~/.config"):
+    stores = "agent-intercom gateway secret set linear/LINEAR_KEY   # then write ${keychain:linear/LINEAR_KEY} for"
+    header = "agent-intercom gateway secret set github/X-Key   # X-Key in ~/.config"
+    rules = "mcp__github__*, do not match any more: agents see a tool of github as github__TOOL of agent-intercom"
+    for step in (stores, "where LINEAR_KEY is set: agent-intercom serve", header, rules):
         assert step in said.partition("next:")[2]
     for step in ("agent-intercom stop", "gateway list", "gateway test ", "gateway undo"):
         assert step in said.partition("next:")[2]
@@ -546,6 +550,88 @@ def test_secrets_of_own_commands_are_masked_missing_programs_named_and_shared_no
     assert said.count("it starts in the gateway's directory") == 1
     assert "  note about ghost, other: cwd: it starts" in said
     assert (
-        "a value of args in ~/.config/agent-intercom/gateway/ghost.json may be a secret: leave it, or python -m keyring"
-        " set agent-intercom ghost/NAME, and write ${keychain:ghost/NAME} for it\n"
+        "agent-intercom gateway secret set ghost/an-argument   # an argument in"
+        " ~/.config/agent-intercom/gateway/ghost.json may be a secret: leave it there, which only you can read, or store"
+        " it so and write ${keychain:ghost/an-argument} for it\n"
     ) in said.partition("next:")[2]
+
+
+def test_what_two_clients_start_in_the_same_way_is_moved_once(
+    own_home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv("CLAUDE_CONFIG_DIR", raising=False)
+    time = {"command": "uvx", "args": ["mcp-server-time"]}
+    elsewhere = {**time, "cwd": "/srv"}
+    shop = own_home / "shop"
+    shop.mkdir()
+    projects = {str(shop): {"mcpServers": {"time": time, "far": elsewhere}}}
+    (own_home / ".claude.json").write_text(json.dumps({"mcpServers": {"far": time}, "projects": projects}))
+    (own_home / ".cursor").mkdir()
+    (own_home / ".cursor/mcp.json").write_text(json.dumps({"mcpServers": {"time": time}}))
+    assert run("import", "--apply", "--yes") == 0
+    configs = read_settings(Path(where().gateway_directory)).configs
+    assert sorted(configs) == ["far", "far-shop", "time"]
+    assert "the server time is the same, started in " in capsys.readouterr().out
+
+
+def test_an_undo_with_nothing_to_put_back_asks_nothing_and_does_not_stop_an_earlier_one(
+    own_home: Path, clients: dict[Path, str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run("import", "--apply", "--yes", "--server", "linear") == 0
+    assert run("import", "--apply", "--yes", "--server", "time") == 0
+    changed = Path(where().gateway_directory) / "time.json"
+    changed.write_text(changed.read_text() + "\n")
+    assert run("undo", "--yes") == 1
+    asked = answer(monkeypatch, "y")
+    assert run("undo") == 0
+    assert len(asked) == 1
+    assert {file: file.read_text() for file in clients} == clients
+    capsys.readouterr()
+    assert run("undo") == 0
+    assert len(asked) == 1
+    assert "there is nothing more to put back" in capsys.readouterr().out
+
+
+def test_the_files_of_the_project_are_found_from_below_it(
+    own_home: Path, project: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (project / "src/deep").mkdir(parents=True)
+    monkeypatch.chdir(project / "src/deep")
+    assert run("import") == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert "lint in ~/clone/.mcp.json: is of the project" in said
+    assert said.endswith(
+        "nothing to move: no client has another MCP server; those of the project's files need --project"
+    )
+    assert gateway.project_of(own_home / "project", own_home) == own_home / "project"
+
+
+# --- secrets ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_secret_is_read_from_a_pipe_and_the_next_step_is_named(
+    own_home: Path, clients: dict[Path, str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run("import", "--apply", "--yes") == 0
+    drawer = Kept()
+    monkeypatch.setattr("sys.stdin", io.StringIO("the value\n"))
+    capsys.readouterr()
+    with keychain_is(drawer):
+        assert run("secret", "set", "linear/LINEAR_KEY") == 0
+        assert drawer.held == {"linear/LINEAR_KEY": "the value"}
+        said = capsys.readouterr().out
+        assert "now write ${keychain:linear/LINEAR_KEY} for ${LINEAR_KEY} in" in said
+        assert "the value" not in said
+        assert run("secret", "delete", "linear/LINEAR_KEY") == 0
+        assert run("secret", "delete", "linear/LINEAR_KEY") == 1
+    assert drawer.held == {}
+
+
+def test_without_a_keychain_a_secret_has_another_place(own_home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with keychain_is(NoKeychain()):
+        assert run("secret", "set", "linear/LINEAR_KEY") == 2
+    said = capsys.readouterr().err
+    assert "this machine has no keychain that Intercom can use: write the value itself into" in said
+    assert "write ${LINEAR_KEY} there, and run agent-intercom serve where this variable is set" in said
+    assert run("secret", "set", "LINEAR_KEY") == 2
+    assert "write SERVER/NAME" in capsys.readouterr().err

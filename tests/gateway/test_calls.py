@@ -13,7 +13,8 @@ import trio
 from attrs import define, field
 
 from intercom.gateway.assignments import AgentIdentity
-from intercom.gateway.calls import INVOCATION, Answer, Approval, GatewayCaller, Target, operation_of
+from intercom.gateway.call_cards import Target, operation_of
+from intercom.gateway.calls import INVOCATION, Answer, Approval, GatewayCaller
 from intercom.gateway.downstream_config import to_json
 from intercom.gateway.messages import GatewayRefused, InvocationStatus, RpcError
 from intercom.gateway.service import Gateway

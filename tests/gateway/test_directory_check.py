@@ -155,7 +155,7 @@ def test_an_assignment_whose_session_there_is_not_is_a_warning_which_knows_ids_o
     assert texts == [
         'roles.json: the assignment of role "dev" fits no session "10463c8c": it is the id of an agent, whose session'
         " is 0a3f2d8b",
-        'roles.json: the assignment of role "dev" fits no session "99999999": agent-intercom-ctl sessions lists them',
+        'roles.json: the assignment of role "dev" fits no session "99999999": agent-intercom-ctl list has them',
     ]
     assert lint_findings(roles, Assignments(named, "dev"), (), {"a": None}) == ()
 

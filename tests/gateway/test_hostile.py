@@ -22,7 +22,8 @@ from intercom.gateway import offered_tools, service, stdio_carrier
 from intercom.gateway.assignments import AgentIdentity
 from intercom.gateway.breaker import BreakerSettings, Failure
 from intercom.gateway.budgets import Budget
-from intercom.gateway.calls import Approval, GatewayCaller, Target
+from intercom.gateway.call_cards import Target
+from intercom.gateway.calls import Approval, GatewayCaller
 from intercom.gateway.carrier import LONGEST_MESSAGE
 from intercom.gateway.downstream_config import DownstreamConfig, Sharing, Transport, to_json
 from intercom.gateway.messages import CallFailed, Downstream, GatewayRefused, InvocationStatus, RpcError

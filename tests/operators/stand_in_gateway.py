@@ -17,6 +17,7 @@ from intercom.model.gateway_view import (
     CallLine,
     CallResult,
     CallTail,
+    CheckedCall,
     DownstreamDetail,
     DownstreamStatus,
     DownstreamView,
@@ -152,6 +153,7 @@ class StandInGateway:
         self.reports = {each.downstream: each for each in (HEALTHY, UNHEALTHY, DEGRADED)}
         self.calls: list[CallLine] = []
         self.acts: list[tuple[Any, ...]] = []
+        self.fault_sentences: list[str] = []
 
     async def cards(self) -> tuple[Card, ...]:
         return ()
@@ -171,6 +173,9 @@ class StandInGateway:
     async def list(self) -> Sequence[DownstreamView]:
         return [*self.views.values()]
 
+    def faults(self) -> Sequence[str]:
+        return self.fault_sentences
+
     async def show(self, name: str, tool: str | None = None) -> DownstreamDetail:
         classes = {"read": ("get_*", "search")}
         tools = tuple(each for each in TOOLS if tool in (None, each.name))
@@ -180,6 +185,17 @@ class StandInGateway:
         if name not in self.reports:
             self._found(name)
         return self.reports[name]
+
+    async def check(self, name: str, tool: str, arguments: str | None) -> CheckedCall:
+        self._found(name)
+        if tool == "serach":
+            raise NotFound(f"{name} has no tool 'serach'; did you mean search?", code="unknown_tool")
+        try:
+            given = json.loads(arguments or "{}")
+        except ValueError:
+            raise InvalidArguments("the arguments are not JSON") from None
+        given = dict(each.split("=", 1) for each in given) if isinstance(given, list) else given
+        return CheckedCall(name, tool, json.dumps(given))
 
     async def call(self, name: str, tool: str, arguments: str | None, by: str, act: str | None = None) -> CallResult:
         self._found(name)

@@ -45,7 +45,8 @@ from intercom.agents.gateway.search_tools import NAMES as SEARCH_NAMES
 from intercom.agents.gateway.search_tools import SearchMode
 from intercom.agents.mcp_request import caller_of, connection_and_response
 from intercom.gateway.assignments import AgentIdentity
-from intercom.gateway.calls import Answer, Approval, ApprovalPending, GatewayCaller, Target
+from intercom.gateway.call_cards import Target
+from intercom.gateway.calls import Answer, Approval, ApprovalPending, GatewayCaller
 from intercom.gateway.catalog import SEPARATOR
 from intercom.gateway.journal import JournalError
 from intercom.gateway.messages import CallFailed, GatewayRefused, InvocationStatus, RpcError
@@ -584,7 +585,8 @@ async def _ask(call: Call, client: str, rejected: list[str], operation: Operatio
             return Approval(Answer.PENDING, answer.request_id)
     if answer.request_id is not None:
         rejected.append(answer.request_id)
-    return Approval(Answer.DENIED, answer.request_id, answer.reason)
+    said = Answer.TIMED_OUT if answer.status == "timeout" else Answer.DENIED
+    return Approval(said, answer.request_id, answer.reason)
 
 
 def _untold(call: Call, answered: Answered[object]) -> Answered[object]:

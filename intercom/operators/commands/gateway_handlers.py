@@ -9,7 +9,9 @@ from intercom.model.gateway_view import (
     BudgetView,
     CallResult,
     CallTail,
+    CheckedCall,
     DownstreamDetail,
+    DownstreamList,
     DownstreamView,
     EvidenceFound,
     GatewayOperations,
@@ -37,9 +39,10 @@ def _gateway(service: OperatorService) -> GatewayOperations:
     return service.gateway
 
 
-@handles("gateway-list", under("downstreams"))
-async def gateway_list(service: OperatorService, caller: Caller) -> Sequence[DownstreamView]:
-    return await _gateway(service).list()
+@handles("gateway-list", plain)
+async def gateway_list(service: OperatorService, caller: Caller) -> DownstreamList:
+    gateway = _gateway(service)
+    return DownstreamList(tuple(await gateway.list()), tuple(gateway.faults()))
 
 
 @handles("gateway-show", plain)
@@ -56,8 +59,16 @@ async def gateway_test(service: OperatorService, caller: Caller, id: str) -> Hea
 async def gateway_call(
     service: OperatorService, caller: Caller, id: str, tool: str, text: str | None = None
 ) -> CallResult:
-    """Call a tool; `text` has its arguments as JSON."""
+    """Call a tool; `text` has its arguments, as `gateway-check` returns them."""
     return await _gateway(service).call(id, tool, text, caller.name, caller.act)
+
+
+@handles("gateway-check", plain)
+async def gateway_check(
+    service: OperatorService, caller: Caller, id: str, tool: str, text: str | None = None
+) -> CheckedCall:
+    """Check a call; `text` has its arguments as the person wrote them."""
+    return await _gateway(service).check(id, tool, text)
 
 
 @handles("gateway-enable", form(DownstreamView, "name", "reason", status="enabled"))

@@ -536,7 +536,7 @@ _ROWS = (
         ANYONE,
         "show one of them in full, with its tools",
         _DOWNSTREAM,
-        Argument("[TOOL]", "tool", "only this tool, with its whole description"),
+        Argument("[TOOL]", "tool", "only this tool, with its whole description and its arguments"),
     ),
     # It starts a program.
     _row(
@@ -553,17 +553,27 @@ _ROWS = (
         "call a tool yourself, to try it",
         _DOWNSTREAM,
         Argument("TOOL", "tool", "its own name, without that of the downstream", missing="the name of a tool"),
-        Argument("[JSON]", "text", "its arguments, as one JSON object (default: none)"),
+        Argument("[ARGUMENTS...]", "text", "its arguments: NAME=VALUE for each, or one JSON object (default: none)"),
+    ),
+    # Before a person signs a call, they learn whether it can be made.
+    _row(
+        "gateway-check",
+        ANYONE,
+        "say whether a call of your own can be made, and send nothing",
+        _DOWNSTREAM,
+        Argument("TOOL", "tool", missing="the name of a tool"),
+        "text",
+        is_typed=False,
     ),
     _row("gateway-enable", SIGNED, "let agents use a disabled one again", _DOWNSTREAM),
     _row("gateway-disable", OPERATOR, "stop one, until you enable it again", _DOWNSTREAM),
     _row(
         "gateway-tail",
         ANYONE,
-        "show the newest calls of agents: what they called, and how it ended",
+        "show the newest calls: who called what, and how it ended; works without a server, too",
         _ONLY_DOWNSTREAM,
         Argument("-f/--follow", help="continue until ^C"),
-        Argument("--lines N", "limit", f"at most N calls (default {LISTED})"),
+        Argument("-n/--lines N", "limit", f"at most N calls (default {LISTED})"),
         "start",
     ),
     # Results may be private: no agent reads those of another one.
@@ -586,7 +596,7 @@ _ROWS = (
         _ONLY_DOWNSTREAM,
         Argument("[TOOL]", "tool", "only this tool, with the rule that decides, and what would be needed"),
     ),
-    _row("gateway-budgets", ANYONE, "show limits, what is used of them, and what is left"),
+    _row("gateway-budgets", ANYONE, "show limits, what is used of them, also by your own calls, and what is left"),
     _row(
         "gateway-lint",
         ANYONE,

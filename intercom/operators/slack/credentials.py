@@ -3,26 +3,23 @@
 The sources, in this order, are the keychain, the environment, and the file that `slack login --file` wrote. The
 configuration never holds them. A shim's environment is ignored (`intercom.local.daemon` drops them).
 
-It may wait for a password at a screen without a user, and the call cannot be cancelled. After the deadline the daemon
-thread is abandoned. The library is imported lazily, because the import takes a tenth of a second.
+The keychain may wait for a password: see `intercom.local.keychain`.
 """
 
 from __future__ import annotations
 
 import json
 import os
-import queue
 import re
 import stat
-import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
-from typing import TypeVar
 
 from attrs import field, frozen
 
-from intercom.local import own_files
+from intercom.local import keychain, own_files
 from intercom.local.places import private_directory
 from intercom.model.config import Config
 from intercom.model.errors import SlackError
@@ -79,101 +76,30 @@ def _judge(path: Path, found: os.stat_result) -> None:
         )
 
 
-SERVICE = "agent-intercom"
-
-T = TypeVar("T")
-
-
 def read_keychain(names: Iterable[str], *, patience: float) -> dict[str, str] | None:
-    """Return the values of these names in the keychain; None if this machine has no keychain. Raises SlackError if it
-    does not answer within `patience` seconds, or is locked."""
-
-    def work() -> dict[str, str]:
-        import keyring
-
-        values = {name: keyring.get_password(SERVICE, name) for name in names}
-        return {name: value for name, value in values.items() if value}
-
-    return _ask(work, patience)
+    """Do as `keychain.read`. Raises SlackError."""
+    with _as_slack_error():
+        return keychain.read(names, patience=patience)
 
 
 def write_keychain(values: Mapping[str, str], *, patience: float) -> str | None:
-    """Store these values and verify that they are stored; an empty value is deleted.
-
-    Returns the keychain's own name; None if this machine has none. Raises SlackError if it does not answer within
-    `patience` seconds, is locked, or stores nothing.
-    """
-
-    def work() -> str:
-        import keyring
-
-        for name, value in values.items():
-            if value:
-                keyring.set_password(SERVICE, name, value)
-                # The null backend accepts everything and stores nothing.
-                if keyring.get_password(SERVICE, name) != value:
-                    raise SlackError("the keychain did not store the token: see `python -m keyring --list-backends`")
-            else:
-                _forget(name)
-        return str(keyring.get_keyring().name)
-
-    return _ask(work, patience)
+    """Do as `keychain.write`. Raises SlackError."""
+    with _as_slack_error():
+        return keychain.write(values, patience=patience)
 
 
 def forget(names: Iterable[str], *, patience: float) -> tuple[str, ...] | None:
-    """Delete these names. Returns the ones that existed; None if this machine has no keychain. Raises SlackError if the
-    keychain does not answer within `patience` seconds, or is locked."""
-
-    def work() -> tuple[str, ...]:
-        return tuple(name for name in names if _forget(name))
-
-    return _ask(work, patience)
+    """Do as `keychain.forget`. Raises SlackError."""
+    with _as_slack_error():
+        return keychain.forget(names, patience=patience)
 
 
-def _forget(name: str) -> bool:
-    import keyring
-
-    if keyring.get_password(SERVICE, name) is None:
-        return False
-    keyring.delete_password(SERVICE, name)
-    return True
-
-
-def _ask(work: Callable[[], T], patience: float) -> T | None:
-    outcome: queue.SimpleQueue[T | BaseException] = queue.SimpleQueue()
-
-    def run() -> None:
-        try:
-            outcome.put(work())
-        except BaseException as error:
-            outcome.put(error)
-
-    threading.Thread(target=run, name="keychain", daemon=True).start()
+@contextmanager
+def _as_slack_error() -> Iterator[None]:
     try:
-        answer = outcome.get(timeout=patience)
-    except queue.Empty:
-        raise SlackError(
-            f"the keychain did not answer within {patience:g} s: unlock it (it may be asking for its password on the"
-            " machine's own screen), or use agent-intercom slack login --file"
-        ) from None
-    if not isinstance(answer, BaseException):
-        return answer
-    _failed(answer)
-    return None
-
-
-def _failed(error: BaseException) -> None:
-    """Return if there is no keychain at all; otherwise raise an error for people."""
-    from keyring.errors import KeyringLocked, NoKeyringError
-
-    if isinstance(error, NoKeyringError):
-        return
-    if isinstance(error, SlackError):
-        raise error
-    if isinstance(error, KeyringLocked):
-        raise SlackError("the keychain is locked: unlock it, or use agent-intercom slack login --file")
-    # Each backend has its own errors, D-Bus errors for example; none may keep the server from starting.
-    raise SlackError(f"the keychain cannot be used ({type(error).__name__}: {error})")
+        yield
+    except keychain.KeychainError as fault:
+        raise SlackError(f"{fault.message}, or use agent-intercom slack login --file") from None
 
 
 #: Seconds the server's start waits for the keychain, which may be asking an absent user for its password.

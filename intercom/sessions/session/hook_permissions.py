@@ -135,6 +135,8 @@ def _request(
 ) -> ApprovalRequest:
     operation, now = asked.operation, session.now()
     remarks = preview.remarks
+    if operation.risk_reason is not None:
+        remarks = (Remark(None, operation.risk_reason), *remarks)
     if preview.outside:
         seen_from = "" if operation.cwd is None else f", as seen from {operation.cwd}"
         remarks = (Remark(None, f"outside of the workspace: {', '.join(preview.outside)}{seen_from}"), *remarks)

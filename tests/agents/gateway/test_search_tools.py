@@ -555,7 +555,10 @@ async def test_records_and_cards_name_the_real_tool(tmp_path: Path) -> None:
         cards.append(operation)
         return answers.pop(0)
 
-    calls = Calls(lambda: snapshot, downstream.named, log, Cache(), evidence)
+    async def current() -> Snapshot:
+        return snapshot
+
+    calls = Calls(current, downstream.named, log, Cache(), evidence)
     mode = SearchMode(lambda: snapshot, calls.tool)
     caller = GatewayCaller(DEV, Port(), "run", person)
 

@@ -11,8 +11,9 @@ import pytest
 from intercom.cli import ctl, ctl_gateway_files
 from intercom.local.places import Places
 from intercom.store import gateway as stored
+from intercom.store.database import open_database
 from intercom.store.gateway import AllowedTool, CallEntry
-from tests.support.database import new_database, open_database
+from tests.support.database import new_database
 
 NOW = datetime(2026, 11, 25, 12, 0, tzinfo=UTC)
 
@@ -31,10 +32,12 @@ def left(where: Places) -> Places:
     database = Path(where.database)
     new_database(database)
     record = {"id": "c-1", "at": "2026-11-25T12:00:00+00:00", "agent_id": "a-1", "agent_role": "dev", "tool": "time"}
-    with open_database(database) as db:
+    db = open_database(database).db
+    with db.conn:
         stored.save_pins(db, "time", [AllowedTool("time", "now", "{}", "ab" * 32, NOW, "kim")])
         data = {**record, "method": "now", "status": "success", "seconds": 0.5}
         stored.record_calls(db, NOW, [CallEntry("c-1", None, "a-1", "time.now", data, "time", None, 0)], 0)
+    db.close()
     return where
 
 

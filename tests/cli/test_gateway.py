@@ -551,8 +551,8 @@ def test_secrets_of_own_commands_are_masked_missing_programs_named_and_shared_no
     assert "  note about ghost, other: cwd: it starts" in said
     assert (
         "agent-intercom gateway secret set ghost/an-argument   # an argument in"
-        " ~/.config/agent-intercom/gateway/ghost.json may be a secret: leave it there, which only you can read, or store"
-        " it so and write ${keychain:ghost/an-argument} for it\n"
+        " ~/.config/agent-intercom/gateway/ghost.json may be a secret: leave it there, which only you can read,"
+        " or store it so and write ${keychain:ghost/an-argument} for it\n"
     ) in said.partition("next:")[2]
 
 
@@ -600,9 +600,7 @@ def test_the_files_of_the_project_are_found_from_below_it(
     assert run("import") == 0
     said = " ".join(capsys.readouterr().out.split())
     assert "lint in ~/clone/.mcp.json: is of the project" in said
-    assert said.endswith(
-        "nothing to move: no client has another MCP server; those of the project's files need --project"
-    )
+    assert said.endswith("no client has another MCP server; those of the project's files need --project")
     assert gateway.project_of(own_home / "project", own_home) == own_home / "project"
 
 
@@ -618,7 +616,7 @@ def test_a_secret_is_read_from_a_pipe_and_the_next_step_is_named(
     capsys.readouterr()
     with keychain_is(drawer):
         assert run("secret", "set", "linear/LINEAR_KEY") == 0
-        assert drawer.held == {"linear/LINEAR_KEY": "the value"}
+        assert drawer.held == {("agent-intercom", "linear/LINEAR_KEY"): "the value"}
         said = capsys.readouterr().out
         assert "now write ${keychain:linear/LINEAR_KEY} for ${LINEAR_KEY} in" in said
         assert "the value" not in said

@@ -12,11 +12,13 @@ import pytest
 import trio
 from attrs import define, field
 
+from intercom.gateway import call_records
 from intercom.gateway.assignments import AgentIdentity
-from intercom.gateway.call_cards import Target, operation_of
-from intercom.gateway.calls import INVOCATION, Answer, Approval, GatewayCaller
+from intercom.gateway.call_cards import Target, operation_of, shown_arguments
+from intercom.gateway.calls import INVOCATION, Answer, Approval, GatewayCaller, error_text
 from intercom.gateway.downstream_config import to_json
 from intercom.gateway.messages import GatewayRefused, InvocationStatus, RpcError
+from intercom.gateway.operations import GatewayPeople
 from intercom.gateway.service import Gateway
 from intercom.model.json_types import JsonObject, part
 from intercom.model.request import Operation, RiskLevel
@@ -79,10 +81,11 @@ class Agent:
     client: Client = field(factory=Client)
     asked: list[Operation] = field(factory=list)
     modern: bool = False
+    approval: Approval = field(default=Approval(Answer.ALLOWED, "r1"))
 
     async def _ask(self, operation: Operation) -> Approval:
         self.asked.append(operation)
-        return Approval(Answer.ALLOWED, "r1")
+        return self.approval
 
     async def call(self, tool: str, arguments: JsonObject | None = None, **more: Any) -> JsonObject:
         caller = GatewayCaller(AgentIdentity(self.client.id), self.client, "s1", self._ask, modern=self.modern)
@@ -200,3 +203,104 @@ def test_the_identity_of_an_operation_is_the_tool_and_its_exact_arguments() -> N
     assert operation_of(one, {"a": 1, "b": 2}).identity == operation_of(one, {"b": 2, "a": 1}).identity
     assert operation_of(one, {"a": 1}).identity != operation_of(one, {"a": 1.5}).identity
     assert operation_of(one, {}).identity != operation_of(Target("files", "read", "files__write"), {}).identity
+
+
+@pytest.mark.parametrize(
+    ("approval", "said"),
+    [
+        (Approval(Answer.DENIED, "r2", "too wide"), "a person has rejected this call of files__write, and nothing"),
+        (Approval(Answer.TIMED_OUT, "r2"), "nobody has decided about this call of files__write in time"),
+        (Approval(Answer.DENIED, None, "no"), "this call of files__write is not permitted, and nothing was sent: no"),
+    ],
+)
+async def test_a_call_that_was_not_approved_is_recorded_with_its_request(
+    tmp_path: Path, approval: Approval, said: str
+) -> None:
+    directory = tmp_path / "gateway"
+    directory.mkdir()
+    roles = {"roles": [{"role": "dev", "capabilities": [], "ask": ["files.*"]}], "defaultRole": "dev"}
+    (directory / "roles.json").write_text(json.dumps(roles))
+    async with gateway_in(tmp_path, directory) as (gateway, _store, reader, _news):
+        agent = Agent(gateway, approval=approval)
+        caller = GatewayCaller(AgentIdentity("alice"), agent.client, "s1", agent._ask)
+        target = Target("files", "write", "files__write")
+        with trio.fail_after(20), pytest.raises(GatewayRefused, match=said):
+            await gateway.calls.carry_out(caller, target, "tools/call", {"name": "write"}, {})
+        await gateway.log.settle()
+        [call] = (await reader.read(call_records.tail)).calls
+        assert (call.status, call.request_id) == ("operator_denied", approval.request_id)
+
+
+async def test_a_rule_that_was_saved_before_a_call_decides_about_it(tmp_path: Path) -> None:
+    directory = tmp_path / "gateway"
+    directory.mkdir()
+    file = directory / "roles.json"
+    async with gateway_in(tmp_path, directory) as (gateway, store, reader, _news):
+        people = GatewayPeople(gateway, store, reader)
+        for effect in ("allow", "deny", "ask", "deny"):
+            rules = {"capabilities": ["files.*"], "ask": [], "deny": []}
+            rules |= {} if effect == "allow" else {effect: ["files.write"]}
+            file.write_text(json.dumps({"roles": [{"role": "dev", **rules}], "defaultRole": "dev"}))
+            with trio.fail_after(20):
+                found = await people.explain("dev", "files", "write")
+            assert [each.effect for each in found.decisions] == [effect]
+
+
+async def test_a_file_that_does_not_change_is_not_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    directory = tmp_path / "gateway"
+    directory.mkdir()
+    (directory / "roles.json").write_text('{"roles": []}')
+    async with gateway_in(tmp_path, directory) as (gateway, _store, _reader, _news):
+        with trio.fail_after(20):
+            first = await gateway.current()
+            for _ in range(3):
+                assert await gateway.current() is first
+
+
+def test_a_card_shows_texts_of_several_lines_line_by_line() -> None:
+    arguments = {
+        "path": "a.txt",
+        "content": 'one\n  "path": "b.txt"\x1b[2J\u202e\n',
+        "more": [{"text": "x\ny"}, 1, []],
+        "token": "abc\ndef",
+    }
+    assert shown_arguments(arguments).split("\n") == [
+        "{",
+        '  "path": "a.txt",',
+        '  "content": a text of 3 lines,',
+        "    | one",
+        '    |   "path": "b.txt"\\x1b[2J<U+202E>',
+        "    | ",
+        '  "more": [',
+        "    {",
+        '      "text": a text of 2 lines',
+        "        | x",
+        "        | y",
+        "    },",
+        "    1,",
+        "    []",
+        "  ],",
+        '  "token": "abc\\ndef"',
+        "}",
+    ]
+    assert [shown_arguments(each) for each in ({}, [], "x", None)] == ["{}", "[]", '"x"', "null"]
+
+
+def test_a_card_says_what_is_called_and_why_its_risk_is_high() -> None:
+    made = operation_of(Target("everything", "echo", "everything__echo"), {})
+    assert made.title == "call echo of the MCP server everything"
+    assert made.risk_reason is not None
+    assert made.risk_reason.startswith("high risk, because only everything knows what this call changes")
+    assert operation_of(Target("a", "b", "a__b"), {}, is_read_only=True).risk_reason is None
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ([{"type": "text", "text": "no such\nissue"}], "the tool reports an error: no such\nissue"),
+        ([{"type": "image"}, 7], "the tool reports an error"),
+        ("nonsense", "the tool reports an error"),
+    ],
+)
+def test_a_record_has_the_text_of_a_tools_error(content: Any, said: str) -> None:
+    assert error_text({"content": content, "isError": True}) == said

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from intercom.gateway.catalog import Catalog, catalog_of, exposed_name
+from intercom.gateway.catalog import Catalog, catalog_of, exposed_name, named_tool
 from intercom.gateway.roles import Effect, decide, parse
 from intercom.model.json_types import Json
 
@@ -155,3 +155,24 @@ def test_what_is_visible_is_what_is_not_denied(capabilities: list[str], deny: bo
     for entry in catalog.entries:
         effect = decide(roles, "agent", entry.downstream, entry.tool).effect
         assert (entry.name in visible) == (effect is not Effect.DENY)
+
+
+@pytest.mark.parametrize(
+    ("name", "tool", "found"),
+    [
+        ("everything__echo", None, ("everything", "echo")),
+        ("everything.echo", None, ("everything", "echo")),
+        ("everything", "echo", ("everything", "echo")),
+        ("everything", "everything__echo", ("everything", "echo")),
+        ("everything", "everything.echo", ("everything", "everything.echo")),
+        ("everything", None, ("everything", None)),
+        ("a__b__c", None, ("a__b", "c")),
+        ("nothing.echo", None, ("nothing.echo", None)),
+        (None, None, (None, None)),
+    ],
+)
+def test_a_person_may_write_a_tool_as_agents_and_roles_do(
+    name: str | None, tool: str | None, found: tuple[str | None, str | None]
+) -> None:
+    offered = {"everything": [{"name": "echo"}, {"name": "everything.echo"}]}
+    assert named_tool(catalog_of(offered), ["everything", "a", "a__b"], name, tool) == found

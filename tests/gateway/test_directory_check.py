@@ -11,6 +11,7 @@ import pytest
 
 from intercom.gateway.assignments import Assignment, Assignments
 from intercom.gateway.directory_check import examine_directory, lint_findings
+from intercom.gateway.roles import Roles
 from intercom.gateway.roles import parse as parse_roles
 from intercom.model.gateway_view import LintFinding, LintLevel
 from intercom.model.json_types import JsonObject
@@ -163,3 +164,17 @@ def test_an_assignment_whose_session_there_is_not_is_a_warning_which_knows_ids_o
 def test_no_value_of_a_file_is_in_a_finding(tmp_path: Path) -> None:
     secret = {"args": ["--token", "hunter2hunter2"], "env": {"A": "hunter2hunter2 ${NO}"}, "command": "/x/y=hunter2"}
     assert "hunter2" not in repr(found(written(tmp_path, github={**GITHUB, **secret})))
+
+
+def test_a_server_that_no_role_names_is_a_warning() -> None:
+    roles, _ = parse_roles({"roles": [{"role": "dev", "capabilities": ["a.read"], "deny": ["b.*"]}]})
+    everything, _ = parse_roles({"roles": [{"role": "dev", "capabilities": ["*.read"]}]})
+    assert roles is not None
+    assert everything is not None
+    assert _unnamed_in(roles) == ['b: no role names it, so no agent may call its tools: add "b.*" to a role']
+    assert _unnamed_in(everything) == []
+
+
+def _unnamed_in(roles: Roles) -> list[str]:
+    found = lint_findings(roles, Assignments(default_role="dev"), (), {"a": None, "b": None})
+    return [each.text for each in found if "no role names it" in each.text]

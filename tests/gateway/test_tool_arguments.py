@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 import urllib.request
 import warnings
@@ -11,7 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
-from intercom.gateway.tool_arguments import FAULTS, SIZE, misfits_of
+from intercom.gateway.tool_arguments import FAULTS, SIZE, given_arguments, misfits_of, parameters_of
+from intercom.model.errors import InvalidArguments
 from intercom.model.json_types import Json, JsonObject
 from tests.gateway.recorded_tools import recorded_catalog
 
@@ -203,3 +205,54 @@ def test_real_schemas_can_be_checked(arguments: JsonObject) -> None:
         assert isinstance(schema, dict)
         expected = not Draft202012Validator(schema).is_valid(arguments)
         assert bool(misfits_of(schema, arguments)) == expected, entry.name
+
+
+SCHEMA: JsonObject = {
+    "properties": {
+        "timezone": {"type": "string", "description": "IANA"},
+        "n": {"type": ["integer", "null"]},
+        "kind": {"enum": ["a", "b"]},
+        "many": {"type": "array", "items": {"type": "number"}},
+        "either": {"anyOf": [{"type": "string"}, {"type": "boolean"}]},
+        "odd": True,
+    },
+    "required": ["timezone"],
+}
+
+
+def test_what_a_person_writes_becomes_arguments() -> None:
+    words = ["timezone=Europe/Berlin", "n=7", "kind=a", "many=[1, 2]", "either=true", "odd=x=y"]
+    written = {"timezone": "Europe/Berlin", "n": 7, "kind": "a", "many": [1, 2], "either": "true", "odd": "x=y"}
+    assert given_arguments(json.dumps(words), SCHEMA) == written
+    assert given_arguments("timezone=7", SCHEMA) == {"timezone": "7"}
+    assert given_arguments('{"n": 7}', SCHEMA) == {"n": 7}
+    assert given_arguments(None, SCHEMA) == {}
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("Europe/Berlin", "not JSON .*: write timezone=Europe/Berlin, or JSON"),
+        ('{"q":', "not JSON"),
+        ("7", "must be one JSON object"),
+        ('["a=1", "b"]', "'b' is no NAME=VALUE"),
+        ('["a=1", "a=2"]', "a is written twice"),
+        ("[" * 100_000, "not JSON"),
+    ],
+)
+def test_what_are_no_arguments_is_refused_with_how_to_write_them(text: str, said: str) -> None:
+    with pytest.raises(InvalidArguments, match=said):
+        given_arguments(text, SCHEMA)
+
+
+def test_the_arguments_of_a_tool_are_listed_for_people() -> None:
+    assert [(each.name, each.type, each.is_required) for each in parameters_of(SCHEMA)] == [
+        ("timezone", "string", True),
+        ("n", "integer", False),
+        ("kind", "one of a, b", False),
+        ("many", "list of number", False),
+        ("either", "string or boolean", False),
+        ("odd", "any", False),
+    ]
+    hostile: list[JsonObject] = [{"properties": []}, {"properties": {"a": 7}, "required": 1}, {}]
+    assert [len(parameters_of(each)) for each in hostile] == [0, 1, 0]

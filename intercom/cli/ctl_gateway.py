@@ -98,10 +98,10 @@ def gateway(
         # Imported lazily: it takes longer than a whole command.
         from intercom.cli import ctl_gateway_files
 
-        found = ctl_gateway_files.answer(where, config, command, fields)
-        if found is None:
+        answered = ctl_gateway_files.answer(where, config, command, fields)
+        if answered is None:
             raise
-        data, said = found
+        data, said = answered
         print(at_words(said), file=sys.stderr)
         if command == "gateway-tail":
             _print_calls(data, as_json=as_json, is_first=True)

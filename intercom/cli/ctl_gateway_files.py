@@ -76,7 +76,8 @@ class _Files:
 
     def allowed_tools(self) -> Mapping[str, tuple[str, ...]]:
         """Return the tools of each downstream that were allowed; those of one that never ran are left out."""
-        found = self.read(partial(_allowed, names=tuple(self.settings.configs)), {})
+        nothing: Mapping[str, tuple[str, ...]] = {}
+        found = self.read(partial(_allowed, names=tuple(self.settings.configs)), nothing)
         return {name: tools for name, tools in found.items() if tools}
 
 
@@ -146,8 +147,11 @@ def _explain(files: _Files, fields: JsonObject) -> RoleExplanation:
 def _lint(files: _Files) -> Sequence[LintFinding]:
     settings, known = files.settings, files.allowed_tools()
     tools = {name: known.get(name) for name in settings.configs}
-    ids, agents = files.read(call_records.sessions_and_agents, (None, {}))
-    return lint_findings(settings.roles, settings.assignments, settings.faults, tools, ids, agents)
+    nobody: tuple[tuple[str, ...], Mapping[str, str]] = ((), {})
+    ids, agents = files.read(call_records.sessions_and_agents, nobody)
+    return lint_findings(
+        settings.roles, settings.assignments, settings.faults, tools, ids if files.database else None, agents
+    )
 
 
 def _tail(files: _Files, fields: JsonObject) -> CallTail:

@@ -337,7 +337,7 @@ def test_each_server_of_a_project_is_asked_for_also_with_yes(
     said = capsys.readouterr().out
     assert "lint in ~/clone/.mcp.json: you said no" in said
     step = (
-        'set agent-intercom docs/github   # https://docs.evil.example gets it, and asks: "Your \\x1b[2J GitHub token"'
+        'gateway secret set docs/github   # https://docs.evil.example gets it, and asks: "Your \\x1b[2J GitHub token"'
     )
     assert step in said.partition("next:")[2]
 
@@ -583,7 +583,8 @@ def test_an_undo_with_nothing_to_put_back_asks_nothing_and_does_not_stop_an_earl
     changed.write_text(changed.read_text() + "\n")
     assert run("undo", "--yes") == 1
     asked = answer(monkeypatch, "y")
-    assert run("undo") == 0
+    # The file that is left still needs the gateway.
+    assert run("undo") == 1
     assert len(asked) == 1
     assert {file: file.read_text() for file in clients} == clients
     capsys.readouterr()

@@ -211,7 +211,7 @@ async def test_a_long_description_is_cut_among_others_and_whole_alone(tmp_path: 
         await at.ready()
         among = (await at.people.show("github")).tools
         (alone,) = (await at.people.show("github", "search")).tools
-        with pytest.raises(NotFound, match="github has no tool called 'nosuch': see gateway show github"):
+        with pytest.raises(NotFound, match="github has no tool 'nosuch'; it has delete_repo, get_issue"):
             await at.people.show("github", "nosuch")
     assert {each.description for each in among} == {"x" * 1000 + "..."}
     assert (alone.name, alone.description) == ("search", "x" * 5000)
@@ -314,7 +314,8 @@ async def test_a_result_is_masked_and_a_long_one_is_cut(tmp_path: Path) -> None:
     [
         ("search", "{", InvalidArguments, "not JSON"),
         ("search", "[" * 100_000, InvalidArguments, "not JSON"),
-        ("search", "[1]", InvalidArguments, "one JSON object"),
+        ("search", "[1]", InvalidArguments, "'1' is no NAME=VALUE"),
+        ("search", "1", InvalidArguments, "one JSON object"),
         ("serch", "{}", NotFound, "did you mean search"),
         ("zzz", "{}", NotFound, "it has delete_repo, get_issue"),
     ],

@@ -65,7 +65,7 @@ async def test_a_person_lets_exactly_this_call_pass(
     async with gateway.home.person(root) as person, gateway.agent(way, name="asker-1", workspace=root) as asker:
         later = Later(nursery, asker, f"{downstream}__write", **arguments)
         card = await one_card(person)
-        assert card["title"] == f"write of {downstream}"
+        assert card["title"] == f"call write of the MCP server {downstream}"
         assert json.loads(card["description"]) == arguments
         assert line not in gateway.written(downstream)
         await person.do("approve", id=card["request_id"])
@@ -315,7 +315,7 @@ def test_a_rule_of_the_policy_lets_a_call_pass() -> None:
             assert (await asker.call("old__write", what="by rule"))["content"][0]["text"] == "written"
             later = Later(nursery, asker, "new__write", what="by rule")
             card = await person.card(status="pending")
-            assert card["title"] == "write of new"
+            assert card["title"] == "call write of the MCP server new"
             assert not later.is_over
             nursery.cancel_scope.cancel()
 

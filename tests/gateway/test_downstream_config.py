@@ -393,9 +393,9 @@ def test_all_missing_variables_are_named_with_the_keys_that_need_them() -> None:
         expand(config, lambda reference: "1" if reference.name == "C" else None)
     assert str(caught.value) == (
         "downstream github needs A (for args[0], env.X), keychain:K (for args[2]), which there is not: store "
-        "variables in the keychain and write ${keychain:NAME} for them, or stop the server and run agent-intercom "
-        "serve where they are set (one that an agent starts does not get them); store secrets with 'python -m keyring "
-        "set agent-intercom NAME'"
+        "them with agent-intercom gateway secret set github/NAME and write ${keychain:github/NAME} for them, or stop "
+        "the server and run agent-intercom serve where they are set (one that an agent starts does not get them); run "
+        "agent-intercom gateway secret set K"
     )
     assert references(config) == {
         Reference(Source.ENVIRONMENT, "A"): ("args[0]", "env.X"),

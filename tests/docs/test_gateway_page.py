@@ -15,6 +15,7 @@ from intercom.gateway import assignments, roles
 from intercom.gateway.client_import import OWN_NAME
 from intercom.gateway.downstream_config import check
 from intercom.gateway.roles import LintKind, decide, lint
+from intercom.gateway.tool_arguments import given_arguments
 from tests.cli.conftest import own_home
 from tests.docs.generated import DOCS
 
@@ -43,14 +44,15 @@ def test_what_the_page_says_to_type_is_a_command() -> None:
         ("stop", None),
         ("gateway", "sign-in"),
         ("gateway", "sign-out"),
+        ("gateway", "secret"),
         ("gateway", "undo"),
     ]
     asked = [ctl.fields_of(ctl.parser().parse_args(ctl.hoist(words))) for words in typed("agent-intercom-ctl")]
-    names = ["list", "test", "call", "tail", "explain", "explain", "lint", "budgets"]
+    names = ["list", "test", "call", "call", "tail", "explain", "explain", "lint", "budgets"]
     names += ["evidence", "evidence", "evidence", "evidence", "disable", "enable"]
     assert [command for command, _ in asked] == [f"gateway-{name}" for name in names]
-    [arguments] = [str(fields["text"]) for command, fields in asked if command == "gateway-call"]
-    assert json.loads(arguments)
+    written = [given_arguments(str(fields["text"]), {}) for command, fields in asked if command == "gateway-call"]
+    assert written == [{"timezone": "Europe/Berlin"}] * 2
 
 
 def test_the_files_that_the_page_shows_have_no_fault() -> None:
@@ -73,7 +75,7 @@ def test_the_first_step_and_the_last_do_as_the_page_says(
     monkeypatch.setattr("builtins.input", lambda _question: "y")
     file = own_home / ".claude.json"
     file.write_text(before := '{"mcpServers": {"time": {"command": "uvx", "args": ["mcp-server-time"]}}}')
-    show, apply, _stop, _sign_in, _sign_out, undo = typed("agent-intercom")
+    show, apply, _stop, _sign_in, _sign_out, _secret, undo = typed("agent-intercom")
     assert main.main(show) == 0
     assert "add --apply to do this" in capsys.readouterr().out
     assert file.read_text() == before

@@ -496,8 +496,11 @@ async def test_a_grant_is_signed_with_the_scope_that_was_shown(
         server.app.service, CommandRequest("grant-preview", {"id": id, "duration": "5m"}), "kim", None, Channel.WEB
     )
     fields = {
-        **{"id": id, "session": shown["session_id"], "scope": shown["scope"]},
-        **{"duration": f"{shown['seconds']}s", "uses": str(shown["uses"])},
+        "id": id,
+        "session": shown["session_id"],
+        "scope": shown["scope"],
+        "duration": f"{shown['seconds']}s",
+        "uses": str(shown["uses"]),
     }
     signed = phone.command("grant", server.now(), "act-grant-1", **fields)
     wider = {**fields, "uses": "1000"}

@@ -37,7 +37,7 @@ from intercom.gateway.messages import (
 from intercom.gateway.role_view import explain_role
 from intercom.gateway.service import ANSWER_SECONDS, Gateway
 from intercom.gateway.snapshot import Snapshot
-from intercom.gateway.tool_arguments import given_arguments, misfits_of, parameters_of
+from intercom.gateway.tool_arguments import misfits_of, parameters_of, read_arguments
 from intercom.masking import Masker
 from intercom.model.card import Card
 from intercom.model.decision import Signature, Verdict, signature_data
@@ -263,7 +263,7 @@ class GatewayPeople:
         await self.gateway.current()
         self.gateway.require(name)
         schema = await self._require_tool(name, tool)
-        given = given_arguments(arguments, schema)
+        given = read_arguments(arguments, schema)
         if misfits := await trio.to_thread.run_sync(misfits_of, schema, given):
             raise InvalidArguments(
                 f"the arguments do not fit {tool[:80]}: {'; '.join(misfits)} (agent-intercom-ctl gateway show {name}"

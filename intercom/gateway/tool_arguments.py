@@ -165,7 +165,7 @@ def _types(schema: Mapping[str, Json], depth: int = 3) -> list[str]:
     return list(dict.fromkeys(types))
 
 
-def given_arguments(text: str | None, schema: Mapping[str, Json]) -> JsonObject:
+def read_arguments(text: str | None, schema: Mapping[str, Json]) -> JsonObject:
     """Read the arguments that a person wrote: a JSON object, a JSON list of NAME=VALUE, or one NAME=VALUE.
 
     A VALUE is text if the schema says so. Else it is JSON, or text if it is none. Raises InvalidArguments.

@@ -15,7 +15,7 @@ from intercom.gateway import assignments, roles
 from intercom.gateway.client_import import OWN_NAME
 from intercom.gateway.downstream_config import check
 from intercom.gateway.roles import LintKind, decide, lint
-from intercom.gateway.tool_arguments import given_arguments
+from intercom.gateway.tool_arguments import read_arguments
 from tests.cli.conftest import own_home
 from tests.docs.generated import DOCS
 
@@ -51,7 +51,7 @@ def test_what_the_page_says_to_type_is_a_command() -> None:
     names = ["list", "test", "call", "call", "tail", "explain", "explain", "lint", "budgets"]
     names += ["evidence", "evidence", "evidence", "evidence", "disable", "enable"]
     assert [command for command, _ in asked] == [f"gateway-{name}" for name in names]
-    written = [given_arguments(str(fields["text"]), {}) for command, fields in asked if command == "gateway-call"]
+    written = [read_arguments(str(fields["text"]), {}) for command, fields in asked if command == "gateway-call"]
     assert written == [{"timezone": "Europe/Berlin"}] * 2
 
 

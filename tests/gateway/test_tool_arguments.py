@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
-from intercom.gateway.tool_arguments import FAULTS, SIZE, given_arguments, misfits_of, parameters_of
+from intercom.gateway.tool_arguments import FAULTS, SIZE, misfits_of, parameters_of, read_arguments
 from intercom.model.errors import InvalidArguments
 from intercom.model.json_types import Json, JsonObject
 from tests.gateway.recorded_tools import recorded_catalog
@@ -223,10 +223,10 @@ SCHEMA: JsonObject = {
 def test_what_a_person_writes_becomes_arguments() -> None:
     words = ["timezone=Europe/Berlin", "n=7", "kind=a", "many=[1, 2]", "either=true", "odd=x=y"]
     written = {"timezone": "Europe/Berlin", "n": 7, "kind": "a", "many": [1, 2], "either": "true", "odd": "x=y"}
-    assert given_arguments(json.dumps(words), SCHEMA) == written
-    assert given_arguments("timezone=7", SCHEMA) == {"timezone": "7"}
-    assert given_arguments('{"n": 7}', SCHEMA) == {"n": 7}
-    assert given_arguments(None, SCHEMA) == {}
+    assert read_arguments(json.dumps(words), SCHEMA) == written
+    assert read_arguments("timezone=7", SCHEMA) == {"timezone": "7"}
+    assert read_arguments('{"n": 7}', SCHEMA) == {"n": 7}
+    assert read_arguments(None, SCHEMA) == {}
 
 
 @pytest.mark.parametrize(
@@ -242,7 +242,7 @@ def test_what_a_person_writes_becomes_arguments() -> None:
 )
 def test_what_are_no_arguments_is_refused_with_how_to_write_them(text: str, said: str) -> None:
     with pytest.raises(InvalidArguments, match=said):
-        given_arguments(text, SCHEMA)
+        read_arguments(text, SCHEMA)
 
 
 def test_the_arguments_of_a_tool_are_listed_for_people() -> None:

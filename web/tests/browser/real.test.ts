@@ -108,7 +108,8 @@ test("a person decides about what three agents ask, and each is told", async () 
     .getByRole("dialog")
     .getByText(/From now on this passes without you/)
     .waitFor();
-  await page.getByRole("dialog").getByText('proposed changes of "dos.txt"').waitFor();
+  // Files of the top directory are covered together.
+  await page.getByRole("dialog").getByText('proposed changes of "*" (files of the workspace').waitFor();
   await page.getByRole("radio", { name: /As a rule/ }).check();
   await page
     .getByRole("dialog")

@@ -3,6 +3,7 @@ import { diffOf, fitComments, linesShown, rowsOf, spans } from "../src/model/dif
 import { highlight, languageOf } from "../src/model/highlight";
 import { cardOf } from "../src/model/wire";
 import { cardEntry, fileEntry, proposal, pythonDiff } from "./support/cards";
+import { effort } from "./support/effort";
 
 const RENAME = "diff --git a/old.txt b/new.txt\nrename from old.txt\nrename to new.txt\n";
 
@@ -73,12 +74,10 @@ describe("the diff of a card", () => {
     expect(model.lines.at(-1)?.text).toBe("if admin:<U+202E> }<U+2066>");
   });
 
-  test("10,000 lines are read in half a second", () => {
+  test("10,000 lines are read in half a second of the processor", () => {
     const card = cardOf(proposal("long", 1_667));
-    const begin = performance.now();
-    const rows = rowsOf(diffOf(card), "split");
-    expect(rows.length).toBeGreaterThan(8_000);
-    expect(performance.now() - begin).toBeLessThan(500);
+    expect(rowsOf(diffOf(card), "split").length).toBeGreaterThan(8_000);
+    expect(effort(() => rowsOf(diffOf(card), "split"))).toBeLessThan(500);
   });
 });
 

@@ -6,7 +6,7 @@ import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from "vitest
 import type { Browser, Locator, Page } from "playwright-core";
 import type { JsonObject } from "../../src/model/wire";
 import { press, select, settled } from "../support/acting";
-import { open, startBrowser, type Watched } from "../support/browser";
+import { effort, open, startBrowser, type Watched } from "../support/browser";
 import { fileEntry, proposal } from "../support/cards";
 import { Standin } from "../support/standin";
 
@@ -237,9 +237,7 @@ test("a file of 20,000 lines is edited without delay; one that is too long to se
   server.put(proposal("Edit me"));
   await visit();
   await edit();
-  const begin = Date.now();
-  await field().pressSequentially("abcdefghij");
-  expect((Date.now() - begin) / 10).toBeLessThan(400);
+  expect((await effort(page, () => field().pressSequentially("abcdefghij"))) / 10).toBeLessThan(400);
   await dialog().locator("pre").filter({ hasText: "20001" }).waitFor();
   contents = {};
   await field().fill("y".repeat(1_100_000));

@@ -43,3 +43,21 @@ export async function open(
   await page.getByText("Connected", { exact: true }).waitFor();
   return { page, faults, close: () => context.close() };
 }
+
+/** Returns the milliseconds of the processor that the page's main thread takes while `work` goes on: a busy machine
+ *  changes little of it. */
+export async function effort(page: Page, work: () => Promise<void>): Promise<number> {
+  const client = await page.context().newCDPSession(page);
+  await client.send("Performance.enable", { timeDomain: "threadTicks" });
+  const taken = async () => {
+    const { metrics } = await client.send("Performance.getMetrics");
+    const found = metrics.find((each) => each.name === "TaskDuration");
+    if (!found) throw new Error("Chromium does not say how long its tasks took");
+    return found.value * 1_000;
+  };
+  const before = await taken();
+  await work();
+  const after = await taken();
+  await client.detach();
+  return after - before;
+}

@@ -193,7 +193,7 @@ SUBJECTS = {
     "what agents are told": ("steer", "steering", "task", "tasks", "take-back"),
     "what passes without you": ("grant", "grants", "revoke", "allow", "policy"),
     "checkpoints": ("checkpoint", "checkpoints", "restore"),
-    "the record": ("log", "audit"),
+    "the record": ("log", "history", "audit"),
     "the server and the rest": ("tree", "slack", "key", "rooms", "gateway"),
 }
 

@@ -487,6 +487,20 @@ def log_text(entry: LogEntry) -> str:
     return f"{short(id)} {title}: {said}" if title else f"{short(id)}: {said}"
 
 
+def draw_history(on: Console, data: Json, at: datetime) -> None:
+    rows = [
+        (
+            safe_text(_second(card.created_at)),
+            short(card.id),
+            safe_text(card.kind),
+            short(card.session_id),
+            safe_text(one_line(f"{card.title}: {_state_text(card)}")),
+        )
+        for card in read(list[Card], data, "requests")
+    ]
+    print_table(on, ("asked", "request", "kind", "session", ""), rows, "no past request, or none with these words")
+
+
 def summary_of(entry: AuditEntry) -> str:
     """Return what a log entry says. What is known and not part of that already follows: the rule or the grant by which
     something passed, and the origin of the act."""

@@ -184,9 +184,17 @@ def waiting(db: Database) -> Counter[str]:
     return Counter(card.session_id for card in open_cards(db))
 
 
-def log(db: Database, limit: int, session_id: str | None = None) -> tuple[LogEntry, ...]:
-    """Return the newest audit entries, oldest first, with the titles of the requests that they are about."""
-    entries = audit.recent(db, limit, session_id)
+def log(
+    db: Database,
+    limit: int,
+    session_id: str | None = None,
+    *,
+    before_id: int | None = None,
+    words: Sequence[str] = (),
+) -> tuple[LogEntry, ...]:
+    """Return the newest audit entries, oldest first, with the titles of the requests that they are about; as
+    `audit.recent` finds them."""
+    entries = audit.recent(db, limit, session_id, before_id=before_id, words=words)
     ids = [str((entry.data or {}).get("request_id", "")) for entry in entries]
     titles = {id: _title(db, id) for id in set(ids) if id}
     return tuple(
@@ -197,6 +205,14 @@ def log(db: Database, limit: int, session_id: str | None = None) -> tuple[LogEnt
 def _title(db: Database, id: str) -> str | None:
     request = requests.find(db, id)
     return None if request is None else request_kinds.of(request).title(request)
+
+
+def past_cards(
+    db: Database, *, words: Sequence[str], session_id: str | None, limit: int, start: int
+) -> tuple[Card, ...]:
+    """Return the cards of requests that do not wait any more, as `requests.past` finds them."""
+    found = requests.past(db, words=words, session_id=session_id, limit=limit, start=start)
+    return tuple(request_kinds.card_of(request, _root(db, request.session_id)) for request in found)
 
 
 #: How long a busy session is asked which of its requests no call waits for, in seconds.

@@ -38,6 +38,7 @@ from intercom.sessions import amendments, lookups, request_kinds
 from intercom.sessions.amendments import AmendedCard
 from intercom.sessions.checkpoints.messages import AnswerRestore, AskRestore, TakeCheckpoint
 from intercom.sessions.grant_calls import GrantCalls
+from intercom.sessions.history import HistoryCalls, LogVerifier, words_of
 from intercom.sessions.lookups import ShownCards, ask_session, only, single
 from intercom.sessions.messages import (
     CommandRuns,
@@ -306,6 +307,7 @@ class OperatorService:
     no_gateway_reason: str = ""
     web: WebOperations | None = None
     _shown: ShownCards = field(factory=ShownCards, init=False, repr=False)
+    _verifier: LogVerifier = field(factory=LogVerifier, init=False, repr=False)
     _told: RecentRefusals = field(factory=lambda: RecentRefusals(), init=False, repr=False)
 
     @property
@@ -317,6 +319,11 @@ class OperatorService:
     def grants(self) -> GrantCalls:
         """The calls about what people permit in advance."""
         return GrantCalls(self.deps, self.reader, self.session_id)
+
+    @property
+    def history(self) -> HistoryCalls:
+        """The calls about past requests and the audit log."""
+        return HistoryCalls(self.reader, self.signatures.keyring.places, self._verifier, self.session_id)
 
     @property
     def rules(self) -> RuleCalls:
@@ -529,10 +536,14 @@ class OperatorService:
             self.deps.measured(told)
         return card
 
-    async def audit(self, limit: int, session: str | None = None) -> tuple[LogEntry, ...]:
-        """Return the newest audit entries, oldest first, with the titles of the requests that they are about."""
+    async def audit(
+        self, limit: int, session: str | None = None, *, text: str | None = None, before: int | None = None
+    ) -> tuple[LogEntry, ...]:
+        """Return the newest audit entries (older than `before`, with all words of `text`), oldest first, each with the
+        title of the request that it is about."""
         id = await self.session_id(session) if session is not None else None
-        return await self.reader.read(partial(lookups.log, limit=limit, session_id=id))
+        words = words_of(text)
+        return await self.reader.read(partial(lookups.log, limit=limit, session_id=id, before_id=before, words=words))
 
     async def security_event(self, summary: str, data: Mapping[str, object]) -> None:
         """Record a forbidden attempt in the audit log."""

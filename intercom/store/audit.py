@@ -70,16 +70,30 @@ _ENTRIES = Table(
 )
 
 
+#: What a search looks at, in SQL. A value that another program stored may be of any type.
+_SEARCHED = "kind || ' ' || who || ' ' || summary || ' ' || coalesce(session_id, '') || ' ' || coalesce(data, '')"
+
+
 def recent(
-    db: Database, limit: int, session_id: str | None = None, after_id: int | None = None
+    db: Database,
+    limit: int,
+    session_id: str | None = None,
+    after_id: int | None = None,
+    *,
+    before_id: int | None = None,
+    words: Sequence[str] = (),
 ) -> tuple[AuditEntry, ...]:
     """Return the newest `limit` entries, or the first `limit` after `after_id`; oldest first either way. They are of
-    one session or of all."""
-    where = "true" if session_id is None else "session_id = :session"
-    values = {"session": session_id, "after": after_id, "limit": limit}
+    one session or of all, older than the entry `before_id`, and contain all `words`, if these are given."""
+    where = ["true"] if session_id is None else ["session_id = :session"]
+    if before_id is not None:
+        where.append("id < :before")
+    matches, wanted = rows.containing(_SEARCHED, words)
+    values = {"session": session_id, "after": after_id, "before": before_id, "limit": limit, **wanted}
+    which = " and ".join([*where, matches])
     if after_id is not None:
-        return _ENTRIES.select(db, f"{where} and id > :after order by id limit :limit", values)
-    return _ENTRIES.select(db, f"{where} order by id desc limit :limit", values)[::-1]
+        return _ENTRIES.select(db, f"{which} and id > :after order by id limit :limit", values)
+    return _ENTRIES.select(db, f"{which} order by id desc limit :limit", values)[::-1]
 
 
 def newest_at(db: Database, kinds: Sequence[str]) -> datetime | None:

@@ -491,6 +491,35 @@ def latest(db: Database, session_id: str, limit: int) -> tuple[AnyRequest, ...]:
     return tuple(sorted(found, key=lambda request: request.created_at, reverse=True)[:limit])
 
 
+#: What a search looks at in each table of requests, in SQL.
+_SEARCHED = {
+    CardKind.APPROVAL: (
+        "id || ' ' || title || ' ' || coalesce(description, '') || ' ' || file_path || ' ' || diff_content"
+    ),
+    CardKind.PROMPT: "id || ' ' || prompt_text || ' ' || coalesce(instruction, '')",
+    CardKind.STANDBY: "id || ' ' || message || ' ' || coalesce(instruction, '')",
+}
+_SEARCHED_DECISION = "coalesce(verdict, '') || ' ' || coalesce(decided_by, '') || ' ' || coalesce(decided_text, '')"
+
+
+def past(
+    db: Database, *, words: Sequence[str] = (), session_id: str | None = None, limit: int, start: int = 0
+) -> tuple[AnyRequest, ...]:
+    """Return requests of all kinds that do not wait any more, the newest first: at most `limit`, after the `start`
+    newest ones. They contain all `words`, and are of this session, if these are given."""
+    found = []
+    values: dict[str, object] = {"session": session_id, "limit": limit, "start": start}
+    for kind, table in _KINDS.items():
+        matches, wanted = rows.containing(f"{_SEARCHED[kind]} || ' ' || {_SEARCHED_DECISION}", words)
+        values |= wanted
+        which = f"status <> 'pending' and (:session is null or session_id = :session) and {matches}"
+        found.append(f"select '{kind.value}' as kind, id, created_at from {table.name} where {which}")
+    union = " union all ".join(found)
+    newest = rows.every(db, f"{union} order by created_at desc, id limit :limit offset :start", values)
+    asked = (_KINDS[CardKind(row["kind"])].get(db, row["id"]) for row in newest)
+    return tuple(request for request in asked if request is not None)
+
+
 def interrupt(db: Database, session_id: str, at: datetime) -> None:
     """Interrupt the requests of all kinds of a session that ended."""
     for table in _KINDS.values():

@@ -408,6 +408,16 @@ def placeholders(values: Sequence[object]) -> str:
     return ", ".join("?" * len(values))
 
 
+def containing(text: str, words: Sequence[str]) -> tuple[str, dict[str, object]]:
+    """Return a condition that the SQL expression `text` contains all words, and its parameters. Latin letters count as
+    the same in both cases."""
+    patterns: dict[str, object] = {
+        f"word_{at}": "%" + word.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_") + "%"
+        for at, word in enumerate(words)
+    }
+    return " and ".join([f"({text}) like :{name} escape '\\'" for name in patterns]) or "true", patterns
+
+
 def not_none(**columns: object) -> dict[str, object]:
     """Return the columns whose new value is not None; the others stay as they are."""
     return {name: value for name, value in columns.items() if value is not None}

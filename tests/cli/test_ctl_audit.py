@@ -20,13 +20,13 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from sqlite_utils import Database
 from trio.testing import MockClock
 
-from intercom.cli import ctl_audit
 from intercom.local.operator_keys import PublicKey
 from intercom.local.places import places
 from intercom.model import clock as clocks
 from intercom.model import signing
 from intercom.model.config import Config, DecisionsSettings, HighestRisk
 from intercom.model.decision import Decision
+from intercom.sessions import audit_signatures
 from intercom.store import audit, audit_chain
 from intercom.store.database import open_database
 from intercom.store.writer_messages import Transact
@@ -129,7 +129,7 @@ def test_with_an_operator_key_an_approval_needs_a_genuine_signature(tmp_path: Pa
             audit.record(db, at, "decided", "s", "ann", "approve", {"request_id": id})
     found = audit_chain.examine(database, tmp_path / "audit.anchor")
     assert found.faults == []
-    ctl_audit._check_signatures(found, database, places(environ={"HOME": str(tmp_path)}))
+    audit_signatures.check_signatures(found, database, places(environ={"HOME": str(tmp_path)}))
     assert [(fault.entry, fault.text) for fault in found.faults] == [
         (2, "the signature of request forged is not genuine"),
         (3, "request unsigned was approved on ctl without a signature, though there was a key"),
@@ -153,7 +153,7 @@ def test_a_key_that_was_removed_from_the_database_still_asks_for_signatures(tmp_
         )
         audit.record(db, at, "decided", "s", "ann", "approve", {"request_id": "r"})
     found = audit_chain.examine(database, tmp_path / "audit.anchor")
-    ctl_audit._check_signatures(found, database, places(environ={"HOME": str(tmp_path)}))
+    audit_signatures.check_signatures(found, database, places(environ={"HOME": str(tmp_path)}))
     assert [(fault.entry, fault.text) for fault in found.faults] == [
         (1, "operator key k was enrolled, and it was removed from the database"),
         (2, "request r was approved on ctl without a signature, though there was a key"),
@@ -198,7 +198,7 @@ async def test_a_channels_signature_is_verified_and_none_is_needed_once_no_key_i
         await server.decide(await propose("d.txt"), Decision.APPROVE)
         found = audit_chain.examine(server.app.database, tmp_path / "audit.anchor")
         found.faults.clear()
-        ctl_audit._check_signatures(found, server.app.database, server.app.places)
+        audit_signatures.check_signatures(found, server.app.database, server.app.places)
         assert [fault.text for fault in found.faults] == [
             f"the signature of request {forged['embed']} is not genuine",
             f"the signature of request {forged['ctl']} is not of ctl, where it was approved",
@@ -231,7 +231,7 @@ async def test_a_revocation_that_no_key_signed_ends_nothing(clock: MockClock, tm
         await server.ask("store", Transact(partial(decided, id=id, at=server.now())))
         found = audit_chain.examine(server.app.database, tmp_path / "audit.anchor")
         found.faults.clear()
-        ctl_audit._check_signatures(found, server.app.database, server.app.places)
+        audit_signatures.check_signatures(found, server.app.database, server.app.places)
         assert [fault.text for fault in found.faults] == [
             f"operator key {key.public.id} is marked as revoked without a signature",
             f"request {id} was approved on ctl without a signature, though there was a key",

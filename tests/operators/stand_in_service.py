@@ -358,7 +358,9 @@ class StandInService:
             raise InvalidState("no policy waits to be accepted")
         return waiting[0]
 
-    async def audit(self, limit: int, session: str | None = None) -> tuple[AuditEntry, ...]:
+    async def audit(
+        self, limit: int, session: str | None = None, *, text: str | None = None, before: int | None = None
+    ) -> tuple[AuditEntry, ...]:
         if session is not None:
             self._session(session)
         return (AuditEntry(1, START, "verdict", "s-1", "me", "approved r-1", {"limit": limit}),)[:limit]

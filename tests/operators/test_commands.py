@@ -67,7 +67,8 @@ def test_only_commands_that_change_nothing_are_open_to_everybody() -> None:
     }
     rooms = {"rooms-list", "rooms-show", "rooms-tail", "rooms-search", "rooms-export", "rooms-url-show"}
     gateway = {f"gateway-{act}" for act in ("list", "show", "tail", "explain", "budgets", "lint")}
-    assert open_to_all == lists | details | rooms | gateway | {"allow-preview", "grant-preview", "log", "logs"}
+    records = {"audit-verify", "history", "log", "logs"}
+    assert open_to_all == lists | details | rooms | gateway | records | {"allow-preview", "grant-preview"}
 
 
 def test_every_command_about_a_card_says_which_decisions_it_makes() -> None:

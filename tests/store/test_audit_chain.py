@@ -16,6 +16,8 @@ from hypothesis import strategies as st
 
 from intercom.cli import ctl_audit
 from intercom.local.places import places
+from intercom.operators.commands.json_forms import verification_entry
+from intercom.sessions import audit_signatures
 from intercom.store import audit, audit_chain, retention
 from intercom.store.audit_chain import GENESIS, STARTED, AnchorError, Entry, Head, Verification, entry_hash, head
 from intercom.store.database import open_database
@@ -208,7 +210,7 @@ def test_a_file_of_heads_that_was_begun_again_is_found(log: Path, kind: str) -> 
     found = look(log)
     assert (found.faults, [entry for entry, _ in found.begun_again]) == ([], [later.sequence + 1])
     # Those who look are told, for good.
-    assert ctl_audit._as_data(found)["anchors_begun_again"]
+    assert verification_entry(found)["anchors_begun_again"]
 
 
 def test_a_crash_between_the_commit_and_the_anchor_is_no_alarm(log: Path) -> None:
@@ -468,7 +470,7 @@ def test_no_entry_that_was_edited_ends_the_verification(log: Path, odd: object) 
             with closing(sqlite3.connect(log)) as db, db:
                 db.execute("update audit set kind = ?, data = ? where id = ?", (kind, odd, entry))
             found = look(log)
-            ctl_audit._check_signatures(found, log, places())
+            audit_signatures.check_signatures(found, log, places())
             assert any(fault.entry == entry and "edited" in fault.text for fault in found.faults)
             log.write_bytes(whole)
 

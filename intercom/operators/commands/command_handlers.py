@@ -1,6 +1,7 @@
 """The handlers of the operator commands: what each does, the same for every channel.
 
-The gateway's are in `gateway_handlers`. What a handler is, is said in `command_handler`.
+The gateway's are in `gateway_handlers`, and those about the server and its records in `server_handlers`. What a handler
+is, is said in `command_handler`.
 """
 
 from __future__ import annotations
@@ -8,15 +9,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import trio
 from attrs import evolve, frozen
 
-from actors import Info
 from intercom.local.operator_keys import PublicKey
 from intercom.model import signing
-from intercom.model.audit import AuditEntry
 from intercom.model.card import ANSWERED, CHOICES, Card, CardKind
-from intercom.model.chat_status import ChatStatus
 from intercom.model.checkpoint import CheckpointLine, CheckpointTaken, Files, Restore
 from intercom.model.decision import PAST, Decision, Verdict
 from intercom.model.errors import AlreadyDecided, InvalidArguments, InvalidState, SignatureRefused
@@ -26,8 +23,7 @@ from intercom.model.process import AgentProcess
 from intercom.model.room import Message, Room
 from intercom.model.room_view import Match, RoomAddress, RoomOperations, RoomTail, RoomToken, RoomView
 from intercom.model.session import Instruction, Session, SessionMode
-from intercom.model.web import ProposedPasskey, SignInLink
-from intercom.operators.commands import gateway_handlers, grant_handlers
+from intercom.operators.commands import gateway_handlers, grant_handlers, server_handlers
 from intercom.operators.commands.command_handler import Caller, CommandHandler, handles
 from intercom.operators.commands.json_forms import (
     amended_entry,
@@ -595,54 +591,6 @@ async def rooms_token(service: OperatorService, caller: Caller, id: str) -> Room
     return await _rooms(service).token(id, caller.name, caller.act)
 
 
-# --- the server itself ------------------------------------------------------------------------------------------------
-
-
-def _tree_entry(tree: Info) -> JsonObject:
-    return {"tree": plain(tree), "tasks": trio.lowlevel.current_statistics().tasks_living}
-
-
-@handles("tree", _tree_entry)
-async def tree(service: OperatorService, caller: Caller) -> Info:
-    return service.tree()
-
-
-@handles("slack", under("slack"))
-async def slack(service: OperatorService, caller: Caller) -> ChatStatus | None:
-    return await service.chat_status()
-
-
-@handles("log", under("entries"))
-async def log(
-    service: OperatorService, caller: Caller, limit: int = LISTED, session: str | None = None
-) -> Sequence[AuditEntry]:
-    """Return the newest entries of the audit log, oldest first."""
-    return await service.audit(limit, session)
-
-
-def _link_entry(link: SignInLink) -> JsonObject:
-    return {"url": link.url, "expires_at": plain(link.expires_at), "file": link.file}
-
-
-@handles("web", _link_entry)
-async def web(service: OperatorService, caller: Caller, format: str | None = None) -> SignInLink:
-    """Return a link with which the caller signs in to the page; with the format `file`, also a file that leads to
-    it."""
-    if service.web is None:
-        raise InvalidState("this server has no page: set enabled under [web] in its configuration, and start it again")
-    return await service.web.sign_in_link(caller.name, with_file=format is not None)
-
-
-@handles("passkeys", under("passkeys"))
-async def passkeys(service: OperatorService, caller: Caller) -> Sequence[ProposedPasskey]:
-    return () if service.web is None else await service.web.proposed_passkeys()
-
-
-@handles("version", plain)
-async def version(service: OperatorService, caller: Caller) -> dict[str, str]:
-    return service.version()
-
-
 # --- operator keys: a command that changes them brings a signature of its own -----------------------------------------
 
 
@@ -688,7 +636,8 @@ async def key_revoke(service: OperatorService, caller: Caller, id: str) -> Publi
 #: All handlers, by the name of the command.
 HANDLERS: dict[str, CommandHandler[..., Any]] = {
     each.row.name: each
-    for each in (*list(vars().values()), *vars(gateway_handlers).values(), *vars(grant_handlers).values())
+    for module in (vars(), vars(gateway_handlers), vars(grant_handlers), vars(server_handlers))
+    for each in list(module.values())
     if isinstance(each, CommandHandler)
 }
 assert set(HANDLERS) == set(COMMANDS), "each row has a handler"

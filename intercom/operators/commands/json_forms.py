@@ -29,6 +29,7 @@ from intercom.model.session import Instruction, Session
 if TYPE_CHECKING:
     # ctl reads these forms too, and would load the sessions with it.
     from intercom.sessions.amendments import AmendedCard
+    from intercom.store.audit_chain import Verification
 
 T = TypeVar("T")
 
@@ -265,6 +266,22 @@ def match_entries(found: Sequence[Match]) -> JsonObject:
             }
             for each in found
         ]
+    }
+
+
+def verification_entry(found: Verification) -> JsonObject:
+    """Return the result of a verification of the audit log: of `audit-verify`, and of ctl's `audit verify`."""
+    newest = found.head
+    return {
+        "ok": not found.faults,
+        "entries": found.entries,
+        "before_the_chain": found.unchained,
+        "decisions": found.decisions,
+        "anchors": found.anchors,
+        "anchors_begun_again": [{"entry": entry, "at": at} for entry, at in found.begun_again],
+        "head": None if newest is None else {"sequence": newest.sequence, "hash": newest.hash, "at": newest.at},
+        "faults": [{"entry": fault.entry, "text": fault.text} for fault in found.faults],
+        "more_faults": found.more,
     }
 
 

@@ -13,7 +13,6 @@ import pytest
 import trio.testing
 from attrs import evolve
 
-from intercom.cli import ctl_audit
 from intercom.local import operator_keys
 from intercom.local.operator_keys import Allowed, PublicKey
 from intercom.model import clock as clocks
@@ -24,6 +23,7 @@ from intercom.model.errors import SignatureRefused
 from intercom.model.request import RiskLevel
 from intercom.operators.commands.request import CommandRequest, carry_out, is_proven
 from intercom.operators.router_messages import Channel
+from intercom.sessions import audit_signatures
 from intercom.sessions.tools.check_diff import CheckDiff
 from intercom.store import audit, audit_chain
 from intercom.store.writer_messages import Transact
@@ -75,7 +75,7 @@ def faults(server: VirtualServer) -> list[str]:
     """What `audit verify` says of signatures."""
     found = audit_chain.examine(server.app.database, Path(server.app.places.audit_anchor_file))
     found.faults.clear()
-    ctl_audit._check_signatures(found, server.app.database, server.app.places)
+    audit_signatures.check_signatures(found, server.app.database, server.app.places)
     return [fault.text for fault in found.faults]
 
 

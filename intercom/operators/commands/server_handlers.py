@@ -1,0 +1,102 @@
+"""The handlers of the operator commands about the server itself, its records and its page."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import trio
+
+from actors import Info
+from intercom.model.audit import AuditEntry
+from intercom.model.card import Card
+from intercom.model.chat_status import ChatStatus
+from intercom.model.errors import InvalidState
+from intercom.model.json_types import JsonObject
+from intercom.model.web import ProposedPasskey, SignInLink
+from intercom.operators.commands.command_handler import Caller, handles
+from intercom.operators.commands.json_forms import card_entry, plain, under, verification_entry
+from intercom.operators.commands.table import LISTED
+from intercom.sessions.operator_service import OperatorService
+from intercom.store.audit_chain import Verification
+
+# --- the server -------------------------------------------------------------------------------------------------------
+
+
+def _tree_entry(tree: Info) -> JsonObject:
+    return {"tree": plain(tree), "tasks": trio.lowlevel.current_statistics().tasks_living}
+
+
+@handles("tree", _tree_entry)
+async def tree(service: OperatorService, caller: Caller) -> Info:
+    return service.tree()
+
+
+@handles("slack", under("slack"))
+async def slack(service: OperatorService, caller: Caller) -> ChatStatus | None:
+    return await service.chat_status()
+
+
+# --- what happened ----------------------------------------------------------------------------------------------------
+
+
+@handles("log", under("entries"))
+async def log(
+    service: OperatorService,
+    caller: Caller,
+    limit: int = LISTED,
+    session: str | None = None,
+    text: str | None = None,
+    before: int | None = None,
+) -> Sequence[AuditEntry]:
+    """Return the newest entries of the audit log, oldest first; with `before`, the newest ones before that entry."""
+    return await service.audit(limit, session, text=text, before=before)
+
+
+def _past_entries(found: Sequence[Card]) -> JsonObject:
+    # A page of a list needs no diffs; `show` has them.
+    return {"requests": [card_entry(each.without_diff()) for each in found]}
+
+
+@handles("history", _past_entries)
+async def history(
+    service: OperatorService,
+    caller: Caller,
+    text: str | None = None,
+    limit: int = LISTED,
+    session: str | None = None,
+    start: int = 0,
+) -> Sequence[Card]:
+    """Return requests that do not wait any more, the newest first, without the `start` newest ones."""
+    return await service.history.requests(text, session, limit=limit, start=start)
+
+
+@handles("audit-verify", verification_entry)
+async def audit_verify(service: OperatorService, caller: Caller) -> Verification:
+    """Verify the audit log in a worker thread."""
+    return await service.history.verify()
+
+
+# --- the page ---------------------------------------------------------------------------------------------------------
+
+
+def _link_entry(link: SignInLink) -> JsonObject:
+    return {"url": link.url, "expires_at": plain(link.expires_at), "file": link.file}
+
+
+@handles("web", _link_entry)
+async def web(service: OperatorService, caller: Caller, format: str | None = None) -> SignInLink:
+    """Return a link with which the caller signs in to the page; with the format `file`, also a file that leads to
+    it."""
+    if service.web is None:
+        raise InvalidState("this server has no page: set enabled under [web] in its configuration, and start it again")
+    return await service.web.sign_in_link(caller.name, with_file=format is not None)
+
+
+@handles("passkeys", under("passkeys"))
+async def passkeys(service: OperatorService, caller: Caller) -> Sequence[ProposedPasskey]:
+    return () if service.web is None else await service.web.proposed_passkeys()
+
+
+@handles("version", plain)
+async def version(service: OperatorService, caller: Caller) -> dict[str, str]:
+    return service.version()

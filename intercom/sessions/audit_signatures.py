@@ -1,0 +1,232 @@
+"""The signatures of recorded approvals, and the operator keys that they are verified with, as the log has them.
+
+They are read from the database and from the server's state directory, with or without a server.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import sqlite3
+from collections.abc import Mapping
+from contextlib import closing
+from pathlib import Path
+
+from attrs import evolve, frozen
+
+from intercom.local import operator_keys
+from intercom.local.operator_keys import PublicKey
+from intercom.local.places import Places
+from intercom.model import signing
+from intercom.model.errors import IntercomError
+from intercom.model.json_types import JsonObject
+from intercom.store import audit_chain
+from intercom.store.audit_chain import Verification
+
+
+def verify_log(database: Path, places: Places) -> Verification:
+    """Verify the whole audit log: its chain, the heads that are kept outside, and the signatures. Blocks: the time
+    grows with the log. Raises AnchorError, and sqlite3.Error if the file is not our database."""
+    found = audit_chain.examine(database, Path(places.audit_anchor_file))
+    check_signatures(found, database, places)
+    return found
+
+
+def check_signatures(found: Verification, database: Path, where: Places) -> None:
+    """Add a fault to `found` for each approval without a genuine signature while an operator key counted."""
+    with closing(audit_chain.connect(database)) as db:
+        keys = _keys(db, found)
+        if not keys:
+            return
+        about = "case when json_valid(data) then json_extract(data, '$.request_id') end"
+        # What was decided before a decision was taken back is of no signature that is stored now.
+        back = f"select max(id) as id, {about} as about from audit where kind = '{audit_chain.TAKEN_BACK}' group by 2"
+        rows = db.execute(
+            "select approval_request.id, verdict, verdict_id, decided_via, decided_text, signature, entry.id, entry.at"
+            f" from approval_request join (select id, at, {about} as about from audit where kind = 'decided') as entry"
+            f" on entry.about = approval_request.id left join ({back}) as back on back.about = approval_request.id"
+            " where status in ('approved', 'consumed') and entry.id > coalesce(back.id, 0) and entry.at >= ?"
+            " order by entry.id",
+            (min(key.added for key in keys.values()),),
+        ).fetchall()
+    channels: dict[str, tuple[str, str] | None] = {}
+    for id, decision, decision_id, channel, text, stored, entry, when in rows:
+        at = str(when)
+        if not any(key.added <= at and (key.revoked is None or at < key.revoked) for key in keys.values()):
+            continue
+        signature = _data(stored)
+        if not signature:
+            found.add(entry, f"request {id} was approved on {channel} without a signature, though there was a key")
+            continue
+        said = {name: signature.get(name) for name in signing.STATED}
+        if (said["request_id"], said["decision"], said["decision_id"], said["text"]) != (
+            id,
+            decision,
+            decision_id,
+            text,
+        ):
+            found.add(entry, f"the signature of request {id} is for another decision")
+            continue
+        if not signing.is_of_channel(str(said["method"]), str(channel)):
+            found.add(entry, f"the signature of request {id} is not of {channel}, where it was approved")
+            continue
+        if said["method"] == signing.CHANNEL:
+            # This signature only marks the channel's decisions: a process that can read this key can sign too.
+            if channel not in channels:
+                channels[channel] = _channel_key(where, channel)
+            mine = channels[channel]
+            if mine is None or said["key_id"] != mine[0]:
+                found.add(entry, f"request {id} is signed with another key than that of {channel}")
+                continue
+            public = mine[1]
+        elif (key := keys.get(str(said["key_id"]))) is None:
+            found.add(entry, f"request {id} is signed with key {said['key_id']}, which was never enrolled")
+            continue
+        elif not key.is_signed:
+            found.add(
+                entry, f"request {id} is signed with key {said['key_id']}, which no key that counted has enrolled"
+            )
+            continue
+        elif key.revoked is not None and key.revoked <= at:
+            found.add(entry, f"request {id} is signed with key {said['key_id']}, which was revoked before")
+            continue
+        else:
+            public = key.public
+        value, method = str(signature.get("value")), str(said["method"])
+        if not operator_keys.verifies_decision(public, method, value, signing.statement(said)):
+            found.add(entry, f"the signature of request {id} is not genuine")
+
+
+def _channel_key(where: Places, channel: str) -> tuple[str, str] | None:
+    """Return the id and the public half of the server's key for a channel, or None if it cannot be read."""
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+    try:
+        secret = operator_keys.read_secret(operator_keys.channel_file(where, channel))
+    except (OSError, IntercomError):
+        return None
+    public = Ed25519PrivateKey.from_private_bytes(secret).public_key().public_bytes_raw()
+    key = PublicKey(base64.b64encode(public).decode("ascii"))
+    return f"{channel}:{key.id}", key.public
+
+
+@frozen
+class _Enrolled:
+    """An operator key, the time from which it counted, and the time of its revocation. `is_signed` says whether its
+    enrolment is signed by an operator key whose own enrolment is, or by itself if no key counted then."""
+
+    public: str
+    name: str
+    added: str
+    by: str
+    revoked: str | None = None
+    is_signed: bool = False
+
+
+def _keys(db: sqlite3.Connection, found: Verification) -> dict[str, _Enrolled]:
+    """Return the enrolled keys from the log and the key table. A row of the table is easily deleted, but the log is
+    chained. A revocation counts only if a key signed it whose own enrolment is genuine."""
+    table = {
+        str(row[0]): tuple("" if part is None else str(part) for part in row[1:])
+        for row in db.execute(
+            "select id, public, name, added_at, added_by, added_signature, revoked_at, revoked_by, revoked_signature"
+            " from operator_key order by rowid"
+        )
+    }
+    keys: dict[str, _Enrolled] = {}
+    revoked: set[str] = set()
+    for act in _key_acts(db, table):
+        id, entry = act.id, act.entry
+        known = keys.get(id)
+        if act.is_revocation:
+            if known is None:
+                continue
+            signer = keys.get(act.by)
+            if signer is not None and signer.is_signed and _is_genuine("revoke", signer.public, known, act):
+                keys[id] = evolve(known, revoked=known.revoked or act.when)
+                revoked.add(id)
+            else:
+                found.add(entry, f"operator key {id} is marked as revoked without a signature")
+            continue
+        if entry is not None and id not in table:
+            found.add(entry, f"operator key {id} was enrolled, and it was removed from the database")
+        if entry is not None and id in table and table[id][0] != act.public:
+            found.add(entry, f"operator key {id} was exchanged in the database for another")
+        key = known or _Enrolled(act.public, act.name, act.when, act.by)
+        counting = {
+            each
+            for each, other in keys.items()
+            if other.is_signed and each not in revoked and not _is_passkey(other.public)
+        }
+        public = act.public if not counting and act.by == id else keys[act.by].public if act.by in counting else None
+        is_signed = public is not None and _is_genuine("add", public, key, act) and _id_of(act.public) == id
+        keys[id] = evolve(key, is_signed=key.is_signed or is_signed)
+    # A passkey goes with the key that has enrolled it.
+    for id, key in keys.items():
+        ended = keys[key.by].revoked if _is_passkey(key.public) and key.by in keys else None
+        if ended is not None:
+            keys[id] = evolve(key, revoked=min(ended, key.revoked or ended))
+    return keys
+
+
+def _id_of(public: str) -> str | None:
+    try:
+        return PublicKey.of(public, "key").id
+    except IntercomError:
+        return None
+
+
+def _is_passkey(public: str) -> bool:
+    return PublicKey(public).is_passkey
+
+
+@frozen
+class _KeyAct:
+    """An enrolment or a revocation. `entry` is its entry in the log, None if it is only a row of the table. `when` is
+    the time of that entry."""
+
+    entry: int | None
+    when: str
+    id: str
+    at: str
+    by: str
+    signature: str
+    public: str = ""
+    name: str = ""
+    is_revocation: bool = False
+
+
+def _key_acts(db: sqlite3.Connection, table: Mapping[str, tuple[str, ...]]) -> list[_KeyAct]:
+    """Return everything that was done to operator keys, in the order of the log; what only the table has comes last."""
+    acts: list[_KeyAct] = []
+    for entry, at, who, kind, data in db.execute(
+        "select id, at, who, kind, data from audit where kind in ('operator_key_added', 'operator_key_revoked')"
+        " order by id"
+    ):
+        said = {name: str(part) for name, part in _data(data).items()}
+        id = said.get("key_id", "")
+        name = table[id][1] if id in table else "" if who == id else str(who)
+        signed = id, said.get("at", ""), said.get("by", ""), said.get("signature", "")
+        is_revocation = kind == "operator_key_revoked"
+        acts.append(_KeyAct(entry, str(at), *signed, said.get("public", ""), name, is_revocation))
+    added = {act.id for act in acts if not act.is_revocation}
+    ended = {act.id for act in acts if act.is_revocation}
+    for id, (public, name, at, by, signature, revoked_at, revoked_by, revocation) in table.items():
+        if id not in added:
+            acts.append(_KeyAct(None, at, id, at, by, signature, public, name))
+        if revoked_at and id not in ended:
+            acts.append(_KeyAct(None, revoked_at, id, revoked_at, revoked_by, revocation, is_revocation=True))
+    return acts
+
+
+def _is_genuine(action: str, signer: str, key: _Enrolled, act: _KeyAct) -> bool:
+    said = signing.key_statement(action, public=key.public, name=key.name, at=act.at, by=act.by)
+    return operator_keys.verifies(signer, act.signature, said)
+
+
+def _data(text: str | None) -> JsonObject:
+    try:
+        data = json.loads(text or "{}")
+    except (ValueError, TypeError, RecursionError):
+        return {}
+    return data if isinstance(data, dict) else {}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+import time
 from collections.abc import Awaitable, Callable
 from functools import partial
 from pathlib import Path
@@ -21,6 +22,8 @@ from intercom.store.client import Reader
 #: The most words of a search, and the most characters of each; what is beyond is ignored.
 MOST_WORDS = 20
 _WORD_CHARS = 200
+#: See LogVerifier.
+REST = 2.0
 
 
 def words_of(text: str | None) -> tuple[str, ...]:
@@ -31,14 +34,20 @@ def words_of(text: str | None) -> tuple[str, ...]:
 @define(eq=False)
 class LogVerifier:
     """Verifies the audit log in a worker thread, once at a time: a long log takes a processor for seconds. Whoever asks
-    while it runs gets the result of the next run, together with everybody who has asked until that began."""
+    while it runs gets the result of the next run, together with everybody who has asked until that began.
+
+    Agents may ask too. So the thread rests between two runs, REST times as long as the first of them took.
+    """
 
     verify: Callable[[Path, Places], Verification] = verify_log
+    rest: Callable[[float], None] = time.sleep
     _lock: trio.Lock = field(factory=trio.Lock, init=False)
     _limit: trio.CapacityLimiter | None = field(default=None, init=False)
     _asked: int = field(default=0, init=False)
     #: The last result, and how many had asked when its run began.
     _last: tuple[int, Verification] | None = field(default=None, init=False)
+    #: When the next run may begin, by the monotonic clock.
+    _rested_at: float = field(default=0.0, init=False)
 
     async def run(self, database: Path, places: Places) -> Verification:
         """Verify the log of this database. Raises DatabaseError, and FileError for the file of its heads. A cancelled
@@ -57,12 +66,18 @@ class LogVerifier:
             return found
 
     def _verify(self, database: Path, places: Places) -> Verification:
+        if (left := self._rested_at - time.monotonic()) > 0:
+            self.rest(left)
+        began = time.monotonic()
         try:
             return self.verify(database, places)
         except AnchorError as error:
             raise FileError(str(error)) from None
         except sqlite3.Error as error:
             raise DatabaseError(f"the audit log in {database} cannot be read ({error})") from None
+        finally:
+            ended = time.monotonic()
+            self._rested_at = ended + REST * (ended - began)
 
 
 @frozen

@@ -6,6 +6,7 @@ import {
   KeyRoundIcon,
   LogOutIcon,
   ScrollTextIcon,
+  ServerIcon,
   ShieldCheckIcon,
   UserIcon,
   UsersIcon,
@@ -21,7 +22,8 @@ import {
   DropdownMenuSeparator,
   DropdownMenuTrigger,
 } from "@/components/ui/dropdown-menu";
-import { navigate, useIsWide, useNow, usePlace, type View } from "@/lib/hooks";
+import { addressOf, navigate, useIsWide, useNow, usePlace, type View } from "@/lib/hooks";
+import { lazyView } from "@/lib/lazy";
 import { cn } from "@/lib/utils";
 import { oneLine } from "@/model/visible";
 import { inbox as state, useInbox, type Inbox } from "@/server/inbox";
@@ -30,14 +32,17 @@ import { BatchBar, UndoBar } from "@/views/action-bar";
 import { CardDetail, type DetailControls } from "@/views/card-detail";
 import { CardList } from "@/views/card-list";
 import { ConfirmDialog, HelpDialog } from "@/views/dialogs";
-import { Log } from "@/views/log";
 import { PasskeyDialog } from "@/views/passkey-dialog";
 import { actOn, rowsFor, Sessions, useSessions } from "@/views/sessions";
+
+const Log = lazyView(() => import("@/views/log"));
+const Server = lazyView(() => import("@/views/server/server-page"));
 
 const VIEWS: readonly { view: View; name: string; icon: typeof InboxIcon }[] = [
   { view: "inbox", name: "Inbox", icon: InboxIcon },
   { view: "sessions", name: "Sessions", icon: UsersIcon },
   { view: "log", name: "Log", icon: ScrollTextIcon },
+  { view: "server", name: "Server", icon: ServerIcon },
 ];
 
 /** A part of the page that is loaded when it is first used. */
@@ -75,11 +80,14 @@ function Opened() {
 export function App() {
   const inbox = useInbox();
   const { board, identity } = inbox;
-  const { view, isOpen } = usePlace();
+  const { view, names, isOpen: isFilled } = usePlace();
   const isWide = useIsWide();
   const [isHelp, setHelp] = useState(false);
   const [isPasskey, setPasskey] = useState(false);
-  const [session, setSession] = useState<string | null>(null);
+  const [lastSession, setLastSession] = useState<string | null>(null);
+  const named = view === "sessions" ? names[0] : undefined;
+  const session = named ?? lastSession;
+  const isOpen = isFilled || named !== undefined;
   const detail = useRef<DetailControls | null>(null);
   const version = board.version;
 
@@ -97,6 +105,16 @@ export function App() {
       clearTimeout(timer);
     };
   }, [inbox, board, version, view, isOpen]);
+
+  useEffect(() => {
+    if (named !== undefined) setLastSession(named);
+  }, [named]);
+
+  /** Select a session: where there is room, its address is that of the page. */
+  const setSession = (id: string) => {
+    setLastSession(id);
+    if (isWide) navigate(addressOf("sessions", id), { replaces: named !== undefined });
+  };
 
   const hasSelected = board.selected !== null;
   useEffect(() => {
@@ -140,8 +158,11 @@ export function App() {
               {board.marked.length > 0 && <BatchBar />}
             </>
           ))}
-        {view === "sessions" && <Sessions selected={session} onSelect={setSession} isOpen={isOpen} />}
-        {view === "log" && <Log />}
+        {view === "sessions" && (
+          <Sessions selected={session} names={names.slice(1)} onSelect={setSession} isOpen={isOpen} />
+        )}
+        {view === "log" && <Log names={names} />}
+        {view === "server" && <Server names={names} />}
       </main>
       <UndoBar />
       {!isWide && isList && <Tabs view={view} />}
@@ -285,7 +306,7 @@ function Tabs({ view }: { view: View }) {
   return (
     <nav
       aria-label="Views"
-      className="grid shrink-0 grid-cols-3 border-t bg-background pb-[env(safe-area-inset-bottom)]"
+      className="grid shrink-0 auto-cols-fr grid-flow-col border-t bg-background pb-[env(safe-area-inset-bottom)]"
     >
       {VIEWS.map((each) => (
         <a
@@ -460,7 +481,7 @@ function useKeys(context: KeyContext): void {
         inbox.open({ name: "permitted" });
         return true;
       }
-      const view = { i: "inbox", s: "sessions", l: "log" }[key];
+      const view = { i: "inbox", s: "sessions", l: "log", v: "server" }[key];
       if (view) {
         navigate(`/${view}`);
         return true;
@@ -497,7 +518,7 @@ function useKeys(context: KeyContext): void {
       return true;
     }
     if (key === "Enter" && !context.isWide && at >= 0) {
-      navigate("/sessions#open");
+      if (context.session !== null) navigate(addressOf("sessions", context.session));
       return true;
     }
     if (key === "Escape" && !context.isWide) {

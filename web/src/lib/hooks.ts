@@ -2,7 +2,10 @@
 
 import { useEffect, useState, useSyncExternalStore } from "react";
 
-export type View = "inbox" | "sessions" | "log";
+export type View = "inbox" | "sessions" | "log" | "server";
+
+const VIEWS: readonly string[] = ["inbox", "sessions", "log", "server"] satisfies View[];
+const isView = (word: string | undefined): word is View => word !== undefined && VIEWS.includes(word);
 
 function onHistory(listener: () => void): () => void {
   window.addEventListener("popstate", listener);
@@ -15,18 +18,36 @@ function onHistory(listener: () => void): () => void {
 
 const place = () => location.pathname + location.hash;
 
-/** Go to an address of the page. */
-export function navigate(path: string): void {
+/** Go to an address of the page. With `replaces`, the way back does not lead to the one before. */
+export function navigate(path: string, { replaces = false } = {}): void {
   if (place() === path) return;
-  history.pushState(null, "", path);
+  if (replaces) history.replaceState(null, "", path);
+  else history.pushState(null, "", path);
   window.dispatchEvent(new PopStateEvent("popstate"));
 }
 
-/** Where the page is: the view, and whether what is selected fills a narrow screen. */
-export function usePlace(): { view: View; isOpen: boolean } {
+/** Return the address of something within a view, from names of any characters. */
+export function addressOf(view: View, ...names: readonly string[]): string {
+  return ["", view, ...names.map((each) => encodeURIComponent(each))].join("/");
+}
+
+function nameIn(part: string): string {
+  try {
+    return decodeURIComponent(part);
+  } catch {
+    return part;
+  }
+}
+
+/** Where the page is: the view, the names after it, and whether what is selected fills a narrow screen. */
+export function usePlace(): { view: View; names: readonly string[]; isOpen: boolean } {
   const path = useSyncExternalStore(onHistory, place);
-  const word = /^\/(\w+)/.exec(path)?.[1];
-  return { view: word === "sessions" || word === "log" ? word : "inbox", isOpen: path.endsWith("#open") };
+  const [word, ...names] = location.pathname.split("/").slice(1);
+  return {
+    view: isView(word) ? word : "inbox",
+    names: names.filter(Boolean).map(nameIn),
+    isOpen: path.endsWith("#open"),
+  };
 }
 
 function atLeast(pixels: number): () => boolean {

@@ -82,6 +82,7 @@ export interface LogEntry {
   sessionId: string | null;
   who: string;
   summary: string;
+  data: JsonObject;
 }
 
 export interface Me {
@@ -150,6 +151,8 @@ export const number = (data: JsonObject, name: string): number => {
   return typeof value === "number" ? value : 0;
 };
 export const list = (value: Json | undefined): JsonObject[] => (Array.isArray(value) ? value.filter(isObject) : []);
+
+export { isObject, list, maybe, number, object, shown, text };
 
 /** Read a card's entry. Raises WireError. */
 export function cardOf(value: unknown): Card {
@@ -241,6 +244,7 @@ export function logOf(value: unknown): LogEntry[] {
       sessionId: maybe(data, "session_id"),
       who: maybe(data, "who") ?? "",
       summary: shown(data, "summary") ?? "",
+      data: isObject(data["data"]) ? data["data"] : {},
     }))
     .sort((one, other) => other.id - one.id);
 }

@@ -12,6 +12,8 @@ export class ApiError extends Error {
     message: string,
     /** Seconds after which it is worth asking again. */
     readonly retryAfter: number | null = null,
+    /** What the server says besides, for some refusals. */
+    readonly details: JsonObject = {},
   ) {
     super(message);
   }
@@ -49,12 +51,13 @@ async function request(path: string, options: RequestInit = {}): Promise<Json> {
 function refusal(response: Response, data: Json): ApiError {
   const found = typeof data === "object" && data !== null && !Array.isArray(data) ? data["error"] : null;
   const error = typeof found === "object" && found !== null && !Array.isArray(found) ? found : {};
-  const [code, message, retry] = [error["code"], error["message"], error["retry_after"]];
+  const [code, message, retry, details] = [error["code"], error["message"], error["retry_after"], error["details"]];
   return new ApiError(
     response.status,
     typeof code === "string" ? code : "unknown",
     typeof message === "string" ? message : `the server answered ${response.status}`,
     typeof retry === "number" ? retry : null,
+    typeof details === "object" && details !== null && !Array.isArray(details) ? details : {},
   );
 }
 

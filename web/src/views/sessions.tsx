@@ -1,21 +1,25 @@
-/** The sessions: what each agent does, how far it is, whether it is quiet, and the ways to reach it. */
+/** The sessions: what each agent does, how far it is, and whether it is quiet. One of them has a page of its own. */
 
 import { useQuery } from "@tanstack/react-query";
-import { ArrowLeftIcon, CheckIcon, CircleDashedIcon, CircleDotIcon, UsersIcon } from "lucide-react";
-import type { MouseEvent } from "react";
+import { PlusIcon, UsersIcon } from "lucide-react";
+import { useState } from "react";
 import { Badge } from "@/components/ui/badge";
 import { Button } from "@/components/ui/button";
-import { Kbd } from "@/components/ui/kbd";
+import { Checkbox } from "@/components/ui/checkbox";
 import { Skeleton } from "@/components/ui/skeleton";
-import { Textarea } from "@/components/ui/textarea";
-import { navigate, typedAt, useIsWide, useNow } from "@/lib/hooks";
+import { addressOf, navigate, useIsWide, useNow } from "@/lib/hooks";
+import { lazyView } from "@/lib/lazy";
 import { cn } from "@/lib/utils";
 import { SESSION_KEYS, SIGNED, type Key } from "@/model/keys";
-import { age, moment } from "@/model/time";
-import { count, oneLine, short, table } from "@/model/visible";
+import { age } from "@/model/time";
+import { count, oneLine } from "@/model/visible";
 import { sessionsOf, type Session } from "@/model/wire";
-import { inbox, sentence, useDraft, useInbox } from "@/server/inbox";
-import { AgentText, baseName, Empty, Facts, kindOf, Remark, RiskMark } from "./marks";
+import { useAllSessions, useMayAct } from "@/server/agents";
+import { inbox, sentence, useInbox } from "@/server/inbox";
+import { baseName, Empty, Remark } from "./marks";
+
+const SessionPage = lazyView(() => import("./agents/session-page"));
+const StartAgent = lazyView(() => import("./agents/start-agent"));
 
 export function useSessions() {
   const { me } = useInbox();
@@ -44,7 +48,7 @@ export function rowsFor(session: Session): readonly Key[] {
   });
 }
 
-function StatusMark({ session }: { session: Session }) {
+export function StatusMark({ session }: { session: Session }) {
   const { board } = useInbox();
   const isQuiet = board.cards.some((card) => card.kind === "stall" && card.sessionId === session.id);
   return (
@@ -57,80 +61,89 @@ function StatusMark({ session }: { session: Session }) {
   );
 }
 
-export function Sessions(props: { selected: string | null; onSelect: (id: string) => void; isOpen: boolean }) {
+/** How many sessions that have ended are listed. */
+const MOST_ENDED = 200;
+
+export function Sessions(props: {
+  selected: string | null;
+  names: readonly string[];
+  onSelect: (id: string) => void;
+  isOpen: boolean;
+}) {
   const isWide = useIsWide();
   const found = useSessions();
-  const sessions = found.data ?? [];
-  const session = sessions.find((each) => each.id === props.selected) ?? null;
-  const { board, link } = useInbox();
-  const now = useNow(5_000);
-  const waiting = (id: string) => board.cards.filter((card) => card.sessionId === id).length;
+  const [withEnded, setWithEnded] = useState(false);
+  const [isStarting, setStarting] = useState(false);
+  const all = useAllSessions(withEnded);
+  const live = found.data ?? [];
+  const known = new Set(live.map((each) => each.id));
+  const ended = withEnded
+    ? (all.data ?? [])
+        .filter((each) => !known.has(each.id))
+        .reverse()
+        .slice(0, MOST_ENDED)
+    : [];
+  const sessions = [...live, ...ended];
+  const { link } = useInbox();
+  const mayAct = useMayAct();
   const list = (
-    <section aria-label="Sessions" className="flex min-h-0 flex-1 flex-col overflow-y-auto md:border-r md:bg-sidebar">
-      {found.isError && link.state === "live" && (
-        <div className="p-3">
-          <Remark level="error">The sessions could not be read: {sentence(found.error)}.</Remark>
-        </div>
-      )}
-      {found.isPending ? (
-        <div className="flex flex-col gap-3 p-3" role="status" aria-label="Loading">
-          {[0, 1, 2].map((each) => (
-            <Skeleton key={each} className="h-14" />
-          ))}
-        </div>
-      ) : sessions.length === 0 && !found.isError ? (
-        <Empty icon={<UsersIcon aria-hidden />} title="No sessions">
-          None of your agents is connected.
-        </Empty>
-      ) : (
-        <ul>
-          {sessions.map((each) => {
-            const done = each.progress.filter((item) => item.status === "done").length;
-            return (
-              <li key={each.id} className={cn("border-b", each.id === props.selected && "bg-selected")}>
-                <button
-                  type="button"
-                  aria-current={each.id === props.selected}
-                  className="flex w-full flex-col gap-1 px-4 py-2.5 text-left outline-none hover:bg-accent/60 focus-visible:ring-2 focus-visible:ring-ring focus-visible:ring-inset"
-                  onClick={() => {
-                    props.onSelect(each.id);
-                    if (!isWide) navigate("/sessions#open");
-                  }}
-                >
-                  <span className="flex w-full items-center gap-2">
-                    <StatusMark session={each} />
-                    {waiting(each.id) > 0 && (
-                      <span className="text-xs text-muted-foreground">{waiting(each.id)} waiting</span>
-                    )}
-                    <span className="ml-auto text-xs text-muted-foreground">{age(each.updatedAt, now)}</span>
-                  </span>
-                  <span className="truncate font-medium">
-                    {baseName(each.workspaceRoot)}
-                    <span className="font-normal text-muted-foreground">
-                      {each.clientName ? ` · ${oneLine(each.clientName)}` : ""}
-                      {each.progress.length > 0 ? ` · ${done} of ${each.progress.length} done` : ""}
-                    </span>
-                  </span>
-                </button>
-              </li>
-            );
-          })}
-        </ul>
-      )}
+    <section aria-label="Sessions" className="flex min-h-0 flex-1 flex-col md:border-r md:bg-sidebar">
+      <div className="flex shrink-0 items-center gap-3 border-b px-4 py-1.5 text-[0.8125rem] max-md:min-h-12">
+        <label className="flex items-center gap-2 text-muted-foreground max-md:min-h-11">
+          <Checkbox checked={withEnded} onCheckedChange={(checked) => setWithEnded(checked === true)} />
+          Ended too
+        </label>
+        {mayAct && (
+          <Button size="sm" variant="outline" className="ml-auto max-md:h-10" onClick={() => setStarting(true)}>
+            <PlusIcon aria-hidden /> Start an agent
+          </Button>
+        )}
+      </div>
+      <div className="flex min-h-0 flex-1 flex-col overflow-y-auto">
+        {found.isError && link.state === "live" && (
+          <div className="p-3">
+            <Remark level="error">The sessions could not be read: {sentence(found.error)}.</Remark>
+          </div>
+        )}
+        {found.isPending ? (
+          <div className="flex flex-col gap-3 p-3" role="status" aria-label="Loading">
+            {[0, 1, 2].map((each) => (
+              <Skeleton key={each} className="h-14" />
+            ))}
+          </div>
+        ) : sessions.length === 0 && !found.isError ? (
+          <Empty icon={<UsersIcon aria-hidden />} title="No sessions">
+            None of your agents is connected.
+          </Empty>
+        ) : (
+          <ul>
+            {sessions.map((each) => (
+              <Row
+                key={each.id}
+                session={each}
+                isSelected={each.id === props.selected}
+                onSelect={() => (isWide ? props.onSelect(each.id) : navigate(addressOf("sessions", each.id)))}
+              />
+            ))}
+          </ul>
+        )}
+      </div>
+      {isStarting && <StartAgent onClose={() => setStarting(false)} />}
     </section>
   );
-  const detail = session ? (
-    <SessionDetail key={session.id} session={session} isWide={isWide} />
-  ) : (
-    <section aria-label="Session" className="min-h-0 flex-1 overflow-y-auto">
-      {sessions.length > 0 && (
-        <Empty icon={<UsersIcon aria-hidden />} title={count(sessions.length, "session")}>
-          A click or j selects one.
-        </Empty>
-      )}
-    </section>
-  );
-  if (!isWide) return props.isOpen && session ? detail : list;
+  const detail =
+    props.selected !== null && (isWide || props.isOpen) ? (
+      <SessionPage id={props.selected} names={props.names} />
+    ) : (
+      <section aria-label="Session" className="min-h-0 flex-1 overflow-y-auto">
+        {sessions.length > 0 && (
+          <Empty icon={<UsersIcon aria-hidden />} title={count(sessions.length, "session")}>
+            A click or j selects one.
+          </Empty>
+        )}
+      </section>
+    );
+  if (!isWide) return props.isOpen ? detail : list;
   return (
     <div className="grid min-h-0 flex-1 grid-cols-[20rem_minmax(0,1fr)] lg:grid-cols-[24rem_minmax(0,1fr)]">
       {list}
@@ -139,195 +152,33 @@ export function Sessions(props: { selected: string | null; onSelect: (id: string
   );
 }
 
-const DONE = table<string>({ done: "done", in_progress: "in progress", pending: "not begun" });
-
-function SessionDetail({ session, isWide }: { session: Session; isWide: boolean }) {
-  const state = useInbox();
-  const { board } = state;
+function Row(props: { session: Session; isSelected: boolean; onSelect: () => void }) {
+  const { session } = props;
+  const { board } = useInbox();
   const now = useNow(5_000);
-  const cards = board.cards.filter((card) => card.sessionId === session.id);
-  const [text, setText] = useDraft(`steer ${session.id}`);
-  const rows = rowsFor(session).filter((row) => row.word !== "steer");
-  const isDecided = board.isDecided(session.id);
-  const send = (at: number) => {
-    if (!text.trim() || isDecided) return;
-    state.begin([{ word: "steer", card: null, session, wants: "must" }], at);
-    if (board.asked?.stage === "text" && board.giveText(text, performance.now())) setText("");
-    state.changed();
-  };
+  const done = session.progress.filter((item) => item.status === "done").length;
+  const waiting = board.cards.filter((card) => card.sessionId === session.id).length;
   return (
-    <section aria-label="Session" className="flex min-h-0 min-w-0 flex-1 flex-col">
-      <div className="flex min-h-0 flex-1 flex-col gap-5 overflow-y-auto px-4 py-3 md:px-6 md:py-5">
-        <header className="flex flex-col gap-2">
-          <div className="flex items-center gap-2">
-            {!isWide && (
-              <Button
-                variant="ghost"
-                size="icon"
-                className="-ml-2 size-11"
-                aria-label="Back to the list"
-                onClick={() => navigate("/sessions")}
-              >
-                <ArrowLeftIcon aria-hidden />
-              </Button>
-            )}
-            <StatusMark session={session} />
-            <code className="font-mono text-xs text-muted-foreground">{short(session.id)}</code>
-          </div>
-          <h1 className="text-lg font-semibold [overflow-wrap:anywhere] md:text-xl">
-            {baseName(session.workspaceRoot)}
-          </h1>
-        </header>
-        <Facts>
-          <dt>Agent</dt>
-          <dd>{oneLine(session.clientName ?? "-")}</dd>
-          <dt>Workspace</dt>
-          <dd>{oneLine(session.workspaceRoot)}</dd>
-          <dt>Notified</dt>
-          <dd>{oneLine(session.mode)}</dd>
-          <dt>Last tool</dt>
-          <dd>{oneLine(session.lastTool ?? "-")}</dd>
-          <dt>Active</dt>
-          <dd>{age(session.updatedAt, now)} ago</dd>
-          <dt>Started</dt>
-          <dd>{moment(session.createdAt)}</dd>
-          {session.pausedBy && (
-            <>
-              <dt>Paused by</dt>
-              <dd>{oneLine(session.pausedBy)}</dd>
-            </>
-          )}
-          {session.process && (
-            <>
-              <dt>Process</dt>
-              <dd>
-                {oneLine(session.process.state)}
-                {session.process.startedBy ? `, started by ${oneLine(session.process.startedBy)}` : ""}
-              </dd>
-            </>
-          )}
-        </Facts>
-        {session.prompt && (
-          <div>
-            <h2 className="pb-1 text-xs text-muted-foreground">Its task</h2>
-            <p className="whitespace-pre-wrap [overflow-wrap:anywhere]">{session.prompt}</p>
-          </div>
-        )}
-        {session.progress.length > 0 && (
-          <div>
-            <h2 className="pb-1.5 text-xs text-muted-foreground">Progress, as the agent says</h2>
-            <ul className="flex flex-col gap-1.5">
-              {session.progress.map((item, at) => (
-                <li key={at} className="flex items-start gap-2">
-                  {item.status === "done" ? (
-                    <CheckIcon className="mt-0.5 size-4 shrink-0 text-success" aria-hidden />
-                  ) : item.status === "in_progress" ? (
-                    <CircleDotIcon className="mt-0.5 size-4 shrink-0 text-primary" aria-hidden />
-                  ) : (
-                    <CircleDashedIcon className="mt-0.5 size-4 shrink-0 text-muted-foreground" aria-hidden />
-                  )}
-                  <span className="min-w-0 [overflow-wrap:anywhere]" data-agent>
-                    {oneLine(item.label)}
-                  </span>
-                  <span className="ml-auto shrink-0 text-xs text-muted-foreground">
-                    {DONE[item.status] ?? oneLine(item.status)}
-                  </span>
-                </li>
-              ))}
-            </ul>
-          </div>
-        )}
-        <div>
-          <h2 className="pb-1.5 text-xs text-muted-foreground">
-            {cards.length === 0 ? "Nothing of it waits for you" : `${count(cards.length, "request")} waiting`}
-          </h2>
-          {cards.length > 0 && (
-            <ul className="divide-y rounded-md border">
-              {cards.map((card) => (
-                <li key={card.id}>
-                  <button
-                    type="button"
-                    className="flex w-full items-center gap-2 px-3 py-2 text-left outline-none hover:bg-accent focus-visible:ring-2 focus-visible:ring-ring focus-visible:ring-inset"
-                    onClick={() => {
-                      board.filter("");
-                      board.select(card.id);
-                      state.changed();
-                      navigate(isWide ? "/inbox" : "/inbox#open");
-                    }}
-                  >
-                    <RiskMark risk={card.risk} />
-                    <span className="text-xs text-muted-foreground">{kindOf(card)}</span>
-                    <span className="min-w-0 truncate">{oneLine(card.title)}</span>
-                  </button>
-                </li>
-              ))}
-            </ul>
-          )}
-        </div>
-        {cards.some((card) => card.kind === "stall" && card.body) && (
-          <AgentText>{cards.find((card) => card.kind === "stall")?.body ?? ""}</AgentText>
-        )}
-      </div>
-      <div className="flex flex-col gap-2 border-t bg-background px-3 py-2 pb-[max(0.5rem,env(safe-area-inset-bottom))] md:px-6 md:py-3">
-        {state.cannotDecide ? (
-          <p className="text-[0.8125rem] text-muted-foreground">{state.cannotDecide}</p>
-        ) : (
-          <>
-            {state.needsTerminal ? (
-              <p className="text-[0.8125rem] text-muted-foreground">
-                An operator key is set, so messages and resuming are signed in a terminal:{" "}
-                <code className="font-mono text-xs text-foreground">
-                  agent-intercom-ctl steer {short(session.id)} TEXT
-                </code>
-              </p>
-            ) : (
-              <form
-                className="flex items-end gap-2"
-                onSubmit={(event) => {
-                  event.preventDefault();
-                  send(event.timeStamp);
-                }}
-              >
-                <Textarea
-                  id="message"
-                  aria-label="A message to the agent"
-                  placeholder="Tell the agent something with its next result…"
-                  className="min-h-10"
-                  value={text}
-                  onChange={(event) => setText(event.target.value)}
-                  onKeyDown={(event) => {
-                    if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) {
-                      event.preventDefault();
-                      send(event.timeStamp);
-                    }
-                  }}
-                />
-                <Button type="submit" size="touch" disabled={!text.trim() || isDecided}>
-                  Steer
-                </Button>
-              </form>
-            )}
-            <div className="flex flex-wrap gap-2">
-              {rows.map((row) => (
-                <Button
-                  key={row.word}
-                  data-word={row.word}
-                  size="touch"
-                  variant="outline"
-                  disabled={isDecided}
-                  className={cn("max-md:flex-1", row.word === "clear" && "text-removed-mark hover:text-removed-mark")}
-                  onClick={(event: MouseEvent) => actOn(session, row, typedAt(event.nativeEvent))}
-                >
-                  {row.label.charAt(0).toUpperCase() + row.label.slice(1)}
-                  <Kbd className="hidden md:inline-flex" aria-hidden>
-                    {row.key}
-                  </Kbd>
-                </Button>
-              ))}
-            </div>
-          </>
-        )}
-      </div>
-    </section>
+    <li className={cn("border-b", props.isSelected && "bg-selected")}>
+      <button
+        type="button"
+        aria-current={props.isSelected}
+        className="flex w-full flex-col gap-1 px-4 py-2.5 text-left outline-none hover:bg-accent/60 focus-visible:ring-2 focus-visible:ring-ring focus-visible:ring-inset"
+        onClick={props.onSelect}
+      >
+        <span className="flex w-full items-center gap-2">
+          <StatusMark session={session} />
+          {waiting > 0 && <span className="text-xs text-muted-foreground">{waiting} waiting</span>}
+          <span className="ml-auto text-xs text-muted-foreground">{age(session.updatedAt, now)}</span>
+        </span>
+        <span className="truncate font-medium">
+          {baseName(session.workspaceRoot)}
+          <span className="font-normal text-muted-foreground">
+            {session.clientName ? ` · ${oneLine(session.clientName)}` : ""}
+            {session.progress.length > 0 ? ` · ${done} of ${session.progress.length} done` : ""}
+          </span>
+        </span>
+      </button>
+    </li>
   );
 }

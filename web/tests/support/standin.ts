@@ -47,6 +47,9 @@ export class Standin {
   readonly cards = new Map<string, JsonObject>();
   sessions: JsonObject[] = [sessionEntry()];
   log: JsonObject[] = [];
+  /** What commands of a test's own answer: their data, a refusal with `status`, `code` and `message`, or null as for
+   * what is not there. */
+  readonly answers = new Map<string, (fields: JsonObject) => JsonObject | null>();
   /** The commands that acted, as they came. */
   readonly sent: Sent[] = [];
   readonly reports: string[] = [];
@@ -56,8 +59,6 @@ export class Standin {
   isDown = false;
   /** What the next acting command is refused with. */
   refusal: { status: number; code: string; message: string } | null = null;
-  /** What commands of a test's own answer: their data, or a refusal with `status`, `code` and `message`. */
-  readonly answers = new Map<string, (fields: JsonObject) => JsonObject>();
   /** Why streams are refused, if they are. */
   refusesStreams = "";
   role = "admin";
@@ -163,7 +164,7 @@ export class Standin {
   }
 
   #file(path: string, response: ServerResponse): void {
-    const isView = /^\/(inbox|sessions|log|rooms\/.*)?$/.test(path);
+    const isView = /^\/((inbox|sessions|log|server)(\/.*)?|rooms\/.*)?$/.test(path);
     const file = join(PAGE, normalize(isView ? "/index.html" : path));
     if (!file.startsWith(PAGE) || !existsSync(file) || !statSync(file).isFile()) {
       response.writeHead(404).end();
@@ -217,10 +218,14 @@ export class Standin {
   ): void {
     const id = String(fields["id"] ?? "");
     const card = this.cards.get(id);
-    const found = this.answers.get(command)?.(fields);
-    if (found && "code" in found)
-      return refuse(Number(found["status"]), String(found["code"]), String(found["message"]));
-    if (found) return json(200, { data: found });
+    const answer = this.answers.get(command);
+    if (answer) {
+      if ("verdict_id" in fields) this.sent.push({ command, fields });
+      const found = answer(fields);
+      if (found === null) return refuse(404, "not_found", `no such ${command}`);
+      if ("code" in found) return refuse(Number(found["status"]), String(found["code"]), String(found["message"]));
+      return json(200, { data: found });
+    }
     switch (command) {
       case "list":
         return json(200, { data: { sessions: this.sessions } });

@@ -1,0 +1,418 @@
+/** The views of agents in Chromium: a session's page, its story, past requests, the log's chain, the gateway, actors. */
+
+import { createRequire } from "node:module";
+import { readFileSync } from "node:fs";
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from "vitest";
+import type { Browser, Page } from "playwright-core";
+import type { JsonObject } from "../../src/model/wire";
+import { open, startBrowser, type Watched } from "../support/browser";
+import { cardEntry, proposal, sessionEntry } from "../support/cards";
+import {
+  actor,
+  callEntry,
+  checkpointEntry,
+  downstreamEntry,
+  entry,
+  fill,
+  logOfAll,
+  PROCESS,
+  restoreEntry,
+  SESSION,
+  story,
+  tree,
+  verificationEntry,
+} from "../support/records";
+import { Standin } from "../support/standin";
+
+let browser: Browser;
+let server: Standin;
+let watched: Watched | null = null;
+let page: Page;
+let output: { text: string };
+
+beforeAll(async () => {
+  browser = await startBrowser();
+});
+afterAll(async () => browser.close());
+beforeEach(async () => {
+  server = new Standin();
+  await server.start();
+  output = fill(server);
+});
+afterEach(async () => {
+  const faults = watched?.faults ?? [];
+  await watched?.close();
+  watched = null;
+  await server.stop();
+  expect(faults).toEqual([]);
+  expect(server.reports).toEqual([]);
+});
+
+async function visit(options: Parameters<typeof open>[2] = {}): Promise<Page> {
+  watched = await open(browser, server, options);
+  return (page = watched.page);
+}
+
+async function settled(): Promise<void> {
+  await page.waitForFunction(() => document.querySelector("main")?.getAttribute("aria-busy") !== "true");
+}
+
+const sentOf = (command: string) => server.sent.filter((each) => each.command === command);
+async function sent(command: string): Promise<JsonObject> {
+  await expect.poll(() => sentOf(command).length, { timeout: 12_000 }).toBe(1);
+  const { verdict_id: id, ...fields } = sentOf(command)[0]?.fields ?? {};
+  expect(id).toMatch(/^[0-9A-Za-z_-]{8,64}$/);
+  return fields;
+}
+
+describe("a session", () => {
+  test("has an address of its own, shows what it waits for, and leads there", async () => {
+    const card = proposal("Add the tax once", 1, { session_id: SESSION });
+    server.put(card);
+    server.put(cardEntry({ kind: "stall", title: "quiet for 12 minutes", session_id: SESSION, description: "hm" }));
+    await visit({ path: `/sessions/${SESSION}` });
+    await page.getByRole("heading", { level: 1, name: "shop" }).waitFor();
+    await page.getByText("Quiet for 12 minutes. Answer this alert").waitFor();
+    await page.getByText("1 of 3 done").first().waitFor();
+    await page.getByRole("button", { name: /Add the tax once/ }).click();
+    await page.waitForURL("**/inbox");
+    await page.getByRole("heading", { level: 1 }).filter({ hasText: "Add the tax once" }).waitFor();
+    await page.goBack();
+    await page.waitForURL(`**/sessions/${SESSION}`);
+  });
+
+  test("that has ended is found by its address, and listed if that is wanted", async () => {
+    const ended = sessionEntry({ session_id: "over", status: "terminated", workspace_root: "/home/alex/old" });
+    server.answers.set("list", ({ everything }) => ({
+      sessions: everything ? [ended, ...server.sessions] : server.sessions,
+    }));
+    await visit({ path: "/sessions/over/story" });
+    await page.getByRole("heading", { level: 1, name: "old" }).waitFor();
+    expect(await page.getByRole("textbox", { name: "A message to the agent" }).count()).toBe(0);
+    expect(await page.getByRole("list").getByText("old").count()).toBe(0);
+    await page.getByLabel("Ended too").click();
+    await page.getByRole("button", { name: /terminated/ }).waitFor();
+  });
+
+  test("that is not there is said to be gone", async () => {
+    await visit({ path: "/sessions/nobody" });
+    await page.getByText("There is no such session").waitFor();
+  });
+
+  test("shows what its agent writes, as it writes it", async () => {
+    await visit({ path: `/sessions/${SESSION}/output` });
+    await page.getByText("two").waitFor();
+    await page.getByText("Live").waitFor();
+    output.text += "\x1b[32mthree\x1b[0m <b>four</b>\n";
+    await page.getByText("three <b>four</b>").waitFor();
+  });
+
+  test("gets a task, and loses a message that it has not read", async () => {
+    await visit({ path: `/sessions/${SESSION}/messages` });
+    await page.getByRole("textbox", { name: "A task for this agent" }).fill("then the docs");
+    await page.getByRole("button", { name: "Leave task" }).click();
+    expect(await sent("task")).toEqual({ text: "then the docs", session: SESSION });
+    await page.getByRole("button", { name: /^Take back/ }).click();
+    await page.getByRole("dialog").getByText("Leave the log alone").waitFor();
+    await page.waitForTimeout(350);
+    await page.getByRole("dialog").getByRole("button", { name: "Take back" }).click();
+    expect(await sent("take-back")).toEqual({ id: "i-1" });
+  });
+
+  test("goes back to a checkpoint: compared first, said, and asked twice", async () => {
+    server.answers.set("restore", ({ files }) => {
+      const restore = restoreEntry("restore-1", { files: files ?? "leave" });
+      server.put(
+        cardEntry({ request_id: "restore-1", kind: "restore", title: "Restore before the tax", risk_level: null }),
+      );
+      return restore;
+    });
+    let state = "asked";
+    server.answers.set("restoring", () => restoreEntry("restore-1", { state }));
+    server.answers.set("answer", ({ id, decision }) => {
+      state = "done";
+      server.end(String(id), "answered", String(decision), "alex", "web");
+      return { request_id: String(id), status: "proceeding" };
+    });
+    await visit({ path: `/sessions/${SESSION}/checkpoints` });
+    await page.getByRole("textbox", { name: "A name for the checkpoint" }).fill("now");
+    await page.getByRole("button", { name: "Take a checkpoint" }).click();
+    expect(await sent("checkpoint")).toEqual({ session: SESSION, label: "now" });
+    await page.getByRole("button", { name: "Go back…" }).click();
+    await page.getByLabel(/and remove what was added/).click();
+    await page.waitForTimeout(350);
+    await page.getByRole("button", { name: "Compare" }).click();
+    expect(await sent("restore")).toEqual({ id: "c-1", files: "exact" });
+    await page.getByText("2 files changed back, 1 file put back, 3 files removed.").waitFor();
+    await page.getByText("README.md").waitFor();
+    await page.getByText("dist/app.bin is too large to be put back").waitFor();
+    await page.waitForTimeout(350);
+    expect(sentOf("answer")).toEqual([]);
+    await page.getByRole("dialog").getByRole("button", { name: "Go back" }).click();
+    await page
+      .getByRole("dialog")
+      .getByText(/^Proceed .*Restore before the tax/)
+      .waitFor();
+    await settled();
+    await page.keyboard.press("y");
+    await page.getByTestId("undo").waitFor();
+    expect(sentOf("answer")).toEqual([]);
+    expect(await sent("answer")).toEqual({ id: "restore-1", decision: "proceed" });
+    await page.getByRole("link", { name: "Go to the new session" }).waitFor();
+  });
+
+  test("is started from here", async () => {
+    await visit({ path: "/sessions" });
+    await page.getByRole("button", { name: "Start an agent" }).click();
+    await page.getByLabel("Its task").fill("Mend the total");
+    await page.waitForTimeout(350);
+    await page.getByRole("button", { name: "Start", exact: true }).click();
+    expect(await sent("start")).toEqual({ text: "Mend the total", workspace: "/home/alex/shop" });
+    await page.waitForURL(`**/sessions/${SESSION}`);
+  });
+});
+
+describe("the story", () => {
+  test("reads from the oldest to the newest, goes on by itself, and leads to its requests", async () => {
+    const entries = story();
+    server.answers.set("log", (fields) => logOfAll(entries)(fields));
+    await visit({ path: `/sessions/${SESSION}/story` });
+    const lines = page.getByRole("region", { name: "Story" }).getByRole("listitem");
+    await page.getByText("sam approved in Slack · applied").waitFor();
+    expect(await lines.count()).toBe(10);
+    entries.push(entry(11, "session_active", "agent", "the agent is connected"));
+    await expect.poll(() => lines.count(), { timeout: 8_000 }).toBe(11);
+    await page.getByRole("status").filter({ hasText: "The agent is connected" }).waitFor({ state: "attached" });
+    await page.getByRole("link", { name: "details" }).first().click();
+    await page.waitForURL("**/log/requests/r-1");
+    await page.getByRole("heading", { level: 1, name: "Round the total at the end" }).waitFor();
+  });
+
+  test("is read page by page without a jump, and each line has an address", async () => {
+    const many = Array.from({ length: 1_200 }, (_, at) => entry(at + 1, "broadcast", "agent", `line ${at + 1}`));
+    server.answers.set("log", logOfAll(many));
+    await visit({ path: `/sessions/${SESSION}/story` });
+    await page.getByText("line 1200", { exact: true }).waitFor();
+    const box = page.getByRole("region", { name: "Story" });
+    expect(
+      await box.evaluate((element) => element.scrollHeight - element.scrollTop - element.clientHeight),
+    ).toBeLessThan(4);
+    await box.evaluate((element) => (element.scrollTop = 0));
+    const line = page.getByText("line 1101", { exact: true });
+    await line.waitFor();
+    await page.waitForTimeout(200);
+    await page.getByRole("button", { name: "Show earlier" }).click();
+    await page.getByText("line 1001", { exact: true }).waitFor({ state: "attached" });
+    await expect.poll(async () => (await line.boundingBox())?.y ?? -1).toBeGreaterThan(0);
+    await page.goto(`${server.origin}/sessions/${SESSION}/story/77`);
+    await page.locator("#entry-77:focus").waitFor({ timeout: 15_000 });
+    await expect.poll(async () => (await page.locator("#entry-77").boundingBox())?.y ?? -1).toBeGreaterThan(0);
+  });
+});
+
+describe("what happened", () => {
+  test("past requests are searched on the server, and each is shown in full", async () => {
+    await visit({ path: "/log/requests" });
+    await page.getByText("approved by sam (slack), applied").waitFor();
+    await page.getByRole("searchbox", { name: "Search past requests" }).fill("nothing like it");
+    await page.getByText("No past request contains these words").waitFor();
+    await page.getByRole("searchbox", { name: "Search past requests" }).fill("basket");
+    await page.getByRole("link", { name: /Round the total/ }).click();
+    await page.getByText("The answer of sam").waitFor();
+    await page.getByText("# Prices are net; the tax is added once.").waitFor();
+    await page.getByRole("link", { name: /its story/ }).click();
+    await page.waitForURL("**/story");
+  });
+
+  test("the log says that its chain holds, or what is wrong with it", async () => {
+    await visit({ path: "/log" });
+    await page.getByText("412 entries, 37 decisions, 19 kept heads").waitFor();
+    const text = "it was edited: its hash is not that of its columns";
+    server.answers.set("audit-verify", () =>
+      verificationEntry({ ok: false, faults: [{ entry: 7, text }], more_faults: 3 }),
+    );
+    await page.getByRole("button", { name: "Verify" }).click();
+    await page.getByRole("alert").getByText(`Entry 7: ${text}.`).waitFor();
+    await page.getByRole("button", { name: "Details" }).click();
+    await page.getByText("and 3 more").waitFor();
+  });
+
+  test("a long log is searched beyond what is shown", async () => {
+    const many = Array.from({ length: 1_500 }, (_, at) => entry(at + 1, "broadcast", "agent", `line ${at + 1}`));
+    many[3] = entry(4, "broadcast", "agent", "a needle");
+    server.answers.set("log", logOfAll(many));
+    await visit({ path: "/log" });
+    await page.getByText("newest 1000").waitFor();
+    await page.getByRole("searchbox", { name: "Search the log" }).fill("needle");
+    await page.getByText("1 entry").waitFor();
+    await page.getByText("a needle").waitFor();
+  });
+});
+
+describe("the server", () => {
+  test("shows its actors as they are, with what was restarted since", async () => {
+    let drawn = tree();
+    server.answers.set("tree", () => drawn);
+    await visit({ path: "/server" });
+    await page.getByText("45 actors, 1 restart, 133 tasks").waitFor();
+    await page.getByText("Last crash: OSError: connection reset").waitFor();
+    expect(await page.getByText("session/7").count()).toBe(0);
+    await page.getByRole("button", { name: "sessions, 40 children" }).click();
+    await page.getByText("session/7").waitFor();
+    await page.getByRole("searchbox", { name: "Search the actors" }).fill("router");
+    await page.getByText("session/7").waitFor({ state: "detached" });
+    const crashed = actor("store", { restarts: 1, last_crash: "OSError: disk full" });
+    drawn = { tasks: 9, tree: actor("server", {}, [crashed]) };
+    await page.getByRole("alert").getByText("store (OSError: disk full)").waitFor({ timeout: 8_000 });
+  });
+
+  test("shows the health of the gateway, calls, and what a role may do", async () => {
+    await visit({ path: "/server/gateway" });
+    for (const word of ["Ready", "Degraded", "Offline"]) await page.getByText(word, { exact: true }).waitFor();
+    await page.getByText("3 of 5 calls failed").waitFor();
+    await page.getByText("the role reviewer is never used").waitFor();
+    await page.getByText("85 of 100").waitFor();
+    await page.getByText("no such file").waitFor();
+    await page.getByLabel("Role").fill("builder");
+    await page.getByRole("button", { name: "Explain" }).click();
+    await page.getByText("files:read_*").waitFor();
+  });
+
+  test("tests, disables and enables a server behind the gateway, after asking", async () => {
+    await visit({ path: "/server/gateway/files" });
+    await page.getByRole("button", { name: "Test it" }).click();
+    expect(await sent("gateway-test")).toEqual({ id: "files" });
+    await page.getByText("It is healthy").waitFor();
+    await page.getByRole("button", { name: "Disable" }).click();
+    await page.getByRole("dialog").getByText("Disable files?").waitFor();
+    expect(sentOf("gateway-disable")).toEqual([]);
+    await page.waitForTimeout(350);
+    await page.getByRole("dialog").getByRole("button", { name: "Disable" }).click();
+    expect(await sent("gateway-disable")).toEqual({ id: "files" });
+    await page.goto(`${server.origin}/server/gateway/mail`);
+    await page.getByRole("button", { name: "Enable" }).click();
+    await page.waitForTimeout(350);
+    await page.getByRole("dialog").getByRole("button", { name: "Enable" }).click();
+    expect(await sent("gateway-enable")).toEqual({ id: "mail" });
+  });
+
+  test("a viewer sees all of it, and is offered nothing that acts", async () => {
+    server.role = "viewer";
+    await visit({ path: "/server/gateway/files" });
+    await page.getByText("read_file").first().waitFor();
+    expect(await page.getByRole("button", { name: /Test it|Disable|Enable/ }).count()).toBe(0);
+    await page.goto(`${server.origin}/sessions/${SESSION}/checkpoints`);
+    await page.getByText("before the tax").waitFor();
+    expect(await page.getByRole("button", { name: /Go back|Take a checkpoint|Start an agent/ }).count()).toBe(0);
+  });
+
+  test("with an operator key, what is signed is named for a terminal", async () => {
+    server.isSigned = true;
+    await visit({ path: "/server/gateway/mail" });
+    await page.getByRole("button", { name: "Enable" }).click();
+    await page.getByText("agent-intercom-ctl gateway enable mail").waitFor();
+    expect(await page.getByRole("dialog").getByRole("button", { name: "Enable" }).isDisabled()).toBe(true);
+  });
+});
+
+describe("everybody", () => {
+  const axe = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
+  const PLACES = [
+    `/sessions/${SESSION}`,
+    `/sessions/${SESSION}/story`,
+    `/sessions/${SESSION}/output`,
+    `/sessions/${SESSION}/messages`,
+    `/sessions/${SESSION}/checkpoints`,
+    "/log",
+    "/log/requests/r-1",
+    "/server",
+    "/server/gateway",
+    "/server/gateway/files",
+  ];
+
+  async function faultsOf(): Promise<string[]> {
+    await page.evaluate(axe);
+    return await page.evaluate(async () => {
+      interface Violation {
+        id: string;
+        impact: string;
+        nodes: { html: string; failureSummary: string }[];
+      }
+      const runner = (window as unknown as { axe: { run: () => Promise<{ violations: Violation[] }> } }).axe;
+      const { violations } = await runner.run();
+      return violations
+        .filter((each) => each.impact === "serious" || each.impact === "critical")
+        .map((each) => `${each.id}: ${each.nodes[0]?.html.slice(0, 200)} ${each.nodes[0]?.failureSummary}`);
+    });
+  }
+
+  test.each(["light", "dark"] as const)(
+    "axe finds nothing serious, and nothing is wider than 360 pixels, %s",
+    async (colorScheme) => {
+      await visit({ colorScheme, path: PLACES[0] as string });
+      for (const place of PLACES) {
+        await page.goto(server.origin + place);
+        await page.getByText("Connected", { exact: true }).waitFor();
+        await page.locator("main [aria-label=Loading]").waitFor({ state: "detached" });
+        await page.waitForTimeout(300);
+        expect(await faultsOf(), place).toEqual([]);
+        await page.setViewportSize({ width: 360, height: 640 });
+        await page.waitForTimeout(100);
+        expect(await page.evaluate(() => document.documentElement.scrollWidth), place).toBe(360);
+        expect(await faultsOf(), `${place} at 360`).toEqual([]);
+        await page.setViewportSize({ width: 1280, height: 800 });
+      }
+    },
+    120_000,
+  );
+
+  test("text of others runs nowhere", async () => {
+    const attack = '"><img src=x onerror=window.hit=1><script>window.hit=1</script>\u202e\u0000javascript:window.hit=1';
+    const id = "x/../<b>%2e%";
+    const all = (fields: JsonObject): JsonObject =>
+      Object.fromEntries(
+        Object.entries(fields).map(([name, value]) => [name, typeof value === "string" ? attack : value]),
+      ) as JsonObject;
+    server.sessions = [sessionEntry({ session_id: id, workspace_root: attack, prompt: attack, process: PROCESS })];
+    server.answers.set("log", () => ({
+      entries: [...story().map((each) => each["kind"] as string), attack, "constructor"].map((kind, at) => ({
+        ...entry(at + 1, kind, attack, attack, { request_id: attack, channel: attack, matched_rule: attack }),
+        session_id: id,
+      })),
+    }));
+    output.text = attack;
+    const past = { ...all(cardEntry()), files: [], created_at: attack };
+    server.answers.set("history", () => ({ requests: [past] }));
+    server.answers.set("show", () => past);
+    server.answers.set("checkpoints", () => ({ checkpoints: [all(checkpointEntry("c", "c"))] }));
+    server.answers.set("steering", () => ({
+      words: [all({ request_id: "", kind: "", text: "", by: "", status: "" })],
+    }));
+    server.answers.set("tree", () => ({ tasks: 1, tree: all(actor("x")) }));
+    server.answers.set("audit-verify", () => verificationEntry({ ok: false, faults: [{ entry: 1, text: attack }] }));
+    server.answers.set("gateway-list", () => ({ downstreams: [all(downstreamEntry("x"))] }));
+    server.answers.set("gateway-tail", () => ({ calls: [all(callEntry(1))], end: 1 }));
+    await visit({ path: "/sessions" });
+    for (const place of [
+      ...["", "/story", "/output", "/messages", "/checkpoints"].map(
+        (part) => `/sessions/${encodeURIComponent(id)}${part}`,
+      ),
+      ...["/log", "/log/requests", `/log/requests/${encodeURIComponent(attack.replaceAll("\u0000", ""))}`],
+      ...["/server", "/server/gateway", `/server/gateway/${encodeURIComponent(id)}`, "/sessions/%E0%A4%A"],
+    ]) {
+      await page.evaluate((to) => {
+        history.pushState(null, "", to);
+        window.dispatchEvent(new PopStateEvent("popstate"));
+      }, place);
+      await page.waitForTimeout(350);
+      const found = await page.evaluate(() => ({
+        hit: "hit" in window,
+        made: document.querySelectorAll("#root script, #root img[src=x], #root [onerror], #root iframe").length,
+        links: [...document.querySelectorAll("a")].map((each) => each.protocol).filter((each) => each !== "http:"),
+        text: document.body.innerText,
+      }));
+      expect({ ...found, text: "" }, place).toEqual({ hit: false, made: 0, links: [], text: "" });
+      expect(found.text, place).not.toMatch(/[\u202e\u0000]/);
+    }
+  }, 60_000);
+});

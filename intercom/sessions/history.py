@@ -33,8 +33,8 @@ def words_of(text: str | None) -> tuple[str, ...]:
 
 @define(eq=False)
 class LogVerifier:
-    """Verifies the audit log in a worker thread, once at a time: a long log takes a processor for seconds. Whoever asks
-    while it runs gets the result of the next run, together with everybody who has asked until that began.
+    """Verifies the audit log in a worker thread, once at a time: a long log takes a processor for seconds. A caller
+    who asks while it runs gets the result of the next run, together with all who have asked until that began.
 
     Agents may ask too. So the thread rests between two runs, REST times as long as the first of them took.
     """

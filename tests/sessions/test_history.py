@@ -40,30 +40,29 @@ async def titles(server: VirtualServer, **fields: Json) -> list[str]:
     return [str(each["title"]) for each in found if isinstance(each, dict)]
 
 
+CHANGE, QUESTION, IDLE = "Round the total", "Shall I go on?", "Waits for work"
+
+
 @pytest.fixture
 async def asked(server: VirtualServer, agent: AgentClient) -> VirtualServer:
     """Three requests that were answered, the oldest first, and one that waits; a second apart."""
+    idle = await agent.ask(Standby("nothing to do"))
+    await server.decide(idle.request_id, Decision.STOP)
+    await server.later(1)
     change = await agent.ask(CheckClearance("Round the total", "total = 100%\n", "shop/basket.py"))
     await server.decide(change.request_id, Decision.REJECT, "not_before friday")
     await server.later(1)
     question = await agent.ask(Transmit("Which way?"))
     await server.decide(question.request_id, Decision.REFINE, "Left, then up")
-    await server.later(1)
-    idle = await agent.ask(Standby("nothing to do"))
-    await server.decide(idle.request_id, Decision.STOP)
     await agent.ask(Transmit("And now?"))
     return server
 
 
 async def test_past_requests_are_listed_newest_first_without_what_waits(asked: VirtualServer) -> None:
     whole = await titles(asked)
-    assert [whole[0], whole[-1]] == ["Waits for work", "Round the total"]
-    assert len(whole) == 3
+    assert whole == [QUESTION, CHANGE, IDLE]
     assert await titles(asked, limit=2) == whole[:2]
     assert await titles(asked, limit=2, start=2) == whole[2:]
-
-
-CHANGE, QUESTION, IDLE = "Round the total", "Shall I go on?", "Waits for work"
 
 
 @pytest.mark.parametrize(
@@ -76,7 +75,7 @@ CHANGE, QUESTION, IDLE = "Round the total", "Shall I go on?", "Waits for work"
         ("t_before", [CHANGE]),
         ("t%before", []),
         ("then LEFT,", [QUESTION]),
-        ("kim", [IDLE, QUESTION, CHANGE]),
+        ("kim", [QUESTION, CHANGE, IDLE]),
         ("\\", []),
     ],
 )
@@ -90,7 +89,7 @@ async def test_a_page_of_past_requests_has_no_diffs_and_is_of_one_session(asked:
     [first, *_] = (await do(asked, "history", text="basket"))["requests"]  # type: ignore[misc]
     assert isinstance(first, dict)
     assert (first["diff"], first["diff_omitted"], first["status"]) == (None, True, "rejected")
-    assert await titles(asked, session=str(first["session_id"]), limit=1) == ["Waits for work"]
+    assert await titles(asked, session=str(first["session_id"]), limit=1) == [QUESTION]
     with pytest.raises(NotFound):
         await titles(asked, session="nobody")
 
@@ -161,7 +160,7 @@ async def test_one_run_answers_everybody_who_asked_before_it_began() -> None:
         await begun[1].wait()
         runs[1].set()
     assert (told, len(runs)) == ([1, 2, 2, 2, 2, 2], 2)
-    # Whoever asks all the time leaves the processor to others for most of it.
+    # A program that asks all the time leaves the processor to others for most of it.
     assert [each > 0 for each in rests] == [True]
 
 

@@ -217,7 +217,7 @@ export function verificationOf(value: unknown): Verification {
     text: oneLine(text(each, "text")),
   }));
   return {
-    // Whoever says nothing is wrong has to say it, and show none.
+    // An answer that shows a fault, or does not say that all is well, is not good.
     isOk: data["ok"] === true && faults.length === 0,
     entries: number(data, "entries"),
     unchained: number(data, "before_the_chain"),

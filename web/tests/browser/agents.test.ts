@@ -273,7 +273,7 @@ describe("the server", () => {
     await page.getByText("the role reviewer is never used").waitFor();
     await page.getByText("85 of 100").waitFor();
     await page.getByText("no such file").waitFor();
-    await page.getByLabel("Role").fill("builder");
+    await page.getByRole("textbox", { name: "Role", exact: true }).fill("builder");
     await page.getByRole("button", { name: "Explain" }).click();
     await page.getByText("files:read_*").waitFor();
   });

@@ -67,7 +67,7 @@ export function Story({ session, wanted }: { session: Session; wanted: number | 
   const place = useRef({ first, last, height: 0, isAtEnd: true });
   const [said, setSaid] = useState("");
 
-  // Whoever reads stays where they are when earlier lines come; whoever is at the end stays there.
+  // A reader stays where they are when earlier lines come, and at the end when later ones come.
   useLayoutEffect(() => {
     const box = scroller.current;
     if (!box) return;

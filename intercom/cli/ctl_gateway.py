@@ -263,7 +263,8 @@ _WIDE: Final = 100
 def draw_list(on: Console, data: Json, at: datetime) -> None:
     from rich.text import Text
 
-    from intercom.cli.ctl_draw import age, print_table, safe_text
+    from intercom.cli.ctl_draw import age, safe_text
+    from intercom.cli.ctl_table import print_table
     from intercom.operators.commands.json_forms import read
 
     whole = read(DownstreamList, data)
@@ -319,7 +320,8 @@ def _remarks(view: DownstreamView) -> Iterable[str]:
 
 
 def draw_show(on: Console, data: Json, at: datetime) -> None:
-    from intercom.cli.ctl_draw import age, print_table, safe_text
+    from intercom.cli.ctl_draw import age, safe_text
+    from intercom.cli.ctl_table import print_table
     from intercom.operators.commands.json_forms import read
 
     detail = read(DownstreamDetail, data)
@@ -473,7 +475,8 @@ def draw_call(on: Console, data: Json, at: datetime) -> None:
 
 
 def draw_explain(on: Console, data: Json, at: datetime) -> None:
-    from intercom.cli.ctl_draw import print_table, safe_text
+    from intercom.cli.ctl_draw import safe_text
+    from intercom.cli.ctl_table import print_table
     from intercom.operators.commands.json_forms import read
 
     found = read(RoleExplanation, data)
@@ -493,7 +496,8 @@ def draw_explain(on: Console, data: Json, at: datetime) -> None:
 
 
 def draw_evidence(on: Console, data: Json, at: datetime) -> None:
-    from intercom.cli.ctl_draw import age, print_table, safe_text
+    from intercom.cli.ctl_draw import age, safe_text
+    from intercom.cli.ctl_table import print_table
     from intercom.operators.commands.json_forms import read
 
     exports = _exports(data)
@@ -534,7 +538,8 @@ def evidence_lines(export: Mapping[str, Json]) -> list[str]:
 
 
 def draw_budgets(on: Console, data: Json, at: datetime) -> None:
-    from intercom.cli.ctl_draw import print_table, safe_text
+    from intercom.cli.ctl_draw import safe_text
+    from intercom.cli.ctl_table import print_table
     from intercom.operators.commands.json_forms import read
 
     rows = [

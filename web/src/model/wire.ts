@@ -124,7 +124,7 @@ export interface Amended {
 /** An answer is not of this version of the protocol. */
 export class WireError extends Error {}
 
-const isObject = (value: unknown): value is JsonObject =>
+export const isObject = (value: unknown): value is JsonObject =>
   typeof value === "object" && value !== null && !Array.isArray(value);
 
 export function object(value: unknown): JsonObject {
@@ -151,8 +151,6 @@ export const number = (data: JsonObject, name: string): number => {
   return typeof value === "number" ? value : 0;
 };
 export const list = (value: Json | undefined): JsonObject[] => (Array.isArray(value) ? value.filter(isObject) : []);
-
-export { isObject, list, maybe, number, object, shown, text };
 
 /** Read a card's entry. Raises WireError. */
 export function cardOf(value: unknown): Card {

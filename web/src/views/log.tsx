@@ -158,7 +158,7 @@ function Entries() {
                       role="listitem"
                       aria-setsize={entries.length}
                       aria-posinset={item.index + 1}
-                      className="absolute top-0 left-0 grid w-full grid-cols-[auto_1fr] gap-x-3 gap-y-0.5 border-b px-4 py-2 text-[0.8125rem] md:grid-cols-[8rem_8rem_7rem_5.5rem_minmax(0,1fr)] md:px-6"
+                      className="absolute top-0 left-0 grid w-full grid-cols-[auto_1fr] gap-x-3 gap-y-0.5 border-b px-4 py-2 text-[0.8125rem] md:grid-cols-[8rem_10rem_7rem_5.5rem_minmax(0,1fr)] md:px-6"
                       style={{ transform: `translateY(${item.start}px)` }}
                     >
                       <time className="text-muted-foreground tabular-nums" dateTime={entry.at}>
@@ -172,7 +172,7 @@ function Entries() {
                       {entry.sessionId ? (
                         <Link
                           to={addressOf("sessions", entry.sessionId, "story", String(entry.id))}
-                          className="truncate font-mono text-xs leading-5 text-muted-foreground max-md:hidden"
+                          className="truncate font-mono text-xs leading-5 text-muted-foreground no-underline hover:underline max-md:hidden"
                         >
                           {short(entry.sessionId)}
                         </Link>

@@ -27,13 +27,13 @@ export function ChainState() {
         isBad && "bg-error-soft text-error-foreground",
       )}
     >
-      <div className="flex items-start gap-2">
+      <div className="flex items-start gap-2 md:items-center">
         {isBad ? (
-          <ShieldAlertIcon className="mt-0.5 size-4 shrink-0" aria-hidden />
+          <ShieldAlertIcon className="size-4 shrink-0 max-md:mt-0.5" aria-hidden />
         ) : data ? (
-          <ShieldCheckIcon className="mt-0.5 size-4 shrink-0 text-success" aria-hidden />
+          <ShieldCheckIcon className="size-4 shrink-0 max-md:mt-0.5 text-success" aria-hidden />
         ) : (
-          <LoaderIcon className="mt-0.5 size-4 shrink-0 text-muted-foreground" aria-hidden />
+          <LoaderIcon className="size-4 shrink-0 max-md:mt-0.5 text-muted-foreground" aria-hidden />
         )}
         <p className="min-w-0 flex-1 [overflow-wrap:anywhere]" role={isBad ? "alert" : "status"}>
           {isBad && first ? (

@@ -46,7 +46,7 @@ export function Checkpoints({ session }: { session: Session }) {
     <div className="flex min-h-0 flex-1 flex-col gap-4 overflow-y-auto px-4 py-3 md:px-6 md:py-5">
       {mayAct && session.status !== "terminated" && (
         <form
-          className="flex max-w-xl items-center gap-2"
+          className="flex max-w-xl gap-2 max-md:flex-col md:items-center"
           onSubmit={(event) => {
             event.preventDefault();
             if (!isBusy) void take();

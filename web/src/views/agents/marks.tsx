@@ -1,7 +1,7 @@
 /** Parts that the views of agents share: links within the page, tabs, questions before an act, and what failed. */
 
 import type { LucideIcon } from "lucide-react";
-import { useRef, type MouseEvent, type ReactNode } from "react";
+import { useEffect, useRef, type MouseEvent, type ReactNode } from "react";
 import { Button } from "@/components/ui/button";
 import {
   Dialog,
@@ -22,7 +22,7 @@ export function Link({ to, children, className, ...more }: React.ComponentProps<
     <a
       href={to}
       className={cn(
-        "rounded-sm text-primary underline-offset-2 outline-none hover:underline focus-visible:ring-2 focus-visible:ring-ring",
+        "rounded-sm text-primary underline underline-offset-2 outline-none hover:decoration-2 focus-visible:ring-2 focus-visible:ring-ring",
         className,
       )}
       onClick={(event) => {
@@ -47,8 +47,14 @@ export interface Tab {
 
 /** The parts of a view, as links. */
 export function TabBar({ label, tabs }: { label: string; tabs: readonly Tab[] }) {
+  const bar = useRef<HTMLElement>(null);
+  const current = tabs.find((each) => each.isCurrent)?.to;
+  useEffect(() => {
+    bar.current?.querySelector("[aria-current]")?.scrollIntoView({ block: "nearest", inline: "nearest" });
+  }, [current]);
   return (
     <nav
+      ref={bar}
       aria-label={label}
       className="flex shrink-0 gap-1 overflow-x-auto border-b px-2 [scrollbar-width:none] md:px-4"
     >
@@ -58,7 +64,7 @@ export function TabBar({ label, tabs }: { label: string; tabs: readonly Tab[] })
           to={each.to}
           aria-current={each.isCurrent ? "page" : undefined}
           className={cn(
-            "-mb-px flex h-11 shrink-0 items-center gap-1.5 rounded-none border-b-2 px-2.5 text-[0.8125rem] font-medium hover:no-underline focus-visible:ring-inset md:h-10",
+            "-mb-px flex h-11 shrink-0 items-center gap-1.5 rounded-none border-b-2 px-2.5 text-[0.8125rem] font-medium no-underline focus-visible:ring-inset md:h-10",
             each.isCurrent
               ? "border-primary text-foreground"
               : "border-transparent text-muted-foreground hover:text-foreground",

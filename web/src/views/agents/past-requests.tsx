@@ -128,7 +128,7 @@ function Row({ card, isSelected }: { card: Card; isSelected: boolean }) {
       <Link
         to={addressOf("log", "requests", card.id)}
         aria-current={isSelected}
-        className="flex flex-col gap-1 rounded-none px-4 py-2.5 text-[0.8125rem] text-foreground hover:bg-accent/60 hover:no-underline focus-visible:ring-inset"
+        className="flex flex-col gap-1 rounded-none px-4 py-2.5 text-[0.8125rem] text-foreground hover:bg-accent/60 no-underline focus-visible:ring-inset"
       >
         <span className="flex items-center gap-2">
           <RiskMark risk={card.risk} />

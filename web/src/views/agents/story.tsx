@@ -197,7 +197,7 @@ const Line = memo(function Line(props: {
       </p>
       <Link
         to={addressOf("sessions", props.sessionId, "story", String(line.id))}
-        className="text-xs text-muted-foreground tabular-nums"
+        className="text-xs text-muted-foreground tabular-nums no-underline hover:underline"
         aria-label={`Link to entry ${line.id}, ${oneLine(moment(line.at))}`}
       >
         <time dateTime={line.at}>{timeOf(line)}</time>

@@ -109,7 +109,7 @@ function Everything() {
         )}
       </section>
       <Budgets budgets={budgets.data ?? []} />
-      <section aria-labelledby="calls" className="max-w-5xl">
+      <section aria-labelledby="calls" className="max-w-4xl">
         <h2 id="calls" className="pb-1.5 text-xs font-medium text-muted-foreground">
           Calls of agents, the newest first
         </h2>
@@ -127,7 +127,7 @@ function Server({ downstream: each }: { downstream: Downstream }) {
     <li>
       <Link
         to={addressOf("server", "gateway", each.name)}
-        className="flex flex-col gap-1 rounded-none px-3 py-2.5 text-[0.8125rem] text-foreground hover:bg-accent/60 hover:no-underline focus-visible:ring-inset"
+        className="flex flex-col gap-1 rounded-none px-3 py-2.5 text-[0.8125rem] text-foreground hover:bg-accent/60 no-underline focus-visible:ring-inset"
       >
         <span className="flex flex-wrap items-center gap-x-2 gap-y-1">
           <Health status={each.status} />
@@ -158,10 +158,10 @@ export function Limits({ budget }: { budget: Budget }) {
       {limitsOf(budget).map((limit) => {
         const part = fullness(limit);
         return (
-          <li key={limit.name} className="flex flex-wrap items-center gap-x-3 gap-y-1 text-xs">
-            <span className="w-24 text-muted-foreground">{limit.name}</span>
+          <li key={limit.name} className="flex items-center gap-x-3 text-xs">
+            <span className="w-24 shrink-0 text-muted-foreground">{limit.name}</span>
             <meter
-              className="h-2 w-32"
+              className="h-2 w-20 shrink-0 md:w-32"
               min={0}
               max={1}
               high={0.8}

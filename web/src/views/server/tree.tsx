@@ -105,7 +105,7 @@ function Row({ row, onToggle, isSearch }: { row: TreeRow; onToggle: () => void; 
           aria-expanded={row.isExpanded}
           aria-label={`${node.name}, ${count(node.children.length, "child", "children")}`}
           disabled={isSearch}
-          className="-my-1 flex size-6 shrink-0 items-center justify-center self-center rounded outline-none focus-visible:ring-2 focus-visible:ring-ring max-md:size-9"
+          className="-my-1 flex size-6 shrink-0 items-center justify-center self-center rounded outline-none focus-visible:ring-2 focus-visible:ring-ring max-md:-my-2 max-md:size-9"
           onClick={onToggle}
         >
           {row.isExpanded ? (
@@ -126,7 +126,7 @@ function Row({ row, onToggle, isSearch }: { row: TreeRow; onToggle: () => void; 
       )}
       <Figures node={node} />
       {node.lastCrash && (
-        <span className="basis-full pl-6 text-xs text-error-foreground [overflow-wrap:anywhere] max-md:pl-9">
+        <span className="basis-full pl-8 text-xs text-error-foreground [overflow-wrap:anywhere] max-md:pl-11">
           Last crash: {oneLine(node.lastCrash)}
         </span>
       )}
@@ -137,7 +137,7 @@ function Row({ row, onToggle, isSearch }: { row: TreeRow; onToggle: () => void; 
 function Figures({ node }: { node: ActorNode }) {
   const up = node.startedAt === null ? "" : `up ${duration(Date.now() / 1000 - node.startedAt)}`;
   return (
-    <span className="ml-auto flex gap-x-3 text-xs text-muted-foreground tabular-nums max-md:basis-full max-md:pl-9">
+    <span className="ml-auto flex gap-x-3 text-xs text-muted-foreground tabular-nums max-md:basis-full max-md:pl-11">
       <span className={cn(node.mailbox > 0 && "font-semibold text-foreground")}>mailbox {node.mailbox}</span>
       <span>handled {node.handled}</span>
       {up && <span className="md:w-24 md:text-right">{up}</span>}

@@ -353,7 +353,7 @@ describe("everybody", () => {
       for (const place of PLACES) {
         await page.goto(server.origin + place);
         await page.getByText("Connected", { exact: true }).waitFor();
-        await page.locator("main [aria-label=Loading]").waitFor({ state: "detached" });
+        await expect.poll(() => page.locator("main [aria-label=Loading]").count(), { timeout: 12_000 }).toBe(0);
         await page.waitForTimeout(300);
         expect(await faultsOf(), place).toEqual([]);
         await page.setViewportSize({ width: 360, height: 640 });

@@ -48,7 +48,7 @@ for (const [width, height] of [
       for (const [name, place] of Object.entries(PLACES)) {
         await page.goto(server.origin + place);
         await page.getByText("Connected", { exact: true }).waitFor({ state: "attached" });
-        await page.locator("main [aria-label=Loading]").waitFor({ state: "detached" });
+        await expect.poll(() => page.locator("main [aria-label=Loading]").count(), { timeout: 12_000 }).toBe(0);
         await page.waitForTimeout(400);
         await page.screenshot({ path: join(where, `${name}-${width}-${colorScheme}.png`) });
       }

@@ -233,7 +233,7 @@ export function Calls({ calls, isPending }: { calls: readonly Call[]; isPending:
               each.agent
             )}
             {each.role ? ` as ${each.role}` : ""}
-            {each.decidedBy ? `, permitted by ${oneLine(each.decidedBy)}` : ""}
+            {each.decidedBy ? `, decided by ${oneLine(each.decidedBy)}` : ""}
           </span>
           {each.error && (
             <span className="basis-full text-xs text-error-foreground [overflow-wrap:anywhere]">

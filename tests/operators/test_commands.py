@@ -66,7 +66,7 @@ def test_only_commands_that_change_nothing_are_open_to_everybody() -> None:
         "version",
     }
     rooms = {"rooms-list", "rooms-show", "rooms-tail", "rooms-search", "rooms-export", "rooms-url-show"}
-    gateway = {f"gateway-{act}" for act in ("list", "show", "tail", "explain", "budgets", "lint")}
+    gateway = {f"gateway-{act}" for act in ("list", "show", "tail", "explain", "budgets", "lint", "check")}
     records = {"audit-verify", "history", "log", "logs"}
     assert open_to_all == lists | details | rooms | gateway | records | {"allow-preview", "grant-preview"}
 

@@ -308,6 +308,7 @@ class App:
             show=self.system.named("card_router").tell,
             start_agent=self._start_concluder if self.config.rooms.conclusion_agent else None,
             evidence=None if self.gateway is None else self.gateway.evidence,
+            has_secret=self.secrets.secret is not None,
         )
 
     def _gateway(self, store: Store) -> Gateway:

@@ -55,11 +55,14 @@ class MessageType(StrEnum):
 class RoomEvent(StrEnum):
     """The events of system messages. Only the server writes these messages."""
 
+    CREATED = "session_created"
     TEAM_JOINED = "team_joined"
     TEAM_LEFT = "team_left"
     TEAM_DROPPED = "team_dropped"
     TEAM_REJOINED = "team_rejoined"
     METADATA_UPDATED = "session_metadata_updated"
+    PINNED = "message_pinned"
+    UNPINNED = "message_unpinned"
     LOOP_WARNING = "loop_warning"
     PAUSED = "session_paused"
     RESUMED = "session_resumed"

@@ -11,7 +11,7 @@ from attrs import frozen
 from intercom.model.card import Card
 from intercom.model.decision import Signature, Verdict
 from intercom.model.json_types import JsonObject
-from intercom.model.room import Message, Presence, Room, RoomId, Team, TeamId
+from intercom.model.room import DocumentVersion, Message, Presence, Room, RoomId, Team, TeamId
 
 
 @frozen
@@ -25,11 +25,13 @@ class TeamView:
 
 @frozen
 class RoomView:
-    """A room with its roster, by the time of joining, and its document ("" if nothing is written)."""
+    """A room with its roster, by the time of joining, its document ("" if nothing is written), and the messages that
+    people have pinned."""
 
     room: Room
     teams: tuple[TeamView, ...]
     document: str
+    pinned: tuple[Message, ...] = ()
 
 
 @frozen
@@ -39,6 +41,23 @@ class RoomTail:
     room: Room
     messages: tuple[Message, ...]
     is_closed: bool
+
+
+@frozen
+class RoomNews:
+    """A room and its roster as they are now, and messages that came after a cursor, in order."""
+
+    room: Room
+    teams: tuple[TeamView, ...]
+    messages: tuple[Message, ...]
+
+
+@frozen
+class DocumentView:
+    """One version of a document with its text. `diff` is what it changed, as a unified diff; None if nobody asked."""
+
+    version: DocumentVersion
+    diff: str | None = None
 
 
 @frozen
@@ -87,8 +106,30 @@ class RoomOperations(Protocol):
 
     async def show(self, id: str) -> RoomView: ...
 
-    async def tail(self, id: str, *, start: int | None = None, limit: int = 50) -> RoomTail:
-        """Return the `limit` messages after the cursor `start`; without it, the newest ones."""
+    async def tail(self, id: str, *, start: int | None = None, before: int | None = None, limit: int = 50) -> RoomTail:
+        """Return the `limit` messages after the cursor `start`; without it, the newest ones, before the message number
+        `before` if that is given."""
+        ...
+
+    async def news(self, id: str, after: int, known: Room | None, seconds: float) -> RoomNews:
+        """Return what came after the message number `after`. If nothing did, and the room is still as `known`, this
+        waits for it, at most so many seconds."""
+        ...
+
+    async def document(self, id: str, version: int | None = None, *, diff: bool = False) -> DocumentView:
+        """Return a version of the document, by default the current one. Version 0 is the empty one of a new room."""
+        ...
+
+    async def versions(self, id: str, limit: int = 50) -> Sequence[DocumentVersion]:
+        """Return the versions of the document without their texts, newest first."""
+        ...
+
+    async def instructions(self) -> str:
+        """Return what agents are told, in markdown: how they reach the rooms, and what they do in one."""
+        ...
+
+    async def create(self, title: str, description: str, by: str, act: str | None = None) -> Room:
+        """Open a room without a team in it."""
         ...
 
     async def search(self, words: str, limit: int = 50) -> Sequence[Match]:
@@ -100,6 +141,10 @@ class RoomOperations(Protocol):
         ...
 
     async def post(self, id: str, text: str, by: str, act: str | None = None) -> Message: ...
+
+    async def pin(self, id: str, message: int, by: str, act: str | None = None, *, remove: bool = False) -> Room:
+        """Pin the message with this number, or with `remove` take its pin away."""
+        ...
 
     async def pause(self, id: str, reason: str | None, by: str, act: str | None = None) -> Room: ...
 

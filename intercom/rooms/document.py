@@ -24,7 +24,7 @@ from intercom.rooms.headings import Heading, Outline, outline
 CONCLUSION: Final = "Conclusion"
 #: The longest name of a section, in characters. No section with a longer heading can be named.
 SECTION_NAME: Final = 500
-#: The most that `diff` returns, in characters.
+#: The most that `diff` returns to an agent, in characters.
 DIFF: Final = 20_000
 
 _LINE_END: Final = re.compile(r"\r\n?|\n")
@@ -334,8 +334,8 @@ _CONTEXT: Final = 3
 _Change: TypeAlias = tuple[str, int, int, int, int]
 
 
-def diff(before: str, after: str, before_name: str, after_name: str) -> str:
-    """Return a unified diff of two texts, in at most `DIFF` characters; empty if they are equal.
+def diff(before: str, after: str, before_name: str, after_name: str, most: int = DIFF) -> str:
+    """Return a unified diff of two texts, in at most so many characters; empty if they are equal.
 
     A longer diff is cut, and its last line says so. If a large part differs, that part is shown as replaced.
     """
@@ -343,7 +343,7 @@ def diff(before: str, after: str, before_name: str, after_name: str) -> str:
         return ""
     lines = _diff_lines(_lines(before), _lines(after), before_name, after_name)
     cut = "(cut here: the diff is longer; read both versions)"
-    return _bounded(lines, DIFF - len(cut) - 1, cut)
+    return _bounded(lines, most - len(cut) - 1, cut)
 
 
 def _diff_lines(old: Sequence[str], new: Sequence[str], old_name: str, new_name: str) -> Iterator[str]:

@@ -98,6 +98,27 @@ class ReadRoster(Request[Roster]):
 
 
 @frozen
+class View(Roster):
+    """A room, its teams, and the first messages after a cursor."""
+
+    messages: tuple[Message, ...]
+
+
+@frozen
+class Watch(Request[View]):
+    """Return what came after the message `after`. If nothing did, and the room is still as `known`, wait for it, at
+    most `seconds`. A person looks, so no team is seen for it.
+
+    `ticket` is as in `Wait`.
+    """
+
+    after: int
+    known: Room | None
+    seconds: float
+    ticket: str
+
+
+@frozen
 class Advance:
     """A notification that there may be messages after the last one that the actor knows."""
 

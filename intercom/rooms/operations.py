@@ -14,17 +14,17 @@ from attrs import frozen
 
 from intercom.model.card import Card
 from intercom.model.decision import Verdict
-from intercom.model.errors import Ambiguous, InvalidArguments, NotFound
+from intercom.model.errors import Ambiguous, InvalidArguments, InvalidState, NotFound
 from intercom.model.json_types import JsonObject
-from intercom.model.room import Message, Room, RoomId, RoomStatus, TeamRole, new_token
-from intercom.model.room_view import RoomAddress, RoomTail, RoomToken, RoomView, TeamView
-from intercom.rooms import changes, export, roster
-from intercom.rooms.access import RoomAccess
+from intercom.model.room import DocumentVersion, Message, Room, RoomId, RoomStatus, TeamId, TeamRole, new_token
+from intercom.model.room_view import DocumentView, RoomAddress, RoomNews, RoomTail, RoomToken, RoomView, TeamView
+from intercom.rooms import changes, document, export, instructions, roster
+from intercom.rooms.access import ANSWER_SECONDS, RoomAccess
 from intercom.rooms.cards import Admit, RoomCards
 from intercom.rooms.changes import Rules, person
 from intercom.rooms.evidence import EvidenceLinks
 from intercom.rooms.export import Export
-from intercom.rooms.messages import PUBLIC_URL, AddPost, ReadRoster
+from intercom.rooms.messages import PUBLIC_URL, AddPost, ReadRoster, Roster, Watch, Withdraw, room_name
 from intercom.rooms.roster import Thresholds
 from intercom.store import rooms
 from intercom.store.room_database import RoomsDatabase
@@ -32,6 +32,8 @@ from intercom.store.rooms import Found
 
 #: The messages of an export that are in memory at once.
 _PAGE = 50
+#: The longest diff of two versions that people are shown, in characters: more than two whole documents.
+_MOST_DIFF = 4 * 2**20
 _FORMS = {"markdown": export.MARKDOWN, "json": export.BUNDLE}
 
 
@@ -45,7 +47,7 @@ class RoomPeople:
     """The operations of `intercom.model.room_view.RoomOperations`.
 
     `rules` and `thresholds` return the present settings, `default_url` the address without a stored one. `url_read`
-    gets the stored one. `links` finds the evidence that people's texts link.
+    gets the stored one. `links` finds the evidence that people's texts link. With `has_secret`, agents show one.
     """
 
     access: RoomAccess
@@ -56,6 +58,7 @@ class RoomPeople:
     url_read: Callable[[str | None], object]
     room_cards: RoomCards
     links: EvidenceLinks
+    has_secret: bool = False
 
     # --- reading -----------------------------------------------------------------------------------------------------
 
@@ -65,32 +68,77 @@ class RoomPeople:
 
     async def show(self, id: str) -> RoomView:
         found = await self.access.ask(await self._id(id), ReadRoster())
-        document = await self.access.read(partial(rooms.document, room_id=found.room.id))
-        now, thresholds = self.now(), self.thresholds()
-        teams = tuple(
-            TeamView(
-                team,
-                roster.presence(team, now, thresholds, polling=team.team_id in found.polling),
-                roster.unread(team, found.room),
-            )
-            for team in found.teams
-        )
-        return RoomView(found.room, teams, "" if document is None else document.content or "")
 
-    async def tail(self, id: str, *, start: int | None = None, limit: int = 50) -> RoomTail:
+        def read(db: RoomsDatabase) -> tuple[DocumentVersion | None, tuple[Message, ...]]:
+            pinned = [rooms.message_at(db, found.room.id, number) for number in rooms.pins(db, found.room.id)]
+            return rooms.document(db, found.room.id), tuple(filter(None, pinned))
+
+        document, pinned = await self.access.read(read)
+        return RoomView(found.room, self._teams(found), "" if document is None else document.content or "", pinned)
+
+    def _teams(self, found: Roster) -> tuple[TeamView, ...]:
+        now, thresholds = self.now(), self.thresholds()
+        return tuple(
+            [
+                TeamView(
+                    team,
+                    roster.presence(team, now, thresholds, polling=team.team_id in found.polling),
+                    roster.unread(team, found.room),
+                )
+                for team in found.teams
+            ]
+        )
+
+    async def tail(self, id: str, *, start: int | None = None, before: int | None = None, limit: int = 50) -> RoomTail:
         room_id = await self._id(id)
 
         def read(db: RoomsDatabase) -> RoomTail:
             room = rooms.get(db, room_id)
             assert room is not None, "rooms are never deleted"
             if start is None:
-                found = rooms.before(db, room_id, None, limit)
+                found = rooms.before(db, room_id, before, limit)
             else:
                 found = rooms.after(db, room_id, start, limit)
             end = found[-1].sequence if found else (start or 0)
             return RoomTail(room, found, room.is_closed and end >= room.last_sequence)
 
         return await self.access.read(read)
+
+    async def news(self, id: str, after: int, known: Room | None, seconds: float) -> RoomNews:
+        room_id, ticket = await self._id(id) if known is None else known.id, uuid.uuid4().hex
+        asked = Watch(after, known, seconds, ticket)
+        try:
+            found = await self.access.ask(room_id, asked, timeout=seconds + ANSWER_SECONDS)
+        except trio.Cancelled:
+            self.access.system.named(room_name(room_id)).tell(Withdraw(ticket))
+            raise
+        return RoomNews(found.room, self._teams(found), found.messages)
+
+    async def document(self, id: str, version: int | None = None, *, diff: bool = False) -> DocumentView:
+        room_id = await self._id(id)
+
+        def read(db: RoomsDatabase) -> tuple[DocumentVersion | None, DocumentVersion | None]:
+            found = rooms.document(db, room_id, version)
+            return found, rooms.document(db, room_id, found.version - 1) if diff and found and found.version else None
+
+        found, earlier = await self.access.read(read)
+        if found is None:
+            raise NotFound(f"the document has no version {version}: see rooms versions")
+        if not diff:
+            return DocumentView(found)
+        before = "" if earlier is None else earlier.content or ""
+        names = f"version {found.version - 1}", f"version {found.version}"
+        made = await trio.to_thread.run_sync(document.diff, before, found.content or "", *names, _MOST_DIFF)
+        return DocumentView(found, made)
+
+    async def versions(self, id: str, limit: int = 50) -> Sequence[DocumentVersion]:
+        return await self.access.read(partial(rooms.document_history, room_id=await self._id(id), limit=limit))
+
+    async def instructions(self) -> str:
+        url = (await self.address()).url
+        if url is None:
+            raise InvalidState("agents have no address here: set http_port in the server's configuration")
+        return instructions.agents_md(url, secret=self.has_secret)
 
     async def search(self, words: str, limit: int = 50) -> Sequence[Found]:
         return await self.access.read(partial(rooms.search, words=words, limit=limit))
@@ -116,11 +164,22 @@ class RoomPeople:
 
     # --- writing -----------------------------------------------------------------------------------------------------
 
+    async def create(self, title: str, description: str, by: str, act: str | None = None) -> Room:
+        now, act = self.now(), act_id(act)
+        id = RoomId(str(uuid.uuid5(uuid.NAMESPACE_OID, f"rooms/room/{act}")))
+        # No team has this id: people conclude and reopen the room, or any team if the settings allow that.
+        room = Room(id, title, description, TeamId(act), created_at=now, updated_at=now)
+        work = partial(changes.open_by_person, room=room, author=person(by), now=now, act=act)
+        return (await self.access.transact(id, work)).answer
+
     async def post(self, id: str, text: str, by: str, act: str | None = None) -> Message:
         room_id = await self._id(id)
         evidence = await self.links.of_person(room_id, text)
         post = changes.Post(act_id(act), person(by), text, evidence=evidence)
         return await self.access.ask(room_id, AddPost(None, post))
+
+    async def pin(self, id: str, message: int, by: str, act: str | None = None, *, remove: bool = False) -> Room:
+        return await self._change(id, changes.pin, by, act, number=message, remove=remove)
 
     async def pause(self, id: str, reason: str | None, by: str, act: str | None = None) -> Room:
         return await self._change(id, changes.pause, by, act, reason=reason or f"{by} wants to look at it")

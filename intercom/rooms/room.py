@@ -51,14 +51,16 @@ from intercom.rooms.messages import (
     ReadRoster,
     Roster,
     Tick,
+    View,
     Wait,
+    Watch,
     Watched,
     Withdraw,
 )
 from intercom.rooms.roster import Thresholds
 from intercom.store import rooms
 from intercom.store.client import STORE_FAULTS, StoreUnavailable
-from intercom.store.room_database import RoomsDatabase, RoomStore
+from intercom.store.room_database import Dialect, RoomsDatabase, RoomStore
 from intercom.store.rooms import Seen
 
 log = logging.getLogger("intercom.rooms")
@@ -111,6 +113,15 @@ class Waiter:
         self.until = until
 
 
+@frozen
+class Viewer:
+    """One person's wait for something new in the room."""
+
+    reply: Reply[View]
+    after: int
+    until: float
+
+
 class RoomActor(Actor):
     """The actor `room/<id>`. It answers the messages to a room in `intercom.rooms.messages`."""
 
@@ -126,6 +137,7 @@ class RoomActor(Actor):
         #: The end of the feed, without gaps up to `_room.last_sequence`.
         self._tail: deque[Message] = deque(maxlen=TAIL)
         self._waiters: dict[str, Waiter] = {}
+        self._viewers: dict[str, Viewer] = {}
         self._polling: Counter[TeamId] = Counter()
         self._empty: Counter[TeamId] = Counter()
         self._seen: dict[TeamId, Seen] = {}
@@ -172,6 +184,8 @@ class RoomActor(Actor):
         match message:
             case Wait():
                 return await self._wait(message)
+            case Watch():
+                return await self._look(message)
             case AddPost():
                 return await self._add(message)
             case Identify():
@@ -291,6 +305,7 @@ class RoomActor(Actor):
         )
 
     def _withdraw(self, ticket: str) -> None:
+        self._viewers.pop(ticket, None)
         waiter = self._waiters.pop(ticket, None)
         if waiter is not None:
             self._ended(waiter)
@@ -304,6 +319,30 @@ class RoomActor(Actor):
         if not self._waiters:
             self._watch()
 
+    async def _look(self, asked: Watch) -> View | None:
+        if asked.after > self._room.last_sequence:
+            await self._catch_up()
+        if asked.after != self._room.last_sequence or asked.known != self._room or asked.seconds <= 0:
+            return await self._view(asked.after)
+        self._viewers[asked.ticket] = Viewer(self.defer(), asked.after, trio.current_time() + asked.seconds)
+        self._watch()
+        return None
+
+    async def _view(self, after: int) -> View:
+        first = self._tail[0].sequence if self._tail else self._room.last_sequence + 1
+        if after + 1 >= first:
+            newer = [each for each in self._tail if each.sequence > after][:PAGE]
+        else:
+            newer = list(await self._deps.store.read(partial(rooms.after, room_id=self.id, sequence=after, limit=PAGE)))
+        messages = tuple(newer[: fitting(newer)])
+        return View(self._room, tuple(self._teams.values()), frozenset(self._polling), messages)
+
+    async def _answer_viewers(self, is_due: Callable[[Viewer], bool] = lambda _: True) -> None:
+        for ticket in [ticket for ticket, viewer in self._viewers.items() if is_due(viewer)]:
+            viewer = self._viewers.pop(ticket, None)
+            if viewer is not None and not viewer.reply.done and not viewer.reply.abandoned:
+                viewer.reply.set(await self._view(viewer.after))
+
     def _answer_waiters(self, is_due: Callable[[Waiter], bool]) -> None:
         """Answer the waits that are due. Those that wait for the same see the same page."""
         due = [ticket for ticket, waiter in self._waiters.items() if is_due(waiter)]
@@ -315,8 +354,9 @@ class RoomActor(Actor):
 
     def _watch(self) -> None:
         """Tell the directory whether calls wait here, and how much of the feed is known."""
-        if self._waiters or self._watched:
-            self._watched = bool(self._waiters)
+        is_watched = bool(self._waiters or self._viewers)
+        if is_watched or self._watched:
+            self._watched = is_watched
             self._deps.directory.tell(Watched(self.id, self._room.last_sequence if self._watched else None))
 
     # --- the feed ----------------------------------------------------------------------------------------------------
@@ -372,6 +412,8 @@ class RoomActor(Actor):
                 self._answer_waiters(lambda waiter: waiter.since < room.last_sequence)
             else:
                 await self._answer_from_database()
+        await self._answer_viewers()
+        if messages:
             self._watch()
 
     async def _answer_from_database(self) -> None:
@@ -443,6 +485,14 @@ class RoomActor(Actor):
     async def _tick(self) -> None:
         now = trio.current_time()
         self._answer_waiters(lambda waiter: waiter.until <= now)
+        if self._viewers and self._deps.store.dialect is Dialect.POSTGRESQL:
+            # Other nodes tell of messages, but neither of a new document nor of teams that poll there.
+            await self._read_newer()
+            with suppress(*STORE_FAULTS):
+                await self._read_teams()
+        await self._answer_viewers(lambda viewer: viewer.until <= now)
+        if not self._waiters and not self._viewers:
+            self._watch()
         if now - self._recorded_at >= SEEN_SECONDS:
             self._recorded_at = now
             self._see_polling()
@@ -486,7 +536,7 @@ class RoomActor(Actor):
         if not room.has_concluder or room.is_closed:
             return
         members = [team for team in self._teams.values() if team.role is TeamRole.MEMBER]
-        if not all(team.left_at is not None or team.dropped_at is not None for team in members):
+        if not members or not all(team.left_at is not None or team.dropped_at is not None for team in members):
             self._deserted = False
             return
         last = max(team.last_seen_at for team in members)
@@ -496,7 +546,8 @@ class RoomActor(Actor):
             self._deps.deserted(room)
 
     def _is_idle(self, now: float) -> bool:
-        if self._waiters or self._posts or self._flushing or self._seen or now - self._used_at < IDLE_SECONDS:
+        is_busy = bool(self._waiters or self._viewers or self._posts or self._flushing or self._seen)
+        if is_busy or now - self._used_at < IDLE_SECONDS:
             return False
         # While a team may still be noticed as gone, the room stays.
         return self._room.is_closed or all(

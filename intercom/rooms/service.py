@@ -136,7 +136,7 @@ class RoomService:
     `settings` are those of `[rooms]`. `own_url` returns the address that the server listens on, None without HTTP.
     `tell` (text, level) tells people what they may want to hear of: a conclusion, a team that waits in vain. `show`
     shows them a card. `start_agent` starts the agents that conclude rooms; None if this server starts none. `evidence`
-    is where the evidence of this server's agents is; None if it has no gateway.
+    is where the evidence of this server's agents is; None if it has no gateway. With `has_secret`, agents show one.
     """
 
     settings: RoomsSettings
@@ -148,6 +148,7 @@ class RoomService:
     show: Callable[[Card], object] = lambda _card: None
     start_agent: StartAgent | None = None
     evidence: EvidenceSource | None = None
+    has_secret: bool = False
     access: RoomAccess = field(init=False)
     people: operations.RoomPeople = field(init=False)
     cards: RoomCards = field(init=False)
@@ -160,7 +161,15 @@ class RoomService:
         self.cards = RoomCards(self.access, self.now, self.show)
         self.links = EvidenceLinks(self.access, self.evidence)
         self.people = operations.RoomPeople(
-            self.access, self.now, self.rules, self.thresholds, self.default_url, self._url_read, self.cards, self.links
+            self.access,
+            self.now,
+            self.rules,
+            self.thresholds,
+            self.default_url,
+            self._url_read,
+            self.cards,
+            self.links,
+            self.has_secret,
         )
 
     def children(self) -> Sequence[ChildSpec]:

@@ -17,7 +17,7 @@ import pytest
 import trio
 from attrs import frozen
 
-from intercom.agents.rooms.instructions import SERVER_NAME
+from intercom.rooms.instructions import SERVER_NAME
 from tests.clients import npm
 from tests.clients.at_work import project, running, said
 from tests.clients.model import Call, Say, Script, Step, Use, serving

@@ -21,7 +21,6 @@ from prometheus_client import CollectorRegistry, Counter, Histogram
 from intercom.agents import prompts, resources, schemas
 from intercom.agents.clients import CLIENTS
 from intercom.agents.clients.client import SERVER_NAME
-from intercom.agents.rooms.instructions import agents_md
 from intercom.cli import ctl, main
 from intercom.cli.init_clients import EntryFile, snippet
 from intercom.model.config_tables import Table, tables
@@ -31,6 +30,7 @@ from intercom.operators.slack.commands import runner
 from intercom.operators.slack.commands.table import TITLES
 from intercom.operators.web import api as web
 from intercom.operators.web.sign_in import WebRole, may_use
+from intercom.rooms.instructions import agents_md
 from intercom.rooms.tools import table as room_table
 from intercom.rooms.tools.tool import RoomTool
 from intercom.sessions.tools.table import TOOLS

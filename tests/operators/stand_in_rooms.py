@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import trio
 from attrs import evolve, frozen
 
 from intercom.model.card import Card
@@ -13,6 +14,7 @@ from intercom.model.decision import Signature, Verdict
 from intercom.model.errors import AlreadyDecided, Ambiguous, InvalidArguments, NotFound
 from intercom.model.json_types import JsonObject
 from intercom.model.room import (
+    DocumentVersion,
     Message,
     MessageType,
     Presence,
@@ -26,7 +28,7 @@ from intercom.model.room import (
     TeamRole,
     room_is_closed,
 )
-from intercom.model.room_view import RoomAddress, RoomTail, RoomToken, RoomView, TeamView
+from intercom.model.room_view import DocumentView, RoomAddress, RoomNews, RoomTail, RoomToken, RoomView, TeamView
 
 START = datetime(2026, 11, 25, 12, 0, tzinfo=UTC)
 
@@ -61,6 +63,8 @@ class StandInRooms:
         self.messages: dict[str, list[Message]] = {each: [] for each in self.rooms}
         self.acts: list[tuple[Any, ...]] = []
         self.url: str | None = None
+        self.presence = Presence.ACTIVE
+        self._news = trio.Event()
 
     def says(self, room_id: str, author: str, text: str, role: TeamRole = TeamRole.MEMBER) -> Message:
         """Put a message into a feed, as a team."""
@@ -79,23 +83,64 @@ class StandInRooms:
             RoomId(room_id), len(feed) + 1, f"m-{len(feed) + 1}", type, content, at, author=author, role=role
         )
         feed.append(made)
-        self.rooms[RoomId(room_id)] = evolve(self.rooms[RoomId(room_id)], last_sequence=made.sequence)
+        self.set(room_id, last_sequence=made.sequence)
         return made
+
+    def set(self, room_id: str, **columns: Any) -> Room:
+        """Change a room, and tell those who look at it."""
+        changed = self.rooms[RoomId(room_id)] = evolve(self.rooms[RoomId(room_id)], **columns)
+        news, self._news = self._news, trio.Event()
+        news.set()
+        return changed
 
     async def list(self, *, everything: bool = False, limit: int = 50) -> Sequence[Room]:
         return [each for each in self.rooms.values() if everything or not each.is_closed][:limit]
 
     async def show(self, id: str) -> RoomView:
         found = self._room(id)
-        teams = (
-            TeamView(team("Alex's Team", found.id), Presence.ACTIVE, 0),
+        return RoomView(found, self._teams(found), "# Goals\n- split \x1b[2J\n")
+
+    def _teams(self, found: Room) -> tuple[TeamView, ...]:
+        return (
+            TeamView(team("Alex's Team", found.id), self.presence, 0),
             TeamView(team("Team \x1b[2J", found.id, left_at=START), Presence.DISCONNECTED, 2),
         )
-        return RoomView(found, teams, "# Goals\n- split \x1b[2J\n")
 
-    async def tail(self, id: str, *, start: int | None = None, limit: int = 50) -> RoomTail:
+    async def news(self, id: str, after: int, known: Room | None, seconds: float) -> RoomNews:
         found = self._room(id)
-        feed = self.messages[found.id]
+        if after >= found.last_sequence and known == found:
+            with trio.move_on_after(seconds):
+                await self._news.wait()
+            found = self._room(id)
+        return RoomNews(found, self._teams(found), tuple(self.messages[found.id][after : after + 100]))
+
+    async def document(self, id: str, version: int | None = None, *, diff: bool = False) -> DocumentView:
+        found = self._room(id)
+        if version not in (None, 1):
+            raise NotFound(f"the document has no version {version}: see rooms versions")
+        made = DocumentVersion(found.id, 1, "# Goals\n", TeamId("t-1"), "Alex's Team", START)
+        return DocumentView(made, "--- version 0\n+++ version 1\n@@ -0,0 +1 @@\n+# Goals\n" if diff else None)
+
+    async def versions(self, id: str, limit: int = 50) -> Sequence[DocumentVersion]:
+        return [evolve((await self.document(id)).version, content=None)]
+
+    async def instructions(self) -> str:
+        return "# Work with other teams of agents\n"
+
+    async def create(self, title: str, description: str, by: str, act: str | None = None) -> Room:
+        self.acts.append(("create", title, description, by, act))
+        made = room("cafe-3", title, description=description)
+        self.rooms[made.id], self.messages[made.id] = made, []
+        return made
+
+    async def pin(self, id: str, message: int, by: str, act: str | None = None, *, remove: bool = False) -> Room:
+        found = self._room(id)
+        self.acts.append(("unpin" if remove else "pin", found.id, message, by, act))
+        return found
+
+    async def tail(self, id: str, *, start: int | None = None, before: int | None = None, limit: int = 50) -> RoomTail:
+        found = self._room(id)
+        feed = self.messages[found.id][: None if before is None else before - 1]
         shown = feed[-limit:] if start is None else feed[start : start + limit]
         end = shown[-1].sequence if shown else (start or 0)
         return RoomTail(found, tuple(shown), found.is_closed and end >= found.last_sequence)
@@ -158,8 +203,7 @@ class StandInRooms:
     def _change(self, what: str, id: str, by: str, act: str | None, *said: str | None, **columns: Any) -> Room:
         found = self._room(id)
         self.acts.append((what, found.id, *said, by, act))
-        self.rooms[found.id] = evolve(found, **columns)
-        return self.rooms[found.id]
+        return self.set(found.id, **columns)
 
     def _room(self, prefix: str) -> Room:
         found = [each for each in self.rooms.values() if each.id.startswith(prefix)]

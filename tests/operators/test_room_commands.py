@@ -45,14 +45,17 @@ def test_what_people_do_is_called_as_the_protocol_says(implementation: type) -> 
 
 
 def test_reading_is_open_to_all_and_whatever_writes_or_gives_a_token_is_a_persons() -> None:
-    reading = {"rooms-list", "rooms-show", "rooms-tail", "rooms-search", "rooms-export", "rooms-url-show"}
+    reading = {
+        *("rooms-list", "rooms-show", "rooms-tail", "rooms-search", "rooms-export", "rooms-url-show"),
+        *("rooms-doc", "rooms-versions", "rooms-instructions"),
+    }
     assert {name for name in ROOMS if COMMANDS[name].access is Access.ANYONE} == reading
     assert {COMMANDS[name].access for name in ROOMS if name not in reading} == {Access.OPERATOR}
 
 
 @pytest.mark.parametrize("command", ROOMS)
 async def test_a_server_without_rooms_says_how_to_have_some(command: str) -> None:
-    fields = {"id": "abcd", "text": "x", "url": "https://rooms.example.org"}
+    fields = {"id": "abcd", "text": "x", "url": "https://rooms.example.org", "message": 1}
     with pytest.raises(InvalidState, match="run agent-intercom rooms") as refused:
         await ask(StandInService(), command, **fields)
     assert refused.value.error_code == "no_rooms"
@@ -70,6 +73,14 @@ ACT = "ctl/12345678"
             {"id": "abcd", "reason": " enough "},
             ("pause", "abcd-1", "enough", "kim", ACT),
             {"room_id": "abcd-1", "title": "Move the parser", "status": "paused"},
+        ),
+        ("rooms-pin", {"id": "abcd", "message": 7}, ("pin", "abcd-1", 7, "kim", ACT), {"room_id": "abcd-1"}),
+        ("rooms-unpin", {"id": "abcd", "message": 7}, ("unpin", "abcd-1", 7, "kim", ACT), {"room_id": "abcd-1"}),
+        (
+            "rooms-create",
+            {"text": " Port the parser ", "description": "in two parts"},
+            ("create", "Port the parser", "in two parts", "kim", ACT),
+            {"room_id": "cafe-3", "title": "Port the parser", "status": "opened"},
         ),
         ("rooms-pause", {"id": "abcd"}, ("pause", "abcd-1", None, "kim", ACT), {"status": "paused"}),
         (

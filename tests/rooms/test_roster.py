@@ -9,10 +9,10 @@ from attrs import evolve
 from hypothesis import given
 from hypothesis import strategies as st
 
-from intercom.agents.rooms.instructions import SERVER_NAME
 from intercom.model.room import Presence, Room, RoomId, Team, TeamId, TeamRole
 from intercom.rooms import concluder
 from intercom.rooms.changes import LOOP_GUARD
+from intercom.rooms.instructions import SERVER_NAME
 from intercom.rooms.roster import (
     NORMAL,
     SLOW,

@@ -24,7 +24,7 @@ from starlette.types import Receive, Scope, Send
 
 from intercom.agents.http import request
 from intercom.agents.http.request import shows_token, wrong_host, wrong_origin
-from intercom.agents.rooms import instructions, openapi, room_call
+from intercom.agents.rooms import openapi, room_call
 from intercom.agents.rooms.mcp import RoomsMcp
 from intercom.agents.rooms.room_call import RoomsDeps, Waits
 from intercom.model.config import Config
@@ -32,6 +32,7 @@ from intercom.model.errors import IntercomError
 from intercom.model.json_types import JsonObject
 from intercom.model.metrics import HttpFailed, Measured
 from intercom.model.room import RoomErrorCode, RoomRefused
+from intercom.rooms import instructions
 from intercom.rooms.export import Export
 from intercom.rooms.tools import feed
 from intercom.rooms.tools.table import OVER_HTTP

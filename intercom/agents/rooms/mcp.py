@@ -26,11 +26,11 @@ from intercom._version import __version__
 from intercom.agents import schemas
 from intercom.agents.http import request
 from intercom.agents.rooms import room_call
-from intercom.agents.rooms.instructions import MCP_INSTRUCTIONS, SERVER_NAME
 from intercom.agents.rooms.room_call import RoomsDeps, Waits
 from intercom.model.json_types import JsonObject
 from intercom.model.metrics import Measured, ToolCalled
 from intercom.model.room import RoomErrorCode, RoomRefused
+from intercom.rooms.instructions import MCP_INSTRUCTIONS, SERVER_NAME
 from intercom.rooms.tools import feed
 from intercom.rooms.tools.table import BY_NAME, TOOLS
 from intercom.rooms.tools.tool import Answer, RoomTool

@@ -1,7 +1,7 @@
 """The handlers of the operator commands: what each does, the same for every channel.
 
-The gateway's are in `gateway_handlers`, and those about the server and its records in `server_handlers`. What a handler
-is, is said in `command_handler`.
+The gateway's are in `gateway_handlers`, the rooms' in `room_handlers`, and those about the server and its records in
+`server_handlers`. What a handler is, is said in `command_handler`.
 """
 
 from __future__ import annotations
@@ -20,10 +20,8 @@ from intercom.model.errors import AlreadyDecided, InvalidArguments, InvalidState
 from intercom.model.json_types import JsonObject
 from intercom.model.policy import PolicyStatus
 from intercom.model.process import AgentProcess
-from intercom.model.room import Message, Room
-from intercom.model.room_view import Match, RoomAddress, RoomOperations, RoomTail, RoomToken, RoomView
 from intercom.model.session import Instruction, Session, SessionMode
-from intercom.operators.commands import gateway_handlers, grant_handlers, server_handlers
+from intercom.operators.commands import gateway_handlers, grant_handlers, room_handlers, server_handlers
 from intercom.operators.commands.command_handler import Caller, CommandHandler, handles
 from intercom.operators.commands.json_forms import (
     amended_entry,
@@ -34,15 +32,10 @@ from intercom.operators.commands.json_forms import (
     comments_in,
     form,
     instruction_entries,
-    match_entries,
     plain,
     process_entry,
     queued_entry,
     restore_entry,
-    room_entries,
-    room_message_entry,
-    room_tail_entry,
-    room_view_entry,
     session_entry,
     under,
 )
@@ -499,98 +492,6 @@ async def policy_reject(
     return await service.decide_policy(workspace or id, verdict, sha256)
 
 
-# --- rooms -----------------------------------------------------------------------------------------------------------
-
-
-def _rooms(service: OperatorService) -> RoomOperations:
-    if service.rooms is None:
-        raise InvalidState(
-            "this server has no rooms: set enabled under [rooms] in its configuration, or run agent-intercom rooms",
-            code="no_rooms",
-        )
-    return service.rooms
-
-
-@handles("rooms-list", room_entries)
-async def rooms_list(
-    service: OperatorService, caller: Caller, everything: bool = False, limit: int = LISTED
-) -> Sequence[Room]:
-    return await _rooms(service).list(everything=everything, limit=limit)
-
-
-@handles("rooms-show", room_view_entry)
-async def rooms_show(service: OperatorService, caller: Caller, id: str) -> RoomView:
-    return await _rooms(service).show(id)
-
-
-@handles("rooms-tail", room_tail_entry)
-async def rooms_tail(
-    service: OperatorService, caller: Caller, id: str, limit: int = LISTED, start: int | None = None
-) -> RoomTail:
-    """Return the last `limit` messages of a room, or those that follow the message number `start`."""
-    return await _rooms(service).tail(id, start=start, limit=limit)
-
-
-@handles("rooms-search", match_entries)
-async def rooms_search(service: OperatorService, caller: Caller, text: str, limit: int = LISTED) -> Sequence[Match]:
-    return await _rooms(service).search(text, limit)
-
-
-@frozen
-class Exported:
-    """A whole room. `content` is text in markdown, or a JSON object."""
-
-    format: str
-    content: str | JsonObject
-
-
-@handles("rooms-export", plain)
-async def rooms_export(service: OperatorService, caller: Caller, id: str, format: str = "markdown") -> Exported:
-    return Exported(format, await _rooms(service).export(id, format))
-
-
-@handles("rooms-url-show", plain)
-async def rooms_url_show(service: OperatorService, caller: Caller) -> RoomAddress:
-    return await _rooms(service).address()
-
-
-@handles("rooms-url", plain)
-async def rooms_url(service: OperatorService, caller: Caller, url: str) -> RoomAddress:
-    """Change the public address of the rooms; an empty `url` takes that of the settings again."""
-    return await _rooms(service).set_address(url or None, caller.name)
-
-
-@handles("rooms-post", room_message_entry)
-async def rooms_post(service: OperatorService, caller: Caller, id: str, text: str) -> Message:
-    return await _rooms(service).post(id, text, caller.name, caller.act)
-
-
-@handles("rooms-pause", form(Room, "room_id=id", "title", status="paused"))
-async def rooms_pause(service: OperatorService, caller: Caller, id: str, reason: str | None = None) -> Room:
-    return await _rooms(service).pause(id, _stripped(reason), caller.name, caller.act)
-
-
-@handles("rooms-resume", form(Room, "room_id=id", "title", status="resumed"))
-async def rooms_resume(service: OperatorService, caller: Caller, id: str) -> Room:
-    return await _rooms(service).resume(id, caller.name, caller.act)
-
-
-@handles("rooms-conclude", form(Room, "room_id=id", "title", "document_version=session_doc_version", status="closed"))
-async def rooms_conclude(service: OperatorService, caller: Caller, id: str, text: str) -> Room:
-    return await _rooms(service).conclude(id, text, caller.name, caller.act)
-
-
-@handles("rooms-reopen", form(Room, "room_id=id", "title", status="reopened"))
-async def rooms_reopen(service: OperatorService, caller: Caller, id: str, reason: str | None = None) -> Room:
-    return await _rooms(service).reopen(id, _stripped(reason), caller.name, caller.act)
-
-
-@handles("rooms-token", plain)
-async def rooms_token(service: OperatorService, caller: Caller, id: str) -> RoomToken:
-    """Return a token with which the caller takes part in a room. It is shown once."""
-    return await _rooms(service).token(id, caller.name, caller.act)
-
-
 # --- operator keys: a command that changes them brings a signature of its own -----------------------------------------
 
 
@@ -636,7 +537,7 @@ async def key_revoke(service: OperatorService, caller: Caller, id: str) -> Publi
 #: All handlers, by the name of the command.
 HANDLERS: dict[str, CommandHandler[..., Any]] = {
     each.row.name: each
-    for module in (vars(), vars(gateway_handlers), vars(grant_handlers), vars(server_handlers))
+    for module in (vars(), vars(gateway_handlers), vars(grant_handlers), vars(room_handlers), vars(server_handlers))
     for each in list(module.values())
     if isinstance(each, CommandHandler)
 }

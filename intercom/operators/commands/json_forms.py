@@ -22,8 +22,8 @@ from intercom.model.clock import from_text, to_text
 from intercom.model.errors import InvalidArguments, IpcError
 from intercom.model.json_types import Json, JsonObject
 from intercom.model.process import AgentProcess
-from intercom.model.room import Message, Room, Team
-from intercom.model.room_view import Match, RoomTail, RoomView
+from intercom.model.room import DocumentVersion, Message, Room, Team
+from intercom.model.room_view import DocumentView, Match, RoomTail, RoomView, TeamView
 from intercom.model.session import Instruction, Session
 
 if TYPE_CHECKING:
@@ -73,6 +73,7 @@ room_message_entry = form(
     "acks",
 )
 _team = form(Team, "team_id", "team_name", "role", "joined_at", "last_seen_at", "cursor", "left_at")
+_version = form(DocumentVersion, "room_id=session_id", "version", "author", "written_by_team_id", "written_at")
 _process = form(AgentProcess, "state", "label", "started_by", "run")
 _card = form(
     Card,
@@ -242,9 +243,25 @@ def room_entries(found: Sequence[Room]) -> JsonObject:
 
 
 def room_view_entry(view: RoomView) -> JsonObject:
-    """Return the form of a room with its teams and its document. A team's `status` is how recently it has polled."""
-    teams = [{**_team(each.team), "status": each.presence.value, "unread": each.unread} for each in view.teams]
-    return {**room_entry(view.room), "teams": teams, "document": view.document}
+    """Return the form of a room with its teams its document and its pinned messages."""
+    pinned = [room_message_entry(each) for each in view.pinned]
+    return {**room_entry(view.room), **teams_entry(view.teams), "document": view.document, "pinned": pinned}
+
+
+def teams_entry(teams: Sequence[TeamView]) -> JsonObject:
+    """Return the form of a roster. A team's `status` is how recently it has polled."""
+    return {"teams": [{**_team(each.team), "status": each.presence.value, "unread": each.unread} for each in teams]}
+
+
+def document_entry(view: DocumentView) -> JsonObject:
+    """Return the answer of `rooms-doc`. There is a `diff` only if it was asked for."""
+    told: JsonObject = {**_version(view.version), "content": view.version.content or ""}
+    return told if view.diff is None else {**told, "diff": view.diff}
+
+
+def version_entries(found: Sequence[DocumentVersion]) -> JsonObject:
+    """Return the answer of `rooms-versions`."""
+    return {"versions": [_version(each) for each in found]}
 
 
 def room_tail_entry(tail: RoomTail) -> JsonObject:

@@ -71,6 +71,10 @@ FIELDS: dict[str, Kind] = {
     "limit": Kind.NUMBER,
     "start": Kind.OFFSET,
     "before": Kind.OFFSET,
+    "version": Kind.OFFSET,
+    "message": Kind.OFFSET,
+    "diff": Kind.FLAG,
+    "description": Kind.TEXT,
     "everything": Kind.FLAG,
     "interrupted": Kind.FLAG,
     "hunks": Kind.TEXT,
@@ -197,6 +201,7 @@ _POLICY = Argument("[ID|DIR]", "id", "its card's id, or the workspace; default: 
 _KEY = Argument("", "id", missing="a key's id and a signature")
 _PUBLIC = Argument("", "public", missing="a public key, its name, and a signature")
 _ROOM = Argument("ID", "id", missing="a room's id; see rooms list")
+_MESSAGE = Argument("NUMBER", "message", missing="the number of a message; see rooms tail")
 _TOLD = _REASON._replace(help="what its feed says about it")
 _DOWNSTREAM = Argument("NAME", "id", missing="the name of a downstream; see gateway list")
 _ONLY_DOWNSTREAM = _DOWNSTREAM._replace(shape="[NAME]", help="only this downstream")
@@ -529,11 +534,31 @@ _ROWS = (
         Argument("-f/--follow", help="continue until the room is closed"),
         Argument("--lines N", "limit", f"at most N messages (default {LISTED})"),
         "start",
+        "before",
     ),
     _row("rooms-search", ANYONE, "search titles, messages and documents", _TEXT, _LIMIT, draws="found"),
     _row("rooms-export", ANYONE, "print a whole room as markdown; with --json, as a bundle", _ROOM, _FORMAT),
+    _row(
+        "rooms-doc",
+        ANYONE,
+        "print a room's document",
+        _ROOM,
+        Argument("--version N", "version", "an earlier version; see rooms versions"),
+        Argument("--diff", "diff", "only what this version changed"),
+    ),
+    _row("rooms-versions", ANYONE, "list the versions of a room's document, and who wrote each", _ROOM, _LIMIT),
+    _row("rooms-instructions", ANYONE, "print what agents are told: how they reach the rooms, and what they do there"),
     _row("rooms-url-show", ANYONE, "show the address at which teams reach the rooms", is_typed=False),
+    _row(
+        "rooms-create",
+        OPERATOR,
+        "open a room for teams to join",
+        _TEXT._replace(shape="TITLE...", missing="a title"),
+        Argument("--description TEXT", "description", "what the teams should reach"),
+    ),
     _row("rooms-post", OPERATOR, "write into a room's feed", _ROOM, _TEXT._replace(shape="TEXT...")),
+    _row("rooms-pin", OPERATOR, "pin a message of a room, for all who read it", _ROOM, _MESSAGE),
+    _row("rooms-unpin", OPERATOR, "take the pin of a message away", _ROOM, _MESSAGE),
     _row("rooms-pause", OPERATOR, "pause a room: its teams cannot post", _ROOM, _TOLD),
     _row("rooms-resume", OPERATOR, "let the teams of a paused room post again", _ROOM),
     _row(

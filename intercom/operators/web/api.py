@@ -180,6 +180,17 @@ def openapi(role: WebRole = WebRole.ADMIN) -> JsonObject:
                 media="text/event-stream",
             )
         },
+        f"{BASE}/rooms/{{id}}/events": {
+            "get": _operation(
+                "room-events",
+                "A stream of `reset`, `message`, `room`, `ready` and `elsewhere` of one room, by its id or a unique"
+                " start of it. The id of an event is the number of the newest message; it resumes after"
+                " `Last-Event-ID`.",
+                {"type": "string"},
+                media="text/event-stream",
+                path_id="a room's id",
+            )
+        },
         f"{BASE}/openapi.json": {"get": _operation("openapi", "This document.", {"type": "object"})},
     }
     for row in COMMANDS.values():
@@ -218,6 +229,7 @@ def _operation(
     body: JsonObject | None = None,
     signed_in: bool = True,
     media: str = "application/json",
+    path_id: str = "",
 ) -> JsonObject:
     done: JsonObject = {"description": "Done."}
     if answer is not None:
@@ -232,6 +244,10 @@ def _operation(
         "responses": {"204" if answer is None else "200": done, **failures},
         "security": [{"session": [], "csrf": []}] if signed_in else [],
     }
+    if path_id:
+        operation["parameters"] = [
+            {"name": "id", "in": "path", "required": True, "description": path_id, "schema": {"type": "string"}}
+        ]
     if body is not None:
         operation["requestBody"] = {"required": True, "content": {"application/json": {"schema": body}}}
     return operation

@@ -5,9 +5,10 @@ from __future__ import annotations
 import gzip
 import logging
 import os
+import re
 import stat
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import datetime
 from functools import partial
 from http import HTTPStatus
@@ -26,11 +27,13 @@ from intercom.model.clock import to_text
 from intercom.model.errors import IntercomError, InvalidArguments, IpcError, NotFound, Unauthorized
 from intercom.model.json_types import Json, JsonObject
 from intercom.model.process import Origin
+from intercom.model.room import RoomRefused
 from intercom.operators.authorization import Authorization, connected
 from intercom.operators.commands.request import WORK_SECONDS, CommandRequest, carry_out, refusals
+from intercom.operators.commands.room_handlers import rooms_of
 from intercom.operators.commands.table import COMMANDS, MAX_REQUEST
 from intercom.operators.router_messages import Channel
-from intercom.operators.web import api, events
+from intercom.operators.web import api, events, room_events
 from intercom.operators.web.events import EventLog
 from intercom.operators.web.passkeys import (
     NAME,
@@ -55,6 +58,8 @@ from intercom.web_server.request import Refusal, answer, plain_form, read_body, 
 from intercom.web_server.server import Connection
 
 log = logging.getLogger("intercom.web")
+
+SendPart = Callable[[bytes], Awaitable[None]]
 
 _POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; font-src 'self';"
@@ -202,6 +207,8 @@ _NOT_SHOWN = "a program that the system does not show"
 _MOST_SIGN_IN = 4096
 _PASSKEY_REQUEST = CommandRequest("passkey")
 _PASSKEYS = f"{api.BASE}/passkeys"
+#: The stream of one room, below the API.
+_ROOM_EVENTS = re.compile(r"/rooms/([0-9a-f-]{1,36})/events")
 #: What only a POST reaches. Passkeys are listed and proposed at one path.
 _POSTS = (f"{api.BASE}/sign-in", f"{api.BASE}/sign-out")
 #: How many streams of events one session has. A browser opens six connections to a server: if streams took all of
@@ -333,6 +340,8 @@ class WebSite:
                 await _json(send, api.openapi(session.role))
             case "/events":
                 await self._events(scope, receive, send, session, headers)
+            case of_room if (found := _ROOM_EVENTS.fullmatch(of_room)) is not None:
+                await self._room_events(found[1], scope, receive, send, session, headers)
             case "/sign-out":
                 self.deps.sign_ins.end(shown_secrets(scope["headers"], self.port))
                 self.deps.log.wake()
@@ -470,9 +479,44 @@ class WebSite:
     async def _events(
         self, scope: Scope, receive: Receive, send: Send, session: BrowserSession, headers: Mapping[bytes, bytes]
     ) -> None:
-        deps, last = self.deps, headers.get(b"last-event-id", b"").decode("latin-1")
+        deps, last = self.deps, _last_event(headers)
         with refusals("events"), trio.fail_after(_CAUGHT_UP_SECONDS):
             await deps.caught_up()
+
+        async def stream(send_part: SendPart, lasts: Callable[[], bool]) -> None:
+            await events.stream(deps.log, deps.open_cards, last, send_part, lasts)
+
+        await self._stream(scope, receive, send, session, stream)
+
+    async def _room_events(
+        self,
+        id: str,
+        scope: Scope,
+        receive: Receive,
+        send: Send,
+        session: BrowserSession,
+        headers: Mapping[bytes, bytes],
+    ) -> None:
+        rooms = rooms_of(self.deps.service)
+        with refusals("events"), trio.fail_after(_CAUGHT_UP_SECONDS):
+            begin = await room_events.beginning(rooms, id, _last_event(headers))
+
+        async def stream(send_part: SendPart, lasts: Callable[[], bool]) -> None:
+            # If the rooms' database does not answer for a while, the page comes back.
+            with suppress(RoomRefused):
+                await room_events.stream(rooms, begin, send_part, lasts)
+
+        await self._stream(scope, receive, send, session, stream)
+
+    async def _stream(
+        self,
+        scope: Scope,
+        receive: Receive,
+        send: Send,
+        session: BrowserSession,
+        stream: Callable[[SendPart, Callable[[], bool]], Awaitable[None]],
+    ) -> None:
+        """Answer with what `stream` sends, until it ends or the browser is gone."""
         # The stream has no end.
         scope["state"]["connection"].is_listening = True
         told = [(b"content-type", b"text/event-stream"), (b"cache-control", b"no-store")]
@@ -484,8 +528,7 @@ class WebSite:
         with self._streaming(session) as opened:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(_until_gone, receive, nursery.cancel_scope)
-                lasts = partial(self._lasts, opened, session)
-                await events.stream(deps.log, deps.open_cards, last, send_part, lasts)
+                await stream(send_part, partial(self._lasts, opened, session))
                 nursery.cancel_scope.cancel()
         if opened.is_over:
             await send_part(events.line("elsewhere", {}))
@@ -510,6 +553,10 @@ class WebSite:
             streams.remove(opened)
             if not streams:
                 self._streams.pop(session.csrf, None)
+
+
+def _last_event(headers: Mapping[bytes, bytes]) -> str:
+    return headers.get(b"last-event-id", b"").decode("latin-1")
 
 
 def _keys(pids: frozenset[int]) -> frozenset[ProcessKey]:

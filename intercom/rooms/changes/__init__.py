@@ -12,13 +12,14 @@ that is empty or too long, and what else their docstrings say. A refused call ch
 
 from intercom.rooms.changes.author import LOOP_GUARD, Author, Rules, Written, person, team_author
 from intercom.rooms.changes.document import append, update
-from intercom.rooms.changes.feed import Post, ack, post
+from intercom.rooms.changes.feed import Post, ack, pin, post
 from intercom.rooms.changes.lifecycle import (
     Concluded,
     claim_conclusion,
     conclude,
     is_conclusion_claimed,
     metadata,
+    open_by_person,
     open_room,
     pause,
     release_conclusion,
@@ -44,9 +45,11 @@ __all__ = [
     "join",
     "leave",
     "metadata",
+    "open_by_person",
     "open_room",
     "pause",
     "person",
+    "pin",
     "post",
     "rejoined",
     "release_conclusion",

@@ -14,6 +14,7 @@ from intercom.model.room import (
     MessageType,
     Room,
     RoomErrorCode,
+    RoomEvent,
     RoomId,
     RoomRefused,
     TeamId,
@@ -24,15 +25,20 @@ from intercom.rooms.changes.author import (
     Author,
     Rules,
     Written,
+    announce,
     as_member,
     check_not_paused,
     check_size,
     check_writer,
+    is_announced,
     link,
     writer,
 )
 from intercom.store import rooms
 from intercom.store.room_database import RoomsDatabase
+
+#: The most messages of a room that are pinned at once.
+MOST_PINS = 50
 
 
 @frozen
@@ -151,6 +157,35 @@ def _key_is_used(key: str | None, earlier: Message) -> RoomRefused:
         RoomErrorCode.CONFLICT,
         f"this team has posted another text with the key {(key or '')[:80]!r} ({which}): use a new key for a new text",
     )
+
+
+def pin(
+    db: RoomsDatabase, room_id: RoomId, author: Author, number: int, remove: bool, now: datetime, act: str
+) -> Written[Room]:
+    """Pin a message of the feed, or with `remove` take the pin away, and say so in the feed. A pin that is there, or
+    gone, already is no change. A closed room takes that too.
+
+    Raises RoomRefused: not_found for a number that no message has, and conflict if MOST_PINS messages are pinned.
+    """
+    room = rooms.lock(db, room_id)
+    if is_announced(db, room, act):
+        return Written(room, room)
+    author = writer(db, room, author, closed=True)
+    if not author.is_person:
+        raise RoomRefused(RoomErrorCode.FORBIDDEN, "only a person pins messages: ask for it with post_message")
+    pinned = rooms.pins(db, room.id)
+    if (number in pinned) is not remove:
+        return Written(room, room)
+    if not remove:
+        if rooms.message_at(db, room.id, number) is None:
+            raise RoomRefused(RoomErrorCode.NOT_FOUND, f"the session has no message {number}: give the number of one")
+        if len(pinned) >= MOST_PINS:
+            why = f"{MOST_PINS} messages are pinned already: take one of these pins away first"
+            raise RoomRefused(RoomErrorCode.CONFLICT, why)
+    rooms.set_pins(db, room.id, [each for each in pinned if each != number] if remove else [*pinned, number])
+    event = RoomEvent.UNPINNED if remove else RoomEvent.PINNED
+    room, messages = announce(db, room, act, event, now, by=author.name, cursor=number)
+    return Written(room, room, messages)
 
 
 def ack(db: RoomsDatabase, room_id: RoomId, author: Author, cursor: int, now: datetime) -> Written[Message]:

@@ -65,6 +65,17 @@ def open_room(db: RoomsDatabase, *, room: Room, convener: Team, rules: Rules, no
     return Written(None, rooms.lock(db, room.id))
 
 
+def open_by_person(db: RoomsDatabase, *, room: Room, author: Author, now: datetime, act: str) -> Written[Room]:
+    """Create a room without a team, and say in its feed which person did."""
+    if (found := rooms.get(db, room.id)) is not None:
+        return Written(found, found)
+    check_text("title", room.title, TITLE)
+    check_text("description", room.description, DESCRIPTION, empty=True)
+    rooms.create(db, room, None)
+    room, messages = announce(db, rooms.lock(db, room.id), act, RoomEvent.CREATED, now, by=author.name)
+    return Written(room, room, messages)
+
+
 def metadata(
     db: RoomsDatabase,
     room_id: RoomId,

@@ -5,6 +5,7 @@ import {
   InboxIcon,
   KeyRoundIcon,
   LogOutIcon,
+  MessagesSquareIcon,
   ScrollTextIcon,
   ServerIcon,
   ShieldCheckIcon,
@@ -41,6 +42,7 @@ const Server = lazyView(() => import("@/views/server/server-page"));
 const VIEWS: readonly { view: View; name: string; icon: typeof InboxIcon }[] = [
   { view: "inbox", name: "Inbox", icon: InboxIcon },
   { view: "sessions", name: "Sessions", icon: UsersIcon },
+  { view: "rooms", name: "Rooms", icon: MessagesSquareIcon },
   { view: "log", name: "Log", icon: ScrollTextIcon },
   { view: "server", name: "Server", icon: ServerIcon },
 ];
@@ -58,6 +60,7 @@ function part<P extends object>(load: () => Promise<ComponentType<P>>): Componen
   });
 }
 
+const Rooms = part(async () => (await import("@/views/rooms/rooms")).default);
 const EditDialog = part(async () => (await import("@/views/edit-dialog")).EditDialog);
 
 const PermitDialog = part(async () => (await import("@/views/permit-dialog")).PermitDialog);
@@ -123,6 +126,8 @@ export function App() {
 
   useEffect(() => {
     const waiting = board.waiting;
+    // A room's own title stands there.
+    if (view === "rooms" && location.pathname !== "/rooms") return;
     document.title = identity.state === "signed-in" && waiting > 0 ? `(${waiting}) Intercom` : "Intercom";
   });
 
@@ -161,6 +166,11 @@ export function App() {
         {view === "sessions" && (
           <Sessions selected={session} names={names.slice(1)} onSelect={setSession} isOpen={isOpen} />
         )}
+        {view === "rooms" && (
+          <Suspense fallback={<Loading />}>
+            <Rooms />
+          </Suspense>
+        )}
         {view === "log" && <Log names={names} />}
         {view === "server" && <Server names={names} />}
       </main>
@@ -175,6 +185,14 @@ export function App() {
         {inbox.announced}
       </p>
     </div>
+  );
+}
+
+function Loading() {
+  return (
+    <p role="status" className="p-6 text-muted-foreground">
+      Loading…
+    </p>
   );
 }
 
@@ -481,7 +499,7 @@ function useKeys(context: KeyContext): void {
         inbox.open({ name: "permitted" });
         return true;
       }
-      const view = { i: "inbox", s: "sessions", l: "log", v: "server" }[key];
+      const view = { i: "inbox", s: "sessions", r: "rooms", l: "log", v: "server" }[key];
       if (view) {
         navigate(`/${view}`);
         return true;

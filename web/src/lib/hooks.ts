@@ -2,9 +2,9 @@
 
 import { useEffect, useState, useSyncExternalStore } from "react";
 
-export type View = "inbox" | "sessions" | "log" | "server";
+export type View = "inbox" | "sessions" | "rooms" | "log" | "server";
 
-const VIEWS: readonly string[] = ["inbox", "sessions", "log", "server"] satisfies View[];
+const VIEWS: readonly string[] = ["inbox", "sessions", "rooms", "log", "server"] satisfies View[];
 const isView = (word: string | undefined): word is View => word !== undefined && VIEWS.includes(word);
 
 function onHistory(listener: () => void): () => void {
@@ -39,9 +39,14 @@ function nameIn(part: string): string {
   }
 }
 
+/** The address in the page: its path and its fragment. */
+export function useAddress(): string {
+  return useSyncExternalStore(onHistory, place);
+}
+
 /** Where the page is: the view, the names after it, and whether what is selected fills a narrow screen. */
 export function usePlace(): { view: View; names: readonly string[]; isOpen: boolean } {
-  const path = useSyncExternalStore(onHistory, place);
+  const path = useAddress();
   const [word, ...names] = location.pathname.split("/").slice(1);
   return {
     view: isView(word) ? word : "inbox",

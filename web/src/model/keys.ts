@@ -107,6 +107,7 @@ export const PAGE_KEYS: readonly (readonly [string, string])[] = [
   ["/", "list only what contains some words"],
   ["g i", "go to the inbox"],
   ["g s", "go to the sessions"],
+  ["g r", "go to the rooms"],
   ["g l", "go to the log"],
   ["g p", "show what passes without you: rules and grants"],
   ["g v", "go to the server"],

@@ -139,13 +139,13 @@ export class Api {
     return id;
   }
 
-  /** Open the stream of events. Raises ApiError. */
-  async events(lastId: string | null, signal: AbortSignal): Promise<ReadableStream<Uint8Array>> {
+  /** Open the stream of events, or of those at another path. Raises ApiError. */
+  async events(lastId: string | null, signal: AbortSignal, path = "/events"): Promise<ReadableStream<Uint8Array>> {
     const headers: Record<string, string> = { Accept: "text/event-stream" };
     if (lastId !== null) headers["Last-Event-ID"] = lastId;
     let response: Response;
     try {
-      response = await fetch(`${BASE}/events`, { headers, signal, credentials: "same-origin", cache: "no-store" });
+      response = await fetch(`${BASE}${path}`, { headers, signal, credentials: "same-origin", cache: "no-store" });
     } catch (fault) {
       if (signal.aborted) throw fault;
       throw new ApiError(0, "unreachable", "the server does not answer");

@@ -73,8 +73,12 @@ export interface DiffControls {
   toHunk: (number: number) => void;
 }
 
+const NO_COMMENTS: readonly Comment[] = [];
+const NONE: ReadonlySet<number> = new Set();
+
 interface Props {
-  card: Card;
+  /** Whose diff it is; null for one that nobody decides about. */
+  card: Card | null;
   model: DiffModel;
   layout: Layout;
   scroller: RefObject<HTMLDivElement | null>;
@@ -89,9 +93,9 @@ export function DiffView({ card, model, layout, scroller, draft, onDraft, contro
   const top = useRef<HTMLDivElement>(null);
   const [margin, setMargin] = useState(0);
   const rows = useMemo(() => rowsOf(model, layout), [model, layout]);
-  const comments = board.fitting(card);
+  const comments = card ? board.fitting(card) : NO_COMMENTS;
   const shown = useMemo(() => withComments(rows, model, comments, draft), [rows, model, comments, draft]);
-  const left = board.leftOut(card);
+  const left = card ? board.leftOut(card) : NONE;
   const pieces = usePieces(model);
   const digits = useMemo(
     () =>
@@ -112,7 +116,7 @@ export function DiffView({ card, model, layout, scroller, draft, onDraft, contro
     if (head) observer.observe(head);
     if (scroller.current) observer.observe(scroller.current);
     return () => observer.disconnect();
-  }, [scroller, card.id]);
+  }, [scroller, card?.id]);
 
   const virtualizer = useVirtualizer({
     count: shown.length,
@@ -149,7 +153,7 @@ export function DiffView({ card, model, layout, scroller, draft, onDraft, contro
   const visible = useRef<() => void>(() => undefined);
   visible.current = () => {
     const box = scroller.current;
-    if (!box || document.visibilityState !== "visible" || board.asked?.stage === "confirm") return;
+    if (!card || !box || document.visibilityState !== "visible" || board.asked?.stage === "confirm") return;
     const [from, to] = [box.scrollTop, box.scrollTop + box.clientHeight];
     const seen = virtualizer
       .getVirtualItems()
@@ -165,9 +169,10 @@ export function DiffView({ card, model, layout, scroller, draft, onDraft, contro
   }, []);
 
   const whole = model.hunks.length;
-  const canChoose = card.amendable && model.fits && whole > 1;
+  const amendable = card?.amendable === true;
+  const canChoose = amendable && model.fits && whole > 1;
   const toggle = (hunk: number) => {
-    board.toggleHunk(card, hunk);
+    if (card) board.toggleHunk(card, hunk);
     inbox.changed();
   };
 
@@ -186,7 +191,7 @@ export function DiffView({ card, model, layout, scroller, draft, onDraft, contro
               <span className="text-added-mark">+{file?.added ?? 0}</span>{" "}
               <span className="text-removed-mark">−{file?.removed ?? 0}</span>
             </span>
-            {card.amendable && file && (
+            {amendable && file && (
               <Button
                 variant="ghost"
                 size="icon"
@@ -242,19 +247,19 @@ export function DiffView({ card, model, layout, scroller, draft, onDraft, contro
           <CommentBox
             comment={row.comment}
             onRemove={() => {
-              board.uncomment(card, row.comment);
+              if (card) board.uncomment(card, row.comment);
               inbox.changed();
             }}
           />
         );
       case "draft":
-        return draft && <CommentForm spot={draft} card={card} onDone={() => onDraft(null)} />;
+        return draft && card && <CommentForm spot={draft} card={card} onDone={() => onDraft(null)} />;
     }
   };
 
   function commenting(line: DiffLine): (() => void) | undefined {
     const path = model.files[line.file]?.path;
-    if (!card.amendable || path === undefined || line.newNumber === null || line.isAround) return undefined;
+    if (!amendable || path === undefined || line.newNumber === null || line.isAround) return undefined;
     return () => onDraft({ path, line: line.newNumber });
   }
 

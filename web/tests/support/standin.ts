@@ -7,6 +7,7 @@ import { extname, join, normalize } from "node:path";
 import { diffOf } from "../../src/model/diff";
 import { cardOf, type JsonObject } from "../../src/model/wire";
 import { sessionEntry } from "./cards";
+import type { StandinRooms } from "./standin-rooms";
 
 export const POLICY = [
   "default-src 'none'",
@@ -50,6 +51,8 @@ export class Standin {
   /** What commands of a test's own answer: their data, a refusal with `status`, `code` and `message`, or null as for
    * what is not there. */
   readonly answers = new Map<string, (fields: JsonObject) => JsonObject | null>();
+  /** The rooms, if the server has any. */
+  rooms: StandinRooms | null = null;
   /** The commands that acted, as they came. */
   readonly sent: Sent[] = [];
   readonly reports: string[] = [];
@@ -127,6 +130,7 @@ export class Standin {
   drop(): void {
     for (const stream of this.#streams) stream.destroy();
     this.#streams.clear();
+    this.rooms?.drop();
   }
 
   /** Begin another run: places of before mean nothing. With `forget` nobody is signed in any more. */
@@ -164,7 +168,7 @@ export class Standin {
   }
 
   #file(path: string, response: ServerResponse): void {
-    const isView = /^\/((inbox|sessions|log|server)(\/.*)?|rooms\/.*)?$/.test(path);
+    const isView = /^\/((inbox|sessions|rooms|log|server)(\/.*)?)?$/.test(path);
     const file = join(PAGE, normalize(isView ? "/index.html" : path));
     if (!file.startsWith(PAGE) || !existsSync(file) || !statSync(file).isFile()) {
       response.writeHead(404).end();
@@ -194,6 +198,11 @@ export class Standin {
     if (name === "me") return json(200, this.#me(csrf));
     if (name === "events" && this.refusesStreams) return refuse(403, "forbidden", this.refusesStreams);
     if (name === "events") return this.#stream(request, response);
+    const room = /^rooms\/([0-9a-f-]+)\/events$/.exec(name)?.[1];
+    if (room !== undefined) {
+      if (!this.rooms?.rooms.has(room)) return refuse(404, "not_found", `no room has the id ${room}`);
+      return this.rooms.stream(room, request, response);
+    }
     if (request.headers["x-intercom-csrf"] !== csrf) return refuse(403, "csrf", "the token of this page is not valid");
     if (name === "sign-out") {
       this.#cookies.delete(cookie);
@@ -225,6 +234,11 @@ export class Standin {
       if (found === null) return refuse(404, "not_found", `no such ${command}`);
       if ("code" in found) return refuse(Number(found["status"]), String(found["code"]), String(found["message"]));
       return json(200, { data: found });
+    }
+    if (command.startsWith("rooms-")) {
+      if (!this.rooms) return refuse(404, "no_rooms", "this server has no rooms: set enabled under [rooms]");
+      if ("verdict_id" in fields) this.sent.push({ command, fields });
+      return this.rooms.command(command, fields, json, refuse);
     }
     switch (command) {
       case "list":

@@ -1,0 +1,126 @@
+import { describe, expect, test } from "vitest";
+import {
+  applyEvent,
+  changesOf,
+  eventLine,
+  Feed,
+  goesOn,
+  inOrder,
+  messageOf,
+  PAGE,
+  presenceOf,
+} from "../src/model/rooms";
+import type { JsonObject } from "../src/model/wire";
+import { chat, roomEntry, teamEntry } from "./support/standin-rooms";
+
+const message = (number: number, author = "Alex") => messageOf(chat(number, author, `text ${number}`));
+const event = (name: string, data: JsonObject, id: string | null = null) => ({ id, name, data: JSON.stringify(data) });
+
+describe("a feed", () => {
+  test("has a place for each message, and wants the pages that are looked at, once", () => {
+    const feed = new Feed();
+    feed.restart(1_000);
+    feed.put([message(999), message(1_000)]);
+    expect(feed.wanted(940, 1_060)).toEqual([900]);
+    expect(feed.wanted(940, 1_000)).toEqual([]);
+    feed.failed(900);
+    expect(feed.wanted(940, 1_000)).toEqual([900]);
+    feed.read(
+      900,
+      Array.from({ length: PAGE }, (_, at) => message(901 + at)),
+    );
+    expect(feed.wanted(901, 1_000)).toEqual([]);
+    expect(feed.wanted(850, 950)).toEqual([800]);
+    expect([feed.get(901)?.text, feed.get(900)]).toEqual(["text 901", undefined]);
+  });
+
+  test("wants nothing outside of it", () => {
+    const feed = new Feed();
+    expect(feed.wanted(-50, 60)).toEqual([]);
+    feed.restart(3);
+    expect(feed.wanted(-50, 60)).toEqual([0]);
+  });
+
+  test("takes a message that comes twice once", () => {
+    const feed = new Feed();
+    applyEvent(feed, event("message", chat(1, "Alex", "hello")));
+    expect(applyEvent(feed, event("message", chat(2, "Alex", "again")))).toMatchObject({ came: [{ number: 2 }] });
+    expect(applyEvent(feed, event("message", chat(2, "Alex", "again")))).toEqual({ type: "messages", came: [] });
+    expect([feed.total, feed.size]).toEqual([2, 2]);
+  });
+
+  test("keeps what it has after a reset, unless the feed is another one", () => {
+    const feed = new Feed();
+    feed.put([message(1), message(2)]);
+    applyEvent(feed, event("reset", { messages: 5_000 }));
+    expect([feed.total, feed.size]).toEqual([5_000, 2]);
+    applyEvent(feed, event("reset", { messages: 1 }));
+    expect([feed.total, feed.size]).toEqual([1, 0]);
+  });
+
+  test("forgets what is far from what is looked at", () => {
+    const feed = new Feed();
+    feed.restart(20_000);
+    feed.wanted(10_000, 10_010);
+    for (let start = 0; start < 20_000; start += 500) {
+      feed.put(Array.from({ length: 500 }, (_, at) => message(start + at + 1)));
+    }
+    expect(feed.size).toBeLessThanOrEqual(4_000);
+    expect(feed.get(10_005)).toBeDefined();
+    expect(feed.get(20_000)).toBeDefined();
+    expect(feed.get(5_000)).toBeUndefined();
+  });
+});
+
+describe("what is said", () => {
+  test.each([
+    [{ event: "team_joined", team: "Kim" }, "Kim joined"],
+    [{ event: "session_paused", by: "sam", reason: "lunch" }, "sam paused the room: lunch"],
+    [
+      { event: "session_metadata_updated", by: "Kim", changes: { title: {}, description: {} } },
+      "Kim changed title and description",
+    ],
+    [{ event: "message_pinned", by: "sam", cursor: 7 }, "sam pinned message 7"],
+    [{ event: "of_tomorrow" }, "of tomorrow"],
+    [{ event: "constructor" }, "constructor"],
+    [{ event: "team_left", team: "a\u202eb" }, "a<U+202E>b left"],
+    [{}, "?"],
+  ] as [JsonObject, string][])("of %j", (content, line) => {
+    expect(eventLine(content)).toBe(line);
+  });
+
+  test("of a changed title: what it was, and is", () => {
+    expect(changesOf({ changes: { title: { from: "a", to: "b\u200bc" }, x: 1 } })).toEqual([
+      { name: "title", from: "a", to: "b<U+200B>c" },
+    ]);
+  });
+
+  test("together, if one author goes on within five minutes", () => {
+    expect(goesOn(message(1), message(2))).toBe(true);
+    expect(goesOn(message(1), message(20))).toBe(false);
+    expect(goesOn(message(1, "Kim"), message(2))).toBe(false);
+    expect(goesOn(undefined, message(2))).toBe(false);
+    expect(goesOn(message(1), messageOf(chat(2, "Alex", "x", { role: "operator" })))).toBe(false);
+  });
+
+  test("of teams: a word for each, and who is there first", () => {
+    const feed = new Feed();
+    const teams = [
+      teamEntry("gone", "disconnected"),
+      teamEntry("left", "active", { left_at: "2026-11-26T10:00:00Z" }),
+      teamEntry("odd", "of tomorrow"),
+      teamEntry("idle", "idle"),
+      teamEntry("here"),
+    ];
+    const effect = applyEvent(feed, event("room", { ...roomEntry("a", "T\u202e"), teams }));
+    if (effect.type !== "room") throw new Error("no room");
+    expect(effect.room.title).toBe("T<U+202E>");
+    expect(inOrder(effect.teams).map((each) => `${each.name} ${presenceOf(each)}`)).toEqual([
+      "here active",
+      "idle idle",
+      "gone gone",
+      "odd gone",
+      "left left",
+    ]);
+  });
+});

@@ -364,6 +364,7 @@ function Pins({ pins, room }: { pins: readonly Message[]; room: Room }) {
 
 function Composer({ open, room }: { open: OpenRoom; room: Room }) {
   const { me, cannotDecide } = useInbox();
+  const isWide = useIsWide();
   const [text, setText] = useDraft(`room ${room.id}`);
   const [isBusy, setBusy] = useState(false);
   if (room.status === "closed" || cannotDecide) {
@@ -390,7 +391,7 @@ function Composer({ open, room }: { open: OpenRoom; room: Room }) {
     >
       <Textarea
         aria-label="A message to all teams"
-        placeholder={`Write to all teams as ${me?.name ?? "you"}…  (markdown, Ctrl+Enter)`}
+        placeholder={isWide ? `Write to all teams as ${me?.name ?? "you"}…  Ctrl+Enter` : "Write to all teams…"}
         className="max-h-40 min-h-10"
         value={text}
         onChange={(event) => setText(event.target.value)}

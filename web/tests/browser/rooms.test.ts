@@ -1,0 +1,452 @@
+/** The rooms of the page in Chromium, against a stand-in. */
+
+import { createRequire } from "node:module";
+import { readFileSync } from "node:fs";
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from "vitest";
+import type { Browser, Page } from "playwright-core";
+import { open, startBrowser, type Watched } from "../support/browser";
+import { chat, StandinRooms, teamEntry } from "../support/standin-rooms";
+import { Standin } from "../support/standin";
+
+const ID = "4f0c6f0e-0000-4000-8000-000000000001";
+const OTHER = "4f0c6f0e-0000-4000-8000-000000000002";
+const MANY = 100_000;
+
+let browser: Browser;
+let server: Standin;
+let rooms: StandinRooms;
+let watched: Watched | null = null;
+let page: Page;
+
+beforeAll(async () => {
+  browser = await startBrowser();
+});
+afterAll(async () => browser.close());
+beforeEach(async () => {
+  server = new Standin();
+  await server.start();
+  rooms = server.rooms = new StandinRooms();
+});
+afterEach(async () => {
+  const faults = watched?.faults ?? [];
+  await watched?.close();
+  watched = null;
+  await server.stop();
+  expect(faults).toEqual([]);
+  expect(server.reports).toEqual([]);
+});
+
+async function visit(path: string, options: Parameters<typeof open>[2] = {}): Promise<Page> {
+  // A link signs in at any address, but its code takes the place of the address's own fragment.
+  watched = await open(browser, server, { ...options, path: path.split("#")[0] ?? path });
+  page = watched.page;
+  if (path.includes("#")) await page.evaluate((to) => (location.hash = to), path.split("#")[1] ?? "");
+  return page;
+}
+
+const said = (count: number, author = "Alex's Team") =>
+  Array.from({ length: count }, (_, at) => chat(at + 1, author, `text ${at + 1}`));
+const article = (number: number) => page.locator(`#message-${number}`);
+const acts = () => server.sent.map(({ command, fields }) => ({ command, ...fields, verdict_id: undefined }));
+const act = async (name: string) => {
+  await page.getByRole("button", { name: "What to do in this room" }).click();
+  await page.getByRole("menuitem", { name }).click();
+};
+
+/** A room with a hundred thousand messages, of very different lengths. */
+function hugeRoom(): void {
+  const text = (number: number) => `number ${number}\n${"A long line of words. ".repeat((number * 7) % 40)}`;
+  rooms.add(ID, "Huge", [], {
+    total: MANY,
+    message: (number) => chat(number, number % 4 < 2 ? "Alex's Team" : "Kim", text(number)),
+  });
+}
+
+describe("the index", () => {
+  test("has open and closed rooms, and finds words in titles and messages", async () => {
+    rooms.add(ID, "Port the parser", said(3));
+    rooms.add(OTHER, "Name the release", [chat(1, "Kim", "How about Heron?")]).entry["status"] = "closed";
+    await visit("/rooms");
+    await page.getByRole("link", { name: /Port the parser/ }).waitFor();
+    expect(await page.getByText("Name the release").count()).toBe(0);
+    await page.getByRole("radio", { name: "closed" }).click();
+    await page.getByRole("link", { name: /closed Name the release/ }).waitFor();
+    await page.keyboard.press("/");
+    await page.keyboard.type("heron");
+    await page.getByRole("list", { name: "Places" }).getByText("How about Heron?").click();
+    await page.getByRole("heading", { level: 1, name: "Name the release" }).waitFor();
+    expect(page.url()).toContain(`/rooms/${OTHER}#message-1`);
+    await article(1).getByText("How about Heron?").waitFor();
+  });
+
+  test("says how to switch rooms on, where there are none", async () => {
+    server.rooms = null;
+    await visit("/rooms");
+    await page.getByText("Rooms are switched off on this server").waitFor();
+    await page.getByText("enabled = true").waitFor();
+    await page.getByText("agent-intercom rooms", { exact: true }).waitFor();
+  });
+
+  test("opens a room, and has what its agents are told ready to copy", async () => {
+    await visit("/rooms", { permissions: ["clipboard-read", "clipboard-write"] });
+    await page.getByText("No rooms yet").waitFor();
+    await page.getByRole("button", { name: "New room" }).click();
+    await page.getByLabel("Title").fill("Port the parser");
+    await page.getByLabel("Goals, and who does what").fill("in two parts");
+    await page.getByRole("button", { name: "Open the room" }).click();
+    const dialog = page.getByRole("dialog");
+    await dialog.getByText("Work with other teams of agents").waitFor();
+    await dialog.getByRole("button", { name: "Copy the short text" }).click();
+    const copied = await page.evaluate(() => navigator.clipboard.readText());
+    expect(copied).toContain("Read http://127.0.0.1:7423/agents.md");
+    expect(copied).toContain("0000cafe-0000-4000-8000-000000000000");
+    await page.keyboard.press("Escape");
+    await page.getByRole("heading", { level: 1, name: "Port the parser" }).waitFor();
+    await page.getByText("Nothing was said yet").waitFor();
+    expect(acts()).toEqual([{ command: "rooms-create", text: "Port the parser", description: "in two parts" }]);
+  });
+});
+
+describe("a room", () => {
+  test("is live: messages, teams, title and document, and nothing comes twice or is missing after a cut", async () => {
+    rooms.add(ID, "Port the parser", said(3));
+    await visit(`/rooms/${ID}`);
+    await article(3).waitFor();
+    rooms.say(ID, (number) => chat(number, "Kim", "and **now**"));
+    await article(4).locator("strong", { hasText: "now" }).waitFor();
+    await page.getByText("active", { exact: true }).waitFor();
+    await page.getByText("idle", { exact: true }).waitFor();
+    await page.getByText("gone", { exact: true }).waitFor();
+
+    rooms.set(ID, { title: "Port the lexer" });
+    await page.getByRole("heading", { level: 1, name: "Port the lexer" }).waitFor();
+    expect(await page.getByTestId("title").evaluate((title) => title.getAnimations().length)).toBe(1);
+    rooms.write(ID, "Kim", "# Goals\n\n- split it\n");
+    await page.getByTestId("document").getByRole("heading", { name: "Goals" }).waitFor();
+    await page.getByText(/^version 1, by Kim/).waitFor();
+
+    rooms.drop();
+    for (let at = 0; at < 20; at += 1) rooms.say(ID, (number) => chat(number, "Kim", `late ${number}`));
+    await article(24).getByText("late 24").waitFor();
+    expect(rooms.resumed).toEqual([null, "4"]);
+    const shown = await page.getByTestId("feed").locator("article").allInnerTexts();
+    expect(shown.filter((text) => text.includes("late 24"))).toHaveLength(1);
+    expect(shown.filter((text) => text.includes("late 23"))).toHaveLength(1);
+  });
+
+  test("does not move if less motion is wanted", async () => {
+    rooms.add(ID, "Port the parser", said(1));
+    await visit(`/rooms/${ID}`, { reducedMotion: "reduce" });
+    await article(1).waitFor();
+    rooms.set(ID, { title: "Port the lexer" });
+    await page.getByRole("heading", { level: 1, name: "Port the lexer" }).waitFor();
+    const durations = await page
+      .getByTestId("title")
+      .evaluate((title) => title.getAnimations().map((each) => each.effect?.getTiming().duration));
+    expect(durations.filter((each) => each !== 0)).toEqual([]);
+  });
+
+  test("takes a person's post, pause, conclusion and pins", async () => {
+    rooms.add(ID, "Port the parser", said(2));
+    await visit(`/rooms/${ID}`);
+    await article(2).waitFor();
+    await page.getByLabel("A message to all teams").fill("please look at *tests*");
+    await page.keyboard.press("Control+Enter");
+    await article(3).getByText("person").waitFor();
+    await expect.poll(() => page.getByLabel("A message to all teams").inputValue()).toBe("");
+
+    await article(1).hover();
+    await page.getByRole("button", { name: "Pin message 1", exact: true }).click();
+    await page.getByText("1 pinned message").waitFor();
+    await page.getByText("alex pinned message 1").waitFor();
+
+    await act("Pause…");
+    await page.getByRole("dialog").getByRole("textbox").fill("lunch");
+    await page.getByRole("dialog").getByRole("button", { name: "Pause" }).click();
+    await page.getByText("Paused by alex: lunch. The teams cannot post.").waitFor();
+    await act("Let the teams continue");
+    await page.getByText("alex let the teams continue").waitFor();
+
+    await act("Conclude…");
+    const dialog = page.getByRole("dialog");
+    expect(await dialog.getByRole("button", { name: "Conclude" }).isDisabled()).toBe(true);
+    await dialog.getByRole("textbox").fill("We ship as **Heron**.");
+    await dialog.getByRole("button", { name: "Conclude" }).click();
+    await page.getByText("This room is closed.", { exact: false }).waitFor();
+    await page.getByTestId("document").getByRole("heading", { name: "Conclusion" }).waitFor();
+    await act("Open again…");
+    await page.getByRole("dialog").getByRole("button", { name: "Open again" }).click();
+    await page.getByLabel("A message to all teams").waitFor();
+    expect(acts()).toEqual([
+      { command: "rooms-post", id: ID, text: "please look at *tests*" },
+      { command: "rooms-pin", id: ID, message: 1 },
+      { command: "rooms-pause", id: ID, reason: "lunch" },
+      { command: "rooms-resume", id: ID },
+      { command: "rooms-conclude", id: ID, text: "We ship as **Heron**." },
+      { command: "rooms-reopen", id: ID },
+    ]);
+  });
+
+  test("shows a viewer everything, and nothing to do", async () => {
+    server.role = "viewer";
+    rooms.add(ID, "Port the parser", said(1));
+    await visit(`/rooms/${ID}`);
+    await article(1).waitFor();
+    await page.getByText("Your role is viewer").waitFor();
+    await article(1).hover();
+    expect(await page.getByRole("button", { name: /^Pin/ }).count()).toBe(0);
+    await page.getByRole("button", { name: "What to do in this room" }).click();
+    expect(await page.getByRole("menuitem").allInnerTexts()).toEqual(["Let agents join…"]);
+  });
+
+  test("has the versions of its document: who wrote what, and the file", async () => {
+    const versions = [
+      { author: "Kim", isPerson: false, content: "# Goals\n" },
+      { author: "alex", isPerson: true, content: "# Goals\n\n- one\n" },
+    ];
+    rooms.add(ID, "Port the parser!", said(1), { versions });
+    await visit(`/rooms/${ID}#version-1`);
+    await page.getByRole("button", { name: /^Version 1 Kim/ }).waitFor();
+    await page.getByTestId("diff").getByText("# Goals").waitFor();
+    await page.getByRole("button", { name: /^Version 2 alex \(person\)/ }).click();
+    await page.getByTestId("diff").getByText("- one").waitFor();
+    expect(page.url()).toContain("#version-2");
+    await page.getByRole("radio", { name: "Text" }).click();
+    await page.getByRole("region", { name: "Version 2" }).getByRole("listitem").getByText("one").waitFor();
+    await page.getByRole("button", { name: "Versions" }).click();
+    await page.getByRole("button", { name: "Download" }).click();
+    const coming = page.waitForEvent("download");
+    await page.getByRole("menuitem", { name: "The document, as .md" }).click();
+    const file = await coming;
+    expect(file.suggestedFilename()).toBe("port-the-parser.md");
+    expect(readFileSync(await file.path(), "utf8")).toBe("# Goals\n\n- one\n");
+  });
+
+  test("has its feed and its document in turns on a narrow screen", async () => {
+    rooms.add(ID, "Port the parser", said(1), { versions: [{ author: "Kim", isPerson: false, content: "# Goals\n" }] });
+    await visit(`/rooms/${ID}`, { viewport: { width: 360, height: 740 } });
+    await article(1).waitFor();
+    expect(await page.getByTestId("document").count()).toBe(0);
+    await page.getByRole("tab", { name: "Document" }).click();
+    await page.getByTestId("document").getByText("Goals").waitFor();
+    expect(await article(1).count()).toBe(0);
+    expect(await page.evaluate(() => document.documentElement.scrollWidth)).toBe(360);
+  });
+
+  test("that does not exist is said to", async () => {
+    await visit("/rooms/ffffffff");
+    await page.getByText("There is no such room").waitFor();
+  });
+});
+
+describe("a hundred thousand messages", () => {
+  test("open at the end, and scroll up without a jump", async () => {
+    hugeRoom();
+    await visit(`/rooms/${ID}`);
+    await article(MANY).waitFor();
+    // Where a message that stays on the screen is, before and after each turn of the wheel.
+    const box = page.getByRole("region", { name: "Messages" });
+    await box.hover();
+    const tops = () =>
+      page.evaluate(() =>
+        Object.fromEntries(
+          [...document.querySelectorAll("[data-testid=feed] article")].map((each) => [
+            each.id,
+            each.getBoundingClientRect().top,
+          ]),
+        ),
+      );
+    const jumps: number[] = [];
+    for (let at = 0; at < 25; at += 1) {
+      const before = await tops();
+      await page.mouse.wheel(0, -400);
+      await page.waitForTimeout(120);
+      const after = await tops();
+      const moved = Object.keys(before).flatMap((id) => (id in after ? [(after[id] ?? 0) - (before[id] ?? 0)] : []));
+      if (moved.length > 0) jumps.push(Math.max(...moved.map((each) => Math.abs(each - 400))));
+    }
+    expect(jumps.length).toBeGreaterThan(15);
+    expect(Math.max(...jumps)).toBeLessThan(3);
+    expect(rooms.pages).toBeLessThan(12);
+
+    // A new message does not take somebody away who reads.
+    const before = await tops();
+    rooms.say(ID, (number) => chat(number, "Kim", "new"));
+    await page.getByRole("button", { name: "1 new message" }).waitFor();
+    expect(await tops()).toEqual(before);
+    await page.getByRole("button", { name: "1 new message" }).click();
+    await article(MANY + 1).waitFor();
+  }, 60_000);
+
+  test("have an address each", async () => {
+    hugeRoom();
+    await visit(`/rooms/${ID}#message-50000`);
+    await article(50_000).getByText("number 50000").waitFor();
+    const place = await article(50_000).boundingBox();
+    expect(place?.y).toBeGreaterThan(100);
+    expect(place?.y).toBeLessThan(800);
+    await page.evaluate(() => (location.hash = "message-3"));
+    await article(3).getByText("number 3").waitFor();
+    await article(1).waitFor();
+  });
+});
+
+describe("text of others", () => {
+  const ATTACKS = [
+    "<script>window.hit = 1</script>",
+    "<img src=x onerror=window.hit=1>",
+    '"><svg onload=window.hit=1>',
+    "javascript:window.hit=1",
+    "[click](javascript:window.hit=1)",
+    "[click](  java\nscript:window.hit=1)",
+    "[click](&#106;avascript:window.hit=1)",
+    "<javascript:window.hit=1>",
+    "![x](https://evil.example/x.png)",
+    "![x](data:image/svg+xml,<svg onload=window.hit=1>)",
+    "[x](data:text/html,<script>window.hit=1</script>)",
+    '[x](https://a.example/ "onmouseover=window.hit=1")',
+    "[https://good.example](https://evil.example)",
+    '<https://a.example/" onclick=window.hit=1>',
+    "```html\n<script>window.hit=1</script>\n```",
+    '```"><script>window.hit=1</script>\nx\n```',
+    "| <img src=x onerror=window.hit=1> |\n|---|\n| <script>window.hit=1</script> |",
+    "</title><script>window.hit=1</script>",
+    "{{constructor.constructor('window.hit=1')()}}",
+    "<style>*{display:none}</style>",
+    "<iframe srcdoc='<script>parent.hit=1</script>'></iframe>",
+    "<a href=javascript:window.hit=1>x</a>",
+    "\u202Ereversed\u2066isolated &#x202e; `\u202e`",
+    "nul\u0000esc\u001b[31mred",
+    "__proto__",
+    "constructor",
+    "#".repeat(500),
+    "[".repeat(5_000),
+    "> ".repeat(2_000),
+  ];
+
+  test("in messages, document, title, names and reasons: nothing runs, and nothing is reported", async () => {
+    const messages = ATTACKS.flatMap((attack, at) => [
+      chat(at * 3 + 1, attack, attack),
+      chat(at * 3 + 2, "", "", {
+        ...{ type: "system", author: null, role: null },
+        content: {
+          ...{ event: at % 2 ? attack : "session_metadata_updated", by: attack, team: attack, reason: attack },
+          changes: { title: { from: attack, to: attack }, [attack]: { from: attack, to: attack } },
+        },
+      }),
+      chat(at * 3 + 3, attack, attack, { role: attack, type: attack, at: attack, acks: [{ team_name: attack }] }),
+    ]);
+    rooms.add(ID, "Attacks", messages, {
+      teams: ATTACKS.map((attack, at) => teamEntry(`${at} ${attack}`, at % 2 ? "active" : attack, { role: attack })),
+      versions: ATTACKS.map((attack) => ({ author: attack, isPerson: false, content: `${attack}\n` })),
+      pinned: [1, 4, 7],
+    });
+    await visit("/rooms");
+    const asked: string[] = [];
+    page.on("request", (request) => asked.push(request.url()));
+    const check = async () => {
+      const found = await page.evaluate(() => ({
+        hit: "hit" in window,
+        made: document.querySelectorAll(
+          "#root script, #root style, #root [onerror], #root [onload], #root [onclick], #root iframe, #root article img",
+        ).length,
+        places: [...document.querySelectorAll("#root a[target]")].map((each) => each.getAttribute("href") ?? ""),
+        text: document.body.innerText,
+      }));
+      expect(found.hit).toBe(false);
+      expect(found.made).toBe(0);
+      expect(found.places.filter((each) => !/^(https?:\/\/|mailto:)/.test(each))).toEqual([]);
+      expect(found.text).not.toMatch(/[\u202a-\u202e\u2066-\u2069\u0000\u001b]/);
+    };
+    for (const attack of ATTACKS) {
+      rooms.set(ID, { title: attack, description: attack, pause_reason: attack, paused_by: attack });
+      await page.waitForTimeout(20);
+    }
+    rooms.set(ID, { title: "Attacks <script>window.hit=1</script>" });
+    await page.getByRole("link", { name: /Attacks/ }).waitFor({ timeout: 10_000 });
+    await check();
+    await page.getByRole("link", { name: /Attacks/ }).click();
+    await article(messages.length).waitFor();
+    await check();
+    for (let at = messages.length; at > 0; at -= 4) {
+      await page.evaluate((number) => (location.hash = `message-${number}`), at);
+      await article(at).waitFor();
+      await check();
+    }
+    await page.evaluate(() => (location.hash = "message-39"));
+    await article(37).getByText("(evil.example)").waitFor();
+    for (let at = 1; at <= ATTACKS.length; at += 1) {
+      await page.evaluate((version) => (location.hash = `version-${version}`), at);
+      await page.getByRole("heading", { name: new RegExp(`^Version ${at} `) }).waitFor();
+      await check();
+    }
+    await page.getByRole("radio", { name: "Text" }).click();
+    for (let at = 1; at <= ATTACKS.length; at += 1) {
+      await page.evaluate((version) => (location.hash = `version-${version}`), at);
+      await page.getByRole("heading", { name: new RegExp(`^Version ${at} `) }).waitFor();
+      await check();
+    }
+    expect(asked.filter((each) => !each.startsWith(server.origin))).toEqual([]);
+  }, 120_000);
+});
+
+describe("everybody", () => {
+  const axe = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
+
+  async function faultsOf(): Promise<string[]> {
+    await page.evaluate(axe);
+    return await page.evaluate(async () => {
+      interface AxeViolation {
+        id: string;
+        impact: string;
+        nodes: { html: string; failureSummary: string }[];
+      }
+      const runner = (window as unknown as { axe: { run: () => Promise<{ violations: AxeViolation[] }> } }).axe;
+      const { violations } = await runner.run();
+      return violations
+        .filter((each) => each.impact === "serious" || each.impact === "critical")
+        .flatMap((each) => each.nodes.slice(0, 3).map((node) => `${each.id}: ${node.html} ${node.failureSummary}`));
+    });
+  }
+
+  test.each([
+    ["light", 1280],
+    ["dark", 1280],
+    ["light", 360],
+    ["dark", 360],
+  ] as const)("axe finds nothing serious, %s, %i", async (colorScheme, width) => {
+    const text =
+      "# One\n\nSee [the plan](https://a.example) and `code`.\n\n```js\nlet x;\n```\n\n| a |\n|---|\n| 1 |\n";
+    rooms.add(ID, "Port the parser", [chat(1, "Kim", text), chat(2, "alex", text, { role: "operator" })], {
+      versions: [
+        { author: "Kim", isPerson: false, content: text },
+        { author: "Kim", isPerson: false, content: `${text}\nmore\n` },
+      ],
+      pinned: [1],
+    });
+    rooms.add(OTHER, "Paused", said(1)).entry["paused_by"] = "loop guard";
+    await visit("/rooms", { colorScheme, viewport: { width, height: 800 } });
+    await page.getByRole("link", { name: /Port the parser/ }).waitFor();
+    expect(await faultsOf()).toEqual([]);
+    await page.getByRole("link", { name: /Port the parser/ }).click();
+    await article(2).waitFor();
+    await article(2).hover();
+    await page.waitForTimeout(200);
+    expect(await faultsOf()).toEqual([]);
+    await page.evaluate(() => (location.hash = "version-2"));
+    await page.getByTestId("diff").waitFor();
+    expect(await faultsOf()).toEqual([]);
+    await page.evaluate(() => (location.hash = "document"));
+    await page.getByTestId("document").getByText("the plan").waitFor();
+    expect(await faultsOf()).toEqual([]);
+    await page.evaluate(() => (location.hash = "instructions"));
+    await page.getByRole("dialog").getByText("Work with other teams").waitFor();
+    await page.waitForTimeout(300);
+    expect(await faultsOf()).toEqual([]);
+    await page.keyboard.press("Escape");
+    await page.evaluate((other) => history.pushState(null, "", `/rooms/${other}`), OTHER);
+    await page.evaluate(() => window.dispatchEvent(new PopStateEvent("popstate")));
+    await page.getByText("Paused by loop guard").waitFor();
+    expect(await faultsOf()).toEqual([]);
+  });
+});

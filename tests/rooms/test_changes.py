@@ -879,3 +879,51 @@ def test_members_of_a_closed_room_stay_members_unless_they_leave(room: RoomDrive
     assert room.said()[-2:] == [LEFT, LEFT]
     room.reopen(room.alex)
     assert room.post(cleo, "hello").sequence == room.current().last_sequence
+
+
+# --- what only people do ---------------------------------------------------------------------------------------------
+
+
+def test_a_person_opens_a_room_without_a_team_and_the_feed_says_who(db: RoomsDatabase) -> None:
+    room, made = new_room(new_token()), act()
+    for _ in range(2):
+        written = changes.open_by_person(db, room=room, author=SAM, now=room.created_at, act=made)
+        assert (written.room.title, written.room.last_sequence) == (room.title, 1)
+    assert [each.content for each in rooms.after(db, room.id, 0, 10)] == [{"event": "session_created", "by": "sam"}]
+    assert rooms.members(db, room.id) == ()
+    refused(
+        RoomErrorCode.INVALID_ARGUMENTS,
+        lambda: changes.open_by_person(
+            db, room=evolve(new_room(new_token()), title=""), author=SAM, now=room.created_at, act=act()
+        ),
+    )
+
+
+def test_a_person_pins_messages_once_and_all_are_told(room: RoomDriver) -> None:
+    first, second = room.post(room.alex, "one"), room.post(room.alex, "two")
+
+    def pin(number: int, *, remove: bool = False, by: Author = SAM, id: str | None = None) -> None:
+        changes.pin(room.db, room.id, by, number, remove, room.now, id or act())
+
+    same = act()
+    for _ in range(2):
+        pin(second.sequence, id=same)
+    pin(first.sequence)
+    pin(first.sequence)
+    assert rooms.pins(room.db, room.id) == (2, 1)
+    assert room.last() == {"event": "message_pinned", "by": "sam", "cursor": 1}
+    pin(second.sequence, remove=True)
+    pin(second.sequence, remove=True)
+    assert rooms.pins(room.db, room.id) == (1,)
+    assert room.said()[2:] == [RoomEvent.PINNED, RoomEvent.PINNED, RoomEvent.UNPINNED]
+    refused(RoomErrorCode.NOT_FOUND, lambda: pin(99))
+    refused(RoomErrorCode.FORBIDDEN, lambda: pin(2, by=author(room.alex)))
+    room.conclude(room.alex)
+    pin(first.sequence, remove=True)
+    assert rooms.pins(room.db, room.id) == ()
+
+
+def test_only_so_many_messages_are_pinned(room: RoomDriver) -> None:
+    room.post(room.alex, "one")
+    rooms.set_pins(room.db, room.id, range(2, 52))
+    refused(RoomErrorCode.CONFLICT, lambda: changes.pin(room.db, room.id, SAM, 1, False, room.now, act()))

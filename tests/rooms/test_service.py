@@ -15,9 +15,10 @@ from intercom.app import App
 from intercom.model.card import CardKind, CardState
 from intercom.model.config import Config, RoomsSettings
 from intercom.model.decision import Decision
-from intercom.model.errors import AlreadyDecided, InvalidArguments
-from intercom.model.room import Presence, RoomErrorCode, RoomId, RoomRefused, RoomStatus, TeamRole
-from intercom.rooms import changes, room
+from intercom.model.errors import AlreadyDecided, InvalidArguments, InvalidState, NotFound
+from intercom.model.room import Presence, Room, RoomErrorCode, RoomId, RoomRefused, RoomStatus, TeamRole
+from intercom.model.room_view import RoomNews
+from intercom.rooms import changes, instructions, room
 from intercom.rooms.concluder import AGENTS
 from intercom.rooms.messages import room_name
 from intercom.rooms.room import IDLE_SECONDS, PAGE
@@ -789,3 +790,75 @@ async def test_a_server_starts_only_so_many_conclusion_agents(started: Started, 
 async def test_a_server_that_starts_no_agents_says_so(server: VirtualServer) -> None:
     with pytest.raises(RoomRefused, match="starts no agents"):
         await create(server, has_concluder=True)
+
+
+# --- watching --------------------------------------------------------------------------------------------------------
+
+
+@ROOMS
+async def test_a_person_who_watches_is_told_of_messages_of_changes_and_of_silence(server: VirtualServer) -> None:
+    alex = await create(server)
+    people = alex.service.people
+    seen = await people.news(alex.id, 0, None, 0)
+    assert (seen.messages, [each.presence for each in seen.teams]) == ((), [Presence.ACTIVE])
+
+    def watch(after: int, known: Room, seconds: float = 20) -> Pending[RoomNews]:
+        return server.begin(lambda: people.news(alex.id, after, known, seconds))
+
+    waiting = watch(0, seen.room)
+    await server.later(2)
+    await alex.post("hello")
+    found = await waiting()
+    assert [each.content for each in found.messages] == [{"text": "hello"}]
+
+    waiting = watch(1, found.room)
+    await server.later(1)
+    await alex.service.append(AppendToSessionDoc(alex.id, alex.token, "- a note"), alex.caller)
+    found = await waiting()
+    assert (found.room.session_doc_version, found.messages) == (1, ())
+
+    found = await watch(1, found.room, 15)()
+    assert [each.presence for each in found.teams] == [Presence.IDLE]
+    # A person is no team, and does not keep one present.
+    assert len(found.teams) == 1
+    assert (await people.news(alex.id, 99, found.room, 0)).messages == ()
+
+
+@ROOMS
+async def test_a_person_reads_messages_before_a_number_and_each_version_of_the_document(server: VirtualServer) -> None:
+    alex = await create(server)
+    people = alex.service.people
+    for number in range(5):
+        await alex.post(f"text {number + 1}")
+    tail = await people.tail(alex.id, before=4, limit=2)
+    assert [each.sequence for each in tail.messages] == [2, 3]
+    assert (await people.document(alex.id)).version.content == ""
+    await alex.service.append(AppendToSessionDoc(alex.id, alex.token, "# Goals"), alex.caller)
+    await alex.service.append(AppendToSessionDoc(alex.id, alex.token, "- one"), alex.caller)
+    found = await people.document(alex.id, 2, diff=True)
+    assert (found.version.author, "+- one" in (found.diff or "")) == ("Alex's Team", True)
+    assert (await people.document(alex.id, 1)).version.content == "# Goals\n"
+    assert [each.version for each in await people.versions(alex.id)] == [2, 1]
+    with pytest.raises(NotFound, match="no version 7"):
+        await people.document(alex.id, 7)
+
+
+@ROOMS
+async def test_a_person_opens_a_room_that_teams_join_and_pins_a_message(server: VirtualServer) -> None:
+    assert server.app.rooms is not None
+    people = server.app.rooms.people
+    made = await people.create("Port the parser", "in two parts", "robin", "act-1")
+    assert await people.create("Port the parser", "in two parts", "robin", "act-1") == made
+    assert (await people.show(made.id)).teams == ()
+    # Nobody is looked for in an empty room.
+    await server.later(5)
+    kim = await join(InRoom(server, made.id, ""))
+    await kim.post("hello")
+    assert await kim.events() == ["session_created", "team_joined", "hello"]
+    await people.pin(made.id, 3, "robin")
+    assert [each.content for each in (await people.show(made.id)).pinned] == [{"text": "hello"}]
+    assert "/api/mcp" in instructions.agents_md("http://127.0.0.1:7423", secret=False)
+    with pytest.raises(InvalidState, match="http_port"):
+        await people.instructions()
+    await people.set_address("https://rooms.example.org", "robin")
+    assert "https://rooms.example.org/api/mcp" in await people.instructions()

@@ -112,12 +112,14 @@ class Browser:
             return answer
 
     @contextlib.asynccontextmanager
-    async def events(self, last: str | None = None, *, reads_little: bool = False) -> AsyncIterator[Stream]:
-        """The stream of events; with `reads_little`, the system keeps little of it for this reader."""
+    async def events(
+        self, last: str | None = None, *, path: str = "/events", reads_little: bool = False
+    ) -> AsyncIterator[Stream]:
+        """The stream of events, or another one; with `reads_little`, the system keeps little of it for this reader."""
         async with await trio.open_tcp_stream("127.0.0.1", self.port) as stream:
             if reads_little:
                 stream.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-            await stream.send_all(request("GET", f"{API}/events", self.headers(Last_Event_ID=last)))
+            await stream.send_all(request("GET", f"{API}{path}", self.headers(Last_Event_ID=last)))
             yield Stream(stream)
 
 

@@ -22,14 +22,8 @@ const END = 80;
 /** How many messages before and after the screen are read. */
 const AHEAD = 60;
 
-/** About how high a message is, before it is drawn. */
-function estimate(message: Message | undefined, width: number): number {
-  if (!message) return 84;
-  if (message.isSystem) return 32;
-  const columns = Math.max(20, (width - 48) / 7.1);
-  const lines = message.text.split("\n").reduce((sum, line) => sum + Math.max(1, Math.ceil(line.length / columns)), 0);
-  return 52 + Math.min(lines, 400) * 20;
-}
+/** About how high a message is. It must not depend on what was read meanwhile, or what is above the screen would move. */
+const HEIGHT = 84;
 
 interface Props {
   open: OpenRoom;
@@ -42,14 +36,13 @@ interface Props {
 export function FeedView({ open, target, pinned, mayAct }: Props) {
   const { feed } = open;
   const scroller = useRef<HTMLDivElement>(null);
-  const width = useRef(480);
   const isAtEnd = useRef(target === null);
   const [behind, setBehind] = useState<number | null>(null);
   const total = feed.total;
   const virtualizer = useVirtualizer({
     count: total,
     getScrollElement: () => scroller.current,
-    estimateSize: (at) => estimate(feed.get(at + 1), width.current),
+    estimateSize: () => HEIGHT,
     getItemKey: (at) => at + 1,
     overscan: 6,
     paddingStart: 8,
@@ -58,6 +51,8 @@ export function FeedView({ open, target, pinned, mayAct }: Props) {
     followOnAppend: true,
     scrollEndThreshold: END,
   });
+  // What begins above the screen grows upwards, also when its text takes the place of the empty one.
+  virtualizer.shouldAdjustScrollPositionOnItemSizeChange = (item, _, list) => item.start < (list.scrollOffset ?? 0);
   const items = virtualizer.getVirtualItems();
   const first = items[0]?.index ?? 0;
   const last = items.at(-1)?.index ?? 0;
@@ -66,18 +61,18 @@ export function FeedView({ open, target, pinned, mayAct }: Props) {
     if (total > 0 && items.length > 0) open.read(first + 1 - AHEAD, last + 1 + AHEAD);
   });
 
-  // Where it begins: at the message of the address, or at the end.
-  const placed = useRef<number | null>(null);
+  // Where it begins: at the end, or at the message of the address, and there once more when it was read.
+  const placed = useRef("");
+  const isRead = target !== null && feed.get(target) !== undefined;
   useLayoutEffect(() => {
-    if (scroller.current) width.current = scroller.current.clientWidth;
-    if (total === 0) return;
-    const wanted =
-      target === null ? (placed.current === null ? total : null) : target === placed.current ? null : target;
-    if (wanted === null) return;
-    placed.current = target ?? 0;
+    if (total === 0 || (target === null && placed.current !== "")) return;
+    const wanted = target === null ? "end" : `${target} ${isRead}`;
+    if (wanted === placed.current) return;
+    placed.current = wanted;
     isAtEnd.current = target === null;
-    virtualizer.scrollToIndex(Math.min(wanted, total) - 1, { align: target === null ? "end" : "center" });
-  }, [target, total, virtualizer]);
+    const at = Math.max(1, Math.min(target ?? total, total)) - 1;
+    virtualizer.scrollToIndex(at, { align: target === null ? "end" : "center" });
+  }, [target, isRead, total, virtualizer]);
 
   const onScroll = useCallback(() => {
     const box = scroller.current;

@@ -208,7 +208,7 @@ function RoomHeader(props: { open: OpenRoom; room: Room; mayAct: boolean; isTold
   const isClosed = room.status === "closed";
   const tell = () => navigate(`/rooms/${room.id}#instructions`);
   return (
-    <header className="flex shrink-0 flex-col gap-1.5 border-b px-4 py-2 md:px-6 md:py-3">
+    <header className="flex max-h-[45%] shrink-0 flex-col gap-1.5 overflow-y-auto border-b px-4 py-2 md:px-6 md:py-3">
       <div className="flex items-center gap-2">
         <RoomLink
           to="/rooms"
@@ -286,8 +286,10 @@ function RoomHeader(props: { open: OpenRoom; room: Room; mayAct: boolean; isTold
       <Roster teams={open.teams} />
       {room.pausedBy !== null && !isClosed && (
         <Remark>
-          Paused by {room.pausedBy}
-          {room.pauseReason ? `: ${oneLine(room.pauseReason)}` : ""}. The teams cannot post.
+          <span className="line-clamp-3" title={room.pauseReason ?? undefined}>
+            Paused by {oneLine(room.pausedBy)}, so the teams cannot post
+            {room.pauseReason ? `: ${oneLine(room.pauseReason)}` : ""}
+          </span>
         </Remark>
       )}
       {asked && <TextDialog act={asked} draft={`${asked.button} ${room.id}`} onClose={() => setAsked(null)} />}

@@ -12,6 +12,7 @@ import json
 import os
 import sys
 import time
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from intercom._version import __version__
@@ -148,6 +149,13 @@ EXAMPLES = (
     "rooms tail 41ac -f",
     "rooms search migration",
     "rooms export 41ac",
+    "rooms create 'Port the parser' --description 'in two parts'",
+    "rooms instructions",
+    "rooms doc 41ac",
+    "rooms doc 41ac --version 3 --diff",
+    "rooms versions 41ac",
+    "rooms pin 41ac 12",
+    "rooms unpin 41ac 12",
     "rooms post 41ac 'please also look at the tests'",
     "rooms pause 41ac --reason 'wait for the review'",
     "rooms resume 41ac",
@@ -392,13 +400,12 @@ def _add_arguments(to: argparse.ArgumentParser, row: OperatorCommand) -> None:
         if each.is_positional:
             nargs = {"[...]": "*", "...": "+", "[]": "?"}.get("".join(char for char in each.shape if char in "[.]"))
             named: dict[str, Any] = {"choices": each.choices} if each.choices else {"metavar": each.placeholder}
-            to.add_argument(each.wire, nargs=nargs, help=each.help, **named)
+            to.add_argument(each.wire, nargs=nargs, help=each.help, type=_type_of(each), **named)
         elif " " in each.placeholder:
             values = tuple(each.placeholder.split(" "))
             to.add_argument(*each.options, metavar=values, nargs=len(values), action="append", help=each.help)
         elif each.placeholder:
-            kind = number if FIELDS.get(each.wire) is Kind.NUMBER else str
-            to.add_argument(*each.options, metavar=each.placeholder, type=kind, help=each.help)
+            to.add_argument(*each.options, metavar=each.placeholder, type=_type_of(each), help=each.help)
         elif each.options:
             where = exclusive if flags.count(each.field) > 1 else to
             where.add_argument(*each.options, action="store_true", help=each.help)
@@ -645,6 +652,18 @@ def _complain(options: argparse.Namespace, sentence: str, code: str, exit_code: 
 
     print(f"{PROGRAM}: {clean(sentence)}", file=sys.stderr)
     return exit_code
+
+
+def _type_of(argument: Argument) -> Callable[[str], str | int]:
+    """Return what reads the value of an argument."""
+    return {Kind.NUMBER: number, Kind.OFFSET: _offset}.get(FIELDS.get(argument.wire, Kind.TEXT), str)
+
+
+def _offset(text: str) -> int:
+    number = int(text)
+    if number < 0:
+        raise argparse.ArgumentTypeError("must be 0 or more")
+    return number
 
 
 def number(text: str) -> int:

@@ -136,11 +136,14 @@ def _print_messages(piece: _Piece, as_json: bool) -> None:
 
 #: The event of a system message, and what it says of it. A word in braces is a field of the message.
 _EVENTS = {
+    "session_created": "{by} opened the room",
     "team_joined": "{team} joined",
     "team_left": "{team} left",
     "team_dropped": "{team} is gone: it does not call any more",
     "team_rejoined": "{team} is back",
     "session_metadata_updated": "{by} changed {changes}",
+    "message_pinned": "{by} pinned message {cursor}",
+    "message_unpinned": "{by} took the pin of message {cursor} away",
     "loop_warning": "many messages without progress: the room is paused soon",
     "session_paused": "{by} paused the room",
     "session_resumed": "{by} let the teams continue",
@@ -156,7 +159,7 @@ def event_line(content: Mapping[str, Json]) -> str:
     if known is None:
         line = event.replace("_", " ")
     else:
-        said = dict.fromkeys(("team", "by", "changes"), "somebody")
+        said = dict.fromkeys(("team", "by", "changes", "cursor"), "somebody")
         line = known.format_map(said | {name: _word(value) for name, value in content.items()})
     reason = content.get("reason") or content.get("advice")
     return f"{line}: {reason}" if reason else line
@@ -170,8 +173,18 @@ def _say(command: str, data: Any) -> None:
     """Print the answer to a command that is not drawn."""
     match command:
         case "rooms-export":
-            # The teams' words, made safe for a terminal; in a file they are as they were written.
-            sys.stdout.write(clean(data["content"]) if sys.stdout.isatty() else data["content"])
+            _print_text(data["content"])
+        case "rooms-doc":
+            _print_text(data.get("diff", data["content"]))
+        case "rooms-instructions":
+            _print_text(data["text"])
+        case "rooms-versions":
+            for each in data["versions"]:
+                print(
+                    one_line(
+                        f"version {each['version']}, {each['written_at'][:19].replace('T', ' ')}, {each['author']}"
+                    )
+                )
         case "rooms-url" | "rooms-url-show":
             _say_address(data)
         case "rooms-token":
@@ -182,6 +195,11 @@ def _say(command: str, data: Any) -> None:
             print(f"posted message {data['cursor']} to {short(data['room_id'])}")
         case _:
             print(one_line(f"{data['status']} {short(data['room_id'])}: {data['title']}"))
+
+
+def _print_text(text: str) -> None:
+    """Print the teams' words, made safe for a terminal; in a file they are as they were written."""
+    sys.stdout.write(clean(text) if sys.stdout.isatty() else text)
 
 
 def _say_address(data: _Address) -> None:

@@ -157,7 +157,8 @@ def greeting(config: Config, address: str, base: str, port: int, stored: str, ha
     lines = [
         f"rooms are open on {config.http_host}, port {port}, and stored in {stored}",
         f"  agents read     {address.rstrip('/')}/agents.md",
-        f"  people watch    {ctl} rooms list",
+        *([f"  people watch    agent-intercom-ctl --ipc-name {config.ipc_name} web"] if config.web.enabled else []),
+        f"  in a terminal   {ctl} rooms list",
         f"  make a room     curl -s {shown}--json {room} {base}/api/sessions",
     ]
     if not has_secret and not is_loopback(config.http_host):

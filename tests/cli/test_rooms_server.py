@@ -199,6 +199,7 @@ def test_it_says_where_it_is_and_what_comes_next() -> None:
     assert "on 127.0.0.1, port 7423, and stored in rooms.db" in said
     assert "https://rooms.example.org/agents.md" in said
     assert "agent-intercom-ctl rooms list" in said
+    assert "people watch    agent-intercom-ctl --ipc-name rooms web" in said
     assert "http://127.0.0.1:7423/api/sessions" in said
     assert "everybody" not in said
 

@@ -70,7 +70,7 @@ class RoomPeople:
         found = await self.access.ask(await self._id(id), ReadRoster())
 
         def read(db: RoomsDatabase) -> tuple[DocumentVersion | None, tuple[Message, ...]]:
-            pinned = [rooms.message_at(db, found.room.id, number) for number in rooms.pins(db, found.room.id)]
+            pinned = [changes.message_at(db, found.room.id, number) for number in changes.pins(db, found.room.id)]
             return rooms.document(db, found.room.id), tuple(filter(None, pinned))
 
         document, pinned = await self.access.read(read)

@@ -417,26 +417,6 @@ def set_setting(db: RoomsDatabase, name: str, value: str | None) -> None:
         insert(db, "room_setting", {"name": name, "value": value}, conflict=conflict)
 
 
-def pins(db: RoomsDatabase, room_id: str) -> tuple[int, ...]:
-    """Return the numbers of a room's pinned messages, in the order in which they were pinned."""
-    found = setting(db, _pins_name(room_id))
-    return () if found is None else tuple(json.loads(found))
-
-
-def set_pins(db: RoomsDatabase, room_id: str, numbers: Sequence[int]) -> None:
-    """Replace the numbers of a locked room's pinned messages."""
-    set_setting(db, _pins_name(room_id), json_text(list(numbers)) if numbers else None)
-
-
-def _pins_name(room_id: str) -> str:
-    return f"rooms/pins/{room_id}"
-
-
-def message_at(db: RoomsDatabase, room_id: str, sequence: int) -> Message | None:
-    """Return the message with this number, or None."""
-    return _message(db, "session_id = ? and sequence = ?", (room_id, _in_range(sequence)))
-
-
 def claim(db: RoomsDatabase, name: str) -> bool:
     """Note that a node does what has this name. Returns False if one did before."""
     return insert(db, "room_setting", {"name": name, "value": "1"}, conflict="(name) do nothing")

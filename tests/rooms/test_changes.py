@@ -910,20 +910,20 @@ def test_a_person_pins_messages_once_and_all_are_told(room: RoomDriver) -> None:
         pin(second.sequence, id=same)
     pin(first.sequence)
     pin(first.sequence)
-    assert rooms.pins(room.db, room.id) == (2, 1)
+    assert changes.pins(room.db, room.id) == (2, 1)
     assert room.last() == {"event": "message_pinned", "by": "sam", "cursor": 1}
     pin(second.sequence, remove=True)
     pin(second.sequence, remove=True)
-    assert rooms.pins(room.db, room.id) == (1,)
+    assert changes.pins(room.db, room.id) == (1,)
     assert room.said()[2:] == [RoomEvent.PINNED, RoomEvent.PINNED, RoomEvent.UNPINNED]
     refused(RoomErrorCode.NOT_FOUND, lambda: pin(99))
     refused(RoomErrorCode.FORBIDDEN, lambda: pin(2, by=author(room.alex)))
     room.conclude(room.alex)
     pin(first.sequence, remove=True)
-    assert rooms.pins(room.db, room.id) == ()
+    assert changes.pins(room.db, room.id) == ()
 
 
 def test_only_so_many_messages_are_pinned(room: RoomDriver) -> None:
     room.post(room.alex, "one")
-    rooms.set_pins(room.db, room.id, range(2, 52))
+    rooms.set_setting(room.db, f"rooms/pins/{room.id}", str(list(range(2, 52))))
     refused(RoomErrorCode.CONFLICT, lambda: changes.pin(room.db, room.id, SAM, 1, False, room.now, act()))

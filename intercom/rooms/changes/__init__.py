@@ -12,7 +12,7 @@ that is empty or too long, and what else their docstrings say. A refused call ch
 
 from intercom.rooms.changes.author import LOOP_GUARD, Author, Rules, Written, person, team_author
 from intercom.rooms.changes.document import append, update
-from intercom.rooms.changes.feed import Post, ack, pin, post
+from intercom.rooms.changes.feed import Post, ack, message_at, pin, pins, post
 from intercom.rooms.changes.lifecycle import (
     Concluded,
     claim_conclusion,
@@ -44,12 +44,14 @@ __all__ = [
     "is_conclusion_claimed",
     "join",
     "leave",
+    "message_at",
     "metadata",
     "open_by_person",
     "open_room",
     "pause",
     "person",
     "pin",
+    "pins",
     "post",
     "rejoined",
     "release_conclusion",

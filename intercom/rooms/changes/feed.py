@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
@@ -173,19 +174,36 @@ def pin(
     author = writer(db, room, author, closed=True)
     if not author.is_person:
         raise RoomRefused(RoomErrorCode.FORBIDDEN, "only a person pins messages: ask for it with post_message")
-    pinned = rooms.pins(db, room.id)
+    pinned = pins(db, room.id)
     if (number in pinned) is not remove:
         return Written(room, room)
     if not remove:
-        if rooms.message_at(db, room.id, number) is None:
+        if message_at(db, room.id, number) is None:
             raise RoomRefused(RoomErrorCode.NOT_FOUND, f"the session has no message {number}: give the number of one")
         if len(pinned) >= MOST_PINS:
             why = f"{MOST_PINS} messages are pinned already: take one of these pins away first"
             raise RoomRefused(RoomErrorCode.CONFLICT, why)
-    rooms.set_pins(db, room.id, [each for each in pinned if each != number] if remove else [*pinned, number])
+    left = [each for each in pinned if each != number] if remove else [*pinned, number]
+    rooms.set_setting(db, _pins_name(room.id), json.dumps(left) if left else None)
     event = RoomEvent.UNPINNED if remove else RoomEvent.PINNED
     room, messages = announce(db, room, act, event, now, by=author.name, cursor=number)
     return Written(room, room, messages)
+
+
+def pins(db: RoomsDatabase, room_id: RoomId) -> tuple[int, ...]:
+    """Return the numbers of a room's pinned messages, in the order in which they were pinned."""
+    found = rooms.setting(db, _pins_name(room_id))
+    return () if found is None else tuple(json.loads(found))
+
+
+def _pins_name(room_id: RoomId) -> str:
+    return f"rooms/pins/{room_id}"
+
+
+def message_at(db: RoomsDatabase, room_id: RoomId, number: int) -> Message | None:
+    """Return the message with this number, or None."""
+    found = rooms.after(db, room_id, number - 1, 1)
+    return found[0] if found and found[0].sequence == number else None
 
 
 def ack(db: RoomsDatabase, room_id: RoomId, author: Author, cursor: int, now: datetime) -> Written[Message]:

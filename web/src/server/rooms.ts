@@ -211,13 +211,16 @@ export function isSwitchedOff(fault: unknown): boolean {
 const again = (failures: number, fault: unknown): boolean =>
   failures < 1 && !(fault instanceof ApiError && !fault.isPassing);
 
+/** How many rooms the index has, the newest ones. Its search finds all. */
+export const MOST_ROOMS = 300;
+
 export function useRooms() {
   const { me } = useInbox();
   return useQuery({
     queryKey: ["rooms"],
     queryFn: async ({ signal }) =>
-      roomsOf(await inbox.api.command("rooms-list", { everything: true, limit: 1_000 }, signal)),
-    refetchInterval: 4_000,
+      roomsOf(await inbox.api.command("rooms-list", { everything: true, limit: MOST_ROOMS }, signal)),
+    refetchInterval: 5_000,
     retry: again,
     enabled: me !== null,
   });

@@ -13,7 +13,7 @@ import type { Match, Room } from "@/model/rooms";
 import { age } from "@/model/time";
 import { count, oneLine, table } from "@/model/visible";
 import { sentence, useInbox } from "@/server/inbox";
-import { isSwitchedOff, useRooms, useSearch } from "@/server/rooms";
+import { isSwitchedOff, MOST_ROOMS, useRooms, useSearch } from "@/server/rooms";
 import { Empty, Remark } from "../marks";
 import { CreateDialog, InstructionsDialog } from "./dialogs";
 
@@ -180,6 +180,11 @@ export function RoomList() {
               ))}
             </ul>
             {matches.length > 0 && <Matches matches={matches} />}
+            {all.length >= MOST_ROOMS && (
+              <p className="px-4 py-3 text-xs text-muted-foreground md:px-6">
+                These are of the newest {MOST_ROOMS} rooms. The search finds older ones too.
+              </p>
+            )}
           </>
         )}
       </div>

@@ -817,7 +817,9 @@ async def test_a_person_who_watches_is_told_of_messages_of_changes_and_of_silenc
     found = await waiting()
     assert (found.room.session_doc_version, found.messages) == (1, ())
 
-    found = await watch(1, found.room, 15)()
+    waiting = watch(1, found.room, 15)
+    await server.later(16)
+    found = await waiting()
     assert [each.presence for each in found.teams] == [Presence.IDLE]
     # A person is no team, and does not keep one present.
     assert len(found.teams) == 1

@@ -11,6 +11,7 @@ It ends when its standard input does.
 from __future__ import annotations
 
 import json
+import os
 import sqlite3
 import sys
 import tempfile
@@ -27,7 +28,7 @@ TEXTS = (
     "The lexer is done, it is in `src/lex.rs`.",
     "I take the **parser**; you take the tests.\n\n- first the happy path\n- then what goes wrong\n- then the rest",
     "ok",
-    "```rust\nfn main() {\n    println!(\"hello\");\n}\n```\nThis is what I have. " + "It goes on for a while. " * 12,
+    '```rust\nfn main() {\n    println!("hello");\n}\n```\nThis is what I have. ' + "It goes on for a while. " * 12,
 )
 
 
@@ -71,7 +72,7 @@ async def main() -> None:
         f"[ctl]\ntrust_agent_processes = true\n[web]\nport = {free_port()}\n"
         "[rooms]\nloop_budget = 0\nposts_per_minute = 0\n"
     )
-    node = Node(root / "node", None, config)
+    node = Node(root / "node", None, config, PYTHONPATH=os.environ.get("PYTHONPATH", ""))
     try:
         await trio.to_thread.run_sync(node.start)
         say(api=node.url)

@@ -120,10 +120,11 @@ test("people in two browsers and teams talk in a room, over a restart of the ser
   await team(`/${id}/metadata`, { title: "Port the lexer", reason: "the parser is done" }, kim["team_id"]);
   for (const each of [page, other]) await each.getByRole("heading", { level: 1, name: "Port the lexer" }).waitFor();
 
-  // The sessions of browsers end with the server; the room is there again after the next sign-in.
+  // The sessions of browsers end with the server, which serves the page again from the next link on.
   expect(await order("restart")).toEqual({ answer: "restarted" });
+  const link = (await order("link")).url ?? "";
   await page.getByText("Sign in from a terminal").waitFor({ timeout: 40_000 });
-  await page.goto((await order("link")).url ?? "");
+  await page.goto(link);
   await page.getByText("Connected", { exact: true }).waitFor();
   await page.goto(`${new URL(page.url()).origin}/rooms/${id}#message-3`);
   await page.locator("#message-3 strong", { hasText: "hello" }).waitFor();

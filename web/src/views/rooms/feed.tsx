@@ -230,15 +230,18 @@ function RoleBadge({ role }: { role: string | null }) {
 export function ChatText({ message, isContinued, isPinned }: Pick<RowProps, "message" | "isContinued" | "isPinned">) {
   return (
     <div className={cn("pb-1", isContinued ? "pt-0.5" : "pt-2.5")}>
-      {!isContinued && (
-        <p className="flex flex-wrap items-center gap-x-2 pr-16 pb-0.5">
-          <span className="min-w-0 font-semibold [overflow-wrap:anywhere]">{message.author}</span>
-          <RoleBadge role={message.role} />
-          <span className="text-xs text-muted-foreground tabular-nums">
-            #{message.number} · <time dateTime={message.at}>{moment(message.at)}</time>
-          </span>
-        </p>
-      )}
+      {/* On a narrow screen each message has its line, as what is done with it has no other place. */}
+      <p className={cn("flex flex-wrap items-center gap-x-2 pr-18 pb-0.5", isContinued && "min-h-7 md:hidden")}>
+        {!isContinued && (
+          <>
+            <span className="min-w-0 font-semibold [overflow-wrap:anywhere]">{message.author}</span>
+            <RoleBadge role={message.role} />
+          </>
+        )}
+        <span className="text-xs text-muted-foreground tabular-nums">
+          #{message.number} · <time dateTime={message.at}>{moment(message.at)}</time>
+        </span>
+      </p>
       {isPinned && (
         <p className="flex items-center gap-1 text-xs text-primary">
           <PinIcon className="size-3" aria-hidden /> pinned

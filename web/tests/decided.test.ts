@@ -162,3 +162,11 @@ test("only kinds that are known are kept among the ended ones, and not without e
   for (let at = 0; at < 210; at += 1) board.take(cardOf(cardEntry({ status: "rejected", title: `${at}` })));
   expect([board.ended.length, board.ended[0]?.title]).toEqual([200, "209"]);
 });
+
+test("what a decision is called shows its hidden characters", () => {
+  const hidden = "\u202eapprove\u0000";
+  expect(whoDecided(ended("approved", hidden))).not.toMatch(/[\u202e\u0000]/);
+  for (const status of ["approved", "expired"]) {
+    expect(JSON.stringify(stepsOf(ended(status, hidden)))).not.toMatch(/\u202e|\\u0000/);
+  }
+});

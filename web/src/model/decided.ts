@@ -46,7 +46,7 @@ export function stepsOf(card: Card): Step[] {
   const { decided, status } = card;
   if (status === "expired" || status === "interrupted" || status === "closed") {
     const before = decided ? [past(decided.decision)] : [];
-    return ["pending", ...before, status].map((word) => ({ word, isDone: true }));
+    return ["pending", ...before, status].map((word) => ({ word: oneLine(word), isDone: true }));
   }
   if (!TAKEN_BACK.has(card.kind)) {
     // It takes effect at once: nothing is delivered to an agent.
@@ -62,5 +62,5 @@ export function stepsOf(card: Card): Step[] {
 /** Return who decided, and on which channel; empty if nobody did. */
 export function whoDecided(card: Card): string {
   const { decided } = card;
-  return decided ? `${past(decided.decision)} by ${oneLine(decided.by)} (${oneLine(decided.channel)})` : "";
+  return decided ? `${oneLine(past(decided.decision))} by ${oneLine(decided.by)} (${oneLine(decided.channel)})` : "";
 }

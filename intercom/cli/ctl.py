@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Any
 
 from intercom._version import __version__
 from intercom.cli.parser import USAGE, JsonParser, Parser, asks_help, complete
-from intercom.operators.commands.table import COMMANDS, FIELDS, WATCH, Access, Argument, Kind, OperatorCommand
+from intercom.operators.commands.command import Access, Argument, OperatorCommand
+from intercom.operators.commands.table import COMMANDS, FIELDS, WATCH, Kind
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -12,10 +12,11 @@ from intercom.cli import ctl, ctl_draw
 from intercom.model import signing
 from intercom.model.decision import Decision
 from intercom.model.session import Session
+from intercom.operators.commands.command import Access
 from intercom.operators.commands.command_handler import handles
 from intercom.operators.commands.command_handlers import HANDLERS
 from intercom.operators.commands.json_forms import form
-from intercom.operators.commands.table import ANSWERS, COMMANDS, FIELDS, Access, decisions_of
+from intercom.operators.commands.table import ANSWERS, COMMANDS, FIELDS, decisions_of
 from intercom.sessions.operator_service import CheckpointCalls, OperatorService, Steering
 from intercom.sessions.processes.spawner import AgentProcesses
 from tests.operators.stand_in_service import StandInCheckpoints, StandInChildren, StandInService, StandInSteering

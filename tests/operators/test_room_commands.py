@@ -12,8 +12,9 @@ from intercom.embedding import EmbeddedOperator
 from intercom.model.errors import IntercomError, InvalidArguments, InvalidState, NotFound
 from intercom.model.room import RoomRefused
 from intercom.model.room_view import RoomOperations
+from intercom.operators.commands.command import Access
 from intercom.operators.commands.request import carry_out
-from intercom.operators.commands.table import COMMANDS, Access
+from intercom.operators.commands.table import COMMANDS
 from intercom.operators.ctl.wire import CtlRequest, failure, success
 from intercom.rooms.operations import RoomPeople
 from tests.operators.stand_in_rooms import StandInRooms, room

@@ -18,11 +18,8 @@ from intercom.model.decision import Decision, Signature, SignedCommand, Verdict
 from intercom.model.errors import InvalidArguments
 from intercom.model.json_types import Json, JsonObject
 from intercom.model.process import Origin
-from intercom.operators.commands.table import (
-    COMMANDS,
-    Argument,
-    OperatorCommand,
-)
+from intercom.operators.commands.command import Argument, OperatorCommand
+from intercom.operators.commands.table import COMMANDS
 from intercom.operators.router_messages import Channel
 from intercom.sessions.operator_service import OperatorService
 

@@ -39,13 +39,7 @@ from intercom.operators.commands.json_forms import (
     session_entry,
     under,
 )
-from intercom.operators.commands.table import (
-    COMMANDS,
-    HOW_TO_ANSWER,
-    LISTED,
-    WATCH,
-    decision_about,
-)
+from intercom.operators.commands.table import COMMANDS, HOW_TO_ANSWER, LISTED, WATCH, decision_about
 from intercom.operators.router_messages import Channel
 from intercom.sessions.amendments import AmendedCard
 from intercom.sessions.operator_service import OperatorService

@@ -26,9 +26,7 @@ from intercom.operators.commands.json_forms import (
     plain,
     under,
 )
-from intercom.operators.commands.table import (
-    LISTED,
-)
+from intercom.operators.commands.table import LISTED
 from intercom.sessions.operator_service import OperatorService
 
 

@@ -19,9 +19,10 @@ from intercom.model import signing
 from intercom.model.decision import Decision, Signature, SignedCommand
 from intercom.model.errors import IntercomError, InvalidArguments, IpcError
 from intercom.model.process import Origin
+from intercom.operators.commands.command import Access
 from intercom.operators.commands.command_handler import Caller
 from intercom.operators.commands.command_handlers import handler_of
-from intercom.operators.commands.table import DEFAULT_REASON, FIELDS, Access, Kind, decisions_of
+from intercom.operators.commands.table import DEFAULT_REASON, FIELDS, Kind, decisions_of
 from intercom.operators.router_messages import Channel
 from intercom.sessions.operator_service import OperatorService
 from intercom.store.client import StoreUnavailable

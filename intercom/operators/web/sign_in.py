@@ -21,7 +21,7 @@ from attrs import define, evolve, field, frozen
 
 from intercom.local.processes import ProcessKey
 from intercom.model.errors import Unauthorized
-from intercom.operators.commands.table import Access, OperatorCommand
+from intercom.operators.commands.command import Access, OperatorCommand
 
 #: How long a link is good.
 LINK_LIFE = timedelta(seconds=60)

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from intercom.local.processes import ProcessKey
 from intercom.model.errors import Unauthorized
-from intercom.operators.commands.table import COMMANDS, Access
+from intercom.operators.commands.command import Access
+from intercom.operators.commands.table import COMMANDS
 from intercom.operators.web.sign_in import (
     IDLE_LIFE,
     LINK_LIFE,

@@ -133,7 +133,7 @@ class GatewayPeople:
         disabled = await self.reader.read(partial(_disabled, names=tuple(configs)))
         return [self._view(config, found.get(name), disabled.get(name)) for name, config in sorted(configs.items())]
 
-    def faults(self) -> Sequence[str]:
+    async def faults(self) -> Sequence[str]:
         return faults_first(self.gateway.snapshot.faults)
 
     async def show(self, name: str, tool: str | None = None) -> DownstreamDetail:

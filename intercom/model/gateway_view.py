@@ -331,7 +331,7 @@ class GatewayOperations(Protocol):
         """Return all downstreams by name."""
         ...
 
-    def faults(self) -> Sequence[str]:
+    async def faults(self) -> Sequence[str]:
         """Return the faults of the gateway's files, in sentences; first the one because of which nobody has a role."""
         ...
 

@@ -41,12 +41,13 @@ class LogVerifier:
 
     verify: Callable[[Path, Places], Verification] = verify_log
     rest: Callable[[float], None] = time.sleep
+    now: Callable[[], float] = time.monotonic
     _lock: trio.Lock = field(factory=trio.Lock, init=False)
     _limit: trio.CapacityLimiter | None = field(default=None, init=False)
     _asked: int = field(default=0, init=False)
     #: The last result, and how many had asked when its run began.
     _last: tuple[int, Verification] | None = field(default=None, init=False)
-    #: When the next run may begin, by the monotonic clock.
+    #: When the next run may begin, by `now`.
     _rested_at: float = field(default=0.0, init=False)
 
     async def run(self, database: Path, places: Places) -> Verification:
@@ -66,9 +67,9 @@ class LogVerifier:
             return found
 
     def _verify(self, database: Path, places: Places) -> Verification:
-        if (left := self._rested_at - time.monotonic()) > 0:
+        if (left := self._rested_at - self.now()) > 0:
             self.rest(left)
-        began = time.monotonic()
+        began = self.now()
         try:
             return self.verify(database, places)
         except AnchorError as error:
@@ -76,7 +77,7 @@ class LogVerifier:
         except sqlite3.Error as error:
             raise DatabaseError(f"the audit log in {database} cannot be read ({error})") from None
         finally:
-            ended = time.monotonic()
+            ended = self.now()
             self._rested_at = ended + REST * (ended - began)
 
 

@@ -173,7 +173,7 @@ class StandInGateway:
     async def list(self) -> Sequence[DownstreamView]:
         return [*self.views.values()]
 
-    def faults(self) -> Sequence[str]:
+    async def faults(self) -> Sequence[str]:
         return self.fault_sentences
 
     async def show(self, name: str, tool: str | None = None) -> DownstreamDetail:

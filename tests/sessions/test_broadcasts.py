@@ -202,6 +202,7 @@ async def test_an_applied_change_is_a_new_line_in_the_thread_once(server: Virtua
     line = await row(server, f"applied/{id}")
     assert line.content == {"text": "success: applied, 4 bytes: a.txt"}
     assert line.thread == thread_key(agent.session_id)
+    await server.operator.notice("applied")
     await agent.settled()
     told = [notice for notice in server.operator.notices if "applied" in notice.text]
     assert [notice.key for notice in told] == [line.key]

@@ -62,7 +62,7 @@ def channels(card: Card) -> list[str]:
         str(card),
         str(entry),
         drawn("show", entry),
-        drawn("pending", [entry]),
+        drawn("pending", [entry], is_full=True),
         str(slack_card(card, Masker())),
         "" if file is None else file.text,
     ]

@@ -40,7 +40,7 @@ def _gateway(service: OperatorService) -> GatewayOperations:
 @handles("gateway-list", plain)
 async def gateway_list(service: OperatorService, caller: Caller) -> DownstreamList:
     gateway = _gateway(service)
-    return DownstreamList(tuple(await gateway.list()), tuple(gateway.faults()))
+    return DownstreamList(tuple(await gateway.list()), tuple(await gateway.faults()))
 
 
 @handles("gateway-show", plain)

@@ -99,7 +99,8 @@ class HistoryCalls:
         session; raises NotFound and Ambiguous."""
         id = None if session is None else await self.session_id(session)
         words = words_of(text)
-        return await self.reader.read(partial(lookups.past_cards, words=words, session_id=id, limit=limit, start=start))
+        work = partial(lookups.past_cards, words=words, session_id=id, limit=limit, start=start)
+        return await self.reader.search(work)
 
     async def verify(self) -> Verification:
         """Verify the audit log, as `audit verify` does. Raises DatabaseError and FileError."""

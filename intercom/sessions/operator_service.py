@@ -543,7 +543,8 @@ class OperatorService:
         title of the request that it is about."""
         id = await self.session_id(session) if session is not None else None
         words = words_of(text)
-        return await self.reader.read(partial(lookups.log, limit=limit, session_id=id, before_id=before, words=words))
+        read = self.reader.search if words else self.reader.read
+        return await read(partial(lookups.log, limit=limit, session_id=id, before_id=before, words=words))
 
     async def security_event(self, summary: str, data: Mapping[str, object]) -> None:
         """Record a forbidden attempt in the audit log."""

@@ -112,6 +112,7 @@ class Reader:
         self._connections = connections
         self._idle_seconds = idle_seconds
         self._limit: trio.CapacityLimiter | None = None
+        self._searching = trio.Lock()
         # (connection, inode, idle since); a stack, so that surplus connections grow old at the front.
         self._idle: list[tuple[Database, int, float]] = []
         self._lock = Lock()
@@ -131,6 +132,12 @@ class Reader:
         if self._limit is None:
             self._limit = trio.CapacityLimiter(self._connections)
         return await trio.to_thread.run_sync(self.read_sync, work, limiter=self._limit)
+
+    async def search(self, work: Callable[[Database], R]) -> R:
+        """Do the same for work that looks through whole tables, one at a time: anybody may search, as often as they
+        like, and what people decide about must be read meanwhile."""
+        async with self._searching:
+            return await self.read(work)
 
     def read_sync(self, work: Callable[[Database], R]) -> R:
         """Do the same in the calling thread, for callers without an event loop."""

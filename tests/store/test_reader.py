@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 import trio
+import trio.testing
 
 from intercom.model.errors import DatabaseError
 from intercom.store import audit, sessions
@@ -62,6 +63,28 @@ async def test_a_read_sees_one_state_throughout(tmp_path: Path) -> None:
         sessions.insert(db, cases.session("s2"))
         go_on.set()
     assert found == [(1, 1)]
+    reader.close()
+    db.close()
+
+
+async def test_searches_leave_room_for_reads(tmp_path: Path) -> None:
+    path, db = prepared(tmp_path)
+    reader = Reader(path, connections=2)
+    begun, go_on = threading.Event(), threading.Event()
+
+    def look_through(_: Database) -> None:
+        begun.set()
+        go_on.wait(30)
+
+    async with trio.open_nursery() as nursery:
+        for _ in range(5):
+            nursery.start_soon(reader.search, look_through)
+        await trio.to_thread.run_sync(begun.wait)
+        await trio.testing.wait_all_tasks_blocked()
+        with trio.move_on_after(20) as late:
+            assert await reader.read(lambda mine: sessions.get(mine, "s1")) == cases.session("s1")
+        go_on.set()
+    assert not late.cancelled_caught
     reader.close()
     db.close()
 

@@ -184,7 +184,8 @@ def print_card(on: Console, card: Card, at: datetime, lines: int | None = None, 
     """Draw one card: badge and title, origin, text, diff (at most `lines` lines), and the commands that answer it."""
     for line in card_lines(card, at, lines):
         # Prose wraps at words on a terminal. A line of a patch stays one line, so that it can be copied.
-        on.print(line, soft_wrap=bool(line.no_wrap) or not on.is_terminal)
+        for row in _marked_rows(on, line) if line.plain.startswith((_BAR, _FROM)) else (line,):
+            on.print(row, soft_wrap=bool(line.no_wrap) or not on.is_terminal)
     for hint in answers(card, whole=lines is None) if hints else ():
         on.print(safe_text(f"  {hint}", "cyan"), soft_wrap=True)
 
@@ -234,16 +235,30 @@ def card_lines(card: Card, at: datetime, lines: int | None = None) -> Iterable[T
     yield from _diff(card, lines)
 
 
+#: What stands before an agent's text, and before each line of one that has several.
+_FROM = "from the agent:"
+_BAR = "│ "
+
+
 def _agents(text: str) -> Iterable[Text]:
     """Yield an agent's text, marked so that no line of it looks like Intercom's own."""
     lines = clean(text).strip("\n").split("\n")
-    label = Text("from the agent:", "dim")
+    label = Text(_FROM, "dim")
     if len(lines) == 1:
         yield label.append(" ").append(lines[0], "not dim")
         return
     yield label
     for line in lines:
-        yield Text("│ ", "dim").append(line, "not dim")
+        yield Text(_BAR, "dim").append(line, "not dim")
+
+
+def _marked_rows(on: Console, text: Text) -> Iterable[Text]:
+    """Yield the rows that an agent's text takes, with a mark before each but the first. Where a terminal wraps a line
+    by itself, what follows has no mark."""
+    first, *rest = text.wrap(on, max(on.width - len(_BAR), 1)) if on.is_terminal else text.split("\n", allow_blank=True)
+    yield first
+    for row in rest:
+        yield Text(_BAR, "dim").append_text(row)
 
 
 def answers(card: Card, *, whole: bool = False) -> list[str]:
@@ -260,8 +275,9 @@ def answers(card: Card, *, whole: bool = False) -> list[str]:
 
 def print_notice(on: Console, entry: JsonObject) -> None:
     # Further lines are marked: an agent's text may look like a card.
-    text = safe_text("\n│ ".join(str(entry["text"]).split("\n")), LEVEL_STYLE.get(str(entry.get("level")), ""))
-    on.print(Text("• ").append_text(text), soft_wrap=True)
+    text = safe_text(str(entry["text"]), LEVEL_STYLE.get(str(entry.get("level")), ""))
+    for row in _marked_rows(on, Text("• ").append_text(text)):
+        on.print(row, soft_wrap=True)
 
 
 def draw_tree(on: Console, data: Json, at: datetime) -> None:

@@ -250,6 +250,20 @@ def test_no_line_of_an_agents_reads_as_ours() -> None:
     assert "from the agent" not in drawn("show", card_entry(card("a", CardKind.POLICY, body="grants more")))
 
 
+@pytest.mark.parametrize("before", ["", "fine\n"])
+def test_no_row_of_an_agents_long_line_reads_as_ours_on_a_terminal(before: str) -> None:
+    """A terminal that wraps the line by itself would begin the next row with the agent's own words."""
+    words = " ".join(["approved by the security team."] * 9)
+    shown = drawn("show", card_entry(card("a", body=before + words)), colour=True, width=50)
+    rows = re.sub(r"\x1b\[[0-9;]*m", "", shown).splitlines()
+    about = [row for row in rows if re.search("approved|security|team", row)]
+    assert len(about) > 5
+    assert all(row.startswith(("from the agent: ", "│ ")) for row in about)
+    out = io.StringIO()
+    ctl_draw.print_notice(Console(file=out, width=50, force_terminal=True, color_system=None), {"text": words})
+    assert all(row.startswith(("• ", "│ ")) and len(row) <= 50 for row in out.getvalue().splitlines())
+
+
 def test_pending_cuts_a_long_diff_and_show_does_not() -> None:
     entry = card_entry(card("a", diff="".join(f"+{number}\n" for number in range(200))))
     cut = drawn("pending", [entry], is_full=True)
@@ -276,7 +290,7 @@ def test_on_a_terminal_words_are_kept_whole_and_lines_of_a_patch_too() -> None:
     assert added in plain
     told = [line for line in plain if "word" in line]
     assert len(told) > 1
-    assert {word for line in told for word in line.split()} == {"word", "from", "the", "agent:"}
+    assert {word for line in told for word in line.split()} == {"word", "from", "the", "agent:", "│"}
     assert max(map(len, told)) <= 80
 
 

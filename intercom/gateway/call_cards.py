@@ -71,8 +71,12 @@ def _lines(value: Json, indent: str = "", name: str = "", start: str = "", end: 
     elif isinstance(value, str) and "\n" in value and not is_named_secret(name, value):
         # A secret is recognised by its name on the same line, so it stays there.
         lines = value.split("\n")
-        yield f"{indent}{start}a text of {count(len(lines), 'line')}{end}"
+        yield f"{indent}{start}a text of {count(len(lines), 'line')}"
         yield from (f"{inner}{_BAR}{visible_line(each)}" for each in lines)
+        if end:
+            # On a line of its own. What searches for secrets would take the next argument for the value of a
+            # `password=` at the end of the text, and nobody would see that argument.
+            yield f"{indent}{end}"
     else:
         yield f"{indent}{start}{_json(value)}{end}"
 

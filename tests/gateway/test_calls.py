@@ -20,6 +20,7 @@ from intercom.gateway.downstream_config import to_json
 from intercom.gateway.messages import GatewayRefused, InvocationStatus, RpcError
 from intercom.gateway.operations import GatewayPeople
 from intercom.gateway.service import Gateway
+from intercom.masking import Masker
 from intercom.model.json_types import JsonObject, part
 from intercom.model.request import Operation, RiskLevel
 from intercom.store import gateway as records
@@ -267,10 +268,11 @@ def test_a_card_shows_texts_of_several_lines_line_by_line() -> None:
     assert shown_arguments(arguments).split("\n") == [
         "{",
         '  "path": "a.txt",',
-        '  "content": a text of 3 lines,',
+        '  "content": a text of 3 lines',
         "    | one",
         '    |   "path": "b.txt"\\x1b[2J<U+202E>',
         "    | ",
+        "  ,",
         '  "more": [',
         "    {",
         '      "text": a text of 2 lines',
@@ -284,6 +286,13 @@ def test_a_card_shows_texts_of_several_lines_line_by_line() -> None:
         "}",
     ]
     assert [shown_arguments(each) for each in ({}, [], "x", None)] == ["{}", "[]", '"x"', "null"]
+
+
+@pytest.mark.parametrize("end", ["password=", '"password": ', "client_secret ="])
+def test_an_argument_cannot_have_the_next_one_masked(end: str) -> None:
+    """A name of a secret at the end of a text is no name of what the next argument says."""
+    for arguments in ({"a": [f"x\n{end}", "to9@attacker.com"]}, {"a": [f"x\n{end}", {"to9@attacker.com": 1}]}):
+        assert "to9@attacker.com" in Masker().mask(shown_arguments(arguments)).text
 
 
 def test_a_card_says_what_is_called_and_why_its_risk_is_high() -> None:

@@ -5,6 +5,7 @@ Downstreams wrote much of what is shown: all of it is made safe for a terminal.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import sys
 import time
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from intercom.cli.ctl_text import at_words, clean, count, one_line, short
 from intercom.local.places import Places
+from intercom.model.errors import IntercomError
 from intercom.model.gateway_view import (
     BudgetView,
     CallLine,
@@ -92,7 +94,7 @@ def gateway(
         if command == "gateway-call":
             # Before the person types a PIN for it.
             given = {**{name: fields[name] for name in ("id", "tool")}, **_typed_arguments(words)}
-            fields = {**fields, "text": request(where, "gateway-check", given)["arguments"]}
+            fields = {**fields, "text": as_typed(words, request(where, "gateway-check", given)["arguments"])}
         data = send(where, command, fields)
     except NoServer:
         # Imported lazily: it takes longer than a whole command.
@@ -134,6 +136,38 @@ def _typed_arguments(words: Sequence[str]) -> JsonObject:
     # JSON that the shell has split at its blanks.
     is_object = words[0].lstrip().startswith("{")
     return {"text": " ".join(words) if is_object else json.dumps(list(words))}
+
+
+def as_typed(words: Sequence[str], arguments: object) -> str:
+    """Return the arguments of a call as the server understood them. They are signed, and a program that answers in
+    the server's place must not choose them: raises IntercomError if they are not what the person typed, where each
+    VALUE is text or JSON."""
+    with contextlib.suppress(ValueError, RecursionError):
+        made = json.loads(str(arguments))
+        if not words or words[0].lstrip().startswith("{"):
+            if _exact(made) == _exact(json.loads(" ".join(words) or "{}")):
+                return str(arguments)
+        elif isinstance(made, dict):
+            typed = dict(word.partition("=")[::2] for word in words)
+            if made.keys() == typed.keys() and all(_is_value(made[name], typed[name]) for name in made):
+                return str(arguments)
+    raise IntercomError(
+        "the server named other arguments than you typed, so nothing was signed or sent: look which program is at its"
+        " socket (agent-intercom doctor)",
+        code="record_mismatch",
+    )
+
+
+def _is_value(value: Json, typed: str) -> bool:
+    with contextlib.suppress(ValueError, RecursionError):
+        if _exact(value) == _exact(json.loads(typed)):
+            return True
+    return value == typed
+
+
+def _exact(value: Json) -> str:
+    """Return a text that differs where values do, also `1` and `true`."""
+    return json.dumps(value, sort_keys=True)
 
 
 def _exports(data: Json) -> Sequence[JsonObject]:

@@ -17,6 +17,7 @@ from intercom.cli import ctl_gateway
 from intercom.cli.ctl import fields_of, hoist, parser
 from intercom.cli.ctl_gateway import DRAWINGS, call_line, milliseconds, result_lines
 from intercom.local.places import places
+from intercom.model.errors import IntercomError
 from intercom.model.gateway_view import DownstreamDetail, ParameterView
 from intercom.operators.commands.json_forms import plain
 from intercom.operators.commands.table import COMMANDS
@@ -363,3 +364,39 @@ def test_a_call_that_cannot_be_made_is_refused_before_it_is_signed(monkeypatch: 
     with pytest.raises(Refusal, match="did you mean search"):
         ctl_gateway.gateway(places(), "gateway-call", {"id": "github", "tool": "serach"}, words=["q=1"])
     assert sent == ["gateway-check"]
+
+
+@pytest.mark.parametrize(
+    ("words", "named"),
+    [
+        (["q=1"], '{"q": 1}'),
+        (["q=1", "r=a=b"], '{"q": "1", "r": "a=b"}'),
+        (['{"q":', "[1.0,true]}"], '{"q": [1.0, true]}'),
+        ([], "{}"),
+    ],
+)
+def test_what_the_server_makes_of_typed_arguments_is_signed(words: list[str], named: str) -> None:
+    assert ctl_gateway.as_typed(words, named) == named
+
+
+@pytest.mark.parametrize(
+    ("words", "named"),
+    [
+        (["q=1"], '{"q": 2}'),
+        (["q=1"], '{"q": true}'),
+        (["q=1"], '{"q": 1, "force": true}'),
+        (["q=1", "r=2"], '{"q": 1}'),
+        (['{"q": 1}'], '{"q": true}'),
+        ([], '{"force": true}'),
+        (["q=1"], "q=1"),
+        (["q=1"], None),
+    ],
+)
+def test_a_program_that_answers_for_the_server_does_not_choose_what_is_signed(
+    monkeypatch: pytest.MonkeyPatch, words: list[str], named: object
+) -> None:
+    """The program at the socket may be another one, and an unlocked key would sign what it named without a PIN."""
+    monkeypatch.setattr("intercom.operators.ctl.client.request", lambda *_: {"arguments": named})
+    monkeypatch.setattr("intercom.cli.ctl_sign.send", lambda *_: pytest.fail("it was signed"))
+    with pytest.raises(IntercomError, match="other arguments than you typed"):
+        ctl_gateway.gateway(places(), "gateway-call", {"id": "github", "tool": "search"}, words=words)

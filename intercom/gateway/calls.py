@@ -205,7 +205,8 @@ class Calls:
 
     async def tool(self, caller: GatewayCaller, name: str, params: JsonObject) -> JsonObject:
         """Call the tool that agents know as `name`, with the params of its `tools/call`. As `carry_out`."""
-        entry = (await self.current()).catalog.find(name)
+        now = await self.current()
+        entry = now.catalog.find(name)
         if entry is None:
             raise GatewayRefused(
                 InvocationStatus.PERMISSION_DENIED,
@@ -213,7 +214,7 @@ class Calls:
             )
         target = Target(entry.downstream, entry.tool, entry.name)
         named = {**params, "name": entry.tool}
-        return await self.carry_out(caller, target, "tools/call", named, params.get("arguments"))
+        return await self._carried_out(now, caller, target, "tools/call", named, params.get("arguments"))
 
     async def carry_out(
         self, caller: GatewayCaller, target: Target, method: str, params: JsonObject, arguments: Json
@@ -225,7 +226,18 @@ class Calls:
         was not sent, ApprovalPending, CallFailed for one without an answer, and RpcError for an error of the
         downstream. Cancelling this cancels the call.
         """
-        now = await self.current()
+        return await self._carried_out(await self.current(), caller, target, method, params, arguments)
+
+    async def _carried_out(
+        self,
+        now: Snapshot,
+        caller: GatewayCaller,
+        target: Target,
+        method: str,
+        params: JsonObject,
+        arguments: Json,
+    ) -> JsonObject:
+        """Carry out a call by the snapshot `now`. It was taken for this call: to look at the files twice costs time."""
         role, _ = now.role_of(caller.identity)
         await self.log.ready()
         invocation = self.log.new(

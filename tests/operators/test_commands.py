@@ -68,7 +68,7 @@ def test_only_commands_that_change_nothing_are_open_to_everybody() -> None:
     }
     in_rooms = {"list", "show", "tail", "search", "export", "doc", "versions", "instructions", "url-show"}
     rooms = {f"rooms-{act}" for act in in_rooms}
-    gateway = {f"gateway-{act}" for act in ("list", "show", "tail", "explain", "budgets", "lint", "check")}
+    gateway = {f"gateway-{act}" for act in ("list", "show", "explain", "budgets", "lint", "check")}
     records = {"audit-verify", "history", "log", "logs"}
     assert open_to_all == lists | details | rooms | gateway | records | {"allow-preview", "grant-preview"}
 
@@ -85,7 +85,7 @@ def test_what_needs_no_signature_only_pauses_ends_asks_tests_shows_or_is_about_a
     unsigned = {name for name, row in COMMANDS.items() if row.access is Access.OPERATOR}
     in_rooms = {"create", "post", "pin", "unpin", "pause", "resume", "conclude", "reopen", "token", "url"}
     others = {"pause", "clear", "checkpoint", "restore", "key-add", "key-revoke", "gateway-test", "gateway-disable"}
-    others |= {"amend", "gateway-evidence", "revoke", "allow", "web", "passkeys"}
+    others |= {"amend", "gateway-evidence", "gateway-tail", "revoke", "allow", "web", "passkeys"}
     assert unsigned == others | {f"rooms-{act}" for act in in_rooms}
 
 

@@ -48,7 +48,7 @@ def test_what_gives_agents_more_or_acts_without_their_roles_is_signed() -> None:
     """A disabled downstream stays so until a person enables it, and nobody calls a tool in a person's name."""
     assert {name for name in GATEWAY if COMMANDS[name].access is Access.SIGNED} == {"gateway-enable", "gateway-call"}
     persons = {name for name in GATEWAY if COMMANDS[name].access is Access.OPERATOR}
-    assert persons == {"gateway-disable", "gateway-evidence", "gateway-test"}
+    assert persons == {"gateway-disable", "gateway-evidence", "gateway-tail", "gateway-test"}
 
 
 @pytest.mark.parametrize("command", GATEWAY)

@@ -523,14 +523,16 @@ _ROWS = (
     ),
     _row("gateway-enable", SIGNED, "let agents use a disabled one again", _DOWNSTREAM),
     _row("gateway-disable", OPERATOR, "stop one, until you enable it again", _DOWNSTREAM),
+    # An error's text, and which tools another agent calls, are not for every agent.
     _row(
         "gateway-tail",
-        ANYONE,
+        OPERATOR,
         "show the newest calls: who called what, and how it ended; works without a server, too",
         _ONLY_DOWNSTREAM,
         Argument("-f/--follow", help="continue until ^C"),
         Argument("-n/--lines N", "limit", f"at most N calls (default {LISTED})"),
         "start",
+        only_shows=True,
     ),
     # Results may be private: no agent reads those of another one.
     _row(

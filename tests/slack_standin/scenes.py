@@ -14,7 +14,7 @@ from intercom.model.card_hunks import hunks_of
 from intercom.model.decision import Decided
 from intercom.model.request import ChangeKind, FileChange, PromptType, RiskLevel
 from intercom.model.session import ProgressItem, ProgressStatus, Session, SessionMode, SessionStatus
-from intercom.operators.slack.amendment_forms import draw_changes, draw_hunks
+from intercom.operators.slack.amendment_forms import draw_changes, draw_edit, draw_hunks
 from intercom.operators.slack.button_actions import draw_form
 from intercom.operators.slack.buttons import BY_ACTION
 from intercom.operators.slack.commands.runner import Runs, build
@@ -280,6 +280,12 @@ def hunks_form() -> Scene:
     return Scene((_drawn(card),), modal=("approve_hunks", draw_hunks(found, "{}", MASKER)))
 
 
+def edit_form() -> Scene:
+    card = _migration()
+    found = AmendedCard(card, hunks_of(card.diff or "", card.files), None, {card.files[0].path: _MIGRATION})
+    return Scene((_drawn(card),), modal=("approve_edit", draw_edit(found, "{}", MASKER)))
+
+
 def changes_form() -> Scene:
     card = _two_hunks()
     return Scene((_drawn(card),), modal=("approve_changes", draw_changes(card, "{}", MASKER)))
@@ -320,6 +326,7 @@ SCENES: Final[dict[str, Callable[[], Scene]]] = {
     "help": commands,
     "tree": tree,
     "hunks-form": hunks_form,
+    "edit-form": edit_form,
     "changes-form": changes_form,
     "reject-form": reject_form,
     "refine-form": refine_form,

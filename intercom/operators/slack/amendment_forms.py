@@ -1,14 +1,18 @@
-"""The forms for a part of a proposal: which hunks to approve, and which changes to request.
+"""The forms for a proposal with changes: which hunks to approve, another text to approve, and which changes to request.
 
-To approve a part takes two steps. The first form shows the hunks with check boxes. The second shows the proposal as it
-would be approved, and what the agent would be told. All that the second step needs comes back with it: the hunks, and
-the hash of the card that it showed. So it survives a restart, and nothing else than what was shown is approved.
+To approve a part, or an edited proposal, takes two steps. The first form shows the hunks with check boxes, or the files
+as fields. The second shows the proposal as it would be approved, and what the agent would be told. All that the second
+step needs comes back with it: the hunks or the edited texts, and the hash of the card that it showed. So it survives a
+restart, and nothing else than what was shown is approved. Texts can still be changed in the second form; it is then
+shown again.
 """
 
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Sequence
+from unicodedata import category
 
 import trio
 
@@ -19,7 +23,7 @@ from intercom.model.decision import Decision
 from intercom.model.errors import InvalidArguments, InvalidState
 from intercom.model.request import without_secrets
 from intercom.model.visible_text import one_line
-from intercom.operators.slack.button_actions import ActionDeps, draw_notice, give, turned_by
+from intercom.operators.slack.button_actions import ActionDeps, Turned, draw_notice, give, turned_by
 from intercom.operators.slack.buttons import LONGEST, Dialog
 from intercom.operators.slack.draw import blocks, cards
 from intercom.operators.slack.draw.blocks import (
@@ -44,6 +48,7 @@ from intercom.operators.slack.envelope_parser import (
     ButtonAction,
     Step,
     form_metadata,
+    text_block,
 )
 from intercom.operators.slack.web_api import Json, SlackRefused
 from intercom.sessions.amendments import AmendedCard
@@ -55,6 +60,9 @@ _LOOK_SECONDS, _OPEN_SECONDS = 1.0, 1.8
 #: Slack's error if this trigger has opened a form already.
 _OPENED = "exchanged_trigger_id"
 
+#: What does the same in a terminal.
+_COMMANDS = {Dialog.HUNKS: "approve --hunks", Dialog.EDIT: "approve --edit", Dialog.CHANGES: "changes", None: "show"}
+
 #: How many hunks a form shows, and how many check boxes Slack allows in a group.
 _MOST_HUNKS, _GROUP = 80, 10
 #: How much of the hunks a form shows: characters of one at most and at least, and of all together.
@@ -64,14 +72,16 @@ _PIECE, _PIECES = 2_500, 16
 #: How text in a fence ends if it was cut.
 _CUT = f"{blocks.CUT}\n```"
 _TITLE, _PATH, _TOLD = 300, 120, 2_000
+#: How many files a form has as fields.
+_MOST_TEXTS = 10
+#: How a person, and Slack, write an emoji.
+_EMOJI = re.compile(r":[a-z0-9_+-]+:")
 
 
 async def open_form(deps: ActionDeps, pressed: ButtonAction) -> None:
     """Open the form of a button. If that is not possible, the person is told why, and what to do. Raises
     NotRecorded."""
-    dialog = pressed.button.dialog
-    command = "changes" if dialog is Dialog.CHANGES else "approve --hunks"
-    instead = f"press it again, or use {code(f'agent-intercom-ctl {command}')}"
+    instead = f"press it again, or use {code(f'agent-intercom-ctl {_COMMANDS[pressed.button.dialog]}')}"
     try:
         with trio.fail_after(_LOOK_SECONDS):
             view = await _first_view(deps, pressed)
@@ -105,7 +115,10 @@ async def _first_view(deps: ActionDeps, pressed: ButtonAction) -> Block:
     if found.card.id != pressed.card_id:
         raise InvalidState("this is not the whole id of a card")
     shown = found.card.proposal_hash or ""
-    return draw_hunks(found, form_metadata(found.card.id, pressed.channel, pressed.thread, shown=shown), deps.mask)
+    metadata = form_metadata(found.card.id, pressed.channel, pressed.thread, shown=shown)
+    if pressed.button.dialog is Dialog.EDIT:
+        return draw_edit(found, metadata, deps.mask)
+    return draw_hunks(found, metadata, deps.mask)
 
 
 async def submit(deps: ActionDeps, act: AmendmentSubmission) -> Json | None:
@@ -119,17 +132,11 @@ async def submit(deps: ActionDeps, act: AmendmentSubmission) -> Json | None:
         case Step.HUNKS:
             return await _confirm(deps, act)
         case Step.APPROVE:
-            amendment = Amendment(act.shown, act.hunks)
-            turned = await give(
-                deps,
-                act.act_id,
-                act.person,
-                act.card_id,
-                Decision.APPROVE,
-                note,
-                kind=CardKind.APPROVAL,
-                amendment=amendment,
-            )
+            turned = await _approve(deps, act, note, Amendment(act.shown, act.hunks))
+        case Step.APPROVE_EDIT if act.is_as_shown:
+            turned = await _approve(deps, act, note, Amendment(act.shown, texts=act.texts))
+        case Step.EDIT | Step.APPROVE_EDIT:
+            return await _confirm_edit(deps, act)
         case Step.CHANGES:
             try:
                 card = await deps.service.card(act.card_id)
@@ -155,6 +162,11 @@ async def submit(deps: ActionDeps, act: AmendmentSubmission) -> Json | None:
     return None if turned is None else _notice(turned.why, late=turned.late)
 
 
+async def _approve(deps: ActionDeps, act: AmendmentSubmission, note: str | None, amendment: Amendment) -> Turned | None:
+    approve, kind = Decision.APPROVE, CardKind.APPROVAL
+    return await give(deps, act.act_id, act.person, act.card_id, approve, note, kind=kind, amendment=amendment)
+
+
 async def _confirm(deps: ActionDeps, act: AmendmentSubmission) -> Json:
     if not act.hunks:
         return _complaint(f"{HUNKS}0", "choose at least one hunk; to approve none of them, reject the proposal")
@@ -165,6 +177,24 @@ async def _confirm(deps: ActionDeps, act: AmendmentSubmission) -> Json:
     card = found.card
     metadata = form_metadata(card.id, act.channel, "", shown=card.proposal_hash or "", hunks=act.hunks)
     return {"response_action": "update", "view": draw_confirmation(found, metadata, deps.mask)}
+
+
+async def _confirm_edit(deps: ActionDeps, act: AmendmentSubmission) -> Json:
+    if not act.texts:
+        return _notice("the form brought no text back")
+    proposed = act.proposed or act.shown
+    try:
+        found = await deps.service.amended_card(act.card_id, Amendment(proposed, texts=act.texts))
+    except Exception as fault:
+        return _notice(turned_by(fault, "a form was not shown").why)
+    card = found.card
+    texts = [(path, text) for path, text in act.texts if found.contents.get(path) != text]
+    if not texts:
+        first = text_block(act.texts[0][0], found.contents[act.texts[0][0]])
+        return _complaint(first, "this is what the agent proposed: change it, or close this and press Approve")
+    shown = card.proposal_hash or ""
+    metadata = form_metadata(card.id, act.channel, "", shown=shown, proposed=proposed, texts=texts)
+    return {"response_action": "update", "view": draw_edited(found, texts, metadata, deps.mask)}
 
 
 def _complaint(block: str, text: str) -> Json:
@@ -224,8 +254,13 @@ def _boxes(block: str, hunks: Sequence[HunkOfCard], masking: Masking) -> Block:
 
 def draw_confirmation(found: AmendedCard, metadata: str, mask: Mask) -> Block:
     """Return the form that shows the proposal as it would be approved, and asks for a note."""
+    drawn = _as_approved(found, Masking(mask))
+    drawn.append(_input(NOTE, "Note", "What else should the agent know?"))
+    return _modal(Step.APPROVE, "Approve this?", "Approve", metadata, drawn)
+
+
+def _as_approved(found: AmendedCard, masking: Masking) -> list[Block]:
     card = found.card
-    masking = Masking(mask)
     drawn = [
         *_head(card, masking),
         section(mrkdwn("*This is what will be approved:*" if found.text else "*All of it will be approved:*")),
@@ -235,9 +270,66 @@ def draw_confirmation(found: AmendedCard, metadata: str, mask: Mask) -> Block:
     ]
     if found.text:
         drawn.append(section(plain(f"The agent is told: {masking(found.text, _TOLD)}", _TOLD)))
-    drawn += masking.line(card.id)
+    return drawn + masking.line(card.id)
+
+
+def draw_edit(found: AmendedCard, metadata: str, mask: Mask) -> Block:
+    """Return the form with the files of a proposal as the agent would write them, as fields. Raises InvalidState if
+    none of them can be edited in a form."""
+    card = found.card
+    masking = Masking(mask)
+    why_not = {path: _not_in_a_field(found, path, mask) for path in found.contents}
+    paths = [path for path, why in why_not.items() if why is None][:_MOST_TEXTS]
+    there = f"agent-intercom-ctl approve {short(card.id)} --edit"
+    if not paths:
+        whys = [f"{masking(one_line(path), _PATH)}: {why}" for path, why in why_not.items()]
+        raise InvalidState(f"nothing of this can be edited in Slack ({'; '.join(whys[:3]) or 'no text'}): {there}")
+    drawn = [*_head(card, masking), *(_text_field(path, found.contents[path], masking) for path in paths)]
+    if left := [code(masking(one_line(path), _PATH), _PATH) for path in found.contents if path not in paths]:
+        more = f" and {len(left) - 10} more" if len(left) > 10 else ""
+        drawn.append(context(mrkdwn(f"not here: {', '.join(left[:10])}{more}; {code(there)} edits all of them")))
+    return _modal(Step.EDIT, "Edit and approve", "Look at it", metadata, [*drawn, *masking.line(card.id)])
+
+
+def draw_edited(found: AmendedCard, texts: Sequence[tuple[str, str]], metadata: str, mask: Mask) -> Block:
+    """Return the form that shows the proposal as it was edited. The fields bring the edited texts back."""
+    masking = Masking(mask)
+    drawn = _as_approved(found, masking)
+    drawn += [_text_field(path, text, masking, of=found.contents[path]) for path, text in texts]
     drawn.append(_input(NOTE, "Note", "What else should the agent know?"))
-    return _modal(Step.APPROVE, "Approve this?", "Approve", metadata, drawn)
+    return _modal(Step.APPROVE_EDIT, "Approve this?", "Approve", metadata, drawn)
+
+
+def _text_field(path: str, text: str, masking: Masking, *, of: str | None = None) -> Block:
+    """Return the field with the text of a file. `of` is what the agent proposed, if the text is another one."""
+    field = _input(text_block(path, text if of is None else of), masking(one_line(path), _PATH), "(an empty file)")
+    if body := text.rstrip("\n"):
+        field["element"]["initial_value"] = body
+    field["hint"] = label("The whole file, as it will be written.", blocks.LABEL)
+    return field
+
+
+def _not_in_a_field(found: AmendedCard, path: str, mask: Mask) -> str | None:
+    """Return why a field of Slack may not show a file, or would not give it back as it is; None if it can."""
+    text = found.contents[path]
+    if len(path) > _PATH:
+        return "its path is too long"
+    if blocks.size(text) > blocks.INPUT:
+        return f"longer than {blocks.INPUT:,} characters"
+    secret = {number for number, _ in found.card.masked}
+    hunks = [hunk for hunk in found.hunks if hunk.path == path]
+    is_secret = any(hunk.line <= number < hunk.end for hunk in hunks for number in secret)
+    if is_secret or any(mask.mask(each).text != each for each in (path, text)):
+        return "it contains a secret"
+    # Slack replaces some characters: line ends of Windows, spaces of other kinds, and emoji by their names.
+    changes = _EMOJI.search(text) or any(
+        not (each.isprintable() or each in "\n\t") or category(each) in ("So", "Sk")
+        for each in text
+        if each > "~" or each < " "
+    )
+    if changes or len(text) - len(text.rstrip("\n")) > 9:
+        return "it contains characters that Slack may change"
+    return None
 
 
 def draw_changes(card: Card, metadata: str, mask: Mask) -> Block:

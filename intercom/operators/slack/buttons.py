@@ -54,9 +54,11 @@ class Form:
 
 
 class Dialog(StrEnum):
-    """The forms for a part of a proposal: which hunks to approve, and which changes to request."""
+    """The forms for a proposal with changes: which hunks to approve, another text to approve, and which changes to
+    request."""
 
     HUNKS = "hunks"
+    EDIT = "edit"
     CHANGES = "changes"
 
 
@@ -172,6 +174,7 @@ BUTTONS: Final = (
         says=_NO, opens=_DENY, hint="why",
     ),
     Button("approve_hunks", _APPROVAL, Decision.APPROVE, "✂️", "Approve a part", dialog=Dialog.HUNKS),
+    Button("approve_edit", _APPROVAL, Decision.APPROVE, "📝", "Edit and approve", dialog=Dialog.EDIT),
     Button("approve_changes", _APPROVAL, Decision.REJECT, "💬", "Request changes", dialog=Dialog.CHANGES),
     Button("prompt_continue", _PROMPT, Decision.CONTINUE, "▶️", "Continue", _PRIMARY, says=_GO_ON),
     Button(

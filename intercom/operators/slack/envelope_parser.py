@@ -128,10 +128,12 @@ class FormSubmission(Act):
 
 
 class Step(StrEnum):
-    """The forms for a part of a proposal. `APPROVE` follows `HUNKS`."""
+    """The forms for a proposal with changes. `APPROVE` follows `HUNKS`, and `APPROVE_EDIT` follows `EDIT`."""
 
     HUNKS = "hunks"
     APPROVE = "approve_hunks"
+    EDIT = "edit"
+    APPROVE_EDIT = "approve_edit"
     CHANGES = "changes"
 
 
@@ -140,15 +142,22 @@ _STEPS = frozenset(Step)
 
 @frozen
 class AmendmentSubmission(Act):
-    """A submitted form for a part of a proposal. `hunks` are those that were chosen, in this form or the one before.
-    `shown` is the hash of the card that the form showed."""
+    """A submitted form for a proposal with changes.
+
+    `hunks` are those that were chosen, in this form or the one before. `texts` are the new contents of files, with
+    their paths. `shown` is the hash of the card that the form showed, and `proposed` that of the proposal.
+    `is_as_shown` says that the texts are those of that card, so nothing was typed after it was drawn.
+    """
 
     NOUN = "a form"
 
     step: Step
     card_id: str
     shown: str
+    proposed: str
     hunks: tuple[int, ...]
+    texts: tuple[tuple[str, str], ...]
+    is_as_shown: bool
     comments: str
     note: str
 
@@ -200,8 +209,9 @@ TEXT_LIMIT = 40_000
 #: The prefix of a form's `callback_id`; the rest is the form's name.
 FORM = "intercom_"
 
-#: The blocks of the inputs of a form for a part of a proposal. Groups of check boxes have the first one and a number.
-HUNKS, COMMENTS, NOTE = "hunks", "comments", "note"
+#: The blocks of the inputs of a form for a proposal with changes. Groups of check boxes have `HUNKS` and a number, and
+#: files have `text_block`.
+HUNKS, TEXT, COMMENTS, NOTE = "hunks", "text", "comments", "note"
 
 _NAME_LIMIT = 80
 _USER = re.compile(r"[UW][A-Z0-9]{2,31}")
@@ -210,6 +220,7 @@ _TEAM = re.compile(r"[TE][A-Z0-9]{2,31}")
 _TS = re.compile(r"[0-9]{1,16}\.[0-9]{1,9}")
 _CARD = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 _TOKEN = re.compile(r"[!-~]{1,512}")
+_TEXT_BLOCK = re.compile(rf"{TEXT}([0-9]):(.+)", re.DOTALL)
 
 
 class _Unreadable(Exception):
@@ -233,12 +244,33 @@ def read(kind: str, payload: object) -> Act | Ignored:
     return Ignored("an envelope or interaction of another type")
 
 
-def form_metadata(card_id: str, channel: str, thread: str, *, shown: str = "", hunks: Sequence[int] = ()) -> str:
+def form_metadata(
+    card_id: str,
+    channel: str,
+    thread: str,
+    *,
+    shown: str = "",
+    hunks: Sequence[int] = (),
+    proposed: str = "",
+    texts: Sequence[tuple[str, str]] = (),
+) -> str:
     """Return the `private_metadata` of a form, which its submission brings back. `shown` is the hash of the card that
-    the form shows, and `hunks` are those that were chosen before."""
+    the form shows. `hunks` and `texts` are what it shows of it, and `proposed` is the hash of the proposal."""
     said = {"card": card_id, "channel": channel, "thread": thread}
-    more = {"shown": shown, "hunks": spans(sorted(hunks))}
+    more = {"shown": shown, "hunks": spans(sorted(hunks)), "proposed": proposed, "texts": _digest(texts)}
     return json.dumps(said | {name: value for name, value in more.items() if value}, separators=(",", ":"))
+
+
+def text_block(path: str, text: str) -> str:
+    """Return the block of the field for a file of the proposal. A field has no empty lines at its end, so the block
+    says how many line ends the file has there: 9 at most."""
+    return f"{TEXT}{min(9, len(text) - len(text.rstrip(chr(10))))}:{path}"
+
+
+def _digest(texts: Sequence[tuple[str, str]]) -> str:
+    """Return what differs for other texts; empty if there are none."""
+    said = json.dumps(sorted(texts)).encode()
+    return hashlib.sha256(said).hexdigest()[:32] if texts else ""
 
 
 def person_name(answer: object) -> str:
@@ -327,6 +359,7 @@ def _amendment(payload: object, step: Step, metadata: object) -> Act:
     except InvalidArguments:
         raise _Unreadable("a form with numbers of hunks of an impossible form") from None
     # The steps have the same view, so what they say is a part of the id.
+    texts = tuple(sorted(_edited(typed)))
     said = json.dumps([step.value, metadata, sorted(typed.items())])
     digest = hashlib.sha256(said.encode("utf-8", "surrogatepass")).hexdigest()[:16]
     return AmendmentSubmission(
@@ -337,7 +370,10 @@ def _amendment(payload: object, step: Step, metadata: object) -> Act:
         step=step,
         card_id=_fits(_CARD, _at(metadata, "card"), "card id"),
         shown=_optional(_TOKEN, _at(metadata, "shown")),
+        proposed=_optional(_TOKEN, _at(metadata, "proposed")),
         hunks=hunks,
+        texts=texts,
+        is_as_shown=_digest(texts) == _at(metadata, "texts"),
         comments=typed.get(COMMENTS, ""),
         note=typed.get(NOTE, ""),
     )
@@ -352,6 +388,14 @@ def _inputs(values: object) -> Iterator[tuple[str, str]]:
                 yield block[:255], ",".join(_text(_at(option, "value"))[:10] for option in options[:100])
             else:
                 yield block[:255], _text(_at(input, "value"))
+
+
+def _edited(typed: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """Yield the path and the new content of each file whose field is in a form."""
+    for block, text in typed.items():
+        if (found := _TEXT_BLOCK.fullmatch(block)) is not None:
+            body = text.rstrip("\n")
+            yield found[2], body + "\n" * int(found[1]) if body else ""
 
 
 def _typed(values: object) -> tuple[str, str]:

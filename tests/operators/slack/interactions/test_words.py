@@ -127,8 +127,8 @@ kinds = st.sampled_from(ANSWERED)
 def test_a_button_is_called_after_its_decision_as_on_every_other_surface() -> None:
     for button in BUTTONS:
         if button.dialog is not None:
-            # ctl has options and a command of its own for these: `approve --hunks` and `changes`.
-            assert button.label in ("Approve a part", "Request changes")
+            # ctl has options and a command of its own for these: `approve --hunks`, `approve --edit` and `changes`.
+            assert button.label in ("Approve a part", "Edit and approve", "Request changes")
             continue
         assert button.label.lower().partition(" with ")[0] == button.decision.value
 

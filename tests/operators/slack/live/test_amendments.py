@@ -47,6 +47,11 @@ class Scene:
         return view
 
 
+def fields(view: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the fields of a form with the text of a file."""
+    return [block for block in view["blocks"] if block["block_id"].startswith("text")]
+
+
 @asynccontextmanager
 async def scene(tmp_path: Path, diff: str = DIFF, old: str = OLD) -> AsyncIterator[Scene]:
     async with room(tmp_path) as server:
@@ -99,6 +104,95 @@ async def test_a_long_diff_that_was_amended_is_not_said_to_be_the_file_of_the_pr
         shown = text_of(await at.server.shows(at.message["ts"], "approved with changes"))
         assert "the file in the thread is what the agent proposed" in shown
         assert "is in the thread of this message as a file" not in shown
+
+
+@quick
+async def test_a_file_that_is_edited_is_shown_approved_and_written(tmp_path: Path) -> None:
+    async with scene(tmp_path) as at:
+        await at.press("approve_edit")
+        [field] = fields(at.view())
+        assert field["element"]["initial_value"] + "\n" == NEW
+        await at.submit(**{field["block_id"]: NEW.replace("LINE 15", "Line 15").removesuffix("\n")})
+        seen = text_of(at.view())
+        assert "+Line 15" in seen
+        assert "a.txt: edited by the person" in seen
+        assert (await at.server.app.service.card(at.id)).state is CardState.PENDING
+        await at.submit(note="15 is a name")
+        answer = (await at.asking()).answer
+        assert (answer.status, answer.note) == ("approved", "15 is a name")
+        assert answer.changes == (Change("a.txt", edited=True),)
+        await at.server.agent().check_diff(at.id)
+        assert at.file.read_text() == NEW.replace("LINE 15", "Line 15")
+        assert "approved with changes" in text_of(await at.server.shows(at.message["ts"], "*Applied*"))
+
+
+@quick
+async def test_an_edit_that_slack_delivers_again_is_approved_once(tmp_path: Path) -> None:
+    async with scene(tmp_path) as at:
+        await at.press("approve_edit")
+        [field] = fields(at.view())
+        await at.submit(**{field["block_id"]: "one"})
+        sent = at.server.slack.submit(ALICE, at.view(), {})
+        assert await sent.answer() is None
+        await at.asking()
+        await at.server.slack.redeliver(sent)
+        await at.server.slack.wait_for(lambda: sent.acks[1:])
+        assert not sent.acks[1].get("payload")
+        assert (await at.server.app.service.card(at.id)).state is not CardState.PENDING
+
+
+@quick
+async def test_what_is_typed_after_an_edit_was_shown_is_shown_before_it_is_approved(tmp_path: Path) -> None:
+    async with scene(tmp_path) as at:
+        await at.press("approve_edit")
+        [field] = fields(at.view())
+        await at.submit(**{field["block_id"]: "one\n"})
+        await at.submit(**{field["block_id"]: "two"}, note="shorter")
+        assert "+two" in text_of(at.view())
+        assert "+one" not in text_of(at.view())
+        assert (await at.server.app.service.card(at.id)).state is CardState.PENDING
+        await at.submit()
+        await at.asking()
+        await at.server.agent().check_diff(at.id)
+        assert at.file.read_text() == "two\n"
+
+
+@quick
+async def test_an_edit_that_changes_nothing_and_one_of_a_file_that_changed_approve_nothing(tmp_path: Path) -> None:
+    async with scene(tmp_path) as at:
+        await at.press("approve_edit")
+        [field] = fields(at.view())
+        await at.submit()
+        assert "this is what the agent proposed" in str(at.server.slack.view_errors(ALICE))
+        await at.submit(**{field["block_id"]: "one"})
+        at.file.write_text(f"another\n{OLD}")
+        await at.submit()
+        assert at.view()["title"]["text"] == "Nothing was changed"
+        assert (await at.server.app.service.card(at.id)).state is CardState.PENDING
+
+
+@quick
+@pytest.mark.parametrize(
+    ("line", "why"),
+    [
+        (f"token = '{SECRET}'", "it contains a secret"),
+        ("windows\r", "it contains characters that Slack may change"),
+        ("a \u00a0 space", "it contains characters that Slack may change"),
+        ("ship it \U0001f680", "it contains characters that Slack may change"),
+        ("ship it :rocket:", "it contains characters that Slack may change"),
+        ("long " * 600, "longer than 3,000 characters"),
+    ],
+    ids=["secret", "carriage-return", "hard-space", "emoji", "name-of-an-emoji", "long"],
+)
+async def test_a_file_that_slack_must_not_see_or_would_change_is_edited_elsewhere(
+    tmp_path: Path, line: str, why: str
+) -> None:
+    async with scene(tmp_path, DIFF.replace("+LINE 2\n", f"+{line}\n")) as at:
+        await at.press("approve_edit")
+        told = (await at.server.slack.told(ALICE, "nothing of this can be edited"))["text"]
+        assert why in told
+        assert f"agent-intercom-ctl approve {at.id[:8]} --edit" in told
+        assert at.server.slack.views(ALICE) == []
 
 
 @quick
@@ -169,7 +263,7 @@ async def test_a_plain_approval_before_is_not_taken_for_the_part(tmp_path: Path)
 
 
 @quick
-@pytest.mark.parametrize("action", ["approve_hunks", "approve_changes"])
+@pytest.mark.parametrize("action", ["approve_hunks", "approve_edit", "approve_changes"])
 async def test_a_button_of_a_card_that_is_decided_opens_nothing(tmp_path: Path, action: str) -> None:
     async with scene(tmp_path) as at:
         await at.server.decide(at.id, Decision.REJECT)

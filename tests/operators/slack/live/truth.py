@@ -52,7 +52,9 @@ async def look(reader: Reader, slack: Standin, *, decided_here: bool = True) -> 
     drawing = Drawing(Masker())
     for card in found.cards:
         row = rows.get(f"card/{card.id}")
-        if row is None and not decided_here and card.state is not CardState.PENDING:
+        by_words = is_by_words(card)
+        # A standby may end before Slack is told of it: what was to be told waited already.
+        if row is None and card.state is not CardState.PENDING and (by_words or not decided_here):
             continue
         message = None if row is None else shown.get(row.client_id)
         if message is None:
@@ -64,10 +66,14 @@ async def look(reader: Reader, slack: Standin, *, decided_here: bool = True) -> 
         if bool(buttons(message)) is not (card.state is CardState.PENDING):
             found.faults.append(f"{card.title} is {card.state} and has the buttons {buttons(message)}")
         # Words that end a standby are on record as what they are.
-        by_words = card.decided is not None and card.decided.verdict_id.startswith(f"{steering.CHANNEL}/")
         if card.decided is not None and found.verdicts[card.id] != (0 if by_words else 1):
             found.faults.append(f"{card.title} was decided {found.verdicts[card.id]} times")
     return found
+
+
+def is_by_words(card: Card) -> bool:
+    """Whether a standby was ended by words for the agent, or by a decision about another request."""
+    return card.decided is not None and card.decided.verdict_id.startswith(f"{steering.CHANNEL}/")
 
 
 def client_id(message: dict[str, Any]) -> str:

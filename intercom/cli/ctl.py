@@ -167,6 +167,7 @@ EXAMPLES = (
     "rooms url --clear",
     "web",
     "web --print",
+    "web --role viewer --name Kim",
     "gateway show github",
     "gateway test github",
     'gateway call time get_current_time \'{"timezone": "Europe/Berlin"}\'',
@@ -515,7 +516,7 @@ def _carry_out(where: Places, options: argparse.Namespace) -> int:
     if command == "web":
         from intercom.cli.ctl_web import web
 
-        return web(where, prints=options.print, as_json=options.json)
+        return web(where, fields, prints=options.print, as_json=options.json)
     if command == "restore":
         from intercom.cli.ctl_restore import restore
 

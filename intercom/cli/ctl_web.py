@@ -19,6 +19,7 @@ from pathlib import Path
 
 from intercom.cli.ctl_text import clean
 from intercom.local.places import Places
+from intercom.model.json_types import JsonObject
 from intercom.operators.ctl.client import request
 
 #: How long a link is good, in seconds, as the server says in its documentation.
@@ -27,10 +28,12 @@ _SECONDS = 60
 _IN_TERMINAL = frozenset({"www-browser", "links", "elinks", "lynx", "w3m"})
 
 
-def web(where: Places, *, prints: bool, as_json: bool) -> int:
-    """Open the page; with `prints`, print its link. Returns 0. Raises what `request` raises."""
+def web(where: Places, fields: JsonObject, *, prints: bool, as_json: bool) -> int:
+    """Open the page; with `prints`, or if the link is for somebody else, print its link. Returns 0. Raises what
+    `request` raises."""
+    prints = prints or "name" in fields
     opens = not prints and not as_json
-    link = request(where, "web", {"format": "file"} if opens else {})
+    link = request(where, "web", {**fields, "format": "file"} if opens else fields)
     if as_json:
         print(json.dumps(link))
         return 0

@@ -2,10 +2,30 @@
 
 from __future__ import annotations
 
+import re
+import unicodedata
 from datetime import datetime
 from typing import Protocol
 
 from attrs import field, frozen
+
+from intercom.model.errors import InvalidArguments
+from intercom.model.web_role import WebRole
+
+#: What the name of a program with a token begins with in the record. No person's name does.
+TOKEN_PREFIX = "token "
+_NAME = re.compile(r"\w(?:[\w .@+'-]{0,62}[\w.])?")
+
+
+def person_name(text: str) -> str:
+    """Return the name of a person as it is recorded. Raises InvalidArguments for one that might be read as something
+    else: with markup, with hidden characters, or as a program's."""
+    name = unicodedata.normalize("NFC", text.strip())
+    if _NAME.fullmatch(name) is None or "  " in name:
+        raise InvalidArguments("a name has 1 to 64 letters, digits, single spaces and . _ @ + ' -")
+    if name.casefold().startswith(TOKEN_PREFIX):
+        raise InvalidArguments(f"a name that begins with {TOKEN_PREFIX.strip()!r} is a program's: take another")
+    return name
 
 
 @frozen
@@ -35,8 +55,11 @@ class ProposedPasskey:
 class WebOperations(Protocol):
     """What people can ask of the page's server."""
 
-    async def sign_in_link(self, name: str, *, with_file: bool = False) -> SignInLink:
-        """Make a link for this person, and open the port if it is not open. Raises IpcError if it cannot be opened."""
+    async def sign_in_link(
+        self, name: str, *, role: WebRole = WebRole.ADMIN, by: str = "", with_file: bool = False
+    ) -> SignInLink:
+        """Make a link for this person, and open the port if it is not open. `by` is who asks for it, if that is
+        somebody else. Raises IpcError if the port cannot be opened."""
         ...
 
     async def proposed_passkeys(self) -> tuple[ProposedPasskey, ...]:

@@ -13,6 +13,7 @@ from attrs import define, evolve, field
 from intercom.cli import ctl_web
 from intercom.cli.ctl_web import open_page
 from intercom.model.web import SignInLink
+from intercom.model.web_role import WebRole
 from tests.cli.test_ctl import run
 from tests.operators.ctl_server import ctl_server
 from tests.operators.stand_in_service import StandInService
@@ -65,7 +66,13 @@ def test_no_browser_at_all_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Links:
-    async def sign_in_link(self, name: str, *, with_file: bool = False) -> SignInLink:
+    def __init__(self) -> None:
+        self.asked: list[tuple[str, WebRole, str]] = []
+
+    async def sign_in_link(
+        self, name: str, *, role: WebRole = WebRole.ADMIN, by: str = "", with_file: bool = False
+    ) -> SignInLink:
+        self.asked.append((name, role, by))
         return evolve(LINK, file="/run/web.html") if with_file else LINK
 
 
@@ -79,7 +86,7 @@ async def test_the_link_is_printed_alone_and_the_rest_is_said_beside_it(
         refused = await run(server.environ, "web")
         assert refused.returncode == 1
         assert b"this server has no page: set enabled under [web]" in refused.stderr
-        service.web = Links()
+        service.web = links = Links()
         done = await run(server.environ, "--json", "web")
         assert json.loads(done.stdout) == {
             "url": LINK.url,
@@ -93,6 +100,13 @@ async def test_the_link_is_printed_alone_and_the_rest_is_said_beside_it(
         assert (headless.returncode, headless.stdout) == (0, f"{LINK.url}\n".encode())
         assert b"no desktop" in headless.stderr
         assert b"ssh -L 4000:127.0.0.1:4000" in headless.stderr
+        me = links.asked[-1][0]
+        assert links.asked[-1] == (me, WebRole.ADMIN, me)
+        invited = await run(server.environ, "web", "--role", "viewer", "--name", "Kim")
+        assert (invited.returncode, invited.stdout) == (0, f"{LINK.url}\n".encode())
+        assert links.asked[-1] == ("Kim", WebRole.VIEWER, me)
+        for wrong in (["--name", "Kim"], ["--role", "admin", "--name", "token ci"]):
+            assert (await run(server.environ, "web", *wrong)).returncode == 1
         monkeypatch.setattr(ctl_web, "open_page", lambda file, *_: opened.append(file))
         done = await run(server.environ, "web")
         assert done.returncode == 0

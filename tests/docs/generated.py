@@ -24,12 +24,13 @@ from intercom.agents.clients.client import SERVER_NAME
 from intercom.cli import ctl, main
 from intercom.cli.init_clients import EntryFile, snippet
 from intercom.model.config_tables import Table, tables
+from intercom.model.web_role import WebRole
 from intercom.operators.commands.table import COMMANDS
 from intercom.operators.metrics import Counted, families, present
 from intercom.operators.slack.commands import runner
 from intercom.operators.slack.commands.table import TITLES
 from intercom.operators.web import api as web
-from intercom.operators.web.sign_in import WebRole, may_use
+from intercom.operators.web.sign_in import may_use
 from intercom.rooms.instructions import agents_md
 from intercom.rooms.tools import table as room_table
 from intercom.rooms.tools.tool import RoomTool

@@ -9,6 +9,8 @@ from __future__ import annotations
 from enum import Enum
 from typing import NamedTuple
 
+from intercom.model.web_role import WebRole
+
 
 class Access(Enum):
     """Who may send a command, and what their signature covers if there is an operator key."""
@@ -75,7 +77,8 @@ class OperatorCommand(NamedTuple):
     `decision` is the decision about a card that it always makes. `draws` names the function of `intercom.cli.ctl_draw`
     that draws its answer, without `draw_`; if it is empty, ctl prints one line. `only_shows` says that it changes
     nothing, though only a person may send it. `verb` is what people type for it, if that is not its name; the name is
-    an alias then.
+    an alias then. With `for_admins` it manages keys, tokens or settings. With `in_terminal` it is for people at a
+    terminal alone: what it makes lets somebody act for a person.
     """
 
     name: str
@@ -88,6 +91,17 @@ class OperatorCommand(NamedTuple):
     draws: str = ""
     only_shows: bool = False
     verb: str = ""
+    for_admins: bool = False
+    in_terminal: bool = False
+
+    @property
+    def least_role(self) -> WebRole | None:
+        """The least role that may send it from the page; None if none may."""
+        if self.in_terminal:
+            return None
+        if self.for_admins:
+            return WebRole.ADMIN
+        return WebRole.VIEWER if self.access is Access.ANYONE or self.only_shows else WebRole.OPERATOR
 
     @property
     def acts(self) -> bool:

@@ -10,9 +10,10 @@ from actors import Info
 from intercom.model.audit import AuditEntry
 from intercom.model.card import Card
 from intercom.model.chat_status import ChatStatus
-from intercom.model.errors import InvalidState
+from intercom.model.errors import InvalidArguments, InvalidState
 from intercom.model.json_types import JsonObject
-from intercom.model.web import ProposedPasskey, SignInLink
+from intercom.model.web import ProposedPasskey, SignInLink, person_name
+from intercom.model.web_role import WebRole
 from intercom.operators.commands.command_handler import Caller, handles
 from intercom.operators.commands.json_forms import card_entry, plain, under, verification_entry
 from intercom.operators.commands.table import LISTED
@@ -84,12 +85,23 @@ def _link_entry(link: SignInLink) -> JsonObject:
 
 
 @handles("web", _link_entry)
-async def web(service: OperatorService, caller: Caller, format: str | None = None) -> SignInLink:
-    """Return a link with which the caller signs in to the page; with the format `file`, also a file that leads to
-    it."""
+async def web(
+    service: OperatorService,
+    caller: Caller,
+    format: str | None = None,
+    role: str | None = None,
+    name: str | None = None,
+) -> SignInLink:
+    """Return a link with which the caller signs in to the page as an admin, or somebody of this name with this role;
+    with the format `file`, also a file that leads to it."""
+    if name is not None and role is None:
+        raise InvalidArguments("a link for somebody else needs a role: viewer, operator or admin")
     if service.web is None:
         raise InvalidState("this server has no page: set enabled under [web] in its configuration, and start it again")
-    return await service.web.sign_in_link(caller.name, with_file=format is not None)
+    for_whom = caller.name if name is None else person_name(name)
+    return await service.web.sign_in_link(
+        for_whom, role=WebRole(role or WebRole.ADMIN), by=caller.name, with_file=format is not None
+    )
 
 
 @handles("passkeys", under("passkeys"))

@@ -19,6 +19,7 @@ from __future__ import annotations
 from enum import Enum
 from typing import Any
 
+from intercom.model.web_role import WebRole
 from intercom.operators.commands.command import Access, Argument, OperatorCommand
 
 #: The reason of a rejection on ctl that gives none.
@@ -478,13 +479,15 @@ _ROWS = (
         _TEXT._replace(shape="SUMMARY...", help="the conclusion, as markdown", missing="a summary"),
     ),
     _row("rooms-reopen", OPERATOR, "open a closed room again", _ROOM, _TOLD),
-    _row("rooms-token", OPERATOR, "make a token with which you take part in a room", _ROOM),
+    # The token stays good when the role of the person is taken away.
+    _row("rooms-token", OPERATOR, "make a token with which you take part in a room", _ROOM, for_admins=True),
     _row(
         "rooms-url",
         OPERATOR,
         "show or change the address at which teams reach the rooms",
         Argument("[URL]", "url", "the new address, at once", missing="an address, or an empty one for the default"),
         Argument("--clear", "url", "take the address of the settings again", value=""),
+        for_admins=True,
     ),
     _row("gateway-list", ANYONE, "list the MCP servers behind the gateway"),
     _row(
@@ -566,18 +569,23 @@ _ROWS = (
         OPERATOR,
         "open the page in your browser: the inbox, the sessions and the log",
         Argument("--print", help="print the link instead: it is good for 60 seconds, once"),
+        Argument("--role ROLE", "role", "what it lets people do (default: admin)", choices=tuple(WebRole)),
+        Argument("--name NAME", "name", "whose link it is, with --role (default: yours)"),
         # Asks for the file that leads a browser to the link.
         Argument("", "format", choices=("file",)),
+        in_terminal=True,
     ),
     _row(
         "passkeys",
         OPERATOR,
         "list the passkeys that were made on the page, and that key add has not enrolled yet",
         is_typed=False,
+        only_shows=True,
+        for_admins=True,
     ),
     _row("keys", ANYONE, "list the operator keys, and whether decisions must be signed", is_typed=False),
-    _row("key-add", OPERATOR, "enrol an operator key", _PUBLIC, "name", is_typed=False),
-    _row("key-revoke", OPERATOR, "revoke an operator key", _KEY, is_typed=False),
+    _row("key-add", OPERATOR, "enrol an operator key", _PUBLIC, "name", is_typed=False, for_admins=True),
+    _row("key-revoke", OPERATOR, "revoke an operator key", _KEY, is_typed=False, for_admins=True),
     _row("version", ANYONE, "show which server answers", is_typed=False),
 )
 

@@ -13,12 +13,13 @@ from attrs import frozen
 from intercom._version import __version__
 from intercom.model.errors import ERROR_CODES, IntercomError, InvalidArguments
 from intercom.model.json_types import Json, JsonObject
+from intercom.model.web_role import WebRole
 from intercom.operators.commands.command import Access, OperatorCommand
 from intercom.operators.commands.command_handlers import handler_of
 from intercom.operators.commands.json_forms import plain
 from intercom.operators.commands.request import CommandRequest, read_fields
 from intercom.operators.commands.table import COMMANDS, FIELDS, Kind
-from intercom.operators.web.sign_in import WebRole, may_use
+from intercom.operators.web.sign_in import may_use
 
 BASE = "/api/operator"
 COMMANDS_PATH = f"{BASE}/commands/"

@@ -27,13 +27,15 @@ from intercom.local import own_files
 from intercom.local.places import Places, private_directory
 from intercom.model.card import Card, Notice
 from intercom.model.errors import IntercomError, IpcError
+from intercom.model.json_types import JsonObject
 from intercom.model.web import ProposedPasskey, SignInLink
+from intercom.model.web_role import WebRole
 from intercom.operators.authorization import Agents, Authorization, NoAgents
 from intercom.operators.channel import ChannelActor, utc_now
 from intercom.operators.router_messages import Channel
 from intercom.operators.web.events import EventLog
 from intercom.operators.web.passkeys import Proposals, origin_of, port_of
-from intercom.operators.web.sign_in import LINK_LIFE, SignIns, WebRole, new_secret
+from intercom.operators.web.sign_in import LINK_LIFE, SignIns, new_secret
 from intercom.sessions.operator_service import OperatorService
 
 if TYPE_CHECKING:
@@ -57,9 +59,11 @@ _LINK_SECONDS = 30.0
 
 @frozen
 class MakeLink(Request[SignInLink]):
-    """Make a link for this person, and open the port if it is not open."""
+    """Make a link for this person, and open the port if it is not open. `by` is who asks for it."""
 
     name: str
+    role: WebRole
+    by: str
     with_file: bool
 
 
@@ -74,8 +78,10 @@ class WebLinks:
 
     actor: Name
 
-    async def sign_in_link(self, name: str, *, with_file: bool = False) -> SignInLink:
-        return await ask(self.actor, MakeLink(name, with_file), timeout=_LINK_SECONDS)
+    async def sign_in_link(
+        self, name: str, *, role: WebRole = WebRole.ADMIN, by: str = "", with_file: bool = False
+    ) -> SignInLink:
+        return await ask(self.actor, MakeLink(name, role, by or name, with_file), timeout=_LINK_SECONDS)
 
     async def proposed_passkeys(self) -> tuple[ProposedPasskey, ...]:
         return await ask(self.actor, ListProposals())
@@ -211,7 +217,11 @@ class WebListener(ChannelActor):
         sign_ins, code = self._deps.sign_ins, new_secret()
         url = f"{origin_of(sign_ins.port or 0)}/#sign-in={code}"
         file = await self._write_file(url) if asked.with_file else None
-        link = sign_ins.issue(asked.name, WebRole.ADMIN, code)
+        if asked.by != asked.name:
+            who: JsonObject = {"user": asked.by, "for": asked.name, "role": asked.role.value}
+            # A link for somebody else that is not on record is not given.
+            await self.service.security_event(f"{asked.by} made a link to the page for {asked.name}", who)
+        link = sign_ins.issue(asked.name, asked.role, code, asked.by)
         if file is not None:
             self.spawn(_remove_later, partial(Path(file).unlink, missing_ok=True))
         return SignInLink(url, link.expires_at, file)

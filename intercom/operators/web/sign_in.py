@@ -15,13 +15,13 @@ import hmac
 import secrets
 from collections.abc import Callable, Iterable
 from datetime import datetime, timedelta
-from enum import StrEnum
 
 from attrs import define, evolve, field, frozen
 
 from intercom.local.processes import ProcessKey
 from intercom.model.errors import Unauthorized
-from intercom.operators.commands.command import Access, OperatorCommand
+from intercom.model.web_role import WebRole
+from intercom.operators.commands.command import OperatorCommand
 
 #: How long a link is good.
 LINK_LIFE = timedelta(seconds=60)
@@ -37,26 +37,22 @@ _SECRET_CHARS = 64
 SIGN_IN = "sign in with a new link: agent-intercom-ctl web"
 
 
-class WebRole(StrEnum):
-    """What a person may do on the page. A viewer sees everything, an operator decides, and an admin manages keys."""
-
-    VIEWER = "viewer"
-    OPERATOR = "operator"
-    ADMIN = "admin"
-
-
-_FOR_ADMINS = frozenset({"key-add", "key-revoke"})
-#: A link lets a browser act for the person, so it is given to a terminal only.
-_NOT_HERE = frozenset({"web"})
-
-
 def may_use(role: WebRole, row: OperatorCommand) -> bool:
     """Whether this role may send this command from the page."""
-    if row.name in _NOT_HERE:
-        return False
-    if row.access is Access.ANYONE:
-        return True
-    return role is WebRole.ADMIN or (role is WebRole.OPERATOR and row.name not in _FOR_ADMINS)
+    return row.least_role is not None and role.includes(row.least_role)
+
+
+def require_role(role: WebRole, row: OperatorCommand) -> None:
+    """Raise Unauthorized, with what to do, if this role may not send this command from the page."""
+    if row.least_role is None:
+        raise Unauthorized(f"{row.name} is not for the page: use agent-intercom-ctl in a terminal")
+    if may_use(role, row):
+        return
+    may = {
+        WebRole.VIEWER: "a viewer sees everything and changes nothing",
+        WebRole.OPERATOR: "an operator decides and acts, but manages no keys, tokens and settings",
+    }
+    raise Unauthorized(f"your role is {role.value}: {may[role]}; {row.name} needs the role {row.least_role.value}")
 
 
 def cookie_name(port: int) -> bytes:
@@ -85,12 +81,13 @@ def shown_secrets(headers: Iterable[tuple[bytes, bytes]], port: int) -> list[str
 
 @frozen
 class IssuedLink:
-    """A link for a person. `id` is the hash of its code."""
+    """A link for a person. `id` is the hash of its code. `by` is who made it."""
 
     name: str
     role: WebRole
     expires_at: datetime
     id: bytes = field(repr=False)
+    by: str
 
 
 @frozen
@@ -149,10 +146,10 @@ class SignIns:
     _used: dict[bytes, _UsedLink] = field(factory=dict, init=False, repr=False)
     _sessions: dict[bytes, BrowserSession] = field(factory=dict, init=False, repr=False)
 
-    def issue(self, name: str, role: WebRole, code: str) -> IssuedLink:
-        """Make a link with this code good, for LINK_LIFE."""
+    def issue(self, name: str, role: WebRole, code: str, by: str = "") -> IssuedLink:
+        """Make a link with this code good, for LINK_LIFE. `by` is who made it, if it is for somebody else."""
         id = _hash(code)
-        link = self._links[id] = IssuedLink(name, role, self.now() + LINK_LIFE, id)
+        link = self._links[id] = IssuedLink(name, role, self.now() + LINK_LIFE, id, by or name)
         while len(self._links) > MOST_LINKS:
             del self._links[next(iter(self._links))]
         return link

@@ -28,6 +28,7 @@ from intercom.model.errors import IntercomError, InvalidArguments, IpcError, Not
 from intercom.model.json_types import Json, JsonObject
 from intercom.model.process import Origin
 from intercom.model.room import RoomRefused
+from intercom.model.web_role import WebRole
 from intercom.operators.authorization import Authorization, connected
 from intercom.operators.commands.request import WORK_SECONDS, CommandRequest, carry_out, refusals
 from intercom.operators.commands.room_handlers import rooms_of
@@ -48,8 +49,8 @@ from intercom.operators.web.sign_in import (
     SIGN_IN,
     BrowserSession,
     SignIns,
-    WebRole,
     may_use,
+    require_role,
     set_cookie,
     shown_secrets,
 )
@@ -332,7 +333,8 @@ class WebSite:
                 await self._propose(scope, receive, send, session)
             case "/passkeys":
                 keys = self.deps.service.signatures.keyring.trusted()
-                waiting = self.deps.proposals.waiting(keys)
+                is_shown = may_use(session.role, COMMANDS["passkeys"])
+                waiting = self.deps.proposals.waiting(keys) if is_shown else ()
                 await _json(send, passkeys_entry(origin_of(self.port), keys.values(), waiting))
             case "/commands":
                 await _json(send, api.command_entries(session.role))
@@ -367,9 +369,10 @@ class WebSite:
         pids = await self._pids(connection)
         with refusals("sign-in"):
             origin = await deps.authorization.require_browser(_SIGN_IN_REQUEST, pids, link.name)
-            who: JsonObject = {"user": link.name, "role": link.role.value, "origin": origin.to_data()}
+            who: JsonObject = {"user": link.name, "role": link.role.value, "by": link.by, "origin": origin.to_data()}
+            invited = "" if link.by == link.name else f" as {link.role.value}, with a link that {link.by} made"
             # A sign-in that is not on record gives no session.
-            await deps.service.security_event(f"{link.name} signed in to the page", who)
+            await deps.service.security_event(f"{link.name} signed in to the page{invited}", who)
         if deps.sign_ins.is_new_program(origin.executable):
             # A person whose link was used by somebody else learns it here.
             first = "for the first time " if origin.executable else ""
@@ -444,8 +447,7 @@ class WebSite:
         row = COMMANDS.get(name)
         if row is None:
             raise NotFound("there is no such command: see /api/operator/commands")
-        if not may_use(session.role, row):
-            raise Unauthorized(f"the role {session.role.value} may not send {name} from the page")
+        require_role(session.role, row)
         data = await _read_json(scope, receive, MAX_REQUEST)
         if data is None:
             return
@@ -461,7 +463,7 @@ class WebSite:
     async def _propose(self, scope: Scope, receive: Receive, send: Send, session: BrowserSession) -> None:
         """Keep a passkey that was made on the page until it is enrolled in a terminal."""
         if session.role is not WebRole.ADMIN:
-            raise Unauthorized(f"the role {session.role.value} may not propose a passkey")
+            raise Unauthorized(f"your role is {session.role.value}: to propose a passkey needs the role admin")
         data = await _read_json(scope, receive, MAX_REQUEST)
         if data is None:
             return

@@ -18,10 +18,11 @@ from intercom.local.places import Places, places
 from intercom.model.card import Card
 from intercom.model.session import SessionMode
 from intercom.model.web import SignInLink
+from intercom.model.web_role import WebRole
 from intercom.operators.card_router import CardRouter
 from intercom.operators.channel import utc_now
 from intercom.operators.web.listener import WebDeps, WebLinks, WebListener
-from intercom.operators.web.sign_in import SignIns, WebRole
+from intercom.operators.web.sign_in import SignIns
 from tests.operators.ctl_server import environ
 from tests.operators.stand_in_service import StandInAgents, StandInService
 from tests.support.http_responses import Response, ResponseReader, request
@@ -40,11 +41,11 @@ class PageServer:
         """Tell the router what a session would."""
         self.system.named("card_router").tell(shown)
 
-    async def link(self) -> SignInLink:
-        return await WebLinks(self.system.named("web")).sign_in_link("kim", with_file=True)
+    async def link(self, role: WebRole = WebRole.ADMIN, by: str = "") -> SignInLink:
+        return await WebLinks(self.system.named("web")).sign_in_link("kim", role=role, by=by, with_file=True)
 
-    async def code(self) -> str:
-        return (await self.link()).url.rpartition("=")[2]
+    async def code(self, role: WebRole = WebRole.ADMIN, by: str = "") -> str:
+        return (await self.link(role, by)).url.rpartition("=")[2]
 
     @property
     def port(self) -> int:
@@ -53,9 +54,7 @@ class PageServer:
 
     async def browser(self, role: WebRole = WebRole.ADMIN) -> Browser:
         """A browser in which a person of this role is signed in."""
-        code = await self.code()
-        if role is not WebRole.ADMIN:
-            self.sign_ins.issue("kim", role, code)
+        code = await self.code(role)
         browser = Browser(self.port)
         await browser.sign_in(code)
         return browser

@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
 from intercom.model.errors import ERROR_CODES, IntercomError, InvalidArguments, IpcError
+from intercom.model.web_role import WebRole
 from intercom.operators.commands.table import COMMANDS, FIELDS, MAX_REQUEST
 from intercom.operators.web import api
-from intercom.operators.web.sign_in import WebRole, may_use
+from intercom.operators.web.sign_in import may_use
 
 
 def test_the_document_has_every_command_with_its_fields_and_no_other() -> None:

@@ -18,10 +18,10 @@ from intercom.local.passkeys import to_base64url
 from intercom.local.places import places
 from intercom.model.config import Config
 from intercom.model.errors import InvalidArguments
+from intercom.model.web_role import WebRole
 from intercom.operators.web import site
 from intercom.operators.web.listener import WebLinks
 from intercom.operators.web.passkeys import MOST_PROPOSALS, Proposals, origin_of, port_of, read_proposal
-from intercom.operators.web.sign_in import WebRole
 from intercom.sessions.signatures import Signatures
 from intercom.sessions.trusted_keys import Keyring
 from intercom.store.database import open_database

@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 
 from intercom.model.errors import NotFound
 from intercom.model.room import Presence, RoomErrorCode, RoomRefused, RoomStatus
+from intercom.model.web_role import WebRole
 from intercom.operators.web.events import COMMENT_SECONDS
 from intercom.operators.web.room_events import MOST_BEHIND, NEWEST, beginning, stream
-from intercom.operators.web.sign_in import WebRole
 from tests.operators.stand_in_rooms import StandInRooms, room
 from tests.operators.stand_in_service import StandInService
 from tests.operators.web.page_server import API, page_server

@@ -10,8 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from intercom.local.processes import ProcessKey
-from intercom.model.errors import Unauthorized
-from intercom.operators.commands.command import Access
+from intercom.model.errors import InvalidArguments, Unauthorized
+from intercom.model.web import person_name
+from intercom.model.web_role import WebRole
+from intercom.operators.commands.command import Access, OperatorCommand
 from intercom.operators.commands.table import COMMANDS
 from intercom.operators.web.sign_in import (
     IDLE_LIFE,
@@ -20,9 +22,9 @@ from intercom.operators.web.sign_in import (
     MOST_LINKS,
     MOST_SESSIONS,
     SignIns,
-    WebRole,
     may_use,
     new_secret,
+    require_role,
     set_cookie,
     shown_secrets,
 )
@@ -214,8 +216,57 @@ def test_whatever_stands_in_a_cookie_is_read_or_ignored(values: list[bytes]) -> 
     assert SignIns(Wall()).find(found) is None
 
 
-def test_each_role_may_do_what_its_word_says() -> None:
-    usable = {role: {name for name, row in COMMANDS.items() if may_use(role, row)} for role in WebRole}
-    assert usable[WebRole.VIEWER] == {name for name, row in COMMANDS.items() if row.access is Access.ANYONE}
-    assert usable[WebRole.ADMIN] == COMMANDS.keys() - {"web"}
-    assert usable[WebRole.ADMIN] - usable[WebRole.OPERATOR] == {"key-add", "key-revoke"}
+#: What only shows something, though it is not for every process of the machine.
+SHOWS = {"amend", "gateway-tail", "gateway-evidence"}
+#: Keys, tokens and settings.
+MANAGES = {"key-add", "key-revoke", "passkeys", "rooms-token", "rooms-url"}
+#: What makes something with which somebody acts for a person.
+IN_TERMINAL = {"web"}
+
+
+def least_role(row: OperatorCommand) -> WebRole | None:
+    if row.name in IN_TERMINAL:
+        return None
+    if row.name in MANAGES:
+        return WebRole.ADMIN
+    return WebRole.VIEWER if row.access is Access.ANYONE or row.name in SHOWS else WebRole.OPERATOR
+
+
+@pytest.mark.parametrize("role", WebRole)
+def test_each_role_may_do_what_its_word_says(role: WebRole) -> None:
+    assert COMMANDS.keys() >= SHOWS | MANAGES | IN_TERMINAL
+    for row in COMMANDS.values():
+        least = least_role(row)
+        assert row.least_role is least, row.name
+        assert may_use(role, row) is (least is not None and [*WebRole].index(role) >= [*WebRole].index(least))
+        if may_use(role, row):
+            require_role(role, row)
+            continue
+        with pytest.raises(Unauthorized) as refused:
+            require_role(role, row)
+        said = str(refused.value)
+        assert row.name in said
+        assert ("in a terminal" if least is None else f"needs the role {least}") in said
+
+
+def test_no_command_that_makes_a_person_sign_is_a_viewers() -> None:
+    for row in COMMANDS.values():
+        if row.access in (Access.SIGNED, Access.SIGNED_CARD) or row.for_agent or row.decision:
+            assert not may_use(WebRole.VIEWER, row), row.name
+
+
+@pytest.mark.parametrize(
+    ("typed", "name"),
+    [("Kim", "Kim"), (" Zoë O'Neil ", "Zoë O'Neil"), ("kim@example.org", "kim@example.org"), ("e\u0301a", "éa")],
+)
+def test_a_persons_name_is_kept_as_it_is_written(typed: str, name: str) -> None:
+    assert person_name(typed) == name
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["", " ", "token ci", "Token ci", "<!channel>", "a*b", "a\nb", "a\u202eb", "a  b", "-x", "x" * 65, "a/b", "a\0b"],
+)
+def test_a_name_that_could_be_read_as_something_else_is_refused(name: str) -> None:
+    with pytest.raises(InvalidArguments, match="name"):
+        person_name(name)

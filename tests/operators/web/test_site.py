@@ -23,13 +23,14 @@ from actors.events import ActorRestarted
 from intercom.local.processes import ProcessKey
 from intercom.model.card import CardState, Notice
 from intercom.model.errors import IpcError
+from intercom.model.web_role import WebRole
 from intercom.operators.authorization import AWAIT_SECONDS
-from intercom.operators.commands.table import MAX_REQUEST
+from intercom.operators.commands.table import COMMANDS, MAX_REQUEST
 from intercom.operators.router_messages import Channel, Subscribe
 from intercom.operators.web import site
 from intercom.operators.web.events import EventLog
 from intercom.operators.web.passkeys import Proposals
-from intercom.operators.web.sign_in import LINK_LIFE, SignIns, WebRole, new_secret
+from intercom.operators.web.sign_in import LINK_LIFE, SignIns, may_use, new_secret
 from intercom.operators.web.site import SiteDeps, WebSite
 from intercom.web_server import server as web_server
 from intercom.web_server.port import ConnectionProcesses
@@ -302,14 +303,47 @@ async def test_a_role_does_not_reach_further_than_its_word(tmp_path: Path) -> No
     async with page_server(tmp_path, service) as server:
         viewer, operator = await server.browser(WebRole.VIEWER), await server.browser(WebRole.OPERATOR)
         assert (await viewer.command("pending")).json()["data"][0]["request_id"] == "a-1"
-        for name in ("approve", "pause", "key-add", "web"):
-            assert error(await viewer.command(name, id="a-1")) == (403, "unauthorized")
-        assert error(await operator.command("key-add", public="x")) == (403, "unauthorized")
+        for name, row in COMMANDS.items():
+            for browser, role in ((viewer, WebRole.VIEWER), (operator, WebRole.OPERATOR)):
+                if not may_use(role, row):
+                    refused = await browser.command(name, id="a-1")
+                    assert error(refused) == (403, "unauthorized"), name
+                    assert name in refused.body.decode()
+        # No spelling of a name gets around that.
+        for name in ("APPROVE", "approve/", "%2e/approve", "approve%00", "approve?x=list", "list/../approve"):
+            status, _ = error(await viewer.command(name, id="a-1"))
+            assert status == (403 if "?" in name else 404)
         # A link would make a viewer an admin.
         assert error(await (await server.browser()).command("web")) == (403, "unauthorized")
         assert service.acts == []
         assert (await operator.command("approve", id="a-1")).status == 200
         assert service.acts == [("decide", "a-1", "approve", None, "kim", "web")]
+
+
+async def test_a_link_for_somebody_else_is_on_record_with_who_made_it(tmp_path: Path) -> None:
+    service = StandInService(card("a-1"))
+    async with page_server(tmp_path, service) as server:
+        code = await server.code(WebRole.VIEWER, by="alex")
+        browser = Browser(server.port)
+        await browser.sign_in(code)
+        assert (browser.me["name"], browser.me["role"]) == ("kim", "viewer")
+        # What it shows before it signs in, or asks for in the body, makes it no admin.
+        more = Browser(server.port, cookie=browser.cookie, csrf=browser.csrf)
+        await more.post("/sign-in", {"code": await server.code(WebRole.VIEWER, by="alex"), "role": "admin"})
+        assert (await more.get(f"{API}/me")).json()["role"] == "viewer"
+        (made, by), (signed_in, who), *_ = service.events
+        assert made == "alex made a link to the page for kim"
+        assert by == {"user": "alex", "for": "kim", "role": "viewer"}
+        assert signed_in == "kim signed in to the page as viewer, with a link that alex made"
+        assert (who["user"], who["by"], who["role"]) == ("kim", "alex", "viewer")
+
+
+async def test_a_viewer_sees_events_and_no_passkeys_that_wait(tmp_path: Path) -> None:
+    async with page_server(tmp_path, StandInService(card("a-1"))) as server:
+        viewer = await server.browser(WebRole.VIEWER)
+        async with viewer.events() as stream:
+            assert (await stream.until_ready())[0] == [("reset", None), ("card", "a-1")]
+        assert error(await viewer.post("/passkeys", {})) == (403, "unauthorized")
 
 
 async def test_a_command_answers_as_ctl_does_and_is_done_once_however_often_it_is_sent(tmp_path: Path) -> None:

@@ -36,6 +36,7 @@ from intercom.operators.card_router import CardRouter
 from intercom.operators.ctl.listener import CtlListener
 from intercom.operators.web.listener import WebDeps, WebLinks, WebListener
 from intercom.operators.web.sign_in import SignIns
+from intercom.operators.web.tokens import ApiTokens
 from intercom.sessions.checkpoints.archive import Archive
 from intercom.sessions.checkpoints.checkpointer import Checkpoints
 from intercom.sessions.checkpoints.restored_session import Successors
@@ -133,6 +134,7 @@ class App:
     gateway: Gateway | None = field(default=None, init=False)
     _slack: Slack | None = field(default=None, init=False)
     _sign_ins: SignIns | None = field(default=None, init=False, repr=False)
+    _tokens: ApiTokens | None = field(default=None, init=False, repr=False)
     _inspect_rooms: Callable[[], object] = field(default=lambda: None, init=False, repr=False)
     measured: Measured = field(default=unmeasured, init=False)
     _clocks: Noticed = field(factory=Noticed, init=False)
@@ -188,7 +190,8 @@ class App:
             self.service.rooms = self.rooms.people
         if self._has_page:
             self._sign_ins = SignIns(self.now)
-            self.service.web = WebLinks(self.system.named("web"))
+            self._tokens = ApiTokens(store, self.reader, self.now)
+            self.service.web = WebLinks(self.system.named("web"), self._tokens)
         self.shim_deps = ShimServerDeps(
             config=self.config,
             presence=self.presence,
@@ -252,9 +255,9 @@ class App:
             children += self.gateway.children()
         if "ctl" in self.sockets:
             children.append(ChildSpec("ctl", self._ctl))
-        if self._sign_ins is not None:
+        if self._sign_ins is not None and self._tokens is not None:
             # The page: its port opens when a person asks for it.
-            children.append(ChildSpec("web", self._web(self._sign_ins)))
+            children.append(ChildSpec("web", self._web(self._sign_ins, self._tokens)))
         # The shims' connections, and the socket that accepts them.
         children.append(ChildSpec("links", _group, shutdown=None))
         if "shims" in self.sockets:
@@ -444,10 +447,11 @@ class App:
         """Whether people can open the page: its links are given over ctl's socket only."""
         return self.config.web.enabled and "ctl" in self.sockets
 
-    def _web(self, sign_ins: SignIns) -> Callable[[], Actor]:
+    def _web(self, sign_ins: SignIns, tokens: ApiTokens) -> Callable[[], Actor]:
         deps = WebDeps(
             service=self.service,
             sign_ins=sign_ins,
+            tokens=tokens,
             places=self.places,
             port=self.config.web.port,
             agents=self.processes,

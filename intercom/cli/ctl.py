@@ -168,6 +168,8 @@ EXAMPLES = (
     "web",
     "web --print",
     "web --role viewer --name Kim",
+    "token add nightly --role operator --days 30",
+    "token revoke nightly",
     "gateway show github",
     "gateway test github",
     'gateway call time get_current_time \'{"timezone": "Europe/Berlin"}\'',
@@ -193,6 +195,7 @@ GROUPS = {
     "audit": "the audit log: whether it was tampered with, and all of it as JSON lines",
     "key": "operator keys, with which you sign your decisions",
     "rooms": "rooms, in which teams of agents work together",
+    "token": "tokens with which programs use the API of the page",
     "gateway": "other MCP servers, which agents reach through this one",
 }
 
@@ -204,7 +207,7 @@ SUBJECTS = {
     "what passes without you": ("grant", "grants", "revoke", "allow", "policy"),
     "checkpoints": ("checkpoint", "checkpoints", "restore"),
     "the record": ("log", "history", "audit"),
-    "the server and the rest": ("tree", "slack", "key", "rooms", "gateway"),
+    "the server and the rest": ("tree", "slack", "key", "token", "rooms", "gateway"),
 }
 
 #: What is typed, one word or two, and its row.

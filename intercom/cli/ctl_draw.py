@@ -40,6 +40,7 @@ from intercom.model.process import Origin
 from intercom.model.request import FileChange
 from intercom.model.room import Room
 from intercom.model.session import Instruction, Session
+from intercom.model.web import TokenEntry
 from intercom.operators.commands.json_forms import read
 from intercom.operators.commands.table import COMMANDS, HOW_TO_AMEND, HOW_TO_ANSWER, HOW_TO_CHOOSE
 
@@ -475,6 +476,33 @@ def draw_grants(on: Console, data: Json, at: datetime) -> None:
     ]
     columns = ("grant", "session", "lets pass", "used", "until", "by", "")
     print_table(on, columns, rows, "no grant is in force: grant ID permits requests like that of a card")
+
+
+def draw_token(on: Console, data: Json, at: datetime) -> None:
+    """Print a new token alone, and the rest on standard error: the token may be piped into a program."""
+    made = read(TokenEntry, data)
+    on.print(clean(made.token), soft_wrap=True)
+    about = f"the token {made.name} has the role {made.role} until {_second(made.expires_at)}; it is shown only now"
+    print(one_line(about), file=sys.stderr)
+    print(one_line(f"send it to {made.url}/api/operator as Authorization: Bearer TOKEN"), file=sys.stderr)
+
+
+def draw_tokens(on: Console, data: Json, at: datetime) -> None:
+    rows = [
+        (
+            safe_text(each.name),
+            safe_text(each.role),
+            safe_text(each.created_by),
+            _second(each.created_at),
+            _second(each.expires_at),
+        )
+        for each in read(list[TokenEntry], data, "tokens")
+    ]
+    print_table(on, ("name", "role", "by", "made", "until"), rows, "no program has a token: token add makes one")
+
+
+def draw_revoked_token(on: Console, data: Json, at: datetime) -> None:
+    on.print(safe_text(f"revoked the token {read(TokenEntry, data).name}"))
 
 
 def draw_log(on: Console, data: Json, at: datetime) -> None:

@@ -113,6 +113,8 @@ SHAPES: Final[tuple[Rule, ...]] = (
     *_rule("NuGet key", "oy2", rf"{_B}oy2[a-z0-9]{{43}}(?![a-z0-9])"),
     *_rule("Docker Hub token", "dckr_", r"dckr_(?:pat|oat)_[A-Za-z0-9_-]{27,60}"),
     *_rule("CircleCI token", "ccipat_ ccipra_", rf"CCIP(?:AT|RA)_[A-Za-z0-9]{{22}}_{_H}{{40}}"),
+    # Our own, of the page's API.
+    *_rule("Intercom token", "intercom_", rf"intercom_{_H}{{64}}"),
     *_rule("Buildkite token", "bkua_", rf"bkua_{_H}{{40}}"),
     *_rule("SonarQube token", "squ_ sqp_ sqa_", rf"{_B}sq[upa]_{_H}{{40}}"),
     *_rule("Artifactory key", "akc cmvmdgtu", rf"{_B}AKC[a-z0-9][A-Za-z0-9]{{60,80}}", rf"{_B}cmVmdGtu[A-Za-z0-9]{{56}}"),

@@ -52,6 +52,47 @@ class ProposedPasskey:
     expires_at: datetime
 
 
+@frozen
+class ApiToken:
+    """A token with which a program uses the page's API. `sha256` is that of its text, in hexadecimal digits; the text
+    is kept nowhere. `name` is the program's, `created_by` the person who made it."""
+
+    id: str
+    name: str
+    role: WebRole
+    sha256: str = field(repr=False)
+    created_at: datetime
+    created_by: str
+    expires_at: datetime
+    revoked_at: datetime | None = None
+    revoked_by: str | None = None
+
+    def is_over(self, now: datetime) -> bool:
+        return now >= self.expires_at
+
+
+@frozen
+class NewToken:
+    """A token that was just made. `text` is what the program shows; `url` is where the API is."""
+
+    token: ApiToken
+    text: str = field(repr=False)
+    url: str
+
+
+@frozen
+class TokenEntry:
+    """A token as it is listed; a new one with its `token` and the `url` of the API."""
+
+    name: str
+    role: str
+    created_at: datetime
+    created_by: str
+    expires_at: datetime
+    token: str = field(default="", repr=False)
+    url: str = ""
+
+
 class WebOperations(Protocol):
     """What people can ask of the page's server."""
 
@@ -64,4 +105,17 @@ class WebOperations(Protocol):
 
     async def proposed_passkeys(self) -> tuple[ProposedPasskey, ...]:
         """Return the passkeys that wait for their enrolment."""
+        ...
+
+    async def add_token(self, name: str, role: WebRole, days: int | None, by: str) -> NewToken:
+        """Make a token for a program of this name, good for this many days, and open the port if it is not open.
+        Raises IpcError if it cannot be opened, and InvalidState if the program has one."""
+        ...
+
+    async def tokens(self) -> tuple[ApiToken, ...]:
+        """Return the tokens that count."""
+        ...
+
+    async def revoke_token(self, name: str, by: str) -> ApiToken:
+        """Revoke the token of this name. Raises NotFound."""
         ...

@@ -23,6 +23,7 @@ from intercom.model.errors import DatabaseError
 from intercom.store import rows
 from intercom.store.schema_changes import (
     AMENDMENTS,
+    API_TOKENS,
     GATEWAY,
     GRANTS,
     SCOPES,
@@ -523,6 +524,7 @@ MIGRATIONS: tuple[Migration, ...] = (
     Migration(26, "amendments", _run(AMENDMENTS)),
     Migration(27, "grants", _run(GRANTS)),
     Migration(28, "unsent decisions, what was asked", _run(UNSENT_DECISIONS, note_what_was_asked)),
+    Migration(29, "tokens of programs", _run(API_TOKENS)),
 )
 
 FIRST = MIGRATIONS[0].number

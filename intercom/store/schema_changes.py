@@ -161,6 +161,24 @@ UNSENT_DECISIONS = (
 )
 
 
+#: The tokens of programs. No program is an admin.
+API_TOKENS = (
+    """
+    create table api_token (
+        id text primary key not null,
+        name text not null,
+        role text not null check (role in ('viewer', 'operator')),
+        sha256 text not null unique,
+        created_at text not null,
+        created_by text not null,
+        expires_at text not null,
+        revoked_at text,
+        revoked_by text
+    )
+    """,
+)
+
+
 def note_what_was_asked(db: Database) -> None:
     """Fill in `asked_sha256` of the requests that asking again may find, as their agents made them."""
     ids = db.execute(

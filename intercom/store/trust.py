@@ -1,4 +1,4 @@
-"""What people have trusted until they say otherwise: the policies of workspaces, and operator keys.
+"""What people have trusted until they say otherwise: the policies of workspaces, operator keys, and programs' tokens.
 
 A policy is identified by workspace root and content hash. In force is the last accepted one, unless rejected later.
 """
@@ -12,6 +12,7 @@ from sqlite_utils import Database
 
 from intercom.model.policy import PolicyDecision
 from intercom.model.request import RiskLevel
+from intercom.model.web import ApiToken
 from intercom.store import rows
 from intercom.store.requests import DECIDED
 from intercom.store.rows import Table
@@ -125,3 +126,21 @@ class OperatorKeys(Table[EnrolledKey]):
 
 
 operator_keys = OperatorKeys("operator_key", EnrolledKey)
+
+
+class ApiTokens(Table[ApiToken]):
+    """The tokens with which programs use the page's API."""
+
+    def unrevoked(self, db: Database) -> tuple[ApiToken, ...]:
+        """Return the tokens that nobody has revoked, also those that are too old; the oldest first."""
+        return self.select(db, "revoked_at is null order by created_at, id")
+
+    def with_digest(self, db: Database, digest: str) -> ApiToken | None:
+        return self.first(db, "sha256 = ?", (digest,))
+
+    def revoke(self, db: Database, id: str, at: datetime, by: str) -> None:
+        """Revoke a token. Repeated, it changes nothing."""
+        self.update(db, "id = :id and revoked_at is null", {"id": id}, revoked_at=at, revoked_by=by)
+
+
+api_tokens = ApiTokens("api_token", ApiToken)

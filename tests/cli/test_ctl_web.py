@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import webbrowser
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -12,7 +12,7 @@ from attrs import define, evolve, field
 
 from intercom.cli import ctl_web
 from intercom.cli.ctl_web import open_page
-from intercom.model.web import SignInLink
+from intercom.model.web import ApiToken, NewToken, SignInLink
 from intercom.model.web_role import WebRole
 from tests.cli.test_ctl import run
 from tests.operators.ctl_server import ctl_server
@@ -112,3 +112,44 @@ async def test_the_link_is_printed_alone_and_the_rest_is_said_beside_it(
         assert done.returncode == 0
         assert b"c0de" not in done.stdout + done.stderr
     assert opened == ["/run/web.html"]
+
+
+class Tokens:
+    """A page with one token."""
+
+    made = ApiToken(
+        "1", "nightly", WebRole.OPERATOR, "0" * 64, LINK.expires_at, "alex", LINK.expires_at + timedelta(days=30)
+    )
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[object, ...]] = []
+
+    async def add_token(self, name: str, role: WebRole, days: int | None, by: str) -> NewToken:
+        self.asked.append((name, role, days))
+        return NewToken(self.made, "intercom_5ec4e7", "http://localhost:4000")
+
+    async def tokens(self) -> tuple[ApiToken, ...]:
+        return (self.made,)
+
+    async def revoke_token(self, name: str, by: str) -> ApiToken:
+        self.asked.append((name,))
+        return self.made
+
+
+@pytest.mark.real_time
+async def test_a_token_is_printed_alone_and_listed_without_its_secret(tmp_path: Path) -> None:
+    service = StandInService()
+    service.web = page = Tokens()
+    async with ctl_server(tmp_path, service) as server:
+        made = await run(server.environ, "token", "add", "nightly", "--role", "operator", "--days", "30")
+        assert (made.returncode, made.stdout) == (0, b"intercom_5ec4e7\n")
+        assert b"the token nightly has the role operator until 2026-01-31" in made.stderr
+        assert b"http://localhost:4000/api/operator" in made.stderr
+        listed = await run(server.environ, "token", "list")
+        assert b"nightly  operator  alex" in listed.stdout
+        as_json = json.loads((await run(server.environ, "--json", "token", "list")).stdout)
+        assert as_json["tokens"][0].keys() == {"name", "role", "created_at", "created_by", "expires_at"}
+        revoked = await run(server.environ, "token", "revoke", "nightly")
+        assert (revoked.returncode, revoked.stdout) == (0, b"revoked the token nightly\n")
+        assert page.asked == [("nightly", WebRole.OPERATOR, 30), ("nightly",)]
+        assert (await run(server.environ, "token", "add", "x", "--role", "admin")).returncode == 1

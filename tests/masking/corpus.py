@@ -328,6 +328,7 @@ KINDS: tuple[Kind, ...] = (
     Kind("Docker auth", pair, ('"auth": "§"', '{"auths": {"r.example.com": {"auth": "§"}}}', '+\t\t\t"auth": "§"', '"auth":"§"')),
     Kind("Docker login", password, ("docker login -u ann -p § r.example.com", "docker login --username ann --password §")),
     token("CircleCI token", "CCIPAT_", (22, ALNUM), "_", (40, HEX)),
+    token("Intercom token", "intercom_", (64, HEX)),
     token("Buildkite token", "bkua_", (40, HEX)),
     token("SonarQube token", "squ_", (40, HEX)),
     token("Artifactory key", "AKCp", (69, ALNUM)),

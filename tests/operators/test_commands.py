@@ -86,6 +86,7 @@ def test_what_needs_no_signature_only_pauses_ends_asks_tests_shows_or_is_about_a
     in_rooms = {"create", "post", "pin", "unpin", "pause", "resume", "conclude", "reopen", "token", "url"}
     others = {"pause", "clear", "checkpoint", "restore", "key-add", "key-revoke", "gateway-test", "gateway-disable"}
     others |= {"amend", "gateway-evidence", "gateway-tail", "revoke", "allow", "web", "passkeys"}
+    others |= {"token-add", "token-list", "token-revoke"}
     assert unsigned == others | {f"rooms-{act}" for act in in_rooms}
 
 

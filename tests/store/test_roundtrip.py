@@ -22,6 +22,8 @@ from intercom.model.policy import PolicyDecision
 from intercom.model.process import AgentProcess, Process, ProcessRecord
 from intercom.model.request import ApprovalRequest, ContinuationPrompt, RiskLevel, Task, Wait
 from intercom.model.session import Instruction, Session, StallAlert
+from intercom.model.web import ApiToken
+from intercom.model.web_role import WebRole
 from intercom.store import audit, checkpoints, idempotency, instructions, requests, sessions
 from intercom.store import processes as known_processes
 from intercom.store.apply_journal import Entry, journal
@@ -33,7 +35,7 @@ from intercom.store.idempotency import Scope
 from intercom.store.processes import agent_processes
 from intercom.store.requests import approvals, prompts, tasks, waits
 from intercom.store.sessions import stalls
-from intercom.store.trust import EnrolledKey, operator_keys, policies
+from intercom.store.trust import EnrolledKey, api_tokens, operator_keys, policies
 from tests.store import cases
 
 text = st.text()
@@ -122,6 +124,12 @@ AGGREGATES = (
     ),
     Aggregate(AgentProcess, agent_processes.insert, agent_processes.get, {"session_id": "s1"}, "session_id"),
     Aggregate(Entry, journal.begin, journal.get, {"request_id": "r1", "session_id": "s1"}, "request_id"),
+    Aggregate(
+        ApiToken,
+        api_tokens.insert,
+        api_tokens.get,
+        {"role": st.sampled_from([WebRole.VIEWER, WebRole.OPERATOR])},
+    ),
     Aggregate(EnrolledKey, operator_keys.insert, lambda db, _id: only(operator_keys.every(db))),
     Aggregate(
         ProcessRecord,

@@ -12,10 +12,10 @@ from intercom.model.card import Card
 from intercom.model.chat_status import ChatStatus
 from intercom.model.errors import InvalidArguments, InvalidState
 from intercom.model.json_types import JsonObject
-from intercom.model.web import ProposedPasskey, SignInLink, person_name
+from intercom.model.web import ApiToken, NewToken, ProposedPasskey, SignInLink, WebOperations, person_name
 from intercom.model.web_role import WebRole
 from intercom.operators.commands.command_handler import Caller, handles
-from intercom.operators.commands.json_forms import card_entry, plain, under, verification_entry
+from intercom.operators.commands.json_forms import card_entry, form, plain, under, verification_entry
 from intercom.operators.commands.table import LISTED
 from intercom.sessions.operator_service import OperatorService
 from intercom.store.audit_chain import Verification
@@ -96,12 +96,45 @@ async def web(
     with the format `file`, also a file that leads to it."""
     if name is not None and role is None:
         raise InvalidArguments("a link for somebody else needs a role: viewer, operator or admin")
-    if service.web is None:
-        raise InvalidState("this server has no page: set enabled under [web] in its configuration, and start it again")
     for_whom = caller.name if name is None else person_name(name)
-    return await service.web.sign_in_link(
+    return await _page(service).sign_in_link(
         for_whom, role=WebRole(role or WebRole.ADMIN), by=caller.name, with_file=format is not None
     )
+
+
+def _page(service: OperatorService) -> WebOperations:
+    """Return what people do with the page. Raises InvalidState if this server has none."""
+    if service.web is None:
+        raise InvalidState("this server has no page: set enabled under [web] in its configuration, and start it again")
+    return service.web
+
+
+_TOKEN = form(ApiToken, "name", "role", "created_at", "created_by", "expires_at")
+
+
+def _new_token_entry(made: NewToken) -> JsonObject:
+    return {**_TOKEN(made.token), "token": made.text, "url": made.url}
+
+
+@handles("token-add", _new_token_entry)
+async def token_add(
+    service: OperatorService, caller: Caller, name: str, role: str = WebRole.VIEWER, days: int | None = None
+) -> NewToken:
+    return await _page(service).add_token(name, WebRole(role), days, caller.name)
+
+
+def _token_entries(found: Sequence[ApiToken]) -> JsonObject:
+    return {"tokens": [_TOKEN(each) for each in found]}
+
+
+@handles("token-list", _token_entries)
+async def token_list(service: OperatorService, caller: Caller) -> Sequence[ApiToken]:
+    return await _page(service).tokens()
+
+
+@handles("token-revoke", form(ApiToken, "name", "role", "created_at", "created_by", "expires_at", status="revoked"))
+async def token_revoke(service: OperatorService, caller: Caller, name: str) -> ApiToken:
+    return await _page(service).revoke_token(name, caller.name)
 
 
 @handles("passkeys", under("passkeys"))

@@ -73,6 +73,7 @@ FIELDS: dict[str, Kind] = {
     "before": Kind.OFFSET,
     "version": Kind.OFFSET,
     "message": Kind.OFFSET,
+    "days": Kind.NUMBER,
     "diff": Kind.FLAG,
     "description": Kind.TEXT,
     "everything": Kind.FLAG,
@@ -574,6 +575,31 @@ _ROWS = (
         # Asks for the file that leads a browser to the link.
         Argument("", "format", choices=("file",)),
         in_terminal=True,
+    ),
+    # With a token a program acts. So one is made in a terminal alone, and never with an admin's role.
+    _row(
+        "token-add",
+        OPERATOR,
+        "make a token with which a program uses the API of the page",
+        Argument("NAME", "name", "what the program is called", missing="a name for the program"),
+        Argument(
+            "--role ROLE",
+            "role",
+            "what it may do: see everything, or also decide and act (default: viewer)",
+            choices=("viewer", "operator"),
+        ),
+        Argument("--days N", "days", "for how many days it is good (default: 90)"),
+        draws="token",
+        in_terminal=True,
+    ),
+    _row("token-list", OPERATOR, "list the tokens of programs", draws="tokens", only_shows=True, for_admins=True),
+    _row(
+        "token-revoke",
+        OPERATOR,
+        "revoke a token at once: what the program has open ends",
+        Argument("NAME", "name", missing="the name of a token; see token list"),
+        draws="revoked_token",
+        for_admins=True,
     ),
     _row(
         "passkeys",

@@ -131,7 +131,7 @@ _SCHEMAS: dict[Kind, JsonObject] = {
 #: The refusals that any request may get, and when.
 FAILURES = {
     400: "The body or a field is malformed.",
-    401: "Nobody is signed in in this browser.",
+    401: "Nobody is signed in in this browser, or the token does not count.",
     403: "The role, the process or the page that sends this may not do it, or the decision is not signed.",
     404: "There is no such thing or path.",
     409: "Another decision came first, or the state does not allow this.",
@@ -156,7 +156,7 @@ def openapi(role: WebRole = WebRole.ADMIN) -> JsonObject:
                 signed_in=False,
             )
         },
-        f"{BASE}/sign-out": {"post": _operation("sign-out", "End this session.", None)},
+        f"{BASE}/sign-out": {"post": _operation("sign-out", "End this session.", None, for_pages=True)},
         f"{BASE}/me": {"get": _operation("me", "Who is signed in.", _ref("Me"))},
         f"{BASE}/commands": {"get": _operation("commands", "What this person may send.", {"type": "object"})},
         f"{BASE}/passkeys": {
@@ -172,6 +172,7 @@ def openapi(role: WebRole = WebRole.ADMIN) -> JsonObject:
                     "properties": {name: {"type": "string"} for name in ("name", "credential_id", "public_key")},
                     "required": ["name", "credential_id", "public_key"],
                 },
+                for_pages=True,
             ),
         },
         f"{BASE}/events": {
@@ -214,9 +215,17 @@ def openapi(role: WebRole = WebRole.ADMIN) -> JsonObject:
             "securitySchemes": {
                 "session": {"type": "apiKey", "in": "cookie", "name": "intercom_session_PORT"},
                 "csrf": {"type": "apiKey", "in": "header", "name": "X-Intercom-CSRF"},
+                "token": {
+                    "type": "http",
+                    "scheme": "bearer",
+                    "description": "A program's, from agent-intercom-ctl token add. Without cookie and Origin.",
+                },
             },
         },
     }
+
+
+_BY_SESSION: JsonObject = {"session": [], "csrf": []}
 
 
 def _ref(name: str) -> JsonObject:
@@ -230,6 +239,7 @@ def _operation(
     *,
     body: JsonObject | None = None,
     signed_in: bool = True,
+    for_pages: bool = False,
     media: str = "application/json",
     path_id: str = "",
 ) -> JsonObject:
@@ -240,11 +250,13 @@ def _operation(
         str(status): {"description": said, "content": {"application/json": {"schema": _ref("Error")}}}
         for status, said in FAILURES.items()
     }
+    # Each entry of the list is one way, and needs all of its schemes.
+    security: list[Json] = [] if not signed_in else [_BY_SESSION] if for_pages else [_BY_SESSION, {"token": []}]
     operation: JsonObject = {
         "operationId": name,
         "summary": summary,
         "responses": {"204" if answer is None else "200": done, **failures},
-        "security": [{"session": [], "csrf": []}] if signed_in else [],
+        "security": security,
     }
     if path_id:
         operation["parameters"] = [
@@ -298,7 +310,7 @@ _ME: JsonObject = {
     "properties": {
         "name": {"type": "string"},
         "role": {"type": "string", "enum": [each.value for each in WebRole]},
-        "csrf": {"type": "string", "description": "What the header X-Intercom-CSRF has to show."},
+        "csrf": {"type": "string", "description": "What the header X-Intercom-CSRF has to show; not for a token."},
         "server": {
             "type": "object",
             "properties": {"version": {"type": "string"}, "started_at": {"type": "string", "format": "date-time"}},
@@ -310,5 +322,5 @@ _ME: JsonObject = {
             },
         },
     },
-    "required": ["name", "role", "csrf", "server", "signing"],
+    "required": ["name", "role", "server", "signing"],
 }

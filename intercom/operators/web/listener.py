@@ -28,7 +28,7 @@ from intercom.local.places import Places, private_directory
 from intercom.model.card import Card, Notice
 from intercom.model.errors import IntercomError, IpcError
 from intercom.model.json_types import JsonObject
-from intercom.model.web import ProposedPasskey, SignInLink
+from intercom.model.web import ApiToken, NewToken, ProposedPasskey, SignInLink
 from intercom.model.web_role import WebRole
 from intercom.operators.authorization import Agents, Authorization, NoAgents
 from intercom.operators.channel import ChannelActor, utc_now
@@ -36,6 +36,7 @@ from intercom.operators.router_messages import Channel
 from intercom.operators.web.events import EventLog
 from intercom.operators.web.passkeys import Proposals, origin_of, port_of
 from intercom.operators.web.sign_in import LINK_LIFE, SignIns, new_secret
+from intercom.operators.web.tokens import TOKEN_DAYS, ApiTokens
 from intercom.sessions.operator_service import OperatorService
 
 if TYPE_CHECKING:
@@ -73,10 +74,22 @@ class ListProposals(Request[tuple[ProposedPasskey, ...]]):
 
 
 @frozen
+class OpenPage(Request[str]):
+    """Open the port if it is not open. The answer is the page's address."""
+
+
+@frozen
+class EndStreams:
+    """End the streams of those who do not count any more."""
+
+
+@frozen
 class WebLinks:
-    """The calls of the operator service to the actor `web`; implements `WebOperations`."""
+    """The calls of the operator service to the actor `web`, and about the tokens of programs; implements
+    `WebOperations`."""
 
     actor: Name
+    api_tokens: ApiTokens
 
     async def sign_in_link(
         self, name: str, *, role: WebRole = WebRole.ADMIN, by: str = "", with_file: bool = False
@@ -86,6 +99,19 @@ class WebLinks:
     async def proposed_passkeys(self) -> tuple[ProposedPasskey, ...]:
         return await ask(self.actor, ListProposals())
 
+    async def add_token(self, name: str, role: WebRole, days: int | None, by: str) -> NewToken:
+        url = await ask(self.actor, OpenPage(), timeout=_LINK_SECONDS)
+        text, token = await self.api_tokens.add(name, role, days or TOKEN_DAYS, by)
+        return NewToken(token, text, url)
+
+    async def tokens(self) -> tuple[ApiToken, ...]:
+        return await self.api_tokens.every()
+
+    async def revoke_token(self, name: str, by: str) -> ApiToken:
+        revoked = await self.api_tokens.revoke(name, by)
+        self.actor.tell(EndStreams())
+        return revoked
+
 
 @frozen
 class WebDeps:
@@ -94,6 +120,7 @@ class WebDeps:
 
     service: OperatorService
     sign_ins: SignIns
+    tokens: ApiTokens
     places: Places
     port: int = 0
     agents: Agents = field(factory=NoAgents)
@@ -136,11 +163,19 @@ class WebListener(ChannelActor):
         self._remove_files()
         if self._deps.sign_ins.port is not None:
             self.spawn(self._open_again)
+        elif self._deps.port:
+            self.spawn(self._open_for_programs)
 
     async def on_receive(self, message: object) -> object:
         if isinstance(message, MakeLink):
             await self._open()
             return await self._link(message)
+        if isinstance(message, OpenPage):
+            await self._open()
+            return origin_of(self._deps.sign_ins.port or 0)
+        if isinstance(message, EndStreams):
+            self._log.wake()
+            return None
         if isinstance(message, ListProposals):
             return self._deps.proposals.waiting(self.service.signatures.keyring.trusted())
         return super().on_receive(message)
@@ -152,6 +187,16 @@ class WebListener(ChannelActor):
         self._log.publish(shown)
 
     # --- the port ---
+
+    async def _open_for_programs(self) -> None:
+        """Open the configured port if a program has a token: then it finds the server again without a person."""
+        try:
+            is_wanted = bool(await self._deps.tokens.every())
+        except IntercomError as fault:
+            log.warning("%s; the page's port is opened when a person asks for it", fault)
+            return
+        if is_wanted:
+            await self._open_again()
 
     async def _open_again(self) -> None:
         """Open the port of an earlier run of this actor, until it works."""
@@ -194,6 +239,7 @@ class WebListener(ChannelActor):
         site = SiteDeps(
             service=self.service,
             sign_ins=deps.sign_ins,
+            tokens=deps.tokens,
             authorization=self._authorization,
             log=self._log,
             open_cards=self.open_cards.values,

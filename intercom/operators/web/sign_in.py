@@ -102,6 +102,11 @@ class BrowserSession:
     used_at: datetime
     processes: frozenset[ProcessKey] = frozenset()
 
+    @property
+    def key(self) -> str:
+        """What names it among all that have open streams."""
+        return self.csrf
+
     def shows_csrf(self, shown: bytes | None) -> bool:
         """Whether a request showed the secret of this session. The comparison takes constant time."""
         return hmac.compare_digest(shown or b"", self.csrf.encode())

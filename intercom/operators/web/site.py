@@ -54,6 +54,7 @@ from intercom.operators.web.sign_in import (
     set_cookie,
     shown_secrets,
 )
+from intercom.operators.web.tokens import ApiTokens, Program, bearer_token
 from intercom.sessions.operator_service import OperatorService
 from intercom.web_server.request import Refusal, answer, plain_form, read_body, wrong_method
 from intercom.web_server.server import Connection
@@ -61,6 +62,8 @@ from intercom.web_server.server import Connection
 log = logging.getLogger("intercom.web")
 
 SendPart = Callable[[bytes], Awaitable[None]]
+#: Who sends a request.
+Visitor = BrowserSession | Program
 
 _POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; font-src 'self';"
@@ -212,6 +215,8 @@ _PASSKEYS = f"{api.BASE}/passkeys"
 _ROOM_EVENTS = re.compile(r"/rooms/([0-9a-f-]{1,36})/events")
 #: What only a POST reaches. Passkeys are listed and proposed at one path.
 _POSTS = (f"{api.BASE}/sign-in", f"{api.BASE}/sign-out")
+#: What no program with a token may send.
+_FOR_PAGES = (*_POSTS, _PASSKEYS)
 #: How many streams of events one session has. A browser opens six connections to a server: if streams took all of
 #: them, no decision could be sent, and no page loaded.
 MOST_STREAMS = 4
@@ -227,6 +232,7 @@ class SiteDeps:
 
     service: OperatorService
     sign_ins: SignIns
+    tokens: ApiTokens
     authorization: Authorization
     log: EventLog
     open_cards: Callable[[], Iterable[Card]]
@@ -252,7 +258,7 @@ class WebSite:
     deps: SiteDeps
     port: int
     _hosts: frozenset[bytes] = field(init=False)
-    #: The open streams of each session, by its second secret; the oldest first.
+    #: The open streams of each session and program, by its `key`; the oldest first.
     _streams: dict[str, list[_OpenStream]] = field(init=False, factory=dict)
 
     def __attrs_post_init__(self) -> None:
@@ -316,12 +322,15 @@ class WebSite:
         posts = path in _POSTS or path.startswith(api.COMMANDS_PATH) or (path == _PASSKEYS and method == "POST")
         if method != ("POST" if posts else "GET"):
             raise wrong_method(path[:200], "POST" if posts else "GET")
+        shown = bearer_token(scope["headers"], self.port)
+        if shown is not None and path in _FOR_PAGES and posts:
+            raise Unauthorized("this is for people at the page: a token needs no sign-in, and makes no passkey")
         if path == f"{api.BASE}/sign-in":
             await self._sign_in(scope, receive, send)
             return
-        session = await self._session(scope)
+        session = await (self._session(scope) if shown is None else self._program(shown))
         scope["state"]["connection"].authenticated = True
-        if posts and not session.shows_csrf(headers.get(api.CSRF_HEADER)):
+        if posts and isinstance(session, BrowserSession) and not session.shows_csrf(headers.get(api.CSRF_HEADER)):
             raise _no_csrf()
         if path.startswith(api.COMMANDS_PATH):
             await self._command(path.removeprefix(api.COMMANDS_PATH), scope, receive, send, session)
@@ -329,7 +338,7 @@ class WebSite:
         match path.removeprefix(api.BASE):
             case "/me":
                 await _json(send, self._me(session))
-            case "/passkeys" if posts:
+            case "/passkeys" if posts and isinstance(session, BrowserSession):
                 await self._propose(scope, receive, send, session)
             case "/passkeys":
                 keys = self.deps.service.signatures.keyring.trusted()
@@ -424,6 +433,16 @@ class WebSite:
         await self.deps.authorization.report(CommandRequest("page"), found, session.name)
         raise Refusal(HTTPStatus.UNAUTHORIZED, "unauthorized", f"{why}; {SIGN_IN}")
 
+    async def _program(self, shown: str) -> Program:
+        """Return the program that shows this token. Raises Refusal if it does not count."""
+        with refusals("token"):
+            try:
+                return await self.deps.tokens.find(shown)
+            except Unauthorized as refused:
+                challenge = ((b"www-authenticate", b"Bearer"),)
+                found = Refusal(HTTPStatus.UNAUTHORIZED, refused.error_code, refused.message, challenge)
+        raise found
+
     async def _pids(self, connection: Connection) -> frozenset[int]:
         """Return the processes at the other end of a connection, as far as the system shows them."""
         if connection.processes is None:
@@ -434,16 +453,17 @@ class WebSite:
                 raise IpcError(message, code="unavailable", retry_after=1.0) from None
         return connection.processes
 
-    def _me(self, session: BrowserSession) -> JsonObject:
+    def _me(self, session: Visitor) -> JsonObject:
+        csrf: JsonObject = {"csrf": session.csrf} if isinstance(session, BrowserSession) else {}
         return {
             "name": session.name,
             "role": session.role.value,
-            "csrf": session.csrf,
+            **csrf,
             "server": {"version": __version__, "started_at": to_text(self.deps.started_at)},
             "signing": {"required": self.deps.service.signatures.required},
         }
 
-    async def _command(self, name: str, scope: Scope, receive: Receive, send: Send, session: BrowserSession) -> None:
+    async def _command(self, name: str, scope: Scope, receive: Receive, send: Send, session: Visitor) -> None:
         row = COMMANDS.get(name)
         if row is None:
             raise NotFound("there is no such command: see /api/operator/commands")
@@ -479,7 +499,7 @@ class WebSite:
         await _json(send, proposal_entry(made))
 
     async def _events(
-        self, scope: Scope, receive: Receive, send: Send, session: BrowserSession, headers: Mapping[bytes, bytes]
+        self, scope: Scope, receive: Receive, send: Send, session: Visitor, headers: Mapping[bytes, bytes]
     ) -> None:
         deps, last = self.deps, _last_event(headers)
         with refusals("events"), trio.fail_after(_CAUGHT_UP_SECONDS):
@@ -496,7 +516,7 @@ class WebSite:
         scope: Scope,
         receive: Receive,
         send: Send,
-        session: BrowserSession,
+        session: Visitor,
         headers: Mapping[bytes, bytes],
     ) -> None:
         rooms = rooms_of(self.deps.service)
@@ -515,7 +535,7 @@ class WebSite:
         scope: Scope,
         receive: Receive,
         send: Send,
-        session: BrowserSession,
+        session: Visitor,
         stream: Callable[[SendPart, Callable[[], bool]], Awaitable[None]],
     ) -> None:
         """Answer with what `stream` sends, until it ends or the browser is gone."""
@@ -528,23 +548,36 @@ class WebSite:
             await send({"type": "http.response.body", "body": part, "more_body": True})
 
         with self._streaming(session) as opened:
+            lasts = partial(self._lasts, opened, session)
             async with trio.open_nursery() as nursery:
+
+                async def send_if_signed_in(part: bytes) -> None:
+                    # It may have ended while the stream waited for this part.
+                    if not lasts():
+                        nursery.cancel_scope.cancel()
+                        await trio.lowlevel.checkpoint()
+                    await send_part(part)
+
                 nursery.start_soon(_until_gone, receive, nursery.cancel_scope)
-                await stream(send_part, partial(self._lasts, opened, session))
+                await stream(send_if_signed_in, lasts)
                 nursery.cancel_scope.cancel()
         if opened.is_over:
             await send_part(events.line("elsewhere", {}))
         await send({"type": "http.response.body", "body": b"", "more_body": False})
 
-    def _lasts(self, opened: _OpenStream, session: BrowserSession) -> bool:
-        return not opened.is_over and self.deps.sign_ins.has(session)
+    def _lasts(self, opened: _OpenStream, session: Visitor) -> bool:
+        if opened.is_over:
+            return False
+        if isinstance(session, Program):
+            return self.deps.tokens.lasts(session.token)
+        return self.deps.sign_ins.has(session)
 
     @contextmanager
-    def _streaming(self, session: BrowserSession) -> Iterator[_OpenStream]:
+    def _streaming(self, session: Visitor) -> Iterator[_OpenStream]:
         """Count a stream of this session, and end the oldest ones above MOST_STREAMS. Not the new one: an old one may
         be of a browser that is gone, which the system does not notice for hours behind a tunnel."""
         opened = _OpenStream()
-        streams = self._streams.setdefault(session.csrf, [])
+        streams = self._streams.setdefault(session.key, [])
         streams.append(opened)
         for each in streams[:-MOST_STREAMS]:
             each.is_over = True
@@ -554,7 +587,7 @@ class WebSite:
         finally:
             streams.remove(opened)
             if not streams:
-                self._streams.pop(session.csrf, None)
+                self._streams.pop(session.key, None)
 
 
 def _last_event(headers: Mapping[bytes, bytes]) -> str:

@@ -12,7 +12,7 @@ from typing import Any
 import trio
 from attrs import define, field, frozen
 
-from actors import ChildSpec, System
+from actors import ChildSpec, Supervisor, System
 from actors.events import Event
 from intercom.local.places import Places, places
 from intercom.model.card import Card
@@ -23,8 +23,12 @@ from intercom.operators.card_router import CardRouter
 from intercom.operators.channel import utc_now
 from intercom.operators.web.listener import WebDeps, WebLinks, WebListener
 from intercom.operators.web.sign_in import SignIns
+from intercom.operators.web.tokens import ApiTokens
+from intercom.store.client import Reader, Store
+from intercom.store.writer import Writer
 from tests.operators.ctl_server import environ
 from tests.operators.stand_in_service import StandInAgents, StandInService
+from tests.support.database import new_database
 from tests.support.http_responses import Response, ResponseReader, request
 
 API = "/api/operator"
@@ -36,13 +40,18 @@ class PageServer:
     service: StandInService
     places: Places
     sign_ins: SignIns
+    tokens: ApiTokens
+
+    @property
+    def links(self) -> WebLinks:
+        return WebLinks(self.system.named("web"), self.tokens)
 
     def tell(self, shown: Any) -> None:
         """Tell the router what a session would."""
         self.system.named("card_router").tell(shown)
 
     async def link(self, role: WebRole = WebRole.ADMIN, by: str = "") -> SignInLink:
-        return await WebLinks(self.system.named("web")).sign_in_link("kim", role=role, by=by, with_file=True)
+        return await self.links.sign_in_link("kim", role=role, by=by, with_file=True)
 
     async def code(self, role: WebRole = WebRole.ADMIN, by: str = "") -> str:
         return (await self.link(role, by)).url.rpartition("=")[2]
@@ -168,15 +177,23 @@ async def page_server(
     service: StandInService | None = None,
     *,
     on_event: Callable[[Event], object] | None = None,
+    has_store: bool = False,
     **options: Any,
 ) -> AsyncIterator[PageServer]:
     """A server at `directory` with this service; `options` are of `WebDeps`. Nobody is an agent, unless the service
-    says so."""
+    says so. With `has_store` it has a database, which tokens need."""
     service = service or StandInService()
     where = places(environ=environ(directory))
-    sign_ins = SignIns(options.pop("clock", utc_now))
+    clock = options.pop("clock", utc_now)
+    sign_ins = SignIns(clock)
     options.setdefault("agents", StandInAgents(service))
-    deps = WebDeps(service, sign_ins, where, **options)  # type: ignore[arg-type]
+    # Made when the system starts, which its store needs to be made.
+    children: list[ChildSpec] = []
+    system = System([ChildSpec("server", lambda: Supervisor(children), shutdown=None)], on_event=on_event)
+    database = directory / "page.db"
+    reader = Reader(database)
+    tokens = ApiTokens(Store(system.named("store")), reader, clock)
+    deps = WebDeps(service, sign_ins, tokens, where, **options)  # type: ignore[arg-type]
 
     async def open_cards() -> Sequence[Card]:
         return await service.pending()
@@ -185,9 +202,13 @@ async def page_server(
         found = service.all_sessions.get(session_id)
         return None if found is None else found.mode
 
-    children = [
+    if has_store:
+        new_database(database)
+        children.append(ChildSpec("store", lambda: Writer(database)))
+    children += [
         ChildSpec("card_router", lambda: CardRouter(open_cards, mode_of)),
         ChildSpec("web", lambda: WebListener(deps)),
     ]
-    async with System(children, on_event=on_event) as system:
-        yield PageServer(system, service, where, sign_ins)
+    async with system:
+        yield PageServer(system, service, where, sign_ins, tokens)
+    reader.close()

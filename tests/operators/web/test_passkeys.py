@@ -20,7 +20,6 @@ from intercom.model.config import Config
 from intercom.model.errors import InvalidArguments
 from intercom.model.web_role import WebRole
 from intercom.operators.web import site
-from intercom.operators.web.listener import WebLinks
 from intercom.operators.web.passkeys import MOST_PROPOSALS, Proposals, origin_of, port_of, read_proposal
 from intercom.sessions.signatures import Signatures
 from intercom.sessions.trusted_keys import Keyring
@@ -67,7 +66,7 @@ async def told(browser: Browser) -> Any:
 
 
 async def listed(server: PageServer) -> list[str]:
-    return [each.key_id for each in await WebLinks(server.system.named("web")).proposed_passkeys()]
+    return [each.key_id for each in await server.links.proposed_passkeys()]
 
 
 async def test_a_passkey_that_a_browser_made_waits_for_the_terminal_and_signs_then(tmp_path: Path) -> None:

@@ -679,6 +679,7 @@ def deps_of(service: StandInService) -> SiteDeps:
     return SiteDeps(
         service=service,  # type: ignore[arg-type]
         sign_ins=SignIns(lambda: START),
+        tokens=fails,  # type: ignore[arg-type]
         authorization=fails,  # type: ignore[arg-type]
         log=EventLog(),
         open_cards=service.cards.values,

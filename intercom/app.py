@@ -110,6 +110,7 @@ class App:
     system_keys: SystemKeys = field(factory=SystemKeys)
     is_foreign: bool = False
     secrets: RoomsSecrets = field(factory=RoomsSecrets, repr=False)
+    proxy_secret: str | None = field(default=None, repr=False)
     only_rooms: bool = False
     hands_over: bool = field(default=False, init=False)
     renew_lock: Callable[[], object] | None = field(default=None, repr=False)
@@ -143,6 +144,7 @@ class App:
     def __attrs_post_init__(self) -> None:
         KNOWN.add(self.token, "Intercom token")
         KNOWN.add(self.secrets.secret or "", "rooms secret")
+        KNOWN.add(self.proxy_secret or "", "proxy secret")
         KNOWN.add(self.secrets.database_password or "", "database password")
         self.reader = Reader(self.database)
         self.contents = Contents(contents_path(self.database), self.config.checkpoint.max_kept_bytes)
@@ -454,6 +456,8 @@ class App:
             tokens=tokens,
             places=self.places,
             port=self.config.web.port,
+            settings=self.config.web,
+            proxy_secret=self.proxy_secret,
             agents=self.processes,
             trust_agent_processes=self.config.ctl.trust_agent_processes,
             now=self.now,

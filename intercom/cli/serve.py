@@ -351,6 +351,7 @@ def make_app(settings: ServerSettings, sockets: frozenset[str] = frozenset({"ctl
         slack=settings.slack,
         is_foreign=bool(settings.named_by_client),
         secrets=settings.rooms_secrets,
+        proxy_secret=settings.proxy_secret,
         only_rooms=settings.only_rooms,
     )
     if settings.left_out_message:

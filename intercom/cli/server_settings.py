@@ -33,8 +33,8 @@ class ServerSettings:
     `named_by_client` says which file or directory of an agent's client is not the user's own. Then `left_out` lists the
     settings of the file that were ignored. `own_fault` says why the user's own configuration was not used either.
 
-    `rooms_secrets` are those of the rooms, if there are rooms. With `only_rooms`, the HTTP port
-    serves nothing else.
+    `rooms_secrets` are those of the rooms, if there are rooms, and `proxy_secret` that of the page's proxy. With
+    `only_rooms`, the HTTP port serves nothing else.
     """
 
     config: Config
@@ -47,6 +47,7 @@ class ServerSettings:
     named_by_client: str = ""
     own_fault: str = ""
     rooms_secrets: RoomsSecrets = field(factory=RoomsSecrets)
+    proxy_secret: str | None = field(default=None, repr=False)
     only_rooms: bool = False
 
     @property
@@ -116,7 +117,8 @@ def settle(options: argparse.Namespace, *, by_client: bool = False) -> ServerSet
     where = places(name or config.ipc_name)
     slack, fault = _slack(config, where)
     secrets = rooms_secrets.read(config.rooms, os.environ)
-    return ServerSettings(config, where, path, _digest(path), slack, fault, left_out, named, own_fault, secrets)
+    proxy = rooms_secrets.proxy_secret(config.web, os.environ, by_client=by_client)
+    return ServerSettings(config, where, path, _digest(path), slack, fault, left_out, named, own_fault, secrets, proxy)
 
 
 def with_workspace(settings: ServerSettings, workspace: str | None) -> ServerSettings:

@@ -1,4 +1,4 @@
-"""The secrets of rooms: what callers have to show, and the URL of a database, which holds a password.
+"""The secrets of rooms (what callers show, and the URL of a database with its password) and of the page's proxy.
 
 They come from the server's environment or from a file, never from the configuration.
 """
@@ -11,16 +11,33 @@ from urllib.parse import unquote, urlsplit
 
 from attrs import field, frozen
 
-from intercom.model.config import RoomsSettings
+from intercom.model.config import RoomsSettings, WebSettings
 from intercom.model.errors import ConfigError
 
 SECRET_VARIABLE = "INTERCOM_ROOMS_SECRET"
+#: That of the proxy before the page.
+PROXY_VARIABLE = "INTERCOM_PROXY_SECRET"
 #: Where `agent-intercom rooms` finds the URL of its database, unless `database_url_env` names another variable.
 DATABASE_VARIABLE = "DATABASE_URL"
 
 #: A shorter secret can be guessed.
 SHORTEST_SECRET = 16
 _SCHEMES = ("postgresql://", "postgres://")
+
+
+def proxy_secret(settings: WebSettings, environ: Mapping[str, str], *, by_client: bool) -> str | None:
+    """Return the secret that the proxy before the page shows; None without such a proxy. Raises ConfigError if it is
+    missing, unreadable or too short. With `by_client` an agent's client started the server: only a file counts then,
+    and without one the proxy leads nowhere."""
+    if not settings.enabled or settings.public_url is None:
+        return None
+    found = secret_in(settings.proxy_secret_file, "web.proxy_secret_file", PROXY_VARIABLE, {} if by_client else environ)
+    if found is None and not by_client:
+        raise ConfigError(
+            "web.public_url is set, and the proxy has no secret, so any process could say who it is: set"
+            f" {PROXY_VARIABLE} in the server's environment, or name a proxy_secret_file"
+        )
+    return found
 
 
 @frozen
@@ -66,27 +83,32 @@ def without_password(url: str) -> str:
 
 
 def _secret(settings: RoomsSettings, environ: Mapping[str, str]) -> str | None:
-    if settings.secret_file is not None:
-        return _long_enough(_read(settings.secret_file), str(settings.secret_file))
-    found = environ.get(SECRET_VARIABLE, "").strip()
-    if found:
-        return _long_enough(found, f"{SECRET_VARIABLE} in the environment")
-    if settings.secret_required:
+    found = secret_in(settings.secret_file, "rooms.secret_file", SECRET_VARIABLE, environ)
+    if found is None and settings.secret_required:
         raise ConfigError(
             f"rooms.secret_required is set, and there is no secret: set {SECRET_VARIABLE} in the server's environment,"
             " or name a secret_file"
         )
-    return None
+    return found
 
 
-def _read(path: Path) -> str:
+def secret_in(file: Path | None, setting: str, variable: str, environ: Mapping[str, str]) -> str | None:
+    """Return the secret in this file, which a setting names, or else in this variable; None if there is neither. Raises
+    ConfigError for one that is unreadable or too short."""
+    if file is not None:
+        return _long_enough(_read(file, setting), str(file))
+    found = environ.get(variable, "").strip()
+    return _long_enough(found, f"{variable} in the environment") if found else None
+
+
+def _read(path: Path, setting: str) -> str:
     try:
         return path.read_text(encoding="utf-8").strip()
     except OSError as error:
         why = (error.strerror or str(error)).lower()
-        raise ConfigError(f"rooms.secret_file {path} cannot be read ({why}): make it a file you may read") from None
+        raise ConfigError(f"{setting} {path} cannot be read ({why}): make it a file you may read") from None
     except UnicodeDecodeError:
-        raise ConfigError(f"rooms.secret_file {path} is not text: write a secret in it") from None
+        raise ConfigError(f"{setting} {path} is not text: write a secret in it") from None
 
 
 def _long_enough(secret: str, where: str) -> str:

@@ -14,7 +14,15 @@ from typing import Any
 from attrs import Factory, evolve, field, fields, frozen, has
 from attrs.validators import deep_mapping
 
-from intercom.model.limits import BASE_URL, BASE_URL_FORM, CHANNEL_ID, LOOKS_LIKE
+from intercom.model.limits import (
+    BASE_URL,
+    BASE_URL_FORM,
+    CHANNEL_ID,
+    HEADER,
+    LOOKS_LIKE,
+    PERSON_NAME,
+    PERSON_NAME_FORM,
+)
 from intercom.model.request import OperationKind, PromptType, RiskLevel
 from intercom.model.setting_checks import (
     DAYS,
@@ -27,6 +35,7 @@ from intercom.model.setting_checks import (
     matching,
     not_empty,
 )
+from intercom.model.web_role import WebRole
 
 
 class OnTimeout(StrEnum):
@@ -241,6 +250,12 @@ class CtlSettings:
     )
 
 
+def port_of_proxy(owner: WebSettings | None, _setting: object, url: str | None) -> None:
+    """Check that a proxy finds the page: a free port is another one each time."""
+    if owner is not None and url is not None and not owner.port:
+        raise ValueError("public_url needs the port to which the proxy connects: set port under [web] too")
+
+
 @frozen
 class WebSettings:
     enabled: bool = setting(
@@ -249,6 +264,35 @@ class WebSettings:
     )
     port: int = setting(
         0, "Its port on 127.0.0.1; 0 takes a free one, and keeps it until the server ends.", between(0, 65535)
+    )
+    public_url: str | None = setting(
+        None,
+        "The address of a reverse proxy that signs people in and leads to this port, for example"
+        " `https://intercom.example.org`. Default: the page is reached on this machine only. The proxy has to show a"
+        " secret, and `port` must be set.",
+        matching(r"https://[A-Za-z0-9._-]+(:\d{1,5})?", "an address like https://intercom.example.org, without a path"),
+        port_of_proxy,
+    )
+    members: Mapping[str, WebRole] = setting(
+        dict,
+        'Who may use the page behind that proxy, `"kim@example.org" = "operator"`: the name as the proxy gives it, and'
+        " what the person may do. Others are refused.",
+        matching(PERSON_NAME, f"a name of {PERSON_NAME_FORM}"),
+    )
+    proxy_header: str = setting(
+        "X-Forwarded-User",
+        "The header in which the proxy says who is signed in. It must remove the one that a browser sends.",
+        matching(HEADER, "a header's name"),
+    )
+    proxy_secret_header: str = setting(
+        "X-Intercom-Proxy-Secret",
+        "The header in which the proxy shows its secret.",
+        matching(HEADER, "a header's name"),
+    )
+    proxy_secret_file: Path | None = setting(
+        None,
+        "A file with that secret. Default: `INTERCOM_PROXY_SECRET` in the environment of `agent-intercom serve`, not of"
+        " a server that an agent starts.",
     )
 
 

@@ -10,19 +10,19 @@ from typing import Protocol
 from attrs import field, frozen
 
 from intercom.model.errors import InvalidArguments
+from intercom.model.limits import PERSON_NAME, PERSON_NAME_FORM
 from intercom.model.web_role import WebRole
 
 #: What the name of a program with a token begins with in the record. No person's name does.
 TOKEN_PREFIX = "token "
-_NAME = re.compile(r"\w(?:[\w .@+'-]{0,62}[\w.])?")
 
 
 def person_name(text: str) -> str:
     """Return the name of a person as it is recorded. Raises InvalidArguments for one that might be read as something
     else: with markup, with hidden characters, or as a program's."""
     name = unicodedata.normalize("NFC", text.strip())
-    if _NAME.fullmatch(name) is None or "  " in name:
-        raise InvalidArguments("a name has 1 to 64 letters, digits, single spaces and . _ @ + ' -")
+    if re.fullmatch(PERSON_NAME, name) is None or "  " in name:
+        raise InvalidArguments(f"a name has {PERSON_NAME_FORM}")
     if name.casefold().startswith(TOKEN_PREFIX):
         raise InvalidArguments(f"a name that begins with {TOKEN_PREFIX.strip()!r} is a program's: take another")
     return name

@@ -273,6 +273,7 @@ PARTS: dict[str, tuple[str, dict[str, tuple[str, ...]]]] = {
                 "inbox",
                 "open-the-page",
                 "web",
+                "share-the-page",
                 "use-the-api",
                 "answer-with-changes",
                 "slack",

@@ -26,6 +26,7 @@ from actors import Name, Refused, Request, ask
 from intercom.local import own_files
 from intercom.local.places import Places, private_directory
 from intercom.model.card import Card, Notice
+from intercom.model.config import WebSettings
 from intercom.model.errors import IntercomError, IpcError
 from intercom.model.json_types import JsonObject
 from intercom.model.web import ApiToken, NewToken, ProposedPasskey, SignInLink
@@ -116,7 +117,8 @@ class WebLinks:
 @frozen
 class WebDeps:
     """The dependencies of the page. `port` is the configured one, 0 for a free one. `agents` tracks the agent
-    processes; with `trust_agent_processes` they may decide. `started_at` is when the server started."""
+    processes; with `trust_agent_processes` they may decide. `started_at` is when the server started. `settings` say who
+    may come through a proxy, which shows `proxy_secret`; None without a proxy."""
 
     service: OperatorService
     sign_ins: SignIns
@@ -127,6 +129,8 @@ class WebDeps:
     trust_agent_processes: bool = False
     now: Callable[[], datetime] = utc_now
     started_at: datetime = field(factory=utc_now)
+    settings: WebSettings = field(factory=WebSettings)
+    proxy_secret: str | None = field(default=None, repr=False)
     proposals: Proposals = field(init=False)
     card_router: str = "card_router"
 
@@ -164,7 +168,7 @@ class WebListener(ChannelActor):
         if self._deps.sign_ins.port is not None:
             self.spawn(self._open_again)
         elif self._deps.port:
-            self.spawn(self._open_for_programs)
+            self.spawn(self._open_for_others)
 
     async def on_receive(self, message: object) -> object:
         if isinstance(message, MakeLink):
@@ -188,10 +192,10 @@ class WebListener(ChannelActor):
 
     # --- the port ---
 
-    async def _open_for_programs(self) -> None:
-        """Open the configured port if a program has a token: then it finds the server again without a person."""
+    async def _open_for_others(self) -> None:
+        """Open the configured port if a proxy leads there, or if a program has a token: both come without a link."""
         try:
-            is_wanted = bool(await self._deps.tokens.every())
+            is_wanted = self._deps.proxy_secret is not None or bool(await self._deps.tokens.every())
         except IntercomError as fault:
             log.warning("%s; the page's port is opened when a person asks for it", fault)
             return
@@ -215,6 +219,7 @@ class WebListener(ChannelActor):
         if self._is_open:
             # Another task was faster.
             return
+        from intercom.operators.web.proxy import rules_of
         from intercom.operators.web.site import SECURITY_HEADERS, SiteDeps, WebSite
         from intercom.web_server.port import ConnectionProcesses, Port, why_not_open
         from intercom.web_server.server import HttpServer
@@ -249,6 +254,7 @@ class WebListener(ChannelActor):
             files=files,
             started_at=deps.started_at,
             proposals=deps.proposals,
+            proxy=rules_of(deps.settings, deps.proxy_secret),
         )
         for listener in listeners:
             server = HttpServer(WebSite(site, port), headers=SECURITY_HEADERS)

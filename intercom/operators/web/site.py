@@ -45,6 +45,7 @@ from intercom.operators.web.passkeys import (
     read_proposal,
     require_key,
 )
+from intercom.operators.web.proxy import STREAM_SECONDS, Member, ProxyRules
 from intercom.operators.web.sign_in import (
     SIGN_IN,
     BrowserSession,
@@ -63,7 +64,7 @@ log = logging.getLogger("intercom.web")
 
 SendPart = Callable[[bytes], Awaitable[None]]
 #: Who sends a request.
-Visitor = BrowserSession | Program
+Visitor = BrowserSession | Program | Member
 
 _POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; font-src 'self';"
@@ -215,8 +216,8 @@ _PASSKEYS = f"{api.BASE}/passkeys"
 _ROOM_EVENTS = re.compile(r"/rooms/([0-9a-f-]{1,36})/events")
 #: What only a POST reaches. Passkeys are listed and proposed at one path.
 _POSTS = (f"{api.BASE}/sign-in", f"{api.BASE}/sign-out")
-#: What no program with a token may send.
-_FOR_PAGES = (*_POSTS, _PASSKEYS)
+#: What only a person may send who has signed in with a link.
+_FOR_LINKS = (*_POSTS, _PASSKEYS)
 #: How many streams of events one session has. A browser opens six connections to a server: if streams took all of
 #: them, no decision could be sent, and no page loaded.
 MOST_STREAMS = 4
@@ -242,6 +243,7 @@ class SiteDeps:
     files: Mapping[str, PageFile]
     started_at: datetime
     proposals: Proposals
+    proxy: ProxyRules | None = None
 
 
 @define(eq=False)
@@ -249,6 +251,7 @@ class _OpenStream:
     """A stream of events that is open. `is_over` is set once newer ones have taken its place."""
 
     is_over: bool = False
+    began_at: float = field(factory=trio.current_time)
 
 
 @define(eq=False)
@@ -258,6 +261,8 @@ class WebSite:
     deps: SiteDeps
     port: int
     _hosts: frozenset[bytes] = field(init=False)
+    #: The people who have come through the proxy, by their names.
+    _came: set[str] = field(init=False, factory=set)
     #: The open streams of each session and program, by its `key`; the oldest first.
     _streams: dict[str, list[_OpenStream]] = field(init=False, factory=dict)
 
@@ -291,24 +296,29 @@ class WebSite:
         # Nobody has signed in yet, so the connection stays limited.
         connection.answered = True
         headers = dict(scope["headers"])
-        host = headers.get(b"host", b"").lower()
-        if host not in self._hosts:
+        host, proxy, member = headers.get(b"host", b"").lower(), self.deps.proxy, None
+        if proxy is not None and host == proxy.host and host not in self._hosts:
+            member, origin = proxy.member(scope["headers"]), proxy.origin
+        elif host in self._hosts:
+            # What a proxy would say does not count here.
+            origin = b"http://" + host
+        else:
             raise _wrong_host()
         # A page of the same server under its other name is another page too.
-        if any(name == b"origin" and value.lower() != b"http://" + host for name, value in scope["headers"]):
+        if any(name == b"origin" and value.lower() != origin for name, value in scope["headers"]):
             raise _wrong_origin()
         path: str = scope["path"]
         if path == api.BASE or path.startswith(f"{api.BASE}/"):
             if any(name == b"sec-fetch-site" and value not in _OWN_PAGES for name, value in scope["headers"]):
                 raise _wrong_origin()
-            await self._api(path, scope, receive, send, headers)
+            await self._api(path, scope, receive, send, headers, member)
             return
         file = self.deps.files.get(path)
         if file is None and (path in _VIEWS or path.startswith(_DEEP_VIEWS)):
             file = self.deps.files[_INDEX]
         if file is None:
             raise Refusal(HTTPStatus.NOT_FOUND, "not_found", "nothing is at this address; the page is at /")
-        if host.partition(b":")[0] != NAME.encode() and scope["method"] in ("GET", "HEAD"):
+        if member is None and host.partition(b":")[0] != NAME.encode() and scope["method"] in ("GET", "HEAD"):
             # Passkeys, and what the browser keeps for the page, are of its name.
             to = origin_of(self.port).encode() + quote(path, errors="replace").encode()
             await answer(send, HTTPStatus.TEMPORARY_REDIRECT, b"text/plain", b"", ((b"location", to),))
@@ -317,20 +327,39 @@ class WebSite:
 
     # --- the API ---
 
-    async def _api(self, path: str, scope: Scope, receive: Receive, send: Send, headers: Mapping[bytes, bytes]) -> None:
+    async def _api(
+        self,
+        path: str,
+        scope: Scope,
+        receive: Receive,
+        send: Send,
+        headers: Mapping[bytes, bytes],
+        member: Member | None,
+    ) -> None:
         method = scope["method"]
         posts = path in _POSTS or path.startswith(api.COMMANDS_PATH) or (path == _PASSKEYS and method == "POST")
         if method != ("POST" if posts else "GET"):
             raise wrong_method(path[:200], "POST" if posts else "GET")
-        shown = bearer_token(scope["headers"], self.port)
-        if shown is not None and path in _FOR_PAGES and posts:
-            raise Unauthorized("this is for people at the page: a token needs no sign-in, and makes no passkey")
+        # A proxy may show a token of its own. Under the public name only what it says of a person counts.
+        shown = bearer_token(scope["headers"], self.port) if member is None else None
+        if path in _FOR_LINKS and posts:
+            if shown is not None:
+                raise Unauthorized("this is for people at the page: a token needs no sign-in, and makes no passkey")
+            if member is not None:
+                raise Unauthorized(
+                    f"{member.name} is signed in by the proxy: sign out there; make a passkey, or use a link, on the"
+                    " machine where the server runs"
+                )
         if path == f"{api.BASE}/sign-in":
             await self._sign_in(scope, receive, send)
             return
-        session = await (self._session(scope) if shown is None else self._program(shown))
+        session: Visitor
+        if member is not None:
+            session = await self._came_by_proxy(member)
+        else:
+            session = await (self._session(scope) if shown is None else self._program(shown))
         scope["state"]["connection"].authenticated = True
-        if posts and isinstance(session, BrowserSession) and not session.shows_csrf(headers.get(api.CSRF_HEADER)):
+        if posts and not isinstance(session, Program) and not session.shows_csrf(headers.get(api.CSRF_HEADER)):
             raise _no_csrf()
         if path.startswith(api.COMMANDS_PATH):
             await self._command(path.removeprefix(api.COMMANDS_PATH), scope, receive, send, session)
@@ -443,6 +472,15 @@ class WebSite:
                 found = Refusal(HTTPStatus.UNAUTHORIZED, refused.error_code, refused.message, challenge)
         raise found
 
+    async def _came_by_proxy(self, member: Member) -> Member:
+        """Record the first request of a person whom the proxy has signed in. One that is not on record does nothing."""
+        if member.name not in self._came:
+            with refusals("sign-in"):
+                who: JsonObject = {"user": member.name, "role": member.role.value}
+                await self.deps.service.security_event(f"{member.name} came to the page through the proxy", who)
+            self._came.add(member.name)
+        return member
+
     async def _pids(self, connection: Connection) -> frozenset[int]:
         """Return the processes at the other end of a connection, as far as the system shows them."""
         if connection.processes is None:
@@ -454,7 +492,7 @@ class WebSite:
         return connection.processes
 
     def _me(self, session: Visitor) -> JsonObject:
-        csrf: JsonObject = {"csrf": session.csrf} if isinstance(session, BrowserSession) else {}
+        csrf: JsonObject = {} if isinstance(session, Program) else {"csrf": session.csrf}
         return {
             "name": session.name,
             "role": session.role.value,
@@ -570,6 +608,8 @@ class WebSite:
             return False
         if isinstance(session, Program):
             return self.deps.tokens.lasts(session.token)
+        if isinstance(session, Member):
+            return trio.current_time() - opened.began_at < STREAM_SECONDS
         return self.deps.sign_ins.has(session)
 
     @contextmanager

@@ -571,7 +571,8 @@ async def _opened(
     with lock.acquire(database, version=__version__) as held:
         sockets = frozenset({"ctl"}) if ctl else frozenset[str]()
         secrets = rooms_secrets.read(settled.rooms, os.environ)
-        app = App(evolve(settled), where, database, sockets, slack=slack, secrets=secrets)
+        proxy = rooms_secrets.proxy_secret(settled.web, os.environ, by_client=False) if ctl else None
+        app = App(evolve(settled), where, database, sockets, slack=slack, secrets=secrets, proxy_secret=proxy)
         app.renew_lock = held.renew
         async with app.system:
             yield Switchboard(app, workspace, portal=portal)

@@ -15,6 +15,7 @@ from intercom.embedding import EmbeddedOperator
 from intercom.model.card import Card, CardState
 from intercom.model.decision import Decision
 from intercom.model.errors import AlreadyDecided
+from intercom.model.web_role import WebRole
 from intercom.operators.slack.buttons import BY_KIND
 from intercom.sessions.request_kinds import APPROVED, PERSON_ANSWERED, to_json
 from intercom.sessions.tools.check_clearance import CheckClearance
@@ -23,6 +24,7 @@ from intercom.sessions.tools.transmit import Transmit
 from tests.operators.ctl_server import Peer
 from tests.operators.slack.live.embedded import Room, quick, room
 from tests.operators.web.page_server import Browser
+from tests.operators.web.test_tokens import Program
 from tests.slack_standin import ALICE, BOB, buttons
 
 CHANGE = CheckClearance("Shall I?", "new\n", "a.txt")
@@ -170,3 +172,34 @@ async def test_a_decision_reaches_the_agent_once_and_every_channel_shows_who_dec
             with pytest.raises(TooLate):
                 await late(server, card, message, decision, "too late" if text else None)
         assert (await server.app.service.card(card.id)).decided == decided
+
+
+@pytest.mark.parametrize("is_program", [False, True])
+@quick
+async def test_whose_link_or_token_it_was_stands_in_slack_in_the_terminal_and_on_record(
+    tmp_path: Path, is_program: bool
+) -> None:
+    async with room(tmp_path, listens=frozenset({"ctl"})) as server, dialled(server) as terminal:
+        asking = server.ask(CHANGE)
+        message = await server.card("Shall I?")
+        [card] = await server.app.service.pending()
+        web = server.app.service.web
+        assert web is not None
+        if is_program:
+            made = await web.add_token("nightly", WebRole.OPERATOR, None, "alex")
+            port = urlsplit(made.url).port or 0
+            answer = await Program(port, token=made.text).command("approve", id=card.id)
+            name = "token nightly"
+        else:
+            link = urlsplit((await web.sign_in_link("Zoe", role=WebRole.OPERATOR, by="alex")).url)
+            browser = Browser(link.port or 0)
+            await browser.sign_in(link.fragment.partition("=")[2])
+            answer = await browser.command("approve", id=card.id)
+            name = "Zoe"
+        assert answer.status == 200, answer
+        assert to_json((await asking()).answer)["status"] == "approved"
+        await server.shows(message["ts"], f"Approved by {name}")
+        shown = await terminal.ask("show", id=card.id)
+        assert (shown["data"]["decided"]["by"], shown["data"]["decided"]["channel"]) == (name, "web")
+        logged = (await terminal.ask("log"))["data"]["entries"]
+        assert [each["who"] for each in logged if each["kind"] == "decided"] == [name]

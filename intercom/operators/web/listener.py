@@ -165,6 +165,12 @@ class WebListener(ChannelActor):
     def on_start(self) -> None:
         self.spawn(self._authorization.keep_telling)
         self._remove_files()
+        if self._deps.settings.public_url is not None and self._deps.proxy_secret is None:
+            log.warning(
+                "nobody reaches the page at %s: an agent's client started this server, so the proxy's secret must be in"
+                " the proxy_secret_file under [web]",
+                self._deps.settings.public_url,
+            )
         if self._deps.sign_ins.port is not None:
             self.spawn(self._open_again)
         elif self._deps.port:

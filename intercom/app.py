@@ -24,13 +24,14 @@ from intercom.agents.known_agent_processes import KnownProcesses
 from intercom.agents.shim_connection import Hello, ShimListener, ShimServerDeps
 from intercom.local import own_files
 from intercom.local.places import Places
-from intercom.local.rooms_secrets import RoomsSecrets
+from intercom.local.rooms_secrets import RoomsSecrets, without_password
 from intercom.masking import KNOWN
 from intercom.model.card import Card, Notice
 from intercom.model.config import Config
 from intercom.model.errors import ConfigError
 from intercom.model.gateway_view import GatewayOperations
 from intercom.model.metrics import Measured, Page, unmeasured
+from intercom.model.server_view import HttpPort
 from intercom.model.session import Session, SessionMode
 from intercom.operators.card_router import CardRouter
 from intercom.operators.ctl.listener import CtlListener
@@ -47,6 +48,7 @@ from intercom.sessions.policies import PolicyRegistry
 from intercom.sessions.processes.agent_process import ProcessDeps
 from intercom.sessions.processes.spawner import AgentProcesses, Spawner
 from intercom.sessions.registry import Presence, SessionRegistry
+from intercom.sessions.server_information import MakeEntries, ServerInformation
 from intercom.sessions.session_deps import SessionDeps
 from intercom.sessions.signatures import Signatures
 from intercom.sessions.trusted_keys import Keyring, SystemKeys
@@ -90,7 +92,8 @@ class App:
     configuration. `http` is the status of the HTTP service, None without `http_port` in the configuration.
 
     `secrets` are those of the rooms, if the configuration enables rooms. With `only_rooms`, the HTTP port serves
-    nothing else.
+    nothing else. `config_path` is the configuration file, None without one, and `make_entries` makes the entries with
+    which clients find this server.
 
     `renew_lock` renews the lock of the database. `complain` reports database faults to the program that started the
     server. Both may be called in any thread. `failure` says why the server ended by itself, otherwise it is None.
@@ -112,6 +115,8 @@ class App:
     secrets: RoomsSecrets = field(factory=RoomsSecrets, repr=False)
     proxy_secret: str | None = field(default=None, repr=False)
     only_rooms: bool = False
+    config_path: Path | None = None
+    make_entries: MakeEntries | None = field(default=None, repr=False)
     hands_over: bool = field(default=False, init=False)
     renew_lock: Callable[[], object] | None = field(default=None, repr=False)
     complain: Callable[[str], object] = field(default=lambda _text: None, repr=False)
@@ -194,6 +199,7 @@ class App:
             self._sign_ins = SignIns(self.now)
             self._tokens = ApiTokens(store, self.reader, self.now)
             self.service.web = WebLinks(self.system.named("web"), self._tokens)
+        self.service.server = self._information()
         self.shim_deps = ShimServerDeps(
             config=self.config,
             presence=self.presence,
@@ -359,6 +365,28 @@ class App:
     async def _start_concluder(self, task: str, act: str) -> Session:
         """Start an agent that concludes a room."""
         return await self.service.children.start(task, by="intercom", channel="rooms", label="conclusion", act=act)
+
+    def _information(self) -> ServerInformation:
+        """Build what the server tells people about itself."""
+        url = self.secrets.database_url
+        rooms = str(self.rooms_database) if url is None else without_password(url)
+        return ServerInformation(
+            self.config,
+            self.now(),
+            self.database,
+            self.config_path,
+            rooms if self.config.rooms.enabled else None,
+            self._http_port,
+            self.service.rooms,
+            self.only_rooms,
+            self._has_page,
+            self.make_entries,
+        )
+
+    def _http_port(self) -> HttpPort | None:
+        if self.http is None:
+            return None
+        return HttpPort(self.http.base, self.http.fault, self.config.http_token_required)
 
     def _own_url(self) -> str | None:
         """Return the address at which this server listens, while it does."""

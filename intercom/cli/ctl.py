@@ -207,7 +207,7 @@ SUBJECTS = {
     "what passes without you": ("grant", "grants", "revoke", "allow", "policy"),
     "checkpoints": ("checkpoint", "checkpoints", "restore"),
     "the record": ("log", "history", "audit"),
-    "the server and the rest": ("tree", "slack", "key", "token", "rooms", "gateway"),
+    "the server and the rest": ("server", "tree", "clients", "slack", "key", "token", "rooms", "gateway"),
 }
 
 #: What is typed, one word or two, and its row.

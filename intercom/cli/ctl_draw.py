@@ -39,6 +39,7 @@ from intercom.model.json_types import Json, JsonObject
 from intercom.model.process import Origin
 from intercom.model.request import FileChange
 from intercom.model.room import Room
+from intercom.model.server_view import ClientEntries, ServerStatus
 from intercom.model.session import Instruction, Session
 from intercom.model.web import TokenEntry
 from intercom.operators.commands.json_forms import read
@@ -285,6 +286,36 @@ def draw_tree(on: Console, data: Json, at: datetime) -> None:
     from actors import Info
 
     on.print(_branch(read(Info, data, "tree"), at, Tree), soft_wrap=not on.is_terminal)
+
+
+def draw_server(on: Console, data: Json, at: datetime) -> None:
+    status = read(ServerStatus, data)
+    on.print(f"version {status.version}, up for {age(status.started_at, at)}")
+    http = status.http
+    port = "none" if http is None else http.base or f"closed ({http.fault or 'it is being opened'})"
+    rows = (
+        ("configuration", status.configuration or "none: the defaults apply"),
+        ("database", status.database),
+        ("rooms", status.rooms_database or "none"),
+        ("HTTP port", port),
+        ("gateway", "yes" if status.has_gateway else "none"),
+        ("page", "agent-intercom-ctl web opens it" if status.has_page else "none"),
+    )
+    for name, value in rows:
+        on.print(safe_text(f"{name:<15}{value}"), soft_wrap=True)
+
+
+def draw_clients(on: Console, data: Json, at: datetime) -> None:
+    found = read(ClientEntries, data)
+    for each in found.clients:
+        where = f"{each.file} in the project" if each.is_in_project else each.file
+        on.print(safe_text(f"{each.title} ({each.name}): in {where}", "bold"), soft_wrap=True)
+        ways = (("over stdio", each.stdio or each.fault, each.stdio_note), ("over HTTP", each.http, each.http_note))
+        for way, text, note in ways:
+            on.print(safe_text(f"\n{way}\n\n{text.rstrip()}\n\n{note}"), soft_wrap=True)
+        on.print()
+    if found.remark:
+        on.print(safe_text(f"over HTTP: {found.remark}", "yellow"), soft_wrap=True)
 
 
 def draw_slack(on: Console, data: Json, at: datetime) -> None:

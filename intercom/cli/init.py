@@ -21,7 +21,6 @@ from intercom.agents.clients.client import SERVER_NAME, TOKEN_VARIABLE
 from intercom.cli import ctl_key, ctl_policy, ctl_sign, init_clients
 from intercom.cli.ctl_text import agreed
 from intercom.cli.init_clients import (
-    DEFAULT_PORT,
     EntryFile,
     HooksFile,
     entry_file,
@@ -44,6 +43,7 @@ from intercom.model.config_tables import Setting, tables
 from intercom.model.errors import ConfigError, IntercomError
 from intercom.model.json_types import JsonObject
 from intercom.model.policy import POLICY_FILE
+from intercom.model.server_view import DEFAULT_PORT
 from intercom.operators.ctl.client import NoServer, Refusal
 from intercom.workspace.files import check_workspace
 

@@ -46,10 +46,8 @@ from intercom.model.config import Config
 from intercom.model.errors import ConfigError, WorkspaceRefused
 from intercom.model.json_types import Json, JsonObject
 from intercom.model.limits import is_agent_name
+from intercom.model.server_view import DEFAULT_PORT, ClientEntry, local_base
 from intercom.workspace.files import check_workspace, version_control_root
-
-#: The port if the configuration names none.
-DEFAULT_PORT = 3000
 
 #: Keys of each transport besides those that a client's module writes, which would confuse the other.
 _STDIO_KEYS = frozenset({"env", "environment", "cwd"})
@@ -266,20 +264,57 @@ def entry_file(
     """Return what a client's entry should be: over HTTP if `http` is the configuration of the server there, else over
     stdio with the configuration file `config` (None for the default one). `agent` names its agent permanently; without
     it, a name in the older entry stays."""
+    older = entry_of(client, project)
+    if http is None:
+        return _over_stdio(client, project, config, agent or _agent_in(older))
+    (key,) = (key for key, value in client.entry.http(_URL, True).items() if value == _URL)
+    base = local_base(http.http_host, http.http_port or DEFAULT_PORT)
+    url = address(base, client.name, str(older.get(key, "")), agent)
+    return _over_http(client, project, config, url, token=http.http_token_required)
+
+
+def _over_stdio(client: Client, project: Path, config: Path | None, agent: str | None) -> EntryFile:
+    """Return an entry over stdio. Raises ConfigError as `command` does."""
     entry = client.entry
     start = command(config, shared=entry.file.is_in_project)
-    agent_name = agent or _agent_in(entry_of(client, project))
-    stdio = entry.stdio([*start, "--agent", agent_name] if agent_name else start)
-    web = entry.http(_URL, True)
-    if http is None:
-        return EntryFile(client, project, stdio, (web.keys() | _HTTP_KEYS) - stdio.keys(), (), entry.note)
-    token = http.http_token_required
-    (key,) = (key for key, value in web.items() if value == _URL)
-    known = str(entry_of(client, project).get(key, ""))
-    url = address(http.http_host, http.http_port or DEFAULT_PORT, client.name, known, agent)
-    without = (stdio.keys() | _STDIO_KEYS) - web.keys()
+    stdio = entry.stdio([*start, "--agent", agent] if agent else start)
+    without = (entry.http(_URL, True).keys() | _HTTP_KEYS) - stdio.keys()
+    return EntryFile(client, project, stdio, without, (), entry.note)
+
+
+def _over_http(client: Client, project: Path, config: Path | None, url: str, *, token: bool) -> EntryFile:
+    """Return an entry over HTTP, for a server at `url`."""
+    entry = client.entry
+    of_stdio = entry.stdio(command(config, shared=entry.file.is_in_project)).keys() | _STDIO_KEYS
+    without = of_stdio - entry.http(_URL, True).keys()
     note = f"{entry.token_note} {entry.note}" if token else entry.note
     return EntryFile(client, project, entry.http(url, token), without, entry.inputs if token else (), note)
+
+
+def new_entries(config: Path | None, base: str, *, token: bool) -> tuple[ClientEntry, ...]:
+    """Return what `init` writes for each client that has no entry yet: over stdio with the configuration file `config`
+    (None for the default one), and over HTTP for a server at `base`. Reads no file of a client."""
+    return tuple(_new_entry(client, config, base, token=token) for client in CLIENTS.values())
+
+
+def _new_entry(client: Client, config: Path | None, base: str, *, token: bool) -> ClientEntry:
+    anywhere, fault, stdio = Path("/"), "", ""
+    try:
+        stdio = snippet(_over_stdio(client, anywhere, config, None))
+    except ConfigError as error:
+        fault = error.message
+    # Over HTTP no configuration is named.
+    over_http = _over_http(client, anywhere, None, address(base, client.name, ""), token=token)
+    where, is_in_project = client.entry.file, client.entry.file.is_in_project
+    file = where.path if is_in_project else _shortened(where.file(anywhere))
+    note, other, its_note = client.entry.note, snippet(over_http), over_http.note
+    return ClientEntry(client.name, client.title, file, is_in_project, stdio, note, other, its_note, fault)
+
+
+def _shortened(file: Path) -> str:
+    """Return a path for people: `~` for their home directory."""
+    home = Path.home()
+    return f"~/{file.relative_to(home)}" if file.is_relative_to(home) else str(file)
 
 
 def hooks_file(client: Client, project: Path, config: Path | None = None) -> HooksFile | None:
@@ -371,13 +406,11 @@ def _agent_in(entry: JsonObject) -> str | None:
     return None
 
 
-def address(host: str, port: int, client: str, before: str, agent: str | None = None) -> str:
-    """Return the URL at which this client finds a server that listens on `host`. Its `agent` key names the agent
-    permanently: without `agent`, a key in the URL `before` is kept, so that the agent's session continues."""
+def address(base: str, client: str, before: str, agent: str | None = None) -> str:
+    """Return the URL at which this client finds the server at `base`. Its `agent` key names the agent permanently:
+    without `agent`, a key in the URL `before` is kept, so that the agent's session continues."""
     known = agent or parse_qs(before.partition("?")[2]).get("agent", [""])[0]
-    called = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
-    named = f"[{called}]" if ":" in called else called
-    return f"http://{named}:{port}/mcp?{urlencode({'agent': known or f'{client}-{secrets.token_hex(8)}'})}"
+    return f"{base}/mcp?{urlencode({'agent': known or f'{client}-{secrets.token_hex(8)}'})}"
 
 
 @frozen

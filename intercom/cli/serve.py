@@ -48,6 +48,7 @@ from intercom.model import limits
 from intercom.model.config import LogLevel
 from intercom.model.errors import ConfigError, IntercomError, InvalidArguments
 from intercom.model.json_types import JsonObject
+from intercom.model.server_view import ClientEntry
 from intercom.model.visible_text import visible
 
 
@@ -353,12 +354,24 @@ def make_app(settings: ServerSettings, sockets: frozenset[str] = frozenset({"ctl
         secrets=settings.rooms_secrets,
         proxy_secret=settings.proxy_secret,
         only_rooms=settings.only_rooms,
+        config_path=settings.path,
+        make_entries=lambda base: _new_entries(settings, base),
     )
     if settings.left_out_message:
         app.found(settings.left_out_message)
     if "gateway" in settings.left_out:
         app.service.no_gateway_reason = settings.left_out_message
     return app
+
+
+def _new_entries(settings: ServerSettings, base: str) -> tuple[ClientEntry, ...]:
+    """Return the entries with which clients find this server; those over HTTP at `base`. Runs in a thread."""
+    # Imported lazily: only people ask for them.
+    from intercom.cli.init_clients import new_entries
+
+    own = Path(settings.places.config_file)
+    named = None if settings.path == own else settings.path
+    return new_entries(named, base, token=settings.config.http_token_required)
 
 
 def _forget_clients_environment() -> None:

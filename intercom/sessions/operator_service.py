@@ -13,7 +13,6 @@ import trio
 from attrs import define, evolve, field, frozen
 
 from actors import Info, Name, System, ask
-from intercom._version import __version__
 from intercom.local.operator_keys import PublicKey
 from intercom.model.amendment import Amendment
 from intercom.model.audit import LogEntry
@@ -32,6 +31,7 @@ from intercom.model.gateway_view import GatewayOperations
 from intercom.model.policy import PolicyStatus
 from intercom.model.process import Origin
 from intercom.model.room_view import RoomOperations
+from intercom.model.server_view import ServerOperations
 from intercom.model.session import Instruction, Kind, Session, SessionMode, SessionStatus, id_of_act
 from intercom.model.web import WebOperations
 from intercom.sessions import amendments, lookups, request_kinds
@@ -294,7 +294,7 @@ _PASSING = frozenset({"busy", "unavailable"})
 class OperatorService:
     """`chat` returns the chat channel's status; None if there is no chat channel. `rooms` is None if there are none,
     and so is `gateway`: `no_gateway_reason` says why if the configuration has one. `web` is None if there is no page.
-    `children` are the agents that people start."""
+    `server` is what is known of the server itself. `children` are the agents that people start."""
 
     system: System
     deps: SessionDeps
@@ -306,6 +306,7 @@ class OperatorService:
     gateway: GatewayOperations | None = None
     no_gateway_reason: str = ""
     web: WebOperations | None = None
+    server: ServerOperations | None = None
     _shown: ShownCards = field(factory=ShownCards, init=False, repr=False)
     _verifier: LogVerifier = field(factory=LogVerifier, init=False, repr=False)
     _told: RecentRefusals = field(factory=lambda: RecentRefusals(), init=False, repr=False)
@@ -571,9 +572,6 @@ class OperatorService:
     async def chat_status(self) -> ChatStatus | None:
         """Return the chat channel's status: its connection, its queue and its errors; None without a chat channel."""
         return None if self.chat is None else await self.chat()
-
-    def version(self) -> dict[str, str]:
-        return {"version": __version__}
 
     def seen(self, card: Card) -> None:
         """Remember the card's session: a card that was shown may be answered next."""

@@ -22,6 +22,7 @@ from intercom.model.errors import IpcError
 from intercom.model.json_types import Json, JsonObject
 from intercom.model.process import Origin
 from intercom.model.request import ChangeKind, FileChange, Remark
+from intercom.model.server_view import ClientEntries, ClientEntry, HttpPort, ServerStatus
 from intercom.operators.commands.json_forms import card_entry, plain, session_entry
 from intercom.operators.commands.table import COMMANDS
 from tests.operators.stand_in_service import START, StandInService, card, session
@@ -340,6 +341,28 @@ def test_the_tree_shows_state_mailbox_restarts_and_last_crash() -> None:
     assert drawn("tree", {"tree": plain(StandInService().tree())}).splitlines() == [
         "root  Supervisor  running  up 3 min  mailbox 0  handled 0",
         "└── store  Writer  running  up 3 min  mailbox 1  handled 7  restarts 2  last crash: OSError: disk full",
+    ]
+
+
+def test_the_server_shows_its_files_and_why_its_port_is_closed() -> None:
+    closed = HttpPort(None, "port 3000 is taken", token_required=True)
+    status = ServerStatus("1.2", START, None, "/state/a.db", None, closed, has_gateway=False, has_page=True)
+    assert drawn("server", plain(status)).splitlines() == [
+        "version 1.2, up for 3 min",
+        "configuration  none: the defaults apply",
+        "database       /state/a.db",
+        "rooms          none",
+        "HTTP port      closed (port 3000 is taken)",
+        "gateway        none",
+        "page           agent-intercom-ctl web opens it",
+    ]
+
+
+def test_an_entry_is_shown_for_both_ways_with_what_is_missing() -> None:
+    entry = ClientEntry("zed", "Zed", ".mcp.json", True, "", "", '{\n  "url": 1\n}\n', "restart\x1b it", "no path")
+    assert drawn("clients", plain(ClientEntries((entry,), "http://h", "no port"))).splitlines() == [
+        *("Zed (zed): in .mcp.json in the project", "", "over stdio", "", "no path", "", "", "", "over HTTP", ""),
+        *("{", '  "url": 1', "}", "", "restart\\x1b it", "", "over HTTP: no port"),
     ]
 
 

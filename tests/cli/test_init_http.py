@@ -17,6 +17,7 @@ from intercom.cli.init import with_port
 from intercom.cli.init_clients import address
 from intercom.local.config_file import load
 from intercom.local.places import places
+from intercom.model.server_view import local_base
 from tests.cli.test_init import backups, entry_file, init_with, own_config
 
 
@@ -167,12 +168,12 @@ def test_what_is_no_port_is_a_usage_error(own_home: Path, port: str, capsys: pyt
 )
 def test_the_address_is_one_that_the_server_answers_at(host: str, named: str) -> None:
     before = "http://somewhere:1/mcp?agent=a%2Fb&x=1"
-    assert address(host, 9, "codex", before) == f"http://{named}/mcp?agent=a%2Fb"
+    assert address(local_base(host, 9), "codex", before) == f"http://{named}/mcp?agent=a%2Fb"
 
 
 @pytest.mark.parametrize("url", ["", "http://[/mcp", "no url", "http://h/mcp?agent="])
 def test_an_address_without_a_key_gets_a_fresh_one(url: str) -> None:
-    made = {address("127.0.0.1", 9, "codex", url) for _ in range(2)}
+    made = {address("http://127.0.0.1:9", "codex", url) for _ in range(2)}
     assert len(made) == 2
 
 

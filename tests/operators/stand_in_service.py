@@ -249,6 +249,7 @@ class StandInService:
         self.gateway: Any = None
         self.no_gateway_reason = ""
         self.web: Any = None
+        self.server: Any = None
 
     async def note_settings(self) -> None:
         pass
@@ -394,9 +395,6 @@ class StandInService:
         is_new = origin.terminal not in self.terminals
         self.terminals.add(origin.terminal)
         return is_new
-
-    def version(self) -> dict[str, Any]:
-        return {"version": "0.1.0", "wire": 1}
 
     async def find(self, name: str) -> Session:
         return self._session(name)

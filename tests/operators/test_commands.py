@@ -60,6 +60,8 @@ def test_only_commands_that_change_nothing_are_open_to_everybody() -> None:
         "nudge-text",
         "policy-show",
         "restoring",
+        "clients",
+        "server",
         "show",
         "slack",
         "task-workspace",

@@ -6,6 +6,8 @@ from collections.abc import Callable
 
 from attrs import define, field, frozen
 
+from intercom.model.server_view import local_base
+
 
 @frozen
 class SessionCounts:
@@ -37,7 +39,4 @@ class HttpStatus:
     @property
     def base(self) -> str | None:
         """The same without a path."""
-        if self.port is None:
-            return None
-        host = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(self.host, self.host)
-        return f"http://{f'[{host}]' if ':' in host and not host.startswith('[') else host}:{self.port}"
+        return None if self.port is None else local_base(self.host, self.port)

@@ -7,11 +7,13 @@ from collections.abc import Sequence
 import trio
 
 from actors import Info
+from intercom._version import __version__
 from intercom.model.audit import AuditEntry
 from intercom.model.card import Card
 from intercom.model.chat_status import ChatStatus
 from intercom.model.errors import InvalidArguments, InvalidState
 from intercom.model.json_types import JsonObject
+from intercom.model.server_view import ClientEntries, ServerOperations, ServerStatus
 from intercom.model.web import ApiToken, NewToken, ProposedPasskey, SignInLink, WebOperations, person_name
 from intercom.model.web_role import WebRole
 from intercom.operators.commands.command_handler import Caller, handles
@@ -30,6 +32,24 @@ def _tree_entry(tree: Info) -> JsonObject:
 @handles("tree", _tree_entry)
 async def tree(service: OperatorService, caller: Caller) -> Info:
     return service.tree()
+
+
+def server_of(service: OperatorService) -> ServerOperations:
+    """Return what is known of this server itself. Raises InvalidState if nothing is."""
+    if service.server is None:
+        raise InvalidState("this server does not tell about itself")
+    return service.server
+
+
+@handles("server", plain)
+async def server(service: OperatorService, caller: Caller) -> ServerStatus:
+    return server_of(service).status()
+
+
+@handles("clients", plain)
+async def clients(service: OperatorService, caller: Caller, id: str | None = None) -> ClientEntries:
+    """Return the entries with which clients find this server; with `id`, that of the client with this name."""
+    return await server_of(service).entries(id)
 
 
 @handles("slack", under("slack"))
@@ -144,4 +164,4 @@ async def passkeys(service: OperatorService, caller: Caller) -> Sequence[Propose
 
 @handles("version", plain)
 async def version(service: OperatorService, caller: Caller) -> dict[str, str]:
-    return service.version()
+    return {"version": __version__}

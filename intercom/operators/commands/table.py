@@ -338,6 +338,14 @@ _ROWS = (
         Argument("--watch", help="draw them every second"),
         draws="tree",
     ),
+    _row("server", ANYONE, "show the server: its version, its files and its ports", draws="server"),
+    _row(
+        "clients",
+        ANYONE,
+        "show what the files of agents' clients have to say so that they find this server",
+        Argument("[NAME]", "id", "only this client, as codex"),
+        draws="clients",
+    ),
     _row("slack", ANYONE, "show the state of the connection to Slack", draws="slack"),
     _row(
         "log",

@@ -103,8 +103,8 @@ _MEDIA = {
 PAGE = Path(__file__).with_name("page")
 _INDEX = "/index.html"
 #: The addresses that the page shows itself, and the beginning of those with an id.
-_VIEWS = ("/", "/inbox", "/sessions", "/log", "/rooms", "/server")
-_DEEP_VIEWS = ("/inbox/", "/sessions/", "/log/", "/rooms/", "/server/")
+_VIEWS = ("/", "/inbox", "/sessions", "/log", "/rooms", "/server", "/settings")
+_DEEP_VIEWS = ("/inbox/", "/sessions/", "/log/", "/rooms/", "/server/", "/settings/")
 #: Files below this path have the hash of their content in their name.
 _HASHED = "/assets/"
 _SMALLEST_PACKED = 1024

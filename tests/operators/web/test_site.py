@@ -519,7 +519,7 @@ async def test_files_are_served_as_they_are_and_views_are_the_page(tmp_path: Pat
     async with page_server(tmp_path) as server:
         await server.link()
         browser = Browser(server.port)
-        for view in ("/", "/index.html", "/inbox", "/inbox/a-1", "/sessions", "/sessions/s-1", "/log", "/rooms/1"):
+        for view in ("/", "/index.html", "/inbox", "/inbox/a-1", "/sessions", "/sessions/s-1", "/rooms/1", "/settings"):
             shown = await browser.get(view)
             assert (shown.status, shown.body) == (200, b"<!doctype html><title>the page</title>"), view
             assert shown.headers["cache-control"] == "no-store"

@@ -115,6 +115,13 @@ async def test_a_command_does_what_its_row_says(
     assert answer.items() <= data.items()
 
 
+async def test_who_changed_the_address_is_recorded() -> None:
+    service = with_rooms()
+    await ask(service, "rooms-url", url="https://rooms.example.org")
+    summary = "kim changed the address of the rooms to https://rooms.example.org"
+    assert service.events == [(summary, {"url": "https://rooms.example.org", "user": "kim", "channel": "ctl"})]
+
+
 async def test_a_paused_room_is_resumed_and_one_that_is_not_paused_is_refused() -> None:
     service = with_rooms()
     with pytest.raises(RoomRefused, match="not paused"):

@@ -8,6 +8,7 @@ import {
   MessagesSquareIcon,
   ScrollTextIcon,
   ServerIcon,
+  SettingsIcon,
   ShieldCheckIcon,
   UserIcon,
   UsersIcon,
@@ -38,6 +39,7 @@ import { actOn, rowsFor, Sessions, useSessions } from "@/views/sessions";
 
 const Log = lazyView(() => import("@/views/log"));
 const Server = lazyView(() => import("@/views/server/server-page"));
+const Settings = lazyView(() => import("@/views/settings/settings"));
 
 const VIEWS: readonly { view: View; name: string; icon: typeof InboxIcon }[] = [
   { view: "inbox", name: "Inbox", icon: InboxIcon },
@@ -45,6 +47,7 @@ const VIEWS: readonly { view: View; name: string; icon: typeof InboxIcon }[] = [
   { view: "rooms", name: "Rooms", icon: MessagesSquareIcon },
   { view: "log", name: "Log", icon: ScrollTextIcon },
   { view: "server", name: "Server", icon: ServerIcon },
+  { view: "settings", name: "Settings", icon: SettingsIcon },
 ];
 
 /** A part of the page that is loaded when it is first used. */
@@ -173,6 +176,7 @@ export function App() {
         )}
         {view === "log" && <Log names={names} />}
         {view === "server" && <Server names={names} />}
+        {view === "settings" && <Settings names={names} />}
       </main>
       <UndoBar />
       {!isWide && isList && <Tabs view={view} />}
@@ -499,7 +503,7 @@ function useKeys(context: KeyContext): void {
         inbox.open({ name: "permitted" });
         return true;
       }
-      const view = { i: "inbox", s: "sessions", r: "rooms", l: "log", v: "server" }[key];
+      const view = { i: "inbox", s: "sessions", r: "rooms", l: "log", v: "server", e: "settings" }[key];
       if (view) {
         navigate(`/${view}`);
         return true;

@@ -132,7 +132,11 @@ async def rooms_url_show(service: OperatorService, caller: Caller) -> RoomAddres
 @handles("rooms-url", plain)
 async def rooms_url(service: OperatorService, caller: Caller, url: str) -> RoomAddress:
     """Change the public address of the rooms; an empty `url` takes that of the settings again."""
-    return await rooms_of(service).set_address(url or None, caller.name)
+    changed = await rooms_of(service).set_address(url or None, caller.name)
+    # It says where agents send what they write.
+    summary = f"{caller.name} changed the address of the rooms to {changed.url}"
+    await service.security_event(summary, {"url": changed.url, "user": caller.name, "channel": caller.channel.value})
+    return changed
 
 
 @handles("rooms-post", room_message_entry)

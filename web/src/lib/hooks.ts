@@ -2,9 +2,9 @@
 
 import { useEffect, useState, useSyncExternalStore } from "react";
 
-export type View = "inbox" | "sessions" | "rooms" | "log" | "server";
+export type View = "inbox" | "sessions" | "rooms" | "log" | "server" | "settings";
 
-const VIEWS: readonly string[] = ["inbox", "sessions", "rooms", "log", "server"] satisfies View[];
+const VIEWS: readonly string[] = ["inbox", "sessions", "rooms", "log", "server", "settings"] satisfies View[];
 const isView = (word: string | undefined): word is View => word !== undefined && VIEWS.includes(word);
 
 function onHistory(listener: () => void): () => void {

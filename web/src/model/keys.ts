@@ -111,6 +111,7 @@ export const PAGE_KEYS: readonly (readonly [string, string])[] = [
   ["g l", "go to the log"],
   ["g p", "show what passes without you: rules and grants"],
   ["g v", "go to the server"],
+  ["g e", "go to the settings"],
   ["?", "show the keys"],
   ["esc", "cancel; back to the list; take marks and the filter away"],
 ];

@@ -168,7 +168,7 @@ export class Standin {
   }
 
   #file(path: string, response: ServerResponse): void {
-    const isView = /^\/((inbox|sessions|rooms|log|server)(\/.*)?)?$/.test(path);
+    const isView = /^\/((inbox|sessions|rooms|log|server|settings)(\/.*)?)?$/.test(path);
     const file = join(PAGE, normalize(isView ? "/index.html" : path));
     if (!file.startsWith(PAGE) || !existsSync(file) || !statSync(file).isFile()) {
       response.writeHead(404).end();

@@ -1,7 +1,6 @@
 /** The dialogs of rooms: a new one, what agents are told, and the acts that want a text. */
 
-import { CheckIcon, CopyIcon } from "lucide-react";
-import { useState, type ReactNode } from "react";
+import { useState } from "react";
 import { Button } from "@/components/ui/button";
 import {
   Dialog,
@@ -14,8 +13,9 @@ import {
 import { Input } from "@/components/ui/input";
 import { Textarea } from "@/components/ui/textarea";
 import { navigate } from "@/lib/hooks";
-import { inbox, sentence, useDraft } from "@/server/inbox";
+import { sentence, useDraft } from "@/server/inbox";
 import { createRoom, useInstructions } from "@/server/rooms";
+import { CopyButton } from "../copy-button";
 import { Remark } from "../marks";
 
 interface Shown {
@@ -90,27 +90,6 @@ export function CreateDialog({ isOpen, onClose }: Shown) {
         </DialogFooter>
       </DialogContent>
     </Dialog>
-  );
-}
-
-/** A button that copies a text, and says that it did. */
-export function CopyButton(props: { text: string; children: ReactNode; variant?: "outline" | "default" }) {
-  const [isCopied, setCopied] = useState(false);
-  const copy = async () => {
-    try {
-      await navigator.clipboard.writeText(props.text);
-      setCopied(true);
-      inbox.announce("Copied.");
-      setTimeout(() => setCopied(false), 2_000);
-    } catch {
-      inbox.say("error", "not copied: this browser does not let the page use the clipboard; select the text instead");
-    }
-  };
-  return (
-    <Button variant={props.variant ?? "outline"} size="touch" disabled={props.text === ""} onClick={() => void copy()}>
-      {isCopied ? <CheckIcon aria-hidden /> : <CopyIcon aria-hidden />}
-      {isCopied ? "Copied" : props.children}
-    </Button>
   );
 }
 

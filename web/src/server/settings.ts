@@ -1,0 +1,76 @@
+/** What the settings ask the server for. */
+
+import { policiesOf } from "../model/permits";
+import { mayDecide } from "../model/keys";
+import { clientsOf, operatorKeysOf, proposedOf, roomsAddressOf, serverOf, slackOf } from "../model/settings";
+import { carryOut, useCommand } from "./agents";
+import { ApiError } from "./api";
+import { useFindings } from "./gateway";
+import { useInbox } from "./inbox";
+
+/** A file of a policy is looked at as often as the list of what passes. */
+const POLICIES = 5_000;
+
+export function useRoomsAddress() {
+  return useCommand(["settings", "address"], "rooms-url-show", {}, roomsAddressOf);
+}
+
+/** Change the address at which teams reach the rooms; an empty one takes the default again. Returns whether it was. */
+export async function setRoomsAddress(url: string): Promise<boolean> {
+  const did = url ? `teams reach the rooms at ${url} from now on` : "the default address counts again";
+  return (await carryOut("rooms-url", { url }, did)) !== undefined;
+}
+
+/** The entries of clients. Those over HTTP have a new name for the agent each time that they are asked for, so it is
+ *  not done without a reason: an act of a person, such as a new address, is one. */
+export function useClients() {
+  return useCommand(["settings", "clients"], "clients", {}, clientsOf, { every: false, staleTime: 300_000 });
+}
+
+export function useServer() {
+  return useCommand(["settings", "server"], "server", {}, serverOf);
+}
+
+export function useSlack() {
+  return useCommand(["settings", "slack"], "slack", {}, slackOf, { every: 5_000 });
+}
+
+/** The operator keys, and the passkeys that nobody has enrolled yet, which only people may see. */
+export function useKeys() {
+  const { me } = useInbox();
+  const keys = useCommand(["settings", "keys"], "keys", {}, operatorKeysOf);
+  const isWanted = me !== null && mayDecide(me.role);
+  const proposed = useCommand(["settings", "proposed"], "passkeys", {}, proposedOf, { isWanted });
+  return { ...keys, proposed: proposed.data ?? [] };
+}
+
+/** What several parts of the server say is wrong, with what was read of each. */
+export function useKnown() {
+  const status = useServer();
+  const slack = useSlack();
+  const keys = useKeys();
+  const policies = useCommand(["permits", "policies"], "policy-list", {}, policiesOf, { every: POLICIES });
+  const gateway = useFindings(status.data?.hasGateway === true);
+  return {
+    known: {
+      status: status.data,
+      slack: slack.data,
+      keys: keys.data,
+      gateway: gateway.data,
+      policies: policies.data,
+    },
+    proposed: keys.proposed,
+    isPending: status.isPending || slack.isPending || keys.isPending,
+    fault: status.error ?? slack.error ?? keys.error ?? policies.error,
+  };
+}
+
+/** Whether an answer says that this server has no rooms. */
+export function hasNoRooms(fault: unknown): boolean {
+  return fault instanceof ApiError && fault.code === "no_rooms";
+}
+
+/** Whether an answer says that this server serves no clients in this way, and so no entry leads to it. */
+export function hasNoClients(fault: unknown): boolean {
+  return fault instanceof ApiError && fault.code === "invalid_state";
+}

@@ -1,0 +1,161 @@
+/** What passes without a person: the grants of sessions, which can be revoked here, and the workspaces' policies. */
+
+import { useQuery } from "@tanstack/react-query";
+import { useRef, useState } from "react";
+import { Button } from "@/components/ui/button";
+import { Checkbox } from "@/components/ui/checkbox";
+import { Skeleton } from "@/components/ui/skeleton";
+import { useNow } from "@/lib/hooks";
+import { grantsOf, policiesOf, type Grant, type Policy } from "@/model/permits";
+import { duration } from "@/model/time";
+import { oneLine, short } from "@/model/visible";
+import { sentence, useInbox } from "@/server/inbox";
+import { Remark } from "./marks";
+
+/** How often it is asked what there is, in milliseconds. */
+const INTERVAL = 5_000;
+
+/** `heading` is the level of the headings in it. */
+export function Permitted({ heading: Title = "h3" }: { heading?: "h2" | "h3" }) {
+  const inbox = useInbox();
+  const [isAll, setAll] = useState(false);
+  const grants = useQuery({
+    queryKey: ["permits", "grants", isAll],
+    queryFn: async ({ signal }) =>
+      grantsOf(await inbox.api.command("grants", isAll ? { everything: true } : {}, signal)),
+    refetchInterval: INTERVAL,
+  });
+  const policies = useQuery({
+    queryKey: ["permits", "policies"],
+    queryFn: async ({ signal }) => policiesOf(await inbox.api.command("policy-list", {}, signal)),
+    refetchInterval: INTERVAL,
+  });
+  const fault = grants.error ?? policies.error;
+  return (
+    <>
+      {fault && <Remark level="error">This could not be read: {sentence(fault)}.</Remark>}
+      <section aria-label="Grants" className="flex flex-col gap-1">
+        <div className="flex flex-wrap items-center gap-x-4">
+          <Title className="font-medium">Grants, each for one session</Title>
+          <label className="ml-auto flex min-h-11 items-center gap-2 text-muted-foreground md:min-h-8">
+            <Checkbox checked={isAll} onCheckedChange={(value) => setAll(value === true)} />
+            also those that have ended
+          </label>
+        </div>
+        {!grants.data ? (
+          <Skeleton className="h-14" />
+        ) : grants.data.length === 0 ? (
+          <p className="text-muted-foreground">{isAll ? "There has been none." : "None is in force."}</p>
+        ) : (
+          <ul className="divide-y rounded-md border">
+            {grants.data.map((grant) => (
+              <GrantRow key={grant.id} grant={grant} />
+            ))}
+          </ul>
+        )}
+      </section>
+      <section aria-label="Policies" className="flex flex-col gap-1">
+        <Title className="font-medium">Rules, for every agent of a workspace</Title>
+        {!policies.data ? (
+          <Skeleton className="h-14" />
+        ) : policies.data.length === 0 ? (
+          <p className="text-muted-foreground">No workspace has a policy.</p>
+        ) : (
+          <ul className="divide-y rounded-md border">
+            {policies.data.map((policy) => (
+              <PolicyRow key={policy.workspaceRoot} policy={policy} />
+            ))}
+          </ul>
+        )}
+        <p className="text-xs text-muted-foreground">
+          To take a rule out, remove it from the file. The policy without it then waits for you.
+        </p>
+      </section>
+    </>
+  );
+}
+
+function GrantRow({ grant }: { grant: Grant }) {
+  const inbox = useInbox();
+  const now = useNow(1_000);
+  const [isAsked, setAsked] = useState(false);
+  const [isBusy, setBusy] = useState(false);
+  const busy = useRef(false);
+  const left = (Date.parse(grant.until) - now) / 1000;
+  const state =
+    grant.over ??
+    (grant.isAway
+      ? "its agent is away"
+      : Number.isNaN(left)
+        ? "in force"
+        : left > 0
+          ? `ends in ${duration(left)}`
+          : "ends now");
+  const revoke = async () => {
+    if (busy.current) return;
+    busy.current = true;
+    setBusy(true);
+    try {
+      await inbox.api.act("revoke", { id: grant.id });
+      inbox.say("success", `revoked: ${grant.covers}`);
+    } catch (failed) {
+      inbox.say("error", `not revoked: ${sentence(failed)}`);
+    }
+    await inbox.queries.invalidateQueries({ queryKey: ["permits"] });
+    busy.current = false;
+    setBusy(false);
+    setAsked(false);
+  };
+  return (
+    <li className="flex flex-wrap items-center gap-x-3 gap-y-2 px-3 py-2">
+      <span className="flex min-w-0 flex-1 basis-60 flex-col gap-0.5 [overflow-wrap:anywhere]">
+        <span className="font-mono text-xs">{oneLine(grant.covers)}</span>
+        <span className="text-xs text-muted-foreground">
+          session {short(grant.sessionId)} · {grant.used} of {grant.uses} used · {oneLine(state)} · by{" "}
+          {oneLine(grant.by)} ({oneLine(grant.channel)})
+        </span>
+        <span className="text-xs text-muted-foreground">from “{oneLine(grant.title)}”</span>
+      </span>
+      {grant.over === null &&
+        !inbox.cannotDecide &&
+        (isAsked ? (
+          <span className="flex gap-2">
+            <Button size="touch" variant="destructive" disabled={isBusy} autoFocus onClick={() => void revoke()}>
+              Revoke now
+            </Button>
+            <Button size="touch" variant="ghost" onClick={() => setAsked(false)}>
+              Keep
+            </Button>
+          </span>
+        ) : (
+          <Button
+            size="touch"
+            variant="outline"
+            aria-label={`Revoke: ${oneLine(grant.covers)}`}
+            onClick={() => setAsked(true)}
+          >
+            Revoke
+          </Button>
+        ))}
+    </li>
+  );
+}
+
+function PolicyRow({ policy }: { policy: Policy }) {
+  return (
+    <li className="flex flex-col gap-0.5 px-3 py-2 [overflow-wrap:anywhere]">
+      <span className="font-mono text-xs">
+        {oneLine(policy.workspaceRoot)}
+        {policy.source && `/${oneLine(policy.source)}`}
+      </span>
+      <span>Lets pass: {oneLine(policy.covers)}</span>
+      <span className="text-xs text-muted-foreground">
+        {oneLine(policy.status)}
+        {policy.acceptedBy &&
+          `, accepted by ${oneLine(policy.acceptedBy)}${policy.acceptedChannel ? ` (${oneLine(policy.acceptedChannel)})` : ""}`}
+        {policy.requestId && ", waits for your answer in the inbox"}
+      </span>
+      {policy.fault && <Remark level="error">{oneLine(policy.fault)}</Remark>}
+    </li>
+  );
+}

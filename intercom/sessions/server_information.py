@@ -54,7 +54,7 @@ class ServerInformation:
         )
 
     async def entries(self, name: str | None = None) -> ClientEntries:
-        """Return the entries, made anew: those over HTTP have a new name for the agent each time."""
+        """Return the entries. Those over HTTP have another name for the agent each time."""
         if self.make_entries is None:
             raise InvalidState("this server runs inside another program, which connects its agents itself")
         if self.only_rooms:
@@ -74,7 +74,7 @@ class ServerInformation:
         port = self.http()
         own = (port and port.base) or local_base(self.config.http_host, self.config.http_port or DEFAULT_PORT)
         if port is None:
-            return own, "this server has no HTTP port: agent-intercom init --http --write sets one"
+            return own, "this server has no HTTP port: agent-intercom init --http --write sets one for its next start"
         if port.base is None:
             return own, f"the HTTP port is closed: {port.fault or 'it is being opened'}"
         public = await self._public_url()

@@ -165,6 +165,17 @@ test("a person decides about what three agents ask, and each is told", async () 
   await page.getByRole("button", { name: /^Pause/ }).click();
   await page.getByText("Paused by", { exact: true }).waitFor({ timeout: 15_000 });
 
+  await press("g", "e");
+  await page.getByText("agent-rc.db").waitFor();
+  await page.getByText("not set up").waitFor();
+  await page.getByRole("link", { name: "Clients" }).click();
+  const entry = page.getByLabel("The entry for Codex");
+  await page.getByRole("button", { name: /^Codex/ }).click();
+  await entry.getByText("[mcp_servers.agent-intercom]").waitFor();
+  await page.getByRole("radio", { name: "HTTP" }).click();
+  await page.getByText(/This server has no HTTP port/).waitFor();
+  await entry.getByText("INTERCOM_HTTP_TOKEN").waitFor();
+
   await press("g", "l");
   await page.getByText("approve", { exact: false }).first().waitFor();
   await page.getByRole("button", { name: "You and this server" }).click();

@@ -131,3 +131,34 @@ test("people in two browsers and teams talk in a room, over a restart of the ser
   await page.getByText("1 pinned message").waitFor();
   expect(faults).toEqual([]);
 }, 240_000);
+
+test("the address that a person sets in the settings is what agents read, at once", async () => {
+  const own = api;
+  const page = await signedIn((await order("link")).url ?? "");
+  const at = (path: string) => page.goto(`${new URL(page.url()).origin}${path}`);
+  const agents = async () => await (await fetch(`${own}/agents.md`)).text();
+  const agree = async (name: string) => {
+    await page.getByRole("dialog").waitFor();
+    // An answer counts once the question has been there for a moment.
+    await page.waitForTimeout(350);
+    await page.getByRole("dialog").getByRole("button", { name }).click();
+  };
+  await at("/settings/address");
+  await page.getByText(`${own}/agents.md`).waitFor();
+  await page.getByRole("textbox", { name: "Another address" }).fill("https://rooms.example.org/");
+  await page.keyboard.press("Enter");
+  await agree("Change it");
+  await page.getByText("https://rooms.example.org/agents.md").waitFor();
+  expect(await agents()).toContain("https://rooms.example.org/");
+  await page.getByRole("button", { name: "Use the default…" }).click();
+  await agree("Use the default");
+  await page.getByText(`${own}/agents.md`).waitFor();
+  expect(await agents()).not.toContain("rooms.example.org");
+  await at("/settings/clients");
+  await page.getByText("No entry leads to this server").waitFor();
+  await at("/settings");
+  await page.getByText("rooms.db").waitFor();
+  await at("/log");
+  await page.getByText(/changed the address of the rooms to https:\/\/rooms\.example\.org/).waitFor();
+  expect(faults).toEqual([]);
+}, 120_000);

@@ -71,6 +71,8 @@ test("by keys alone: g e leads there, and each section has an address", async ()
   expect(await sections.locator("[aria-current=page]").innerText()).toBe("Clients");
   await page.goBack();
   await page.getByRole("heading", { level: 1, name: "This server" }).waitFor();
+  await page.goto(`${server.origin}/settings/nothing`);
+  await page.getByRole("heading", { level: 1, name: "This server" }).waitFor();
 });
 
 test("the public address is changed once, after what will happen was said, and counts everywhere at once", async () => {

@@ -13,8 +13,11 @@ import pytest
 
 from intercom.agents.clients import CLIENTS, NAMES
 from intercom.agents.clients.client import TOKEN_VARIABLE
+from intercom.app import App
 from intercom.cli.init_clients import entry_file, new_entries, snippet
-from intercom.model.config import Config, RoomsSettings
+from intercom.local.places import places
+from intercom.local.rooms_secrets import RoomsSecrets
+from intercom.model.config import Config, RoomsSettings, WebSettings
 from intercom.model.errors import InvalidState, NotFound
 from intercom.model.server_view import HttpPort
 from intercom.operators.commands.request import carry_out
@@ -156,3 +159,19 @@ async def test_the_status_has_the_files_and_the_ports() -> None:
         "has_gateway": False,
         "has_page": True,
     }
+
+
+async def test_a_server_knows_its_files_and_no_password_of_its_database(tmp_path: Path) -> None:
+    config = Config(http_port=3000, rooms=RoomsSettings(enabled=True), web=WebSettings(enabled=False))
+    secrets = RoomsSecrets(database_url="postgresql://kim:a-password@db.example.org/rooms")
+    where = places(environ={"HOME": str(tmp_path)})
+    app = App(config, where, tmp_path / "i.db", config_path=tmp_path / "c.toml", secrets=secrets, now=lambda: START)
+    assert app.service.server is not None
+    status = app.service.server.status()
+    assert (status.database, status.configuration) == (str(tmp_path / "i.db"), str(tmp_path / "c.toml"))
+    assert status.rooms_database == "postgresql://kim@db.example.org/rooms"
+    assert (status.http, status.started_at) == (HttpPort(None, None, token_required=True), START)
+    assert (status.has_page, status.has_gateway) == (False, False)
+    alone = App(Config(), where, tmp_path / "i.db")
+    assert alone.service.server is not None
+    assert (alone.service.server.status().rooms_database, alone.service.server.status().http) == (None, None)

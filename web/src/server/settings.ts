@@ -12,7 +12,7 @@ import { useInbox } from "./inbox";
 const POLICIES = 5_000;
 
 export function useRoomsAddress() {
-  return useCommand(["settings", "address"], "rooms-url-show", {}, roomsAddressOf);
+  return useCommand(["settings", "address"], "rooms-url-show", {}, roomsAddressOf, { every: 5_000 });
 }
 
 /** Change the address at which teams reach the rooms; an empty one takes the default again. Returns whether it was. */
@@ -21,10 +21,13 @@ export async function setRoomsAddress(url: string): Promise<boolean> {
   return (await carryOut("rooms-url", { url }, did)) !== undefined;
 }
 
-/** The entries of clients. Those over HTTP have a new name for the agent each time that they are asked for, so it is
- *  not done without a reason: an act of a person, such as a new address, is one. */
+/** The entries of clients. Those over HTTP have another name for the agent each time that they are asked for, so it is
+ *  not done without a reason: another public address, also one that somebody else has set, is one. */
 export function useClients() {
-  return useCommand(["settings", "clients"], "clients", {}, clientsOf, { every: false, staleTime: 300_000 });
+  const address = useRoomsAddress();
+  const isWanted = !address.isPending || address.failureCount > 0;
+  const key = ["settings", "clients", address.data?.url ?? null];
+  return useCommand(key, "clients", {}, clientsOf, { every: false, staleTime: 300_000, isWanted });
 }
 
 export function useServer() {

@@ -99,6 +99,9 @@ test("the public address is changed once, after what will happen was said, and c
   await page.getByRole("link", { name: "Clients" }).click();
   await page.getByRole("radio", { name: "HTTP" }).click();
   await page.getByText(ADDRESS, { exact: true }).waitFor();
+  // Somebody else changes it.
+  state.url = "https://other.example.org";
+  await page.getByText("https://other.example.org", { exact: true }).waitFor({ timeout: 15_000 });
 });
 
 test("the default address is taken again", async () => {

@@ -22,15 +22,14 @@ from typing import TYPE_CHECKING
 from attrs import frozen
 from rich.console import Console
 from rich.text import Text
-from rich.tree import Tree
 
-from intercom.cli.ctl_table import print_table
+from intercom.cli import ctl_draw_server
+from intercom.cli.ctl_table import age, print_table, safe_text, second
 from intercom.cli.ctl_text import clean, count, one_line, short
 from intercom.model import signing
 from intercom.model.audit import AuditEntry, LogEntry
 from intercom.model.card import AGENTS, Card, CardKind, CardState
 from intercom.model.card_hunks import hunks_of
-from intercom.model.chat_status import ChatStatus, ConnectionState
 from intercom.model.checkpoint import CheckpointLine, LeftOut
 from intercom.model.decision import PAST, Signature
 from intercom.model.errors import InvalidArguments
@@ -39,16 +38,17 @@ from intercom.model.json_types import Json, JsonObject
 from intercom.model.process import Origin
 from intercom.model.request import FileChange
 from intercom.model.room import Room
-from intercom.model.server_view import ClientEntries, ServerStatus
 from intercom.model.session import Instruction, Session
-from intercom.model.web import TokenEntry
 from intercom.operators.commands.json_forms import read
 from intercom.operators.commands.table import COMMANDS, HOW_TO_AMEND, HOW_TO_ANSWER, HOW_TO_CHOOSE
 
 if TYPE_CHECKING:
-    from actors import Info
+    pass
 
 PROGRAM = "agent-intercom-ctl"
+
+#: Prints an answer of the server; ages are relative to the time.
+Drawing = Callable[[Console, Json, datetime], None]
 
 #: The most lines of a diff that `pending` shows; `show` shows all.
 PENDING_LINES = 60
@@ -77,11 +77,16 @@ def show(
 ) -> None:
     """Draw the server's answer to a command whose row says how; with `is_full`, cards with their diffs instead of a
     line each. Ages are relative to `at`. Raises IpcError if the answer is of another version."""
-    drawing = f"draw_{COMMANDS[command].draws}"
-    draw: Callable[[Console, Json, datetime], None] = (
-        globals().get(f"{drawing}_in_full" if is_full else drawing) or (globals()[drawing])
-    )
+    name = COMMANDS[command].draws
+    draw = (drawing(f"{name}_in_full") if is_full else None) or drawing(name)
+    assert draw is not None, "each row that is drawn names a drawing"
     draw(on or console(), data, at or now())
+
+
+def drawing(name: str) -> Drawing | None:
+    """Return the drawing of this name, of this module or of `ctl_draw_server`; None if there is none."""
+    found: Drawing | None = globals().get(f"draw_{name}") or getattr(ctl_draw_server, f"draw_{name}", None)
+    return found
 
 
 def show_by_page(command: str, data: Json) -> bool:
@@ -282,72 +287,12 @@ def print_notice(on: Console, entry: JsonObject) -> None:
         on.print(row, soft_wrap=True)
 
 
-def draw_tree(on: Console, data: Json, at: datetime) -> None:
-    from actors import Info
-
-    on.print(_branch(read(Info, data, "tree"), at, Tree), soft_wrap=not on.is_terminal)
-
-
-def draw_server(on: Console, data: Json, at: datetime) -> None:
-    status = read(ServerStatus, data)
-    on.print(f"version {status.version}, up for {age(status.started_at, at)}")
-    http = status.http
-    port = "none" if http is None else http.base or f"closed ({http.fault or 'it is being opened'})"
-    rows = (
-        ("configuration", status.configuration or "none: the defaults apply"),
-        ("database", status.database),
-        ("rooms", status.rooms_database or "none"),
-        ("HTTP port", port),
-        ("gateway", "yes" if status.has_gateway else "none"),
-        ("page", "agent-intercom-ctl web opens it" if status.has_page else "none"),
-    )
-    for name, value in rows:
-        on.print(safe_text(f"{name:<15}{value}"), soft_wrap=True)
-
-
-def draw_clients(on: Console, data: Json, at: datetime) -> None:
-    found = read(ClientEntries, data)
-    for each in found.clients:
-        where = f"{each.file} in the project" if each.is_in_project else each.file
-        on.print(safe_text(f"{each.title} ({each.name}): in {where}", "bold"), soft_wrap=True)
-        ways = (("over stdio", each.stdio or each.fault, each.stdio_note), ("over HTTP", each.http, each.http_note))
-        for way, text, note in ways:
-            on.print(safe_text(f"\n{way}\n\n{text.rstrip()}\n\n{note}"), soft_wrap=True)
-        on.print()
-    if found.remark:
-        on.print(safe_text(f"over HTTP: {found.remark}", "yellow"), soft_wrap=True)
-
-
-def draw_slack(on: Console, data: Json, at: datetime) -> None:
-    if data == {"slack": None}:
-        on.print("this server is not in Slack; agent-intercom doctor says what is missing")
-        return
-    status = read(ChatStatus, data, "slack")
-    connection, outbox = status.connection, status.outbox
-    if connection is None:
-        on.print("the connection is restarting")
-    else:
-        is_up = connection.state is ConnectionState.UP
-        state = "connected" if is_up else f"not connected ({connection.state})"
-        on.print(f"{state} for {age(connection.since, at)}, channel {status.channel}")
-        if not is_up and connection.last_error:
-            on.print(safe_text(f"  {connection.last_error}", "red"), soft_wrap=True)
-    if outbox is None:
-        on.print("what sends messages is restarting")
-        return
-    waiting = ", ".join(f"{number} {urgency}" for urgency, number in outbox.waiting.items() if number)
-    since = f", the oldest for {age(outbox.oldest, at)}" if outbox.oldest else ""
-    on.print(f"to be posted: {waiting or 'nothing'}{since}; to be updated: {outbox.updates or 'nothing'}")
-    for channel, fault in outbox.faults.items():
-        on.print(safe_text(f"  {channel}: {fault}", "red"), soft_wrap=True)
-
-
 def draw_instructions(on: Console, data: Json, at: datetime) -> None:
     rows = [
         (
             short(told.id),
             safe_text(told.kind),
-            safe_text(f"{told.status} {_second(told.delivered_at)}".rstrip()),
+            safe_text(f"{told.status} {second(told.delivered_at)}".rstrip()),
             safe_text(short(told.session_id) if told.session_id else told.workspace_root or ""),
             safe_text(told.by),
             age(told.at, at),
@@ -499,7 +444,7 @@ def draw_grants(on: Console, data: Json, at: datetime) -> None:
             short(each.session_id),
             safe_text(each.covers),
             f"{each.used} of {each.uses}",
-            safe_text(_second(each.until)),
+            safe_text(second(each.until)),
             safe_text(f"{each.granted_by} ({each.channel})"),
             safe_text(each.state, "red" if each.over else "yellow" if each.is_away else "green"),
         )
@@ -509,37 +454,10 @@ def draw_grants(on: Console, data: Json, at: datetime) -> None:
     print_table(on, columns, rows, "no grant is in force: grant ID permits requests like that of a card")
 
 
-def draw_token(on: Console, data: Json, at: datetime) -> None:
-    """Print a new token alone, and the rest on standard error: the token may be piped into a program."""
-    made = read(TokenEntry, data)
-    on.print(clean(made.token), soft_wrap=True)
-    about = f"the token {made.name} has the role {made.role} until {_second(made.expires_at)}; it is shown only now"
-    print(one_line(about), file=sys.stderr)
-    print(one_line(f"send it to {made.url}/api/operator as Authorization: Bearer TOKEN"), file=sys.stderr)
-
-
-def draw_tokens(on: Console, data: Json, at: datetime) -> None:
-    rows = [
-        (
-            safe_text(each.name),
-            safe_text(each.role),
-            safe_text(each.created_by),
-            _second(each.created_at),
-            _second(each.expires_at),
-        )
-        for each in read(list[TokenEntry], data, "tokens")
-    ]
-    print_table(on, ("name", "role", "by", "made", "until"), rows, "no program has a token: token add makes one")
-
-
-def draw_revoked_token(on: Console, data: Json, at: datetime) -> None:
-    on.print(safe_text(f"revoked the token {read(TokenEntry, data).name}"))
-
-
 def draw_log(on: Console, data: Json, at: datetime) -> None:
     rows = [
         (
-            safe_text(_second(entry.at)),
+            safe_text(second(entry.at)),
             safe_text(entry.kind),
             safe_text(entry.who or "-"),
             short(entry.session_id or "-"),
@@ -564,7 +482,7 @@ def log_text(entry: LogEntry) -> str:
 def draw_history(on: Console, data: Json, at: datetime) -> None:
     rows = [
         (
-            safe_text(_second(card.created_at)),
+            safe_text(second(card.created_at)),
             short(card.id),
             safe_text(card.kind),
             short(card.session_id),
@@ -604,16 +522,6 @@ def _signed(signature: Signature) -> str:
         signing.PASSKEY: "a passkey in the browser",
     }
     return f"signed with key {signature.key_id}, {how.get(signature.method, '')}"
-
-
-def age(since: datetime, until: datetime) -> str:
-    """Return the time since an instant, in its two largest units."""
-    seconds = max(0, int((until - since).total_seconds()))
-    for size, unit, smaller, below in ((86400, "d", 3600, "h"), (3600, "h", 60, "min"), (60, "min", 1, "s")):
-        if seconds >= size:
-            rest = seconds % size // smaller
-            return f"{seconds // size} {unit} {rest} {below}" if rest and size > 60 else f"{seconds // size} {unit}"
-    return f"{seconds} s"
 
 
 def _state_text(card: Card) -> str:
@@ -696,28 +604,3 @@ def diff_styles(lines: Iterable[str]) -> Iterator[str]:
         if hunk:
             old, new = (int(count or 1) for count in hunk.groups())
         yield "cyan" if hunk else "bold" if line.startswith(_HEADERS) else ""
-
-
-def _branch(node: Info, at: datetime, make: Callable[[Text], Tree]) -> Tree:
-    label = Text().append(one_line(node.name), "bold").append(f"  {one_line(node.class_name)}", "dim")
-    label.append(f"  {one_line(node.state)}", "green" if node.state == "running" else "yellow")
-    if node.started_at is not None:
-        label.append(f"  up {age(datetime.fromtimestamp(node.started_at, UTC), at)}", "dim")
-    label.append(f"  mailbox {node.mailbox}  handled {node.handled}")
-    if node.restarts:
-        label.append(f"  restarts {node.restarts}", "yellow")
-    if node.last_crash:
-        label.append(f"  last crash: {one_line(node.last_crash)}", "red")
-    branch = make(label)
-    for child in node.children:
-        _branch(child, at, branch.add)
-    return branch
-
-
-def _second(at: datetime | None) -> str:
-    """Return an instant to the second, for people; empty if there is none."""
-    return "" if at is None else f"{at:%Y-%m-%d %H:%M:%S}"
-
-
-def safe_text(text: str, style: str = "") -> Text:
-    return Text(clean(text), style)

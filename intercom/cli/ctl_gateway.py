@@ -297,8 +297,7 @@ _WIDE: Final = 100
 def draw_list(on: Console, data: Json, at: datetime) -> None:
     from rich.text import Text
 
-    from intercom.cli.ctl_draw import age, safe_text
-    from intercom.cli.ctl_table import print_table
+    from intercom.cli.ctl_table import age, print_table, safe_text
     from intercom.operators.commands.json_forms import read
 
     whole = read(DownstreamList, data)
@@ -354,8 +353,7 @@ def _remarks(view: DownstreamView) -> Iterable[str]:
 
 
 def draw_show(on: Console, data: Json, at: datetime) -> None:
-    from intercom.cli.ctl_draw import age, safe_text
-    from intercom.cli.ctl_table import print_table
+    from intercom.cli.ctl_table import age, print_table, safe_text
     from intercom.operators.commands.json_forms import read
 
     detail = read(DownstreamDetail, data)
@@ -410,7 +408,7 @@ def draw_show(on: Console, data: Json, at: datetime) -> None:
 
 
 def _facts(detail: DownstreamDetail, at: datetime) -> Iterable[tuple[str, str]]:
-    from intercom.cli.ctl_draw import age
+    from intercom.cli.ctl_table import age
 
     view = detail.summary
     process = f", process {view.pid}" if view.pid is not None else ""
@@ -444,7 +442,7 @@ def _shortened(text: str, length: int = 100) -> str:
 
 
 def draw_test(on: Console, data: Json, at: datetime) -> None:
-    from intercom.cli.ctl_draw import safe_text
+    from intercom.cli.ctl_table import safe_text
     from intercom.operators.commands.json_forms import read
 
     report = read(HealthReport, data)
@@ -492,7 +490,7 @@ def _report_facts(report: HealthReport) -> Iterable[tuple[str, str]]:
 
 
 def draw_call(on: Console, data: Json, at: datetime) -> None:
-    from intercom.cli.ctl_draw import safe_text
+    from intercom.cli.ctl_table import safe_text
     from intercom.operators.commands.json_forms import read
 
     done = read(CallResult, data)
@@ -509,8 +507,7 @@ def draw_call(on: Console, data: Json, at: datetime) -> None:
 
 
 def draw_explain(on: Console, data: Json, at: datetime) -> None:
-    from intercom.cli.ctl_draw import safe_text
-    from intercom.cli.ctl_table import print_table
+    from intercom.cli.ctl_table import print_table, safe_text
     from intercom.operators.commands.json_forms import read
 
     found = read(RoleExplanation, data)
@@ -530,8 +527,7 @@ def draw_explain(on: Console, data: Json, at: datetime) -> None:
 
 
 def draw_evidence(on: Console, data: Json, at: datetime) -> None:
-    from intercom.cli.ctl_draw import age, safe_text
-    from intercom.cli.ctl_table import print_table
+    from intercom.cli.ctl_table import age, print_table, safe_text
     from intercom.operators.commands.json_forms import read
 
     exports = _exports(data)
@@ -572,8 +568,7 @@ def evidence_lines(export: Mapping[str, Json]) -> list[str]:
 
 
 def draw_budgets(on: Console, data: Json, at: datetime) -> None:
-    from intercom.cli.ctl_draw import safe_text
-    from intercom.cli.ctl_table import print_table
+    from intercom.cli.ctl_table import print_table, safe_text
     from intercom.operators.commands.json_forms import read
 
     rows = [
@@ -627,7 +622,7 @@ def _resets(budget: BudgetView) -> str:
 
 
 def draw_lint(on: Console, data: Json, at: datetime) -> None:
-    from intercom.cli.ctl_draw import safe_text
+    from intercom.cli.ctl_table import safe_text
     from intercom.operators.commands.json_forms import read
 
     found: Sequence[LintFinding] = read(list[LintFinding], data, "findings")

@@ -264,7 +264,8 @@ def _private_half(entry: Mapping[str, Json]) -> str:
         return f"passkey at {passkey.origin}"
     if not entry["private"]:
         return "private half elsewhere"
-    from intercom.cli.ctl_draw import age, now
+    from intercom.cli.ctl_draw import now
+    from intercom.cli.ctl_table import age
 
     try:
         made = f", made {age(from_text(str(entry['created_at'])), now())} ago"

@@ -1,13 +1,16 @@
-"""The tables that ctl prints: their columns share the width of the terminal."""
+"""The tables that ctl prints, whose columns share the width of the terminal, and the texts and times in them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from datetime import datetime
 
 from rich.cells import cell_len
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
+
+from intercom.cli.ctl_text import clean
 
 
 def print_table(on: Console, columns: Iterable[str], rows: Sequence[Iterable[Text | str]], otherwise: str) -> None:
@@ -70,3 +73,22 @@ def _widths(headings: Sequence[str], rows: Sequence[Sequence[Text]], width: int)
         found[at] = max(1, min(found[at], left // (len(long) - number)))
         left -= found[at]
     return found
+
+
+def safe_text(text: str, style: str = "") -> Text:
+    return Text(clean(text), style)
+
+
+def age(since: datetime, until: datetime) -> str:
+    """Return the time since an instant, in its two largest units."""
+    seconds = max(0, int((until - since).total_seconds()))
+    for size, unit, smaller, below in ((86400, "d", 3600, "h"), (3600, "h", 60, "min"), (60, "min", 1, "s")):
+        if seconds >= size:
+            rest = seconds % size // smaller
+            return f"{seconds // size} {unit} {rest} {below}" if rest and size > 60 else f"{seconds // size} {unit}"
+    return f"{seconds} s"
+
+
+def second(at: datetime | None) -> str:
+    """Return an instant to the second, for people; empty if there is none."""
+    return "" if at is None else f"{at:%Y-%m-%d %H:%M:%S}"

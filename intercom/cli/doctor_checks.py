@@ -20,7 +20,7 @@ from actors import Info
 from intercom.agents.clients import CLIENTS, call_wait_seconds
 from intercom.agents.clients.client import Client
 from intercom.cli import client_timeout_probe
-from intercom.cli.ctl_draw import age
+from intercom.cli.ctl_table import age
 from intercom.cli.ctl_text import count
 from intercom.cli.init_clients import entry_of, hooks_file, names_us
 from intercom.cli.init_files import Unmergeable, glance, parse

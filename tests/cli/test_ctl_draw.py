@@ -13,6 +13,7 @@ from attrs import evolve
 from rich.console import Console
 
 from intercom.cli import ctl_draw
+from intercom.cli.ctl_table import age
 from intercom.cli.ctl_text import short
 from intercom.model.audit import AuditEntry, LogEntry
 from intercom.model.card import ANSWERED, CardKind, CardState
@@ -484,7 +485,7 @@ def test_where_there_is_nothing_it_says_so(verb: str, data: Any, says: str) -> N
     ],
 )
 def test_an_age_is_told_in_its_largest_units(passed: timedelta, words: str) -> None:
-    assert ctl_draw.age(START, START + passed) == words
+    assert age(START, START + passed) == words
 
 
 def _grants() -> JsonObject:

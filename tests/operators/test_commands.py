@@ -24,7 +24,7 @@ from tests.operators.stand_in_service import StandInCheckpoints, StandInChildren
 
 def test_every_row_has_its_handler_and_every_drawn_answer_its_drawing() -> None:
     assert HANDLERS.keys() == COMMANDS.keys()
-    assert all(callable(getattr(ctl_draw, f"draw_{row.draws}")) for row in COMMANDS.values() if row.draws)
+    assert all(callable(ctl_draw.drawing(row.draws)) for row in COMMANDS.values() if row.draws)
 
 
 def test_requests_have_exactly_the_fields_of_the_rows() -> None:

@@ -14,6 +14,7 @@ from rich.cells import cell_len
 from rich.text import Text
 
 from intercom.cli import ctl_draw
+from intercom.cli.ctl_table import age
 from intercom.cli.ctl_text import count, one_line, short
 from intercom.cli.inbox.board import (
     AMENDING,
@@ -226,8 +227,8 @@ def _grouped(rows: Iterable[Key]) -> Iterator[tuple[str, str]]:
 def card_row(board: Board, card: Card, width: int, at: datetime) -> Text:
     """Return the row of a card in the list: its mark, risk, kind, title and age."""
     waits = board.decision_on(card.id)
-    number, unit, *_ = ctl_draw.age(card.created_at, at).split(" ")
-    age = f" {number} {unit} "
+    number, unit, *_ = age(card.created_at, at).split(" ")
+    since = f" {number} {unit} "
     is_selected = board.selected is card
     row = Text().append("● " if board.is_marked(card) else "… " if waits else "  ", "" if is_selected else "yellow")
     row.append(f"{(card.risk or '')[:4].upper():<4}", ctl_draw.RISK_STYLE.get(card.risk or ""))
@@ -238,8 +239,8 @@ def card_row(board: Board, card: Card, width: int, at: datetime) -> Text:
     if card.kind in _SAYS_MORE and card.body:
         # Their titles are ours, and all the same.
         shown.append(f" {one_line(card.body[:width])}", "dim")
-    shown.truncate(max(1, width - row.cell_len - len(age)), overflow="ellipsis", pad=True)
-    row.append_text(shown).append(age, "dim")
+    shown.truncate(max(1, width - row.cell_len - len(since)), overflow="ellipsis", pad=True)
+    row.append_text(shown).append(since, "dim")
     if is_selected:
         row.stylize("reverse")
     return row
@@ -302,8 +303,8 @@ def session_lines(
         "workspace": session.workspace_root,
         "mode": session.mode,
         "last tool": session.last_tool or "-",
-        "active": f"{ctl_draw.age(session.updated_at, at)} ago",
-        "started": f"{ctl_draw.age(session.created_at, at)} ago",
+        "active": f"{age(session.updated_at, at)} ago",
+        "started": f"{age(session.created_at, at)} ago",
     }
     if session.prompt:
         facts["task"] = session.prompt

@@ -75,10 +75,10 @@ class OperatorCommand(NamedTuple):
     With `for_agent` the command has a message for an agent; what was signed is stored with it, and checked again before
     delivery. With `is_typed` false only programs send it.
     `decision` is the decision about a card that it always makes. `draws` names the function of `intercom.cli.ctl_draw`
-    that draws its answer, without `draw_`; if it is empty, ctl prints one line. `only_shows` says that it changes
-    nothing, though only a person may send it. `verb` is what people type for it, if that is not its name; the name is
-    an alias then. With `for_admins` it manages keys, tokens or settings. With `in_terminal` it is for people at a
-    terminal alone: what it makes lets somebody act for a person.
+    or `ctl_draw_server` that draws its answer, without `draw_`; if it is empty, ctl prints one line. `only_shows` says
+    that it changes nothing, though only a person may send it. `verb` is what people type for it, if that is not its
+    name; the name is an alias then. With `for_admins` it manages keys, tokens or settings. With `in_terminal` it is for
+    people at a terminal alone: what it makes lets somebody act for a person.
     """
 
     name: str

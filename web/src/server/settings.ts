@@ -1,7 +1,6 @@
 /** What the settings ask the server for. */
 
 import { policiesOf } from "../model/permits";
-import { mayDecide } from "../model/keys";
 import { clientsOf, operatorKeysOf, proposedOf, roomsAddressOf, serverOf, slackOf } from "../model/settings";
 import { carryOut, useCommand } from "./agents";
 import { ApiError } from "./api";
@@ -10,6 +9,11 @@ import { useInbox } from "./inbox";
 
 /** A file of a policy is looked at as often as the list of what passes. */
 const POLICIES = 5_000;
+
+/** Whether this person may change settings. */
+export function useIsAdmin(): boolean {
+  return useInbox().me?.role === "admin";
+}
 
 export function useRoomsAddress() {
   return useCommand(["settings", "address"], "rooms-url-show", {}, roomsAddressOf, { every: 5_000 });
@@ -38,11 +42,10 @@ export function useSlack() {
   return useCommand(["settings", "slack"], "slack", {}, slackOf, { every: 5_000 });
 }
 
-/** The operator keys, and the passkeys that nobody has enrolled yet, which only people may see. */
+/** The operator keys, and the passkeys that nobody has enrolled yet, which only admins see. */
 export function useKeys() {
-  const { me } = useInbox();
+  const isWanted = useIsAdmin();
   const keys = useCommand(["settings", "keys"], "keys", {}, operatorKeysOf);
-  const isWanted = me !== null && mayDecide(me.role);
   const proposed = useCommand(["settings", "proposed"], "passkeys", {}, proposedOf, { isWanted });
   return { ...keys, proposed: proposed.data ?? [] };
 }

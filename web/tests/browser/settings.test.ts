@@ -133,11 +133,11 @@ test("a server without rooms, and one without clients, say so", async () => {
   await page.getByText(/serves only rooms/).waitFor();
 });
 
-test("a viewer sees everything, and changes nothing", async () => {
-  server.role = "viewer";
-  server.answers.set("passkeys", () => ({ status: 403, code: "forbidden", message: "your role is viewer" }));
+test.each(["viewer", "operator"])("a person of the role %s sees everything, and changes no setting", async (role) => {
+  server.role = role;
+  server.answers.set("passkeys", () => ({ status: 403, code: "forbidden", message: "this is for admins" }));
   await visit({ path: "/settings/address" });
-  await page.getByText("Your role is viewer").waitFor();
+  await page.getByText(`Your role is ${role}: an admin can change it.`).waitFor();
   expect(await page.getByRole("textbox").count()).toBe(0);
   await page.getByRole("link", { name: "This server" }).click();
   await page.getByText("Nothing here needs you.").waitFor();

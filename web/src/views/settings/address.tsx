@@ -8,9 +8,8 @@ import { Input } from "@/components/ui/input";
 import { Skeleton } from "@/components/ui/skeleton";
 import { whatToKnow, whyNoAddress, type Address } from "@/model/settings";
 import { oneLine } from "@/model/visible";
-import { useMayAct } from "@/server/agents";
-import { sentence } from "@/server/inbox";
-import { hasNoRooms, setRoomsAddress, useRoomsAddress } from "@/server/settings";
+import { sentence, useInbox } from "@/server/inbox";
+import { hasNoRooms, setRoomsAddress, useIsAdmin, useRoomsAddress } from "@/server/settings";
 import { Command, Failed, Link, Question } from "../agents/marks";
 import { CopyButton } from "../copy-button";
 import { Empty, Remark } from "../marks";
@@ -39,7 +38,8 @@ export default function AddressSettings() {
 }
 
 function Known({ address }: { address: Address }) {
-  const mayAct = useMayAct();
+  const { me } = useInbox();
+  const mayChange = useIsAdmin();
   const url = address.url === null ? null : oneLine(address.url);
   return (
     <>
@@ -72,10 +72,12 @@ function Known({ address }: { address: Address }) {
           </Fact>
         )}
       </FactList>
-      {mayAct ? (
+      {mayChange ? (
         <Change address={address} />
       ) : (
-        <p className="text-[0.8125rem] text-muted-foreground">Your role is viewer: an operator can change it.</p>
+        <p className="text-[0.8125rem] text-muted-foreground">
+          Your role is {oneLine(me?.role ?? "")}: an admin can change it.
+        </p>
       )}
     </>
   );

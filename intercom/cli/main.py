@@ -308,10 +308,10 @@ def parser() -> argparse.ArgumentParser:
         "completion",
         parents=[again],
         help="print what your shell reads to complete these commands and the ids of what waits",
-        description="Print what a shell reads to complete both commands, also with the ids of what waits. For bash, add"
-        ' this to ~/.bashrc: eval "$(agent-intercom completion bash)". For zsh, add to ~/.zshrc: eval "$(agent-intercom'
-        ' completion zsh)". For fish: agent-intercom completion fish >'
-        " ~/.config/fish/completions/agent-intercom.fish",
+        description="Print what a shell reads to complete both commands, also with the ids of what waits. Add the line"
+        " for your shell to the end of the file that it reads at its start",
+        epilog="examples:\n" + "\n".join(f"  {line}  # {file}" for file, line in SHELLS.values()),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     completion.add_argument("shell", choices=SHELLS, help="your shell")
 

@@ -14,8 +14,13 @@ import sys
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import ClassVar, Final, NoReturn
 
-#: The shells that `completion_script` writes for.
-SHELLS: Final = ("bash", "zsh", "fish")
+#: The shells that `completion_script` writes for: the file that a shell reads at its start, and the line to add there.
+SHELLS: Final[Mapping[str, tuple[str, str]]] = {
+    "bash": ("~/.bashrc", 'eval "$(agent-intercom completion bash)"'),
+    "zsh": ("~/.zshrc", 'eval "$(agent-intercom completion zsh)"'),
+    # Of its completions directory fish reads a file only for the command that the file is named after.
+    "fish": ("~/.config/fish/config.fish", "agent-intercom completion fish | source"),
+}
 
 #: What people type for a command of ctl, and the command.
 SYNONYMS: Final[Mapping[str, str]] = {"sessions": "list", "requests": "pending", "status": "list"}
@@ -129,8 +134,18 @@ def _completer(ids: Callable[[str, argparse.Namespace], list[str]], name: str) -
     return suggest
 
 
+#: Completion is off in zsh until ~/.zshrc calls compinit, which the file that a new user has does not. With -i it asks
+#: nothing.
+_ZSH_COMPLETION_ON = "(( $+functions[compdef] )) || { autoload -Uz compinit && compinit -i }"
+
+
 def completion_script(shell: str, programs: Iterable[str]) -> str:
     """Return what a shell reads to complete these programs. `shell` is one of SHELLS."""
     from argcomplete.shell_integration import shellcode
 
-    return str(shellcode(list(programs), shell=shell))
+    script = str(shellcode(list(programs), shell=shell))
+    if shell != "zsh":
+        return script
+    # A file of completions must begin with #compdef.
+    mark, script = script.split("\n", 1)
+    return f"{mark}\n{_ZSH_COMPLETION_ON}\n{script}"

@@ -71,6 +71,7 @@ def check(out: Path, tools: Path) -> None:
         said = run(["uv", "tool", "run", "--from", unpacked, SERVER_NAME, "--version"])
         assert __version__ in said, f"the bundle did not say its version, but: {said}"
         _check_installed(run, Path(home))
+        run([sys.executable, "-m", "pytest", "-q", "-o", "python_files=run_*.py", contents.ROOT / "tests/bundles"])
 
 
 def _check_installed(run: Run, home: Path) -> None:

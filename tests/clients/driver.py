@@ -106,10 +106,11 @@ class Driver:
 
 
 @asynccontextmanager
-async def driver(script: str) -> AsyncIterator[Driver]:
-    """Run a driver for as long as this lasts."""
+async def driver(script: str, python: str | None = None) -> AsyncIterator[Driver]:
+    """Run a driver for as long as this lasts: a script for Node, or for this Python."""
+    words = [npm.program("node"), script] if python is None else [python, str(npm.HERE / script)]
     process = await trio.lowlevel.open_process(
-        [npm.program("node"), script], cwd=npm.directory(), stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        words, cwd=npm.directory(), stdin=subprocess.PIPE, stdout=subprocess.PIPE
     )
     async with trio.open_nursery() as nursery:
         driven = Driver(process)

@@ -21,8 +21,12 @@ FRAMEWORKS = (
 )
 #: Its adapter needs an older SDK of MCP.
 LANGGRAPH = ("langchain-mcp-adapters==0.3.2", "langgraph==1.2.24")
-
-
+#: MCP's own SDK for Python, at the oldest and the newest version of 1.x that docs/reference/clients.md names.
+OLDER_SDKS = {
+    # It imports a private name of pydantic that is gone in 2.12.
+    "1.9": ("mcp==1.9.4", "pydantic==2.11.10"),
+    "1.30": ("mcp==1.30.0",),
+}
 #: Between a client that speaks HTTP and a server that speaks stdio.
 BRIDGE = ("mcp-proxy==0.13.0",)
 
@@ -50,6 +54,11 @@ def frameworks_python() -> str:
 def langgraph_python() -> str:
     """The path of a Python that has LangGraph and its adapter; installs them as `fastmcp_python` does."""
     return _python("langgraph", "mcp", LANGGRAPH)
+
+
+def sdk_python(version: str) -> str:
+    """The path of a Python that has one of OLDER_SDKS; installs it as `fastmcp_python` does."""
+    return _python(f"sdk-{version}", "mcp", OLDER_SDKS[version])
 
 
 def _python(environment: str, command: str, packages: Sequence[str]) -> str:

@@ -25,11 +25,13 @@ everyway = pytest.mark.parametrize("over", ["stdio", "http"])
 
 
 @asynccontextmanager
-async def connected(home: Home, script: str, root: Path, over: str = "stdio") -> AsyncIterator[tuple[Driver, Person]]:
+async def connected(
+    home: Home, script: str, root: Path, over: str = "stdio", python: str | None = None
+) -> AsyncIterator[tuple[Driver, Person]]:
     """A client: over stdio it launches its shim, which starts the server; over HTTP that runs already. And a person."""
     start = home.parameters("--workspace", str(root))
     launch: dict[str, Any] = {"command": start.command, "args": start.args, "env": start.env, "cwd": str(start.cwd)}
-    async with driver(script) as client:
+    async with driver(script, python) as client:
         with nullcontext() if over == "stdio" else serving_http(home, root) as found:
             await client.do("connect", over=over, **(found or launch))
             await client.call("reboot")

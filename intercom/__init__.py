@@ -6,7 +6,7 @@ docs/how-to/embed.md. Importing the package loads nothing: the shim and ctl star
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from intercom.embedding import EmbeddedAgent, EmbeddedOperator, Switchboard, SyncSwitchboard, open, start
@@ -14,12 +14,14 @@ if TYPE_CHECKING:
 __all__ = ["EmbeddedAgent", "EmbeddedOperator", "Switchboard", "SyncSwitchboard", "open", "start"]
 
 
-def __getattr__(name: str) -> Any:
-    if name not in __all__:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from intercom import embedding
+if not TYPE_CHECKING:
+    # A type checker that sees this would take any name for one of the package's.
+    def __getattr__(name):
+        if name not in __all__:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        from intercom import embedding
 
-    return getattr(embedding, name)
+        return getattr(embedding, name)
 
 
 def __dir__() -> list[str]:

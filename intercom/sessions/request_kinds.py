@@ -35,6 +35,12 @@ NOBODY_ANSWERED = {
     ),
     "stop": "nobody answered in time, and the configured default is to stop: no person has decided this; end your turn",
 }
+#: Told with a proposal that nobody answered, and with a standby that nobody ended.
+NOT_APPROVED = (
+    "nobody answered in time, so this is not approved: do not write it; propose it again later, or call standby to wait"
+    " for an instruction"
+)
+NO_INSTRUCTION = "nobody gave an instruction in time, and no person has decided anything: end your turn"
 #: Told with a person's decision about a question. A client may show it alone, long after the call.
 PERSON_ANSWERED = {
     "continue": "a person answered: continue as planned, and do what the instruction says if there is one",
@@ -208,7 +214,9 @@ def _clearance(request: ApprovalRequest) -> ClearanceAnswer:
     status = _CLEARANCE[request.status]
     rule = request.auto_rule if status == "approved" else None
     plain = ClearanceAnswer(status, request.id, _reason(request), auto_approved=rule)
-    if request.decided is None or is_automatic(request) or status not in ("approved", "rejected"):
+    if status == "timeout":
+        return evolve(plain, message=NOT_APPROVED)
+    if request.decided is None or is_automatic(request):
         return plain
     text, details = request.decided.text, request.told
     if status == "rejected":
@@ -247,8 +255,9 @@ def _prompt(request: ContinuationPrompt) -> PromptAnswer:
 
 
 def _standby(request: Wait) -> StandbyAnswer:
-    is_over = request.status is WaitStatus.EXPIRED
-    return StandbyAnswer("timeout") if is_over else StandbyAnswer("resumed", request.instruction)
+    if request.status is WaitStatus.EXPIRED:
+        return StandbyAnswer("timeout", message=NO_INSTRUCTION)
+    return StandbyAnswer("resumed", request.instruction)
 
 
 def answer(request: Asked) -> object | None:

@@ -21,7 +21,7 @@ from mcp.client.streamable_http import streamable_http_client
 
 from intercom.agents.mcp_server import INSTRUCTIONS
 from intercom.local import own_files
-from intercom.sessions.request_kinds import APPROVED, PERSON_ANSWERED
+from intercom.sessions.request_kinds import APPROVED, NO_INSTRUCTION, PERSON_ANSWERED
 from tests.support.server_process import ERAS, TRUSTING, Home, Later, Person, begin, call, user_home
 
 #: What the server of these tests is told.
@@ -145,7 +145,7 @@ async def test_a_question_is_answered_and_an_idle_agent_given_work(work: AgentAt
     said = await waits()
     assert said == {"status": "resumed", "instruction": "now the tests"}
     jsonschema.validate(said, published["standby"])
-    assert await work.call("standby", timeout_seconds=1) == {"status": "timeout"}
+    assert await work.call("standby", timeout_seconds=1) == {"status": "timeout", "message": NO_INSTRUCTION}
 
 
 async def test_what_needs_no_answer_is_answered_at_once(work: AgentAtWork) -> None:

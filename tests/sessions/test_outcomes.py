@@ -38,6 +38,8 @@ from intercom.model.session import (
 )
 from intercom.sessions import request_kinds
 from intercom.sessions.request_kinds import (
+    NO_INSTRUCTION,
+    NOT_APPROVED,
     ClearanceAnswer,
     PermissionAnswer,
     PromptAnswer,
@@ -78,7 +80,11 @@ TABLE: list[tuple[Any, Any, CardState]] = [
         ClearanceAnswer("rejected", "r"),
         CardState.REJECTED,
     ),
-    (evolve(APPROVAL, status=ApprovalStatus.EXPIRED), ClearanceAnswer("timeout", "r"), CardState.EXPIRED),
+    (
+        evolve(APPROVAL, status=ApprovalStatus.EXPIRED),
+        ClearanceAnswer("timeout", "r", message=NOT_APPROVED),
+        CardState.EXPIRED,
+    ),
     (evolve(APPROVAL, status=ApprovalStatus.INTERRUPTED), InvalidState, CardState.INTERRUPTED),
     *(
         (evolve(APPROVAL, tool="Write", status=status), PermissionAnswer(told, "r", message=message), state)
@@ -115,7 +121,7 @@ TABLE: list[tuple[Any, Any, CardState]] = [
         StandbyAnswer("resumed", "work"),
         CardState.ANSWERED,
     ),
-    (evolve(STANDBY, status=WaitStatus.EXPIRED), StandbyAnswer("timeout"), CardState.EXPIRED),
+    (evolve(STANDBY, status=WaitStatus.EXPIRED), StandbyAnswer("timeout", message=NO_INSTRUCTION), CardState.EXPIRED),
     (evolve(STANDBY, status=WaitStatus.INTERRUPTED), InvalidState, CardState.INTERRUPTED),
 ]
 

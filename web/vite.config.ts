@@ -52,6 +52,11 @@ export default defineConfig({
     modulePreload: { polyfill: false },
     // The first view may have 300 KB of packed JavaScript; a test measures that.
     chunkSizeWarningLimit: 800,
+    rollupOptions: {
+      input: { index: join(here, "index.html"), sw: join(here, "src/service-worker.ts") },
+      // A service worker has one address for ever: browsers look there for a newer one.
+      output: { entryFileNames: ({ name }) => (name === "sw" ? "sw.js" : "assets/[name]-[hash].js") },
+    },
   },
   test: { include: ["tests/*.test.ts"], environment: "node" },
 });

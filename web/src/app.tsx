@@ -1,6 +1,7 @@
 /** The page: its frame, its views, and its keys. */
 
 import {
+  BellIcon,
   CircleHelpIcon,
   InboxIcon,
   KeyRoundIcon,
@@ -68,6 +69,7 @@ const EditDialog = part(async () => (await import("@/views/edit-dialog")).EditDi
 
 const PermitDialog = part(async () => (await import("@/views/permit-dialog")).PermitDialog);
 const PermittedDialog = part(async () => (await import("@/views/permitted-dialog")).PermittedDialog);
+const NotificationsDialog = part(async () => (await import("@/views/settings/notifications")).NotificationsDialog);
 
 /** What is open over the page. */
 function Opened() {
@@ -79,6 +81,7 @@ function Opened() {
       {opened?.name === "edit" && <EditDialog card={opened.card} onClose={close} />}
       {opened?.name === "permit" && <PermitDialog card={opened.card} onClose={close} />}
       {opened?.name === "permitted" && <PermittedDialog onClose={close} />}
+      {opened?.name === "notifications" && <NotificationsDialog onClose={close} />}
     </Suspense>
   );
 }
@@ -126,6 +129,17 @@ export function App() {
   useEffect(() => {
     if (!isWide && view === "inbox" && isOpen && !hasSelected && inbox.wasReady) navigate("/inbox");
   }, [isWide, view, isOpen, hasSelected, inbox.wasReady]);
+
+  // The address of a request leads to it: in the list, or, if it is over, among what was asked.
+  const wanted = view === "inbox" ? names[0] : undefined;
+  const isLive = inbox.link.state === "live";
+  useEffect(() => {
+    if (wanted === undefined || !isLive || !inbox.wasReady) return;
+    if (board.openCard(wanted) === null) return navigate(addressOf("log", "requests", wanted), { replaces: true });
+    board.select(wanted);
+    inbox.changed();
+    navigate(isWide ? "/inbox" : "/inbox#open", { replaces: true });
+  }, [wanted, isLive, isWide, inbox, inbox.wasReady, board]);
 
   useEffect(() => {
     const waiting = board.waiting;
@@ -263,6 +277,9 @@ function Header(props: { view: View; isWide: boolean; onHelp: () => void; onPass
           </DropdownMenuItem>
           <DropdownMenuItem onSelect={() => inbox.open({ name: "permitted" })}>
             <ShieldCheckIcon aria-hidden /> Rules and grants
+          </DropdownMenuItem>
+          <DropdownMenuItem onSelect={() => inbox.open({ name: "notifications" })}>
+            <BellIcon aria-hidden /> Notifications
           </DropdownMenuItem>
           {inbox.signs && inbox.me?.role === "admin" && !whyNoPasskeys() && (
             <DropdownMenuItem onSelect={onPasskey}>

@@ -3,6 +3,7 @@ import { StrictMode } from "react";
 import { createRoot } from "react-dom/client";
 import { App } from "./app";
 import { inbox } from "./server/inbox";
+import { notifications } from "./server/notifications";
 import "./styles.css";
 
 const root = document.getElementById("root");
@@ -17,6 +18,7 @@ if (root) {
 }
 
 void inbox.enter();
+notifications.start();
 // A new link that is opened in a tab with the page only changes the fragment.
 window.addEventListener("hashchange", () => {
   if (location.hash.startsWith("#sign-in=")) void inbox.enter();

@@ -69,7 +69,7 @@ Visitor = BrowserSession | Program | Member
 _POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; font-src 'self';"
     " connect-src 'self'; manifest-src 'self'; worker-src 'self'; base-uri 'none'; form-action 'none';"
-    " frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
+    " frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types service-worker"
 )
 _WITHOUT = ("camera", "geolocation", "microphone", "payment", "usb", "display-capture", "serial", "hid")
 #: The headers of every answer.

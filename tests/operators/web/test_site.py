@@ -510,6 +510,7 @@ def built(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (page / "index.html").write_text("<!doctype html><title>the page</title>")
     (page / "assets" / "app-1a2b.js").write_text("let page = 1;\n" * 1000)
     (page / "assets" / "app.js.map").write_text("{}")
+    (page / "sw.js").write_text("let worker;\n")
     (page / "secret.js").symlink_to("/etc/passwd")
     monkeypatch.setattr(site.page_files, "__defaults__", (page,))
     return page
@@ -526,6 +527,11 @@ async def test_files_are_served_as_they_are_and_views_are_the_page(tmp_path: Pat
         script = await browser.get("/assets/app-1a2b.js")
         assert script.headers["content-type"].startswith("text/javascript")
         assert script.headers["cache-control"] == "public, max-age=31536000, immutable"
+        # It has one address for ever, and no copy of it may outlive an update.
+        worker = await browser.get("/sw.js")
+        assert worker.headers["content-type"].startswith("text/javascript")
+        assert worker.headers["cache-control"] == "no-store"
+        assert "worker-src 'self'" in worker.headers["content-security-policy"]
         packed = await browser.get("/assets/app-1a2b.js", Accept_Encoding="br, gzip")
         assert packed.headers["content-encoding"] == "gzip"
         assert gzip.decompress(packed.body) == script.body

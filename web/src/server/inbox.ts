@@ -37,8 +37,9 @@ export type Identity =
   | { state: "unreachable"; why: string }
   | { state: "refused"; why: string };
 
-/** What is open over the page: the editor of a proposal, what would always be allowed, or what is allowed already. */
-export type Opened = { name: "edit" | "permit"; card: Card } | { name: "permitted" };
+/** What is open over the page: the editor of a proposal, what would always be allowed, what is allowed
+ *  already, or how the person is notified. */
+export type Opened = { name: "edit" | "permit"; card: Card } | { name: "permitted" | "notifications" };
 
 interface Request {
   command: string;

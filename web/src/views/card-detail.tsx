@@ -7,6 +7,7 @@ import { Kbd } from "@/components/ui/kbd";
 import { Skeleton } from "@/components/ui/skeleton";
 import { ToggleGroup, ToggleGroupItem } from "@/components/ui/toggle-group";
 import { navigate, useFitsSplit, useIsWide, useNow } from "@/lib/hooks";
+import { kindOf } from "@/model/kinds";
 import type { DiffModel } from "@/model/diff";
 import { mayDecide } from "@/model/keys";
 import { age, duration } from "@/model/time";
@@ -17,7 +18,7 @@ import { readContents } from "@/server/amendments";
 import { sentence, useInbox } from "@/server/inbox";
 import { ActionBar } from "./action-bar";
 import { CommentForm, DiffView, type DiffControls, type Layout, type Spot } from "./diff-view";
-import { AGENTS, AgentText, Empty, Facts, kindOf, Remark, RiskMark } from "./marks";
+import { AGENTS, AgentText, Empty, Facts, Remark, RiskMark } from "./marks";
 import { Recent } from "./recent";
 
 /** What keys of the page do inside the selected card. */

@@ -7,12 +7,13 @@ import { Input } from "@/components/ui/input";
 import { Skeleton } from "@/components/ui/skeleton";
 import { navigate, useNow } from "@/lib/hooks";
 import { cn } from "@/lib/utils";
+import { kindOf } from "@/model/kinds";
 import { label, past } from "@/model/keys";
 import { age } from "@/model/time";
 import { oneLine } from "@/model/visible";
 import type { Card } from "@/model/wire";
 import { useInbox } from "@/server/inbox";
-import { baseName, Empty, kindOf, RiskMark } from "./marks";
+import { baseName, Empty, RiskMark } from "./marks";
 import { Recent } from "./recent";
 
 /** The kinds whose titles are ours and all the same: their row also shows what the agent says. */

@@ -12,11 +12,12 @@ import {
 } from "@/components/ui/dialog";
 import { Kbd } from "@/components/ui/kbd";
 import { typedAt } from "@/lib/hooks";
+import { kindOf } from "@/model/kinds";
 import { CHANGES, EDIT, KEYS, label, PAGE_KEYS, PERMIT, SESSION_KEYS } from "@/model/keys";
 import { count, oneLine, short } from "@/model/visible";
 import { byUrgency, UNDO } from "@/model/board";
 import { useInbox } from "@/server/inbox";
-import { kindOf, RiskMark } from "./marks";
+import { RiskMark } from "./marks";
 
 function upper(text: string): string {
   return text.charAt(0).toUpperCase() + text.slice(1);

@@ -4,8 +4,8 @@ import { CircleIcon, OctagonAlertIcon, TriangleAlertIcon } from "lucide-react";
 import type { ReactNode } from "react";
 import { Badge } from "@/components/ui/badge";
 import { cn } from "@/lib/utils";
-import { oneLine, table } from "@/model/visible";
-import type { Card, Risk } from "@/model/wire";
+import { oneLine } from "@/model/visible";
+import type { Risk } from "@/model/wire";
 
 /** The risk of a card: a text and a shape, never a colour alone. */
 export function RiskMark({ risk }: { risk: Risk | null }) {
@@ -34,23 +34,6 @@ export function RiskMark({ risk }: { risk: Risk | null }) {
     );
   }
   return null;
-}
-
-const KINDS = table<string>({
-  prompt: "Question",
-  standby: "Waits for work",
-  stall: "Alert",
-  policy: "Policy",
-  apply: "Apply stopped half-way",
-  restore: "Restore",
-  room: "Room",
-  tools: "Changed tools",
-});
-
-/** What a card is, for people. */
-export function kindOf(card: Card): string {
-  if (card.kind === "approval") return card.files.length > 0 ? "Change" : "Permission";
-  return KINDS[card.kind] ?? oneLine(card.kind);
 }
 
 /** The kinds whose text an agent wrote. */

@@ -6,15 +6,20 @@ import type { Standin } from "./standin";
 
 const PLACES = ["/usr/bin/chromium", "/usr/bin/chromium-browser", "/usr/bin/google-chrome", "/snap/bin/chromium"];
 
-/** Start Chromium. Raises an error that says what to install if there is none. */
-export async function startBrowser(): Promise<Browser> {
+/** Return the path of Chromium. Raises an error that says what to install if there is none. */
+export function chromiumPath(): string {
   const path = process.env["CHROMIUM"] ?? PLACES.find((each) => existsSync(each));
   if (!path || !existsSync(path)) {
     throw new Error(
       "these tests need Chromium: install it (Debian: apt install chromium), or set CHROMIUM to the program's path",
     );
   }
-  return await chromium.launch({ executablePath: path, args: ["--no-sandbox", "--disable-gpu"] });
+  return path;
+}
+
+/** Start Chromium. Raises as `chromiumPath`. */
+export async function startBrowser(): Promise<Browser> {
+  return await chromium.launch({ executablePath: chromiumPath(), args: ["--no-sandbox", "--disable-gpu"] });
 }
 
 export interface Watched {

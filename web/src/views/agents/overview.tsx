@@ -2,11 +2,12 @@
 
 import { CheckIcon, CircleDashedIcon, CircleDotIcon, HourglassIcon } from "lucide-react";
 import { addressOf, navigate, useNow } from "@/lib/hooks";
+import { kindOf } from "@/model/kinds";
 import { age, moment } from "@/model/time";
 import { count, oneLine, table } from "@/model/visible";
 import type { Card, Session } from "@/model/wire";
 import { useInbox } from "@/server/inbox";
-import { AgentText, Facts, kindOf, Remark, RiskMark } from "../marks";
+import { AgentText, Facts, Remark, RiskMark } from "../marks";
 import { Link } from "./marks";
 
 const upper = (text: string): string => text.charAt(0).toUpperCase() + text.slice(1);

@@ -8,13 +8,14 @@ import { Input } from "@/components/ui/input";
 import { Skeleton } from "@/components/ui/skeleton";
 import { addressOf, navigate, useIsWide, useNow } from "@/lib/hooks";
 import { cn } from "@/lib/utils";
+import { kindOf } from "@/model/kinds";
 import { diffOf, type DiffLine } from "@/model/diff";
 import { past } from "@/model/keys";
 import { age, moment } from "@/model/time";
 import { oneLine, short, table } from "@/model/visible";
 import type { Card } from "@/model/wire";
 import { useHistory, useRequest } from "@/server/agents";
-import { AGENTS, AgentText, baseName, Empty, Facts, kindOf, Remark, RiskMark } from "../marks";
+import { AGENTS, AgentText, baseName, Empty, Facts, Remark, RiskMark } from "../marks";
 import { Failed, Link } from "./marks";
 
 const PAGE = 50;

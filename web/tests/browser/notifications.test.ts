@@ -1,0 +1,229 @@
+/** The page can be installed, and notifies its person while nobody looks at it. */
+
+import { mkdtempSync, readFileSync, rmSync } from "node:fs";
+import { createRequire } from "node:module";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { chromium, type Browser, type BrowserContext, type Locator, type Page, type Worker } from "playwright-core";
+import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from "vitest";
+import { chromiumPath, startBrowser } from "../support/browser";
+import { proposal } from "../support/cards";
+import { Standin } from "../support/standin";
+
+let browser: Browser;
+let server: Standin;
+let context: BrowserContext;
+let page: Page;
+let faults: string[];
+
+beforeAll(async () => {
+  browser = await startBrowser();
+});
+afterAll(async () => browser.close());
+beforeEach(async () => {
+  server = new Standin();
+  await server.start();
+  faults = [];
+});
+afterEach(async () => {
+  await context.close();
+  await server.stop();
+  expect(faults).toEqual([]);
+  expect(server.reports).toEqual([]);
+});
+
+interface Client {
+  postMessage(message: unknown): void;
+  focus(): Promise<unknown>;
+}
+interface Scope {
+  isHidden?: boolean;
+  clients: { matchAll(filter: unknown): Promise<Client[]> };
+  registration: { getNotifications(): Promise<(Notification & { data: { path: string } })[]> };
+  NotificationEvent: new (name: string, of: { notification: Notification }) => Event;
+  dispatchEvent(event: Event): void;
+}
+
+/** Open the page, signed in. Whether somebody looks at it, `hide` says: a browser without a screen shows every tab. */
+async function visit({ isAllowed = true, width = 1280 } = {}): Promise<Worker> {
+  context = await browser.newContext({ viewport: { width, height: 800 } });
+  if (isAllowed) await context.grantPermissions(["notifications"], { origin: server.origin });
+  else await context.addInitScript(() => Object.defineProperty(Notification, "permission", { get: () => "denied" }));
+  await context.addInitScript(() => {
+    Object.defineProperty(document, "visibilityState", {
+      get: () => ((window as { isHidden?: boolean }).isHidden ? "hidden" : "visible"),
+    });
+    const asked = Notification.requestPermission.bind(Notification);
+    Notification.requestPermission = () => {
+      (window as { asked?: number }).asked = ((window as { asked?: number }).asked ?? 0) + 1;
+      return asked();
+    };
+  });
+  page = await context.newPage();
+  page.on("pageerror", (error) => faults.push(error.message));
+  page.on("console", (said) => said.type() === "error" && faults.push(said.text()));
+  const started = context.waitForEvent("serviceworker");
+  await page.goto(server.link("/inbox"));
+  await page.getByText("Connected", { exact: true }).waitFor();
+  const worker = await started;
+  await worker.evaluate(() => {
+    const scope = self as unknown as Scope;
+    const all = scope.clients.matchAll.bind(scope.clients);
+    scope.clients.matchAll = async (filter) =>
+      (await all(filter)).map((each) => ({
+        visibilityState: scope.isHidden ? "hidden" : "visible",
+        focused: false,
+        postMessage: (message: unknown) => each.postMessage(message),
+        focus: () => each.focus(),
+      }));
+  });
+  return worker;
+}
+
+async function hide(worker: Worker, isHidden = true): Promise<void> {
+  const told = (isHidden: boolean) => {
+    (self as { isHidden?: boolean }).isHidden = isHidden;
+    if ("document" in self) document.dispatchEvent(new Event("visibilitychange"));
+  };
+  await worker.evaluate(told, isHidden);
+  await page.evaluate(told, isHidden);
+}
+
+async function shown(worker: Worker): Promise<{ title: string; body: string; path: string }[]> {
+  return await worker.evaluate(async () => {
+    const found = await (self as unknown as Scope).registration.getNotifications();
+    return found.map(({ title, body, data }) => ({ title, body, path: data.path }));
+  });
+}
+
+const titles = async (worker: Worker): Promise<string[]> => (await shown(worker)).map((each) => each.title);
+const until = { timeout: 10_000, interval: 100 };
+const dialog = (): Locator => page.getByRole("dialog", { name: "Notifications" });
+
+async function openDialog(): Promise<void> {
+  await page.getByRole("button", { name: "You and this server" }).click();
+  await page.getByRole("menuitem", { name: "Notifications" }).click();
+  await dialog().waitFor();
+}
+
+async function turnOn(): Promise<void> {
+  await openDialog();
+  await dialog().getByRole("button", { name: "Turn on", exact: true }).click();
+  await dialog().getByText("On in this browser").waitFor();
+  await page.keyboard.press("Escape");
+}
+
+test("Chromium can install it, and gets the page anew with each visit", async () => {
+  const profile = mkdtempSync(join(tmpdir(), "intercom-profile-"));
+  context = await chromium.launchPersistentContext(profile, {
+    executablePath: chromiumPath(),
+    args: ["--no-sandbox", "--disable-gpu"],
+  });
+  page = context.pages()[0] ?? (await context.newPage());
+  await page.goto(server.link("/inbox"));
+  await page.getByText("Connected", { exact: true }).waitFor();
+  const devtools = await context.newCDPSession(page);
+  expect(await devtools.send("Page.getInstallabilityErrors")).toEqual({ installabilityErrors: [] });
+  expect((await devtools.send("Page.getAppManifest")).errors).toEqual([]);
+  const kept = await page.evaluate(async () => {
+    const { active, scope } = await navigator.serviceWorker.ready;
+    return [active?.scriptURL, scope, await caches.keys()];
+  });
+  expect(kept).toEqual([`${server.origin}/sw.js`, `${server.origin}/`, []]);
+  const visited = await page.reload();
+  expect(visited?.fromServiceWorker()).toBe(false);
+  await context.close();
+  rmSync(profile, { recursive: true, force: true });
+});
+
+test("the service worker's file stands alone", async () => {
+  await visit();
+  const text = await page.evaluate(async () => (await fetch("/sw.js")).text());
+  expect(text).not.toMatch(/\b(import|export)\b/);
+});
+
+test("nothing is asked before a click, and nothing is told before it was switched on", async () => {
+  const worker = await visit();
+  await hide(worker);
+  server.put(proposal("Not told"));
+  await page.waitForTimeout(2_000);
+  expect(await shown(worker)).toEqual([]);
+  expect(await page.evaluate(() => (window as { asked?: number }).asked)).toBeUndefined();
+  await hide(worker, false);
+  await turnOn();
+  expect(await page.evaluate(() => (window as { asked?: number }).asked)).toBe(1);
+});
+
+test("one request is told by its title, several as one, what is decided elsewhere leaves, and a look closes it", async () => {
+  const worker = await visit();
+  server.put(proposal("Seen before"));
+  await page.getByText("Seen before").waitFor();
+  await turnOn();
+  await hide(worker);
+  const first = proposal("First\u202e of all");
+  server.put(first);
+  await expect
+    .poll(() => shown(worker), until)
+    .toEqual([{ title: "Change", body: "First<U+202E> of all", path: `/inbox/${String(first["request_id"])}` }]);
+  const more = [1, 2, 3, 4].map((number) => proposal(`More ${number}`));
+  for (const each of more) server.put(each);
+  await expect.poll(() => titles(worker), { ...until, timeout: 20_000 }).toEqual(["5 requests wait"]);
+  for (const each of more) server.end(String(each["request_id"]), "approved");
+  await expect.poll(() => titles(worker), until).toEqual(["Change"]);
+  await hide(worker, false);
+  await expect.poll(() => shown(worker), until).toEqual([]);
+});
+
+test("a click leads to the request, in the page that is there", async () => {
+  const worker = await visit();
+  await turnOn();
+  await page.goto(`${server.origin}/log`);
+  await page.getByText("Connected", { exact: true }).waitFor();
+  await hide(worker);
+  server.put(proposal("Other"));
+  const card = proposal("Wanted");
+  server.put(card);
+  await expect.poll(() => titles(worker), until).toEqual(["2 requests wait"]);
+  await worker.evaluate(
+    async (path) => {
+      const scope = self as unknown as Scope;
+      const [notification] = await scope.registration.getNotifications();
+      if (!notification) throw new Error("there is no notification");
+      notification.data.path = path;
+      const one = Object.assign(Object.create(null), { close: () => notification.close(), data: { path } });
+      const event = new scope.NotificationEvent("notificationclick", { notification });
+      Object.defineProperty(event, "notification", { value: one });
+      scope.dispatchEvent(event);
+    },
+    `/inbox/${String(card["request_id"])}`,
+  );
+  await page.getByRole("heading", { level: 1 }).filter({ hasText: "Wanted" }).waitFor();
+  expect(await shown(worker)).toEqual([]);
+});
+
+test("the address of a request leads to it on a phone too, and to the past if it is over", async () => {
+  server.put(proposal("Other"));
+  const card = proposal("Wanted");
+  server.put(card);
+  await visit({ width: 360 });
+  await page.goto(`${server.origin}/inbox/${String(card["request_id"])}`);
+  await page.getByRole("heading", { level: 1 }).filter({ hasText: "Wanted" }).waitFor();
+  expect(new URL(page.url()).pathname).toBe("/inbox");
+  await page.goto(`${server.origin}/inbox/gone`);
+  await page.waitForURL("**/log/requests/gone");
+  faults = faults.filter((each) => !each.includes("404"));
+});
+
+test("where the browser blocks them it is said what to do, and axe finds nothing", async () => {
+  await visit({ isAllowed: false });
+  await openDialog();
+  const axe = createRequire(import.meta.url).resolve("axe-core/axe.min.js");
+  // The page's policy forbids to add it.
+  await page.evaluate(readFileSync(axe, "utf8"));
+  const found = await page.evaluate(async () => {
+    const { axe } = window as unknown as { axe: { run(): Promise<{ violations: { id: string; impact: string }[] }> } };
+    return (await axe.run()).violations.map((each) => `${each.impact} ${each.id}`);
+  });
+  expect(found.filter((each) => /^(serious|critical)/.test(each))).toEqual([]);
+  await dialog().getByText("Your browser blocks them").waitFor();
+});

@@ -36,6 +36,8 @@ from intercom.model.session import Session, SessionMode
 from intercom.operators.card_router import CardRouter
 from intercom.operators.ctl.listener import CtlListener
 from intercom.operators.web.listener import WebDeps, WebLinks, WebListener
+from intercom.operators.web.push_sender import PushDeps, PushSender
+from intercom.operators.web.push_subscriptions import PushCalls
 from intercom.operators.web.sign_in import SignIns
 from intercom.operators.web.tokens import ApiTokens
 from intercom.sessions.checkpoints.archive import Archive
@@ -141,6 +143,7 @@ class App:
     _slack: Slack | None = field(default=None, init=False)
     _sign_ins: SignIns | None = field(default=None, init=False, repr=False)
     _tokens: ApiTokens | None = field(default=None, init=False, repr=False)
+    _push: PushCalls | None = field(default=None, init=False, repr=False)
     _inspect_rooms: Callable[[], object] = field(default=lambda: None, init=False, repr=False)
     measured: Measured = field(default=unmeasured, init=False)
     _clocks: Noticed = field(factory=Noticed, init=False)
@@ -198,7 +201,8 @@ class App:
         if self._has_page:
             self._sign_ins = SignIns(self.now)
             self._tokens = ApiTokens(store, self.reader, self.now)
-            self.service.web = WebLinks(self.system.named("web"), self._tokens)
+            self._push = PushCalls(store, self.reader, Path(self.places.push_key_file), self.now)
+            self.service.web = WebLinks(self.system.named("web"), self._tokens, self._push)
         self.service.server = self._information()
         self.shim_deps = ShimServerDeps(
             config=self.config,
@@ -266,6 +270,10 @@ class App:
         if self._sign_ins is not None and self._tokens is not None:
             # The page: its port opens when a person asks for it.
             children.append(ChildSpec("web", self._web(self._sign_ins, self._tokens)))
+        if self._push is not None:
+            # Messages to browsers while the page is closed. Nothing else depends on it.
+            push = PushDeps(self.service, self._push, self.config.web.push_contact, self.now)
+            children.append(ChildSpec("push", partial(PushSender, push)))
         # The shims' connections, and the socket that accepts them.
         children.append(ChildSpec("links", _group, shutdown=None))
         if "shims" in self.sockets:

@@ -196,6 +196,7 @@ GROUPS = {
     "key": "operator keys, with which you sign your decisions",
     "rooms": "rooms, in which teams of agents work together",
     "token": "tokens with which programs use the API of the page",
+    "push": "messages to browsers while the page is closed",
     "gateway": "other MCP servers, which agents reach through this one",
 }
 
@@ -207,7 +208,7 @@ SUBJECTS = {
     "what passes without you": ("grant", "grants", "revoke", "allow", "policy"),
     "checkpoints": ("checkpoint", "checkpoints", "restore"),
     "the record": ("log", "history", "audit"),
-    "the server and the rest": ("server", "tree", "clients", "slack", "key", "token", "rooms", "gateway"),
+    "the server and the rest": ("server", "tree", "clients", "slack", "key", "token", "push", "rooms", "gateway"),
 }
 
 #: What is typed, one word or two, and its row.
@@ -311,7 +312,11 @@ def _is_about_session(row: OperatorCommand) -> bool:
 
 #: Where the ids come from that complete a command's argument: the command that lists them, and the field that has them.
 _LISTED = {"session": ("list", "session_id"), "checkpoint": ("checkpoints", "checkpoint_id")}
-_LISTED_OF_GROUP = {"rooms": ("rooms-list", "room_id"), "gateway": ("gateway-list", "name")}
+_LISTED_OF_GROUP = {
+    "rooms": ("rooms-list", "room_id"),
+    "gateway": ("gateway-list", "name"),
+    "push": ("push-list", "push_id"),
+}
 #: Seconds that a completion waits for the server.
 _COMPLETION_PATIENCE = 0.5
 

@@ -12,11 +12,11 @@ from rich.text import Text
 from rich.tree import Tree
 
 from intercom.cli.ctl_table import age, print_table, safe_text, second
-from intercom.cli.ctl_text import clean, one_line
+from intercom.cli.ctl_text import clean, one_line, short
 from intercom.model.chat_status import ChatStatus, ConnectionState
 from intercom.model.json_types import Json
 from intercom.model.server_view import ClientEntries, ServerStatus
-from intercom.model.web import TokenEntry
+from intercom.model.web import PushEntry, TokenEntry
 from intercom.operators.commands.json_forms import read
 
 if TYPE_CHECKING:
@@ -124,3 +124,18 @@ def draw_tokens(on: Console, data: Json, at: datetime) -> None:
 
 def draw_revoked_token(on: Console, data: Json, at: datetime) -> None:
     on.print(safe_text(f"revoked the token {read(TokenEntry, data).name}"))
+
+
+def draw_subscriptions(on: Console, data: Json, at: datetime) -> None:
+    rows = [
+        (
+            short(each.push_id),
+            safe_text(one_line(each.by)),
+            safe_text(one_line(each.label)),
+            safe_text(one_line(each.service)),
+            safe_text(second(each.created_at)),
+        )
+        for each in read(list[PushEntry], data, "subscriptions")
+    ]
+    columns = ("id", "of", "browser", "push service", "since")
+    print_table(on, columns, rows, "no browser gets push messages: switch them on under Notifications on the page")

@@ -102,5 +102,7 @@ def done_line(data: JsonObject) -> str:
         return one_line(f"{data['status']} {count(len(ended), 'session')}{named}")
     if "grant_id" in data:
         return one_line(f"{data['status']} {short(str(data['grant_id']))}: {data['covers']}")
+    if "push_id" in data:
+        return one_line(f"{data['status']} {short(str(data['push_id']))}: {data['label']} of {data['by']}")
     line = f"{data['status']} {data.get('request_id') or data.get('session_id')}"
     return one_line(f"{line}: {data['note']}" if data.get("note") else line)

@@ -74,7 +74,7 @@ def http_token(where: Places) -> str:
     try:
         private_directory(str(path.parent))
         if not os.path.lexists(path):
-            _create_token(path, secrets.token_hex(32))
+            create(path, _token_file(secrets.token_hex(32)))
         text = read_own(path, private=True).decode("ascii", "replace").strip()
     except OSError as error:
         raise IpcError(_cannot_keep(path, error)) from None
@@ -95,18 +95,23 @@ def keep_http_token(where: Places, token: str) -> str | None:
     if os.path.lexists(path):
         return None
     try:
-        _create_token(path, token)
+        create(path, _token_file(token))
     except OSError as error:
         raise IpcError(_cannot_keep(path, error)) from None
     return f"the token file {path} was gone; it was written again"
 
 
-def _create_token(path: Path, token: str) -> None:
-    """Write this token. If another process does so at the same moment, its token is kept."""
+def create(path: Path, content: bytes) -> None:
+    """Write a private file, and its directory. If another process does so at the same moment, its content is kept.
+    Raises OSError."""
     private_directory(str(path.parent))
-    # A link instead of a rename: the first process wins, and no reader sees a partial token.
-    with _draft(path, f"{token}\n".encode("ascii"), 0o600) as fresh, contextlib.suppress(FileExistsError):
+    # A link instead of a rename: the first process wins, and no reader sees a partial file.
+    with _draft(path, content, 0o600) as fresh, contextlib.suppress(FileExistsError):
         os.link(fresh, path)
+
+
+def _token_file(token: str) -> bytes:
+    return f"{token}\n".encode("ascii")
 
 
 def _cannot_keep(path: Path, error: OSError) -> str:

@@ -66,7 +66,7 @@ def read(text: str) -> Passkey | None:
     parts = text.split(",") if len(text) <= LONGEST else []
     if len(parts) != 3 or not is_origin(parts[0]):
         return None
-    credential, spki = _from_base64url(parts[1]), _from_base64url(parts[2])
+    credential, spki = from_base64url(parts[1]), from_base64url(parts[2])
     if not credential or not spki or len(credential) > _LONGEST_ID:
         return None
     found = Passkey(parts[0], credential, spki)
@@ -111,7 +111,7 @@ def verifies(text: str, assertion: str, message: bytes) -> bool:
     parts = assertion.split(".") if len(assertion) <= _LONGEST_ASSERTION else []
     if key is None or len(parts) != 3:
         return False
-    data, client, signature = (_from_base64url(part) for part in parts)
+    data, client, signature = (from_base64url(part) for part in parts)
     if data is None or client is None or signature is None or len(data) < _SHORTEST_DATA:
         return False
     party = hashlib.sha256(key.relying_party.encode("ascii")).digest()
@@ -193,7 +193,7 @@ def to_base64url(data: bytes) -> str:
     return base64.urlsafe_b64encode(data).decode("ascii").rstrip("=")
 
 
-def _from_base64url(text: str) -> bytes | None:
+def from_base64url(text: str) -> bytes | None:
     """Read base64url without padding, in its only form. Returns None for another text."""
     if not _BASE64URL.fullmatch(text):
         return None

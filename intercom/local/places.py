@@ -90,6 +90,11 @@ class Places:
         return os.path.join(self.state_dir, "http.token")
 
     @property
+    def push_key_file(self) -> str:
+        """The key pair by which push services know this user's servers, mode 0600. It is permanent."""
+        return os.path.join(self.state_dir, "web-push.key")
+
+    @property
     def http_address_file(self) -> str:
         """The file in which a running server publishes its HTTP address."""
         return os.path.join(self.runtime_dir, f"{self.ipc_name}.http")

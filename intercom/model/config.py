@@ -294,6 +294,11 @@ class WebSettings:
         "A file with that secret. Default: `INTERCOM_PROXY_SECRET` in the environment of `agent-intercom serve`, not of"
         " a server that an agent starts.",
     )
+    push_contact: str | None = setting(
+        None,
+        "Your address (`mailto:` or `https:`), which push services are told with each message; Apple's wants one.",
+        matching(r"mailto:[^\s@]+@[^\s@]+|https://[^\s/]\S*", "an address such as mailto:alex@example.org"),
+    )
 
 
 class HighestRisk(StrEnum):

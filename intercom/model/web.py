@@ -93,6 +93,62 @@ class TokenEntry:
     url: str = ""
 
 
+@frozen
+class PushSubscription:
+    """A browser that is sent messages while the page is closed. `endpoint` is where its push service takes them, and a
+    secret: who knows it can send to that browser. `public` and `auth` are the browser's keys, as base64url. `by` is the
+    person, `label` the browser."""
+
+    id: str
+    endpoint: str = field(repr=False)
+    public: str
+    auth: str = field(repr=False)
+    by: str
+    channel: str
+    label: str
+    created_at: datetime
+
+    @property
+    def service(self) -> str:
+        """The host of its push service."""
+        return self.endpoint.partition("://")[2].partition("/")[0]
+
+
+@frozen
+class PushEntry:
+    """A subscription as it is listed: without what is secret."""
+
+    push_id: str
+    by: str
+    channel: str
+    label: str
+    service: str
+    created_at: datetime
+
+
+class PushOperations(Protocol):
+    """What people can ask of the push messages."""
+
+    async def public_key(self) -> str:
+        """Return the public key that browsers are subscribed to, as base64url. Raises IpcError if it cannot be kept."""
+        ...
+
+    async def subscribe(
+        self, endpoint: str, public: str, auth: str, label: str, by: str, channel: str
+    ) -> PushSubscription:
+        """Send a person's browser messages from now on. An endpoint has one subscription: the last one counts. Raises
+        InvalidArguments for an endpoint or keys that could not be used, and InvalidState if there are too many."""
+        ...
+
+    async def subscriptions(self) -> tuple[PushSubscription, ...]:
+        """Return all subscriptions, oldest first."""
+        ...
+
+    async def unsubscribe(self, prefix: str, by: str, channel: str) -> PushSubscription:
+        """Send a browser nothing any more. Raises NotFound and Ambiguous."""
+        ...
+
+
 class WebOperations(Protocol):
     """What people can ask of the page's server."""
 
@@ -101,6 +157,11 @@ class WebOperations(Protocol):
     ) -> SignInLink:
         """Make a link for this person, and open the port if it is not open. `by` is who asks for it, if that is
         somebody else. Raises IpcError if the port cannot be opened."""
+        ...
+
+    @property
+    def push(self) -> PushOperations:
+        """Return what can be asked of the push messages."""
         ...
 
     async def proposed_passkeys(self) -> tuple[ProposedPasskey, ...]:

@@ -19,8 +19,9 @@ from intercom.operators.router_messages import Channel, Subscribe
 
 #: Which channels each mode notifies. The mode never limits who may answer: any channel may.
 NOTIFIED: dict[SessionMode, frozenset[Channel]] = {
-    SessionMode.REMOTE: frozenset({Channel.SLACK, Channel.EMBED}),
-    SessionMode.LOCAL: frozenset({Channel.CTL, Channel.WEB, Channel.EMBED}),
+    # A person has subscribed that one browser, on whichever machine it is: so push messages come in each mode.
+    SessionMode.REMOTE: frozenset({Channel.SLACK, Channel.EMBED, Channel.PUSH}),
+    SessionMode.LOCAL: frozenset({Channel.CTL, Channel.WEB, Channel.EMBED, Channel.PUSH}),
     SessionMode.HYBRID: frozenset(Channel),
 }
 

@@ -11,12 +11,14 @@ from intercom.model.card import Card
 
 
 class Channel(StrEnum):
-    """A way to reach people. EMBED is a program that runs the server inside itself."""
+    """A way to reach people. EMBED is a program that runs the server inside itself. PUSH only notifies: nobody answers
+    over it."""
 
     SLACK = "slack"
     CTL = "ctl"
     WEB = "web"
     EMBED = "embed"
+    PUSH = "push"
 
 
 @frozen

@@ -26,6 +26,7 @@ from intercom.store.schema_changes import (
     API_TOKENS,
     GATEWAY,
     GRANTS,
+    PUSH_SUBSCRIPTIONS,
     SCOPES,
     SPAWNED_AGENTS,
     UNSENT_DECISIONS,
@@ -525,6 +526,7 @@ MIGRATIONS: tuple[Migration, ...] = (
     Migration(27, "grants", _run(GRANTS)),
     Migration(28, "unsent decisions, what was asked", _run(UNSENT_DECISIONS, note_what_was_asked)),
     Migration(29, "tokens of programs", _run(API_TOKENS)),
+    Migration(30, "push subscriptions", _run(PUSH_SUBSCRIPTIONS)),
 )
 
 FIRST = MIGRATIONS[0].number

@@ -179,6 +179,23 @@ API_TOKENS = (
 )
 
 
+#: Browsers that are sent messages while the page is closed.
+PUSH_SUBSCRIPTIONS = (
+    """
+    create table push_subscription (
+        id text primary key not null,
+        endpoint text not null,
+        public text not null,
+        auth text not null,
+        subscribed_by text not null,
+        subscribed_via text not null,
+        label text not null,
+        created_at text not null
+    )
+    """,
+)
+
+
 def note_what_was_asked(db: Database) -> None:
     """Fill in `asked_sha256` of the requests that asking again may find, as their agents made them."""
     ids = db.execute(

@@ -1,19 +1,23 @@
-"""What people have trusted until they say otherwise: the policies of workspaces, operator keys, and programs' tokens.
+"""What people have trusted until they say otherwise: the policies of workspaces, operator keys, programs' tokens, and
+the browsers that get push messages.
 
 A policy is identified by workspace root and content hash. In force is the last accepted one, unless rejected later.
 """
 
 from __future__ import annotations
 
+import hashlib
 from datetime import datetime
+from typing import Final
 
-from attrs import frozen
+from attrs import evolve, frozen
 from sqlite_utils import Database
 
+from intercom.model.errors import InvalidState
 from intercom.model.policy import PolicyDecision
 from intercom.model.request import RiskLevel
-from intercom.model.web import ApiToken
-from intercom.store import rows
+from intercom.model.web import ApiToken, PushSubscription
+from intercom.store import audit, rows
 from intercom.store.requests import DECIDED
 from intercom.store.rows import Table
 
@@ -144,3 +148,61 @@ class ApiTokens(Table[ApiToken]):
 
 
 api_tokens = ApiTokens("api_token", ApiToken)
+
+
+# --- browsers that get push messages ----------------------------------------------------------------------------------
+
+#: How many browsers are subscribed at once, of one person and of all.
+MOST_BROWSERS_OF_ONE: Final = 16
+MOST_BROWSERS: Final = 128
+#: The kinds of the audit entries about subscriptions.
+PUSH_SUBSCRIBED, PUSH_ENDED = "push_subscribed", "push_ended"
+
+
+def id_of(endpoint: str) -> str:
+    """Return the id of an endpoint's subscription. It does not show the endpoint."""
+    return hashlib.sha256(endpoint.encode("utf-8", "surrogatepass")).hexdigest()[:32]
+
+
+class PushSubscriptions(Table[PushSubscription]):
+    """The subscriptions, each with the id of its endpoint."""
+
+    def all(self, db: Database) -> tuple[PushSubscription, ...]:
+        """Return all, oldest first."""
+        return self.select(db, "true order by created_at, id")
+
+    def put(self, db: Database, made: PushSubscription) -> PushSubscription:
+        """Record a subscription, in the place of an earlier one of the same endpoint. Returns it as it is recorded.
+        Raises InvalidState if there are too many."""
+        known = self.all(db)
+        same = next((each for each in known if each.id == made.id), None)
+        if same is not None and evolve(made, created_at=same.created_at) == same:
+            return same
+        others = [each for each in known if each.id != made.id]
+        if len(others) >= MOST_BROWSERS or sum(each.by == made.by for each in others) >= MOST_BROWSERS_OF_ONE:
+            raise InvalidState("too many browsers are subscribed to push messages: take one off the list first")
+        db.execute("delete from push_subscription where id = ?", (made.id,))
+        self.insert(db, made)
+        self._record(db, PUSH_SUBSCRIBED, made, made.by, made.channel, made.created_at)
+        return made
+
+    def end(self, db: Database, id: str, by: str, channel: str, at: datetime) -> PushSubscription | None:
+        """Delete a subscription, and return it; None if there is none."""
+        found = self.get(db, id)
+        if found is not None:
+            db.execute("delete from push_subscription where id = ?", (id,))
+            self._record(db, PUSH_ENDED, found, by, channel, at)
+        return found
+
+    def _record(
+        self, db: Database, kind: str, subscription: PushSubscription, by: str, channel: str, at: datetime
+    ) -> None:
+        # The endpoint is a secret.
+        about = {"push_id": subscription.id, "channel": channel, "user": subscription.by}
+        says = f"push messages to {subscription.by}'s {subscription.label} over {subscription.service}"
+        audit.record(db, at, kind, None, by, f"{says}{'' if kind == PUSH_SUBSCRIBED else ' ended'}", about)
+
+
+push_subscriptions = PushSubscriptions(
+    "push_subscription", PushSubscription, names={"by": "subscribed_by", "channel": "subscribed_via"}
+)

@@ -12,7 +12,7 @@ import pytest
 from attrs import evolve
 from rich.console import Console
 
-from intercom.cli import ctl_draw
+from intercom.cli import ctl_draw, ctl_text
 from intercom.cli.ctl_table import age
 from intercom.cli.ctl_text import short
 from intercom.model.audit import AuditEntry, LogEntry
@@ -540,3 +540,18 @@ def test_the_log_names_the_grant_and_a_process_once() -> None:
     why = "refused approve of r: process 12 is, or was started by, process 9, which is an agent's"
     refused = AuditEntry(1, START, "security", None, "intercom", why, {"origin": origin.to_data()})
     assert ctl_draw.summary_of(refused) == f"{why} (python3, in /dev/pts/3, started by bash (process 11))"
+
+
+def test_the_browsers_that_get_push_messages_are_listed_with_whose_they_are() -> None:
+    entry: JsonObject = {
+        "push_id": "0123456789abcdef0123456789abcdef",
+        "by": "kim",
+        "channel": "web",
+        "label": "Fire\u202efox\non Linux",
+        "service": "push.example.com",
+        "created_at": plain(START),
+    }
+    shown = drawn("push-list", {"subscriptions": [entry]})
+    assert "01234567  kim  Fire<U+202E>fox on Linux  push.example.com" in shown
+    assert "no browser gets push messages" in drawn("push-list", {"subscriptions": []})
+    assert ctl_text.done_line({**entry, "status": "removed"}) == "removed 01234567: Fire<U+202E>fox on Linux of kim"

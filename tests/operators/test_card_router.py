@@ -20,23 +20,23 @@ from intercom.operators.router_messages import Channel, Subscribe
 from tests.operators.stand_in_service import START, card
 
 LOCAL, REMOTE, HYBRID = SessionMode.LOCAL, SessionMode.REMOTE, SessionMode.HYBRID
-ALL = {"slack": Channel.SLACK, "ctl": Channel.CTL, "web": Channel.WEB, "embed": Channel.EMBED}
+ALL = {"slack": Channel.SLACK, "ctl": Channel.CTL, "web": Channel.WEB, "embed": Channel.EMBED, "push": Channel.PUSH}
 
 
 @pytest.mark.parametrize(
     ("mode", "shown", "state", "told"),
     [
-        (REMOTE, set(), CardState.PENDING, {"slack", "embed"}),
-        (LOCAL, set(), CardState.PENDING, {"ctl", "web", "embed"}),
+        (REMOTE, set(), CardState.PENDING, {"slack", "embed", "push"}),
+        (LOCAL, set(), CardState.PENDING, {"ctl", "web", "embed", "push"}),
         (HYBRID, set(), CardState.PENDING, set(ALL)),
         (None, set(), CardState.PENDING, set(ALL)),
         # Whoever shows it as open must hear of its end, also after the mode has changed.
         (LOCAL, {"slack"}, CardState.APPROVED, set(ALL)),
-        (REMOTE, {"ctl"}, CardState.EXPIRED, {"slack", "embed", "ctl"}),
-        (REMOTE, {"ctl", "gone"}, CardState.PENDING, {"slack", "embed", "ctl"}),
+        (REMOTE, {"ctl"}, CardState.EXPIRED, {"slack", "embed", "push", "ctl"}),
+        (REMOTE, {"ctl", "gone"}, CardState.PENDING, {"slack", "embed", "push", "ctl"}),
         # After a crash nobody knows who shows it.
         (LOCAL, None, CardState.APPROVED, set(ALL)),
-        (LOCAL, None, CardState.PENDING, {"ctl", "web", "embed"}),
+        (LOCAL, None, CardState.PENDING, {"ctl", "web", "embed", "push"}),
     ],
 )
 def test_the_mode_says_who_is_told_and_whoever_showed_a_card_hears_of_its_end(

@@ -180,7 +180,8 @@ async def test_the_deadline_counts_again(server: VirtualServer, agent: AgentClie
 
 
 def test_every_channel_of_people_is_known() -> None:
-    assert {each.value for each in Channel} == PEOPLES
+    # Nobody decides by a push message.
+    assert {each.value for each in Channel} - {"push"} == PEOPLES
 
 
 @pytest.mark.parametrize("channel", sorted(PEOPLES))

@@ -51,9 +51,10 @@ async function show(told: Told, isPush: boolean): Promise<void> {
   const [before] = await worker.registration.getNotifications({ tag: told.tag });
   // One that was dismissed does not come back only because there is less to tell.
   if (told.isQuiet && !before && !isPush) return;
-  // The page and a push may tell the same.
-  const isSame = before?.data?.ids.join() === told.ids.join();
-  const isQuiet = told.isQuiet || isSame;
+  // The page and a push may tell the same; the page tells of more.
+  const isKnown = before !== undefined && told.ids.every((id) => before.data?.ids.includes(id));
+  if (isPush && isKnown && told.ids.length > 0) return;
+  const isQuiet = told.isQuiet || isKnown;
   const options = {
     body: told.body,
     tag: told.tag,

@@ -4,6 +4,7 @@ import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { expect, test } from "vitest";
 import { diffOf } from "../src/model/diff";
+import { kindOf } from "../src/model/kinds";
 import { short, visible, visibleLine } from "../src/model/visible";
 import { cardOf } from "../src/model/wire";
 import { cardEntry, fileEntry } from "./support/cards";
@@ -12,6 +13,7 @@ interface Made {
   texts: [text: string, visible: string, line: string][];
   ids: [name: string, short: string][];
   diffs: [diff: string, paths: string[], hunks: [number, string, string | null, number, number][]][];
+  kinds: [kind: string, files: number, name: string][];
 }
 
 const made = JSON.parse(readFileSync(join(import.meta.dirname, "support/same_as_server.json"), "utf8")) as Made;
@@ -31,5 +33,12 @@ test("hunks are numbered alike", () => {
     const files = paths.map((path) => fileEntry(path));
     const model = diffOf(cardOf(cardEntry({ diff, files })));
     expect(model.hunks.map(({ number, path, range, line, end }) => [number, path, range, line, end])).toEqual(hunks);
+  }
+});
+
+test("kinds of cards are called alike", () => {
+  for (const [kind, files, name] of made.kinds) {
+    const entry = cardEntry({ kind, files: files > 0 ? [fileEntry("f")] : [] });
+    expect([kind, files, kindOf(cardOf(entry))]).toEqual([kind, files, name]);
   }
 });

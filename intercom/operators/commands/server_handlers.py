@@ -14,7 +14,15 @@ from intercom.model.chat_status import ChatStatus
 from intercom.model.errors import InvalidArguments, InvalidState
 from intercom.model.json_types import JsonObject
 from intercom.model.server_view import ClientEntries, ServerOperations, ServerStatus
-from intercom.model.web import ApiToken, NewToken, ProposedPasskey, SignInLink, WebOperations, person_name
+from intercom.model.web import (
+    ApiToken,
+    NewToken,
+    ProposedPasskey,
+    PushSubscription,
+    SignInLink,
+    WebOperations,
+    person_name,
+)
 from intercom.model.web_role import WebRole
 from intercom.operators.commands.command_handler import Caller, handles
 from intercom.operators.commands.json_forms import card_entry, form, plain, under, verification_entry
@@ -160,6 +168,46 @@ async def token_revoke(service: OperatorService, caller: Caller, name: str) -> A
 @handles("passkeys", under("passkeys"))
 async def passkeys(service: OperatorService, caller: Caller) -> Sequence[ProposedPasskey]:
     return () if service.web is None else await service.web.proposed_passkeys()
+
+
+# --- push messages ----------------------------------------------------------------------------------------------------
+
+_subscription_entry = form(PushSubscription, "push_id=id", "by", "channel", "label", "service", "created_at")
+
+
+@handles("push-key", under("public_key"))
+async def push_key(service: OperatorService, caller: Caller) -> str:
+    return await _page(service).push.public_key()
+
+
+def _subscribed_entry(made: PushSubscription) -> JsonObject:
+    return {**_subscription_entry(made), "status": "subscribed"}
+
+
+@handles("push-subscribe", _subscribed_entry)
+async def push_subscribe(
+    service: OperatorService, caller: Caller, url: str, public: str, auth: str, label: str = ""
+) -> PushSubscription:
+    return await _page(service).push.subscribe(url, public, auth, label, caller.name, caller.channel.value)
+
+
+def _subscription_entries(found: Sequence[PushSubscription]) -> JsonObject:
+    return {"subscriptions": [_subscription_entry(each) for each in found]}
+
+
+@handles("push-list", _subscription_entries)
+async def push_list(service: OperatorService, caller: Caller) -> Sequence[PushSubscription]:
+    return await _page(service).push.subscriptions()
+
+
+def _removed_entry(ended: PushSubscription) -> JsonObject:
+    return {**_subscription_entry(ended), "status": "removed"}
+
+
+@handles("push-remove", _removed_entry)
+async def push_remove(service: OperatorService, caller: Caller, id: str) -> PushSubscription:
+    """Send a browser nothing any more, by the prefix of its id."""
+    return await _page(service).push.unsubscribe(id, caller.name, caller.channel.value)
 
 
 @handles("version", plain)

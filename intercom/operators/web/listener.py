@@ -29,7 +29,7 @@ from intercom.model.card import Card, Notice
 from intercom.model.config import WebSettings
 from intercom.model.errors import IntercomError, IpcError
 from intercom.model.json_types import JsonObject
-from intercom.model.web import ApiToken, NewToken, ProposedPasskey, SignInLink
+from intercom.model.web import ApiToken, NewToken, ProposedPasskey, PushOperations, SignInLink
 from intercom.model.web_role import WebRole
 from intercom.operators.authorization import Agents, Authorization, NoAgents
 from intercom.operators.channel import ChannelActor, utc_now
@@ -91,6 +91,7 @@ class WebLinks:
 
     actor: Name
     api_tokens: ApiTokens
+    push: PushOperations
 
     async def sign_in_link(
         self, name: str, *, role: WebRole = WebRole.ADMIN, by: str = "", with_file: bool = False

@@ -41,10 +41,12 @@ class PageServer:
     places: Places
     sign_ins: SignIns
     tokens: ApiTokens
+    #: The push messages, if a test has some.
+    push: Any = None
 
     @property
     def links(self) -> WebLinks:
-        return WebLinks(self.system.named("web"), self.tokens)
+        return WebLinks(self.system.named("web"), self.tokens, self.push)
 
     def tell(self, shown: Any) -> None:
         """Tell the router what a session would."""

@@ -217,7 +217,7 @@ def test_whatever_stands_in_a_cookie_is_read_or_ignored(values: list[bytes]) -> 
 
 
 #: What only shows something, though it is not for every process of the machine.
-SHOWS = {"amend", "gateway-tail", "gateway-evidence"}
+SHOWS = {"amend", "gateway-tail", "gateway-evidence", "push-key", "push-list"}
 #: Keys, tokens and settings.
 MANAGES = {"key-add", "key-revoke", "passkeys", "rooms-token", "rooms-url", "token-list", "token-revoke"}
 #: What makes something with which somebody acts for a person.

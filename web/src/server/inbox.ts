@@ -140,7 +140,11 @@ export class Inbox {
     }
   }
 
+  /** What has to be done before somebody signs out. */
+  beforeLeaving: () => Promise<void> = () => Promise.resolve();
+
   async leave(): Promise<void> {
+    await this.beforeLeaving();
     try {
       await this.api.signOut();
     } catch (fault) {

@@ -42,6 +42,7 @@ class Notifications {
   #timer: ReturnType<typeof setTimeout> | undefined;
   /** Whether this tab notifies: one of all tabs does. */
   #isFirst = false;
+  #hasRenewed = false;
   #listeners = new Set<() => void>();
   #revision = 0;
 
@@ -57,6 +58,10 @@ class Notifications {
       this.#isFirst = true;
       return new Promise<void>(() => undefined);
     });
+    // Who signs out gets no messages here any more.
+    inbox.beforeLeaving = async () => {
+      if (hasPush()) await import("./push").then(({ leave }) => leave()).catch(() => undefined);
+    };
     inbox.subscribe(this.#look);
     document.addEventListener("visibilitychange", this.#look);
     setInterval(this.#look, INTERVAL);
@@ -118,8 +123,14 @@ class Notifications {
       this.#tellAll(this.#digest.forget());
       return;
     }
+    if (!this.#hasRenewed) {
+      this.#hasRenewed = true;
+      // Only a browser that was subscribed loads this part.
+      if (this.isPossible && hasPush()) void import("./push").then(({ renew }) => renew()).catch(() => undefined);
+    }
     const isSeen = document.visibilityState === "visible" || !this.isOn;
-    const cards = [...inbox.board.cards].sort((one, other) => (one.createdAt < other.createdAt ? -1 : 1));
+    const cards = [...inbox.board.cards];
+    if (!isSeen) cards.sort((one, other) => (one.createdAt < other.createdAt ? -1 : 1));
     this.#tellAll(this.#digest.look(cards, Date.now(), isSeen));
     const next = this.#digest.next;
     if (next !== null) this.#timer = setTimeout(this.#look, Math.max(0, next - Date.now()) + 10);
@@ -132,6 +143,14 @@ class Notifications {
   async #tell(message: ToWorker): Promise<void> {
     if (!(await this.#registration)) return;
     (await navigator.serviceWorker.ready).active?.postMessage(message);
+  }
+}
+
+function hasPush(): boolean {
+  try {
+    return localStorage.getItem("intercom-push") !== null;
+  } catch {
+    return false;
   }
 }
 

@@ -6,6 +6,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { chromium, type Browser, type BrowserContext, type Locator, type Page, type Worker } from "playwright-core";
 import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from "vitest";
+import type { JsonObject } from "../../src/model/wire";
 import { chromiumPath, startBrowser } from "../support/browser";
 import { proposal } from "../support/cards";
 import { Standin } from "../support/standin";
@@ -45,10 +46,11 @@ interface Scope {
 }
 
 /** Open the page, signed in. Whether somebody looks at it, `hide` says: a browser without a screen shows every tab. */
-async function visit({ isAllowed = true, width = 1280 } = {}): Promise<Worker> {
+async function visit({ isAllowed = true, width = 1280, hasPush = false } = {}): Promise<Worker> {
   context = await browser.newContext({ viewport: { width, height: 800 } });
   if (isAllowed) await context.grantPermissions(["notifications"], { origin: server.origin });
   else await context.addInitScript(() => Object.defineProperty(Notification, "permission", { get: () => "denied" }));
+  if (hasPush) await fakePushManager(context);
   await context.addInitScript(() => {
     Object.defineProperty(document, "visibilityState", {
       get: () => ((window as { isHidden?: boolean }).isHidden ? "hidden" : "visible"),
@@ -199,6 +201,99 @@ test("a click leads to the request, in the page that is there", async () => {
   );
   await page.getByRole("heading", { level: 1 }).filter({ hasText: "Wanted" }).waitFor();
   expect(await shown(worker)).toEqual([]);
+});
+
+/** A push service of its own: Chromium's is on the internet. */
+async function fakePushManager(context: BrowserContext): Promise<void> {
+  await context.addInitScript(() => {
+    let made: unknown = null;
+    const key = (options: PushSubscriptionOptionsInit) => options.applicationServerKey as Uint8Array<ArrayBuffer>;
+    PushManager.prototype.getSubscription = async () => made as PushSubscription;
+    PushManager.prototype.subscribe = async (options = {}) => {
+      const at = { endpoint: "https://push.example.com/a", keys: { p256dh: "the-key", auth: "the-secret" } };
+      const ended = async () => (made = null) === null;
+      made = { ...at, options: { applicationServerKey: key(options).buffer }, unsubscribe: ended, toJSON: () => at };
+      return made as PushSubscription;
+    };
+  });
+}
+
+/** The subscriptions of the server, which a test sees. */
+function pushCommands(): JsonObject[] {
+  const known: JsonObject[] = [];
+  server.answers.set("push-key", () => ({ public_key: "BAEC" }));
+  server.answers.set("push-list", () => ({ subscriptions: known }));
+  server.answers.set("push-subscribe", (fields) => {
+    const made = {
+      push_id: "p1",
+      by: "alex",
+      channel: "web",
+      label: String(fields["label"]),
+      service: "push.example.com",
+    };
+    known.push({ ...made, created_at: new Date().toISOString() });
+    return known.at(-1) ?? null;
+  });
+  server.answers.set("push-remove", (fields) => {
+    const at = known.findIndex((each) => each["push_id"] === fields["id"]);
+    return at < 0 ? null : (known.splice(at, 1)[0] ?? null);
+  });
+  return known;
+}
+
+test("a browser is subscribed with a click, listed, and removed, also when its person signs out", async () => {
+  const known = pushCommands();
+  known.push({
+    ...{ push_id: "p9", by: "sam", channel: "web", label: "Evil\u202e phone", service: "push.example.org" },
+    created_at: new Date().toISOString(),
+  });
+  await visit({ hasPush: true });
+  await openDialog();
+  await dialog().getByText("Evil<U+202E> phone").waitFor();
+  await dialog().getByRole("button", { name: "Send them to this browser" }).click();
+  await dialog().getByRole("listitem").filter({ hasText: "Chrome on" }).getByText("(this browser)").waitFor();
+  const [sent] = server.sent.filter((each) => each.command === "push-subscribe");
+  expect(sent?.fields).toMatchObject({ url: "https://push.example.com/a", public: "the-key", auth: "the-secret" });
+  expect(String(sent?.fields["label"])).toMatch(/^Chrome on /);
+  await dialog().getByRole("button", { name: "Send nothing to Evil<U+202E> phone any more" }).click();
+  await dialog().getByText("Evil<U+202E> phone").waitFor({ state: "detached" });
+  await page.keyboard.press("Escape");
+  await page.getByRole("button", { name: "You and this server" }).click();
+  await page.getByRole("menuitem", { name: "Sign out" }).click();
+  await page.getByText("You have signed out.").waitFor();
+  expect(known).toEqual([]);
+});
+
+test("a push message is shown while nobody looks, with the same as the page in one notification", async () => {
+  const worker = await visit();
+  const devtools = await context.newCDPSession(page);
+  const registrations: string[] = [];
+  devtools.on("ServiceWorker.workerRegistrationUpdated", ({ registrations: found }) =>
+    registrations.push(...found.map((each) => each.registrationId)),
+  );
+  await devtools.send("ServiceWorker.enable");
+  await expect.poll(() => registrations.length, until).toBeGreaterThan(0);
+  const deliver = async (data: string) =>
+    await devtools.send("ServiceWorker.deliverPushMessage", {
+      ...{ origin: server.origin, registrationId: registrations[0] ?? "", data },
+    });
+  const told = { tag: "waiting", title: "2 requests wait", body: "Change: one", path: "/inbox", ids: ["one", "two"] };
+  await deliver(JSON.stringify(told));
+  await page.waitForTimeout(500);
+  expect(await shown(worker)).toEqual([]);
+  await hide(worker);
+  for (const other of ["", "{", "[]", '{"tag":"waiting"}', JSON.stringify({ ...told, tag: "other" })])
+    await deliver(other);
+  await deliver(JSON.stringify(told));
+  await expect.poll(() => titles(worker), until).toEqual(["2 requests wait"]);
+  // What is shown already is not shown again.
+  await deliver(JSON.stringify({ ...told, title: "One", ids: ["two"] }));
+  await page.waitForTimeout(300);
+  expect(await titles(worker)).toEqual(["2 requests wait"]);
+  await deliver(
+    JSON.stringify({ ...told, title: "3 requests wait", ids: ["three"], path: "https://elsewhere.example.com/" }),
+  );
+  await expect.poll(() => titles(worker), until).toEqual(["3 requests wait"]);
 });
 
 test("the address of a request leads to it on a phone too, and to the past if it is over", async () => {

@@ -68,6 +68,17 @@ test("a person decides about what three agents ask, and each is told", async () 
   await page.getByText("3 waiting").waitFor();
   expect(page.url()).not.toContain("sign-in");
 
+  // The server's policy and headers let it run, and the key for push messages is made.
+  const worker = await page.evaluate(async () => (await navigator.serviceWorker.ready).active?.scriptURL);
+  expect(worker).toBe(`${new URL(page.url()).origin}/sw.js`);
+  const me = (await page.evaluate(async () => (await fetch("/api/operator/me")).json())) as { csrf: string };
+  const key = await page.evaluate(async (csrf) => {
+    const headers = { "Content-Type": "application/json", "X-Intercom-CSRF": csrf };
+    const answer = await fetch("/api/operator/commands/push-key", { method: "POST", headers, body: "{}" });
+    return ((await answer.json()) as { data: { public_key: string } }).data.public_key;
+  }, me.csrf);
+  expect(key).toMatch(/^B[\w-]{86}$/);
+
   await row("Change two numbers").click();
   await page.getByText("<b>because</b> of <U+202E> it").waitFor();
   await settled();

@@ -1,4 +1,4 @@
-"""Makes `same_as_server.json`: texts, ids and diffs, with what the server's own functions make of them.
+"""Makes `same_as_server.json`: texts, ids, diffs and kinds, with what the server's own functions make of them.
 
 Run it from the top directory: `PYTHONPATH=. python web/tests/support/same_as_server.py`.
 """
@@ -8,13 +8,16 @@ from __future__ import annotations
 import difflib
 import json
 import random
+from datetime import UTC, datetime
 from itertools import pairwise
 from pathlib import Path
 
 from intercom.cli.ctl_text import short
+from intercom.model.card import ANSWERED, Card
 from intercom.model.card_hunks import hunks_of
 from intercom.model.request import ChangeKind, FileChange
 from intercom.model.visible_text import visible, visible_line
+from intercom.operators.web.push_sender import kind_of
 
 _PIECES = [
     *"aZ0# \n\t\r|~é\x1b\x00\x85\xad\xa0\u0301\u0308\u200d\u200c\ufe0f\ufe0e\u20e3\u202e\u2066\u2028\u3164\u034f\u180b",
@@ -58,9 +61,22 @@ def _diffs(chance: random.Random) -> list[list[object]]:
     return found
 
 
+def _kinds() -> list[list[object]]:
+    """What push messages call each kind of card, without and with files."""
+    at = datetime(2026, 1, 1, tzinfo=UTC)
+    files = (FileChange("f", ChangeKind.WRITE, "x", "y", added=1, removed=1),)
+    cards = [Card("c", kind, "s", "/w", "t", at, files=each) for kind in ANSWERED for each in ((), files)]
+    return [[card.kind.value, len(card.files), kind_of(card)] for card in cards]
+
+
 def main() -> None:
     chance = random.Random(7)
-    data = {"texts": _texts(chance), "ids": [[name, short(name)] for name in _IDS], "diffs": _diffs(chance)}
+    data = {
+        "texts": _texts(chance),
+        "ids": [[name, short(name)] for name in _IDS],
+        "diffs": _diffs(chance),
+        "kinds": _kinds(),
+    }
     Path(__file__).with_suffix(".json").write_text(json.dumps(data, indent=0) + "\n")
 
 

@@ -69,7 +69,6 @@ const EditDialog = part(async () => (await import("@/views/edit-dialog")).EditDi
 
 const PermitDialog = part(async () => (await import("@/views/permit-dialog")).PermitDialog);
 const PermittedDialog = part(async () => (await import("@/views/permitted-dialog")).PermittedDialog);
-const NotificationsDialog = part(async () => (await import("@/views/settings/notifications")).NotificationsDialog);
 
 /** What is open over the page. */
 function Opened() {
@@ -81,7 +80,6 @@ function Opened() {
       {opened?.name === "edit" && <EditDialog card={opened.card} onClose={close} />}
       {opened?.name === "permit" && <PermitDialog card={opened.card} onClose={close} />}
       {opened?.name === "permitted" && <PermittedDialog onClose={close} />}
-      {opened?.name === "notifications" && <NotificationsDialog onClose={close} />}
     </Suspense>
   );
 }
@@ -278,7 +276,7 @@ function Header(props: { view: View; isWide: boolean; onHelp: () => void; onPass
           <DropdownMenuItem onSelect={() => inbox.open({ name: "permitted" })}>
             <ShieldCheckIcon aria-hidden /> Rules and grants
           </DropdownMenuItem>
-          <DropdownMenuItem onSelect={() => inbox.open({ name: "notifications" })}>
+          <DropdownMenuItem onSelect={() => navigate(addressOf("settings", "notifications"))}>
             <BellIcon aria-hidden /> Notifications
           </DropdownMenuItem>
           {inbox.signs && inbox.me?.role === "admin" && !whyNoPasskeys() && (

@@ -37,9 +37,8 @@ export type Identity =
   | { state: "unreachable"; why: string }
   | { state: "refused"; why: string };
 
-/** What is open over the page: the editor of a proposal, what would always be allowed, what is allowed
- *  already, or how the person is notified. */
-export type Opened = { name: "edit" | "permit"; card: Card } | { name: "permitted" | "notifications" };
+/** What is open over the page: the editor of a proposal, what would always be allowed, or what is allowed already. */
+export type Opened = { name: "edit" | "permit"; card: Card } | { name: "permitted" };
 
 interface Request {
   command: string;

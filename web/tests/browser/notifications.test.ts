@@ -100,19 +100,18 @@ async function shown(worker: Worker): Promise<{ title: string; body: string; pat
 
 const titles = async (worker: Worker): Promise<string[]> => (await shown(worker)).map((each) => each.title);
 const until = { timeout: 10_000, interval: 100 };
-const dialog = (): Locator => page.getByRole("dialog", { name: "Notifications" });
+const section = (): Locator => page.getByRole("region", { name: "Notifications" });
 
-async function openDialog(): Promise<void> {
+async function openSettings(): Promise<void> {
   await page.getByRole("button", { name: "You and this server" }).click();
   await page.getByRole("menuitem", { name: "Notifications" }).click();
-  await dialog().waitFor();
+  await section().waitFor();
 }
 
 async function turnOn(): Promise<void> {
-  await openDialog();
-  await dialog().getByRole("button", { name: "Turn on", exact: true }).click();
-  await dialog().getByText("On in this browser").waitFor();
-  await page.keyboard.press("Escape");
+  await openSettings();
+  await section().getByRole("button", { name: "Turn on", exact: true }).click();
+  await section().getByText("On in this browser").waitFor();
 }
 
 test("Chromium can install it, and gets the page anew with each visit", async () => {
@@ -248,16 +247,15 @@ test("a browser is subscribed with a click, listed, and removed, also when its p
     created_at: new Date().toISOString(),
   });
   await visit({ hasPush: true });
-  await openDialog();
-  await dialog().getByText("Evil<U+202E> phone").waitFor();
-  await dialog().getByRole("button", { name: "Send them to this browser" }).click();
-  await dialog().getByRole("listitem").filter({ hasText: "Chrome on" }).getByText("(this browser)").waitFor();
+  await openSettings();
+  await section().getByText("Evil<U+202E> phone").waitFor();
+  await section().getByRole("button", { name: "Send them to this browser" }).click();
+  await section().getByRole("listitem").filter({ hasText: "Chrome on" }).getByText("(this browser)").waitFor();
   const [sent] = server.sent.filter((each) => each.command === "push-subscribe");
   expect(sent?.fields).toMatchObject({ url: "https://push.example.com/a", public: "the-key", auth: "the-secret" });
   expect(String(sent?.fields["label"])).toMatch(/^Chrome on /);
-  await dialog().getByRole("button", { name: "Send nothing to Evil<U+202E> phone any more" }).click();
-  await dialog().getByText("Evil<U+202E> phone").waitFor({ state: "detached" });
-  await page.keyboard.press("Escape");
+  await section().getByRole("button", { name: "Send nothing to Evil<U+202E> phone any more" }).click();
+  await section().getByText("Evil<U+202E> phone").waitFor({ state: "detached" });
   await page.getByRole("button", { name: "You and this server" }).click();
   await page.getByRole("menuitem", { name: "Sign out" }).click();
   await page.getByText("You have signed out.").waitFor();
@@ -311,7 +309,7 @@ test("the address of a request leads to it on a phone too, and to the past if it
 
 test("where the browser blocks them it is said what to do, and axe finds nothing", async () => {
   await visit({ isAllowed: false });
-  await openDialog();
+  await openSettings();
   const axe = createRequire(import.meta.url).resolve("axe-core/axe.min.js");
   // The page's policy forbids to add it.
   await page.evaluate(readFileSync(axe, "utf8"));
@@ -320,5 +318,5 @@ test("where the browser blocks them it is said what to do, and axe finds nothing
     return (await axe.run()).violations.map((each) => `${each.impact} ${each.id}`);
   });
   expect(found.filter((each) => /^(serious|critical)/.test(each))).toEqual([]);
-  await dialog().getByText("Your browser blocks them").waitFor();
+  await section().getByText("Your browser blocks them").waitFor();
 });

@@ -4,7 +4,6 @@ import { useQuery } from "@tanstack/react-query";
 import { BellIcon, BellOffIcon, SmartphoneIcon } from "lucide-react";
 import { useState } from "react";
 import { Button } from "@/components/ui/button";
-import { Dialog, DialogContent, DialogDescription, DialogHeader, DialogTitle } from "@/components/ui/dialog";
 import { mayDecide } from "@/model/keys";
 import { subscribersOf } from "@/model/push";
 import { moment } from "@/model/time";
@@ -13,14 +12,17 @@ import { sentence, useInbox } from "@/server/inbox";
 import { useNotifications } from "@/server/notifications";
 import { canPush, ownPush, subscribe, unsubscribe } from "@/server/push";
 import { Remark } from "../marks";
+import { Heading } from "./marks";
 
-/** The section of the settings. */
-export function NotificationSettings() {
+export default function NotificationSettings() {
   return (
-    <div className="flex flex-col gap-5 text-[0.8125rem]">
-      <WhileOpen />
-      <WhileClosed />
-    </div>
+    <>
+      <Heading title="Notifications">How you learn of requests when you do not look at this page.</Heading>
+      <div className="flex flex-col gap-6 text-[0.8125rem]">
+        <WhileOpen />
+        <WhileClosed />
+      </div>
+    </>
   );
 }
 
@@ -35,9 +37,9 @@ function WhileOpen() {
   };
   return (
     <section aria-labelledby="while-open" className="flex flex-col gap-2">
-      <h3 id="while-open" className="font-medium">
+      <h2 id="while-open" className="font-medium">
         While this page is in the background
-      </h3>
+      </h2>
       <p className="text-muted-foreground">
         New requests appear as one notification with their kinds and titles, and once more before they expire. What is
         decided elsewhere disappears from it.
@@ -93,9 +95,9 @@ function WhileClosed() {
   };
   return (
     <section aria-labelledby="while-closed" className="flex flex-col gap-2">
-      <h3 id="while-closed" className="font-medium">
+      <h2 id="while-closed" className="font-medium">
         While this page is closed
-      </h3>
+      </h2>
       <p className="text-muted-foreground">
         Your server sends a message through your browser’s push service, encrypted for this browser alone. It has the
         kinds and titles of requests.
@@ -139,20 +141,5 @@ function WhileClosed() {
         </ul>
       )}
     </section>
-  );
-}
-
-/** The section in a dialog. */
-export function NotificationsDialog({ onClose }: { onClose: () => void }) {
-  return (
-    <Dialog open onOpenChange={(isOpen) => !isOpen && onClose()}>
-      <DialogContent>
-        <DialogHeader>
-          <DialogTitle>Notifications</DialogTitle>
-          <DialogDescription>How you learn of requests when you do not look at this page.</DialogDescription>
-        </DialogHeader>
-        <NotificationSettings />
-      </DialogContent>
-    </Dialog>
   );
 }

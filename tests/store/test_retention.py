@@ -65,6 +65,7 @@ def test_a_session_goes_with_all_that_is_its_own(db: Database) -> None:
 #: What is kept, or forgets by itself.
 KEPT = {
     *("schema_version", "policy_decision", "policy_narrowing", "operator_key", "api_token"),
+    "push_subscription",
     *("gateway_downstream", "gateway_pin"),
     # They go when the processes do.
     *("agent_process", "operator_terminal"),

@@ -7,13 +7,15 @@ Run it from the top directory: `python -m tests.support.make_signed_cases`. `tes
 from __future__ import annotations
 
 import json
+from itertools import product
 from pathlib import Path
 
 from intercom.local import passkeys
 from intercom.model import signing
-from intercom.model.json_types import JsonObject
+from intercom.model.amendment import Comment, told_of_comments
+from intercom.model.json_types import Json, JsonObject
 from intercom.operators.commands.request import _DEFAULT_REASONS
-from intercom.operators.commands.table import ANSWERS, HOW_TO_ANSWER, decision_about
+from intercom.operators.commands.table import ANSWERS, COMMANDS, HOW_TO_ANSWER, decision_about
 from intercom.operators.router_messages import Channel
 from tests.support.passkeys import ORIGIN
 
@@ -73,6 +75,10 @@ def commands() -> list[tuple[str, JsonObject]]:
         ("unpause", {"id": "s-1", "limit": 5, "verdict_id": "v"}),
         ("nudge", {"id": "alert-1", "session": "s-1", "text": None}),
         ("grant", {"id": "r", "scope": "{}", "duration": "20m", "uses": "2", "session": "s"}),
+        ("task", {"session": "s-1", "text": "é"}),
+        ("take-back", {"id": "r"}),
+        ("start", {"text": "do", "workspace": "/work", "label": "é"}),
+        ("gateway-enable", {"id": "docs"}),
     ]
 
 
@@ -92,6 +98,21 @@ def statements() -> list[JsonObject]:
     return [said, *others]
 
 
+def told() -> list[Json]:
+    """Comments, the note with them, and what the agent is told of both."""
+    places = [("a.py", 3), ("b c.py", None), ("é" * 300, 1), ("x\u202e\ty", None)]
+    many: list[list[Comment]] = [
+        [],
+        [Comment(path, text, line) for (path, line), text in product(places, _TEXTS)],
+        [Comment("a.py", "first\nsecond\r\n\nlast", 7)],
+    ]
+    return [
+        [[[each.path, each.line, each.text] for each in comments], note, told_of_comments(comments, note)]
+        for comments in many
+        for note in (None, "", "and a note\nof two lines")
+    ]
+
+
 def made() -> JsonObject:
     spki = passkeys.to_base64url(bytes(range(91)))
     public = f"{ORIGIN},AQID,{spki}"
@@ -103,6 +124,9 @@ def made() -> JsonObject:
             for said in statements()
         ],
         "decisions": [[kind, word, decision_about(kind, word)] for kind in HOW_TO_ANSWER for word in ANSWERS],
+        "told": told(),
+        "table": [[row.name, row.access.value] for row in COMMANDS.values()],
+        "lets_pass": sorted(signing.LETS_PASS),
         "no_reason": _DEFAULT_REASONS[Channel.WEB],
         "passkeys": [[ORIGIN, "AQID", spki, _id(public)]],
     }

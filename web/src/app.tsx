@@ -37,6 +37,7 @@ import { CardList } from "@/views/card-list";
 import { ConfirmDialog, HelpDialog } from "@/views/dialogs";
 import { PasskeyDialog } from "@/views/passkey-dialog";
 import { actOn, rowsFor, Sessions, useSessions } from "@/views/sessions";
+import { SigningBar } from "@/views/signing";
 
 const Log = lazyView(() => import("@/views/log"));
 const Server = lazyView(() => import("@/views/server/server-page"));
@@ -195,6 +196,7 @@ export function App() {
       <Messages />
       <Opened />
       <ConfirmDialog />
+      <SigningBar />
       <HelpDialog isOpen={isHelp} onClose={() => setHelp(false)} />
       {isPasskey && <PasskeyDialog onClose={() => setPasskey(false)} />}
       <p className="sr-only" role="status" aria-live="polite">

@@ -329,7 +329,7 @@ describe("what is sent", () => {
   });
 
   test("hunks with what was shown, and comments with their lines", () => {
-    const hunks = { numbers: [1, 3], total: 3, shown: "hash", told: null };
+    const hunks = { numbers: [1, 3], total: 3, shown: "hash", told: null, card: cardOf(cardEntry()) };
     expect(about("approve", null, { hunks }).fields).toEqual({ id: "abc", hunks: "1,3", shown: "hash" });
     const comments = [
       { path: "a", line: 2, text: "x" },

@@ -1,18 +1,33 @@
-/** What the page signs for each act, and what it leaves to the terminal. */
+/** What the page signs for each act, and that it signs each one that has to be signed. */
 
-import { readFileSync } from "node:fs";
+import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { expect, test } from "vitest";
-import type { Act } from "../src/model/board";
-import { isSigned, toSign, whyNotHere } from "../src/model/signed";
-import { cardSubject, commandSubject } from "../src/model/signing";
+import { requestOf, TAKE_BACK, type Act } from "../src/model/board";
+import { TAKEN_BACK } from "../src/model/decided";
+import { CHANGES, KEYS, LETS_PASS, SESSION_KEYS } from "../src/model/keys";
+import {
+  isSigned,
+  sayings,
+  SIGNED_CARD_COMMANDS,
+  SIGNED_COMMANDS,
+  toldOfComments,
+  toSign,
+  toSignCommand,
+} from "../src/model/signed";
+import { cardSubject, commandSubject, policyHash } from "../src/model/signing";
+import { readPolicy } from "../src/server/amendments";
 import { cardOf, sessionsOf, type JsonObject } from "../src/model/wire";
 import { cardEntry, sessionEntry } from "./support/cards";
 
 const made = JSON.parse(readFileSync(join(import.meta.dirname, "../../tests/support/signed_cases.json"), "utf8")) as {
   decisions: [kind: string, word: string, decision: string][];
   no_reason: string;
+  table: [command: string, access: string][];
+  told: [comments: [path: string, line: number | null, text: string][], note: string | null, told: string][];
+  lets_pass: string[];
 };
+const SOURCE = join(import.meta.dirname, "../src");
 const BY = { keyId: "k", id: "act-0001", at: "2026-11-26T08:00:00.000000+00:00" };
 const about = (word: string, entry: JsonObject, more: Partial<Act> = {}): Act => ({
   word,
@@ -89,16 +104,104 @@ test("to take a decision back is signed as the command about that request", asyn
   expect(said.subject).toBe(await commandSubject("take-back", fields));
 });
 
-test("what is not shown whole here is left to the terminal", async () => {
-  const hunks = { numbers: [1], total: 2, shown: "x", told: null };
-  for (const act of [
-    about("accept", cardEntry({ kind: "policy" })),
-    about("changes", cardEntry()),
-    about("approve", cardEntry(), { hunks }),
-  ]) {
-    expect(whyNotHere(act)).toContain("in a terminal");
-    await expect(toSign(act, null, BY)).rejects.toThrow("in a terminal");
+test("a part of a change is signed as the card that it makes, with what the agent is told of it", async () => {
+  const [entry, part] = [cardEntry({ diff: "+a\n+b\n" }), cardEntry({ diff: "+a\n", proposal_hash: "ef" })];
+  const card = { ...cardOf(part), id: "part of it" };
+  const hunks = { numbers: [1], total: 2, shown: "ef", told: "approved with changes:\n- a", card };
+  const { command, fields, said } = await toSign(about("approve", entry, { hunks }), null, BY);
+  expect([command, fields["hunks"], fields["shown"]]).toEqual(["approve", "1", "ef"]);
+  expect([said.request_id, said.subject]).toEqual([entry["request_id"], await cardSubject(part)]);
+  expect(said.text).toBe(hunks.told);
+});
+
+test("comments are signed as what the agent is told of them", async () => {
+  for (const [places, note, told] of made.told) {
+    const comments = places.map(([path, line, text]) => ({ path, line, text }));
+    expect(toldOfComments(comments, note)).toBe(told);
   }
+  const comments = [{ path: "a.py", line: 3, text: "no" }];
+  const { command, fields, said } = await toSign(about("changes", cardEntry(), { comments }), "and so", BY);
+  expect([command, said.decision, fields["text"]]).toEqual(["changes", "reject", "and so"]);
+  expect(said.text).toBe("changes requested:\na.py:3: no\n\nand so");
+});
+
+test("a policy is accepted with the text whose hash is signed, and not unseen", async () => {
+  const entry = cardEntry({ kind: "policy", detail: "ab".repeat(32) });
+  await expect(toSign(about("accept", entry), null, BY)).rejects.toThrow("was not shown");
+  const { command, fields, said } = await toSign(about("accept", entry, { policy: { text: "x" } }), null, BY);
+  expect([command, fields["sha256"], said.decision]).toEqual(["policy-accept", entry["detail"], "accept"]);
+  expect(said.subject).toBe(await cardSubject(entry));
+});
+
+test("the text of a policy is shown only if it is the one that would be accepted", async () => {
+  const text = "é\n";
+  const hash = await policyHash(text);
+  const card = cardOf(cardEntry({ kind: "policy", detail: hash }));
+  const api = (answer: JsonObject) => ({ command: () => Promise.resolve(answer) });
+  expect(await readPolicy(api({ text, sha256: hash }), card)).toBe(text);
+  for (const answer of [{ text: "e\n", sha256: hash }, { text, sha256: "other" }, { sha256: hash }]) {
+    await expect(readPolicy(api(answer), card)).rejects.toThrow("has changed");
+  }
+});
+
+test("what a passkey is asked to sign is said as the terminal says it", async () => {
+  const entry = cardEntry({ title: "Fix \u202e it", risk_level: "high" });
+  const signed = await toSign(about("reject", entry), "no\u001b", BY);
+  expect(sayings(signed, cardOf(entry))).toEqual([
+    `reject ${String(entry["request_id"]).slice(0, 8)} [HIGH]: Fix <U+202E> it`,
+    "The agent is told:",
+    "no\\x1b",
+  ]);
+  const start = await toSignCommand("start", { text: "do\nit", workspace: "/work/a", label: "mine" }, BY);
+  expect(sayings(start, null)).toEqual(["start /work/a “mine” do it"]);
+  const back = await toSignCommand("take-back", { id: "0123456789abcdef0" }, BY);
+  expect(sayings(back, null)).toEqual(["take-back 01234567"]);
+});
+
+test("every command of the table that is signed has a way to be signed here", () => {
+  const signed = (access: string) => made.table.filter((row) => row[1] === access).map(([name]) => name);
+  expect([...SIGNED_COMMANDS].sort()).toEqual(signed("signed").sort());
+  expect([...SIGNED_CARD_COMMANDS].sort()).toEqual(signed("signed card").sort());
+  expect([...LETS_PASS].sort()).toEqual(made.lets_pass);
+});
+
+test("every act that the page offers is signed if its command is", async () => {
+  const access = new Map(made.table);
+  const offered: [word: string, kind: string][] = Object.entries(KEYS).flatMap(([kind, rows]) =>
+    [...rows, CHANGES].map((row): [string, string] => [row.word, kind]),
+  );
+  for (const kind of TAKEN_BACK) offered.push([TAKE_BACK, kind]);
+  for (const [word, kind] of offered) {
+    const more = { comments: [{ path: "a", line: null, text: "x" }], policy: { text: "" } };
+    const act = about(word, cardEntry({ kind }), more);
+    const { command, said } = await toSign(act, "text", BY);
+    expect([word, kind, requestOf(act, "text").command, isSigned(act)]).toEqual([word, kind, command, true]);
+    expect([word, kind, access.get(command)]).toEqual([word, kind, said.request_id ? "signed card" : "signed"]);
+  }
+  for (const { word } of SESSION_KEYS) {
+    const act: Act = { word, card: null, session, wants: "" };
+    expect([word, isSigned(act)]).toEqual([word, access.get(word) !== "operator"]);
+  }
+});
+
+test("no source sends a command past the signature that it needs", () => {
+  const unsigned = new Set(["anyone", "operator"]);
+  const access = new Map(made.table);
+  const found = new Set<string>();
+  for (const file of readdirSync(SOURCE, { recursive: true, encoding: "utf8" })) {
+    if (!/\.tsx?$/.test(file)) continue;
+    const text = readFileSync(join(SOURCE, file), "utf8");
+    // These two sign nothing; `carryOut` does, and #sign, which both `carryOut` and decisions go through.
+    for (const [, name = ""] of text.matchAll(/\b(?:act|command)\(\s*"([a-z-]+)"/g)) {
+      if (!access.has(name)) continue;
+      found.add(name);
+      expect([file, name, unsigned.has(access.get(name) ?? "")]).toEqual([file, name, true]);
+    }
+    // A name that is only known later is sent by these alone.
+    const others = [...text.matchAll(/api\.act\((?!")/g)].length;
+    expect([file, others]).toEqual([file, { "server/inbox.ts": 3, "server/rooms.ts": 1 }[file] ?? 0]);
+  }
+  expect([...found]).toEqual(expect.arrayContaining(["list", "restore", "amend", "policy-show"]));
 });
 
 test("pausing and ending need no signature", () => {

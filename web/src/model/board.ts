@@ -7,7 +7,7 @@
  *  times are milliseconds of one clock of the caller. */
 
 import { diffOf, fitComments, type Comment, type DiffModel } from "./diff";
-import { CHANGES, KEYS, keysOf, label, type Key } from "./keys";
+import { CHANGES, KEYS, keysOf, label, LETS_PASS, type Key } from "./keys";
 import { Sent } from "./sent";
 import { count, oneLine, short, table } from "./visible";
 import type { Card, JsonObject, Session } from "./wire";
@@ -34,11 +34,17 @@ export interface Act {
   card: Card | null;
   session: Session | null;
   wants: Key["wants"];
-  /** The hunks to approve, if they are not all; what the agent is told of that, once the server has said it. */
-  hunks?: { numbers: readonly number[]; total: number; shown: string; told: string | null };
+  /** The hunks to approve, if they are not all; what the agent is told of that, and the card that this makes, both as
+   *  the server says it. */
+  hunks?: { numbers: readonly number[]; total: number; shown: string; told: string | null; card: Card };
   comments?: readonly Comment[];
   edit?: Edit;
+  /** The whole text of the policy to accept, whose hash the card names. */
+  policy?: { text: string };
 }
+
+/** Return the card that an act is decided by: of a part or an edit of a proposal, what would be approved. */
+export const shownOf = (act: Act): Card | null => act.edit?.card ?? act.hunks?.card ?? act.card;
 
 /** An edited proposal, as the server would approve it: the fields of the request besides the id, what the agent is
  *  told, and the card that the person was shown. Its id is its own, so what was seen of it is recorded apart. */
@@ -116,6 +122,8 @@ export function requestOf(act: Act, text: string | null): { command: string; fie
     fields["hunks"] = act.hunks.numbers.join(",");
     fields["shown"] = act.hunks.shown;
   }
+  // Another text than the one that was shown is not accepted.
+  if (act.policy && act.card) fields["sha256"] = act.card.entry["detail"] ?? null;
   if (act.comments) {
     fields["comments"] = JSON.stringify(
       act.comments.map(({ path, text, line }) => (line === null ? { path, text } : { path, text, line })),
@@ -153,8 +161,12 @@ export class Board {
   /** Rises with each change, also of what is not about the selected card. */
   revision = 0;
 
-  /** How long a decision can be undone. One that is signed is sent at once: the authenticator asks the person. */
-  constructor(public undoTime: number = UNDO) {}
+  /** Whether decisions are signed. Then each is sent at once, because the authenticator asks the person, and what a
+   *  decision lets pass is shown whole before. */
+  signs = false;
+
+  /** How long a decision can be undone that is not signed. */
+  constructor(readonly undoTime: number = UNDO) {}
 
   // --- what is there
 
@@ -599,7 +611,7 @@ export class Board {
 
   #decide(asked: Asked, now: number): void {
     for (const act of asked.acts) {
-      this.#deciding.set(idOf(act), { act, text: asked.text, due: now + this.undoTime });
+      this.#deciding.set(idOf(act), { act, text: asked.text, due: this.signs ? now : now + this.undoTime });
       this.#marked.delete(idOf(act));
     }
     this.#changed();
@@ -610,9 +622,20 @@ export class Board {
     return act.card && act.word !== CHANGES.word ? this.fitting(act.card).length : 0;
   }
 
+  /** Whether a card is shown whole before an act is signed: it lets something pass that was not on the screen. */
+  isShownFirst(act: Act): boolean {
+    const card = shownOf(act);
+    if (!this.signs || !card || !LETS_PASS.has(act.word)) return false;
+    return act.hunks !== undefined || act.policy !== undefined || this.notSeen(card) !== "";
+  }
+
   /** Return the confirmation question for an action, or null if the key alone is enough. */
   question(act: Act): string | null {
     if (act.card && this.unsaid(act) > 0) return `${label(act.word)} ${named(act.card)}?`;
+    if (this.signs && act.card) {
+      const isAsked = act.word === CHANGES.word || this.isShownFirst(act);
+      if (isAsked && !act.hunks && !act.edit) return `${label(act.word)} ${named(act.card)}?`;
+    }
     if (!WEIGHTY_ACTIONS.has(act.word)) return null;
     if (!act.card) return `${label(act.word)} ${nameOf(act)}?`;
     if (act.hunks) {

@@ -48,6 +48,9 @@ export const SESSION_KEYS: readonly Key[] = [
   key("e", "clear", "", "end"),
 ];
 
+/** The words that approve what a card shows: before they are signed, the person must have seen it. */
+export const LETS_PASS = new Set(["approve", "accept", "proceed", "continue"]);
+
 /** Acts on a session that must be signed if there is an operator key, as all decisions about requests must. */
 export const SIGNED = new Set(["unpause", "steer"]);
 

@@ -57,6 +57,11 @@ export async function commandSubject(command: string, fields: JsonObject): Promi
   return hex(await sha256(ACT + canonical(effect)));
 }
 
+/** Return the hash of a policy's text, which its card names and a person accepts. */
+export async function policyHash(text: string): Promise<string> {
+  return hex(await sha256(text));
+}
+
 /** Return the text to sign for one decision. All of it is ASCII. */
 export function statement(said: Said): string {
   return DECISION + canonical(pick(said, STATED));

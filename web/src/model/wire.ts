@@ -115,7 +115,7 @@ export interface Notice {
 export interface Amended {
   card: Card;
   hunks: { number: number; range: string | null; line: number; end: number }[];
-  /** What the agent is told. */
+  /** What the agent is told. As it is: it is signed. */
   text: string | null;
   /** What the new files that can be edited contain, by path, if that was asked for. As it is: it is sent back. */
   contents: ReadonlyMap<string, string>;
@@ -295,7 +295,7 @@ export function amendedOf(value: unknown): Amended {
       line: number(each, "line"),
       end: number(each, "end"),
     })),
-    text: shown(data, "text"),
+    text: maybe(data, "text"),
     contents: new Map(
       Object.entries(isObject(data["contents"]) ? data["contents"] : {}).flatMap(([path, content]) =>
         typeof content === "string" ? [[path, content] as const] : [],

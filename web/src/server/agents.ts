@@ -49,7 +49,7 @@ export async function carryOut(command: string, fields: JsonObject, did: string)
     return undefined;
   }
   try {
-    const data = await inbox.api.act(command, fields);
+    const data = await inbox.carryOut(command, fields);
     if (did) inbox.say("success", did);
     return data;
   } catch (fault) {
@@ -63,7 +63,7 @@ export async function carryOut(command: string, fields: JsonObject, did: string)
 
 /** Say why a command that has to be signed is not sent from here; empty if it is sent. */
 export function whySigned(): string {
-  return inbox.signs ? "An operator key is set, so this is signed in a terminal:" : "";
+  return inbox.needsTerminal ? "An operator key is set, so this is signed with a passkey, or in a terminal:" : "";
 }
 
 /** Whether this person may act at all. */

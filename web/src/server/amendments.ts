@@ -1,9 +1,11 @@
-/** Proposals with another text: the contents that can be edited, and the card that an edit would make. */
+/** What is shown before it is approved: the contents of a proposal that can be edited, the card that an edit would make,
+ *  and the whole text of a policy. */
 
 import type { Edit } from "../model/board";
 import { LONGEST_REQUEST, requestSize } from "../model/editable";
 import { count } from "../model/visible";
-import { amendedOf, WireError, type Amended, type Card, type JsonObject } from "../model/wire";
+import { policyHash } from "../model/signing";
+import { amendedOf, maybe, object, WireError, type Amended, type Card, type JsonObject } from "../model/wire";
 import type { Api } from "./api";
 
 /** Return a proposal with the contents of its new files. Raises Error if it is not what is shown any more. */
@@ -39,4 +41,15 @@ export async function previewEdit(
   delete sent["id"];
   // What is seen of it is recorded apart from what is seen of the proposal. It has no hunks to choose.
   return { fields: sent, told: found.text, card: { ...found.card, id: `edit of ${card.id}`, amendable: false } };
+}
+
+/** Return the whole text of the policy that a card asks about. Raises Error if it is not the text whose hash the card
+ *  names, and a person would accept. */
+export async function readPolicy(api: Pick<Api, "command">, card: Card): Promise<string> {
+  const found = object(await api.command("policy-show", { id: card.id }));
+  const [text, hash] = [maybe(found, "text") ?? "", card.entry["detail"]];
+  if (found["sha256"] !== hash || (await policyHash(text)) !== hash) {
+    throw new Error("the policy has changed since it was shown: look at it again");
+  }
+  return text;
 }

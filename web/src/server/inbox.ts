@@ -2,16 +2,16 @@
 
 import { QueryClient } from "@tanstack/react-query";
 import { useState, useSyncExternalStore } from "react";
-import { Board, LATE, nameOf, requestOf, TAKE_BACK, UNDO, type Act, type Waiting } from "../model/board";
+import { Board, contentOf, LATE, nameOf, requestOf, shownOf, TAKE_BACK, type Act, type Waiting } from "../model/board";
 import { EventReducer, type ServerEvent } from "../model/events";
 import { isUnderWay } from "../model/decided";
 import { EDIT, mayDecide, past, PERMIT } from "../model/keys";
-import { isSigned, toSign, toSignCommand, whyNotHere } from "../model/signed";
-import type { Said } from "../model/signing";
+import { isSigned, sayings, SIGNED_COMMANDS, toSign, toSignCommand, type Signer, type ToSign } from "../model/signed";
 import { oneLine } from "../model/visible";
 import {
   amendedOf,
   cardOf,
+  object,
   WireError,
   type Card,
   type Json,
@@ -21,7 +21,8 @@ import {
 } from "../model/wire";
 import { actId, Api, ApiError } from "./api";
 import { Connection, type Link } from "./connection";
-import { chosen, make, refusalOf, remember, sign } from "./passkeys";
+import { readPolicy } from "./amendments";
+import { chosen, make, NotSigned, refusalOf, remember, sign } from "./passkeys";
 
 export interface Message {
   id: number;
@@ -43,6 +44,13 @@ export type Opened = { name: "edit" | "permit"; card: Card } | { name: "permitte
 interface Request {
   command: string;
   fields: JsonObject;
+}
+
+/** What the authenticator is asked to sign now, in lines, and which one it is of those decided together. */
+export interface Signing {
+  lines: readonly string[];
+  place: number;
+  total: number;
 }
 
 /** How long a message stays, in milliseconds; errors stay until they are dismissed. */
@@ -87,6 +95,8 @@ export class Inbox {
   #takingBack = new Set<string>();
   /** The passkeys that sign here, if decisions have to be signed. */
   passkeys: Passkeys | null = null;
+  /** What the person is asked to sign now. */
+  signing: Signing | null = null;
   /** What the authenticator does now: it takes one request at a time. */
   #signing: Promise<unknown> = Promise.resolve();
 
@@ -201,7 +211,7 @@ export class Inbox {
       // Then decisions are signed in a terminal.
     }
     this.passkeys = found;
-    this.board.undoTime = this.signs ? 0 : UNDO;
+    this.board.signs = this.signs;
     this.changed();
   }
 
@@ -220,33 +230,55 @@ export class Inbox {
   }
 
   /** Return the request for an act, signed if it has to be. Raises Error if it was not signed. */
-  async #requestOf(act: Act, text: string | null): Promise<Request> {
+  async #requestOf(act: Act, text: string | null, among = { place: 1, total: 1 }): Promise<Request> {
     if (!this.signs || !isSigned(act)) return requestOf(act, text);
-    return await this.#sign((by) => toSign(act, text, by));
+    return await this.#sign((by) => toSign(act, text, by), shownOf(act), among);
   }
 
   /** Carry out a command that answers no card, signed if it has to be. Returns its data. Raises Error. */
   async carryOut(command: string, fields: JsonObject): Promise<Json> {
-    const request = this.signs ? await this.#sign((by) => toSignCommand(command, fields, by)) : { command, fields };
+    const isUnsigned = !this.signs || !SIGNED_COMMANDS.has(command);
+    const request = isUnsigned
+      ? { command, fields }
+      : await this.#sign((by) => toSignCommand(command, fields, by), null);
     return await this.api.act(request.command, request.fields);
   }
 
+  /** Have the authenticator sign, and show meanwhile what it is asked to sign. `card` is the one that was shown. */
   async #sign(
-    make: (by: { keyId: string; id: string; at: string }) => Promise<Request & { said: Said }>,
+    make: (by: Signer) => Promise<ToSign>,
+    card: Card | null,
+    among = { place: 1, total: 1 },
   ): Promise<Request> {
     const passkey = chosen(this.passkeys?.passkeys ?? []);
     if (!this.passkeys || !passkey) throw new Error("no passkey signs here: decide in a terminal");
     const [known, id] = [this.passkeys, actId()];
-    const at = new Date().toISOString().replace("Z", "000+00:00");
-    const { command, fields, said } = await make({ keyId: passkey.keyId, id, at });
     const before = this.#signing;
-    const signed = before.catch(() => undefined).then(() => sign(known, passkey, said));
+    const signed = before
+      .catch(() => undefined)
+      .then(async () => {
+        const at = new Date().toISOString().replace("Z", "000+00:00");
+        const made = await make({ keyId: passkey.keyId, id, at });
+        this.#setSigning({ lines: sayings(made, card), ...among });
+        try {
+          return { ...made, value: await sign(known, passkey, made.said) };
+        } finally {
+          this.#setSigning(null);
+        }
+      });
     this.#signing = signed;
     try {
-      return { command, fields: { ...fields, verdict_id: id, signature: { ...said, value: await signed } } };
+      const { command, fields, said, value } = await signed;
+      return { command, fields: { ...fields, verdict_id: id, signature: { ...said, value } } };
     } catch (fault) {
       throw refusalOf(fault);
     }
+  }
+
+  #setSigning(signing: Signing | null): void {
+    this.signing = signing;
+    if (signing?.lines[0]) this.announce(`Your passkey is asked to sign: ${signing.lines[0]}`);
+    this.changed();
   }
 
   // --- the connection
@@ -363,11 +395,19 @@ export class Inbox {
   async decide(word: string, typedAt: number): Promise<void> {
     if (word === EDIT.word || word === PERMIT.word) return this.#openFor(word, typedAt);
     const acts = this.board.actsFor(word);
-    const why = this.signs ? this.#whyNotSigned(acts) : "";
-    if (why) return this.say("info", why);
+    if (this.needsTerminal) return this.say("info", "an operator key is set: decide in a terminal");
     const first = acts[0];
     const card = first?.card;
-    if (!first || !card || acts.length > 1 || this.board.marked.length > 0) return this.begin(acts, typedAt);
+    if (!first || !card) return this.begin(acts, typedAt);
+    const isBatch = this.board.marked.length > 0;
+    if (this.signs && !isBatch && card.diffOmitted) {
+      void this.complete(card);
+      return this.say("info", "nothing was decided: the change was not on the screen yet");
+    }
+    if (this.signs && (isBatch || word === "accept" || word === "nudge")) {
+      return await this.#beginShown(word, acts, typedAt);
+    }
+    if (acts.length > 1 || this.board.marked.length > 0) return this.begin(acts, typedAt);
     if (word === "approve" && this.board.leftOut(card).size > 0) return await this.#approvePart(first, card, typedAt);
     if (word === "changes") return this.#requestChanges(first, card, typedAt);
     this.begin(acts, typedAt);
@@ -382,12 +422,45 @@ export class Inbox {
     this.open({ name: word === EDIT.word ? "edit" : "permit", card: act.card });
   }
 
-  #whyNotSigned(acts: readonly Act[]): string {
-    if (this.needsTerminal) return "an operator key is set: decide in a terminal";
-    if (this.board.marked.length > 0) return "each decision is signed by itself: decide one by one";
-    const isPart = acts.some((act) => act.word === "approve" && act.card && this.board.leftOut(act.card).size > 0);
-    if (isPart) return "a part of a change is signed in a terminal, where what is left of it is shown";
-    return acts.map(whyNotHere).find(Boolean) ?? "";
+  /** Begin acts that are signed, once it is here what they sign: the whole diffs and policies, and the text of a
+   *  reminder. */
+  async #beginShown(word: string, acts: readonly Act[], typedAt: number): Promise<void> {
+    if (this.cannotDecide || !this.board.counts(typedAt)) return this.begin(acts, typedAt);
+    try {
+      for (const { card } of acts) if (card) await this.complete(card);
+      const wanted = new Set(acts.map((act) => act.card?.id));
+      const now = this.board.actsFor(word).filter((act) => wanted.has(act.card?.id));
+      if (now.length !== acts.length || now.some((act, at) => !isSame(act.card, acts[at]?.card))) {
+        return this.say("info", "nothing was decided: the request has changed");
+      }
+      const shown: Act[] = [];
+      for (const act of now) shown.push(await this.#withText(act));
+      this.board.begin(shown, performance.now());
+    } catch (fault) {
+      this.#failed("nothing was decided", fault);
+    }
+    this.changed();
+  }
+
+  async #withText(act: Act): Promise<Act> {
+    const { card } = act;
+    if (!card) return act;
+    if (act.word === "accept") return { ...act, policy: { text: await readPolicy(this.api, card) } };
+    const draft = `nudge ${card.id}`;
+    if (act.word === "nudge" && !this.drafts.has(draft)) {
+      // What the person does not change is signed as it stands there.
+      const text = object(await this.api.command("nudge-text"))["text"];
+      if (typeof text === "string") this.drafts.set(draft, text.trim());
+    }
+    return act;
+  }
+
+  /** Ask for the acceptance of a policy that waits, with its whole text. Raises Error if that cannot be shown. */
+  async acceptPolicy(id: string): Promise<void> {
+    const card = cardOf(await this.api.command("show", { id }));
+    const act = await this.#withText({ word: "accept", card, session: null, wants: "" });
+    this.board.begin([act], performance.now());
+    this.changed();
   }
 
   /** Ask the server what a choice of hunks makes of a proposal, so that it is said before it is confirmed. */
@@ -411,8 +484,10 @@ export class Inbox {
       if (!isSame || whole.card.proposalHash !== shown) throw new WireError("the server numbers these hunks otherwise");
       // A key that was typed for what was there before the answer came counts no more.
       if (this.board.version !== version) return this.say("info", "nothing was decided: the request has changed");
+      // What is seen of it is recorded apart from what is seen of the proposal.
+      const made = { ...part.card, id: `part of ${card.id}`, amendable: false };
       const told = part.text;
-      const of = { numbers, total: hunks.length, shown: part.card.proposalHash ?? "", told };
+      const of = { numbers, total: hunks.length, shown: part.card.proposalHash ?? "", told, card: made };
       this.board.begin([{ ...act, hunks: of }], performance.now());
     } catch (fault) {
       this.#failed("nothing was decided", fault);
@@ -435,13 +510,25 @@ export class Inbox {
     if (time - this.#tickedAt > LATE) this.board.slept();
     this.#tickedAt = time;
     const due = this.board.due(performance.now());
-    for (const waits of due) void this.#send(waits);
+    if (this.signs) void this.#sendSigned(due);
+    else for (const waits of due) void this.#send(waits);
     if (due.length > 0 || this.board.deciding.length > 0) this.changed();
   };
 
-  async #send({ act, text }: Waiting): Promise<void> {
+  /** Sign and send one after the other. Whoever does not sign one is not asked for those that were decided with it. */
+  async #sendSigned(due: readonly Waiting[]): Promise<void> {
+    let isDeclined = false;
+    for (const [at, waits] of due.entries()) {
+      isDeclined = await this.#send(waits, { place: at + 1, total: due.length }, isDeclined);
+    }
+  }
+
+  /** Send a decision, and say how that ended. Returns whether the person did not sign it. */
+  async #send({ act, text }: Waiting, among = { place: 1, total: 1 }, isDeclined = false): Promise<boolean> {
+    let isRefused = isDeclined;
     try {
-      const { command, fields } = await this.#requestOf(act, text);
+      if (isDeclined) throw new Error("it was not signed, because the one before it was not");
+      const { command, fields } = await this.#requestOf(act, text, among);
       await this.api.act(command, fields);
       this.board.settled(act, true);
       if (act.edit) this.#forgetDrafts(`edit ${act.card?.id} `);
@@ -454,9 +541,11 @@ export class Inbox {
       this.board.settled(act, false);
       // Without an answer it may have arrived all the same.
       const isUnknown = fault instanceof ApiError && fault.status === 0;
+      isRefused ||= fault instanceof NotSigned;
       this.#failed(`${isUnknown ? "not known whether" : "not"} ${past(act.word)}: ${nameOf(act)}`, fault);
     }
     this.changed();
+    return isRefused;
   }
 
   #forgetDrafts(prefix: string): void {
@@ -531,6 +620,9 @@ export class Inbox {
     this.changed();
   }
 }
+
+const isSame = (one: Card | null, other: Card | null | undefined): boolean =>
+  one !== null && other != null && contentOf(one) === contentOf(other);
 
 /** Return what went wrong, for people. */
 export function sentence(fault: unknown): string {

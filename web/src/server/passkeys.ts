@@ -68,10 +68,15 @@ export async function sign(known: Passkeys, passkey: Passkey, said: Said): Promi
   return [response.authenticatorData, response.clientDataJSON, response.signature].map(toBase64url).join(".");
 }
 
+/** The person did not sign. */
+export class NotSigned extends Error {
+  override name = "Error";
+}
+
 /** Return what went wrong with the authenticator, for people. */
 export function refusalOf(fault: unknown): unknown {
   const isRefused = fault instanceof DOMException && (fault.name === "NotAllowedError" || fault.name === "AbortError");
   return isRefused
-    ? new Error("it was not signed: the authenticator was cancelled, or does not know this passkey")
+    ? new NotSigned("it was not signed: the authenticator was cancelled, or does not know this passkey")
     : fault;
 }

@@ -141,9 +141,10 @@ export function BatchBar() {
       <span className="text-[0.8125rem] font-medium max-md:w-full">{count(board.marked.length, "request")} marked</span>
       {inbox.cannotDecide ? (
         <span className="text-[0.8125rem] text-muted-foreground">{inbox.cannotDecide}</span>
-      ) : inbox.signs ? (
+      ) : inbox.needsTerminal ? (
         <span className="text-[0.8125rem] text-muted-foreground">
-          An operator key is set, so each decision is signed by itself: decide one by one, or in a terminal.
+          An operator key is set, so decisions are signed: make a passkey in the menu at the top, or decide in a
+          terminal.
         </span>
       ) : (
         <Actions rows={board.rows} total={2} />

@@ -1,6 +1,6 @@
 /** The questions before what weighs much, and the page of keys. */
 
-import type { KeyboardEvent, MouseEvent } from "react";
+import { useMemo, type KeyboardEvent, type MouseEvent } from "react";
 import { Button } from "@/components/ui/button";
 import {
   Dialog,
@@ -15,9 +15,11 @@ import { typedAt } from "@/lib/hooks";
 import { kindOf } from "@/model/kinds";
 import { CHANGES, EDIT, KEYS, label, PAGE_KEYS, PERMIT, SESSION_KEYS } from "@/model/keys";
 import { count, oneLine, short } from "@/model/visible";
-import { byUrgency, UNDO } from "@/model/board";
+import { byUrgency, shownOf, UNDO, type Act } from "@/model/board";
+import { toldBy } from "@/model/signed";
 import { useInbox } from "@/server/inbox";
 import { RiskMark } from "./marks";
+import { Told, WholeCard } from "./signing";
 
 function upper(text: string): string {
   return text.charAt(0).toUpperCase() + text.slice(1);
@@ -29,6 +31,8 @@ export function ConfirmDialog() {
   const { board } = inbox;
   const asked = board.asked?.stage === "confirm" ? board.asked : null;
   const first = asked?.acts[0];
+  // What is shown here stays, though it has been seen then.
+  const whole = useMemo(() => new Set<Act>(asked?.acts.filter((act) => board.isShownFirst(act))), [board, asked]);
   const agree = (at: number) => {
     if (inbox.cannotDecide) return inbox.say("warning", inbox.cannotDecide);
     if (!board.counts(at)) return inbox.say("info", "nothing was decided: the question had only just appeared");
@@ -51,6 +55,7 @@ export function ConfirmDialog() {
   return (
     <Dialog open onOpenChange={(isOpen) => !isOpen && cancel()}>
       <DialogContent
+        className={whole.size > 0 ? "sm:max-w-3xl" : ""}
         onKeyDown={(event: KeyboardEvent) => {
           if (event.key === "y" && !event.repeat && !event.ctrlKey && !event.metaKey && !event.altKey) {
             agree(event.timeStamp);
@@ -62,24 +67,17 @@ export function ConfirmDialog() {
           <DialogDescription>
             {first.card
               ? inbox.signs
-                ? "Your passkey then signs it, and it is sent."
+                ? asked.acts.length > 1
+                  ? "Your passkey then signs each by itself, one after the other."
+                  : "Your passkey then signs it, and it is sent."
                 : `You can still take it back for ${UNDO / 1000} seconds afterwards.`
               : "Its agent is ended too, if it was started here."}
           </DialogDescription>
         </DialogHeader>
         <div className="flex min-h-0 flex-col gap-3 overflow-y-auto text-[0.8125rem]">
-          {first.hunks && (
-            <blockquote className="border-l-[3px] pl-3 whitespace-pre-wrap [overflow-wrap:anywhere]">
-              <span className="block text-xs text-muted-foreground">The agent is told</span>
-              {first.hunks.told ?? "nothing besides"}
-            </blockquote>
-          )}
-          {first.edit && (
-            <blockquote className="border-l-[3px] pl-3 whitespace-pre-wrap [overflow-wrap:anywhere]">
-              <span className="block text-xs text-muted-foreground">The agent is told</span>
-              {first.edit.told ?? "nothing besides"}
-            </blockquote>
-          )}
+          {(first.hunks ?? first.edit) && <Told text={toldBy(first, null)} />}
+          {first.comments && inbox.signs && <Told text={toldBy(first, asked.text)} />}
+          {!asked.isBatch && whole.has(first) && <WholeCard act={first} isOneOfMany={false} />}
           {asked.isBatch ? (
             <ul className="divide-y rounded-md border">
               {[...asked.acts]
@@ -100,13 +98,14 @@ export function ConfirmDialog() {
                             {doubt}
                           </span>
                         ))}
+                        {whole.has(act) && <WholeCard act={act} isOneOfMany />}
                       </li>
                     ),
                 )}
             </ul>
           ) : (
             first.card &&
-            board.doubts(first.edit?.card ?? first.card).map((doubt) => (
+            board.doubts(shownOf(first) ?? first.card).map((doubt) => (
               <p key={doubt} className="rounded-md bg-warning-soft px-3 py-2 text-warning-foreground">
                 {upper(doubt)}.
               </p>
@@ -130,7 +129,7 @@ export function ConfirmDialog() {
               {others.map((card) => `“${oneLine(card.title)}”`).join(", ")}
             </p>
           )}
-          {asked.text && (
+          {asked.text && !(first.comments && inbox.signs) && (
             <blockquote className="border-l-[3px] pl-3 whitespace-pre-wrap [overflow-wrap:anywhere]">
               <span className="block text-xs text-muted-foreground">With your text</span>
               {asked.text}

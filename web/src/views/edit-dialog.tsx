@@ -25,6 +25,7 @@ import { previewEdit, readContents } from "@/server/amendments";
 import { sentence, useInbox, type Inbox } from "@/server/inbox";
 import { DiffView } from "./diff-view";
 import { Remark } from "./marks";
+import { Told } from "./signing";
 import { TextEditor } from "./text-editor";
 
 /** A file of the proposal: its text to edit, or why it cannot be edited here. */
@@ -218,12 +219,7 @@ function Preview({ edit }: { edit: Edit }) {
   const unseen = board.notSeen(card);
   return (
     <>
-      {edit.told && (
-        <blockquote className="max-h-32 shrink-0 overflow-y-auto border-l-[3px] pl-3 text-[0.8125rem] whitespace-pre-wrap [overflow-wrap:anywhere]">
-          <span className="block text-xs text-muted-foreground">The agent is told</span>
-          {edit.told}
-        </blockquote>
-      )}
+      {edit.told && <Told text={edit.told} />}
       {card.remarks.map((remark, at) => (
         <Remark key={at}>
           {remark.path !== null && <span className="font-medium">{oneLine(remark.path)}: </span>}

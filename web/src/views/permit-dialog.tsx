@@ -92,11 +92,13 @@ export function PermitDialog({ card, onClose }: { card: Card; onClose: () => voi
     setRefusal("");
     try {
       const { command, fields } = permitRequest(preview, wanted);
-      const done =
-        preview.kind === "grant" ? await inbox.carryOut(command, fields) : await inbox.api.act(command, fields);
-      inbox.say("success", whatWasSaved(preview, maybe(object(done), "policy_id") !== null));
+      const done = await inbox.carryOut(command, fields);
+      const policy = maybe(object(done), "policy_id");
+      inbox.say(policy === null ? "success" : "info", whatWasSaved(preview, policy !== null));
       void inbox.queries.invalidateQueries({ queryKey: ["permits"] });
       onClose();
+      // With an operator key the policy is accepted by a decision of its own, which is signed.
+      if (policy !== null && !inbox.needsTerminal) return await inbox.acceptPolicy(policy);
       // It goes the way of any approval: what weighs much is asked about.
       if (approves && now) inbox.begin(board.actsOn(now, "approve"), performance.now());
     } catch (failed) {
@@ -213,7 +215,8 @@ export function PermitDialog({ card, onClose }: { card: Card; onClose: () => voi
           )}
           {!isGrant && inbox.signs && (
             <Remark level="info">
-              With an operator key the rule is written, and counts once you have accepted the policy in a terminal.
+              With an operator key the rule is written, and counts once you have accepted the policy:{" "}
+              {inbox.needsTerminal ? "in a terminal." : "you are asked for that next."}
             </Remark>
           )}
         </form>
@@ -233,7 +236,7 @@ export function PermitDialog({ card, onClose }: { card: Card; onClose: () => voi
 function whatWasSaved(preview: GrantPreview | RulePreview, waits: boolean): string {
   if (preview.kind === "grant") return `granted for ${lasting(preview.seconds)}: ${preview.covers}`;
   return waits
-    ? `the rule is in ${preview.source}, and waits until you accept the policy in a terminal`
+    ? `the rule is in ${preview.source}, and waits until you accept the policy`
     : `in force for ${preview.workspaceRoot}: the rule is in ${preview.source}`;
 }
 

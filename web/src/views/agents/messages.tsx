@@ -105,7 +105,7 @@ function TaskForm({ session }: { session: Session }) {
   const leave = async () => {
     if (!text.trim() || isBusy) return;
     setBusy(true);
-    const done = await carryOut("task", { text, session: session.id }, "the task waits for the agent");
+    const done = await carryOut("task", { text: text.trim(), session: session.id }, "the task waits for the agent");
     if (done !== undefined) setText("");
     setBusy(false);
   };

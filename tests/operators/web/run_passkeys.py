@@ -9,7 +9,7 @@ import contextlib
 import json
 import subprocess
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -21,9 +21,11 @@ from intercom.cli.ctl_sign import key_fields
 from intercom.local import operator_keys
 from intercom.local.operator_keys import PublicKey
 from intercom.model.clock import to_text
+from intercom.operators.commands.command import Access
+from intercom.operators.commands.table import COMMANDS
 from intercom.operators.ctl.client import Refusal, request
 from tests.support.keys import make_key_file
-from tests.support.server_process import Home, begin, call
+from tests.support.server_process import TRUSTING, Home, begin, call
 
 CTL = [sys.executable, str(Path(__file__).parents[2] / "support" / "ctl_at_home.py"), "--json"]
 PIN = "correct horse"
@@ -66,6 +68,19 @@ async def browser_at(url: str) -> AsyncIterator[Browser]:
         await process.wait()
 
 
+async def make_passkey(home: Home, browser: Browser, enrol: Callable[[PublicKey], None]) -> None:
+    """The person makes a passkey on the page, and types its code in a terminal."""
+    origin = (await browser.hear())["done"]
+    assert origin.startswith("http://localhost:")
+    code = (await browser.do("make")).replace("-", "")
+    (offered,) = (await trio.to_thread.run_sync(request, home.places, "passkeys", {}))["passkeys"]
+    key = PublicKey.of(offered["public"], offered["name"])
+    assert key.id == code
+    assert key.public.startswith(f"{origin},")
+    await trio.to_thread.run_sync(enrol, key)
+    await browser.do("enrolled")
+
+
 def verify(home: Home) -> Any:
     done = subprocess.run(
         [*CTL, "audit", "verify"], env=home.environ, capture_output=True, text=True, timeout=60, check=False
@@ -73,20 +88,27 @@ def verify(home: Home) -> Any:
     return json.loads(done.stdout)
 
 
-@pytest.mark.real_time
-async def test_a_passkey_of_the_page_decides_and_no_replay_of_it(home: Home) -> None:
+def person_with_key(home: Home) -> tuple[PublicKey, Callable[[PublicKey], None]]:
+    """A person's operator key, and what enrols keys with its PIN."""
+    Path(home.places.config_file).parent.mkdir(parents=True, exist_ok=True)
     Path(home.places.config_file).parent.chmod(0o700)
     kept = make_key_file(home.places, PIN, "kim", to_text(datetime.now(UTC)))
     private = operator_keys.unlock(kept, PIN)
-    workspace, where = home.workspace(), home.places
 
     def enrol(key: PublicKey) -> None:
-        operator_keys.add_public(where, key)
+        operator_keys.add_public(home.places, key)
         signature = key_fields("add", key.public, key.name, kept.key.id, private.sign)
-        request(where, "key-add", {"public": key.public, "name": key.name, "signature": signature})
+        request(home.places, "key-add", {"public": key.public, "name": key.name, "signature": signature})
 
+    return kept.key, enrol
+
+
+@pytest.mark.real_time
+async def test_a_passkey_of_the_page_decides_and_no_replay_of_it(home: Home) -> None:
+    own, enrol = person_with_key(home)
+    workspace, where = home.workspace(), home.places
     with home.serving():
-        await trio.to_thread.run_sync(enrol, kept.key)
+        await trio.to_thread.run_sync(enrol, own)
         async with home.agent(workspace) as agent, trio.open_nursery() as nursery:
             asks = [
                 begin(
@@ -102,15 +124,7 @@ async def test_a_passkey_of_the_page_decides_and_no_replay_of_it(home: Home) -> 
             ]
             link = await trio.to_thread.run_sync(request, where, "web", {})
             async with browser_at(link["url"]) as browser:
-                origin = (await browser.hear())["done"]
-                assert origin.startswith("http://localhost:")
-                code = (await browser.do("make")).replace("-", "")
-                (offered,) = (await trio.to_thread.run_sync(request, where, "passkeys", {}))["passkeys"]
-                key = PublicKey.of(offered["public"], offered["name"])
-                assert key.id == code
-                assert key.public.startswith(f"{origin},")
-                await trio.to_thread.run_sync(enrol, key)
-                await browser.do("enrolled")
+                await make_passkey(home, browser, enrol)
                 first = await browser.do("approve First")
                 second = await browser.do("approve Second")
                 third = await browser.do("edit Edited")
@@ -135,6 +149,89 @@ async def test_a_passkey_of_the_page_decides_and_no_replay_of_it(home: Home) -> 
             assert (await trio.to_thread.run_sync(request, where, "show", {"id": card["request_id"]}))[
                 "status"
             ] == "pending"
+            nursery.cancel_scope.cancel()
+    found = verify(home)
+    assert (found["ok"], found["faults"]) == (True, [])
+
+
+LINES = "".join(f"x{number} = {number}\n" for number in range(60))
+#: What is proposed: the title, the file, and its content.
+PROPOSED = [
+    ("Part", "part.txt", LINES.replace("x3 = 3\n", "x3 = 33\n").replace("x50 = 50\n", "x50 = 5050\n")),
+    ("Comments", "comments.txt", "c\n"),
+    ("One", "one.txt", "1\n"),
+    ("Two", "two.txt", "2\n"),
+    ("Rule", "docs/rule.txt", "r\n"),
+]
+PROGRAM = Path(__file__).parents[2] / "agents" / "gateway" / "scripted_downstream.py"
+
+
+def configure(home: Home, workspace: Path) -> None:
+    """A program that is started as an agent, a server behind the gateway, a policy, and a file to change."""
+    args = json.dumps(["-c", "import time; time.sleep(600)"])
+    top = f"host_cli = {json.dumps(sys.executable)}\nhost_cli_args = {args}\n"
+    home.configure(f"{top}{TRUSTING}\n[gateway]\nenabled = true\n")
+    downstreams = Path(home.places.gateway_directory)
+    downstreams.mkdir(parents=True)
+    run = {"command": sys.executable, "args": ["-I", "-S", str(PROGRAM), "docs", "new", str(home.root / "calls")]}
+    settings = {"name": "docs", "transport": "stdio", **run, "capabilities": ["docs.*"], "schemaVersion": "1.0.0"}
+    (downstreams / "docs.json").write_text(json.dumps(settings))
+    policy = {"enabled": True, "file_patterns": {"write": ["none/**"]}}
+    (workspace / ".intercom").mkdir()
+    (workspace / ".intercom" / "settings.json").write_text(json.dumps(policy))
+    (workspace / "part.txt").write_text(LINES)
+
+
+@pytest.mark.real_time
+async def test_every_kind_of_act_is_signed_on_the_page(home: Home) -> None:
+    own, enrol = person_with_key(home)
+    workspace, where = home.workspace(), home.places
+    configure(home, workspace)
+
+    async def ask(command: str, **fields: Any) -> Any:
+        return await trio.to_thread.run_sync(request, where, command, fields)
+
+    with home.serving():
+        await trio.to_thread.run_sync(enrol, own)
+        async with home.agent(workspace) as agent, trio.open_nursery() as nursery:
+            asks = {
+                title: begin(nursery, agent, "check_clearance", title=title, content=text, file_path=path)
+                for title, path, text in PROPOSED
+            }
+            async with home.person(workspace) as person:
+                for title in asks:
+                    id = (await person.card(title=title))["session_id"]
+            sent: dict[str, Any] = {}
+            await ask("checkpoint", session=id)
+            async with browser_at((await ask("web"))["url"]) as browser:
+                await make_passkey(home, browser, enrol)
+                sent["approve"] = await browser.do("part Part")
+                sent["changes"] = await browser.do("changes Comments")
+                several = await browser.do("several One Two")
+                sent["policy-accept"] = await browser.do("policy")
+                rule = await browser.do("rule Rule")
+                sent["task"] = await browser.do(f"task {id}")
+                sent["take-back"] = await browser.do(f"untask {id}")
+                sent["start"] = await browser.do(f"start {workspace}")
+                sent["gateway-enable"] = await browser.do("enable docs")
+                sent["answer"] = await browser.do(f"restore {id}")
+                await browser.do("end")
+            # Each request has an assertion of its own.
+            made = [*sent.values(), *several, rule]
+            assert len({each["signature"]["value"] for each in made}) == len(made) == 11
+            assert {each["signature"]["method"] for each in made} == {"passkey"}
+            # What a process that saw these requests can do with them: nothing, whatever it is answered.
+            before = [each["id"] for each in (await ask("log"))["entries"] if each["kind"] != "security"]
+            for command, fields in sent.items():
+                with contextlib.suppress(Refusal):
+                    answer = await ask(command, **fields)
+                    assert COMMANDS[command].access is Access.SIGNED_CARD, (command, answer)
+            assert [each["id"] for each in (await ask("log"))["entries"] if each["kind"] != "security"] == before
+            assert sent["task"]["text"] == "clean up\nall of it"
+            assert (await asks["Part"]())["status"] == "approved"
+            assert "why\n    so?" in (await asks["Comments"]())["reason"]
+            (docs,) = (await ask("gateway-list"))["downstreams"]
+            assert docs["is_enabled"]
             nursery.cancel_scope.cancel()
     found = verify(home)
     assert (found["ok"], found["faults"]) == (True, [])

@@ -34,6 +34,8 @@ from tests.support.passkeys import Authenticator
 from tests.support.virtual_server import AgentClient, VirtualServer
 
 PRESENT, VERIFIED = 0x01, 0x04
+#: What some commands need besides an id.
+NEEDED = {"mode": "local", "decision": "dismiss", "tool": "search", "text": "x", "comments": "[]"}
 
 
 @frozen
@@ -352,9 +354,8 @@ async def test_an_act_of_the_page_is_signed_by_its_assertion_alone_and_once(page
         # A rejection is one by any word.
         if other in (act.command, "resume") or row.decision == act.said["decision"] == "reject":
             continue
+        request = act.sent(signed, other, **{**NEEDED, **act.fields})
         with pytest.raises(IntercomError):
-            fields = {"mode": "local", "decision": "dismiss", "tool": "search", "text": "x", "comments": "[]"}
-            request = act.sent(signed, other, **{k: v for k, v in fields.items() if k not in act.fields})
             await carry_out(service, request, "kim", None, Channel.WEB)
         assert (await page.entries(), page.gateway.acts, page.started) == before, row.name
     # Each field that says what is done is covered, by the signature itself or by what was shown.

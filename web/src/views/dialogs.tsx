@@ -93,18 +93,22 @@ export function ConfirmDialog() {
                           </span>
                         </span>
                         <span className="font-medium [overflow-wrap:anywhere]">{oneLine(act.card.title)}</span>
-                        {board.doubts(act.card).map((doubt) => (
-                          <span key={doubt} className="text-xs text-warning-foreground">
-                            {doubt}
-                          </span>
-                        ))}
-                        {whole.has(act) && <WholeCard act={act} isOneOfMany />}
+                        {whole.has(act) ? (
+                          <WholeCard act={act} isOneOfMany />
+                        ) : (
+                          board.doubts(act.card).map((doubt) => (
+                            <span key={doubt} className="text-xs text-warning-foreground">
+                              {doubt}
+                            </span>
+                          ))
+                        )}
                       </li>
                     ),
                 )}
             </ul>
           ) : (
             first.card &&
+            !whole.has(first) &&
             board.doubts(shownOf(first) ?? first.card).map((doubt) => (
               <p key={doubt} className="rounded-md bg-warning-soft px-3 py-2 text-warning-foreground">
                 {upper(doubt)}.

@@ -1,7 +1,7 @@
 /** What a passkey is about to sign: the card as it would be approved, and what the authenticator is asked for now. */
 
 import { KeyRoundIcon } from "lucide-react";
-import { useEffect, useMemo, useRef } from "react";
+import { useMemo, useRef } from "react";
 import { shownOf, type Act } from "@/model/board";
 import { visible, visibleLine } from "@/model/visible";
 import { useInbox } from "@/server/inbox";
@@ -20,16 +20,11 @@ export function Told({ text }: { text: string | null }) {
 
 /** Shows the whole card that an act lets pass: of a part of a change, what would be approved; of a policy, its text. */
 export function WholeCard({ act, isOneOfMany }: { act: Act; isOneOfMany: boolean }) {
-  const { board, changed } = useInbox();
+  const { board } = useInbox();
   const scroller = useRef<HTMLDivElement>(null);
   const card = shownOf(act);
   // Nothing is chosen or commented on here.
   const fixed = useMemo(() => card && { ...card, amendable: false }, [card]);
-  useEffect(() => {
-    if (!card) return;
-    board.sawText(card);
-    changed();
-  }, [board, card, changed]);
   if (!card || !fixed) return null;
   const model = board.diff(card);
   return (
@@ -45,7 +40,7 @@ export function WholeCard({ act, isOneOfMany }: { act: Act; isOneOfMany: boolean
           {card.detail}
         </pre>
       )}
-      {card.diffFromAgent && card.diff && (
+      {card.diffFromAgent && card.diff && !act.policy && (
         <Remark>The bytes of this change are not known: what is shown below is the agent's own text.</Remark>
       )}
       {card.remarks.map((remark, at) => (

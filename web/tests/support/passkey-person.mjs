@@ -9,7 +9,13 @@ import { chromium } from "playwright-core";
 const PLACES = ["/usr/bin/chromium", "/usr/bin/chromium-browser", "/usr/bin/google-chrome"];
 const executablePath = process.env.CHROMIUM ?? PLACES.find((each) => existsSync(each));
 const browser = await chromium.launch({ executablePath, args: ["--no-sandbox", "--disable-gpu"] });
-const page = await (await browser.newContext({ viewport: { width: 1280, height: 800 } })).newPage();
+const page = await (
+  await browser.newContext({
+    viewport: { width: Number(process.env.WIDTH ?? 1280), height: 800 },
+    deviceScaleFactor: process.env.SHOTS ? 2 : 1,
+    colorScheme: process.env.DARK ? "dark" : "light",
+  })
+).newPage();
 const devtools = await page.context().newCDPSession(page);
 await devtools.send("WebAuthn.enable");
 const { authenticatorId } = await devtools.send("WebAuthn.addVirtualAuthenticator", {
@@ -28,6 +34,55 @@ const bodies = [];
 page.on("request", (request) => {
   if (request.url().includes("/commands/") && request.postData()) bodies.push(JSON.parse(request.postData()));
 });
+
+async function drawn() {
+  await page.waitForFunction(() => document.querySelector("main")?.getAttribute("aria-busy") !== "true");
+  await page.waitForTimeout(500);
+}
+
+async function select(title) {
+  await page.locator("[data-card]").filter({ hasText: title }).click();
+  await page.getByRole("heading", { level: 1 }).filter({ hasText: title }).waitFor();
+  await drawn();
+}
+
+async function go(path) {
+  await page.goto(new URL(path, page.url()).href);
+  await page.getByText("Connected", { exact: true }).waitFor();
+  await page.waitForTimeout(500);
+}
+
+/** Says yes to a question. Returns the signed request that this sends. */
+async function agree(question, name, end) {
+  await page.waitForTimeout(500);
+  const before = bodies.length;
+  await question.getByRole("button", { name }).click();
+  return await done(end, before);
+}
+
+/** Waits until the page says that something was done. Returns the signed request that did it. */
+async function done(words, before) {
+  const said = page.getByTestId("messages").getByText(words);
+  const fault = page.getByTestId("messages").getByText(/^not /);
+  const signed = () => bodies.slice(before).findLast((each) => each.signature);
+  // What was said of an act before stays for a while.
+  while (!signed() && (await fault.count()) === 0) await page.waitForTimeout(50);
+  await Promise.race([said.first().waitFor(), fault.first().waitFor()]);
+  if ((await fault.count()) > 0) throw new Error(await fault.first().textContent());
+  return signed();
+}
+
+async function accept() {
+  const question = page.getByRole("dialog");
+  await question.getByLabel("The whole policy").waitFor();
+  await shoot("policy");
+  return await agree(question, /^Accept/, /^(not )?accepted: /);
+}
+
+/** Keeps a picture, if the variable SHOTS names a directory. */
+async function shoot(name) {
+  if (process.env.SHOTS) await page.screenshot({ path: `${process.env.SHOTS}/${name}.png` });
+}
 
 const STEPS = {
   async make() {
@@ -77,6 +132,126 @@ const STEPS = {
     const said = await end.textContent();
     if (said.startsWith("not")) throw new Error(said);
     return bodies.filter((each) => each.signature).at(-1);
+  },
+  /** Approves the first hunk of a change alone. */
+  async part(title) {
+    await select(title);
+    await page.getByLabel("Approve hunk 2 of 2").click();
+    await page.waitForTimeout(500);
+    await page.getByRole("button", { name: /^Approve 1 of 2/ }).click();
+    const question = page.getByRole("dialog");
+    await question.getByRole("region", { name: "The part that is approved" }).waitFor();
+    await question.getByText("approved with changes:").waitFor();
+    await shoot("part");
+    return await agree(question, /^Approve/, new RegExp(`^(not )?approved: .*'${title}'`));
+  },
+  async changes(title) {
+    await select(title);
+    await page.keyboard.press("m");
+    await page.getByRole("textbox", { name: /comment/i }).fill("why\nso?");
+    await page.getByRole("button", { name: "Add comment" }).click();
+    await page.waitForTimeout(500);
+    await page.getByRole("button", { name: /^Request changes/ }).click();
+    await page.getByRole("textbox").last().fill("and faster");
+    await page.waitForTimeout(500);
+    await page.keyboard.press("Control+Enter");
+    const question = page.getByRole("dialog");
+    await question.getByText("changes requested:").waitFor();
+    await shoot("changes");
+    return await agree(question, /^Request changes/, new RegExp(`^(not )?changes requested: .*'${title}'`));
+  },
+  /** Accepts the policy that waits, after its whole text was shown. */
+  async policy() {
+    await page
+      .locator("[data-card]")
+      .filter({ hasText: /policy/i })
+      .first()
+      .click();
+    await drawn();
+    await page.getByRole("button", { name: /^Accept/ }).click();
+    return await accept();
+  },
+  /** Marks these and approves them together. */
+  async several(titles) {
+    for (const title of titles.split(" ")) {
+      await page.getByRole("checkbox", { name: new RegExp(`(^|[^a-z])${title}`) }).click();
+    }
+    await page.waitForTimeout(500);
+    const before = bodies.length;
+    await page.getByRole("button", { name: /^Approve 2/ }).click();
+    const question = page.getByRole("dialog");
+    await question.getByTestId("whole").first().waitFor();
+    await shoot("several");
+    await page.waitForTimeout(500);
+    await question.getByRole("button", { name: /^Approve 2/ }).click();
+    for (const title of titles.split(" ")) {
+      await page
+        .getByTestId("messages")
+        .getByText(new RegExp(`^approved: .*'${title}'`))
+        .waitFor();
+    }
+    return bodies.slice(before).filter((each) => each.signature);
+  },
+  /** Adds a rule from a request, and accepts the policy that it makes. */
+  async rule(title) {
+    await select(title);
+    await page.getByRole("button", { name: /^Always allow/ }).click();
+    await page.getByText("As a rule").click();
+    await page.getByRole("button", { name: "Add the rule" }).click();
+    return await accept();
+  },
+  async task(session) {
+    await go(`/sessions/${session}/messages`);
+    await page.getByRole("textbox", { name: "A task for this agent" }).fill(" clean up\nall of it ");
+    const before = bodies.length;
+    await page.getByRole("button", { name: "Leave task" }).click();
+    return await done("the task waits for the agent", before);
+  },
+  async untask(session) {
+    await go(`/sessions/${session}/messages`);
+    await page.getByRole("button", { name: /^Take back: clean up/ }).click();
+    await page.waitForTimeout(500);
+    const before = bodies.length;
+    await page.getByRole("dialog").getByRole("button", { name: "Take back" }).click();
+    return await done("taken back", before);
+  },
+  async start(workspace) {
+    await go("/sessions");
+    await page.getByRole("button", { name: "Start an agent" }).click();
+    await page.getByLabel("Its task").fill("look around");
+    await page.getByLabel(/^Workspace/).fill(workspace);
+    await page.getByLabel(/^Your name/).fill("mine");
+    await page.waitForTimeout(500);
+    const before = bodies.length;
+    await page.getByRole("dialog").getByRole("button", { name: "Start" }).click();
+    return await done("the agent starts", before);
+  },
+  async enable(name) {
+    await go(`/server/gateway/${name}`);
+    for (const verb of ["Disable", "Enable"]) {
+      await page.getByRole("button", { name: verb, exact: true }).click();
+      await page.waitForTimeout(500);
+      await page.getByRole("dialog").getByRole("button", { name: verb, exact: true }).click();
+      await page.getByTestId("messages").getByText(`${name} is ${verb.toLowerCase()}d`).waitFor();
+    }
+    return bodies.filter((each) => each.signature).at(-1);
+  },
+  /** Compares with the only checkpoint, and goes back. */
+  async restore(session) {
+    await go(`/sessions/${session}/checkpoints`);
+    await page.getByRole("button", { name: "Go back…" }).click();
+    await page.waitForTimeout(500);
+    await page.getByRole("dialog").getByRole("button", { name: "Compare" }).click();
+    await page.getByRole("heading", { name: /this would happen/ }).waitFor();
+    await page.waitForTimeout(1000);
+    await page.getByRole("dialog").getByRole("button", { name: "Go back" }).click();
+    const question = page.getByRole("dialog");
+    await question.getByTestId("whole").waitFor();
+    await shoot("restore");
+    return await agree(question, /^Proceed/, /^(not )?told to proceed: /);
+  },
+  async inbox() {
+    await go("/inbox");
   },
   /** The person is not there. */
   async away() {

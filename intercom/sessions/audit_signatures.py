@@ -1,4 +1,4 @@
-"""The signatures of recorded approvals, and the operator keys that they are verified with, as the log has them.
+"""The signatures of recorded acts, and the operator keys that they are verified with, as the log has them.
 
 They are read from the database and from the server's state directory, with or without a server.
 """
@@ -33,26 +33,34 @@ def verify_log(database: Path, places: Places) -> Verification:
 
 
 def check_signatures(found: Verification, database: Path, where: Places) -> None:
-    """Add a fault to `found` for each approval without a genuine signature while an operator key counted."""
+    """Add a fault to `found` for each approval without a genuine signature while an operator key counted, for each
+    other act that has to be signed and is not, and for each recorded signature that is not genuine."""
     with closing(audit_chain.connect(database)) as db:
-        keys = _keys(db, found)
-        if not keys:
+        checks = _Checks(_keys(db, found), where, {})
+        if not checks.keys:
             return
-        about = "case when json_valid(data) then json_extract(data, '$.request_id') end"
-        # What was decided before a decision was taken back is of no signature that is stored now.
-        back = f"select max(id) as id, {about} as about from audit where kind = '{audit_chain.TAKEN_BACK}' group by 2"
-        rows = db.execute(
-            "select approval_request.id, verdict, verdict_id, decided_via, decided_text, signature, entry.id, entry.at"
-            f" from approval_request join (select id, at, {about} as about from audit where kind = 'decided') as entry"
-            f" on entry.about = approval_request.id left join ({back}) as back on back.about = approval_request.id"
-            " where status in ('approved', 'consumed') and entry.id > coalesce(back.id, 0) and entry.at >= ?"
-            " order by entry.id",
-            (min(key.added for key in keys.values()),),
-        ).fetchall()
-    channels: dict[str, tuple[str, str] | None] = {}
+        since = min(key.added for key in checks.keys.values())
+        checked = _check_approvals(db, found, checks, since)
+        _check_entries(db, found, checks, since, checked)
+        _check_instructions(db, found, checks, since)
+
+
+def _check_approvals(db: sqlite3.Connection, found: Verification, checks: _Checks, since: str) -> set[int]:
+    """Check the approvals that are in force. Returns their entries in the log."""
+    about = "case when json_valid(data) then json_extract(data, '$.request_id') end"
+    # What was decided before a decision was taken back is of no signature that is stored now.
+    back = f"select max(id) as id, {about} as about from audit where kind = '{audit_chain.TAKEN_BACK}' group by 2"
+    rows = db.execute(
+        "select approval_request.id, verdict, verdict_id, decided_via, decided_text, signature, entry.id, entry.at"
+        f" from approval_request join (select id, at, {about} as about from audit where kind = 'decided') as entry"
+        f" on entry.about = approval_request.id left join ({back}) as back on back.about = approval_request.id"
+        " where status in ('approved', 'consumed') and entry.id > coalesce(back.id, 0) and entry.at >= ?"
+        " order by entry.id",
+        (since,),
+    ).fetchall()
     for id, decision, decision_id, channel, text, stored, entry, when in rows:
         at = str(when)
-        if not any(key.added <= at and (key.revoked is None or at < key.revoked) for key in keys.values()):
+        if not checks.is_required(at):
             continue
         signature = _data(stored)
         if not signature:
@@ -67,34 +75,119 @@ def check_signatures(found: Verification, database: Path, where: Places) -> None
         ):
             found.add(entry, f"the signature of request {id} is for another decision")
             continue
-        if not signing.is_of_channel(str(said["method"]), str(channel)):
-            found.add(entry, f"the signature of request {id} is not of {channel}, where it was approved")
+        fault = checks.fault(signature, str(channel), at, f"request {id}", "approved")
+        if fault is not None:
+            found.add(entry, fault)
+    return {row[6] for row in rows}
+
+
+#: The acts that let something pass, and what is signed of each: a decision or a command.
+_MUST_BE_SIGNED = {"policy_accept": "accept", "grant_made": "grant", audit_chain.TAKEN_BACK: "take-back"}
+#: Where an entry names what it is about.
+_SUBJECTS = ("grant_id", "request_id", "restore_id", "downstream")
+_COMMANDS = {"grant_made", audit_chain.TAKEN_BACK, "downstream_enabled"}
+
+
+def _check_entries(db: sqlite3.Connection, found: Verification, checks: _Checks, since: str, checked: set[int]) -> None:
+    """Check the signatures that the log's own entries have: rejections, answers, policies, grants, what was taken
+    back, what was enabled. `checked` are entries that were checked before."""
+    kinds = ", ".join(f"'{kind}'" for kind in _MUST_BE_SIGNED)
+    rows = db.execute(
+        "select id, at, kind, data from audit where at >= ? and json_valid(data)"
+        f" and (json_type(data, '$.signature') = 'object' or kind in ({kinds})) order by id",
+        (since,),
+    )
+    for entry, when, kind, text in rows:
+        data, at = _data(text), str(when)
+        signature, channel = data.get("signature"), data.get("channel")
+        about = next((data[name] for name in _SUBJECTS if data.get(name)), None)
+        what = f"{kind} of {about}"
+        if entry in checked or not checks.is_required(at):
             continue
-        if said["method"] == signing.CHANNEL:
+        if not isinstance(signature, dict):
+            found.add(entry, f"{what} on {channel} is without a signature, though there was a key")
+            continue
+        if signature.get("method") == signing.CHANNEL:
+            # It only marks the channel's decisions.
+            continue
+        id, said = signature.get("request_id"), signature.get("decision")
+        is_other = id != "" if kind in _COMMANDS else id != about
+        if kind == "downstream_enabled":
+            is_other |= signature.get("subject") != signing.command_subject("gateway-enable", {"id": about})
+        if is_other or said != _MUST_BE_SIGNED.get(kind, said):
+            found.add(entry, f"the signature of {what} is for another act")
+            continue
+        fault = checks.fault(signature, None if channel is None else str(channel), at, what, "recorded")
+        if fault is not None:
+            found.add(entry, fault)
+
+
+def _check_instructions(db: sqlite3.Connection, found: Verification, checks: _Checks, since: str) -> None:
+    """Check what people told agents on a channel where they sign: the stored text is the one that was signed."""
+    about = "case when json_valid(data) then json_extract(data, '$.instruction_id') end"
+    rows = db.execute(
+        "select instruction.id, instruction.kind, text, given_via, signature, entry.id, entry.at from instruction"
+        f" join (select id, at, {about} as about from audit where kind in ('steer', 'task', 'nudge')) as entry"
+        " on entry.about = instruction.id where given_via in ('ctl', 'web') and entry.at >= ? order by entry.id",
+        (since,),
+    )
+    for id, kind, text, channel, stored, entry, when in rows:
+        at, signed, what = str(when), _data(stored), f"{kind} {id}"
+        signature, fields = signed.get("signature"), signed.get("fields")
+        if not checks.is_required(at):
+            continue
+        if not isinstance(signature, dict) or not isinstance(fields, dict):
+            found.add(entry, f"{what} came on {channel} without a signature, though there was a key")
+            continue
+        subject = signing.command_subject(str(kind), fields)
+        if (signature.get("decision"), signature.get("subject"), fields.get("text")) != (kind, subject, text):
+            found.add(entry, f"the signature of {what} is for another text")
+            continue
+        fault = checks.fault(signature, str(channel), at, what, "recorded")
+        if fault is not None:
+            found.add(entry, fault)
+
+
+@frozen
+class _Checks:
+    """What signatures are verified with: the enrolled keys, and the server's keys of channels as far as they were
+    read."""
+
+    keys: dict[str, _Enrolled]
+    places: Places
+    channels: dict[str, tuple[str, str] | None]
+
+    def is_required(self, at: str) -> bool:
+        """Whether a key counted then, so that decisions had to be signed."""
+        return any(key.added <= at and (key.revoked is None or at < key.revoked) for key in self.keys.values())
+
+    def fault(self, signature: JsonObject, channel: str | None, at: str, what: str, done: str) -> str | None:
+        """Return why this signature of `what`, which was `done` at this time on this channel, does not count; None if
+        it does. A record that names no channel has None."""
+        said = {name: signature.get(name) for name in signing.STATED}
+        method, key_id = str(said["method"]), str(said["key_id"])
+        if channel is not None and not signing.is_of_channel(method, channel):
+            return f"the signature of {what} is not of {channel}, where it was {done}"
+        if method == signing.CHANNEL and channel is not None:
             # This signature only marks the channel's decisions: a process that can read this key can sign too.
-            if channel not in channels:
-                channels[channel] = _channel_key(where, channel)
-            mine = channels[channel]
-            if mine is None or said["key_id"] != mine[0]:
-                found.add(entry, f"request {id} is signed with another key than that of {channel}")
-                continue
+            if channel not in self.channels:
+                self.channels[channel] = _channel_key(self.places, channel)
+            mine = self.channels[channel]
+            if mine is None or key_id != mine[0]:
+                return f"{what} is signed with another key than that of {channel}"
             public = mine[1]
-        elif (key := keys.get(str(said["key_id"]))) is None:
-            found.add(entry, f"request {id} is signed with key {said['key_id']}, which was never enrolled")
-            continue
+        elif (key := self.keys.get(key_id)) is None:
+            return f"{what} is signed with key {key_id}, which was never enrolled"
         elif not key.is_signed:
-            found.add(
-                entry, f"request {id} is signed with key {said['key_id']}, which no key that counted has enrolled"
-            )
-            continue
+            return f"{what} is signed with key {key_id}, which no key that counted has enrolled"
         elif key.revoked is not None and key.revoked <= at:
-            found.add(entry, f"request {id} is signed with key {said['key_id']}, which was revoked before")
-            continue
+            return f"{what} is signed with key {key_id}, which was revoked before"
         else:
             public = key.public
-        value, method = str(signature.get("value")), str(said["method"])
+        value = str(signature.get("value"))
         if not operator_keys.verifies_decision(public, method, value, signing.statement(said)):
-            found.add(entry, f"the signature of request {id} is not genuine")
+            return f"the signature of {what} is not genuine"
+        return None
 
 
 def _channel_key(where: Places, channel: str) -> tuple[str, str] | None:

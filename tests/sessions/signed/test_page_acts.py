@@ -5,7 +5,9 @@ A row of the table of commands that must be signed has its act here, or the firs
 
 from __future__ import annotations
 
+import contextlib
 import json
+import sqlite3
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from pathlib import Path
@@ -62,6 +64,7 @@ class Page:
 
     async def entries(self) -> list[tuple[int, str]]:
         """What is on record as done, by whomever. That something was refused is on record too."""
+        await self.server.later(0)
         return [(each.id, each.kind) for each in await self.server.app.service.audit(200) if each.kind != "security"]
 
 
@@ -371,6 +374,34 @@ async def test_an_act_of_the_page_is_signed_by_its_assertion_alone_and_once(page
     assert await carry_out(service, act.sent(signed), "kim", None, Channel.WEB) == done
     await is_not_repeated(page, act.sent(signed, verdict_id="act-again"))
     assert (await page.entries(), page.gateway.acts, page.started) == after
+    assert faults(page.server) == []
+    if name not in UNRECORDED:
+        assert_verify_finds(page, *PLACES.get(name, IN_LOG))
+
+
+#: Acts that are done at once: neither the log nor another record has their signature here.
+UNRECORDED = {"mode", "unpause", "start", "gateway-call", "gateway-enable", "take-back a task"}
+#: Where the signature of the newest act is: the row's table, the column, and the place in its JSON.
+IN_LOG = ("audit", "data", "$.signature")
+PLACES = {
+    **dict.fromkeys(("nudge", "steer", "task"), ("instruction", "signature", "$.signature")),
+    **dict.fromkeys(("approve", "approve a part", "approve an edit"), ("approval_request", "signature", "$")),
+}
+
+
+def assert_verify_finds(page: Page, table: str, column: str, place: str) -> None:
+    """Whatever a process makes of the signature in the database, `audit verify` finds a fault of it."""
+    newest = f"(select max(rowid) from {table} where json_type({column}, '{place}') = 'object')"
+    with contextlib.closing(sqlite3.connect(page.server.app.database, isolation_level=None)) as db:
+        for part in ("value", "decision", "method", "key_id", "subject"):
+            for changed in (
+                f"json_set({column}, '{place}.{part}', 'AAAA')",
+                f"json_remove({column}, '{place}.{part}')",
+            ):
+                (kept,) = db.execute(f"select {column} from {table} where rowid = {newest}").fetchone()
+                assert db.execute(f"update {table} set {column} = {changed} where rowid = {newest}").rowcount == 1
+                assert faults(page.server) != [], changed
+                db.execute(f"update {table} set {column} = ? where rowid = {newest}", (kept,))
     assert faults(page.server) == []
 
 

@@ -634,7 +634,9 @@ export class Board {
     if (act.card && this.unsaid(act) > 0) return `${label(act.word)} ${named(act.card)}?`;
     if (this.signs && act.card) {
       const isAsked = act.word === CHANGES.word || this.isShownFirst(act);
-      if (isAsked && !act.hunks && !act.edit) return `${label(act.word)} ${named(act.card)}?`;
+      if (isAsked && !act.hunks && !act.edit) {
+        return `${label(act.word)}${act.word === CHANGES.word ? " of" : ""} ${named(act.card)}?`;
+      }
     }
     if (!WEIGHTY_ACTIONS.has(act.word)) return null;
     if (!act.card) return `${label(act.word)} ${nameOf(act)}?`;

@@ -11,8 +11,7 @@ const executablePath = process.env.CHROMIUM ?? PLACES.find((each) => existsSync(
 const browser = await chromium.launch({ executablePath, args: ["--no-sandbox", "--disable-gpu"] });
 const page = await (
   await browser.newContext({
-    viewport: { width: Number(process.env.WIDTH ?? 1280), height: 800 },
-    deviceScaleFactor: process.env.SHOTS ? 2 : 1,
+    viewport: { width: 1280, height: 800 },
     colorScheme: process.env.DARK ? "dark" : "light",
   })
 ).newPage();
@@ -79,9 +78,14 @@ async function accept() {
   return await agree(question, /^Accept/, /^(not )?accepted: /);
 }
 
-/** Keeps a picture, if the variable SHOTS names a directory. */
+/** Keeps pictures, if the variable SHOTS names a directory. */
 async function shoot(name) {
-  if (process.env.SHOTS) await page.screenshot({ path: `${process.env.SHOTS}/${name}.png` });
+  if (!process.env.SHOTS) return;
+  for (const width of [360, 768, 1280]) {
+    await page.setViewportSize({ width, height: 800 });
+    await page.waitForTimeout(400);
+    await page.screenshot({ path: `${process.env.SHOTS}/${name}-${width}.png` });
+  }
 }
 
 const STEPS = {

@@ -28,6 +28,8 @@ const { authenticatorId } = await devtools.send("WebAuthn.addVirtualAuthenticato
   },
 });
 
+page.setDefaultTimeout(8_000);
+
 const say = (data) => process.stdout.write(`${JSON.stringify(data)}\n`);
 const bodies = [];
 page.on("request", (request) => {
@@ -53,7 +55,7 @@ async function go(path) {
 
 /** Says yes to a question. Returns the signed request that this sends. */
 async function agree(question, name, end) {
-  await page.waitForTimeout(500);
+  await drawn();
   const before = bodies.length;
   await question.getByRole("button", { name }).click();
   return await done(end, before);
@@ -65,7 +67,11 @@ async function done(words, before) {
   const fault = page.getByTestId("messages").getByText(/^not /);
   const signed = () => bodies.slice(before).findLast((each) => each.signature);
   // What was said of an act before stays for a while.
-  while (!signed() && (await fault.count()) === 0) await page.waitForTimeout(50);
+  const since = Date.now();
+  while (!signed() && (await fault.count()) === 0) {
+    if (Date.now() - since > 8_000) throw new Error("nothing was sent");
+    await page.waitForTimeout(50);
+  }
   await Promise.race([said.first().waitFor(), fault.first().waitFor()]);
   if ((await fault.count()) > 0) throw new Error(await fault.first().textContent());
   return signed();
@@ -196,6 +202,28 @@ const STEPS = {
     }
     return bodies.slice(before).filter((each) => each.signature);
   },
+  /** Marks these, approves them together, and does not sign the first one. */
+  async declined(titles) {
+    await STEPS.away();
+    for (const title of titles.split(" ")) await page.getByRole("checkbox", { name: `Mark ${title}` }).click();
+    await page.waitForTimeout(500);
+    await page.getByRole("button", { name: /^Reject 2/ }).click();
+    await page.waitForTimeout(500);
+    await page.keyboard.press("Control+Enter");
+    await page.waitForTimeout(500);
+    await page
+      .getByRole("dialog")
+      .getByRole("button", { name: /^Reject 2/ })
+      .click();
+    const said = page.getByTestId("messages").getByText(/^not rejected: /);
+    await said.nth(1).waitFor();
+    await devtools.send("WebAuthn.setUserVerified", { authenticatorId, isUserVerified: true });
+    const words = await said.allTextContents();
+    // Faults stay until they are dismissed.
+    const dismiss = page.getByTestId("messages").getByRole("button");
+    while ((await dismiss.count()) > 0) await dismiss.first().click();
+    return words;
+  },
   /** Adds a rule from a request, and accepts the policy that it makes. */
   async rule(title) {
     await select(title);
@@ -274,7 +302,8 @@ for await (const line of createInterface({ input: process.stdin })) {
   try {
     say({ done: (await STEPS[step](rest.join(" "))) ?? null });
   } catch (fault) {
-    say({ failed: String(fault) });
+    const messages = await page.getByTestId("messages").allTextContents();
+    say({ failed: `${step}: ${fault}; the page says: ${messages.join(" | ")}` });
   }
   if (step === "end") break;
 }

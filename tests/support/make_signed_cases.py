@@ -14,11 +14,13 @@ from intercom.local import passkeys
 from intercom.model import signing
 from intercom.model.amendment import Comment, told_of_comments
 from intercom.model.json_types import Json, JsonObject
+from intercom.operators.commands.command import Access
 from intercom.operators.commands.request import _DEFAULT_REASONS
 from intercom.operators.commands.table import ANSWERS, COMMANDS, HOW_TO_ANSWER, decision_about
 from intercom.operators.router_messages import Channel
 from tests.support.passkeys import ORIGIN
 
+SIGNED = (Access.SIGNED, Access.SIGNED_CARD)
 FILE = Path(__file__).with_name("signed_cases.json")
 
 #: Texts that JSON writers write in more than one way.
@@ -125,7 +127,7 @@ def made() -> JsonObject:
         ],
         "decisions": [[kind, word, decision_about(kind, word)] for kind in HOW_TO_ANSWER for word in ANSWERS],
         "told": told(),
-        "table": [[row.name, row.access.value] for row in COMMANDS.values()],
+        "signed_commands": [[row.name, row.access.value] for row in COMMANDS.values() if row.access in SIGNED],
         "lets_pass": sorted(signing.LETS_PASS),
         "no_reason": _DEFAULT_REASONS[Channel.WEB],
         "passkeys": [[ORIGIN, "AQID", spki, _id(public)]],

@@ -188,6 +188,12 @@ _wrong_origin = partial(
 _signed_out = partial(
     Refusal, HTTPStatus.UNAUTHORIZED, "unauthorized", f"nobody is signed in in this browser, or not any more; {SIGN_IN}"
 )
+_ended = partial(
+    Refusal,
+    HTTPStatus.UNAUTHORIZED,
+    "unauthorized",
+    "the session or the token of this request ended while the request came, so nothing was done",
+)
 _no_csrf = partial(
     Refusal,
     HTTPStatus.FORBIDDEN,
@@ -514,8 +520,9 @@ class WebSite:
             if row.acts:
                 pids = await self._pids(scope["state"]["connection"])
                 origin = await self.deps.authorization.require_browser(request, pids, session.name)
-            with trio.fail_after(WORK_SECONDS):
-                done: Json = await carry_out(self.deps.service, request, session.name, origin, Channel.WEB)
+        self._require_lasting(session)
+        with refusals(name), trio.fail_after(WORK_SECONDS):
+            done: Json = await carry_out(self.deps.service, request, session.name, origin, Channel.WEB)
         await _json(send, {"data": done})
 
     async def _propose(self, scope: Scope, receive: Receive, send: Send, session: BrowserSession) -> None:
@@ -531,6 +538,8 @@ class WebSite:
         with refusals("passkey"):
             pids = await self._pids(scope["state"]["connection"])
             origin = await deps.authorization.require_browser(_PASSKEY_REQUEST, pids, session.name)
+        self._require_lasting(session)
+        with refusals("passkey"):
             made = deps.proposals.propose(passkey, name, session.name)
             who: JsonObject = {"user": session.name, "key_id": made.key_id, "origin": origin.to_data()}
             await deps.service.security_event(f"{session.name} made passkey {made.key_id} on the page", who)
@@ -604,13 +613,21 @@ class WebSite:
         await send({"type": "http.response.body", "body": b"", "more_body": False})
 
     def _lasts(self, opened: _OpenStream, session: Visitor) -> bool:
-        if opened.is_over:
+        if opened.is_over or not self._still_counts(session):
             return False
+        return not isinstance(session, Member) or trio.current_time() - opened.began_at < STREAM_SECONDS
+
+    def _still_counts(self, session: Visitor) -> bool:
+        """Whether who was found at the beginning of a request may still do something. Of a person behind the proxy it
+        is known in each request anew."""
         if isinstance(session, Program):
             return self.deps.tokens.lasts(session.token)
-        if isinstance(session, Member):
-            return trio.current_time() - opened.began_at < STREAM_SECONDS
-        return self.deps.sign_ins.has(session)
+        return isinstance(session, Member) or self.deps.sign_ins.has(session)
+
+    def _require_lasting(self, session: Visitor) -> None:
+        """Raise Refusal if a session or a token has ended since the head of the request: its body may come late."""
+        if not self._still_counts(session):
+            raise _ended()
 
     @contextmanager
     def _streaming(self, session: Visitor) -> Iterator[_OpenStream]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import socket
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -73,12 +73,14 @@ class PageServer:
 
 @define
 class Browser:
-    """Sends requests as the page does; each on a connection of its own."""
+    """Sends requests as the page does; each on a connection of its own. `before_body` is awaited once the server has
+    read the head of a request and asks for the body."""
 
     port: int
     cookie: str = ""
     csrf: str = ""
     me: dict[str, Any] = field(factory=dict)
+    before_body: Callable[[], Awaitable[object]] | None = field(default=None, kw_only=True)
 
     async def sign_in(self, code: str) -> Response:
         done = await self.post("/sign-in", {"code": code})
@@ -115,6 +117,12 @@ class Browser:
 
     async def raw(self, sent: bytes) -> Response:
         async with await trio.open_tcp_stream("127.0.0.1", self.port) as stream:
+            if self.before_body is not None:
+                head, _, sent = sent.partition(b"\r\n\r\n")
+                await stream.send_all(head + b"\r\nExpect: 100-continue\r\n\r\n")
+                asked = await stream.receive_some(65536)
+                assert asked.startswith(b"HTTP/1.1 100"), asked
+                await self.before_body()
             await stream.send_all(sent)
             reader = ResponseReader()
             while (answer := reader.next()) is None:

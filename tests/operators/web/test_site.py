@@ -6,6 +6,7 @@ from __future__ import annotations
 import gzip
 import os
 from contextlib import AsyncExitStack
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -77,6 +78,16 @@ async def test_a_link_signs_in_one_browser_once(tmp_path: Path) -> None:
         # It was the same process, and the file still leads there: to it the link was used before, and no more.
         assert (await browser.get(f"{API}/me")).status == 200
         assert file.exists()
+
+
+async def test_what_comes_after_a_sign_out_does_nothing_though_its_head_came_before(tmp_path: Path) -> None:
+    service = StandInService(card("a-1"))
+    async with page_server(tmp_path, service) as server:
+        browser = await server.browser()
+        other = evolve(browser)
+        browser.before_body = partial(other.post, "/sign-out", {})
+        assert error(await browser.command("approve", id="a-1")) == (401, "unauthorized")
+        assert service.acts == []
 
 
 async def test_a_link_that_somebody_used_before_the_persons_browser_signs_in_neither(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import contextlib
 import os
 import sqlite3
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -227,6 +228,23 @@ async def test_a_revoked_token_ends_at_once_also_in_an_open_stream(tmp_path: Pat
         assert (await other.get(f"{API}/me")).status == 200
         with pytest.raises(NotFound):
             await server.links.revoke_token("nightly", "alex")
+
+
+@pytest.mark.real_time
+async def test_what_comes_after_a_token_has_ended_does_nothing_though_its_head_came_before(tmp_path: Path) -> None:
+    clock, service = Clock(), StandInService(card("a-1"))
+
+    async def get_old() -> None:
+        clock.at += timedelta(days=TOKEN_DAYS)
+
+    async with page_server(tmp_path, service, has_store=True, clock=clock) as server:
+        for end in (partial(server.links.revoke_token, "nightly", "alex"), get_old):
+            _, program = await add(server)
+            program.before_body = end
+            for command in ("approve", "show"):
+                assert error(await program.command(command, id="a-1")) == (401, "unauthorized")
+                program.before_body = None
+        assert service.acts == []
 
 
 @pytest.mark.real_time

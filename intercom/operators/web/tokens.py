@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import re
 import secrets
+import unicodedata
 import uuid
 from collections.abc import Callable, Iterable
 from datetime import datetime, timedelta
@@ -92,7 +93,8 @@ class ApiTokens:
     store: Store
     reader: Reader
     now: Callable[[], datetime]
-    #: Those revoked in this run, by their ids: a stream that began before ends.
+    #: Those revoked in this run, by their ids: a stream that began before ends. A revocation whose answer was lost
+    #: counts too.
     _revoked: set[str] = field(factory=set, init=False)
 
     async def add(self, name: str, role: WebRole, days: int, by: str) -> tuple[str, ApiToken]:
@@ -115,10 +117,11 @@ class ApiTokens:
         return tuple(each for each in found if not each.is_over(self.now()))
 
     async def revoke(self, name: str, by: str) -> ApiToken:
-        """Revoke the token of this name, for good. Raises NotFound."""
-        revoked = await self.store.transact(partial(_revoke, name=name.strip(), by=by, at=self.now()), retry=False)
-        self._revoked.add(revoked.id)
-        return revoked
+        """Revoke the token of this name, for good. Raises NotFound, and StoreUnavailable if it is not known whether
+        that is recorded. If it may be, the token counts no more in this run."""
+        name = unicodedata.normalize("NFC", name.strip())
+        work = partial(_revoke, name=name, by=by, at=self.now(), noted=self._revoked)
+        return await self.store.transact(work, retry=False)
 
     async def find(self, shown: str) -> Program:
         """Return the program that shows this. Raises Unauthorized for what is no token, unknown, revoked or too old."""
@@ -155,9 +158,10 @@ def _add(db: Database, made: ApiToken) -> None:
     _record(db, made, made.created_at, made.created_by, summary)
 
 
-def _revoke(db: Database, name: str, by: str, at: datetime) -> ApiToken:
+def _revoke(db: Database, name: str, by: str, at: datetime, noted: set[str]) -> ApiToken:
     for each in api_tokens.unrevoked(db):
         if each.name.casefold() == name.casefold():
+            noted.add(each.id)
             api_tokens.revoke(db, each.id, at, by)
             _record(db, each, at, by, f"{by} revoked the token {each.name}")
             return evolve(each, revoked_at=at, revoked_by=by)

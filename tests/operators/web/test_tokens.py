@@ -5,10 +5,11 @@ from __future__ import annotations
 import contextlib
 import os
 import sqlite3
+from collections.abc import Callable
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 import trio
@@ -23,11 +24,14 @@ from intercom.operators.commands.table import COMMANDS
 from intercom.operators.web import api
 from intercom.operators.web.sign_in import may_use
 from intercom.operators.web.tokens import TOKEN_DAYS, bearer_token
+from intercom.store.client import Store, StoreUnavailable
+from intercom.store.writer_messages import Database
 from tests.operators.stand_in_service import START, StandInService, card
 from tests.operators.web.page_server import API, Browser, PageServer, Stream, page_server
 from tests.operators.web.test_site import error
 from tests.support.http_responses import Response
 
+R = TypeVar("R")
 TOKEN = f"intercom_{'0' * 64}"
 PORT = 4000
 
@@ -228,6 +232,30 @@ async def test_a_revoked_token_ends_at_once_also_in_an_open_stream(tmp_path: Pat
         assert (await other.get(f"{API}/me")).status == 200
         with pytest.raises(NotFound):
             await server.links.revoke_token("nightly", "alex")
+
+
+class _Losing(Store):
+    """A store whose answers are lost."""
+
+    async def transact(self, work: Callable[[Database], R], *, timeout: float = 1.0, retry: bool = True) -> R:
+        await super().transact(work, timeout=timeout, retry=retry)
+        raise StoreUnavailable("its answer was lost")
+
+
+@pytest.mark.real_time
+async def test_a_revocation_whose_answer_is_lost_ends_open_streams_too(tmp_path: Path) -> None:
+    async with page_server(tmp_path, StandInService(card("a-1")), has_store=True) as server:
+        _, program = await add(server, name="zoë's")
+        server.tokens.store = _Losing(server.tokens.store.writer)
+        async with program.events() as stream:
+            await stream.until_ready()
+            with pytest.raises(StoreUnavailable):
+                # However its name is composed.
+                await server.links.revoke_token("Zoe\u0308's", "alex")
+            server.tell(card("a-2"))
+            await ends_without(stream, "a-2")
+        assert error(await program.get(f"{API}/me")) == (401, "unauthorized")
+        assert await server.links.tokens() == ()
 
 
 @pytest.mark.real_time

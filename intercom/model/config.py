@@ -6,7 +6,7 @@ same checks run. The text beside each setting is its documentation, from which d
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
@@ -14,14 +14,13 @@ from typing import Any
 from attrs import Factory, evolve, field, fields, frozen, has
 from attrs.validators import deep_mapping
 
+from intercom.model.errors import InvalidArguments
 from intercom.model.limits import (
     BASE_URL,
     BASE_URL_FORM,
     CHANNEL_ID,
     HEADER,
     LOOKS_LIKE,
-    PERSON_NAME,
-    PERSON_NAME_FORM,
 )
 from intercom.model.request import OperationKind, PromptType, RiskLevel
 from intercom.model.setting_checks import (
@@ -35,6 +34,7 @@ from intercom.model.setting_checks import (
     matching,
     not_empty,
 )
+from intercom.model.web import person_name
 from intercom.model.web_role import WebRole
 
 
@@ -250,6 +250,23 @@ class CtlSettings:
     )
 
 
+def names_of_people(_owner: object, _setting: object, names: Iterable[str]) -> None:
+    """Check that each of these names is recorded as it is written, and could not be read as something else."""
+    for name in names:
+        try:
+            recorded = person_name(name)
+        except InvalidArguments as fault:
+            raise ValueError(f"must be names of people, not {name!r}: {fault.message}") from None
+        if recorded != name:
+            raise ValueError(f"must be names of people as they are recorded: {recorded!r}, not {name!r}")
+
+
+def another_header(owner: WebSettings | None, _setting: object, name: str) -> None:
+    """Check that the secret has a header of its own: a person's name is repeated to whom it names."""
+    if owner is not None and name.casefold() == owner.proxy_header.casefold():
+        raise ValueError("proxy_secret_header must be another header than proxy_header")
+
+
 def port_of_proxy(owner: WebSettings | None, _setting: object, url: str | None) -> None:
     """Check that a proxy finds the page: a free port is another one each time."""
     if owner is not None and url is not None and not owner.port:
@@ -277,7 +294,7 @@ class WebSettings:
         dict,
         'Who may use the page behind that proxy, `"kim@example.org" = "operator"`: the name as the proxy gives it, and'
         " what the person may do. Others are refused.",
-        matching(PERSON_NAME, f"a name of {PERSON_NAME_FORM}"),
+        names_of_people,
     )
     proxy_header: str = setting(
         "X-Forwarded-User",
@@ -288,6 +305,7 @@ class WebSettings:
         "X-Intercom-Proxy-Secret",
         "The header in which the proxy shows its secret.",
         matching(HEADER, "a header's name"),
+        another_header,
     )
     proxy_secret_file: Path | None = setting(
         None,

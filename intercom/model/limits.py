@@ -53,12 +53,12 @@ def is_channel_id(text: str) -> bool:
     return re.fullmatch(CHANNEL_ID, text) is not None
 
 
-#: The form of an address below which a server's own paths are.
 #: A header of HTTP that a proxy adds.
 HEADER = r"[A-Za-z][A-Za-z0-9-]{0,63}"
 #: The name of a person on the page, as it is recorded.
 PERSON_NAME = r"\w(?:[\w .@+'-]{0,62}[\w.])?"
 PERSON_NAME_FORM = "1 to 64 letters, digits, single spaces and . _ @ + ' -"
+#: The form of an address below which a server's own paths are.
 BASE_URL = r"https?://(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(:\d{1,5})?(/[A-Za-z0-9._~/-]*)?"
 BASE_URL_FORM = "an address like https://rooms.example.org, without a query"
 

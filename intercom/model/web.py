@@ -11,6 +11,7 @@ from attrs import field, frozen
 
 from intercom.model.errors import InvalidArguments
 from intercom.model.limits import PERSON_NAME, PERSON_NAME_FORM
+from intercom.model.visible_text import one_line
 from intercom.model.web_role import WebRole
 
 #: What the name of a program with a token begins with in the record. No person's name does.
@@ -21,7 +22,8 @@ def person_name(text: str) -> str:
     """Return the name of a person as it is recorded. Raises InvalidArguments for one that might be read as something
     else: with markup, with hidden characters, or as a program's."""
     name = unicodedata.normalize("NFC", text.strip())
-    if re.fullmatch(PERSON_NAME, name) is None or "  " in name:
+    # Some letters have no shape.
+    if re.fullmatch(PERSON_NAME, name) is None or one_line(name) != name:
         raise InvalidArguments(f"a name has {PERSON_NAME_FORM}")
     if name.casefold().startswith(TOKEN_PREFIX):
         raise InvalidArguments(f"a name that begins with {TOKEN_PREFIX.strip()!r} is a program's: take another")

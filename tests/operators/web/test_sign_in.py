@@ -265,7 +265,23 @@ def test_a_persons_name_is_kept_as_it_is_written(typed: str, name: str) -> None:
 
 @pytest.mark.parametrize(
     "name",
-    ["", " ", "token ci", "Token ci", "<!channel>", "a*b", "a\nb", "a\u202eb", "a  b", "-x", "x" * 65, "a/b", "a\0b"],
+    [
+        "",
+        " ",
+        "token ci",
+        "Token ci",
+        "<!channel>",
+        "a*b",
+        "a\nb",
+        "a\u202eb",
+        "kim\u3164",
+        "token\uffa0ci",
+        "a  b",
+        "-x",
+        "x" * 65,
+        "a/b",
+        "a\0b",
+    ],
 )
 def test_a_name_that_could_be_read_as_something_else_is_refused(name: str) -> None:
     with pytest.raises(InvalidArguments, match="name"):

@@ -12,7 +12,7 @@ import errno
 import importlib
 import logging
 import os
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from datetime import datetime
 from functools import partial
 from html import escape
@@ -207,16 +207,29 @@ class WebListener(ChannelActor):
             log.warning("%s; the page's port is opened when a person asks for it", fault)
             return
         if is_wanted:
-            await self._open_again()
+            await self._open_again(self._tell_of_another)
 
-    async def _open_again(self) -> None:
-        """Open the port of an earlier run of this actor, until it works."""
+    async def _tell_of_another(self, fault: IpcError) -> None:
+        """Tell people that the port is not ours: who comes there without a link shows a secret with each request."""
+        summary = f"{fault}; whatever has that port is shown the secrets of the proxy and of programs with tokens"
+        self.announce(summary)
+        try:
+            await self.service.security_event(summary, {"port": self._deps.port})
+        except IntercomError as unrecorded:
+            log.warning("%s", unrecorded)
+
+    async def _open_again(self, failed: Callable[[IpcError], Awaitable[None]] | None = None) -> None:
+        """Open the port of an earlier run of this actor, or the configured one, until it works. `failed` is told of the
+        first attempt that did not."""
         pause, longest = _RETRY_SECONDS
         while not self._is_open:
             try:
                 await self._open()
             except IpcError as fault:
                 log.warning("%s; it is tried again", fault)
+                if failed is not None:
+                    await failed(fault)
+                    failed = None
                 await trio.sleep(pause)
                 pause = min(longest, pause * 2)
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import socket
 from pathlib import Path
+from typing import Any
 
 import pytest
 import trio
@@ -278,6 +280,27 @@ async def test_nobody_but_the_proxy_uses_the_public_name_and_its_headers_count_n
             assert error(await kim.post(path, {"code": code})) == (403, "unauthorized")
         assert (await Browser(server.port).sign_in(code)).status == 200
         assert service.acts == []
+
+
+@pytest.mark.real_time
+async def test_another_program_at_the_port_is_on_record_since_it_is_shown_the_secret(tmp_path: Path) -> None:
+    class Recording(StandInService):
+        recorded = trio.Event()
+
+        async def security_event(self, summary: str, data: dict[str, Any]) -> None:
+            await super().security_event(summary, data)
+            self.recorded.set()
+
+    service = Recording()
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        async with page_server(tmp_path, service, settings=SETTINGS, proxy_secret=SECRET, port=port) as server:
+            await service.recorded.wait()
+            assert server.sign_ins.port is None
+    [(summary, data)] = service.events
+    assert f"port {port} on 127.0.0.1 cannot be opened (another program listens there" in summary
+    assert summary.endswith("is shown the secrets of the proxy and of programs with tokens")
+    assert data == {"port": port}
 
 
 @pytest.mark.real_time

@@ -55,6 +55,10 @@ class ProxyRules:
     members: Mapping[str, WebRole]
     _key: bytes = field(factory=lambda: new_secret().encode(), repr=False)
 
+    def has_sent(self, headers: Iterable[tuple[bytes, bytes]]) -> bool:
+        """Whether a request shows anything in place of the secret, in any spelling: as the proxy's do."""
+        return any(_spelled(name) == self.proof for name, _ in headers)
+
     def member(self, headers: Iterable[tuple[bytes, bytes]]) -> Member:
         """Return who has sent a request under the public name. Raises Refusal if it does not come from the proxy, does
         not name exactly one person, or names one who is no member."""
@@ -105,8 +109,12 @@ def rules_of(settings: WebSettings, secret: str | None) -> ProxyRules | None:
 def _only(headers: Iterable[tuple[bytes, bytes]], name: bytes) -> bytes | None:
     """Return the value of a header that must be there once. None if it is missing, there twice, or there in another
     spelling too: some proxies take `_` for `-`, and pass on what the browser has sent."""
-    found = [(each, value) for each, value in headers if each.replace(b"_", b"-") == name]
+    found = [(each, value) for each, value in headers if _spelled(each) == name]
     return found[0][1] if len(found) == 1 and found[0][0] == name else None
+
+
+def _spelled(name: bytes) -> bytes:
+    return name.replace(b"_", b"-")
 
 
 def _refused(message: str) -> Refusal:

@@ -176,12 +176,7 @@ def own_hosts(port: int) -> frozenset[bytes]:
     return frozenset(host.encode() for each in _NAMES for host in (f"{each}:{port}", *([each] if port == 80 else [])))
 
 
-_wrong_host = partial(
-    Refusal,
-    HTTPStatus.MISDIRECTED_REQUEST,
-    "host_refused",
-    "this server does not have that Host name: use the address of the link that agent-intercom-ctl web gives",
-)
+_wrong_host = partial(Refusal, HTTPStatus.MISDIRECTED_REQUEST, "host_refused")
 _wrong_origin = partial(
     Refusal, HTTPStatus.FORBIDDEN, "origin_refused", "pages of another address may not call this server"
 )
@@ -305,11 +300,16 @@ class WebSite:
         host, proxy, member = headers.get(b"host", b"").lower(), self.deps.proxy, None
         if proxy is not None and host == proxy.host and host not in self._hosts:
             member, origin = proxy.member(scope["headers"]), proxy.origin
+        elif proxy is not None and proxy.has_sent(scope["headers"]):
+            # Somebody behind the proxy has written another Host: no link and no token counts from there.
+            raise _wrong_host("a request of the proxy counts under the public name only: pass on the browser's Host")
         elif host in self._hosts:
             # What a proxy would say does not count here.
             origin = b"http://" + host
         else:
-            raise _wrong_host()
+            raise _wrong_host(
+                "this server does not have that Host name: use the address in the link of agent-intercom-ctl web"
+            )
         # A page of the same server under its other name is another page too.
         if any(name == b"origin" and value.lower() != origin for name, value in scope["headers"]):
             raise _wrong_origin()

@@ -266,9 +266,10 @@ async def test_nobody_but_the_proxy_uses_the_public_name_and_its_headers_count_n
                 refused = await ProxiedBrowser(server.port, more=more).get(path)
                 assert error(refused) == (403, "unauthorized")
                 assert SECRET not in refused.body.decode()
-        # Under the own name, what a proxy says does not count, whoever knows the secret.
-        local = ProxiedBrowser(server.port, csrf=kim.csrf, more={"Host": f"localhost:{server.port}"})
-        assert error(await local.get(f"{API}/me")) == (401, "unauthorized")
+        # Under the own name, what a proxy says does not count.
+        here = f"localhost:{server.port}"
+        local = Browser(server.port)
+        assert error(await local.get(f"{API}/me", X_Forwarded_User="root")) == (401, "unauthorized")
         # Under the public name, no link, cookie or token counts.
         browser = await server.browser()
         token = await server.links.add_token("nightly", WebRole.OPERATOR, None, "alex")
@@ -278,6 +279,15 @@ async def test_nobody_but_the_proxy_uses_the_public_name_and_its_headers_count_n
             assert error(await as_viewer.command("approve", id="a-1")) == (403, "unauthorized")
         for path in ("/sign-in", "/sign-out", "/passkeys"):
             assert error(await kim.post(path, {"code": code})) == (403, "unauthorized")
+        # Nor through the proxy, if that passes on another Host that somebody writes there.
+        for name in ("X-Intercom-Proxy-Secret", "x_intercom_proxy_secret"):
+            for shown in ({"Cookie": browser.cookie}, {"Authorization": f"Bearer {token.text}"}):
+                through = {"Host": here, name: SECRET, "X-Forwarded-User": "zoe", **shown}
+                for path in (f"{API}/me", "/"):
+                    refused = await local.raw(request("GET", path, through))
+                    assert error(refused) == (421, "host_refused")
+            local = Browser(server.port)
+            assert error(await local.post("/sign-in", {"code": code}, **{name: SECRET})) == (421, "host_refused")
         assert (await Browser(server.port).sign_in(code)).status == 200
         assert service.acts == []
 

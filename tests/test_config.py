@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import get_type_hints
 
 import attrs
 import pytest
@@ -127,6 +128,23 @@ def test_every_kind_of_setting_is_read(tmp_path: Path) -> None:
     assert config.logging.file == Path("/var/log/x.log")
 
 
+_PATHS = [
+    (section.name, name)
+    for section in attrs.fields(Config)
+    if attrs.has(type(getattr(Config(), section.name)))
+    for name, kind in get_type_hints(type(getattr(Config(), section.name))).items()
+    if kind in (Path, Path | None)
+]
+
+
+@pytest.mark.parametrize(("path", "found"), [("rel/x", "conf/rel/x"), ("~/x", "home/x"), ("/x", "/x")])
+def test_no_path_depends_on_where_the_server_is_started(tmp_path: Path, path: str, found: str) -> None:
+    assert {("gateway", "directory"), ("web", "proxy_secret_file"), ("rooms", "secret_file")} < set(_PATHS)
+    config = load(written(tmp_path, "".join(f'{section}.{name} = "{path}"\n' for section, name in _PATHS)))
+    for section, name in _PATHS:
+        assert getattr(getattr(config, section), name) == tmp_path / found, (section, name)
+
+
 def test_a_bare_program_name_is_left_for_the_path_to_find(tmp_path: Path) -> None:
     assert load(written(tmp_path, 'host_cli = "claude"')).host_cli == "claude"
 
@@ -189,6 +207,7 @@ FAULTS = [
     ("[commands]\nlist = 1", "line 2: commands.list is 1 but must be a text in quotes"),
     ('[policy]\nmax_risk_level = "none"', '"low", "high" or "critical"'),
     ('[rooms]\nsecret = "x"', "line 2: rooms.secret is not a setting: a secret is never in this file"),
+    ('[web]\nproxy_secret = "x"', "line 2: web.proxy_secret is not a setting: a secret is never in this file"),
     ('[rooms]\ndatabase_url = "postgresql://u:p@h/d"', "write database_url_env, the name of a variable"),
     ('[rooms]\npublic_url = "rooms.example.org"', "rooms.public_url must be an address like https://rooms.example.org"),
     ('[rooms]\npublic_url = "https://a.example/?x=1"', "rooms.public_url must be an address like"),

@@ -106,7 +106,9 @@ def settle(options: argparse.Namespace, *, by_client: bool = False) -> ServerSet
     users = Path(places(name or "agent-intercom").config_file)
     if path is None:
         path = users if users.exists() else None
-    config = config_file.load(path)
+    # What a client's environment calls home need not be the user's.
+    home = system_home() if by_client else None
+    config = config_file.load(path, home=None if home is None else Path(home))
     left_out: tuple[str, ...] = ()
     named = own_fault = ""
     if by_client:

@@ -9,16 +9,18 @@ import stat
 import tomllib
 import types
 import typing
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from enum import Enum
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import attrs
 
 from intercom.local.places import Places, places
 from intercom.model.config import Config
 from intercom.model.errors import ConfigError
+
+S = TypeVar("S", bound=attrs.AttrsInstance)
 
 #: Obsolete names, and secrets, which need a better hint than the most similar setting.
 KNOWN_ELSEWHERE = {
@@ -38,6 +40,9 @@ KNOWN_ELSEWHERE = {
     "slack.bot_token": "a token is never in this file: agent-intercom slack login stores it; revoke this one",
     "slack.team_id": "agent-intercom slack login finds it out",
     "rooms.secret": "a secret is never in this file: set INTERCOM_ROOMS_SECRET, or write secret_file; choose a new one",
+    "web.proxy_secret": (
+        "a secret is never in this file: set INTERCOM_PROXY_SECRET, or write proxy_secret_file; choose a new one"
+    ),
     "rooms.database_url": "a password is never in this file: write database_url_env, the name of a variable",
 }
 
@@ -264,37 +269,49 @@ def _settle(config: Config, raw: Mapping[str, object], directory: Path, home: Pa
     def absolute(path: Path) -> Path:
         return _absolute(path, directory, home)
 
-    database, root, log, cli = config.database, config.default_workspace_root, config.logging.file, config.host_cli
+    # Of every section, so that none is forgotten: a path that depends on the directory in which the server is started
+    # may lead to an agent's file.
+    config = _evolved(config, {name: _with_paths(section, absolute) for name, section in _sections(config)})
+    root, cli = config.default_workspace_root, config.host_cli
     written = raw.get("database")
-    if isinstance(written, dict) and "path" in written:
-        database = attrs.evolve(database, path=absolute(database.path))
-    else:
-        database = attrs.evolve(database, path=Path(places(config.ipc_name).database))
+    if not isinstance(written, dict) or "path" not in written:
+        database = attrs.evolve(config.database, path=Path(places(config.ipc_name).database))
+        config = attrs.evolve(config, database=database)
     slack = config.slack
     if not slack.authorized_user_ids:
         members = [each.strip() for each in os.environ.get("SLACK_MEMBER_IDS", "").split(",")]
         slack = attrs.evolve(slack, authorized_user_ids=tuple(each for each in members if each))
     # Sessions use resolved workspace paths.
     channels = {absolute(root).resolve(): channel for root, channel in slack.workspace_channels.items()}
-    ca_file = slack.ca_file and absolute(slack.ca_file)
-    slack = attrs.evolve(slack, workspace_channels=channels, ca_file=ca_file)
-    rooms = config.rooms
-    rooms = attrs.evolve(
-        rooms,
-        database=rooms.database and absolute(rooms.database),
-        secret_file=rooms.secret_file and absolute(rooms.secret_file),
-    )
+    slack = attrs.evolve(slack, workspace_channels=channels)
     if cli and ("/" in cli or cli.startswith("~")):  # a plain name is looked up in the server's PATH
         cli = str(absolute(Path(cli)))
     return attrs.evolve(
         config,
         default_workspace_root=root and absolute(root).resolve(),
         host_cli=cli,
-        database=database,
         slack=slack,
-        rooms=rooms,
-        logging=attrs.evolve(config.logging, file=log and absolute(log)),
     )
+
+
+def _sections(config: Config) -> Iterator[tuple[str, attrs.AttrsInstance]]:
+    """Return the sections of a configuration with their names."""
+    for each in attrs.fields(Config):
+        section = getattr(config, each.name)
+        if attrs.has(type(section)):
+            yield each.name, section
+
+
+def _with_paths(section: S, absolute: Callable[[Path], Path]) -> S:
+    """Return a section with every path in it made absolute."""
+    values = {each.name: getattr(section, each.name) for each in attrs.fields(type(section))}
+    return _evolved(section, {name: absolute(value) for name, value in values.items() if isinstance(value, Path)})
+
+
+def _evolved(value: S, changes: Mapping[str, object]) -> S:
+    """Return a value with these fields changed, whose names are computed."""
+    evolve: Callable[..., S] = attrs.evolve
+    return evolve(value, **changes)
 
 
 def _absolute(path: Path, directory: Path, home: Path | None) -> Path:

@@ -253,6 +253,20 @@ def test_the_users_own_settings_hold_whatever_a_client_names(
         assert "not known to be yours" in settings.left_out_message
 
 
+def test_a_client_does_not_choose_what_stands_for_home_in_the_users_configuration(
+    me: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    me.write_text('host_cli = "~/bin/agent"\n[web]\nproxy_secret_file = "~/secret"\n')
+    evil = tmp_path / "evil"
+    monkeypatch.setenv("HOME", str(evil))
+    # The directories are the user's own.
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "me/.config"))
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "me/.local/state"))
+    config = started_by_client().config
+    assert config.host_cli == str(tmp_path / "me/bin/agent")
+    assert config.web.proxy_secret_file == tmp_path / "me/secret"
+
+
 def test_where_the_users_own_configuration_is_damaged_the_strictest_holds_and_people_are_told(
     me: Path, tmp_path: Path
 ) -> None:

@@ -39,6 +39,7 @@ from intercom.operators.web.passkeys import Proposals, origin_of, port_of
 from intercom.operators.web.sign_in import LINK_LIFE, SignIns, new_secret
 from intercom.operators.web.tokens import TOKEN_DAYS, ApiTokens
 from intercom.sessions.operator_service import OperatorService
+from intercom.store.client import STORE_FAULTS
 
 if TYPE_CHECKING:
     from intercom.operators.web.site import PageFile
@@ -215,7 +216,7 @@ class WebListener(ChannelActor):
         self.announce(summary)
         try:
             await self.service.security_event(summary, {"port": self._deps.port})
-        except IntercomError as unrecorded:
+        except STORE_FAULTS as unrecorded:
             log.warning("%s", unrecorded)
 
     async def _open_again(self, failed: Callable[[IpcError], Awaitable[None]] | None = None) -> None:

@@ -27,7 +27,7 @@ _USUAL_PORT = ":443"
 
 @frozen
 class Member:
-    """A person whom the proxy has signed in, in one request. `csrf` is the same in all requests of a server's run."""
+    """A person whom the proxy has signed in, in one request. `csrf` is the same as long as the listener runs."""
 
     name: str
     role: WebRole

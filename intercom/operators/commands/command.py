@@ -78,7 +78,8 @@ class OperatorCommand(NamedTuple):
     or `ctl_draw_server` that draws its answer, without `draw_`; if it is empty, ctl prints one line. `only_shows` says
     that it changes nothing, though only a person may send it. `verb` is what people type for it, if that is not its
     name; the name is an alias then. With `for_admins` it manages keys, tokens or settings. With `in_terminal` it is for
-    people at a terminal alone: what it makes lets somebody act for a person.
+    people at a terminal alone: what it makes lets somebody act for a person. With `in_browser` no program with a token
+    sends it: what it makes would outlive the token.
     """
 
     name: str
@@ -93,6 +94,7 @@ class OperatorCommand(NamedTuple):
     verb: str = ""
     for_admins: bool = False
     in_terminal: bool = False
+    in_browser: bool = False
 
     @property
     def least_role(self) -> WebRole | None:

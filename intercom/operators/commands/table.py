@@ -635,6 +635,7 @@ _ROWS = (
         Argument("", "auth", missing="the key auth of a push subscription, in auth"),
         "label",
         is_typed=False,
+        in_browser=True,
     ),
     _row(
         "push-list",

@@ -200,7 +200,13 @@ def openapi(role: WebRole = WebRole.ADMIN) -> JsonObject:
         if may_use(role, row):
             answer: JsonObject = {"type": "object", "properties": {"data": {}}, "required": ["data"]}
             paths[COMMANDS_PATH + row.name] = {
-                "post": _operation(row.name, f"{row.help[:1].upper()}{row.help[1:]}.", answer, body=_body(row))
+                "post": _operation(
+                    row.name,
+                    f"{row.help[:1].upper()}{row.help[1:]}.",
+                    answer,
+                    body=_body(row),
+                    for_pages=row.in_browser,
+                )
             }
     return {
         "openapi": "3.1.0",

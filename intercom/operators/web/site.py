@@ -512,6 +512,8 @@ class WebSite:
         if row is None:
             raise NotFound("there is no such command: see /api/operator/commands")
         require_role(session.role, row)
+        if row.in_browser and isinstance(session, Program):
+            raise Unauthorized(f"{row.name} is for people at the page: what it makes would outlive the token")
         data = await _read_json(scope, receive, MAX_REQUEST)
         if data is None:
             return

@@ -134,6 +134,7 @@ def test_the_document_names_both_ways() -> None:
     assert paths[f"{API}/commands/approve"]["post"]["security"] == [by_session, {"token": []}]
     assert paths[f"{API}/events"]["get"]["security"] == [by_session, {"token": []}]
     assert paths[f"{API}/sign-out"]["post"]["security"] == [by_session]
+    assert paths[f"{API}/commands/push-subscribe"]["post"]["security"] == [by_session]
     assert paths[f"{API}/passkeys"]["post"]["security"] == [by_session]
     assert paths[f"{API}/sign-in"]["post"]["security"] == []
 
@@ -232,6 +233,15 @@ async def test_a_revoked_token_ends_at_once_also_in_an_open_stream(tmp_path: Pat
         assert (await other.get(f"{API}/me")).status == 200
         with pytest.raises(NotFound):
             await server.links.revoke_token("nightly", "alex")
+
+
+@pytest.mark.real_time
+async def test_a_program_subscribes_no_browser_since_that_would_outlive_its_token(tmp_path: Path) -> None:
+    async with page_server(tmp_path, StandInService(), has_store=True) as server:
+        _, program = await add(server)
+        refused = await program.command("push-subscribe", url="https://push.example.com/x", public="p", auth="a")
+        assert error(refused) == (403, "unauthorized")
+        assert "push-subscribe is for people at the page" in refused.body.decode()
 
 
 class _Losing(Store):

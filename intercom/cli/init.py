@@ -458,6 +458,12 @@ EXAMPLES = {
     "slack.ca_file": '"/etc/ssl/certs/proxy.pem"',
     "slack.authorized_user_ids": '["U0123456789"]',
     "timeouts.prompt_by_type": '{ error_recovery = "stop" }',
+    # The address of a proxy needs a port that stays the same.
+    "web.port": "4321",
+    "web.public_url": '"https://intercom.example.org"',
+    "web.members": '{ "kim@example.org" = "operator" }',
+    "web.proxy_secret_file": '"proxy.secret"',
+    "web.push_contact": '"mailto:you@example.org"',
     "rooms.database": '"data/rooms.db"',
     "rooms.database_url_env": '"DATABASE_URL"',
     "rooms.public_url": '"https://rooms.example.org"',

@@ -620,8 +620,8 @@ class WebSite:
         return not isinstance(session, Member) or trio.current_time() - opened.began_at < STREAM_SECONDS
 
     def _still_counts(self, session: Visitor) -> bool:
-        """Whether who was found at the beginning of a request may still do something. Of a person behind the proxy it
-        is known in each request anew."""
+        """Whether who was found at the beginning of a request may still do something. The proxy says
+        with each request that a person is signed in."""
         if isinstance(session, Program):
             return self.deps.tokens.lasts(session.token)
         return isinstance(session, Member) or self.deps.sign_ins.has(session)

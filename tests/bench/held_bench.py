@@ -14,7 +14,7 @@ import psutil
 from intercom.agents.shim.launch import Options
 from intercom.agents.shim.link import hello
 from intercom.local.daemon import server_environment
-from intercom.local.places import places
+from intercom.local.places import Places, places
 from intercom.operators.ctl.client import request
 from tests.bench.bench_rig import CLIENT, SHIM, home
 
@@ -24,8 +24,8 @@ SESSIONS = int(os.environ.get("HELD", "1000"))
 class Agent:
     """An agent's connection as its shim holds it, without a process of its own."""
 
-    def __init__(self, number: int, workspace: str) -> None:
-        where = places()
+    def __init__(self, number: int, workspace: str, where: Places | None = None) -> None:
+        where = where or places()
         self._socket = socket.socket(socket.AF_UNIX)
         self._socket.connect(where.mcp_socket)
         self._lines = self._socket.makefile("rb")

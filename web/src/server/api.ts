@@ -69,19 +69,24 @@ export function actId(): string {
 
 export class Api {
   #csrf = "";
+  /** What tells this sign-in from others, among the tabs of one browser; empty where the browser cannot hash. It is not
+   *  secret. */
+  session = "";
 
   /** Return who is signed in. Raises ApiError, with status 401 if nobody is. */
   async me(): Promise<Me> {
-    const me = meOf(await request("/me"));
+    return await this.#signedIn(meOf(await request("/me")));
+  }
+
+  async #signedIn(me: Me): Promise<Me> {
+    this.session = await hashed(me.csrf);
     this.#csrf = me.csrf;
     return me;
   }
 
   /** Sign in with the code of a one-time link. Raises ApiError if it was used, or is too old. */
   async signIn(code: string): Promise<Me> {
-    const me = meOf(await request("/sign-in", post({ code })));
-    this.#csrf = me.csrf;
-    return me;
+    return await this.#signedIn(meOf(await request("/sign-in", post({ code }))));
   }
 
   async signOut(): Promise<void> {
@@ -156,6 +161,14 @@ export class Api {
     }
     return response.body;
   }
+}
+
+/** Return a hash of a text in hexadecimal. */
+async function hashed(text: string): Promise<string> {
+  // Browsers have this only at addresses that they trust: https, and this machine.
+  if (typeof crypto.subtle === "undefined") return "";
+  const bytes = new Uint8Array(await crypto.subtle.digest("SHA-256", new TextEncoder().encode(text)));
+  return Array.from(bytes.slice(0, 16), (byte) => byte.toString(16).padStart(2, "0")).join("");
 }
 
 function post(fields: JsonObject, csrf = ""): RequestInit {

@@ -12,9 +12,9 @@ export type Link =
   | { state: "signed-out" };
 
 /** The server sends at least a comment every 15 seconds. After this silence the connection counts as lost. */
-const SILENCE = 40_000;
+export const SILENCE = 40_000;
 const FIRST_PAUSE = 400;
-const LONGEST_PAUSE = 15_000;
+export const LONGEST_PAUSE = 15_000;
 
 /** Return how long to wait before an attempt, in milliseconds: twice as long each time, and not all pages at once. */
 export function pauseBefore(attempt: number, random: number): number {
@@ -27,10 +27,13 @@ export interface Listener {
   link(link: Link): void;
   /** The connection ended; a new attempt follows. */
   interrupted(): void;
+  /** The server sent something that is no event: it is there. */
+  heard?(): void;
 }
 
 export class Connection {
-  #lastId: string | null = null;
+  /** The id of the event that was applied last: the next attempt resumes there. */
+  lastId: string | null = null;
   #attempt = 0;
   #abort: AbortController | null = null;
   #timer: ReturnType<typeof setTimeout> | undefined;
@@ -88,15 +91,16 @@ export class Connection {
     let isElsewhere = false;
     let why = "";
     try {
-      const body = await this.api.events(this.#lastId, abort.signal);
-      isElsewhere = await this.#read(body);
+      const body = await this.api.events(this.lastId, abort.signal);
+      isElsewhere = await this.#read(body, abort.signal);
     } catch (fault) {
       isSignedOut = fault instanceof ApiError && fault.isSignedOut;
       if (fault instanceof ApiError && fault.status > 0) why = fault.message;
     }
     abort.abort();
-    if (this.#abort === abort) this.#abort = null;
-    if (this.#isStopped) return;
+    // It was stopped, and perhaps started again, meanwhile.
+    if (this.#abort !== abort) return;
+    this.#abort = null;
     this.listener.interrupted();
     if (isSignedOut) {
       this.stop();
@@ -119,30 +123,34 @@ export class Connection {
   }
 
   /** Read until the end. Returns whether the server ended it for the sake of newer tabs. */
-  async #read(body: ReadableStream<Uint8Array>): Promise<boolean> {
+  async #read(body: ReadableStream<Uint8Array>, signal: AbortSignal): Promise<boolean> {
     const parser = new EventParser();
     const decoder = new TextDecoder();
     const reader = body.getReader();
     let isElsewhere = false;
     for (;;) {
       const { value, done } = await reader.read();
-      if (done) return isElsewhere;
+      if (done || signal.aborted) return isElsewhere;
       this.#heard = Date.now();
-      for (const event of parser.feed(decoder.decode(value, { stream: true }))) {
+      const events = parser.feed(decoder.decode(value, { stream: true }));
+      if (events.length === 0) this.listener.heard?.();
+      for (const event of events) {
         try {
           this.listener.event(event);
         } catch (fault) {
           // A place that leads to an event which this page cannot read is no reason to fail for ever.
-          this.#lastId = null;
+          this.lastId = null;
           throw fault;
         }
         // Only what was applied counts as received.
-        if (event.id !== null) this.#lastId = event.id;
+        if (event.id !== null) this.lastId = event.id;
         if (event.name === "elsewhere") isElsewhere = true;
         if (event.name === "ready") {
           this.#attempt = 0;
           this.listener.link({ state: "live" });
         }
+        // The listener may have stopped it.
+        if (signal.aborted) return isElsewhere;
       }
     }
   }

@@ -20,9 +20,10 @@ import {
   type Passkeys,
 } from "../model/wire";
 import { actId, Api, ApiError } from "./api";
-import { Connection, type Link } from "./connection";
 import { readPolicy } from "./amendments";
+import type { Link } from "./connection";
 import { chosen, make, NotSigned, refusalOf, remember, sign } from "./passkeys";
+import { SharedStream } from "./shared-stream";
 
 export interface Message {
   id: number;
@@ -66,13 +67,15 @@ export class Inbox {
   readonly board = new Board();
   readonly queries = new QueryClient({ defaultOptions: { queries: { retry: 1, staleTime: 1_000 } } });
   readonly #events = new EventReducer(this.board);
-  readonly #connection = new Connection(
+  readonly #stream = new SharedStream(
     this.api,
     {
       event: (event) => this.#event(event),
       link: (link) => this.#setLink(link),
       interrupted: () => this.#events.interrupted(),
     },
+    "/events",
+    () => this.api.session,
     () => document.visibilityState === "hidden",
   );
   identity: Identity = { state: "unknown" };
@@ -131,7 +134,7 @@ export class Inbox {
       const me = code === undefined ? await this.api.me() : await this.api.signIn(code);
       this.identity = { state: "signed-in", me };
       this.queries.clear();
-      this.#connection.start();
+      this.#stream.start();
       await this.readPasskeys();
     } catch (fault) {
       this.#refuse(fault, code !== undefined);
@@ -166,7 +169,7 @@ export class Inbox {
   }
 
   #signedOut(why: string): void {
-    this.#connection.stop();
+    this.#stream.signOut();
     // Nothing of it stays on the screen of somebody who is not signed in.
     this.board.forget();
     this.opened = null;
@@ -283,7 +286,7 @@ export class Inbox {
 
   // --- the connection
 
-  readonly hurry = (): void => this.#connection.hurry();
+  readonly hurry = (): void => this.#stream.hurry();
 
   #setLink(link: Link): void {
     const was = this.link.state;
@@ -305,8 +308,14 @@ export class Inbox {
   async #refresh(): Promise<void> {
     try {
       const before = this.me;
+      const session = this.api.session;
       const me = await this.api.me();
       if (!before || this.identity.state !== "signed-in") return;
+      if (this.api.session !== session) {
+        // Somebody signed in again in another tab: share the stream with the tabs of that sign-in.
+        this.#stream.stop();
+        this.#stream.start();
+      }
       this.identity = { state: "signed-in", me };
       await this.readPasskeys();
       if (before.server.version !== me.server.version) {

@@ -18,8 +18,9 @@ import {
 } from "../model/rooms";
 import { maybe, object, type JsonObject } from "../model/wire";
 import { ApiError } from "./api";
-import { Connection, type Link } from "./connection";
+import type { Link } from "./connection";
 import { inbox, sentence, useInbox } from "./inbox";
+import { SharedStream } from "./shared-stream";
 
 /** How long a tab that nobody looks at keeps its stream: a browser has few connections to one server. */
 const HIDDEN = 20_000;
@@ -36,7 +37,7 @@ export class OpenRoom {
   renamed = 0;
   /** What a screen reader says next. */
   announced = "";
-  readonly #connection: Connection;
+  readonly #stream: SharedStream;
   #listeners = new Set<() => void>();
   #revision = 0;
   #isScheduled = false;
@@ -45,9 +46,8 @@ export class OpenRoom {
   #hiding: ReturnType<typeof setTimeout> | undefined;
 
   constructor(readonly id: string) {
-    const path = `/rooms/${encodeURIComponent(id)}/events`;
-    this.#connection = new Connection(
-      { events: (lastId, signal) => inbox.api.events(lastId, signal, path) },
+    this.#stream = new SharedStream(
+      inbox.api,
       {
         event: (event) => this.#apply(applyEvent(this.feed, event)),
         link: (link) => {
@@ -57,6 +57,8 @@ export class OpenRoom {
         },
         interrupted: () => undefined,
       },
+      `/rooms/${encodeURIComponent(id)}/events`,
+      () => inbox.api.session,
       () => document.visibilityState === "hidden",
     );
   }
@@ -86,10 +88,10 @@ export class OpenRoom {
     const look = () => {
       clearTimeout(this.#hiding);
       if (document.visibilityState === "hidden") {
-        this.#hiding = setTimeout(() => this.#connection.stop(), HIDDEN);
+        this.#hiding = setTimeout(() => this.#stream.stop(), HIDDEN);
       } else {
-        this.#connection.start();
-        this.#connection.hurry();
+        this.#stream.start();
+        this.#stream.hurry();
       }
     };
     look();
@@ -101,11 +103,11 @@ export class OpenRoom {
       clearTimeout(this.#hiding);
       clearTimeout(this.#saying);
       this.#saying = undefined;
-      this.#connection.stop();
+      this.#stream.stop();
     };
   }
 
-  readonly hurry = (): void => this.#connection.hurry();
+  readonly hurry = (): void => this.#stream.hurry();
 
   #apply(effect: ReturnType<typeof applyEvent>): void {
     if (effect.type === "room") {

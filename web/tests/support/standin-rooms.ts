@@ -113,6 +113,11 @@ export class StandinRooms {
     this.set(id, {});
   }
 
+  /** How many streams are open. */
+  get streams(): number {
+    return this.#streams.size;
+  }
+
   /** Cut all streams. */
   drop(): void {
     for (const stream of this.#streams.keys()) stream.destroy();

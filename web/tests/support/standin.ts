@@ -59,6 +59,8 @@ export class Standin {
   readonly reports: string[] = [];
   /** The Last-Event-ID of each opened stream. */
   readonly resumed: (string | null)[] = [];
+  /** How many streams were open at once, of events and of rooms. */
+  mostStreams = 0;
   /** Whether connections are refused, as without a server. */
   isDown = false;
   /** What the next acting command is refused with. */
@@ -125,6 +127,11 @@ export class Standin {
 
   notice(text: string, level = "info"): void {
     this.#tell("notice", { text, level, at: new Date().toISOString() });
+  }
+
+  /** How many streams are open, of events and of rooms. */
+  get streams(): number {
+    return this.#streams.size + (this.rooms?.streams ?? 0);
   }
 
   /** Cut all streams. */
@@ -202,7 +209,9 @@ export class Standin {
     const room = /^rooms\/([0-9a-f-]+)\/events$/.exec(name)?.[1];
     if (room !== undefined) {
       if (!this.rooms?.rooms.has(room)) return refuse(404, "not_found", `no room has the id ${room}`);
-      return this.rooms.stream(room, request, response);
+      this.rooms.stream(room, request, response);
+      this.mostStreams = Math.max(this.mostStreams, this.streams);
+      return;
     }
     if (request.headers["x-intercom-csrf"] !== csrf) return refuse(403, "csrf", "the token of this page is not valid");
     if (name === "sign-out") {
@@ -306,6 +315,7 @@ export class Standin {
     }
     write("ready", {});
     this.#streams.add(response);
+    this.mostStreams = Math.max(this.mostStreams, this.streams);
     response.on("close", () => this.#streams.delete(response));
   }
 }

@@ -1,0 +1,85 @@
+/** Many tabs of one browser in Chromium, against a stand-in. */
+
+import { afterAll, beforeAll, expect, test } from "vitest";
+import type { Browser, Page } from "playwright-core";
+import { open, startBrowser } from "../support/browser";
+import { proposal } from "../support/cards";
+import { chat, StandinRooms } from "../support/standin-rooms";
+import { Standin } from "../support/standin";
+
+const ID = "4f0c6f0e-0000-4000-8000-000000000001";
+
+let browser: Browser;
+beforeAll(async () => {
+  browser = await startBrowser();
+});
+afterAll(async () => browser.close());
+
+const connected = (page: Page) => page.getByText("Connected", { exact: true }).waitFor();
+const row = (page: Page, title: string) => page.getByRole("listitem").filter({ hasText: title });
+
+test("ten tabs share their streams, see everything, and go on when the one that leads is closed", async () => {
+  const server = new Standin();
+  await server.start();
+  const rooms = (server.rooms = new StandinRooms());
+  rooms.add(ID, "Port the parser", [chat(1, "Kim", "text 1")]);
+  server.put(proposal("Change the basket"));
+  const first = await open(browser, server);
+  const inboxes = [first.page];
+  const talks: Page[] = [];
+  for (let at = 1; at < 10; at += 1) {
+    const page = await first.page.context().newPage();
+    page.on("pageerror", (error) => first.faults.push(error.message));
+    (at < 5 ? inboxes : talks).push(page);
+    await page.goto(`${server.origin}${at < 5 ? "/inbox" : `/rooms/${ID}`}`);
+    // Whichever tab of a room is there first leads.
+    if (at === 5) await page.locator("#message-1").waitFor();
+  }
+  for (const page of [...inboxes, ...talks]) await connected(page);
+  for (const page of inboxes) await row(page, "Change the basket").waitFor();
+  for (const page of talks) await page.locator("#message-1").waitFor();
+  await expect.poll(() => server.streams).toBe(2);
+  expect(server.mostStreams).toBeLessThanOrEqual(3);
+
+  rooms.say(ID, (number) => chat(number, "Kim", "and now"));
+  for (const page of talks) await page.locator("#message-2").getByText("and now").waitFor();
+
+  const deciding = inboxes[2] as Page;
+  await row(deciding, "Change the basket").locator("[data-card]").click();
+  await deciding.getByRole("toolbar").getByText("not seen").waitFor({ state: "detached" });
+  await deciding.waitForFunction(() => document.querySelector("main")?.getAttribute("aria-busy") !== "true");
+  await deciding.keyboard.press("a");
+  for (const page of inboxes) await page.getByText("Nothing waits for you").first().waitFor();
+  expect(server.sent.map((each) => each.command)).toEqual(["approve"]);
+
+  // The first ones lead.
+  const opened = [server.resumed.length, rooms.resumed.length];
+  await inboxes.shift()?.close();
+  await talks.shift()?.close();
+  await expect.poll(() => [server.resumed.length, rooms.resumed.length]).toEqual(opened.map((each) => each + 1));
+  expect(server.resumed.at(-1)).toMatch(/^1-\d+$/);
+  expect(rooms.resumed.at(-1)).toBe("2");
+  server.put(proposal("Change the till"));
+  rooms.say(ID, (number) => chat(number, "Kim", "after it"));
+  for (const page of inboxes) await row(page, "Change the till").waitFor();
+  for (const page of talks) await page.locator("#message-3").getByText("after it").waitFor();
+
+  // A cut is a matter of the leaders, and everybody hears of it.
+  server.drop();
+  server.put(proposal("Change the door"));
+  for (const page of inboxes) await row(page, "Change the door").waitFor();
+  for (const page of inboxes) await connected(page);
+  expect(server.resumed).toHaveLength((opened[0] ?? 0) + 2);
+  expect(server.mostStreams).toBeLessThanOrEqual(3);
+
+  server.restart({ forget: true });
+  for (const page of [...inboxes, ...talks]) await page.getByText("Your session has ended").first().waitFor();
+  expect(server.streams).toBe(0);
+  expect(first.faults).toEqual([]);
+  expect(server.reports).toEqual([]);
+  await first.page
+    .context()
+    .close()
+    .catch(() => undefined);
+  await server.stop();
+});

@@ -1,0 +1,207 @@
+import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
+import { relation } from "../src/server/shared-stream";
+import { FakeBrowser, FakeServer, numbers } from "./support/fake-tabs";
+
+let server: FakeServer;
+let browser: FakeBrowser;
+let comments: ReturnType<typeof setInterval>;
+
+beforeEach(() => {
+  vi.useFakeTimers();
+  server = new FakeServer();
+  browser = new FakeBrowser(server);
+  comments = setInterval(() => server.comment(), 15_000);
+});
+afterEach(() => {
+  for (const tab of [...browser.tabs]) tab.close();
+  clearInterval(comments);
+  vi.useRealTimers();
+});
+
+const pass = (milliseconds: number) => vi.advanceTimersByTimeAsync(milliseconds);
+const states = () => browser.tabs.map((tab) => tab.state);
+const seen = () => browser.tabs.map((tab) => tab.seen);
+const resets = () => browser.tabs.map((tab) => tab.resets);
+const faults = () => browser.tabs.flatMap((tab) => tab.faults);
+const all = <Value>(value: Value) => browser.tabs.map(() => value);
+
+async function openTen(): Promise<void> {
+  server.say();
+  for (let at = 0; at < 10; at += 1) browser.open();
+  await pass(5_000);
+  expect(states()).toEqual(all("live"));
+}
+
+test("an id is before or after a place, if they are of the same epoch", () => {
+  expect(relation(null, "a-1")).toBe("none");
+  expect(relation("a-9", "a-9")).toBe("same");
+  expect(relation("a-9", "a-10")).toBe("older");
+  expect(relation("a-11", "a-10")).toBe("newer");
+  expect(relation("b-9", "a-10")).toBe("other");
+  expect(relation("9", "10")).toBe("older");
+  expect(relation("9", null)).toBe("other");
+  expect(relation("x", "10")).toBe("other");
+});
+
+describe("ten tabs", () => {
+  test("share one stream, and all are live", async () => {
+    await openTen();
+    expect(server.open).toBe(1);
+    expect(server.most).toBeLessThanOrEqual(2);
+    for (let at = 0; at < 50; at += 1) server.say();
+    await pass(100);
+    expect(seen()).toEqual(all(51));
+    expect(resets()).toEqual(all(1));
+    expect(server.asked).toHaveLength(10);
+    // Quiet is no reason for anything.
+    await pass(600_000);
+    expect(server.asked).toHaveLength(10);
+    expect(faults()).toEqual([]);
+  });
+
+  test("go on without a new list when the one that leads is closed", async () => {
+    await openTen();
+    for (let at = 0; at < 9; at += 1) {
+      server.say();
+      browser.leader?.close();
+      server.say();
+      await pass(1_000);
+      expect(seen()).toEqual(all(server.last));
+      expect(states()).toEqual(all("live"));
+      expect(server.open).toBe(1);
+    }
+    expect(resets()).toEqual([1]);
+    expect(faults()).toEqual([]);
+    expect(browser.tabs.flatMap((tab) => tab.links.map((link) => link.state))).toEqual(["connecting", "live"]);
+  });
+
+  test("start over together, with one list, when the server was restarted", async () => {
+    await openTen();
+    server.say();
+    await pass(100);
+    server.isDown = true;
+    server.restart();
+    await pass(5_000);
+    expect(states()).toEqual(all("reconnecting"));
+    server.isDown = false;
+    server.say();
+    await pass(20_000);
+    expect(states()).toEqual(all("live"));
+    expect(seen()).toEqual(all(3));
+    expect(resets()).toEqual(all(2));
+    expect(server.asked).toHaveLength(11);
+    expect(faults()).toEqual([]);
+  });
+
+  test("do not wait for one that is frozen", async () => {
+    await openTen();
+    const frozen = browser.leader;
+    if (!frozen) throw new Error("nobody leads");
+    frozen.isFrozen = true;
+    await pass(1_000);
+    server.say();
+    await pass(70_000);
+    expect(browser.leader).not.toBe(frozen);
+    server.say();
+    await pass(1_000);
+    const others = browser.tabs.filter((tab) => tab !== frozen);
+    expect(others.map((tab) => tab.seen)).toEqual(others.map(() => 3));
+    frozen.thaw();
+    await pass(20_000);
+    expect(seen()).toEqual(all(3));
+    expect(states()).toEqual(all("live"));
+    expect(server.open).toBe(1);
+    expect(resets()).toEqual(all(1));
+  });
+
+  test("hear it when one signs out, and those of another sign-in hear nothing", async () => {
+    await openTen();
+    const other = browser.open("sam");
+    await pass(1_000);
+    expect(server.open).toBe(2);
+    browser.tabs[3]?.stream.signOut();
+    await pass(1_000);
+    expect(states()).toEqual([...Array.from({ length: 10 }, (_, at) => (at === 3 ? "live" : "signed-out")), "live"]);
+    expect(server.open).toBe(1);
+    server.say();
+    await pass(1_000);
+    expect(other.seen).toBe(2);
+    expect(browser.tabs[0]?.seen).toBe(1);
+  });
+
+  test("hear it when the server says that nobody is signed in", async () => {
+    await openTen();
+    server.isSignedOut = true;
+    server.cut();
+    await pass(1_000);
+    expect(states()).toEqual(all("signed-out"));
+    await pass(100_000);
+    expect(server.open).toBe(0);
+  });
+
+  test("try at once when somebody looks at one of them", async () => {
+    await openTen();
+    server.isDown = true;
+    server.cut();
+    await pass(60_000);
+    server.isDown = false;
+    browser.tabs.find((tab) => tab !== browser.leader)?.stream.hurry();
+    await pass(300);
+    expect(states()).toEqual(all("live"));
+  });
+});
+
+test("an event that a tab cannot read makes only that one start over", async () => {
+  await openTen();
+  const tab = browser.tabs.find((each) => each !== browser.leader);
+  if (!tab) throw new Error("nobody follows");
+  const event = tab.stream.listener.event;
+  tab.stream.listener.event = () => {
+    tab.stream.listener.event = event;
+    throw new SyntaxError("no");
+  };
+  server.say();
+  await pass(5_000);
+  expect(seen()).toEqual(all(2));
+  expect(states()).toEqual(all("live"));
+  expect(resets()).toEqual(browser.tabs.map((each) => (each === tab ? 2 : 1)));
+  expect(faults()).toEqual([]);
+});
+
+test.each(process.env["SEEDS"]?.split(",").map(Number) ?? Array.from({ length: 40 }, (_, seed) => seed + 1))(
+  "every tab applies every event once and in order, whatever tabs and connections do (seed %i)",
+  async (seed) => {
+    const random = numbers(seed);
+    browser = new FakeBrowser(server, random);
+    const restarts = seed % 2 === 0;
+    let lists = 1;
+    for (let step = 0; step < 200; step += 1) {
+      const choice = random();
+      const any = browser.tabs[Math.floor(random() * browser.tabs.length)];
+      if (choice < 0.1 && browser.tabs.length < 10) browser.open();
+      else if (choice < 0.12) any?.close();
+      else if (choice < 0.16) browser.leader?.close();
+      else if (choice < 0.22) server.cut();
+      else if (choice < 0.24) any?.stream.hurry();
+      else if (choice < 0.26 && any) any.isFrozen = true;
+      else if (choice < 0.3) any?.thaw();
+      else if (choice < 0.32) server.isDown = !server.isDown;
+      else if (choice < 0.34 && restarts) {
+        server.restart();
+        lists += 1;
+      } else for (let count = random() * 6; count > 0; count -= 1) server.say();
+      await pass(random() < 0.05 ? random() * 60_000 : random() * 150);
+      expect(faults()).toEqual([]);
+    }
+    server.isDown = false;
+    for (const tab of browser.tabs) tab.thaw();
+    await pass(180_000);
+    server.say();
+    await pass(1_000);
+    expect(faults()).toEqual([]);
+    expect(seen()).toEqual(all(server.last));
+    expect(states()).toEqual(all("live"));
+    expect(server.open).toBe(browser.tabs.length > 0 ? 1 : 0);
+    expect(Math.max(0, ...resets())).toBeLessThanOrEqual(lists);
+  },
+);

@@ -59,6 +59,8 @@ const STAYS = 6_000;
 const MOST_MESSAGES = 4;
 /** After a decision was carried out, how long to wait for news of its card before asking for them. */
 const UNHEARD = 4_000;
+/** How soon after a change the sessions are asked for, in milliseconds. */
+const SOON = 250;
 /** Of how many decided cards it is asked how they are, after the server was away. */
 const MOST_ASKED = 12;
 
@@ -93,6 +95,7 @@ export class Inbox {
   #scheduled = false;
   #nextMessage = 1;
   #came = 0;
+  #asking: ReturnType<typeof setTimeout> | undefined;
   #tickedAt = Date.now();
   #completing = new Set<string>();
   #takingBack = new Set<string>();
@@ -353,8 +356,16 @@ export class Inbox {
         if (effect.card.status !== "pending") void this.queries.invalidateQueries({ queryKey: ["log"] });
         break;
     }
-    if (event.name === "card") void this.queries.invalidateQueries({ queryKey: ["sessions"] });
+    if (event.name === "card" || event.name === "ready") this.#sessionsChanged();
     this.changed();
+  }
+
+  /** Ask for the sessions again. Many changes at once are one question. */
+  #sessionsChanged(): void {
+    this.#asking ??= setTimeout(() => {
+      this.#asking = undefined;
+      void this.queries.invalidateQueries({ queryKey: ["sessions"] });
+    }, SOON);
   }
 
   /** Ask how a card is now. If that cannot be read, what is known stays. */

@@ -4,7 +4,6 @@ people reach it. Each line of its standard input is an order:
 - `link` prints another link to the page.
 - `fill ROOM COUNT` puts messages into a room, without a server, and `restart` only starts the server again: it is the
   same page then, at the same address. Both print the answer `restarted`.
-- `cards COUNT` lets as many agents ask for a clearance each, which nobody answers, and prints the answer `cards`.
 
 It ends when its standard input does.
 """
@@ -23,7 +22,6 @@ from pathlib import Path
 import trio
 
 from intercom.local.places import places
-from tests.bench.held_bench import Agent
 from tests.rooms.node import Node, free_port
 from tests.support.server_process import Person
 
@@ -69,26 +67,12 @@ def fill(node: Node, room: str, count: int) -> None:
     node.start()
 
 
-def ask(node: Node, count: int) -> list[Agent]:
-    """Let agents ask for a clearance each. Returns them: a request ends with its agent."""
-    workspace = node.home.workspace()
-    agents: list[Agent] = []
-    for number in range(1, count + 1):
-        agent = Agent(number, str(workspace), places(node.home.root.name, node.home.environ))
-        text = f"-x = {number}\n+x = {number + 1}\n"
-        diff = f"--- a/f{number}.py\n+++ b/f{number}.py\n@@ -1 +1 @@\n{text}"
-        agent.call(1, "check_clearance", {"title": f"change {number}", "diff": diff, "file_path": f"f{number}.py"})
-        agents.append(agent)
-    return agents
-
-
 async def main() -> None:
     root = Path(tempfile.mkdtemp(prefix="rooms-", dir="/tmp"))
     config = (
         f"[ctl]\ntrust_agent_processes = true\n[web]\nport = {free_port()}\n"
         "[rooms]\nloop_budget = 0\nposts_per_minute = 0\n"
     )
-    agents: list[Agent] = []
     node = Node(root / "node", None, config, PYTHONPATH=os.environ.get("PYTHONPATH", ""))
     try:
         await trio.to_thread.run_sync(node.start)
@@ -101,9 +85,6 @@ async def main() -> None:
                 case ["fill", room, count]:
                     await trio.to_thread.run_sync(partial(fill, node, room, int(count)))
                     say(answer="restarted")
-                case ["cards", count]:
-                    agents += await trio.to_thread.run_sync(ask, node, int(count))
-                    say(answer="cards")
                 case ["restart"]:
                     await trio.to_thread.run_sync(node.stop)
                     await trio.to_thread.run_sync(node.start)

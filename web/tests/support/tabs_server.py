@@ -32,10 +32,10 @@ async def main() -> None:
     port = free_port()
     config = f"http_port = {port}\n{TRUSTING}[rooms]\nenabled = true\nloop_budget = 0\n"
     with user_home(config) as home, home.serving():
-        agents = await trio.to_thread.run_sync(ask, home.places, home.workspace(), int(sys.argv[1]))
         async with home.person() as person:
-            while len(await person.do("pending")) < len(agents):
-                await trio.sleep(0.1)
+            agents = await trio.to_thread.run_sync(ask, home.places, home.workspace(), int(sys.argv[1]))
+            for number in range(len(agents)):
+                await person.card(title=f"change {number}")
             opened = await person.do("web")
         sys.stdout.write(f"{json.dumps({'api': f'http://127.0.0.1:{port}', **opened})}\n")
         sys.stdout.flush()

@@ -16,6 +16,7 @@ afterEach(() => {
   for (const tab of [...browser.tabs]) tab.close();
   clearInterval(comments);
   vi.useRealTimers();
+  vi.restoreAllMocks();
 });
 
 const pass = (milliseconds: number) => vi.advanceTimersByTimeAsync(milliseconds);
@@ -172,6 +173,7 @@ test.each(process.env["SEEDS"]?.split(",").map(Number) ?? Array.from({ length: 4
   "every tab applies every event once and in order, whatever tabs and connections do (seed %i)",
   async (seed) => {
     const random = numbers(seed);
+    vi.spyOn(Math, "random").mockImplementation(numbers(-seed));
     browser = new FakeBrowser(server, random);
     const restarts = seed % 2 === 0;
     let lists = 1;

@@ -23,6 +23,7 @@ ACTORS: dict[str, str] = {
     "StallDetector": "crash",
     "CtlListener": "crash",
     "WebListener": "fell",
+    "PushSender": "fell",
     "ShimListener": "fell",
     "ShimConnection": "fell",
     "session_supervisor": "fell",

@@ -291,7 +291,7 @@ test.each([
 ] as const)("fits %i by %i pixels, and axe finds nothing serious", async (width, height, colorScheme) => {
   const axe = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
   server.put(proposal("Edit me"));
-  await visit({ viewport: { width, height }, colorScheme });
+  await visit({ viewport: { width, height }, colorScheme, reducedMotion: "reduce" });
   await select(page, "Edit me");
   if (width < 768) {
     await page.getByRole("button", { name: "More" }).click();

@@ -152,8 +152,8 @@ test("what a passkey is asked to sign is said as the terminal says it", async ()
     "The agent is told:",
     "no\\x1b",
   ]);
-  const start = await toSignCommand("start", { text: "do\nit", workspace: "/work/a", label: "mine" }, BY);
-  expect(sayings(start, null)).toEqual(["start /work/a “mine” do it"]);
+  const start = await toSignCommand("start", { text: "do\nit", workspace: "/home/kim/shop", label: "mine" }, BY);
+  expect(sayings(start, null)).toEqual(["start /home/kim/shop “mine” do it"]);
   const back = await toSignCommand("take-back", { id: "0123456789abcdef0" }, BY);
   expect(sayings(back, null)).toEqual(["take-back 01234567"]);
 });

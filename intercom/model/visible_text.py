@@ -77,6 +77,7 @@ def visible_line(line: str, found: Callable[[str], object] | None = None) -> str
     return _UNUSUAL.sub(shown, line)
 
 
+@lru_cache(maxsize=16_384)
 def code_of(character: str) -> str:
     """Return the code of a character that cannot be shown: `\\x1b`, `<U+202E>`."""
     code_point = ord(character)

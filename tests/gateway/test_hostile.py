@@ -473,15 +473,25 @@ for message in tool_calls():
     done(message)
 """
     async with hostile(tmp_path, code, budget=Budget(timeout_seconds=0.5)) as rig:
-        outcomes: list[str] = []
+        timed_out, unsent = [], []
 
         async def call() -> None:
-            outcomes.append(await failed(rig, Failure.TIMEOUT, stop=True, text="x" * 300_000))
+            try:
+                await rig.call(stop=True, text="x" * 300_000)
+            except CallFailed as caught:
+                assert caught.failure is Failure.TIMEOUT
+                timed_out.append(caught.reason)
+            except GatewayRefused as caught:
+                # The first ones have opened the breaker, while this one waited to be written.
+                assert caught.status is InvocationStatus.CIRCUIT_OPEN
+                unsent.append(str(caught))
 
         async with trio.open_nursery() as nursery:
             for _ in range(10):
                 nursery.start_soon(call)
-        assert len(outcomes) == 10
+        assert len(timed_out) + len(unsent) == 10
+        assert len(timed_out) >= BreakerSettings().open_after
+        assert all("nothing was sent" in text for text in unsent)
 
 
 async def test_one_that_changes_its_tools(tmp_path: Path) -> None:

@@ -79,7 +79,7 @@ def escaped(text: str) -> str:
 
 def size(text: str) -> int:
     """Return the length of `text` for Slack: its UTF-16 units."""
-    return len(text) + sum(character > "\uffff" for character in text) if not text.isascii() else len(text)
+    return len(text) if text.isascii() else len(text.encode("utf-16-le", "surrogatepass")) // 2
 
 
 def fitted(text: str, limit: int, *, nothing: str = NOTHING, flat: bool = False) -> str:

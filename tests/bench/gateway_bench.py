@@ -1,9 +1,10 @@
 """A downstream's tool through the gateway, against the same downstream called directly and through FastMCP's proxy.
 
-All are called by the SDK's client on Trio, in turns, so that all meet the same noise. The gateway has roles, budgets,
-redaction and audit on, and the agent's shim is in the path. The downstream is a bare SDK server in Python, and the MCP
-project's `everything` if INTERCOM_EVERYTHING names its `dist/index.js`. FastMCP's row needs INTERCOM_FASTMCP, the
-python of an environment that has fastmcp.
+All are called by the SDK's client on Trio, in turns, so that all meet the same noise. Directly, it speaks the version
+of the protocol that the gateway speaks with that downstream, which is the newest of both: the downstream's own work
+for a request differs by version. The gateway has roles, budgets, redaction and audit on, and the agent's shim is in
+the path. The downstream is a bare SDK server in Python, and the MCP project's `everything` if INTERCOM_EVERYTHING
+names its `dist/index.js`. FastMCP's row needs INTERCOM_FASTMCP, the python of an environment that has fastmcp.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ import psutil
 import trio
 from attrs import frozen
 from mcp import Client
+from mcp.client.client import ConnectMode
 from mcp.client.stdio import StdioServerParameters, stdio_client
 
 from intercom.gateway.roles import parse
@@ -61,11 +63,12 @@ for line in sys.stdin:
 
 @frozen
 class Way:
-    """One way to the downstream: the server to start, and what its tool is called there."""
+    """One way to the downstream: the server to start, what its tool is called there, and how the client connects."""
 
     name: str
     command: list[str]
     tool: str
+    mode: ConnectMode = "legacy"
 
 
 def main() -> None:
@@ -88,7 +91,7 @@ def downstreams() -> list[tuple[str, list[str], str]]:
 
 def ways_to(root: Path, name: str, command: list[str]) -> list[Way]:
     found = [
-        Way(f"{name}, direct", command, "echo"),
+        Way(f"{name}, direct", command, "echo", "auto"),
         Way(f"{name}, through the gateway", [*SHIM, "--workspace", str(root / "w")], f"{name}__echo"),
     ]
     fastmcp = os.environ.get("INTERCOM_FASTMCP")
@@ -138,7 +141,7 @@ async def compare(ways: list[Way], argument: str) -> None:
             parameters = StdioServerParameters(
                 command=way.command[0], args=way.command[1:], env=dict(os.environ), cwd=os.getcwd()
             )
-            client = await stack.enter_async_context(Client(stdio_client(parameters), mode="legacy"))
+            client = await stack.enter_async_context(Client(stdio_client(parameters), mode=way.mode))
             await listed(client, way.tool)
 
             async def call(client: Client = client, tool: str = way.tool) -> None:

@@ -62,6 +62,7 @@ from intercom.store.writer import Writer
 from intercom.workspace.policy_watcher import watcher_name
 
 if TYPE_CHECKING:
+    from intercom.agents.gateway.agent_port import Attend
     from intercom.agents.rooms.mcp import RoomTools
     from intercom.agents.rooms.room_call import RoomsDeps
     from intercom.gateway.service import Gateway
@@ -209,7 +210,7 @@ class App:
             presence=self.presence,
             life=self.life,
             token=self.token,
-            server=mcp_server.build(self.config, self.measured, self._room_tools(), self.gateway),
+            server=mcp_server.build(self.config, self.measured, self._room_tools(), self.gateway, self._attend()),
             require_same_settings=self.require_same_settings,
             outdated=self.outdated,
             processes=self.processes,
@@ -390,6 +391,15 @@ class App:
             self._has_page,
             self.make_entries,
         )
+
+    def _attend(self) -> Attend | None:
+        """Return what asks the users of agents' clients, if the configuration has that."""
+        if not self.config.elicitation.enabled:
+            return None
+        # Imported lazily: most servers ask nobody there.
+        from intercom.operators.elicitation import ClientDialogs
+
+        return ClientDialogs(self.service, self._mode_of, self.session_deps.card_router.tell, self.now).attend
 
     def _http_port(self) -> HttpPort | None:
         if self.http is None:

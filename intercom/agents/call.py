@@ -11,6 +11,7 @@ import logging
 import math
 import secrets
 from collections.abc import Awaitable, Callable, Collection
+from functools import partial
 from typing import Any, TypeVar
 
 import mcp_types as types
@@ -75,6 +76,8 @@ DEADLINE_SECONDS = 1.0
 LONGEST_ERROR = 3000
 
 Progress = Callable[[float, str], Awaitable[None]]
+#: Shows the request of this id to the client's own user, while a call waits for it. Raises nothing.
+Dialog = Callable[[str], Awaitable[None]]
 
 
 @define
@@ -84,6 +87,7 @@ class Call:
     `name` identifies the call for good; `session` is the actor that answers it. `call_wait_seconds` is the
     poll interval of this client; None means no limit. `given` are its arguments. `progress` reports to a client that
     asked for reports. `told` gets the id of the request that a person is asked, and None if the agent is paused.
+    `dialog` also shows that request in the client, and is cancelled when the wait ends.
 
     `on_its_way` returns the ids of requests and instructions in other results to this client that are not recorded as
     delivered yet. `ticket` tells this wait from another of the same name. `delivery` is what the result carries; it is
@@ -99,6 +103,7 @@ class Call:
     given: Any = None
     told: Callable[[str | None], Awaitable[None]] | None = None
     on_its_way: Callable[[], Collection[str]] = tuple
+    dialog: Dialog | None = None
     ticket: str = field(factory=lambda: secrets.token_hex(16), init=False)
     delivery: Delivery | None = field(default=None, init=False)
     request_id: str | None = field(default=None, init=False)
@@ -184,9 +189,12 @@ class Call:
         try:
             if self.told is not None:
                 await self.told(request_id)
-            result = await self._within(message, "waiting for an operator")
+            # A task outlives its calls, and has no dialog.
+            shown = self.dialog if task_id is None else None
+            beside = () if shown is None else (partial(shown, request_id),)
+            result = await self._within(message, "waiting for an operator", *beside)
         except BaseException:
-            # A cancellation, or a group of them if the call reports progress.
+            # A cancellation, or a group of them if something runs beside the wait.
             self.session.tell(Withdraw(self.name, request_id, self.ticket))
             raise
         return None if result is None else result.unwrap()
@@ -217,16 +225,22 @@ class Call:
             return end
         return self._deadline + DEADLINE_SECONDS
 
-    async def _within(self, message: Request[R], what: str) -> outcome.Outcome[R] | None:
-        """Ask, and wait for the answer until the end of the poll interval. Returns None if there is none by then."""
+    async def _within(
+        self, message: Request[R], what: str, *beside: Callable[[], Awaitable[None]]
+    ) -> outcome.Outcome[R] | None:
+        """Ask, and wait for the answer until the end of the poll interval. Returns None if there is none by then. What
+        runs `beside` the wait is cancelled when it ends."""
         with trio.move_on_at(self._until) as scope:
             self._waiting = scope
             if self._is_stopped:
                 scope.cancel()
-            if self.progress is None:
+            if self.progress is not None:
+                beside = (*beside, partial(self._report, self.progress, what))
+            if not beside:
                 return await self._outcome(message)
             async with trio.open_nursery() as nursery:
-                nursery.start_soon(self._report, self.progress, what)
+                for each in beside:
+                    nursery.start_soon(each)
                 # Captured, so that the nursery does not wrap a refusal in an exception group.
                 result = await self._outcome(message)
                 nursery.cancel_scope.cancel()

@@ -39,7 +39,7 @@ from intercom._version import __version__
 from intercom.agents import call as agents_call
 from intercom.agents import icons, prompts, resources, schemas
 from intercom.agents.agent_connection import AgentConnection, Caller, OfTask
-from intercom.agents.call import Call, error_content, paused_content
+from intercom.agents.call import Call, Dialog, error_content, paused_content
 from intercom.agents.clients import TASKS_EXTENSION, offers_tasks, without_tasks
 from intercom.agents.hook_server import PERMISSION_PROMPT, permission_prompt
 from intercom.agents.mcp_request import caller_of, connection_and_response, connection_of
@@ -61,6 +61,7 @@ from intercom.sessions.tools.table import BY_NAME, TOOLS
 from intercom.sessions.tools.tool import Tool
 
 if TYPE_CHECKING:
+    from intercom.agents.gateway.agent_port import Attend
     from intercom.agents.rooms.mcp import RoomTools
     from intercom.gateway.service import Gateway
 
@@ -69,6 +70,8 @@ log = logging.getLogger("intercom.agents")
 R = TypeVar("R")
 Context = ServerRequestContext[Any, Any]
 Offered = dict[str, Tool]
+#: Makes the dialog of a call in this session, if its client has dialogs.
+Dialogs = Callable[[Context, str], Dialog | None]
 
 NAME = "agent-intercom"
 #: What clients show of the server. It is in the handshake only: the SDK puts its own record of the server into every
@@ -93,10 +96,17 @@ def build(
     measured: Measured = unmeasured,
     rooms: RoomTools | None = None,
     gateway: Gateway | None = None,
+    attend: Attend | None = None,
 ) -> Server[Any]:
     """Build the server for this configuration. `measured` gets every finished tool call. With `rooms`, it offers their
-    tools too, with `gateway` those of downstreams. Run its connections with an `AgentConnection` as each message's
-    request context."""
+    tools too, with `gateway` those of downstreams. With `attend`, what a call waits for is also shown to the user of
+    its client. Run its connections with an `AgentConnection` as each message's request context."""
+    dialogs: Dialogs | None = None
+    if attend is not None:
+        # Imported lazily, as the gateway is: most servers ask no client's user.
+        from intercom.agents.gateway.agent_port import dialog_of
+
+        dialogs = partial(dialog_of, attend=attend)
     offered = offer(config)
     of_rooms = () if rooms is None else rooms.listed
     taken = {tool.name: tool.input_schema for tool in (*listed(offered), *of_rooms)}
@@ -105,7 +115,7 @@ def build(
         version=__version__,
         instructions=INSTRUCTIONS,
         on_list_tools=partial(_list_tools, offered=offered, of_rooms=of_rooms),
-        on_call_tool=partial(_call_tool, offered=offered, measured=measured, rooms=rooms),
+        on_call_tool=partial(_call_tool, offered=offered, measured=measured, rooms=rooms, dialogs=dialogs),
         on_list_resources=_list_resources,
         on_list_resource_templates=_list_templates,
         on_read_resource=_read_resource,
@@ -194,6 +204,7 @@ async def _call_tool(
     offered: Offered,
     measured: Measured,
     rooms: RoomTools | None = None,
+    dialogs: Dialogs | None = None,
 ) -> types.CallToolResult:
     """Carry out a tool call, and measure it. A failure is a result too, unless the call asks for a task."""
     if rooms is not None and rooms.has(params.name):
@@ -209,7 +220,7 @@ async def _call_tool(
     tool = offered.get(params.name)
     try:
         try:
-            result = await _run(ctx, params, tool)
+            result = await _run(ctx, params, tool, dialogs)
         except Exception as failed:
             if isinstance(failed, MCPError):
                 raise
@@ -234,7 +245,9 @@ def _failure(ctx: Context, params: types.CallToolRequestParams, failed: Exceptio
     return agents_call.failure(refused)
 
 
-async def _run(ctx: Context, params: types.CallToolRequestParams, tool: Tool | None) -> types.CallToolResult:
+async def _run(
+    ctx: Context, params: types.CallToolRequestParams, tool: Tool | None, dialogs: Dialogs | None
+) -> types.CallToolResult:
     if tool is None:
         raise IntercomError(
             f"no tool is called {params.name[:80]!r}; there are: {', '.join(BY_NAME)}", code="unknown_tool"
@@ -246,6 +259,7 @@ async def _run(ctx: Context, params: types.CallToolRequestParams, tool: Tool | N
     async with connection.answering(tool, given, caller_of(ctx), ctx.request_id, response) as call:
         if form is not None:
             return await begin(form, call)
+        call.dialog = None if dialogs is None else dialogs(ctx, call.session_id)
         answered = await (permission_prompt(call) if tool is PERMISSION_PROMPT else call.run())
         cut_off = connection.cut_calls.take(call, answered.late_verdicts)
     return agents_call.result(answered, cut_off)

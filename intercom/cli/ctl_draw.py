@@ -524,6 +524,10 @@ def _signed(signature: Signature) -> str:
     return f"signed with key {signature.key_id}, {how.get(signature.method, '')}"
 
 
+#: What a channel is called where its name alone would not say it.
+_WAYS = {"elicitation": "over the agent's own connection"}
+
+
 def _state_text(card: Card) -> str:
     """Say who made which decision, and the status since then: a person approves a change, then the agent applies it."""
     state, decided = card.state.value, card.decided
@@ -533,7 +537,8 @@ def _state_text(card: Card) -> str:
     at = f"at {decided.at:%Y-%m-%d %H:%M:%S}"
     if decided.channel == "timeout":
         return f"{state} {at}: nobody answered in time, so it was {verdict}"
-    who = "the workspace's policy" if decided.channel == "policy" else f"{decided.by} ({decided.channel})"
+    way = _WAYS.get(decided.channel, decided.channel)
+    who = "the workspace's policy" if decided.channel == "policy" else f"{decided.by} ({way})"
     since = "" if card.state in VERDICT else f", {state}"
     return f"{verdict} by {who} {at}{since}" + (f": {decided.text}" if decided.text else "")
 

@@ -509,8 +509,13 @@ def supports(agent: AgentPort, method: str, params: Mapping[str, Json]) -> bool:
     offered = agent.capabilities
     if wanted is None or offered.get(wanted) is None:
         return False
+    if method != "elicitation/create":
+        return True
+    modes = part(offered, wanted)
+    if params.get("mode") == "url":
+        return "url" in modes
     # A client that declares nothing below `elicitation` shows forms, as the first version of it did.
-    return method != "elicitation/create" or params.get("mode") != "url" or "url" in part(offered, wanted)
+    return "form" in modes or "url" not in modes
 
 
 def without_token(params: JsonObject) -> JsonObject:

@@ -250,6 +250,16 @@ class CtlSettings:
     )
 
 
+@frozen
+class ElicitationSettings:
+    enabled: bool = setting(
+        False,
+        "Whether an agent's questions and standbys are also shown in a dialog of its own client, if that has dialogs"
+        " (elicitation). The answer comes from the agent's process, which could write it itself: approvals are never"
+        " asked this way, and nothing is if there is an operator key.",
+    )
+
+
 def names_of_people(_owner: object, _setting: object, names: Iterable[str]) -> None:
     """Check that each of these names is recorded as it is written, and could not be read as something else."""
     for name in names:
@@ -629,6 +639,9 @@ class Config:
     mcp: McpSettings = setting(McpSettings, "The tools as agents see them.")
     hooks: HooksSettings = setting(HooksSettings, "The clients' permission hooks.")
     ctl: CtlSettings = setting(CtlSettings, "Who may answer from a terminal.", operators=True)
+    elicitation: ElicitationSettings = setting(
+        ElicitationSettings, "Questions in a dialog of the agent's own client.", operators=True
+    )
     web: WebSettings = setting(WebSettings, "The page in the browser.", operators=True)
     decisions: DecisionsSettings = setting(
         DecisionsSettings,

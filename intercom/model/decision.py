@@ -108,11 +108,11 @@ def signed_command_from_text(text: str) -> SignedCommand | None:
 @frozen
 class Verdict:
     """A person's decision about a card. `text` is the reason of a rejection, or the instruction of a refine, resume or
-    nudge. `by` is the person's name in the channel. `channel` is "ctl", "web", "slack", "embed", "policy" or
-    "timeout".
-    `origin` is None if no person decided ("policy", "timeout"). `command` is the signed command behind a verdict that
-    does not answer a card. `amendment` is what an approval changes of the proposal, and `comments` are the remarks of a
-    rejection that requests changes; the recorded text of the decision is composed of these and `text`."""
+    nudge. `by` is the person's name in the channel. `channel` is "ctl", "web", "slack", "embed", "elicitation" (a
+    dialog of the agent's own client), "policy" or "timeout". `origin` is None if no person decided ("policy",
+    "timeout"). `command` is the signed command behind a verdict that does not answer a card. `amendment` is what an
+    approval changes of the proposal, and `comments` are the remarks of a rejection that requests changes; the recorded
+    text of the decision is composed of these and `text`."""
 
     id: str
     decision: Decision

@@ -21,7 +21,7 @@ from intercom.operators.router_messages import Channel, Subscribe
 NOTIFIED: dict[SessionMode, frozenset[Channel]] = {
     # A person has subscribed that one browser, on whichever machine it is: so push messages come in each mode.
     SessionMode.REMOTE: frozenset({Channel.SLACK, Channel.EMBED, Channel.PUSH}),
-    SessionMode.LOCAL: frozenset({Channel.CTL, Channel.WEB, Channel.EMBED, Channel.PUSH}),
+    SessionMode.LOCAL: frozenset({Channel.CTL, Channel.WEB, Channel.EMBED, Channel.PUSH, Channel.ELICITATION}),
     SessionMode.HYBRID: frozenset(Channel),
 }
 

@@ -84,7 +84,7 @@ _CALL_STATUSES = frozenset(
 )
 #: Those of calls that were sent.
 _SENT = frozenset({"success", "error", "timeout", "cancelled"})
-_CHANNELS = frozenset({"ctl", "web", "slack", "embed", "policy", "grant", "timeout", "steer", "none"})
+_CHANNELS = frozenset({"ctl", "web", "slack", "embed", "elicitation", "policy", "grant", "timeout", "steer", "none"})
 
 #: The events of actors that are counted: the name of the metric, and its help text.
 _EVENTS: dict[type, tuple[str, str]] = {

@@ -11,13 +11,15 @@ from intercom.model.card import Card
 
 
 class Channel(StrEnum):
-    """A way to reach people. EMBED is a program that runs the server inside itself. PUSH only notifies: nobody answers
+    """A way to reach people. EMBED is a program that runs the server inside itself. ELICITATION is a dialog of the
+    agent's own client, which needs no subscription: it belongs to a call that waits. PUSH only notifies: nobody answers
     over it."""
 
     SLACK = "slack"
     CTL = "ctl"
     WEB = "web"
     EMBED = "embed"
+    ELICITATION = "elicitation"
     PUSH = "push"
 
 

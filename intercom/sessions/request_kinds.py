@@ -41,12 +41,15 @@ NOT_APPROVED = (
     " for an instruction"
 )
 NO_INSTRUCTION = "nobody gave an instruction in time, and no person has decided anything: end your turn"
-#: Told with a person's decision about a question. A client may show it alone, long after the call.
-PERSON_ANSWERED = {
-    "continue": "a person answered: continue as planned, and do what the instruction says if there is one",
-    "refine": "a person answered: follow the instruction instead of your plan",
-    "stop": "a person answered: end the task now, start nothing new, and say what is unfinished",
+_ANSWERED = {
+    "continue": "continue as planned, and do what the instruction says if there is one",
+    "refine": "follow the instruction instead of your plan",
+    "stop": "end the task now, start nothing new, and say what is unfinished",
 }
+#: Told with a person's decision about a question. A client may show it alone, long after the call.
+PERSON_ANSWERED = {decision: f"a person answered: {what}" for decision, what in _ANSWERED.items()}
+#: The same for an answer from a dialog of the agent's own client. Whether a person gave it is not known here.
+CLIENT_ANSWERED = {decision: f"your client's dialog was answered: {what}" for decision, what in _ANSWERED.items()}
 #: Told with a decision that the workspace's policy made.
 POLICY_LET_PASS = "the workspace's policy answered this, and no person: continue, and ask again for what needs consent"
 #: Told to a call in a session that an operator has paused.
@@ -251,7 +254,9 @@ def _prompt(request: ContinuationPrompt) -> PromptAnswer:
         return PromptAnswer(decision, request.instruction, message=NOBODY_ANSWERED[decision], timed_out=True)
     if is_of_policy(request):
         return PromptAnswer(decision, message=POLICY_LET_PASS, auto_approved=TRANSMIT_RULE)
-    return PromptAnswer(decision, request.instruction, message=PERSON_ANSWERED[decision])
+    is_of_client = request.decided is not None and request.decided.channel == ELICITED
+    told = CLIENT_ANSWERED if is_of_client else PERSON_ANSWERED
+    return PromptAnswer(decision, request.instruction, message=told[decision])
 
 
 def _standby(request: Wait) -> StandbyAnswer:
@@ -290,6 +295,8 @@ INBOX = "inbox"
 FORCE = "force"
 #: The channel of a decision that a person made in advance, by a grant.
 GRANTED = "grant"
+#: The channel of an answer from a dialog of the agent's own client.
+ELICITED = "elicitation"
 
 
 def ended_by_instructions(wait_id: str) -> str:

@@ -9,6 +9,7 @@ import pytest
 import trio
 
 from intercom.sessions.request_kinds import APPROVED, PERSON_ANSWERED
+from tests.agents.gateway.raw_agent import OLD, Way, raw_agent
 from tests.support.server_process import ERAS, TRUSTING, Home, begin, call
 
 pytestmark = [pytest.mark.real_time, pytest.mark.home(TRUSTING + "[clients.hasty]\ncall_wait_seconds = 0.2\n")]
@@ -183,6 +184,24 @@ async def test_several_requests_of_one_agent_wait_side_by_side(served: Home, mod
         card = await person.card(kind="prompt")
         await person.do("answer", id=card["request_id"], decision="stop")
         assert await question() == {"decision": "stop", "message": PERSON_ANSWERED["stop"]}
+
+
+async def test_a_client_that_could_show_a_question_is_not_asked_unless_that_is_switched_on(served: Home) -> None:
+    root = served.workspace()
+    async with (
+        raw_agent(served, Way("stdio", OLD), root) as agent,
+        served.person(root) as person,
+        trio.open_nursery() as nursery,
+    ):
+
+        async def answer() -> None:
+            card = await person.card(kind="prompt")
+            await person.do("answer", id=card["request_id"], decision="stop")
+
+        nursery.start_soon(answer)
+        got = await agent.call("transmit", prompt_text="Shall I?")
+        assert got["structuredContent"]["message"] == PERSON_ANSWERED["stop"]
+        assert agent.of("elicitation/create") == []
 
 
 async def test_times_beyond_reason_are_held_to_a_week(served: Home) -> None:

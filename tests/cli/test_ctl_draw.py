@@ -183,6 +183,9 @@ def test_what_nobody_decided_is_nobodys_act() -> None:
     assert "approved by the workspace's policy at 2026-11-21 12:00:00, applied: tool:write" in shown
     shown = drawn("show", card_entry(card("a", CardKind.PROMPT, state=CardState.EXPIRED, decided=by_time)))
     assert "expired at 2026-11-21 12:00:00: nobody answered in time, so it was continued" in shown
+    by_client = Decided("v", "continue", "the agent's client", "elicitation", START)
+    shown = drawn("show", card_entry(card("a", CardKind.PROMPT, state=CardState.ANSWERED, decided=by_client)))
+    assert "continued by the agent's client (over the agent's own connection) at 2026-11-21" in shown
     assert "delivered\n" in drawn("show", card_entry(card("a", CardKind.STEER, state=CardState.DELIVERED))) + "\n"
 
 

@@ -277,6 +277,7 @@ PARTS: dict[str, tuple[str, dict[str, tuple[str, ...]]]] = {
                 "use-the-api",
                 "answer-with-changes",
                 "slack",
+                "answer-in-the-client",
                 "permit-in-advance",
                 "write-a-policy",
             ),

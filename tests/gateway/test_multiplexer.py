@@ -667,12 +667,20 @@ def test_a_question_in_the_response_to_a_request_goes_to_its_agent() -> None:
     assert mux.received(text(id=0, method="roots/list"), request=id) == (Ask(0, "roots/list", {}, second),)
 
 
-def test_an_address_is_only_shown_by_clients_that_can() -> None:
-    line = text(id=1, method="elicitation/create", params={"mode": "url", "url": "https://example.com"})
-    for capability, can in (({}, False), ({"form": {}}, False), ({"url": {}}, True)):
-        mux = multiplexer()
-        mux.request("tools/call", {}, agent=Agent(capabilities={"elicitation": capability}))
-        assert isinstance(mux.received(line)[0], Ask if can else Send)
+def test_an_address_or_a_form_is_only_shown_by_clients_that_can() -> None:
+    address, form = {"mode": "url", "url": "https://example.com"}, {"message": "Name?"}
+    for capability, can in (
+        ({}, (False, True)),
+        ({"form": {}}, (False, True)),
+        ({"url": {}}, (True, False)),
+        ({"form": {}, "url": {}}, (True, True)),
+        ({"newer": {}}, (False, True)),
+    ):
+        for params, expected in zip((address, form), can, strict=True):
+            mux = multiplexer()
+            mux.request("tools/call", {}, agent=Agent(capabilities={"elicitation": capability}))
+            sent = mux.received(text(id=1, method="elicitation/create", params=params))[0]
+            assert isinstance(sent, Ask if expected else Send), (capability, params)
 
 
 def test_the_new_version_has_no_questions() -> None:

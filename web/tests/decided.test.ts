@@ -40,6 +40,10 @@ describe("the steps", () => {
 
   test("say who decided, and where", () => {
     expect(whoDecided(ended("approved", "approve"))).toBe("approved by alex (web)");
+    const byClient = { ...decided("continue", "elicitation"), by: "the agent's client" };
+    expect(whoDecided(ended("answered", null, { kind: "prompt", decided: byClient }))).toBe(
+      "continued by the agent's client (over the agent's own connection)",
+    );
     expect(whoDecided(ended("expired", null))).toBe("");
   });
 

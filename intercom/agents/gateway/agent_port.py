@@ -1,4 +1,5 @@
-"""The client behind one request, as downstreams may reach it: notifications, and requests such as sampling.
+"""The client behind one request, as downstreams may reach it, and we ourselves: notifications, and requests such as
+sampling.
 
 The SDK's typed methods would validate and drop what they do not know. So this uses the raw channel of the request.
 """
@@ -7,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
+from collections.abc import Awaitable, Callable
 from typing import Final, cast
 
 import trio
@@ -16,7 +18,9 @@ from mcp.shared.dispatcher import Outbound
 from mcp.shared.exceptions import MCPError, NoBackChannelError
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
+from intercom.agents.call import Dialog
 from intercom.gateway.messages import RpcError
+from intercom.gateway.multiplexer import supports
 from intercom.model.json_types import Json, JsonObject, part
 
 log = logging.getLogger("intercom.agents")
@@ -26,6 +30,8 @@ LOG_LEVEL_KEY: Final = "io.modelcontextprotocol/logLevel"
 #: The severities of log messages, the least severe first; and what a client wants that wants none.
 LEVELS: Final = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
 NO_LOGS: Final = "none"
+#: The request that shows a form to the client's user.
+FORM: Final = "elicitation/create"
 #: The most notifications that wait for a slow client; more are dropped.
 MOST_WAITING: Final = 1000
 
@@ -100,6 +106,31 @@ def port_of(ctx: Context, agent: str, level: str | None) -> ClientPort:
         wanted = meta.get(LOG_LEVEL_KEY)
         level = wanted if isinstance(wanted, str) else NO_LOGS
     return ClientPort(agent, capabilities_of(ctx), channel, level)
+
+
+#: Shows a client's user a form (the parameters of `elicitation/create`). Returns the answer, None if there is none.
+AskUser = Callable[[JsonObject], Awaitable["JsonObject | None"]]
+#: Has a client's user asked about a request of a session, by their ids. Raises nothing.
+Attend = Callable[[str, str, AskUser], Awaitable[None]]
+
+
+def dialog_of(ctx: Context, session_id: str, attend: Attend) -> Dialog | None:
+    """Return what shows a request of this session to the user of the client that calls. None if the client shows no
+    forms, or takes no requests during a call, as in 2026-07-28."""
+    if ctx.protocol_version in MODERN_PROTOCOL_VERSIONS or not ctx.session.can_send_request:
+        return None
+    port = port_of(ctx, "", None)
+    if not supports(port, FORM, {}):
+        return None
+
+    async def ask_user(form: JsonObject) -> JsonObject | None:
+        try:
+            return await port.request(FORM, form)
+        except RpcError as refused:
+            log.info("a client did not show a dialog (error %s)", refused.code)
+            return None
+
+    return lambda request_id: attend(session_id, request_id, ask_user)
 
 
 def capabilities_of(ctx: Context) -> JsonObject:

@@ -86,7 +86,7 @@ def _cancel_task(db: Database, id: str, by: str, channel: str, deps: SessionDeps
 # --- a decision, in its session ---------------------------------------------------------------------------------------
 
 #: The channels on which people decide. Other decisions are those of policies, grants, messages and timers.
-PEOPLES = frozenset({"ctl", "web", *signing.SIGNED_HERE})
+PEOPLES = frozenset({"ctl", "web", request_kinds.ELICITED, *signing.SIGNED_HERE})
 
 
 @frozen

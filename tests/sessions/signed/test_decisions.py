@@ -169,7 +169,7 @@ FLIP = (
 )
 
 
-@pytest.mark.parametrize("channel", ["ctl", "slack", "embed", "policy", "timeout"])
+@pytest.mark.parametrize("channel", ["ctl", "slack", "embed", "elicitation", "policy", "timeout"])
 @pytest.mark.parametrize("signature", [None, "{}", "not json", "forged"])
 async def test_a_row_that_sql_approved_writes_nothing(
     server: VirtualServer, agent: AgentClient, key: Key, root: Path, channel: str, signature: str | None

@@ -9,7 +9,9 @@ export const TAKEN_BACK = new Set(["approval", "prompt", "standby"]);
 /** The status of a card whose decision no agent has yet, as far as the server knows. */
 const NOT_DELIVERED = new Set(["approved", "rejected", "answered"]);
 /** The channels on which people decide. Other decisions are those of policies, grants and timers. */
-const PEOPLES = new Set(["ctl", "web", "slack", "embed"]);
+const PEOPLES = new Set(["ctl", "web", "slack", "embed", "elicitation"]);
+/** What a channel is called where its name alone would not say it. */
+const WAYS = table<string>({ elicitation: "over the agent's own connection" });
 /** After these nothing follows. */
 const LAST = new Set(["delivered", "applied", "expired", "interrupted", "closed"]);
 
@@ -62,5 +64,9 @@ export function stepsOf(card: Card): Step[] {
 /** Return who decided, and on which channel; empty if nobody did. */
 export function whoDecided(card: Card): string {
   const { decided } = card;
-  return decided ? `${oneLine(past(decided.decision))} by ${oneLine(decided.by)} (${oneLine(decided.channel)})` : "";
+  if (!decided) {
+    return "";
+  }
+  const way = WAYS[decided.channel] ?? oneLine(decided.channel);
+  return `${oneLine(past(decided.decision))} by ${oneLine(decided.by)} (${way})`;
 }

@@ -57,7 +57,13 @@ _STATES: Final = {
 _OVER: Final = frozenset({CardState.EXPIRED, CardState.INTERRUPTED})
 #: How the operator service stores a Slack user: `Ann (U0123)`.
 _IN_SLACK = re.compile(r"(?P<name>.+) \((?P<id>[A-Z0-9]+)\)", re.DOTALL)
-_CHANNELS: Final = {"ctl": "on the terminal", "web": "in the browser", "slack": "in Slack", "embed": "in a program"}
+_CHANNELS: Final = {
+    "ctl": "on the terminal",
+    "web": "in the browser",
+    "slack": "in Slack",
+    "embed": "in a program",
+    "elicitation": "over the agent's own connection",
+}
 
 #: The steps of each kind of card that has them.
 _STEPS: Final = {

@@ -48,7 +48,7 @@ decided = st.builds(
     verdict_id=st.just("v"),
     decision=st.sampled_from(["approve", "reject", "continue", "refine", "stop", "resume", "nudge", "dismiss", "x"]),
     by=texts,
-    channel=st.sampled_from(["ctl", "slack", "embed", "policy", "timeout"]),
+    channel=st.sampled_from(["ctl", "slack", "embed", "elicitation", "policy", "timeout"]),
     at=instants,
     text=st.none() | texts,
 )

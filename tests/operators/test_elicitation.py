@@ -190,6 +190,10 @@ class User:
         self._answers[0].send_nowait({"action": action})
 
 
+async def unheard(_elapsed: float, _message: str) -> None:
+    """Take a report of progress, which goes on beside the dialog."""
+
+
 @define(eq=False)
 class Desk:
     """An agent whose client has dialogs, with its user before it."""
@@ -201,7 +205,7 @@ class Desk:
 
     def call(self, tool: str, asked: ToolRequest[Any], seconds: float | None = None) -> Pending[Answered[Any]]:
         agent, session = self.agent, self.server.app.system.named(f"session/{self.agent.session_id}")
-        call = Call(agent.call(), BY_NAME[tool], agent.session_id, session, seconds, given=asked)
+        call = Call(agent.call(), BY_NAME[tool], agent.session_id, session, seconds, unheard, given=asked)
         call.dialog = lambda request_id: self.dialogs.attend(agent.session_id, request_id, self.user.ask)
         return self.server.begin(call.run)
 

@@ -18,8 +18,11 @@ from intercom.local import operator_keys
 from intercom.local.operator_keys import PublicKey
 from intercom.local.places import Places
 from intercom.model import signing
-from intercom.model.errors import IntercomError
-from intercom.model.json_types import JsonObject
+from intercom.model.errors import IntercomError, InvalidArguments
+from intercom.model.grant import seconds_of, uses_of
+from intercom.model.json_types import Json, JsonObject
+from intercom.model.session import id_of_act
+from intercom.sessions.request_kinds import AUTOMATIC, ON_ALERT
 from intercom.store import audit_chain
 from intercom.store.audit_chain import Verification
 
@@ -81,58 +84,136 @@ def _check_approvals(db: sqlite3.Connection, found: Verification, checks: _Check
     return {row[6] for row in rows}
 
 
-#: The acts that let something pass, and what is signed of each: a decision or a command.
-_MUST_BE_SIGNED = {"policy_accept": "accept", "grant_made": "grant", audit_chain.TAKEN_BACK: "take-back"}
+#: The commands that are signed, by the kind of their entry.
+_COMMANDS = {"grant_made": "grant", audit_chain.TAKEN_BACK: "take-back", "downstream_enabled": "gateway-enable"}
+#: What the signature of a decision or a command says. That of `decided` says what the entry does.
+_SAYS = {
+    "policy_accept": ("accept",),
+    "policy_reject": ("reject",),
+    "tools_accept": ("approve", "accept"),
+    "tools_reject": ("reject",),
+    **{kind: (command,) for kind, command in _COMMANDS.items()},
+}
+#: What people do that has to be signed.
+_MUST_BE_SIGNED = ("decided", *_SAYS)
+_LONGEST_ID = 128
 #: Where an entry names what it is about.
 _SUBJECTS = ("grant_id", "request_id", "restore_id", "downstream")
-_COMMANDS = {"grant_made", audit_chain.TAKEN_BACK, "downstream_enabled"}
 
 
 def _check_entries(db: sqlite3.Connection, found: Verification, checks: _Checks, since: str, checked: set[int]) -> None:
     """Check the signatures that the log's own entries have: rejections, answers, policies, grants, what was taken
-    back, what was enabled. `checked` are entries that were checked before."""
+    back, what was enabled. Each is for the act of its entry, and for no other entry. `checked` are entries whose
+    signature was verified before."""
     kinds = ", ".join(f"'{kind}'" for kind in _MUST_BE_SIGNED)
     rows = db.execute(
-        "select id, at, kind, data from audit where at >= ? and json_valid(data)"
+        "select id, at, kind, summary, session_id, data from audit where at >= ? and json_valid(data)"
         f" and (json_type(data, '$.signature') = 'object' or kind in ({kinds})) order by id",
         (since,),
     )
-    for entry, when, kind, text in rows:
-        data, at = _data(text), str(when)
-        signature, channel = data.get("signature"), data.get("channel")
-        about = next((data[name] for name in _SUBJECTS if data.get(name)), None)
-        what = f"{kind} of {about}"
-        if entry in checked or not checks.is_required(at):
+    used: dict[str, int] = {}
+    for id, when, kind, summary, session, text in rows:
+        entry = _Entry(id, str(when), kind, str(summary), session, _data(text))
+        signature, channel = entry.data.get("signature"), entry.channel
+        if not checks.is_required(entry.at) or (id in checked and not isinstance(signature, dict)):
             continue
         if not isinstance(signature, dict):
-            found.add(entry, f"{what} on {channel} is without a signature, though there was a key")
+            found.add(id, f"{entry.what} on {channel} is without a signature, though there was a key")
             continue
-        if signature.get("method") == signing.CHANNEL:
-            # It only marks the channel's decisions.
-            continue
-        id, said = signature.get("request_id"), signature.get("decision")
-        is_other = id != "" if kind in _COMMANDS else id != about
-        if kind == "downstream_enabled":
-            is_other |= signature.get("subject") != signing.command_subject("gateway-enable", {"id": about})
-        if is_other or said != _MUST_BE_SIGNED.get(kind, said):
-            found.add(entry, f"the signature of {what} is for another act")
-            continue
-        fault = checks.fault(signature, None if channel is None else str(channel), at, what, "recorded")
-        if fault is not None:
-            found.add(entry, fault)
+        if (first := used.setdefault(str(signature.get("value")), id)) != id:
+            found.add(id, f"the signature of {entry.what} is that of entry {first}, and counts once")
+        elif id not in checked and not _is_for_entry(db, entry, signature):
+            found.add(id, f"the signature of {entry.what} is for another act")
+        elif id not in checked and (fault := checks.fault(signature, channel, entry.at, entry.what, "recorded")):
+            found.add(id, fault)
+
+
+@frozen
+class _Entry:
+    """An entry of the log about something that people sign."""
+
+    id: int
+    at: str
+    kind: str
+    summary: str
+    session_id: str | None
+    data: JsonObject
+
+    @property
+    def about(self) -> Json:
+        return next((self.data[name] for name in _SUBJECTS if self.data.get(name)), None)
+
+    @property
+    def what(self) -> str:
+        return f"{self.kind} of {self.about}"
+
+    @property
+    def channel(self) -> str | None:
+        """Where it was done; None if the entry does not say, and no signature of a channel does."""
+        channel, signature = self.data.get("channel"), self.data.get("signature")
+        if channel is None and isinstance(signature, dict) and signature.get("method") == signing.CHANNEL:
+            channel = str(signature.get("key_id")).partition(":")[0]
+        return None if channel is None else str(channel)
+
+
+def _is_for_entry(db: sqlite3.Connection, entry: _Entry, signature: JsonObject) -> bool:
+    """Whether a signature says what its entry says: about what, which act, and with which content, as far as the entry
+    has that. Whether it is genuine is another question."""
+    says = (entry.summary,) if entry.kind == "decided" else _SAYS.get(entry.kind, (entry.kind.removeprefix("room_"),))
+    about = "" if entry.kind in _COMMANDS else entry.about
+    if signature.get("decision") not in says or signature.get("request_id") != about:
+        return False
+    subject, data = signature.get("subject"), entry.data
+    match entry.kind:
+        case "policy_accept" | "policy_reject":
+            card = {"kind": "policy", "workspace_root": data.get("workspace_root"), "detail": data.get("sha256")}
+            return subject == signing.card_subject(card)
+        case "downstream_enabled":
+            return subject == signing.command_subject("gateway-enable", {"id": entry.about})
+        case audit_chain.TAKEN_BACK:
+            # What was signed is a unique beginning of the id. An entry that somebody forged may have a long one.
+            whole = str(entry.about)[:_LONGEST_ID]
+            starts = (whole[:length] for length in range(len(whole), 0, -1))
+            return any(subject == signing.command_subject("take-back", {"id": start}) for start in starts)
+        case "grant_made":
+            return _is_for_grant(db, entry, signature)
+    return True
+
+
+def _is_for_grant(db: sqlite3.Connection, entry: _Entry, signature: JsonObject) -> bool:
+    """Whether a signature is for the grant of this entry. A grant's id follows from that of the signed act. What was
+    signed of it is in its row, and a grant without a row lets nothing pass."""
+    data, act = entry.data, str(signature.get("decision_id"))
+    id = act if signature.get("method") == signing.CHANNEL else id_of_act(f"{entry.channel}/{act}")
+    if (data.get("grant_id"), data.get("from")) != (id, signature.get("at")):
+        return False
+    row = db.execute('select signature from "grant" where id = ?', (id,)).fetchone()
+    if row is None:
+        return True
+    fields = _data(row[0]).get("fields")
+    if not isinstance(fields, dict) or signature.get("subject") != signing.command_subject("grant", fields):
+        return False
+    text = {name: None if (part := fields.get(name)) is None else str(part) for name in ("duration", "uses")}
+    try:
+        lasts = seconds_of(text["duration"]), uses_of(text["uses"])
+    except InvalidArguments:
+        return False
+    said = (fields.get("id"), fields.get("session"), fields.get("scope"), *lasts)
+    return said == (data.get("request_id"), entry.session_id, data.get("scope"), data.get("seconds"), data.get("uses"))
 
 
 def _check_instructions(db: sqlite3.Connection, found: Verification, checks: _Checks, since: str) -> None:
-    """Check what people told agents on a channel where they sign: the stored text is the one that was signed."""
+    """Check what people told agents: the stored text is the one that was signed, and was signed for this message."""
     about = "case when json_valid(data) then json_extract(data, '$.instruction_id') end"
     rows = db.execute(
         "select instruction.id, instruction.kind, text, given_via, signature, entry.id, entry.at from instruction"
         f" join (select id, at, {about} as about from audit where kind in ('steer', 'task', 'nudge')) as entry"
-        " on entry.about = instruction.id where given_via in ('ctl', 'web') and entry.at >= ? order by entry.id",
-        (since,),
+        " on entry.about = instruction.id where given_via != ? and entry.at >= ? order by entry.id",
+        (AUTOMATIC, since),
     )
-    for id, kind, text, channel, stored, entry, when in rows:
+    for id, kind, text, via, stored, entry, when in rows:
         at, signed, what = str(when), _data(stored), f"{kind} {id}"
+        channel = str(via).removeprefix(ON_ALERT)
         signature, fields = signed.get("signature"), signed.get("fields")
         if not checks.is_required(at):
             continue
@@ -143,7 +224,11 @@ def _check_instructions(db: sqlite3.Connection, found: Verification, checks: _Ch
         if (signature.get("decision"), signature.get("subject"), fields.get("text")) != (kind, subject, text):
             found.add(entry, f"the signature of {what} is for another text")
             continue
-        fault = checks.fault(signature, str(channel), at, what, "recorded")
+        act = str(signature.get("decision_id"))
+        if id != (act if signature.get("method") == signing.CHANNEL else id_of_act(f"{channel}/{act}")):
+            found.add(entry, f"the signature of {what} is for another message")
+            continue
+        fault = checks.fault(signature, channel, at, what, "recorded")
         if fault is not None:
             found.add(entry, fault)
 

@@ -1,0 +1,152 @@
+"""`audit verify` believes no entry only because a genuine signature is in it: each is for one act, and counts once."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio.testing
+from attrs import evolve
+
+from intercom.model import signing
+from intercom.model.audit import AuditEntry
+from intercom.model.config import Config, DecisionsSettings, HighestRisk
+from intercom.model.decision import Decision
+from intercom.operators.commands.request import CommandRequest, carry_out
+from intercom.sessions.tools.transmit import Transmit
+from intercom.store import audit
+from intercom.store.writer_messages import Transact
+from tests.sessions.signed.keyed_server import approve, keyed, sql
+from tests.sessions.signed.test_passkeys import faults
+from tests.sessions.signed.test_signed_grants import grant
+from tests.sessions.test_policy_trust import POLICY, waiting, write
+from tests.support.keys import Key
+from tests.support.virtual_server import AgentClient, VirtualServer
+
+
+async def made(server: VirtualServer, kind: str) -> AuditEntry:
+    """The newest entry of this kind, whose signature is genuine."""
+    assert faults(server) == []
+    return [each for each in await server.app.service.audit(50) if each.kind == kind][-1]
+
+
+async def forge(server: VirtualServer, entry: AuditEntry, summary: str | None = None, **changes: Any) -> list[str]:
+    """Write an entry like this one, with these changes, as a process of this user can; return what `audit verify`
+    finds."""
+    data = {**json.loads(json.dumps(entry.data)), **changes}
+    work = partial(
+        audit.record,
+        at=server.now(),
+        kind=entry.kind,
+        session_id=entry.session_id,
+        who="kim",
+        summary=summary or entry.summary,
+        data=data,
+    )
+    await server.ask("store", Transact(work))
+    return faults(server)
+
+
+async def granted(server: VirtualServer, agent: AgentClient, key: Key, root: Path) -> AuditEntry:
+    await grant(server, key, (await agent.propose()).request_id)
+    return await made(server, "grant_made")
+
+
+async def taken_back(server: VirtualServer, agent: AgentClient, key: Key, root: Path) -> AuditEntry:
+    id = (await agent.propose()).request_id
+    await approve(server, key, id)
+    signed = key.command("take-back", server.now(), id=id)
+    request = CommandRequest("take-back", signed.fields, signed.signature.decision_id, signed.signature)
+    await carry_out(server.app.service, request, "kim", None)
+    return await made(server, "decision_taken_back")
+
+
+async def accepted(server: VirtualServer, agent: AgentClient, key: Key, root: Path) -> AuditEntry:
+    write(root, POLICY)
+    card = await waiting(server, root)
+    await server.app.service.decide(card.id, key.verdict(card, Decision.ACCEPT, server.now()))
+    return await made(server, "policy_accept")
+
+
+async def answered(server: VirtualServer, agent: AgentClient, key: Key, root: Path) -> AuditEntry:
+    id = (await agent.ask(Transmit("What now?"))).request_id
+    card = await server.app.service.card(id)
+    await server.app.service.decide(id, key.verdict(card, Decision.STOP, server.now()))
+    return await made(server, "decided")
+
+
+Make = Callable[[VirtualServer, AgentClient, Key, Path], Awaitable[AuditEntry]]
+
+#: The changes with which an entry is written again; without any it is the same act once more.
+FORGED: dict[Make, list[dict[str, Any]]] = {
+    granted: [{}, {"grant_id": "another"}, {"scope": "{}", "uses": 10000}],
+    taken_back: [{}, {"request_id": "another", "verdict_id": "v"}],
+    accepted: [{"sha256": "00" * 32}, {"workspace_root": "/elsewhere"}],
+    answered: [{}, {"summary": "continue"}, {"request_id": "another"}],
+}
+
+
+@pytest.mark.parametrize("make", FORGED)
+async def test_a_signature_that_is_used_again_in_the_log_is_found(
+    server: VirtualServer, agent: AgentClient, key: Key, root: Path, make: Make
+) -> None:
+    entry = await make(server, agent, key, root)
+    for number, changes in enumerate(FORGED[make], 1):
+        assert len(await forge(server, entry, **changes)) == number
+
+
+@pytest.mark.parametrize("make", [granted, taken_back, accepted])
+async def test_what_calls_itself_a_channels_signature_is_verified(
+    server: VirtualServer, agent: AgentClient, key: Key, root: Path, make: Make
+) -> None:
+    entry = await make(server, agent, key, root)
+    assert entry.data is not None
+    for number, channel in enumerate(("ctl", "web", "slack", "embed"), 1):
+        value = f"{number:02x}" * 64
+        said = {**entry.data["signature"], "method": signing.CHANNEL, "key_id": f"{channel}:0000", "value": value}
+        assert len(await forge(server, entry, channel=channel, signature=said)) == number
+
+
+async def test_what_a_channel_has_signed_is_no_fault(clock: trio.testing.MockClock, root: Path) -> None:
+    key, config = Key(), Config(decisions=DecisionsSettings(embed=HighestRisk.LOW))
+    async with keyed(root, clock, key, config) as server:
+        agent, service = await server.arrive(root), server.app.service
+        rejected, granted = [(await agent.propose(name)).request_id for name in ("a.txt", "b.txt")]
+        asked = (await agent.ask(Transmit("What now?"))).request_id
+        await service.grants.make(granted, "kim", "embed")
+        acts = {rejected: Decision.REJECT, asked: Decision.CONTINUE, granted: Decision.APPROVE}
+        for id, decision in acts.items():
+            await service.decide(id, evolve(server.verdict(decision), channel="embed", id=f"v-{id}"))
+        await service.steering.steer(agent.session_id, "go on", "kim", "embed")
+        assert faults(server) == []
+
+
+async def test_a_message_with_the_signature_of_another_one_is_found(
+    server: VirtualServer, agent: AgentClient, key: Key
+) -> None:
+    signed = key.command("steer", server.now(), session=agent.session_id, text="go on")
+    request = CommandRequest("steer", signed.fields, signed.signature.decision_id, signed.signature)
+    await carry_out(server.app.service, request, "kim", None)
+    entry = await made(server, "steer")
+    assert entry.data is not None
+    id = entry.data["instruction_id"]
+    sql(
+        server,
+        "insert into instruction (id, kind, session_id, text, given_by, given_via, created_at, signature)"
+        " select 'again', kind, session_id, text, given_by, given_via, created_at, signature"
+        " from instruction where id = ?",
+        id,
+    )
+    assert await forge(server, entry, instruction_id="again") != []
+
+
+async def test_an_answer_that_nobody_signed_is_found(
+    server: VirtualServer, agent: AgentClient, key: Key, root: Path
+) -> None:
+    entry = await answered(server, agent, key, root)
+    [fault] = await forge(server, entry, request_id="another", signature=None)
+    assert "without a signature" in fault

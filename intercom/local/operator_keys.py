@@ -51,6 +51,8 @@ _MOST = (16, 8, 1024 * 1024)
 _ALGORITHM, _PASSKEY = "ed25519", "passkey"
 NAME_CHARACTERS = 64
 _PUBLIC_BYTES = 32
+#: The length of a signature, in hexadecimal digits.
+_SIGNATURE = 128
 
 
 class WrongPin(IntercomError):
@@ -285,23 +287,30 @@ def add_public(places: Places, key: PublicKey) -> None:
     _write_public(file, [*(each for each in keys.values() if each.id != key.id), key])
 
 
-@functools.lru_cache(maxsize=1024)
 def verifies(public: str, signature: str, message: bytes) -> bool:
     """Whether `signature` (hexadecimal) of `message` was made with the private half of `public`.
 
-    False for a passkey, which signs decisions only. Cached, because a decision is verified when it is made and each
-    time it takes effect, at 0.15 ms each.
+    False for a passkey, which signs decisions only. A genuine one is remembered, because a decision is verified when it
+    is made and each time it takes effect, at 0.15 ms each. Of others nothing is kept: any process may send them, and
+    large ones.
     """
     from cryptography.exceptions import InvalidSignature
-    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
-    if not _is_public(public):
+    if len(signature) != _SIGNATURE or not _is_public(public):
         return False
     try:
-        Ed25519PublicKey.from_public_bytes(base64.b64decode(public)).verify(bytes.fromhex(signature), message)
+        _verify(public, signature, message)
     except (InvalidSignature, ValueError):
         return False
     return True
+
+
+@functools.lru_cache(maxsize=1024)
+def _verify(public: str, signature: str, message: bytes) -> None:
+    """Raise InvalidSignature or ValueError if this is not genuine; what raises is not cached."""
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+
+    Ed25519PublicKey.from_public_bytes(base64.b64decode(public)).verify(bytes.fromhex(signature), message)
 
 
 def verifies_decision(public: str, method: str, signature: str, statement: bytes) -> bool:

@@ -38,6 +38,7 @@ _SHORTEST_DATA: Final = 37
 _PRESENT, _VERIFIED = 0x01, 0x04
 
 _LOOPBACK: Final = "localhost"
+_LAST_PORT: Final = 65535
 _ORIGIN = re.compile(r"(http|https)://([a-z0-9]([a-z0-9.-]*[a-z0-9])?)(:[1-9][0-9]{0,4})?")
 _BASE64URL = re.compile(r"[A-Za-z0-9_-]+")
 
@@ -95,18 +96,39 @@ def is_origin(text: str) -> bool:
     found = _ORIGIN.fullmatch(text)
     if found is None:
         return False
-    scheme, host = found[1], found[2]
+    scheme, host, port = found[1], found[2], found[4]
+    if port is not None and int(port[1:]) > _LAST_PORT:
+        return False
     is_name = not host.rpartition(".")[2].isdigit()
     return host == _LOOPBACK if scheme == "http" else is_name
 
 
-@functools.lru_cache(maxsize=1024)
+class _NotGenuine(Exception):
+    """An assertion does not count."""
+
+
 def verifies(text: str, assertion: str, message: bytes) -> bool:
     """Whether an assertion is one of this passkey over this message, made by a person whom the authenticator has
     verified, on the passkey's own page.
 
-    Cached, because a decision is verified when it is made and each time it takes effect.
+    A genuine one is remembered, because a decision is verified when it is made and each time it takes effect. Of others
+    nothing is kept: any process may send them, and large ones.
     """
+    try:
+        _verify(text, assertion, message)
+    except _NotGenuine:
+        return False
+    return True
+
+
+@functools.lru_cache(maxsize=1024)
+def _verify(text: str, assertion: str, message: bytes) -> None:
+    """Raise _NotGenuine if the assertion does not count; what raises is not cached."""
+    if not _is_genuine(text, assertion, message):
+        raise _NotGenuine
+
+
+def _is_genuine(text: str, assertion: str, message: bytes) -> bool:
     key = read(text)
     parts = assertion.split(".") if len(assertion) <= _LONGEST_ASSERTION else []
     if key is None or len(parts) != 3:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import sys
 from pathlib import Path
 
 import pytest
@@ -112,6 +113,7 @@ def test_what_is_read_as_a_passkey_is_written_the_same(text: str) -> None:
         ("https://[::1]:8123", False),
         ("http://localhost:8123/", False),
         ("http://localhost:08123", False),
+        ("http://localhost:65536", False),
         ("http://LOCALHOST:8123", False),
         ("http://localhost.", False),
         ("http://kim@localhost:8123", False),
@@ -182,3 +184,18 @@ def test_a_key_from_outside_is_checked() -> None:
     for wrong in ("http://localhost:1,AAAA", PHONE.public.public + ",", "x,y,z"):
         with pytest.raises(ConfigError, match="this is no passkey"):
             PublicKey.of(wrong, "phone")
+
+
+def test_nothing_is_kept_of_a_signature_that_is_not_genuine() -> None:
+    """An agent's process may send as many as it likes, of a megabyte each. Failed before: each was cached."""
+    phone, other = Authenticator(), base64.b64encode(bytes(32)).decode()
+    statement, value = b"x" * 100_000, "ab" * 50_000
+    for public, method, sent in (
+        (phone.public.public, signing.PASSKEY, value),
+        (phone.public.public, signing.PASSKEY, f"{'A' * 5000}.{'B' * 5000}.{'C' * 5000}"),
+        (other, signing.PIN, value),
+        (other, signing.PIN, "ab" * 64),
+    ):
+        before = sys.getrefcount(sent), sys.getrefcount(statement)
+        assert not operator_keys.verifies_decision(public, method, sent, statement)
+        assert (sys.getrefcount(sent), sys.getrefcount(statement)) == before

@@ -202,7 +202,7 @@ class App:
         if self._has_page:
             self._sign_ins = SignIns(self.now)
             self._tokens = ApiTokens(store, self.reader, self.now)
-            self._push = PushCalls(store, self.reader, Path(self.places.push_key_file), self.now)
+            self._push = PushCalls(store, self.reader, Path(self.places.push_key_file), self.now, tell=self._announce)
             self.service.web = WebLinks(self.system.named("web"), self._tokens, self._push)
         self.service.server = self._information()
         self.shim_deps = ShimServerDeps(
@@ -374,6 +374,10 @@ class App:
     async def _start_concluder(self, task: str, act: str) -> Session:
         """Start an agent that concludes a room."""
         return await self.service.children.start(task, by="intercom", channel="rooms", label="conclusion", act=act)
+
+    def _announce(self, line: str) -> None:
+        """Tell a line to every channel."""
+        self.system.named("card_router").tell(Notice(line, "warning", self.now()))
 
     def _information(self) -> ServerInformation:
         """Build what the server tells people about itself."""

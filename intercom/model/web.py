@@ -6,6 +6,7 @@ import re
 import unicodedata
 from datetime import datetime
 from typing import Protocol
+from urllib.parse import urlsplit
 
 from attrs import field, frozen
 
@@ -112,8 +113,8 @@ class PushSubscription:
 
     @property
     def service(self) -> str:
-        """The host of its push service."""
-        return self.endpoint.partition("://")[2].partition("/")[0]
+        """The host of its push service. What follows it, in a path or after `?`, is secret."""
+        return urlsplit(self.endpoint).netloc
 
 
 @frozen

@@ -31,8 +31,15 @@ from intercom.store.writer_messages import Database
 #: The characters of an address (RFC 3986): two readers of it understand the same.
 _ADDRESS: Final = re.compile(r"[A-Za-z0-9._~:/?#\[\]@!$&'()*+,;=%-]{1,2048}")
 _LONGEST_LABEL: Final = 80
+#: A host's name with a dot in it: in any other form the resolver may find a host of this network (`localhost.`).
+_NAME: Final = re.compile(r"(?:[A-Za-z0-9_-]{1,63}\.)+[A-Za-z0-9-]{1,63}")
 #: Addresses of IPv6 that lead to one of IPv4 (RFC 6052).
 _NAT64: Final = ipaddress.ip_network("64:ff9b::/96")
+#: All addresses of IPv6 that the internet has (RFC 4291). What is outside is of a network, whatever a list of private
+#: ones says: such lists change.
+_GLOBAL: Final = ipaddress.ip_network("2000::/3")
+#: The end of an address of IPv6 that leads to one of IPv4 (ISATAP, RFC 5214), without the bit that varies.
+_ISATAP: Final = 0x5EFE
 
 
 def is_public(address: str) -> bool:
@@ -45,10 +52,13 @@ def is_public(address: str) -> bool:
     if isinstance(found, ipaddress.IPv6Address):
         if found.sixtofour is not None or found.teredo is not None:
             return False
+        is_isatap = found in _GLOBAL and (int(found) >> 32) & 0xFDFFFFFF == _ISATAP
         if found.ipv4_mapped is not None:
             found = found.ipv4_mapped
-        elif found in _NAT64:
+        elif found in _NAT64 or is_isatap:
             found = ipaddress.IPv4Address(int(found) & 0xFFFFFFFF)
+        elif found not in _GLOBAL:
+            return False
     return found.is_global and not found.is_multicast and not found.is_reserved
 
 
@@ -70,7 +80,7 @@ class Destinations:
             raise InvalidArguments("url must be an address without a user and a fragment")
         if self.ports is not None and (parts.port or 443) not in self.ports:
             raise InvalidArguments("url must be at port 443")
-        is_named = _is_address(host) or "." in host
+        is_named = _is_address(host) or _NAME.fullmatch(host) is not None
         if not is_named or (_is_address(host) and not self.allows(host)):
             raise InvalidArguments("url must lead to a push service of the public internet, not into a private network")
 
@@ -96,13 +106,15 @@ def _is_address(host: str) -> bool:
 
 @frozen
 class PushCalls:
-    """Implements `PushOperations`. `key_file` is where the server's key is kept."""
+    """Implements `PushOperations`. `key_file` is where the server's key is kept. `tell` announces a line on every
+    channel."""
 
     store: Store
     reader: Reader
     key_file: Path
     now: Callable[[], datetime] = utc_now
     destinations: Destinations = field(factory=Destinations)
+    tell: Callable[[str], None] = lambda line: None
 
     async def key(self) -> ServerKey:
         """Return the server's key; make it if there is none. Raises IpcError."""
@@ -118,7 +130,11 @@ class PushCalls:
         BrowserKeys.read(public, auth)
         name = one_line(label)[:_LONGEST_LABEL] or "browser"
         made = PushSubscription(id_of(endpoint), endpoint, public, auth, by, channel, name, self.now())
-        return await self.store.transact(partial(push_subscriptions.put, made=made))
+        kept = await self.store.transact(partial(push_subscriptions.put, made=made))
+        if kept.created_at == made.created_at:
+            # It outlives the session at the page. Somebody who has that of another person is noticed here.
+            self.tell(f"{by}'s {name} gets push messages from now on, over {kept.service}")
+        return kept
 
     async def subscriptions(self) -> tuple[PushSubscription, ...]:
         return await self.reader.read(push_subscriptions.all)

@@ -138,6 +138,7 @@ def test_public_addresses_are_allowed(address: str) -> None:
         *("224.0.0.1", "255.255.255.255", "240.0.0.1", "192.0.2.1"),
         *("::", "::1", "fe80::1%eth0", "fc00::1", "ff02::1", "::ffff:127.0.0.1", "::ffff:10.0.0.1"),
         *("64:ff9b::7f00:1", "64:ff9b::a9fe:a9fe", "2002:7f00:1::", "2001:0:53aa:64c:0:0:80ff:fffe", "localhost", ""),
+        *("fec0::1", "64:ff9b:1::7f00:1", "::7f00:1", "2001:470::5efe:a00:1", "2001:470::200:5efe:7f00:1"),
     ],
 )
 def test_private_addresses_are_not(address: str) -> None:
@@ -154,6 +155,7 @@ def test_private_addresses_are_not(address: str) -> None:
             "https://a b.example.com/",
         ),
         *("http://push.example.com/a", "ftp://push.example.com/", "push.example.com", "", "https://", "https:///a"),
+        *("https://localhost./", "https://a..example.com/", "https://.../", "https://a%2eb.com/", "https://a.b;c/"),
         *("https://127.0.0.1/a", "https://[::1]/a", "https://10.0.0.1/", "https://169.254.169.254/latest/meta-data"),
         *(
             "https://2130706433/",
@@ -529,6 +531,24 @@ async def test_a_browser_is_subscribed_once_and_taken_off_by_the_beginning_of_it
             *(("push_subscribed", "kim"), ("push_subscribed", "sam"), ("push_ended", "kim"))
         ]
         assert "gAAAA" not in str(told) + repr(again)
+
+
+def test_the_name_of_a_push_service_has_nothing_of_the_endpoint_that_is_secret() -> None:
+    for rest in ("/send/secret", "?token=secret", "/?secret"):
+        assert subscription(f"https://push.example.com{rest}").service == "push.example.com"
+
+
+@pytest.mark.real_time
+async def test_a_new_subscription_is_announced_since_it_outlives_the_session(tmp_path: Path) -> None:
+    told: list[str] = []
+    browser = PushBrowser()
+    async with stored(tmp_path, tell=told.append) as calls:
+        await calls.subscribe(PUBLIC, *browser.keys.values(), "Firefox", "kim", "web")
+        calls = evolve(calls, now=lambda: NOW + timedelta(seconds=1))
+        await calls.subscribe(PUBLIC, *browser.keys.values(), "Firefox", "kim", "web")
+        assert told == ["kim's Firefox gets push messages from now on, over updates.push.example.com"]
+        await calls.subscribe(PUBLIC, *browser.keys.values(), "Firefox", "sam", "web")
+        assert len(told) == 2
 
 
 @pytest.mark.real_time

@@ -69,11 +69,13 @@ export function actId(): string {
 
 export class Api {
   #csrf = "";
+  /** The name of the person whom this tab shows as signed in. */
+  #name = "";
   /** What tells this sign-in from others, among the tabs of one browser; empty where the browser cannot hash. It is not
    *  secret. */
   session = "";
 
-  /** Return who is signed in. Raises ApiError, with status 401 if nobody is. */
+  /** Return who is signed in, and act for that person from now on. Raises ApiError, with status 401 if nobody is. */
   async me(): Promise<Me> {
     return await this.#signedIn(meOf(await request("/me")));
   }
@@ -81,6 +83,7 @@ export class Api {
   async #signedIn(me: Me): Promise<Me> {
     this.session = await hashed(me.csrf);
     this.#csrf = me.csrf;
+    this.#name = me.name;
     return me;
   }
 
@@ -91,6 +94,16 @@ export class Api {
 
   async signOut(): Promise<void> {
     await request("/sign-out", post({}, this.#csrf));
+  }
+
+  /** Return who is signed in, if that is still the person of this tab. Raises ApiError, with status 401 if it is
+   *  another one: the browser's tabs have one cookie, and nobody acts under a name that the tab does not show. */
+  async again(): Promise<Me> {
+    const me = meOf(await request("/me"));
+    if (me.name !== this.#name) {
+      throw new ApiError(401, "unauthorized", "somebody else has signed in in this browser: reload this page");
+    }
+    return await this.#signedIn(me);
   }
 
   /** Send a command. Returns its data. Raises ApiError. */
@@ -104,7 +117,7 @@ export class Api {
       // Signing in again in another tab replaces the token that this tab knows.
       const before = this.#csrf;
       if (!(fault instanceof ApiError) || fault.status !== 403) throw fault;
-      await this.me();
+      await this.again();
       if (this.#csrf === before) throw fault;
       answer = await request(path, options());
     }

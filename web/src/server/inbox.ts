@@ -312,7 +312,7 @@ export class Inbox {
     try {
       const before = this.me;
       const session = this.api.session;
-      const me = await this.api.me();
+      const me = await this.api.again();
       if (!before || this.identity.state !== "signed-in") return;
       if (this.api.session !== session) {
         // Somebody signed in again in another tab: share the stream with the tabs of that sign-in.
@@ -325,8 +325,11 @@ export class Inbox {
         this.say("warning", `the server is now version ${me.server.version}: reload this page`);
       }
       this.changed();
-    } catch {
-      // The stream notices by itself what is wrong.
+    } catch (fault) {
+      // What else is wrong, the stream notices by itself.
+      if (fault instanceof ApiError && fault.isSignedOut) {
+        this.#signedOut("Your session has ended, or somebody else has signed in in this browser.");
+      }
     }
   }
 

@@ -1,0 +1,52 @@
+/** The API in a tab whose browser signs in again: as the same person, or as another one. */
+
+import { afterEach, expect, test, vi } from "vitest";
+import { Api, ApiError } from "../src/server/api";
+
+/** A server at which `person` is signed in; it takes commands with that session's second secret alone. */
+class Server {
+  person = { name: "kim", role: "operator", csrf: "c-1" };
+  readonly done: string[] = [];
+
+  readonly fetch = (path: string, options: RequestInit = {}): Promise<Response> => {
+    const { name, role, csrf } = this.person;
+    const answer = (status: number, data: unknown) => Promise.resolve(new Response(JSON.stringify(data), { status }));
+    if (path.endsWith("/me")) {
+      const server = { version: "1", started_at: "2026-01-01T00:00:00+00:00" };
+      return answer(200, { name, role, csrf, server, signing: { required: false } });
+    }
+    if ((options.headers as Record<string, string>)["X-Intercom-CSRF"] !== csrf) {
+      return answer(403, { error: { code: "unauthorized", message: "the header is not that of this session" } });
+    }
+    this.done.push(`${path.split("/").at(-1) ?? ""} by ${name}`);
+    return answer(200, { data: {} });
+  };
+}
+
+afterEach(() => vi.unstubAllGlobals());
+
+async function signedIn(): Promise<[Api, Server]> {
+  const [api, server] = [new Api(), new Server()];
+  vi.stubGlobal("fetch", server.fetch);
+  await api.me();
+  return [api, server];
+}
+
+test("goes on after the same person has signed in again in another tab", async () => {
+  const [api, server] = await signedIn();
+  server.person = { ...server.person, csrf: "c-2" };
+  await api.act("approve", { id: "r-1" });
+  expect(server.done).toEqual(["approve by kim"]);
+});
+
+test("does nothing in the name of somebody else who has signed in in another tab", async () => {
+  const [api, server] = await signedIn();
+  server.person = { name: "sam", role: "admin", csrf: "c-2" };
+  for (let tries = 0; tries < 2; tries += 1) {
+    const refused = await api.act("approve", { id: "r-1" }).catch((fault: unknown) => fault);
+    expect(refused).toBeInstanceOf(ApiError);
+    expect((refused as ApiError).isSignedOut).toBe(true);
+  }
+  await expect(api.again()).rejects.toThrow("somebody else has signed in");
+  expect(server.done).toEqual([]);
+});

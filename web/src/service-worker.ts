@@ -88,9 +88,13 @@ function read(data: { json(): unknown } | null): Told | null {
   return { tag: tag as Told["tag"], title, body, path, ids: known, isQuiet: false };
 }
 
+/** What a notification leads to: the inbox, or one request in it. Nothing else, and no fragment: with one somebody is
+ *  signed in. */
+const PLACE = /^\/inbox(\/[\w%-][\w%.-]*)?$/;
+
 /** Lead to a request: in a window of the page, if there is one. */
 async function open(path: string): Promise<void> {
-  const own = path.startsWith("/inbox") ? path : "/inbox";
+  const own = PLACE.test(path) ? path : "/inbox";
   const found = await windows();
   const first = found.find((each) => each.focused) ?? found[0];
   if (!first) {

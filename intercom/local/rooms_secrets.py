@@ -78,6 +78,9 @@ def without_password(url: str) -> str:
         host, port = parts.hostname or "", parts.port
     except ValueError:
         return f"{scheme}://..."
+    if "@" in parts.path:
+        # A password with a slash in it, which had to be written as %2F: nobody knows where it ends.
+        return f"{scheme}://..."
     user = f"{parts.username}@" if parts.username else ""
     return f"{scheme}://{user}{host}{'' if port is None else f':{port}'}{parts.path}"
 

@@ -16,6 +16,7 @@ from intercom.model.card import Card
 from intercom.model.decision import Verdict
 from intercom.model.errors import Ambiguous, InvalidArguments, InvalidState, NotFound
 from intercom.model.json_types import JsonObject
+from intercom.model.limits import is_base_url
 from intercom.model.room import DocumentVersion, Message, Room, RoomId, RoomStatus, TeamId, TeamRole, new_token
 from intercom.model.room_view import DocumentView, RoomAddress, RoomNews, RoomTail, RoomToken, RoomView, TeamView
 from intercom.rooms import changes, document, export, instructions, roster
@@ -254,16 +255,16 @@ class RoomPeople:
 
 
 def base_url(text: str) -> str:
-    """Return an address without its last slashes. Raises InvalidArguments for what is no http or https URL."""
+    """Return an address without its last slashes. Raises InvalidArguments for one that a configuration could not have
+    either: it becomes part of commands and files that people and agents are told to use."""
+    url = text.strip().rstrip("/")
     try:
-        parts = urlsplit(text.strip())
-        is_fit = parts.scheme in ("http", "https") and bool(parts.hostname) and not (parts.query or parts.fragment)
-        is_fit = is_fit and parts.username is None and (parts.port or 1) > 0
+        is_fit = is_base_url(url) and urlsplit(url).port != 0
     except ValueError:
         is_fit = False
-    if not is_fit or any(ord(each) <= 32 for each in text.strip()):
+    if not is_fit:
         raise InvalidArguments(f"{text[:200]!r} is no address: give one like https://rooms.example.org")
-    return text.strip().rstrip("/")
+    return url
 
 
 async def exported(access: RoomAccess, room_id: RoomId, format: str, now: datetime) -> Export:

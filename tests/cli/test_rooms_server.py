@@ -155,6 +155,8 @@ def test_a_fault_of_the_environment_is_said_before_anything_starts(
         ("postgresql:///rooms?host=/run/postgresql", "postgresql:///rooms"),
         ("postgresql://u:p@h:port/d", "postgresql://..."),
         ("postgresql://u:p@[x/d", "postgresql://..."),
+        # A password with a slash, of which the beginning reads like a port.
+        ("postgresql://u:12/hunter2@h/d", "postgresql://..."),
     ],
 )
 def test_a_database_is_shown_without_its_password(url: str, shown: str) -> None:

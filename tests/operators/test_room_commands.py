@@ -10,6 +10,7 @@ import pytest
 
 from intercom.embedding import EmbeddedOperator
 from intercom.model.errors import IntercomError, InvalidArguments, InvalidState, NotFound
+from intercom.model.json_types import JsonObject
 from intercom.model.room import RoomRefused
 from intercom.model.room_view import RoomOperations
 from intercom.operators.commands.command import Access
@@ -17,6 +18,7 @@ from intercom.operators.commands.request import carry_out
 from intercom.operators.commands.table import COMMANDS
 from intercom.operators.ctl.wire import CtlRequest, failure, success
 from intercom.rooms.operations import RoomPeople
+from intercom.store.client import StoreUnavailable
 from tests.operators.stand_in_rooms import StandInRooms, room
 from tests.operators.stand_in_service import StandInService
 
@@ -122,6 +124,18 @@ async def test_who_changed_the_address_is_recorded() -> None:
     assert service.events == [(summary, {"url": "https://rooms.example.org", "user": "kim", "channel": "ctl"})]
 
 
+async def test_an_address_that_cannot_be_recorded_is_not_changed(monkeypatch: pytest.MonkeyPatch) -> None:
+    service = with_rooms()
+
+    async def fails(summary: str, data: JsonObject) -> None:
+        raise StoreUnavailable("the database does not answer")
+
+    monkeypatch.setattr(service, "security_event", fails)
+    with pytest.raises(StoreUnavailable):
+        await ask(service, "rooms-url", url="https://rooms.example.org")
+    assert service.rooms.acts == []
+
+
 async def test_a_paused_room_is_resumed_and_one_that_is_not_paused_is_refused() -> None:
     service = with_rooms()
     with pytest.raises(RoomRefused, match="not paused"):
@@ -189,6 +203,10 @@ async def test_a_room_is_exported_as_text_or_as_an_object() -> None:
         ("rooms-conclude", {"id": "abcd"}, InvalidArguments, "needs a summary"),
         ("rooms-url", {}, InvalidArguments, "needs an address"),
         ("rooms-url", {"url": "ftp://x"}, InvalidArguments, "is no address"),
+        # What becomes part of commands and files that people copy.
+        ("rooms-url", {"url": "https://e/$(id)"}, InvalidArguments, "is no address"),
+        ("rooms-url", {"url": "https://e/\u202ex"}, InvalidArguments, "is no address"),
+        ("rooms-url", {"url": "https://e/'x"}, InvalidArguments, "is no address"),
     ],
 )
 async def test_what_is_wrong_is_said(

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 
 from attrs import frozen
 
-from intercom.model.errors import InvalidState
+from intercom.model.errors import InvalidArguments, InvalidState
 from intercom.model.json_types import JsonObject
+from intercom.model.limits import BASE_URL_FORM, is_base_url
 from intercom.model.room import DocumentVersion, Message, Room
 from intercom.model.room_view import (
     DocumentView,
@@ -132,11 +133,14 @@ async def rooms_url_show(service: OperatorService, caller: Caller) -> RoomAddres
 @handles("rooms-url", plain)
 async def rooms_url(service: OperatorService, caller: Caller, url: str) -> RoomAddress:
     """Change the public address of the rooms; an empty `url` takes that of the settings again."""
-    changed = await rooms_of(service).set_address(url or None, caller.name)
-    # It says where agents send what they write.
-    summary = f"{caller.name} changed the address of the rooms to {changed.url}"
-    await service.security_event(summary, {"url": changed.url, "user": caller.name, "channel": caller.channel.value})
-    return changed
+    rooms, wanted = rooms_of(service), url.strip().rstrip("/")
+    if wanted and not is_base_url(wanted):
+        raise InvalidArguments(f"{url[:200]!r} is no address: give {BASE_URL_FORM}")
+    # It says where agents send what they write. What is not on record is not changed.
+    to = wanted or "that of the settings"
+    who: JsonObject = {"url": wanted or None, "user": caller.name, "channel": caller.channel.value}
+    await service.security_event(f"{caller.name} changed the address of the rooms to {to}", who)
+    return await rooms.set_address(wanted or None, caller.name)
 
 
 @handles("rooms-post", room_message_entry)

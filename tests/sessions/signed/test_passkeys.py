@@ -200,6 +200,21 @@ async def test_a_passkey_grants(server: VirtualServer, agent: AgentClient, phone
     assert opened.answered.answer.status == "approved"
 
 
+async def test_what_was_enabled_on_the_page_counts_after_a_restart(
+    server: VirtualServer, key: Key, phone: Authenticator
+) -> None:
+    """The entry names no channel. Failed before: it was disabled again, as if nobody had signed it."""
+    genuine = server.app.signatures.is_genuine
+    for person in (key, phone):
+        signature = signature_data(person.command("gateway-enable", server.now(), id="files").signature)
+        assert signature is not None
+        assert genuine({"downstream": "files", "signature": signature})
+        assert genuine({"signature": signature, "channel": "web" if person is phone else "ctl"})
+        assert not genuine({"signature": signature, "channel": "ctl" if person is phone else "web"})
+        for changed in ({"decision_id": "act-other"}, {"method": signing.CHANNEL}):
+            assert not genuine({"signature": {**signature, **changed}})
+
+
 # --- which passkeys count --------------------------------------------------------------------------------------------
 
 

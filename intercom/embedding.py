@@ -351,9 +351,10 @@ class EmbeddedOperator:
         """Return the tasks that no agent has yet, oldest first; with `everything`, also the finished ones."""
         return await self.app.service.steering.tasks(session, everything=everything)
 
-    async def take_back(self, id: str, *, act: str | None = None) -> Card:
-        """Take back a decision, an instruction or a task that no agent has yet; `act` as in `steer`."""
-        return await command_handlers.take_back(self.app.service, self._caller(act), id)
+    async def take_back(self, id: str, *, decision_id: str | None = None, act: str | None = None) -> Card:
+        """Take back a decision, an instruction or a task that no agent has yet; `act` as in `steer`. `decision_id` is
+        the decision that is meant (`Card.decided.verdict_id`): one that was made since stays."""
+        return await command_handlers.take_back(self.app.service, self._caller(act), id, decision_id)
 
     async def accept_policy(self, id_or_path: str | None = None) -> Card:
         """Accept a policy by the id of its card or by its workspace. Without a name, the only pending one is meant."""

@@ -66,7 +66,7 @@ _LESS = {"stall": _SHOWN_OF_ALERT, "policy": _SHOWN_OF_POLICY}
 #: The fields of a command that define its effect. The others serve its transport.
 EFFECT_FIELDS = (
     *("id", "session", "reason", "instruction", "mode", "decision", "text", "workspace", "label", "files"),
-    *("tool", "pattern", "risk", "scope", "duration", "uses"),
+    *("tool", "pattern", "risk", "scope", "duration", "uses", "decision_id"),
 )
 
 

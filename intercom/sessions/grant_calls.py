@@ -23,7 +23,7 @@ from intercom.sessions.policy_trial import Question, limits_of, past_question, t
 from intercom.sessions.session_deps import SessionDeps
 from intercom.store import audit, requests, sessions
 from intercom.store.client import Reader
-from intercom.store.grants import MADE, REVOKED, entry_of, grants, history
+from intercom.store.grants import MADE, entry_of, grants, history, record_end
 from intercom.store.requests import AnyRequest, approvals
 from intercom.store.trust import PastRequest
 from intercom.store.writer_messages import Database
@@ -224,10 +224,7 @@ def _revoke(
     ids = grants.with_prefix(db, prefix) if prefix else ()
     grant = grants.get(db, prefix if prefix in ids else only(list(ids), prefix, "grant"))
     assert grant is not None, "read in the same transaction"
-    is_new = grants.revoke(db, grant.id, by, deps.now())
-    if is_new:
-        data = {"grant_id": grant.id, "channel": channel, "origin": None if origin is None else origin.to_data()}
-        audit.record(db, deps.now(), REVOKED, grant.session_id, by, grant.scope.sentence(), data)
+    is_new = record_end(db, grant, by, channel, None if origin is None else origin.to_data(), deps.now())
     after = grants.get(db, grant.id)
     assert after is not None, "grants are not deleted while their session lives"
     return _line(db, after, deps), is_new

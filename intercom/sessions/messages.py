@@ -477,9 +477,10 @@ class TakeBack(Request[Card]):
 
 @frozen
 class TakeBackDecision(Request[Card]):
-    """Take back a person's decision about this request, which is pending again then. `id` names the act. Refused with
-    `already_decided` if the agent may know the decision, and with `invalid_state` if no person's decision is recorded,
-    or the request's time or its session is over."""
+    """Take back a person's decision about this request, which is pending again then. `id` names the act, `decision_id`
+    the decision that is meant; None for whichever it has. Refused with `already_decided` if the agent may know the
+    decision, or it is another one now, and with `invalid_state` if no person's decision is recorded, or the request's
+    time or its session is over."""
 
     request_id: str
     id: str
@@ -487,6 +488,7 @@ class TakeBackDecision(Request[Card]):
     channel: str
     origin: Origin | None = None
     signed: SignedCommand | None = None
+    decision_id: str | None = None
 
 
 @frozen

@@ -160,10 +160,12 @@ class Steering:
         act_id: str | None = None,
         origin: Origin | None = None,
         signed: SignedCommand | None = None,
+        decision_id: str | None = None,
     ) -> Card:
-        """Take back a decision, or cancel a message or a task. Raises AlreadyDecided if it has reached an agent, or may
-        be on its way, InvalidState for a decision that takes effect at once, and SignatureRefused."""
-        act = TakeBackDecision("", act_id or self._deps.new_id(), by, channel, origin, signed)
+        """Take back a decision, or cancel a message or a task. `decision_id` is the decision that is meant, if the
+        request may be decided again meanwhile. Raises AlreadyDecided if it has reached an agent, or may be on its way,
+        or is another decision now, InvalidState for one that takes effect at once, and SignatureRefused."""
+        act = TakeBackDecision("", act_id or self._deps.new_id(), by, channel, origin, signed, decision_id)
         found = await taking_back.find(self.service.reader, prefix)
         if found is None:
             try:

@@ -198,21 +198,23 @@ class Signatures:
     # --- decisions that were taken back ------------------------------------------------------------------------------
 
     def admit_taking_back(
-        self, card: Card, signed: SignedCommand | None, channel: str, act_id: str, now: datetime
+        self, card: Card, decision_id: str, signed: SignedCommand | None, channel: str, act_id: str, now: datetime
     ) -> Signature | None:
-        """Return the signature to record with the act that takes back a decision about this card; None if signatures
+        """Return the signature to record with the act that takes back this decision about this card; None if signatures
         are not required. The rules are those of a decision about it. Raises SignatureRefused."""
         if not self.required:
             return None
         if channel in signing.SIGNED_HERE:
             self.check_level(channel, _risk(card))
-            return self._signed_for(channel, _command(TAKE_BACK, {"id": card.id}, act_id, now))
+            return self._signed_for(
+                channel, _command(TAKE_BACK, {"id": card.id, "decision_id": decision_id}, act_id, now)
+            )
         if signed is None:
             raise SignatureRefused(UNSIGNED)
         signature, named = signed.signature, signed.fields.get("id", "")
         subject = signing.command_subject(TAKE_BACK, signed.fields)
         if not _is_of_command(signature, TAKE_BACK, signature.decision_id, subject) or not (
-            named and card.id.startswith(named)
+            named and card.id.startswith(named) and signed.fields.get("decision_id", decision_id) == decision_id
         ):
             raise SignatureRefused("the signature is not for this decision; nothing was changed")
         if not signing.is_of_channel(signature.method, channel):

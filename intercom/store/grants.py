@@ -15,6 +15,7 @@ from intercom.model import clock
 from intercom.model.decision import SignedCommand, signed_command_from_text
 from intercom.model.errors import InvalidArguments
 from intercom.model.grant import Grant, GrantKind, GrantScope
+from intercom.model.json_types import Json
 from intercom.store import audit, rows
 from intercom.store.audit_chain import entry_data
 from intercom.store.rows import Codec, Table
@@ -38,6 +39,10 @@ class Grants(Table[Grant]):
     def of_session(self, db: Database, session_id: str) -> tuple[Grant, ...]:
         """Return the grants of a session that are not revoked, oldest first. Some may be over."""
         return self.select(db, "session_id = ? and revoked_at is null order by created_at, rowid", (session_id,))
+
+    def of_request(self, db: Database, request_id: str) -> tuple[Grant, ...]:
+        """Return the grants that were made from a card and are not revoked, oldest first. Some may be over."""
+        return self.select(db, "request_id = ? and revoked_at is null order by created_at, rowid", (request_id,))
 
     def listed(self, db: Database, session_id: str | None, limit: int) -> tuple[Grant, ...]:
         """Return the newest `limit` grants, oldest first; of one session, or of all."""
@@ -129,6 +134,16 @@ def record_use(db: Database, grant: Grant, use: GrantUse, title: str, at: dateti
     """Record a use, in the transaction of what it lets pass."""
     data = {"grant_id": grant.id, "use": use.use, "key": use.key, "turn": use.turn, "slot": use.slot}
     audit.record(db, at, USED, grant.session_id, "grant", title, data)
+
+
+def record_end(db: Database, grant: Grant, by: str, channel: str, origin: Json, at: datetime) -> bool:
+    """Revoke a grant, and record who did so. `origin` is the data of where it came from. Returns False, and records
+    nothing, if it was revoked before."""
+    is_new = grants.revoke(db, grant.id, by, at)
+    if is_new:
+        data = {"grant_id": grant.id, "channel": channel, "origin": origin}
+        audit.record(db, at, REVOKED, grant.session_id, by, grant.scope.sentence(), data)
+    return is_new
 
 
 def entry_of(grant: Grant) -> dict[str, object]:

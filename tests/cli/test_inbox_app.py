@@ -730,7 +730,7 @@ def test_to_interrupt_what_is_named_before_the_pin_leaves_all_undone(
     monkeypatch.setattr(Server, "asks_pin", lambda _: True)
     monkeypatch.setattr(inbox_feed.key_agent, "say", interrupted)
     said = inbox_feed.sent_together(where, due, {"one", "two"})
-    assert [sentence for is_done, sentence in said if not is_done] == [
+    assert [each.sentence for each in said if not each.is_done] == [
         "approve left undone: one 'approval one' (low)",
         "approve left undone: two 'approval two' (low)",
     ]

@@ -192,12 +192,12 @@ def test_undo_takes_back_by_a_command_what_was_sent_last() -> None:
     board = board_of(card("a", **LOW), card("b", **LOW))
     decide(board, "a")
     [sent] = board.due(9.0)
-    board.sent([sent.act])
+    board.sent([sent.act._replace(decision_id="v-1")])
     assert board.undo(9.0) == "taking back: approve a 'change a' (low)"
     # What the server says of the decision does not stop it: the server knows whether it is too late.
     board.take(card("a", state=CardState.APPROVED, **LOW))
     [back] = board.due(9.0)
-    assert request_of(back.act, back.text) == ("take-back", {"id": "a"})
+    assert request_of(back.act, back.text) == ("take-back", {"id": "a", "decision_id": "v-1"})
     board.sent([back.act])
     assert board.undo(9.0) == "nothing to undo: what was decided last cannot be taken back"
     board.take(card("a", **LOW))

@@ -205,6 +205,7 @@ class StandInSteering:
         act_id: str | None = None,
         origin: object = None,
         signed: object = None,
+        decision_id: str | None = None,
     ) -> Card:
         found = self.kept.get(prefix)
         if found is None:

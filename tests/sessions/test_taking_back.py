@@ -542,6 +542,60 @@ async def test_of_two_acts_at_once_one_takes_it_back(server: VirtualServer, agen
     assert sorted(outcomes) == ["invalid_state", "pending"]
 
 
+async def test_a_decision_made_since_is_not_the_one_that_is_taken_back(
+    server: VirtualServer, agent: AgentClient
+) -> None:
+    id = (await agent.propose()).request_id
+    await server.decide(id, Decision.APPROVE, verdict_id="v-kim")
+    back = partial(server.app.service.steering.take_back, id, "kim", "web", decision_id="v-kim")
+    await back(act_id="act-lee")
+    await server.decide(id, Decision.REJECT, "no", verdict_id="v-lee")
+    with pytest.raises(AlreadyDecided, match="was decided again meanwhile: rejected by kim; nothing was changed"):
+        await back(act_id="act-kim")
+    assert (await server.app.service.card(id)).decided.verdict_id == "v-lee"  # type: ignore[union-attr]
+    # The act that was done before is answered as before.
+    assert (await back(act_id="act-lee")).state is CardState.REJECTED
+    assert [each["status"] for each in await told(agent)] == ["rejected"]
+
+
+# --- grants made with the approval -----------------------------------------------------------------------------------
+
+
+async def test_a_grant_ends_with_the_approval_that_it_was_made_with(
+    server: VirtualServer, agent: AgentClient, root: Path
+) -> None:
+    (root / "src").mkdir()
+    id = (await agent.propose("src/a.txt")).request_id
+    made = await server.app.service.grants.make(id, "kim", "web")
+    other = await server.app.service.grants.make((await agent.propose()).request_id, "kim", "web")
+    await server.decide(id, Decision.APPROVE, verdict_id="v-1")
+    card = await take_back(server, id, "act-1")
+    assert card.note == f"lee took back a decision: approved by kim; that ended the grant {made.grant.id[:8]} too"
+    lines = {line.grant.id: line.over for line in await server.app.service.grants.listed(everything=True)}
+    assert lines == {made.grant.id: "it was revoked", other.grant.id: None}
+    revoked = next(entry for entry in await server.app.service.audit(10) if entry.kind == "grant_revoked")
+    assert (revoked.who, revoked.data["grant_id"], revoked.data["channel"]) == ("lee", made.grant.id, "ctl")
+    assert (await agent.propose("src/b.txt", "b\n")).answered is None
+    again = await server.app.service.grants.make(id, "kim", "web")
+    await take_back(server, id, "act-1")
+    assert (await agent.propose("src/c.txt", "c\n")).answered.answer.auto_approved == again.grant.rule
+    assert faults(server) == []
+
+
+async def test_a_grant_stays_when_a_rejection_is_taken_back_or_nothing_is(
+    server: VirtualServer, agent: AgentClient
+) -> None:
+    id = (await agent.propose()).request_id
+    made = await server.app.service.grants.make(id, "kim", "web")
+    await server.decide(id, Decision.REJECT)
+    assert (await take_back(server, id)).note == "lee took back a decision: rejected by kim"
+    await server.decide(id, Decision.APPROVE)
+    await told(agent)
+    with pytest.raises(AlreadyDecided):
+        await take_back(server, id)
+    assert [line.grant.id for line in await server.app.service.grants.listed()] == [made.grant.id]
+
+
 # --- any order -------------------------------------------------------------------------------------------------------
 
 DECIDING = ("approve", "reject", "take back", "old again")

@@ -79,6 +79,7 @@ def commands() -> list[tuple[str, JsonObject]]:
         ("grant", {"id": "r", "scope": "{}", "duration": "20m", "uses": "2", "session": "s"}),
         ("task", {"session": "s-1", "text": "é"}),
         ("take-back", {"id": "r"}),
+        ("take-back", {"id": "r", "decision_id": "v-1"}),
         ("start", {"text": "do", "workspace": "/work", "label": "é"}),
         ("gateway-enable", {"id": "docs"}),
     ]

@@ -72,13 +72,13 @@ describe("a decision that was sent", () => {
     if (!act) throw new Error(`${word} is no act`);
     board.begin([{ ...act, wants: "", comments: [{ path: "shop/basket.py", text: "why?", line: null }] }], 0);
     if (board.asked) board.agree(0);
-    for (const waits of board.due(6_000)) board.settled(waits.act, true);
+    for (const waits of board.due(6_000)) board.settled(waits.act, true, "v-1");
   }
   const is = (status: string, decision = "reject") => ({ ...card, status, decided: ended(status, decision).decided });
 
   test("may be taken back until an agent has it", () => {
     send();
-    expect(board.takeable.map((act) => act.card?.id)).toEqual([card.id]);
+    expect(board.takeable.map((act) => [act.card?.id, act.decisionId])).toEqual([[card.id, "v-1"]]);
     board.take(is("rejected"));
     expect(board.takeable).toHaveLength(1);
     board.take(is("delivered"));

@@ -98,8 +98,9 @@ test("a nudge names its alert and its session, and is written by the person", as
 
 test("to take a decision back is signed as the command about that request", async () => {
   const entry = cardEntry({ risk_level: "critical", diff: null, diff_omitted: true });
-  const { command, fields, said } = await toSign(about("take-back", entry), null, BY);
-  expect([command, fields]).toEqual(["take-back", { id: entry["request_id"] }]);
+  const act = { ...about("take-back", entry), decisionId: "v-1" };
+  const { command, fields, said } = await toSign(act, null, BY);
+  expect([command, fields]).toEqual(["take-back", { id: entry["request_id"], decision_id: "v-1" }]);
   expect([said.request_id, said.decision, said.text, said.risk]).toEqual(["", "take-back", null, null]);
   expect(said.subject).toBe(await commandSubject("take-back", fields));
 });

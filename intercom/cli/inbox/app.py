@@ -648,9 +648,10 @@ class Inbox(TerminalApp, inherit_bindings=False):
             work = partial(sent_together, self._where, due, whole)
             leaves = has_key(self._where) or any(needs_terminal(waits.act) for waits in due)
             said = self.with_terminal(work) if leaves else await asyncio.to_thread(work)
-        self.board.sent(waits.act for waits, (is_done, _) in zip(due, said, strict=True) if is_done)
-        failed = [sentence for is_done, sentence in said if not is_done]
-        done = [sentence for is_done, sentence in said if is_done]
+        ends = zip(due, said, strict=True)
+        self.board.sent(waits.act._replace(decision_id=end.decision_id) for waits, end in ends if end.is_done)
+        failed = [end.sentence for end in said if not end.is_done]
+        done = [end.sentence for end in said if end.is_done]
         if failed:
             self.say("; ".join(failed), "red")
         elif len(done) == 1:

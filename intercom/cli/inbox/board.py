@@ -134,12 +134,14 @@ REACTION = 0.3
 
 
 class Act(NamedTuple):
-    """The action that a key asks for, its card or session, and whether a text is needed first."""
+    """The action that a key asks for, its card or session, and whether a text is needed first. `decision_id` is that of
+    the decision as the server recorded it, once it was sent; empty if it did not say so."""
 
     word: str
     card: Card | None
     wants: str = ""
     session: Session | None = None
+    decision_id: str = ""
 
     @property
     def name(self) -> str:
@@ -556,7 +558,7 @@ class Board:
         now; the server refuses it if the agent may know them. Returns a sentence for the person."""
         if not self._deciding and self._sent:
             sent, self._sent = self._sent, ()
-            self._taking_back += tuple(Waiting(Act(_TAKE_BACK, act.card), None, now) for act in sent)
+            self._taking_back += tuple(Waiting(act._replace(word=_TAKE_BACK, wants=""), None, now) for act in sent)
             about = sent[0].name if len(sent) == 1 else count(len(sent), "card")
             return f"taking back: {label(sent[0].word)} {about}"
         if not self._deciding:
@@ -616,6 +618,9 @@ def request_of(act: Act, text: str | None) -> tuple[str, dict[str, str]]:
     fields["reason" if any(each.field == "reason" for each in arguments) else "text"] = text
     if verb == "answer":
         fields["decision"] = act.word
+    if verb == _TAKE_BACK:
+        # If it was taken back and decided again meanwhile, the later decision stays.
+        fields["decision_id"] = act.decision_id
     return verb, {name: value for name, value in fields.items() if value}
 
 

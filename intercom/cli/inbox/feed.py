@@ -12,6 +12,7 @@ import threading
 from argparse import Namespace
 from collections.abc import Callable, Collection, Mapping, Sequence
 from enum import Enum
+from typing import NamedTuple
 
 from attrs import frozen
 
@@ -128,9 +129,18 @@ class Feed:
             raise _Stopped
 
 
-def sent_together(where: Places, due: Sequence[Waiting], whole: Collection[str]) -> list[tuple[bool, str]]:
-    """Send decisions, one after the other. Returns for each whether it was carried out, and a sentence about it.
-    `whole` are the ids of the cards that were on the screen to their end.
+class Outcome(NamedTuple):
+    """What became of a decision: whether it was carried out, a sentence about it, and the id under which the server
+    recorded it; empty if it did not say so."""
+
+    is_done: bool
+    sentence: str
+    decision_id: str = ""
+
+
+def sent_together(where: Places, due: Sequence[Waiting], whole: Collection[str]) -> list[Outcome]:
+    """Send decisions, one after the other, and return what became of each. `whole` are the ids of the cards that were
+    on the screen to their end.
 
     If the PIN is asked for, it is typed once for all of them, after all that it signs was said, and whatever was not on
     the screen to its end was shown whole. A critical decision asks for it again.
@@ -172,9 +182,9 @@ def _announcement(due: Sequence[Waiting], shown: Mapping[str, CardEntry]) -> str
     return "\n".join(lines)
 
 
-def sent(where: Places, waits: Waiting, sender: Sender, shown: Mapping[str, CardEntry]) -> tuple[bool, str]:
-    """Send one decision. Returns whether it was carried out, and a sentence about it. `shown` are the cards that the
-    person has seen whole; if decisions are signed, another one is fetched and shown whole before the PIN is typed."""
+def sent(where: Places, waits: Waiting, sender: Sender, shown: Mapping[str, CardEntry]) -> Outcome:
+    """Send one decision, and return what became of it. `shown` are the cards that the person has seen whole; if
+    decisions are signed, another one is fetched and shown whole before the PIN is typed."""
     act = waits.act
     try:
         if needs_terminal(act):
@@ -183,20 +193,20 @@ def sent(where: Places, waits: Waiting, sender: Sender, shown: Mapping[str, Card
         entry = None if act.card is None else shown.get(act.card.id)
         done = sender.send(verb, dict(fields), card=entry)
     except NoServer:
-        return False, f"not sent: {label(act.word)} {act.name}, because no server answers; try the key again"
+        return Outcome(False, f"not sent: {label(act.word)} {act.name}, because no server answers; try the key again")
     except (Refusal, IntercomError, OSError) as fault:
-        return False, f"{label(act.word)} {act.name}: {fault}"
+        return Outcome(False, f"{label(act.word)} {act.name}: {fault}")
     except KeyboardInterrupt:
         return _undone(waits)
     note = f": {done['note']}" if done.get("note") else ""
-    return True, f"{done.get('status', 'done')} {act.name}{note}"
+    return Outcome(True, f"{done.get('status', 'done')} {act.name}{note}", done.get("decision_id") or "")
 
 
-def _undone(waits: Waiting) -> tuple[bool, str]:
-    return False, f"{label(waits.act.word)} left undone: {waits.act.name}"
+def _undone(waits: Waiting) -> Outcome:
+    return Outcome(False, f"{label(waits.act.word)} left undone: {waits.act.name}")
 
 
-def _at_terminal(where: Places, waits: Waiting) -> tuple[bool, str]:
+def _at_terminal(where: Places, waits: Waiting) -> Outcome:
     """Do at the terminal, which is not the inbox's now, what the command of an action does."""
     from intercom.cli.ctl_amend import decide
     from intercom.cli.ctl_grant import grant
@@ -220,7 +230,7 @@ def _at_terminal(where: Places, waits: Waiting) -> tuple[bool, str]:
         raise
     _wait_for_enter()
     about = f"{label(act.word)} {act.name}"
-    return code == 0, f"{about}: done" if code == 0 else f"{about}: nothing was decided"
+    return Outcome(code == 0, f"{about}: {'done' if code == 0 else 'nothing was decided'}")
 
 
 def _wait_for_enter() -> None:

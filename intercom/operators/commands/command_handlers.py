@@ -79,6 +79,7 @@ def _decided_entry(answered: DecidedCard) -> JsonObject:
         "session_id": answered.card.session_id,
         "status": "proceeding" if done is Decision.PROCEED else PAST[done],
         "state": answered.card.state.value,
+        "decision_id": None if answered.card.decided is None else answered.card.decided.verdict_id,
     }
 
 
@@ -167,8 +168,13 @@ async def _decide(service: OperatorService, prefix: str, verdict: Verdict) -> De
     # By its full id: meanwhile another request may have come to share the prefix.
     after = await service.decide(id, verdict)
     won = after.decided
-    if won is not None and won.verdict_id == verdict.id and won.decision != verdict.decision.value:
-        raise AlreadyDecided(f"this verdict_id belongs to another action ({won.decision}); give each action its own")
+    if won is not None and won.verdict_id == verdict.id:
+        # People of the page, and programs, share its ids: a decision of somebody else is no repetition of this one.
+        said = (verdict.decision.value, verdict.by, verdict.channel)
+        if (won.decision, won.by, won.channel) != said:
+            raise AlreadyDecided(
+                f"this verdict_id belongs to another action ({won.decision} by {won.by}); give each action its own"
+            )
     return DecidedCard(after, verdict.decision)
 
 
@@ -392,10 +398,11 @@ def _taken_back_entry(card: Card) -> JsonObject:
 
 
 @handles("take-back", _taken_back_entry)
-async def take_back(service: OperatorService, caller: Caller, id: str) -> Card:
-    """Take back a decision, an instruction or a task before it reaches an agent."""
+async def take_back(service: OperatorService, caller: Caller, id: str, decision_id: str | None = None) -> Card:
+    """Take back a decision, an instruction or a task before it reaches an agent. With `decision_id`, the decision that
+    the person saw: one that was made since stays."""
     return await service.steering.take_back(
-        id, caller.name, caller.channel.value, caller.act, caller.origin, caller.signed
+        id, caller.name, caller.channel.value, caller.act, caller.origin, caller.signed, decision_id
     )
 
 

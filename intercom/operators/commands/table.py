@@ -51,6 +51,7 @@ FIELDS: dict[str, Kind] = {
     "instruction": Kind.TEXT,
     "mode": Kind.TEXT,
     "decision": Kind.TEXT,
+    "decision_id": Kind.ID,
     "text": Kind.TEXT,
     "workspace": Kind.NAME,
     "label": Kind.NAME,
@@ -280,6 +281,7 @@ _ROWS = (
         SIGNED,
         "take back a decision, a message or a task before an agent gets it",
         _ID._replace(missing="an id; see log, steering and tasks"),
+        Argument("--decision ID", "decision_id", "only this decision about the request, and none made since"),
     ),
     _row(
         "start",

@@ -5,12 +5,17 @@ recorded. A result that was lost counts as well: nobody knows whether it was rea
 memory (`SessionDeps.unsent`). Of an earlier run the store knows less, but for certain: that nothing waited in the
 session when the decision was recorded, and that its agent has not called since (`SessionActor.has_unsent`).
 
+The grants that were made from a request end when its approval is taken back: the next change of its kind should not
+pass either. A rule of the policy stays, because it is a line of a file, and for every agent.
+
 A decision that was taken back must never count again. Sent again under its id, it is refused (`Scope.TAKEN_BACK`). Its
 signature stays genuine, so `Signatures` remembers it too, from the audit log.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from datetime import datetime
 from functools import partial
 from typing import TypeAlias
 
@@ -19,8 +24,9 @@ from attrs import evolve, frozen
 from actors import System
 from intercom.model import crash_points, signing
 from intercom.model.card import Card
-from intercom.model.decision import PAST, Decided, signature_data
+from intercom.model.decision import PAST, Decided, Decision, signature_data
 from intercom.model.errors import AlreadyDecided, InvalidState, NotFound
+from intercom.model.grant import Grant
 from intercom.model.json_types import Json, JsonObject
 from intercom.model.metrics import DecisionTakenBack
 from intercom.model.session import Instruction, Kind, SessionStatus
@@ -34,6 +40,7 @@ from intercom.sessions.session.state import SessionState
 from intercom.sessions.session_deps import SessionDeps
 from intercom.store import audit, idempotency, instructions, outbox, requests, sessions
 from intercom.store.client import Reader
+from intercom.store.grants import grants, record_end
 from intercom.store.idempotency import Scope
 from intercom.store.requests import AnyRequest
 from intercom.store.writer_messages import Database
@@ -92,22 +99,27 @@ PEOPLES = frozenset({"ctl", "web", request_kinds.ELICITED, *signing.SIGNED_HERE}
 @frozen
 class TakenBack:
     """A request after a decision about it was taken back. `used` are the ids whose signatures count no more: of the
-    decision and of the act. `note` says to people what was. `is_new` says that this was not on record before.
-    `measured` is None for an act of a program that did not record it."""
+    decision and of the act. `grants` are the ids of the grants that ended with it. `note` says to people what was.
+    `is_new` says that this was not on record before. `measured` is None for an act of a program that did not record
+    it."""
 
     request: Asked
     used: tuple[str, ...]
+    grants: tuple[str, ...]
     note: str
     measured: DecisionTakenBack | None
     is_new: bool = False
 
 
 async def take_back_decision(session: SessionActor, asked: TakeBackDecision) -> Card:
-    """Take back a decision. The same act again changes nothing, also if the request was decided again meanwhile. Raises
-    NotFound, InvalidState, AlreadyDecided and SignatureRefused; then nothing was changed."""
+    """Take back a decision, and end the grants that were made from its request. The same act again changes nothing, also
+    if the request was decided again meanwhile. Raises NotFound, InvalidState, AlreadyDecided and SignatureRefused; then
+    nothing was changed."""
     done = await session.transact(_reopen, session=session, asked=asked)
     crash_points.reach("verdict.taken_back")
     session.deps.signatures.note_taken_back(*done.used)
+    for id in done.grants:
+        session.deps.signatures.note_grant_end(id)
     if done.measured is not None:
         session.deps.measured(done.measured)
     request = done.request
@@ -134,20 +146,31 @@ def _reopen(db: Database, session: SessionActor, asked: TakeBackDecision) -> Tak
         # The act is repeated, or the writer crashed between its commit and its answer.
         if before.get("request_id") != request.id:
             raise AlreadyDecided("this act belongs to another request; give each action its own")
-        return TakenBack(request, _ids(before.get("used")), str(before.get("note")), _measured(request, before))
+        used, ended = _ids(before.get("used")), _ids(before.get("grants"))
+        return TakenBack(request, used, ended, str(before.get("note")), _measured(request, before))
     decided = _takeable(db, session, request)
+    if asked.decision_id not in (None, decided.verdict_id):
+        raise AlreadyDecided(
+            f"request {request.id} was decided again meanwhile: {_decision_of(decided)}; nothing was changed; to take"
+            " that back, look at the request again"
+        )
     now = session.now()
     card = request_kinds.card_of(request, session.row.workspace_root)
-    signature = session.deps.signatures.admit_taking_back(card, asked.signed, asked.channel, asked.id, now)
+    signature = session.deps.signatures.admit_taking_back(
+        card, decided.verdict_id, asked.signed, asked.channel, asked.id, now
+    )
     if not request_kinds.of(request).table.reopen(db, request.id, decided.verdict_id, now):
         raise AlreadyDecided(f"the decision about request {request.id} is being carried out; nothing was changed")
     requests.forget_unsent(db, request.id)
-    past = PAST.get(decided.decision, decided.decision)
-    note = f"{asked.by} took back a decision: {past} by {decided.by}"
+    origin = None if asked.origin is None else asked.origin.to_data()
+    # A rejection gave nothing, so a grant of the same card has nothing to do with it.
+    made = grants.of_request(db, request.id) if decided.decision == Decision.APPROVE else ()
+    ended = tuple(each.id for each in made if record_end(db, each, asked.by, asked.channel, origin, now))
+    note = f"{asked.by} took back a decision: {_decision_of(decided)}{_with_grants(made, now)}"
     about: JsonObject = {"request_id": request.id, "verdict_id": decided.verdict_id}
     used = (decided.verdict_id, *(() if signature is None else (signature.decision_id,)))
     decision: JsonObject = {"decision": decided.decision, "channel": decided.channel}
-    answer: JsonObject = {**about, **decision, "note": note, "used": list(used)}
+    answer: JsonObject = {**about, **decision, "note": note, "used": list(used), "grants": list(ended)}
     idempotency.record(db, Scope.TAKE_BACK, asked.id, answer, now, session_id=session.id)
     idempotency.record(db, Scope.TAKEN_BACK, decided.verdict_id, about, now, session_id=session.id)
     session.record(
@@ -158,14 +181,30 @@ def _reopen(db: Database, session: SessionActor, asked: TakeBackDecision) -> Tak
         **about,
         channel=asked.channel,
         decided_by=decided.by,
-        origin=None if asked.origin is None else asked.origin.to_data(),
+        origin=origin,
         signature=signature_data(signature),
     )
     # A chat that is not told now, or that a kill keeps from being told, must not show the old decision for good.
     outbox.reopen(db, f"card/{request.id}")
     after = requests.find(db, request.id)
     assert after is not None, "it was found in this transaction"
-    return TakenBack(after, used, note, _measured(after, answer), is_new=True)
+    return TakenBack(after, used, ended, note, _measured(after, answer), is_new=True)
+
+
+def _decision_of(decided: Decided) -> str:
+    return f"{PAST.get(decided.decision, decided.decision)} by {decided.by}"
+
+
+#: How much of a grant's id is said.
+_ID_CHARS = 8
+
+
+def _with_grants(made: Sequence[Grant], now: datetime) -> str:
+    """Say that these grants ended too. Those that were over before are not named."""
+    named = [each.id[:_ID_CHARS] for each in made if now < each.until]
+    if not named:
+        return ""
+    return f"; that ended the grant{'s' if len(named) > 1 else ''} {', '.join(named)} too"
 
 
 def _measured(request: Asked, answer: JsonObject) -> DecisionTakenBack | None:

@@ -30,10 +30,15 @@ def root(tmp_path: Path) -> Path:
 
 
 async def send(
-    server: VirtualServer, command: str, channel: Channel = Channel.WEB, act: str | None = None, **fields: str
+    server: VirtualServer,
+    command: str,
+    channel: Channel = Channel.WEB,
+    act: str | None = None,
+    by: str | None = None,
+    **fields: str,
 ) -> JsonObject:
     request = CommandRequest(command, fields, act or uuid4().hex)
-    done: JsonObject = await carry_out(server.app.service, request, channel.value, None, channel)
+    done: JsonObject = await carry_out(server.app.service, request, by or channel.value, None, channel)
     return done
 
 
@@ -76,6 +81,30 @@ async def test_of_two_decisions_at_once_the_first_wins_and_both_are_told_who(
             assert done["status"] == {Channel.WEB: "approved", Channel.CTL: "rejected"}[winner]
             assert {winner, loser} == {Channel.WEB, Channel.CTL}
             assert winner.value in refused.message
+
+
+@pytest.mark.parametrize("acts", [("act-of-kim", "act-of-lee"), ("the-same-act", "the-same-act")])
+async def test_of_two_people_of_the_page_who_decide_the_same_one_is_told_that_the_other_was_first(
+    root: Path, clock: Clock, acts: tuple[str, str]
+) -> None:
+    said: dict[str, str] = {}
+
+    async def approve(by: str, act: str) -> None:
+        try:
+            said[by] = str((await send(server, "approve", act=act, by=by, id=id))["decision_id"])
+        except AlreadyDecided as refused:
+            said[by] = refused.message
+
+    async with virtual_server(root.parent, clock) as server:
+        id = (await (await server.arrive(root)).propose()).request_id
+        async with trio.open_nursery() as nursery:
+            for by, act in zip(("kim", "lee"), acts, strict=True):
+                nursery.start_soon(approve, by, act)
+        decided = (await server.app.service.card(id)).decided
+        assert decided is not None
+        assert said.pop(decided.by) == decided.verdict_id
+        ((_, refused),) = said.items()
+        assert f"approve by {decided.by}" in refused
 
 
 async def test_a_decision_that_is_sent_again_to_the_next_server_counts_once(root: Path, clock: Clock) -> None:

@@ -39,6 +39,8 @@ export interface Act {
   hunks?: { numbers: readonly number[]; total: number; shown: string; told: string | null; card: Card };
   comments?: readonly Comment[];
   edit?: Edit;
+  /** The id of the decision that was sent, as the server recorded it. */
+  decisionId?: string | null;
   /** The whole text of the policy to accept, whose hash the card names. */
   policy?: { text: string };
 }
@@ -122,6 +124,8 @@ export function requestOf(act: Act, text: string | null): { command: string; fie
     fields["hunks"] = act.hunks.numbers.join(",");
     fields["shown"] = act.hunks.shown;
   }
+  // If it was taken back and decided again meanwhile, the later decision stays.
+  if (command === TAKE_BACK && act.decisionId) fields["decision_id"] = act.decisionId;
   // Another text than the one that was shown is not accepted.
   if (act.policy && act.card) fields["sha256"] = act.card.entry["detail"] ?? null;
   if (act.comments) {
@@ -692,8 +696,8 @@ export class Board {
   }
 
   /** Record how a sent decision ended. One that failed can be made again. */
-  settled(act: Act, isDone: boolean): void {
-    this.sent.settled(idOf(act), isDone);
+  settled(act: Act, isDone: boolean, decisionId: string | null = null): void {
+    this.sent.settled(idOf(act), isDone, decisionId);
     if (isDone && act.card) this.#comments.delete(act.card.id);
     this.revision += 1;
   }

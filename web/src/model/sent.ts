@@ -41,13 +41,13 @@ export class Sent {
     this.#acts.set(id, sent);
   }
 
-  /** Record how a decision ended. One that failed can be made again. */
-  settled(id: string, isDone: boolean): void {
+  /** Record how a decision ended, and its id as the server recorded it. One that failed can be made again. */
+  settled(id: string, isDone: boolean, decisionId: string | null): void {
     const sent = this.#acts.get(id);
     const ended = this.#ended.get(id);
     const { card = null } = sent?.act ?? {};
     if (!isDone || !card) this.#waits.delete(id);
-    if (sent) sent.isDone = isDone;
+    if (sent) Object.assign(sent, { isDone, act: { ...sent.act, decisionId } });
     if (!isDone || !card || !TAKEN_BACK.has(card.kind) || (ended && !mayTakeBack(ended))) this.#acts.delete(id);
   }
 

@@ -31,7 +31,7 @@ const SHOWN_OF_POLICY = ["kind", "workspace_root", "detail"];
 const FILE = ["path", "kind", "before_hash", "after_hash", "old_path", "mode"];
 const EFFECT = [
   ...["id", "session", "reason", "instruction", "mode", "decision", "text", "workspace", "label", "files"],
-  ...["tool", "pattern", "risk", "scope", "duration", "uses"],
+  ...["tool", "pattern", "risk", "scope", "duration", "uses", "decision_id"],
 ];
 
 /** Return the hash of what a card shows, from its entry as the server sent it. Raises Error if its diff was left out,

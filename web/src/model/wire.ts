@@ -26,6 +26,8 @@ export interface Remark {
 }
 
 export interface Decided {
+  /** Null if the server does not say it. */
+  id: string | null;
   decision: string;
   by: string;
   channel: string;
@@ -187,6 +189,7 @@ export function cardOf(value: unknown): Card {
     remarks: list(data["remarks"]).map((each) => ({ path: maybe(each, "path"), text: visible(text(each, "text")) })),
     decided: isObject(decided)
       ? {
+          id: maybe(decided, "verdict_id"),
           decision: maybe(decided, "decision") ?? "",
           by: visible(maybe(decided, "by") ?? ""),
           channel: maybe(decided, "channel") ?? "",

@@ -11,6 +11,8 @@ import { oneLine } from "../model/visible";
 import {
   amendedOf,
   cardOf,
+  isObject,
+  maybe,
   object,
   WireError,
   type Card,
@@ -552,8 +554,8 @@ export class Inbox {
     try {
       if (isDeclined) throw new Error("it was not signed, because the one before it was not");
       const { command, fields } = await this.#requestOf(act, text, among);
-      await this.api.act(command, fields);
-      this.board.settled(act, true);
+      const done = await this.api.act(command, fields);
+      this.board.settled(act, true, isObject(done) ? maybe(done, "decision_id") : null);
       if (act.edit) this.#forgetDrafts(`edit ${act.card?.id} `);
       this.say("success", `${past(act.word)}: ${nameOf(act)}`);
       const id = act.card?.id;
@@ -577,7 +579,7 @@ export class Inbox {
 
   /** Undo what was decided last: before it is sent here, afterwards by taking it back from the server. */
   undo(): void {
-    const takeable = this.board.takeable.flatMap((act) => act.card ?? []);
+    const takeable = this.board.takeable.flatMap(({ card, decisionId: id = null }) => (card ? { card, id } : []));
     if (this.board.deciding.length > 0 || takeable.length === 0) this.say("info", this.board.undo());
     else void this.takeBack(takeable);
   }
@@ -587,22 +589,25 @@ export class Inbox {
     return this.#takingBack.has(id);
   }
 
-  /** Take back the decisions about these cards, one after the other. The server refuses if an agent may know them. */
-  async takeBack(cards: readonly Card[]): Promise<void> {
+  /** Take back decisions about cards, one after the other. Null stands for an id that is not known. The server refuses
+   *  if an agent may know the decision, or if the card has another one now. */
+  async takeBack(decisions: readonly { card: Card; id: string | null }[]): Promise<void> {
     if (this.cannotDecide) return this.say("warning", this.cannotDecide);
     if (this.needsTerminal) return this.say("info", "an operator key is set: take it back in a terminal");
-    const wanted = cards.filter((card) => !this.#takingBack.has(card.id));
-    for (const card of wanted) this.#takingBack.add(card.id);
+    const wanted = decisions.filter(({ card }) => !this.#takingBack.has(card.id));
+    for (const { card } of wanted) this.#takingBack.add(card.id);
     this.changed();
-    for (const card of wanted) await this.#takeBack(card);
+    for (const { card, id } of wanted) await this.#takeBack(card, id);
   }
 
-  async #takeBack(card: Card): Promise<void> {
-    const act: Act = { word: TAKE_BACK, card, session: null, wants: "" };
+  async #takeBack(card: Card, decisionId: string | null): Promise<void> {
+    const act: Act = { word: TAKE_BACK, card, session: null, wants: "", decisionId };
     try {
       const { command, fields } = await this.#requestOf(act, null);
       await this.api.act(command, fields);
       this.say("success", `taken back: ${nameOf(act)} waits for an answer again`);
+      // The grants that were made with an approval end with it.
+      void this.queries.invalidateQueries({ queryKey: ["permits"] });
     } catch (fault) {
       // What the server refuses for good is not offered again; a passkey that was cancelled is.
       if (fault instanceof ApiError && fault.status === 409) this.board.keepDecision(card.id);

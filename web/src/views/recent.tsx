@@ -85,7 +85,7 @@ function TakeBack({ card }: { card: Card }) {
       variant="outline"
       disabled={isBusy}
       aria-label={`Take back: ${oneLine(card.title)}`}
-      onClick={() => void inbox.takeBack([card])}
+      onClick={() => void inbox.takeBack([{ card, id: card.decided?.id ?? null }])}
     >
       <Undo2Icon aria-hidden />
       Take back

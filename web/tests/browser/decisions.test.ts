@@ -55,7 +55,10 @@ describe("a decision that was sent", () => {
     await undoBar().getByText("no agent has it yet").waitFor();
     await press(page, "u");
     await row(page, "Hasty").waitFor();
-    expect(server.sent.at(-1)).toMatchObject({ command: "take-back", fields: { id: card["request_id"] } });
+    expect(server.sent.at(-1)).toMatchObject({
+      command: "take-back",
+      fields: { id: card["request_id"], decision_id: expect.stringMatching(/^\w{8,}/) as string },
+    });
     await undoBar().waitFor({ state: "detached" });
     await look(page, "Hasty");
     await page.getByText("alex took back a decision").waitFor();

@@ -15,7 +15,7 @@ import {
   UsersIcon,
   XIcon,
 } from "lucide-react";
-import { lazy, Suspense, useCallback, useEffect, useRef, useState, type ComponentType } from "react";
+import { useCallback, useEffect, useRef, useState } from "react";
 import { Button } from "@/components/ui/button";
 import {
   DropdownMenu,
@@ -26,10 +26,10 @@ import {
   DropdownMenuTrigger,
 } from "@/components/ui/dropdown-menu";
 import { addressOf, navigate, useIsWide, useNow, usePlace, type View } from "@/lib/hooks";
-import { lazyView } from "@/lib/lazy";
+import { lazyDialog, lazyView } from "@/lib/lazy";
 import { cn } from "@/lib/utils";
 import { oneLine } from "@/model/visible";
-import { inbox as state, useInbox, type Inbox } from "@/server/inbox";
+import { useInbox, type Inbox } from "@/server/inbox";
 import { whyNoPasskeys } from "@/server/passkeys";
 import { BatchBar, UndoBar } from "@/views/action-bar";
 import { CardDetail, type DetailControls } from "@/views/card-detail";
@@ -39,9 +39,13 @@ import { PasskeyDialog } from "@/views/passkey-dialog";
 import { actOn, rowsFor, Sessions, useSessions } from "@/views/sessions";
 import { SigningBar } from "@/views/signing";
 
+const Rooms = lazyView(() => import("@/views/rooms/rooms"));
 const Log = lazyView(() => import("@/views/log"));
 const Server = lazyView(() => import("@/views/server/server-page"));
 const Settings = lazyView(() => import("@/views/settings/settings"));
+const EditDialog = lazyDialog(() => import("@/views/edit-dialog"));
+const PermitDialog = lazyDialog(() => import("@/views/permit-dialog"));
+const PermittedDialog = lazyDialog(() => import("@/views/permitted-dialog"));
 
 const VIEWS: readonly { view: View; name: string; icon: typeof InboxIcon }[] = [
   { view: "inbox", name: "Inbox", icon: InboxIcon },
@@ -52,36 +56,17 @@ const VIEWS: readonly { view: View; name: string; icon: typeof InboxIcon }[] = [
   { view: "settings", name: "Settings", icon: SettingsIcon },
 ];
 
-/** A part of the page that is loaded when it is first used. */
-function part<P extends object>(load: () => Promise<ComponentType<P>>): ComponentType<P> {
-  return lazy(async () => {
-    try {
-      return { default: await load() };
-    } catch {
-      state.open(null);
-      state.say("error", "this part of the page could not be loaded: reload the page");
-      return { default: () => null };
-    }
-  });
-}
-
-const Rooms = part(async () => (await import("@/views/rooms/rooms")).default);
-const EditDialog = part(async () => (await import("@/views/edit-dialog")).EditDialog);
-
-const PermitDialog = part(async () => (await import("@/views/permit-dialog")).PermitDialog);
-const PermittedDialog = part(async () => (await import("@/views/permitted-dialog")).PermittedDialog);
-
 /** What is open over the page. */
 function Opened() {
   const inbox = useInbox();
   const { opened } = inbox;
   const close = useCallback(() => inbox.open(null), [inbox]);
   return (
-    <Suspense>
+    <>
       {opened?.name === "edit" && <EditDialog card={opened.card} onClose={close} />}
       {opened?.name === "permit" && <PermitDialog card={opened.card} onClose={close} />}
       {opened?.name === "permitted" && <PermittedDialog onClose={close} />}
-    </Suspense>
+    </>
   );
 }
 
@@ -182,11 +167,7 @@ export function App() {
         {view === "sessions" && (
           <Sessions selected={session} names={names.slice(1)} onSelect={setSession} isOpen={isOpen} />
         )}
-        {view === "rooms" && (
-          <Suspense fallback={<Loading />}>
-            <Rooms />
-          </Suspense>
-        )}
+        {view === "rooms" && <Rooms />}
         {view === "log" && <Log names={names} />}
         {view === "server" && <Server names={names} />}
         {view === "settings" && <Settings names={names} />}
@@ -203,14 +184,6 @@ export function App() {
         {inbox.announced}
       </p>
     </div>
-  );
-}
-
-function Loading() {
-  return (
-    <p role="status" className="p-6 text-muted-foreground">
-      Loading…
-    </p>
   );
 }
 

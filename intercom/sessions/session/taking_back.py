@@ -112,9 +112,9 @@ class TakenBack:
 
 
 async def take_back_decision(session: SessionActor, asked: TakeBackDecision) -> Card:
-    """Take back a decision, and end the grants that were made from its request. The same act again changes nothing, also
-    if the request was decided again meanwhile. Raises NotFound, InvalidState, AlreadyDecided and SignatureRefused; then
-    nothing was changed."""
+    """Take back a decision, and end the grants that were made from its request. The same act again changes nothing,
+    also if the request was decided again meanwhile. Raises NotFound, InvalidState, AlreadyDecided and SignatureRefused;
+    then nothing was changed."""
     done = await session.transact(_reopen, session=session, asked=asked)
     crash_points.reach("verdict.taken_back")
     session.deps.signatures.note_taken_back(*done.used)

@@ -41,7 +41,7 @@ interface EditedFile {
 /** The most lines whose hidden characters are named. */
 const NAMED = 8;
 
-export function EditDialog({ card, onClose }: { card: Card; onClose: () => void }) {
+export default function EditDialog({ card, onClose }: { card: Card; onClose: () => void }) {
   const inbox = useInbox();
   const { board } = inbox;
   const [files, setFiles] = useState<readonly EditedFile[] | null>(null);

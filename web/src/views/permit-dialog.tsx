@@ -2,16 +2,7 @@
  *  covers, and what it would have let through of what is recorded, is shown before it is saved. */
 
 import { useEffect, useRef, useState } from "react";
-import { Button } from "@/components/ui/button";
 import { Checkbox } from "@/components/ui/checkbox";
-import {
-  Dialog,
-  DialogContent,
-  DialogDescription,
-  DialogFooter,
-  DialogHeader,
-  DialogTitle,
-} from "@/components/ui/dialog";
 import { Input } from "@/components/ui/input";
 import { Skeleton } from "@/components/ui/skeleton";
 import { cn } from "@/lib/utils";
@@ -30,13 +21,14 @@ import {
 import { count, oneLine, short, visibleLine } from "@/model/visible";
 import { maybe, object, type Card } from "@/model/wire";
 import { sentence, useInbox } from "@/server/inbox";
+import { Field, FormDialog } from "./form-dialog";
 import { baseName, Remark } from "./marks";
 
 /** How long nothing must be typed before it is asked what would be covered, in milliseconds. */
 const QUIET = 400;
 const WAYS = 12;
 
-export function PermitDialog({ card, onClose }: { card: Card; onClose: () => void }) {
+export default function PermitDialog({ card, onClose }: { card: Card; onClose: () => void }) {
   const inbox = useInbox();
   const { board } = inbox;
   const [wanted, setWanted] = useState<Wanted>(FIRST_WANTED);
@@ -110,126 +102,111 @@ export function PermitDialog({ card, onClose }: { card: Card; onClose: () => voi
     setBusy(false);
   };
   return (
-    <Dialog open onOpenChange={(isOpen) => !isOpen && onClose()}>
-      <DialogContent className="sm:max-w-xl">
-        <DialogHeader>
-          <DialogTitle>
-            Always allow this…<span className="font-normal text-muted-foreground"> “{oneLine(card.title)}”</span>
-          </DialogTitle>
-          <DialogDescription>
-            Requests like this one then pass without you. Critical risks and protected files still ask.
-          </DialogDescription>
-        </DialogHeader>
-        <form
-          id="permit"
-          className="flex min-h-0 flex-col gap-4 overflow-y-auto p-1 text-[0.8125rem]"
-          onSubmit={(event) => {
-            event.preventDefault();
-            void save();
-          }}
-        >
-          <fieldset className="grid gap-2 sm:grid-cols-2">
-            <legend className="sr-only">For whom</legend>
-            <Choice
-              name="For a while"
-              about={`this session (${short(card.sessionId)}) alone, for a time and a number of uses`}
-              isChosen={isGrant}
-              onChoose={() => change({ kind: "grant" })}
-            />
-            <Choice
-              name="As a rule"
-              about={`every agent in ${baseName(card.workspaceRoot)}, without end`}
-              isChosen={!isGrant}
-              onChoose={() => change({ kind: "rule" })}
-            />
-          </fieldset>
-          <div className="grid gap-3 sm:grid-cols-2">
-            {isGrant && (
-              <>
-                <Field name="For how many minutes">
-                  <Input
-                    inputMode="numeric"
-                    value={wanted.minutes}
-                    onChange={(event) => change({ minutes: event.target.value })}
-                  />
-                </Field>
-                <Field name="For how many uses">
-                  <Input
-                    inputMode="numeric"
-                    value={wanted.uses}
-                    onChange={(event) => change({ uses: event.target.value })}
-                  />
-                </Field>
-              </>
-            )}
-            <Field name="Which files or commands">
+    <FormDialog
+      className="sm:max-w-xl"
+      title={
+        <>
+          Always allow this…<span className="font-normal text-muted-foreground"> “{oneLine(card.title)}”</span>
+        </>
+      }
+      about="Requests like this one then pass without you. Critical risks and protected files still ask."
+      button={
+        isGrant ? (preview?.kind === "grant" ? `Allow for ${lasting(preview.seconds)}` : "Allow") : "Add the rule"
+      }
+      isDisabled={isBusy || preview === null || fault !== ""}
+      onSubmit={() => void save()}
+      onClose={onClose}
+    >
+      <fieldset className="grid gap-2 sm:grid-cols-2">
+        <legend className="sr-only">For whom</legend>
+        <Choice
+          name="For a while"
+          about={`this session (${short(card.sessionId)}) alone, for a time and a number of uses`}
+          isChosen={isGrant}
+          onChoose={() => change({ kind: "grant" })}
+        />
+        <Choice
+          name="As a rule"
+          about={`every agent in ${baseName(card.workspaceRoot)}, without end`}
+          isChosen={!isGrant}
+          onChoose={() => change({ kind: "rule" })}
+        />
+      </fieldset>
+      <div className="grid gap-3 sm:grid-cols-2">
+        {isGrant && (
+          <>
+            <Field name="For how many minutes">
               <Input
-                value={wanted.pattern}
-                placeholder={isGrant ? "like this one" : "exactly this one"}
-                autoCapitalize="off"
-                autoComplete="off"
-                spellCheck={false}
-                onChange={(event) => change({ pattern: event.target.value })}
+                inputMode="numeric"
+                value={wanted.minutes}
+                onChange={(event) => change({ minutes: event.target.value })}
               />
             </Field>
-            <Field name="Up to which risk">
-              <select
-                className="h-9 w-full rounded-md border border-input bg-background px-2 text-base outline-none focus-visible:ring-2 focus-visible:ring-ring md:text-sm"
-                value={wanted.risk}
-                onChange={(event) => {
-                  const { value } = event.target;
-                  change({ risk: value === "low" || value === "high" ? value : "" });
-                }}
-              >
-                <option value="">{isGrant ? "that of this request" : "that of the policy"}</option>
-                <option value="low">low</option>
-                <option value="high">high</option>
-              </select>
+            <Field name="For how many uses">
+              <Input
+                inputMode="numeric"
+                value={wanted.uses}
+                onChange={(event) => change({ uses: event.target.value })}
+              />
             </Field>
-          </div>
-          {(why || fault || refusal) && (
-            <div role="alert">
-              <Remark level="error">{why || (refusal ? `Nothing was saved: ${refusal}` : fault)}</Remark>
-            </div>
+          </>
+        )}
+        <Field name="Which files or commands">
+          <Input
+            value={wanted.pattern}
+            placeholder={isGrant ? "like this one" : "exactly this one"}
+            autoCapitalize="off"
+            autoComplete="off"
+            spellCheck={false}
+            onChange={(event) => change({ pattern: event.target.value })}
+          />
+        </Field>
+        <Field name="Up to which risk">
+          <select
+            className="h-9 w-full rounded-md border border-input bg-background px-2 text-base outline-none focus-visible:ring-2 focus-visible:ring-ring md:text-sm"
+            value={wanted.risk}
+            onChange={(event) => {
+              const { value } = event.target;
+              change({ risk: value === "low" || value === "high" ? value : "" });
+            }}
+          >
+            <option value="">{isGrant ? "that of this request" : "that of the policy"}</option>
+            <option value="low">low</option>
+            <option value="high">high</option>
+          </select>
+        </Field>
+      </div>
+      {(why || fault || refusal) && (
+        <div role="alert">
+          <Remark level="error">{why || (refusal ? `Nothing was saved: ${refusal}` : fault)}</Remark>
+        </div>
+      )}
+      {!why && !fault && (
+        <div role="status" aria-label="What it would let pass" aria-busy={preview === null}>
+          {preview === null ? (
+            <Skeleton className="h-24" />
+          ) : preview.kind === "grant" ? (
+            <GrantShown preview={preview} />
+          ) : (
+            <RuleShown preview={preview} />
           )}
-          {!why && !fault && (
-            <div role="status" aria-label="What it would let pass" aria-busy={preview === null}>
-              {preview === null ? (
-                <Skeleton className="h-24" />
-              ) : preview.kind === "grant" ? (
-                <GrantShown preview={preview} />
-              ) : (
-                <RuleShown preview={preview} />
-              )}
-            </div>
-          )}
-          {preview && <Waiting ids={preview.waiting} own={card.id} />}
-          {now && preview?.waiting.includes(card.id) && (
-            <label className="flex min-h-11 items-center gap-2 md:min-h-0">
-              <Checkbox checked={approves} onCheckedChange={(value) => setApproves(value === true)} />
-              Approve this request too
-            </label>
-          )}
-          {!now && (
-            <Remark level="info">This request has closed meanwhile. What you permit is for those to come.</Remark>
-          )}
-          {!isGrant && inbox.signs && (
-            <Remark level="info">
-              With an operator key the rule is written, and counts once you have accepted the policy:{" "}
-              {inbox.needsTerminal ? "in a terminal." : "you are asked for that next."}
-            </Remark>
-          )}
-        </form>
-        <DialogFooter>
-          <Button variant="outline" size="touch" onClick={onClose}>
-            Cancel
-          </Button>
-          <Button type="submit" form="permit" size="touch" disabled={isBusy || preview === null || fault !== ""}>
-            {isGrant ? (preview?.kind === "grant" ? `Allow for ${lasting(preview.seconds)}` : "Allow") : "Add the rule"}
-          </Button>
-        </DialogFooter>
-      </DialogContent>
-    </Dialog>
+        </div>
+      )}
+      {preview && <Waiting ids={preview.waiting} own={card.id} />}
+      {now && preview?.waiting.includes(card.id) && (
+        <label className="flex min-h-11 items-center gap-2 md:min-h-0">
+          <Checkbox checked={approves} onCheckedChange={(value) => setApproves(value === true)} />
+          Approve this request too
+        </label>
+      )}
+      {!now && <Remark level="info">This request has closed meanwhile. What you permit is for those to come.</Remark>}
+      {!isGrant && inbox.signs && (
+        <Remark level="info">
+          With an operator key the rule is written, and counts once you have accepted the policy:{" "}
+          {inbox.needsTerminal ? "in a terminal." : "you are asked for that next."}
+        </Remark>
+      )}
+    </FormDialog>
   );
 }
 
@@ -259,15 +236,6 @@ function Choice(props: { name: string; about: string; isChosen: boolean; onChoos
         <span className="block font-medium">{props.name}</span>
         <span className="text-xs [overflow-wrap:anywhere] text-muted-foreground">{props.about}</span>
       </span>
-    </label>
-  );
-}
-
-function Field({ name, children }: { name: string; children: React.ReactNode }) {
-  return (
-    <label className="flex flex-col gap-1 font-medium">
-      {name}
-      {children}
     </label>
   );
 }

@@ -11,7 +11,7 @@ import {
 } from "@/components/ui/dialog";
 import { Permitted } from "./permitted";
 
-export function PermittedDialog({ onClose }: { onClose: () => void }) {
+export default function PermittedDialog({ onClose }: { onClose: () => void }) {
   return (
     <Dialog open onOpenChange={(isOpen) => !isOpen && onClose()}>
       <DialogContent className="sm:max-w-2xl">

@@ -16,6 +16,7 @@ import { navigate } from "@/lib/hooks";
 import { sentence, useDraft } from "@/server/inbox";
 import { createRoom, useInstructions } from "@/server/rooms";
 import { CopyButton } from "../copy-button";
+import { Field, FormDialog } from "../form-dialog";
 import { Remark } from "../marks";
 
 interface Shown {
@@ -29,7 +30,6 @@ export function CreateDialog({ isOpen, onClose }: Shown) {
   const [description, setDescription] = useDraft("new room description");
   const [isBusy, setBusy] = useState(false);
   const create = async () => {
-    if (!title.trim() || isBusy) return;
     setBusy(true);
     const id = await createRoom(title, description);
     setBusy(false);
@@ -40,56 +40,28 @@ export function CreateDialog({ isOpen, onClose }: Shown) {
     navigate(`/rooms/${id}#instructions`);
   };
   return (
-    <Dialog open={isOpen} onOpenChange={(open) => !open && onClose()}>
-      <DialogContent>
-        <DialogHeader>
-          <DialogTitle>A new room</DialogTitle>
-          <DialogDescription>
-            Teams of agents join it with the instructions that you copy next. The feed says that you opened it.
-          </DialogDescription>
-        </DialogHeader>
-        <form
-          id="new-room"
-          className="flex flex-col gap-3"
-          onSubmit={(event) => {
-            event.preventDefault();
-            void create();
-          }}
-        >
-          <label className="flex flex-col gap-1 text-xs text-muted-foreground">
-            Title
-            <Input
-              className="text-foreground"
-              value={title}
-              maxLength={200}
-              required
-              autoComplete="off"
-              onChange={(event) => setTitle(event.target.value)}
-            />
-          </label>
-          <label className="flex flex-col gap-1 text-xs text-muted-foreground">
-            Goals, and who does what
-            <Textarea
-              className="text-foreground"
-              value={description}
-              maxLength={20_000}
-              onChange={(event) => setDescription(event.target.value)}
-              onKeyDown={(event) => {
-                if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) void create();
-              }}
-            />
-          </label>
-        </form>
-        <DialogFooter>
-          <Button variant="outline" size="touch" onClick={onClose}>
-            Cancel
-          </Button>
-          <Button type="submit" size="touch" form="new-room" disabled={!title.trim() || isBusy}>
-            Open the room
-          </Button>
-        </DialogFooter>
-      </DialogContent>
-    </Dialog>
+    <FormDialog
+      isOpen={isOpen}
+      title="A new room"
+      about="Teams of agents join it with the instructions that you copy next. The feed says that you opened it."
+      button="Open the room"
+      isDisabled={!title.trim() || isBusy}
+      onSubmit={() => void create()}
+      onClose={onClose}
+    >
+      <Field name="Title">
+        <Input
+          value={title}
+          maxLength={200}
+          required
+          autoComplete="off"
+          onChange={(event) => setTitle(event.target.value)}
+        />
+      </Field>
+      <Field name="Goals, and who does what">
+        <Textarea value={description} maxLength={20_000} onChange={(event) => setDescription(event.target.value)} />
+      </Field>
+    </FormDialog>
   );
 }
 
@@ -165,7 +137,6 @@ export function TextDialog({ act, draft, onClose }: { act: TextAct; draft: strin
   const [text, setText] = useDraft(draft);
   const [isBusy, setBusy] = useState(false);
   const send = async () => {
-    if (isBusy || (act.isNeeded && !text.trim())) return;
     setBusy(true);
     const isDone = await act.do(text.trim());
     setBusy(false);
@@ -174,47 +145,18 @@ export function TextDialog({ act, draft, onClose }: { act: TextAct; draft: strin
     onClose();
   };
   return (
-    <Dialog open onOpenChange={(open) => !open && onClose()}>
-      <DialogContent>
-        <DialogHeader>
-          <DialogTitle>{act.title}</DialogTitle>
-          <DialogDescription>{act.about}</DialogDescription>
-        </DialogHeader>
-        <form
-          id="act"
-          onSubmit={(event) => {
-            event.preventDefault();
-            void send();
-          }}
-        >
-          <label className="flex flex-col gap-1 text-xs text-muted-foreground">
-            {act.label}
-            <Textarea
-              className="text-foreground"
-              value={text}
-              autoFocus
-              onChange={(event) => setText(event.target.value)}
-              onKeyDown={(event) => {
-                if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) void send();
-              }}
-            />
-          </label>
-        </form>
-        <DialogFooter>
-          <Button variant="outline" size="touch" onClick={onClose}>
-            Cancel
-          </Button>
-          <Button
-            type="submit"
-            size="touch"
-            form="act"
-            variant={act.isGrave ? "destructive" : "default"}
-            disabled={isBusy || (act.isNeeded && !text.trim())}
-          >
-            {act.button}
-          </Button>
-        </DialogFooter>
-      </DialogContent>
-    </Dialog>
+    <FormDialog
+      title={act.title}
+      about={act.about}
+      button={act.button}
+      isGrave={act.isGrave}
+      isDisabled={isBusy || (act.isNeeded && !text.trim())}
+      onSubmit={() => void send()}
+      onClose={onClose}
+    >
+      <Field name={act.label}>
+        <Textarea value={text} autoFocus onChange={(event) => setText(event.target.value)} />
+      </Field>
+    </FormDialog>
   );
 }

@@ -522,7 +522,7 @@ def _carry_out(where: Places, options: argparse.Namespace) -> int:
     if command == "logs":
         return _logs(where, fields, follow=options.follow, as_json=options.json)
     if command == "web":
-        from intercom.cli.ctl_web import web
+        from intercom.cli.browser import web
 
         return web(where, fields, prints=options.print, as_json=options.json)
     if command == "restore":

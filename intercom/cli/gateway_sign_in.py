@@ -10,7 +10,6 @@ import argparse
 import os
 import shlex
 import sys
-import webbrowser
 from collections.abc import AsyncIterator, Callable, Mapping
 from datetime import UTC, datetime
 from difflib import get_close_matches
@@ -20,6 +19,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import trio
 
+from intercom.cli.browser import has_screen, open_in_browser
 from intercom.cli.ctl_text import one_line
 from intercom.gateway.credentials import CredentialStore
 from intercom.gateway.directory import Settings, read_settings
@@ -44,9 +44,6 @@ PROGRAM: Final = "agent-intercom"
 #: The longest line that a person pastes (bytes), and how much is shown of what a server wrote (characters).
 _LINE_BYTES: Final = 65_536
 _SAID_LENGTH: Final = 300
-#: Browsers that would take over the terminal in which this runs.
-_TEXT_BROWSERS: Final = frozenset({"GenericBrowser", "Elinks"})
-
 #: Prints one line for the person.
 Say = Callable[[str], object]
 
@@ -68,7 +65,7 @@ def run(options: argparse.Namespace, where: Places, config: Config) -> int:
         # The sign-in says what is wrong with the file.
         known = None
     is_known = known is not None and bool(known.client) and not options.register
-    may_open = not options.no_browser and has_browser(os.environ, sys.platform)
+    may_open = not options.no_browser and has_screen(os.environ, sys.platform)
     say(f"signing in to {found.name}, {host_of(found.base_url)}")
     try:
         done = trio.run(_signed_in, found, store, say, may_open, is_known, options)
@@ -147,16 +144,6 @@ def expanded(config: DownstreamConfig, environ: Mapping[str, str]) -> Downstream
 # --- the sign-in -----------------------------------------------------------------------------------------------------
 
 
-def has_browser(environ: Mapping[str, str], platform: str) -> bool:
-    """Whether a browser that is opened here would be before the person's eyes. BROWSER says so itself: editors set it
-    on remote machines."""
-    if environ.get("BROWSER"):
-        return True
-    if environ.get("SSH_CONNECTION") or environ.get("SSH_TTY"):
-        return False
-    return platform in ("darwin", "win32") or bool(environ.get("DISPLAY") or environ.get("WAYLAND_DISPLAY"))
-
-
 async def _signed_in(
     config: DownstreamConfig,
     store: CredentialStore,
@@ -188,8 +175,9 @@ async def _signed_in(
     async def open_page() -> None:
         await shown.wait()
         # Some browsers only return when they are closed: nothing waits for this.
-        if not await trio.to_thread.run_sync(_open, page, abandon_on_cancel=True):
-            say("no browser could be opened here: open the address yourself")
+        why = await trio.to_thread.run_sync(open_in_browser, page, abandon_on_cancel=True)
+        if why is not None:
+            say(f"{why}: open the address yourself")
 
     try:
         return await sign_in(config, store, show, paste=paste, register=options.register, seconds=seconds)
@@ -197,15 +185,6 @@ async def _signed_in(
         if group.subgroup(KeyboardInterrupt) is not None:
             raise KeyboardInterrupt from None
         raise
-
-
-def _open(address: str) -> bool:
-    try:
-        browser = webbrowser.get()
-        is_text = type(browser).__name__ in _TEXT_BROWSERS and not os.environ.get("BROWSER")
-        return not is_text and browser.open(address)
-    except (webbrowser.Error, OSError):
-        return False
 
 
 def page_lines(config: DownstreamConfig, address: str, environ: Mapping[str, str]) -> list[str]:

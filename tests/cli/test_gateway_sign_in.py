@@ -20,7 +20,6 @@ from intercom.cli import ctl_gateway, main
 from intercom.cli.gateway_sign_in import (
     failure_text,
     find,
-    has_browser,
     page_lines,
     signed_in_lines,
     signed_out_lines,
@@ -197,7 +196,7 @@ async def test_without_a_browser_the_person_is_told_to_open_the_address(
     monkeypatch.setenv("BROWSER", "/nowhere/browser")
     async with provider() as found, trio.open_nursery() as nursery:
         # Without that sentence nobody browses, and the sign-in fails.
-        until = "no browser could be opened here: open the address yourself"
+        until = "the browser could not be started: open the address yourself"
         nursery.start_soon(browse_when_shown, capsys, [], until)
         configure_far_in(Path(places().gateway_directory), f"{found.base}/mcp")
         assert await trio.to_thread.run_sync(main.main, ["gateway", "sign-in", "far", "--wait", "50"]) == 0
@@ -285,23 +284,6 @@ async def test_a_hostile_page_cannot_write_to_the_terminal(own_home: Path, capsy
 
 FAR = DownstreamConfig("far", Transport.HTTP, ("far.*",), "1.0.0", base_url="https://mcp.example.org/mcp")
 PAGE = "{page}/authorize?state=x&redirect_uri=http%3A%2F%2F127.0.0.1%3A4711%2Fcallback"
-
-
-@pytest.mark.parametrize(
-    ("environ", "platform", "expected"),
-    [
-        ({}, "linux", False),
-        ({"DISPLAY": ":0"}, "linux", True),
-        ({"WAYLAND_DISPLAY": "wayland-0"}, "linux", True),
-        ({"DISPLAY": ":0", "SSH_CONNECTION": "a"}, "linux", False),
-        ({"SSH_TTY": "/dev/pts/1"}, "darwin", False),
-        ({"SSH_TTY": "/dev/pts/1", "BROWSER": "code-open"}, "linux", True),
-        ({}, "darwin", True),
-        ({}, "win32", True),
-    ],
-)
-def test_a_browser_is_opened_where_the_person_sees_it(environ: dict[str, str], platform: str, expected: bool) -> None:
-    assert has_browser(environ, platform) is expected
 
 
 def test_a_page_of_another_host_is_pointed_out() -> None:

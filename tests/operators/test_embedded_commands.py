@@ -14,7 +14,7 @@ from intercom.model.checkpoint import Files
 from intercom.model.errors import InvalidArguments
 from intercom.model.session import SessionMode
 from intercom.operators.commands.request import carry_out
-from intercom.operators.ctl.wire import CtlRequest
+from intercom.operators.ctl.connection import CtlRequest
 from tests.operators.stand_in_service import START, StandInService, card
 
 

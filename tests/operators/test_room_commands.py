@@ -16,7 +16,7 @@ from intercom.model.room_view import RoomOperations
 from intercom.operators.commands.command import Access
 from intercom.operators.commands.request import carry_out
 from intercom.operators.commands.table import COMMANDS
-from intercom.operators.ctl.wire import CtlRequest, failure, success
+from intercom.operators.ctl.connection import CtlRequest, failure, success
 from intercom.rooms.operations import RoomPeople
 from intercom.store.client import StoreUnavailable
 from tests.operators.stand_in_rooms import StandInRooms, room

@@ -21,7 +21,7 @@ from intercom.model.config import Config, RoomsSettings, WebSettings
 from intercom.model.errors import InvalidState, NotFound
 from intercom.model.server_view import HttpPort
 from intercom.operators.commands.request import carry_out
-from intercom.operators.ctl.wire import CtlRequest, success
+from intercom.operators.ctl.connection import CtlRequest, success
 from intercom.sessions.server_information import ServerInformation
 from tests.operators.stand_in_rooms import StandInRooms, room
 from tests.operators.stand_in_service import StandInService

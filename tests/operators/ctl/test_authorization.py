@@ -14,7 +14,7 @@ from intercom.local.processes import KnownAgents, known_agents, lineage
 from intercom.model.errors import Unauthorized
 from intercom.model.process import Origin
 from intercom.operators.authorization import COALESCE_SECONDS, RESTART_SECONDS, Authorization, Connected, connected
-from intercom.operators.ctl.wire import CtlRequest
+from intercom.operators.ctl.connection import CtlRequest
 from tests.operators.stand_in_service import StandInService
 from tests.support.person_shell import PersonShell, person_shell
 

@@ -19,8 +19,8 @@ from intercom.local.places import Places, places, private_directory
 from intercom.local.server_socket import listen
 from intercom.model.errors import IpcError
 from intercom.operators.ctl.client import NoServer, Refusal, Watch, request
+from intercom.operators.ctl.connection import CtlRequest, failure, read_request, success
 from intercom.operators.ctl.listener import write_token
-from intercom.operators.ctl.wire import CtlRequest, failure, read_request, success
 from tests.operators.ctl_server import ctl_server, environ
 from tests.operators.stand_in_service import StandInService, card
 

@@ -27,7 +27,7 @@ from intercom.model.errors import InvalidState, NotFound, RecordMismatch, Signat
 from intercom.model.request import Operation, OperationKind, PromptType, RiskLevel
 from intercom.operators.commands import request as requests
 from intercom.operators.commands.json_forms import card_entry, read
-from intercom.operators.ctl.wire import CtlRequest
+from intercom.operators.ctl.connection import CtlRequest
 from intercom.sessions.messages import AskPermission, AwaitDecision
 from intercom.sessions.tools.auto_check import AutoCheck, CheckContext
 from intercom.sessions.tools.check_diff import CheckDiff

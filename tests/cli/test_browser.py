@@ -1,4 +1,4 @@
-"""`agent-intercom-ctl web`: the browser opens a private file, and the link is printed where none can be opened."""
+"""The person's browser: it opens a private file, and the link is printed where none can be opened."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from attrs import define, evolve, field
 
-from intercom.cli import ctl_web
-from intercom.cli.ctl_web import open_page
+from intercom.cli import browser as browser_module
+from intercom.cli.browser import has_screen, open_in_browser
 from intercom.model.web import ApiToken, NewToken, SignInLink
 from intercom.model.web_role import WebRole
 from tests.cli.test_ctl import run
@@ -19,7 +19,6 @@ from tests.operators.ctl_server import ctl_server
 from tests.operators.stand_in_service import StandInService
 
 LINK = SignInLink("http://127.0.0.1:4000/#sign-in=c0de", datetime(2026, 1, 1, tzinfo=UTC))
-DESKTOP = {"DISPLAY": ":0"}
 
 
 @define
@@ -42,19 +41,29 @@ def browser(monkeypatch: pytest.MonkeyPatch) -> Browser:
     return found
 
 
-@pytest.mark.parametrize("environ", [DESKTOP, {"WAYLAND_DISPLAY": "wayland-0"}, {"BROWSER": "firefox"}])
-def test_on_a_desktop_the_browser_gets_the_file_and_not_the_link(browser: Browser, environ: dict[str, str]) -> None:
-    assert open_page("/run/a b.html", environ, "linux") is None
-    assert browser.opened == ["file:///run/a%20b.html"]
+@pytest.mark.parametrize(
+    ("environ", "platform", "expected"),
+    [
+        ({}, "linux", False),
+        ({"DISPLAY": ":0"}, "linux", True),
+        ({"WAYLAND_DISPLAY": "wayland-0"}, "linux", True),
+        ({"DISPLAY": ":0", "SSH_CONNECTION": "a"}, "linux", False),
+        ({"SSH_TTY": "/dev/pts/1"}, "darwin", False),
+        ({"SSH_TTY": "/dev/pts/1", "BROWSER": "code-open"}, "linux", True),
+        ({}, "darwin", True),
+        ({}, "win32", True),
+    ],
+)
+def test_a_browser_is_opened_where_the_person_sees_it(environ: dict[str, str], platform: str, expected: bool) -> None:
+    assert has_screen(environ, platform) is expected
 
 
-def test_without_a_desktop_no_browser_of_the_terminal_is_started(browser: Browser) -> None:
-    assert "no desktop" in (open_page("/x", {}, "linux") or "")
-    browser.name = "w3m"
-    assert "cannot show the page" in (open_page("/x", DESKTOP, "linux") or "")
+def test_a_browser_of_the_terminal_is_not_started(browser: Browser) -> None:
+    browser.name = "/usr/bin/w3m"
+    assert "cannot show the page" in (open_in_browser("http://localhost") or "")
     assert browser.opened == []
     browser.name, browser.opens = "firefox", False
-    assert open_page("/x", {}, "darwin") == "the browser could not be started"
+    assert open_in_browser("http://localhost") == "the browser could not be started"
 
 
 def test_no_browser_at_all_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -62,7 +71,7 @@ def test_no_browser_at_all_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
         raise webbrowser.Error("none")
 
     monkeypatch.setattr(webbrowser, "get", none)
-    assert "no browser was found" in (open_page("/x", DESKTOP, "linux") or "")
+    assert "no browser was found" in (open_in_browser("http://localhost") or "")
 
 
 class Links:
@@ -98,7 +107,7 @@ async def test_the_link_is_printed_alone_and_the_rest_is_said_beside_it(
         assert b"within 60 s" in printed.stderr
         headless = await run(server.environ, "web")
         assert (headless.returncode, headless.stdout) == (0, f"{LINK.url}\n".encode())
-        assert b"no desktop" in headless.stderr
+        assert b"would not be on your screen" in headless.stderr
         assert b"ssh -L 4000:127.0.0.1:4000" in headless.stderr
         me = links.asked[-1][0]
         assert links.asked[-1] == (me, WebRole.ADMIN, me)
@@ -107,11 +116,12 @@ async def test_the_link_is_printed_alone_and_the_rest_is_said_beside_it(
         assert links.asked[-1] == ("Kim", WebRole.VIEWER, me)
         for wrong in (["--name", "Kim"], ["--role", "admin", "--name", "token ci"]):
             assert (await run(server.environ, "web", *wrong)).returncode == 1
-        monkeypatch.setattr(ctl_web, "open_page", lambda file, *_: opened.append(file))
+        monkeypatch.setattr(browser_module, "has_screen", lambda *_: True)
+        monkeypatch.setattr(browser_module, "open_in_browser", opened.append)
         done = await run(server.environ, "web")
         assert done.returncode == 0
         assert b"c0de" not in done.stdout + done.stderr
-    assert opened == ["/run/web.html"]
+    assert opened == ["file:///run/web.html"]
 
 
 class Tokens:

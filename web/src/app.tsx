@@ -27,6 +27,7 @@ import {
 } from "@/components/ui/dropdown-menu";
 import { addressOf, navigate, useIsWide, useNow, usePlace, type View } from "@/lib/hooks";
 import { lazyDialog, lazyView } from "@/lib/lazy";
+import { PageLink } from "@/lib/page-link";
 import { cn } from "@/lib/utils";
 import { oneLine } from "@/model/visible";
 import { useInbox, type Inbox } from "@/server/inbox";
@@ -199,9 +200,9 @@ function Header(props: { view: View; isWide: boolean; onHelp: () => void; onPass
       {isWide && (
         <nav aria-label="Views" className="flex h-full">
           {VIEWS.map((each) => (
-            <a
+            <PageLink
               key={each.view}
-              href={`/${each.view}`}
+              to={`/${each.view}`}
               aria-current={each.view === view ? "page" : undefined}
               className={cn(
                 "flex h-full items-center gap-1.5 border-b-2 px-3 text-[0.8125rem] font-medium outline-none focus-visible:ring-2 focus-visible:ring-ring focus-visible:ring-inset",
@@ -209,11 +210,6 @@ function Header(props: { view: View; isWide: boolean; onHelp: () => void; onPass
                   ? "border-primary text-foreground"
                   : "border-transparent text-muted-foreground hover:text-foreground",
               )}
-              onClick={(event) => {
-                if (event.metaKey || event.ctrlKey || event.shiftKey) return;
-                event.preventDefault();
-                navigate(`/${each.view}`);
-              }}
             >
               {each.name}
               {each.view === "inbox" && inbox.board.waiting > 0 && (
@@ -221,7 +217,7 @@ function Header(props: { view: View; isWide: boolean; onHelp: () => void; onPass
                   {inbox.board.waiting}
                 </span>
               )}
-            </a>
+            </PageLink>
           ))}
         </nav>
       )}
@@ -321,23 +317,19 @@ function Tabs({ view }: { view: View }) {
       className="grid shrink-0 auto-cols-fr grid-flow-col border-t bg-background pb-[env(safe-area-inset-bottom)]"
     >
       {VIEWS.map((each) => (
-        <a
+        <PageLink
           key={each.view}
-          href={`/${each.view}`}
+          to={`/${each.view}`}
           aria-current={each.view === view ? "page" : undefined}
           className={cn(
             "flex h-14 flex-col items-center justify-center gap-0.5 text-[0.6875rem] font-medium outline-none focus-visible:ring-2 focus-visible:ring-ring focus-visible:ring-inset",
             each.view === view ? "text-primary" : "text-muted-foreground",
           )}
-          onClick={(event) => {
-            event.preventDefault();
-            navigate(`/${each.view}`);
-          }}
         >
           <each.icon className="size-5" aria-hidden />
           {each.name}
           {each.view === "inbox" && board.waiting > 0 ? ` (${board.waiting})` : ""}
-        </a>
+        </PageLink>
       ))}
     </nav>
   );

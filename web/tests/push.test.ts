@@ -2,10 +2,11 @@
 
 import { createHash } from "node:crypto";
 import { expect, test } from "vitest";
-import { browserName, bytesOf, idOf, isSame, subscribersOf } from "../src/model/push";
+import { browserName, idOf, isSame, subscribersOf } from "../src/model/push";
+import { fromBase64url } from "../src/model/signing";
 
 test("a key is read from base64url, and compared by its bytes", () => {
-  const key = bytesOf("BP-_AA");
+  const key = fromBase64url("BP-_AA");
   expect([...key]).toEqual([4, 255, 191, 0]);
   expect(isSame(new Uint8Array([4, 255, 191, 0]).buffer, key)).toBe(true);
   expect(isSame(new Uint8Array([4, 255, 191, 1]).buffer, key)).toBe(false);

@@ -28,12 +28,6 @@ export function subscribersOf(data: unknown): PushSubscriber[] {
   return found.filter(isObject).map(subscriberOf);
 }
 
-/** Return the bytes of a text in base64url. Raises an error for another text. */
-export function bytesOf(base64url: string): Uint8Array<ArrayBuffer> {
-  const binary = atob(base64url.replaceAll("-", "+").replaceAll("_", "/"));
-  return Uint8Array.from(binary, (character) => character.charCodeAt(0));
-}
-
 /** Return the id under which the server keeps the subscription of an endpoint. */
 export async function idOf(endpoint: string): Promise<string> {
   const hash = await crypto.subtle.digest("SHA-256", new TextEncoder().encode(endpoint));

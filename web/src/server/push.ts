@@ -1,6 +1,7 @@
 /** Push messages to this browser: the subscription that it has, and the one that the server knows. */
 
-import { browserName, bytesOf, idOf, isSame, subscriberOf } from "@/model/push";
+import { browserName, idOf, isSame, subscriberOf } from "@/model/push";
+import { fromBase64url } from "@/model/signing";
 import { object, text } from "@/model/wire";
 import { inbox } from "./inbox";
 import { notifications } from "./notifications";
@@ -51,7 +52,7 @@ async function current(push: PushManager, key: Uint8Array): Promise<PushSubscrip
 }
 
 async function serverKey(): Promise<Uint8Array<ArrayBuffer>> {
-  return bytesOf(text(object(await inbox.api.act("push-key", {})), "public_key"));
+  return fromBase64url(text(object(await inbox.api.act("push-key", {})), "public_key"));
 }
 
 /** Subscribe this browser to the server's key, and tell the server. */

@@ -206,7 +206,7 @@ export function useRoom(id: string): OpenRoom {
 }
 
 /** Whether the server has no rooms: they are switched off in its settings. */
-export function isSwitchedOff(fault: unknown): boolean {
+export function hasNoRooms(fault: unknown): boolean {
   return fault instanceof ApiError && fault.code === "no_rooms";
 }
 

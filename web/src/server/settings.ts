@@ -71,11 +71,6 @@ export function useKnown() {
   };
 }
 
-/** Whether an answer says that this server has no rooms. */
-export function hasNoRooms(fault: unknown): boolean {
-  return fault instanceof ApiError && fault.code === "no_rooms";
-}
-
 /** Whether an answer says that this server serves no clients in this way, and so no entry leads to it. */
 export function hasNoClients(fault: unknown): boolean {
   return fault instanceof ApiError && fault.code === "invalid_state";

@@ -11,29 +11,22 @@ import {
   DialogHeader,
   DialogTitle,
 } from "@/components/ui/dialog";
-import { navigate, typedAt } from "@/lib/hooks";
+import { typedAt } from "@/lib/hooks";
+import { PageLink } from "@/lib/page-link";
 import { cn } from "@/lib/utils";
 import { sentence, useInbox } from "@/server/inbox";
 import { Remark } from "../marks";
 
-/** A link to another address of the page. */
-export function Link({ to, children, className, ...more }: React.ComponentProps<"a"> & { to: string }) {
+/** A link to another address of the page, as it is drawn in a text. */
+export function Link({ className, ...more }: React.ComponentProps<typeof PageLink>) {
   return (
-    <a
-      href={to}
+    <PageLink
       className={cn(
         "rounded-sm text-primary underline underline-offset-2 outline-none hover:decoration-2 focus-visible:ring-2 focus-visible:ring-ring",
         className,
       )}
-      onClick={(event) => {
-        if (event.metaKey || event.ctrlKey || event.shiftKey) return;
-        event.preventDefault();
-        navigate(to);
-      }}
       {...more}
-    >
-      {children}
-    </a>
+    />
   );
 }
 

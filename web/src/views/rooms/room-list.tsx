@@ -1,38 +1,25 @@
 /** The index of rooms: open and closed ones, searched by title, and by what was said and written in them. */
 
 import { FileTextIcon, MessageSquareIcon, MessagesSquareIcon, PlusIcon, SearchXIcon } from "lucide-react";
-import { useDeferredValue, useState, type MouseEvent, type ReactNode } from "react";
+import { useDeferredValue, useState } from "react";
 import { Badge } from "@/components/ui/badge";
 import { Button } from "@/components/ui/button";
 import { Input } from "@/components/ui/input";
 import { Skeleton } from "@/components/ui/skeleton";
 import { ToggleGroup, ToggleGroupItem } from "@/components/ui/toggle-group";
-import { navigate, useNow } from "@/lib/hooks";
+import { useNow } from "@/lib/hooks";
+import { PageLink } from "@/lib/page-link";
 import { mayDecide } from "@/model/keys";
 import type { Match, Room } from "@/model/rooms";
 import { age } from "@/model/time";
 import { count, oneLine, table } from "@/model/visible";
 import { sentence, useInbox } from "@/server/inbox";
-import { isSwitchedOff, MOST_ROOMS, useRooms, useSearch } from "@/server/rooms";
+import { hasNoRooms, MOST_ROOMS, useRooms, useSearch } from "@/server/rooms";
 import { Empty, Remark } from "../marks";
 import { CreateDialog, InstructionsDialog } from "./dialogs";
 
 const SHOWN = ["open", "closed", "all"] as const;
 type Shown = (typeof SHOWN)[number];
-
-/** Go to a room without loading the page again. */
-export function RoomLink(props: { to: string; className?: string; children: ReactNode }) {
-  const go = (event: MouseEvent) => {
-    if (event.metaKey || event.ctrlKey || event.shiftKey || event.button !== 0) return;
-    event.preventDefault();
-    navigate(props.to);
-  };
-  return (
-    <a href={props.to} className={props.className} onClick={go}>
-      {props.children}
-    </a>
-  );
-}
 
 export function StatusBadge({ room }: { room: Room }) {
   if (room.status === "closed") return <Badge variant="outline">closed</Badge>;
@@ -71,7 +58,7 @@ export function RoomList() {
   const found = useRooms();
   const asked = useDeferredValue(words.trim());
   const search = useSearch(asked);
-  if (found.isError && isSwitchedOff(found.error)) {
+  if (found.isError && hasNoRooms(found.error)) {
     return (
       <section aria-label="Rooms" className="min-h-0 flex-1 overflow-y-auto">
         <h1 className="sr-only">Rooms</h1>
@@ -161,7 +148,7 @@ export function RoomList() {
             <ul aria-label="Rooms">
               {rooms.map((room) => (
                 <li key={room.id} className="border-b">
-                  <RoomLink
+                  <PageLink
                     to={`/rooms/${room.id}`}
                     className="flex flex-col gap-1 px-4 py-2.5 outline-none hover:bg-accent/60 focus-visible:ring-2 focus-visible:ring-ring focus-visible:ring-inset md:px-6"
                   >
@@ -175,7 +162,7 @@ export function RoomList() {
                       {room.documentVersion > 0 ? `, document version ${room.documentVersion}` : ""}
                       {room.description ? ` · ${oneLine(room.description)}` : ""}
                     </span>
-                  </RoomLink>
+                  </PageLink>
                 </li>
               ))}
             </ul>
@@ -206,7 +193,7 @@ function Matches({ matches }: { matches: readonly Match[] }) {
             each.where === "document" ? "#document" : each.number === null ? "" : `#message-${each.number}`;
           return (
             <li key={at} className="border-b">
-              <RoomLink
+              <PageLink
                 to={`/rooms/${each.roomId}${anchor}`}
                 className="flex flex-col gap-1 px-4 py-2.5 outline-none hover:bg-accent/60 focus-visible:ring-2 focus-visible:ring-ring focus-visible:ring-inset md:px-6"
               >
@@ -223,7 +210,7 @@ function Matches({ matches }: { matches: readonly Match[] }) {
                 <span className="text-[0.8125rem] [overflow-wrap:anywhere]" data-agent>
                   {each.excerpt}
                 </span>
-              </RoomLink>
+              </PageLink>
             </li>
           );
         })}

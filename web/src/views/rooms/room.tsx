@@ -11,6 +11,7 @@ import {
 } from "@/components/ui/dropdown-menu";
 import { Textarea } from "@/components/ui/textarea";
 import { navigate, useAddress, useIsWide, useNow } from "@/lib/hooks";
+import { PageLink } from "@/lib/page-link";
 import { cn } from "@/lib/utils";
 import { mayDecide } from "@/model/keys";
 import { plainText, readMarkdown } from "@/model/markdown";
@@ -19,12 +20,12 @@ import { age } from "@/model/time";
 import { count, oneLine, table } from "@/model/visible";
 import { ApiError } from "@/server/api";
 import { useDraft, useInbox } from "@/server/inbox";
-import { isSwitchedOff, usePins, useRoom, type OpenRoom } from "@/server/rooms";
+import { hasNoRooms, usePins, useRoom, type OpenRoom } from "@/server/rooms";
 import { Empty, Remark } from "../marks";
 import { InstructionsDialog, TextDialog, type TextAct } from "./dialogs";
 import { DocumentView } from "./document";
 import { FeedView } from "./feed";
-import { RoomLink, StatusBadge, SwitchedOff } from "./room-list";
+import { StatusBadge, SwitchedOff } from "./room-list";
 
 /** What the fragment of the address names: `#message-5`, `#version-2`, `#versions`, `#document`. */
 function useFragment(): { message: number | null; version: number | null; word: string } {
@@ -54,15 +55,15 @@ export function RoomView({ id }: { id: string }) {
   });
 
   const isGone = pins.error instanceof ApiError && pins.error.status === 404 && !room;
-  if (pins.isError && isSwitchedOff(pins.error)) return <SwitchedOff />;
+  if (pins.isError && hasNoRooms(pins.error)) return <SwitchedOff />;
   if (isGone || !room) {
     return (
       <section aria-label="Room" className="min-h-0 flex-1 overflow-y-auto">
         {isGone ? (
           <Empty title="There is no such room">
-            <RoomLink to="/rooms" className="text-primary underline underline-offset-2">
+            <PageLink to="/rooms" className="text-primary underline underline-offset-2">
               All rooms
-            </RoomLink>
+            </PageLink>
           </Empty>
         ) : (
           <p role="status" className="p-6 text-muted-foreground">
@@ -210,13 +211,13 @@ function RoomHeader(props: { open: OpenRoom; room: Room; mayAct: boolean; isTold
   return (
     <header className="flex max-h-[45%] shrink-0 flex-col gap-1.5 overflow-y-auto border-b px-4 py-2 md:px-6 md:py-3">
       <div className="flex items-center gap-2">
-        <RoomLink
+        <PageLink
           to="/rooms"
           className="-ml-2 flex size-9 shrink-0 items-center justify-center rounded-md outline-none hover:bg-accent focus-visible:ring-2 focus-visible:ring-ring max-md:size-11"
         >
           <ArrowLeftIcon className="size-4" aria-hidden />
           <span className="sr-only">All rooms</span>
-        </RoomLink>
+        </PageLink>
         <h1
           key={`title ${open.renamed}`}
           data-testid="title"
@@ -347,7 +348,7 @@ function Pins({ pins, room }: { pins: readonly Message[]; room: Room }) {
       <ul className="max-h-32 overflow-y-auto pt-1">
         {pins.map((each) => (
           <li key={each.number}>
-            <RoomLink
+            <PageLink
               to={`/rooms/${room.id}#message-${each.number}`}
               className="flex items-center gap-1.5 rounded py-0.5 outline-none hover:underline focus-visible:ring-2 focus-visible:ring-ring"
             >
@@ -356,7 +357,7 @@ function Pins({ pins, room }: { pins: readonly Message[]; room: Room }) {
               <span className="min-w-0 truncate" data-agent>
                 {oneLine(plainText(readMarkdown(each.text.slice(0, 400))))}
               </span>
-            </RoomLink>
+            </PageLink>
           </li>
         ))}
       </ul>

@@ -24,7 +24,7 @@ from intercom.agents.known_agent_processes import KnownProcesses
 from intercom.agents.shim_connection import Hello, ShimListener, ShimServerDeps
 from intercom.local import own_files
 from intercom.local.places import Places
-from intercom.local.rooms_secrets import RoomsSecrets, without_password
+from intercom.local.server_secrets import RoomsSecrets, without_password
 from intercom.masking import KNOWN
 from intercom.model.card import Card, Notice
 from intercom.model.config import Config

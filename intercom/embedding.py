@@ -47,7 +47,7 @@ from intercom.asyncio_calls import (
     is_asyncio,
     run_in_server,
 )
-from intercom.local import config_file, lock, processes, rooms_secrets
+from intercom.local import config_file, lock, processes, server_secrets
 from intercom.local.places import places, private_directory
 from intercom.model.amendment import Amendment, Comment
 from intercom.model.audit import AuditEntry
@@ -571,8 +571,8 @@ async def _opened(
         private_directory(str(database.parent))
     with lock.acquire(database, version=__version__) as held:
         sockets = frozenset({"ctl"}) if ctl else frozenset[str]()
-        secrets = rooms_secrets.read(settled.rooms, os.environ)
-        proxy = rooms_secrets.proxy_secret(settled.web, os.environ, by_client=False) if ctl else None
+        secrets = server_secrets.read(settled.rooms, os.environ)
+        proxy = server_secrets.proxy_secret(settled.web, os.environ, by_client=False) if ctl else None
         app = App(evolve(settled), where, database, sockets, slack=slack, secrets=secrets, proxy_secret=proxy)
         app.renew_lock = held.renew
         async with app.system:

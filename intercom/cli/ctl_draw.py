@@ -24,7 +24,7 @@ from rich.console import Console
 from rich.text import Text
 
 from intercom.cli import ctl_draw_server
-from intercom.cli.ctl_table import age, print_table, safe_text, second
+from intercom.cli.ctl_table import age, print_table, safe_text, timestamp
 from intercom.cli.ctl_text import clean, count, one_line, short
 from intercom.model import signing
 from intercom.model.audit import AuditEntry, LogEntry
@@ -292,7 +292,7 @@ def draw_instructions(on: Console, data: Json, at: datetime) -> None:
         (
             short(told.id),
             safe_text(told.kind),
-            safe_text(f"{told.status} {second(told.delivered_at)}".rstrip()),
+            safe_text(f"{told.status} {timestamp(told.delivered_at)}".rstrip()),
             safe_text(short(told.session_id) if told.session_id else told.workspace_root or ""),
             safe_text(told.by),
             age(told.at, at),
@@ -444,7 +444,7 @@ def draw_grants(on: Console, data: Json, at: datetime) -> None:
             short(each.session_id),
             safe_text(each.covers),
             f"{each.used} of {each.uses}",
-            safe_text(second(each.until)),
+            safe_text(timestamp(each.until)),
             safe_text(f"{each.granted_by} ({each.channel})"),
             safe_text(each.state, "red" if each.over else "yellow" if each.is_away else "green"),
         )
@@ -457,7 +457,7 @@ def draw_grants(on: Console, data: Json, at: datetime) -> None:
 def draw_log(on: Console, data: Json, at: datetime) -> None:
     rows = [
         (
-            safe_text(second(entry.at)),
+            safe_text(timestamp(entry.at)),
             safe_text(entry.kind),
             safe_text(entry.who or "-"),
             short(entry.session_id or "-"),
@@ -482,7 +482,7 @@ def log_text(entry: LogEntry) -> str:
 def draw_history(on: Console, data: Json, at: datetime) -> None:
     rows = [
         (
-            safe_text(second(card.created_at)),
+            safe_text(timestamp(card.created_at)),
             short(card.id),
             safe_text(card.kind),
             short(card.session_id),

@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.text import Text
 from rich.tree import Tree
 
-from intercom.cli.ctl_table import age, print_table, safe_text, second
+from intercom.cli.ctl_table import age, print_table, safe_text, timestamp
 from intercom.cli.ctl_text import clean, one_line, short
 from intercom.model.chat_status import ChatStatus, ConnectionState
 from intercom.model.json_types import Json
@@ -103,7 +103,7 @@ def draw_token(on: Console, data: Json, at: datetime) -> None:
     """Print a new token alone, and the rest on standard error: the token may be piped into a program."""
     made = read(TokenEntry, data)
     on.print(clean(made.token), soft_wrap=True)
-    about = f"the token {made.name} has the role {made.role} until {second(made.expires_at)}; it is shown only now"
+    about = f"the token {made.name} has the role {made.role} until {timestamp(made.expires_at)}; it is shown only now"
     print(one_line(about), file=sys.stderr)
     print(one_line(f"send it to {made.url}/api/operator as Authorization: Bearer TOKEN"), file=sys.stderr)
 
@@ -114,8 +114,8 @@ def draw_tokens(on: Console, data: Json, at: datetime) -> None:
             safe_text(each.name),
             safe_text(each.role),
             safe_text(each.created_by),
-            second(each.created_at),
-            second(each.expires_at),
+            timestamp(each.created_at),
+            timestamp(each.expires_at),
         )
         for each in read(list[TokenEntry], data, "tokens")
     ]
@@ -133,7 +133,7 @@ def draw_subscriptions(on: Console, data: Json, at: datetime) -> None:
             safe_text(one_line(each.by)),
             safe_text(one_line(each.label)),
             safe_text(one_line(each.service)),
-            safe_text(second(each.created_at)),
+            safe_text(timestamp(each.created_at)),
         )
         for each in read(list[PushEntry], data, "subscriptions")
     ]

@@ -89,6 +89,6 @@ def age(since: datetime, until: datetime) -> str:
     return f"{seconds} s"
 
 
-def second(at: datetime | None) -> str:
+def timestamp(at: datetime | None) -> str:
     """Return an instant to the second, for people; empty if there is none."""
     return "" if at is None else f"{at:%Y-%m-%d %H:%M:%S}"

@@ -33,9 +33,9 @@ from intercom.cli.serve import (
     until_signal,
 )
 from intercom.cli.server_settings import ServerSettings
-from intercom.local import config_file, lock, rooms_secrets
+from intercom.local import config_file, lock, server_secrets
 from intercom.local.places import ROOMS_IPC_NAME, places
-from intercom.local.rooms_secrets import DATABASE_VARIABLE, SECRET_VARIABLE, is_database_url, without_password
+from intercom.local.server_secrets import DATABASE_VARIABLE, SECRET_VARIABLE, is_database_url, without_password
 from intercom.model.config import Config, RoomsSettings, SlackSettings
 from intercom.model.setting_checks import is_loopback
 
@@ -66,7 +66,7 @@ def settle(options: argparse.Namespace, environ: Mapping[str, str]) -> ServerSet
     rooms, url = _database(evolve(config.rooms, enabled=True), options.database, environ)
     if options.public_url is not None:
         rooms = evolve(rooms, public_url=options.public_url)
-    secrets = rooms_secrets.read(rooms, environ)
+    secrets = server_secrets.read(rooms, environ)
     return ServerSettings(
         _alone(config, rooms, where.ipc_name, options.host, options.port, where.state_dir),
         where,

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 
 from attrs import evolve, field, fields, frozen
 
-from intercom.local import config_file, own_files, processes, rooms_secrets
+from intercom.local import config_file, own_files, processes, server_secrets
 from intercom.local.places import Places, places, private_directory, system_home
-from intercom.local.rooms_secrets import RoomsSecrets
+from intercom.local.server_secrets import RoomsSecrets
 from intercom.model.config import Config, SlackSettings, strictest, with_operators_settings
 from intercom.model.errors import ConfigError, IntercomError, SlackError, VersionMismatch
 from intercom.store import processes as known_processes
@@ -118,8 +118,8 @@ def settle(options: argparse.Namespace, *, by_client: bool = False) -> ServerSet
         config, left_out = with_operators_settings(config, evolve(own, slack=SlackSettings()))
     where = places(name or config.ipc_name)
     slack, fault = _slack(config, where)
-    secrets = rooms_secrets.read(config.rooms, os.environ)
-    proxy = rooms_secrets.proxy_secret(config.web, os.environ, by_client=by_client)
+    secrets = server_secrets.read(config.rooms, os.environ)
+    proxy = server_secrets.proxy_secret(config.web, os.environ, by_client=by_client)
     return ServerSettings(config, where, path, _digest(path), slack, fault, left_out, named, own_fault, secrets, proxy)
 
 

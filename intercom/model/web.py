@@ -139,7 +139,7 @@ class PushOperations(Protocol):
     async def subscribe(
         self, endpoint: str, public: str, auth: str, label: str, by: str, channel: str
     ) -> PushSubscription:
-        """Send a person's browser messages from now on. An endpoint has one subscription: the last one counts. Raises
+        """Subscribe a person's browser. An endpoint has one subscription: the last one counts. Raises
         InvalidArguments for an endpoint or keys that could not be used, and InvalidState if there are too many."""
         ...
 
@@ -148,7 +148,7 @@ class PushOperations(Protocol):
         ...
 
     async def unsubscribe(self, prefix: str, by: str, channel: str) -> PushSubscription:
-        """Send a browser nothing any more. Raises NotFound and Ambiguous."""
+        """End the subscription whose id begins with `prefix`. Raises NotFound and Ambiguous."""
         ...
 
 

@@ -51,7 +51,7 @@ def check_signatures(found: Verification, database: Path, where: Places) -> None
 def _check_approvals(db: sqlite3.Connection, found: Verification, checks: _Checks, since: str) -> set[int]:
     """Check the approvals that are in force. Returns their entries in the log."""
     about = "case when json_valid(data) then json_extract(data, '$.request_id') end"
-    # What was decided before a decision was taken back is of no signature that is stored now.
+    # The row has the signature of the last decision. Earlier ones, which were taken back, are not compared with it.
     back = f"select max(id) as id, {about} as about from audit where kind = '{audit_chain.TAKEN_BACK}' group by 2"
     rows = db.execute(
         "select approval_request.id, verdict, verdict_id, decided_via, decided_text, signature, entry.id, entry.at"

@@ -22,7 +22,7 @@ from intercom.store.client import Reader
 #: The most words of a search, and the most characters of each; what is beyond is ignored.
 MOST_WORDS = 20
 _WORD_CHARS = 200
-#: See LogVerifier.
+#: How long the thread rests after a run, as a multiple of how long the run took.
 REST = 2.0
 
 
@@ -36,7 +36,7 @@ class LogVerifier:
     """Verifies the audit log in a worker thread, once at a time: a long log takes a processor for seconds. A caller
     who asks while it runs gets the result of the next run, together with all who have asked until that began.
 
-    Agents may ask too. So the thread rests between two runs, REST times as long as the first of them took.
+    Agents may ask too. So the thread rests between two runs.
     """
 
     verify: Callable[[Path, Places], Verification] = verify_log

@@ -159,7 +159,7 @@ MOST_BROWSERS: Final = 128
 PUSH_SUBSCRIBED, PUSH_ENDED = "push_subscribed", "push_ended"
 
 
-def id_of(endpoint: str) -> str:
+def subscription_id(endpoint: str) -> str:
     """Return the id of an endpoint's subscription. It does not show the endpoint."""
     return hashlib.sha256(endpoint.encode("utf-8", "surrogatepass")).hexdigest()[:32]
 

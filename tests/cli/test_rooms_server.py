@@ -23,9 +23,9 @@ import pytest
 from intercom.cli import rooms_server
 from intercom.cli.main import parser
 from intercom.cli.server_settings import ServerSettings
-from intercom.local import lock, rooms_secrets
+from intercom.local import lock, server_secrets
 from intercom.local.places import ROOMS_IPC_NAME, Places
-from intercom.local.rooms_secrets import RoomsSecrets, is_database_url, without_password
+from intercom.local.server_secrets import RoomsSecrets, is_database_url, without_password
 from intercom.model.config import Config, RoomsSettings
 from intercom.model.errors import ConfigError
 
@@ -178,13 +178,13 @@ def test_a_file_with_the_secret_has_precedence_over_the_environment(tmp_path: Pa
     file = tmp_path / "secret"
     file.write_text(f"{'f' * 32}\n")
     environ = {"INTERCOM_ROOMS_SECRET": SECRET}
-    assert rooms_secrets.read(RoomsSettings(enabled=True, secret_file=file), environ).secret == "f" * 32
-    assert rooms_secrets.read(RoomsSettings(enabled=True), environ).secret == SECRET
+    assert server_secrets.read(RoomsSettings(enabled=True, secret_file=file), environ).secret == "f" * 32
+    assert server_secrets.read(RoomsSettings(enabled=True), environ).secret == SECRET
 
 
 def test_a_server_without_rooms_reads_no_secret() -> None:
     settings = RoomsSettings(secret_required=True, database_url_env="MINE")
-    assert rooms_secrets.read(settings, {}) == RoomsSecrets()
+    assert server_secrets.read(settings, {}) == RoomsSecrets()
 
 
 # --- what it says ----------------------------------------------------------------------------------------------------

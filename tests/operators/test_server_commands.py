@@ -16,7 +16,7 @@ from intercom.agents.clients.client import TOKEN_VARIABLE
 from intercom.app import App
 from intercom.cli.init_clients import entry_file, new_entries, snippet
 from intercom.local.places import places
-from intercom.local.rooms_secrets import RoomsSecrets
+from intercom.local.server_secrets import RoomsSecrets
 from intercom.model.config import Config, RoomsSettings, WebSettings
 from intercom.model.errors import InvalidState, NotFound
 from intercom.model.server_view import HttpPort

@@ -17,7 +17,7 @@ from mcp.client.streamable_http import streamable_http_client
 
 from intercom.app import App
 from intercom.local.places import places
-from intercom.local.rooms_secrets import RoomsSecrets
+from intercom.local.server_secrets import RoomsSecrets
 from intercom.model.config import Config, DatabaseSettings, RoomsSettings
 from intercom.model.room import RoomId
 from intercom.rooms.messages import ReadRoster

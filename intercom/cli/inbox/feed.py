@@ -129,7 +129,7 @@ class Feed:
             raise _Stopped
 
 
-class Outcome(NamedTuple):
+class SendResult(NamedTuple):
     """What became of a decision: whether it was carried out, a sentence about it, and the id under which the server
     recorded it; empty if it did not say so."""
 
@@ -138,7 +138,7 @@ class Outcome(NamedTuple):
     decision_id: str = ""
 
 
-def sent_together(where: Places, due: Sequence[Waiting], whole: Collection[str]) -> list[Outcome]:
+def sent_together(where: Places, due: Sequence[Waiting], whole: Collection[str]) -> list[SendResult]:
     """Send decisions, one after the other, and return what became of each. `whole` are the ids of the cards that were
     on the screen to their end.
 
@@ -182,7 +182,7 @@ def _announcement(due: Sequence[Waiting], shown: Mapping[str, CardEntry]) -> str
     return "\n".join(lines)
 
 
-def sent(where: Places, waits: Waiting, sender: Sender, shown: Mapping[str, CardEntry]) -> Outcome:
+def sent(where: Places, waits: Waiting, sender: Sender, shown: Mapping[str, CardEntry]) -> SendResult:
     """Send one decision, and return what became of it. `shown` are the cards that the person has seen whole; if
     decisions are signed, another one is fetched and shown whole before the PIN is typed."""
     act = waits.act
@@ -193,20 +193,22 @@ def sent(where: Places, waits: Waiting, sender: Sender, shown: Mapping[str, Card
         entry = None if act.card is None else shown.get(act.card.id)
         done = sender.send(verb, dict(fields), card=entry)
     except NoServer:
-        return Outcome(False, f"not sent: {label(act.word)} {act.name}, because no server answers; try the key again")
+        return SendResult(
+            False, f"not sent: {label(act.word)} {act.name}, because no server answers; try the key again"
+        )
     except (Refusal, IntercomError, OSError) as fault:
-        return Outcome(False, f"{label(act.word)} {act.name}: {fault}")
+        return SendResult(False, f"{label(act.word)} {act.name}: {fault}")
     except KeyboardInterrupt:
         return _undone(waits)
     note = f": {done['note']}" if done.get("note") else ""
-    return Outcome(True, f"{done.get('status', 'done')} {act.name}{note}", done.get("decision_id") or "")
+    return SendResult(True, f"{done.get('status', 'done')} {act.name}{note}", done.get("decision_id") or "")
 
 
-def _undone(waits: Waiting) -> Outcome:
-    return Outcome(False, f"{label(waits.act.word)} left undone: {waits.act.name}")
+def _undone(waits: Waiting) -> SendResult:
+    return SendResult(False, f"{label(waits.act.word)} left undone: {waits.act.name}")
 
 
-def _at_terminal(where: Places, waits: Waiting) -> Outcome:
+def _at_terminal(where: Places, waits: Waiting) -> SendResult:
     """Do at the terminal, which is not the inbox's now, what the command of an action does."""
     from intercom.cli.ctl_amend import decide
     from intercom.cli.ctl_grant import grant
@@ -230,7 +232,7 @@ def _at_terminal(where: Places, waits: Waiting) -> Outcome:
         raise
     _wait_for_enter()
     about = f"{label(act.word)} {act.name}"
-    return Outcome(code == 0, f"{about}: {'done' if code == 0 else 'nothing was decided'}")
+    return SendResult(code == 0, f"{about}: {'done' if code == 0 else 'nothing was decided'}")
 
 
 def _wait_for_enter() -> None:

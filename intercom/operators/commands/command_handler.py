@@ -113,3 +113,8 @@ def handles(
         return CommandHandler(row, entry, work, needed)
 
     return tie
+
+
+def stripped(text: str | None) -> str | None:
+    """Return a text without the space around it; None if nothing is left."""
+    return (text or "").strip() or None

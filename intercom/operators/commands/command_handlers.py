@@ -22,7 +22,7 @@ from intercom.model.policy import PolicyStatus
 from intercom.model.process import AgentProcess
 from intercom.model.session import Instruction, Session, SessionMode
 from intercom.operators.commands import gateway_handlers, grant_handlers, room_handlers, server_handlers
-from intercom.operators.commands.command_handler import Caller, CommandHandler, handles
+from intercom.operators.commands.command_handler import Caller, CommandHandler, handles, stripped
 from intercom.operators.commands.json_forms import (
     amended_entry,
     amendment_in,
@@ -54,11 +54,6 @@ def handler_of(name: str) -> CommandHandler[..., Any]:
         known = ", ".join(sorted([*HANDLERS, WATCH]))
         raise InvalidArguments(f"unknown command {name[:40]!r}; known: {known}")
     return handler
-
-
-def _stripped(text: str | None) -> str | None:
-    """Return a text without the space around it; None if nothing is left."""
-    return (text or "").strip() or None
 
 
 # --- what waits for a person ------------------------------------------------------------------------------------------
@@ -108,10 +103,10 @@ async def amend(
     """Return a proposal as it would be approved with these changes, and its hunks; with `everything` also the contents
     that can be edited. Without `shown`, the card as it is now counts as shown: nothing is decided here."""
     if hunks is None and edit is None:
-        found = await service.amended_card(id, None, _stripped(text))
+        found = await service.amended_card(id, None, stripped(text))
     else:
         whole = (await service.card(id)).proposal_hash or ""
-        found = await service.amended_card(id, amendment_in(hunks, edit, shown or whole), _stripped(text))
+        found = await service.amended_card(id, amendment_in(hunks, edit, shown or whole), stripped(text))
     return found if everything else evolve(found, contents={})
 
 
@@ -128,7 +123,7 @@ async def approve(
     """Approve a card; with `hunks` or `edit`, what they make of it. `shown` is then the `proposal_hash` of the card
     that the person saw."""
     amendment = amendment_in(hunks, edit, shown)
-    return await _decide(service, id, evolve(caller.verdict(Decision.APPROVE, _stripped(text)), amendment=amendment))
+    return await _decide(service, id, evolve(caller.verdict(Decision.APPROVE, stripped(text)), amendment=amendment))
 
 
 @handles("changes", _decided_entry)
@@ -139,7 +134,7 @@ async def changes(
     found = comments_in(comments)
     if not found:
         raise InvalidArguments("changes needs at least one comment on a file or a line; else use reject with a reason")
-    return await _decide(service, id, evolve(caller.verdict(Decision.REJECT, _stripped(text)), comments=found))
+    return await _decide(service, id, evolve(caller.verdict(Decision.REJECT, stripped(text)), comments=found))
 
 
 @handles("reject", _decided_entry)
@@ -151,7 +146,7 @@ async def reject(service: OperatorService, caller: Caller, id: str, reason: str 
 async def answer(
     service: OperatorService, caller: Caller, id: str, decision: str, text: str | None = None
 ) -> DecidedCard:
-    text = _stripped(text)
+    text = stripped(text)
     if decision == "refine" and text is None:
         raise InvalidArguments("refine needs the text that the agent should follow")
     _, kind = await service.identify(id)
@@ -238,7 +233,7 @@ async def resume(
             "with an operator key each thing is signed by itself: use answer for an agent that stands by, and unpause"
             " for a session that is paused"
         )
-    instruction = _stripped(instruction)
+    instruction = stripped(instruction)
     return await service.resume(session, instruction, caller.verdict(Decision.RESUME, instruction))
 
 
@@ -267,7 +262,7 @@ async def start(
         owner=caller.owner,
         mode=None if caller.chat_channel is None else SessionMode.REMOTE,
         chat_channel=caller.chat_channel,
-        label=_stripped(label),
+        label=stripped(label),
         act=caller.act,
     )
 
@@ -339,7 +334,7 @@ def _nudged_entry(nudged: Card | Session) -> JsonObject:
 async def nudge(service: OperatorService, caller: Caller, id: str, text: str | None = None) -> Card | Session:
     """Remind an agent. `id` is that of an alert or of a session."""
     return await service.nudge(
-        id, _stripped(text), caller.name, caller.channel.value, caller.origin, caller.act, caller.signed
+        id, stripped(text), caller.name, caller.channel.value, caller.origin, caller.act, caller.signed
     )
 
 
@@ -422,10 +417,10 @@ async def checkpoint(
     service: OperatorService, caller: Caller, label: str | None = None, session: str | None = None
 ) -> CheckpointTaken:
     """Take a checkpoint. Without `session`, the first word of `label` names a session if it is a prefix of its id."""
-    first, _, rest = ((label := _stripped(label)) or "").partition(" ")
+    first, _, rest = ((label := stripped(label)) or "").partition(" ")
     known = await service.sessions(everything=True) if session is None and len(first) >= SHORTEST_ID else ()
     if any(each.id.startswith(first) for each in known):
-        session, label = first, _stripped(rest)
+        session, label = first, stripped(rest)
     return await service.checkpoints.take(session, label, caller.name, caller.channel.value, caller.act)
 
 

@@ -243,7 +243,7 @@ def room_entries(found: Sequence[Room]) -> JsonObject:
 
 
 def room_view_entry(view: RoomView) -> JsonObject:
-    """Return the form of a room with its teams its document and its pinned messages."""
+    """Return the form of a room with its teams, its document and its pinned messages."""
     pinned = [room_message_entry(each) for each in view.pinned]
     return {**room_entry(view.room), **teams_entry(view.teams), "document": view.document, "pinned": pinned}
 

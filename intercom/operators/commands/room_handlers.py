@@ -19,7 +19,7 @@ from intercom.model.room_view import (
     RoomToken,
     RoomView,
 )
-from intercom.operators.commands.command_handler import Caller, handles
+from intercom.operators.commands.command_handler import Caller, handles, stripped
 from intercom.operators.commands.json_forms import (
     document_entry,
     form,
@@ -150,7 +150,7 @@ async def rooms_post(service: OperatorService, caller: Caller, id: str, text: st
 
 @handles("rooms-pause", form(Room, "room_id=id", "title", status="paused"))
 async def rooms_pause(service: OperatorService, caller: Caller, id: str, reason: str | None = None) -> Room:
-    return await rooms_of(service).pause(id, (reason or "").strip() or None, caller.name, caller.act)
+    return await rooms_of(service).pause(id, stripped(reason), caller.name, caller.act)
 
 
 @handles("rooms-resume", form(Room, "room_id=id", "title", status="resumed"))
@@ -165,7 +165,7 @@ async def rooms_conclude(service: OperatorService, caller: Caller, id: str, text
 
 @handles("rooms-reopen", form(Room, "room_id=id", "title", status="reopened"))
 async def rooms_reopen(service: OperatorService, caller: Caller, id: str, reason: str | None = None) -> Room:
-    return await rooms_of(service).reopen(id, (reason or "").strip() or None, caller.name, caller.act)
+    return await rooms_of(service).reopen(id, stripped(reason), caller.name, caller.act)
 
 
 @handles("rooms-token", plain)

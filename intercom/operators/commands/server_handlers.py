@@ -137,11 +137,12 @@ def _page(service: OperatorService) -> WebOperations:
     return service.web
 
 
-_TOKEN = form(ApiToken, "name", "role", "created_at", "created_by", "expires_at")
+_TOKEN = ("name", "role", "created_at", "created_by", "expires_at")
+_token_entry = form(ApiToken, *_TOKEN)
 
 
 def _new_token_entry(made: NewToken) -> JsonObject:
-    return {**_TOKEN(made.token), "token": made.text, "url": made.url}
+    return {**_token_entry(made.token), "token": made.text, "url": made.url}
 
 
 @handles("token-add", _new_token_entry)
@@ -152,7 +153,7 @@ async def token_add(
 
 
 def _token_entries(found: Sequence[ApiToken]) -> JsonObject:
-    return {"tokens": [_TOKEN(each) for each in found]}
+    return {"tokens": [_token_entry(each) for each in found]}
 
 
 @handles("token-list", _token_entries)
@@ -160,7 +161,7 @@ async def token_list(service: OperatorService, caller: Caller) -> Sequence[ApiTo
     return await _page(service).tokens()
 
 
-@handles("token-revoke", form(ApiToken, "name", "role", "created_at", "created_by", "expires_at", status="revoked"))
+@handles("token-revoke", form(ApiToken, *_TOKEN, status="revoked"))
 async def token_revoke(service: OperatorService, caller: Caller, name: str) -> ApiToken:
     return await _page(service).revoke_token(name, caller.name)
 
@@ -172,7 +173,8 @@ async def passkeys(service: OperatorService, caller: Caller) -> Sequence[Propose
 
 # --- push messages ----------------------------------------------------------------------------------------------------
 
-_subscription_entry = form(PushSubscription, "push_id=id", "by", "channel", "label", "service", "created_at")
+_SUBSCRIPTION = ("push_id=id", "by", "channel", "label", "service", "created_at")
+_subscription_entry = form(PushSubscription, *_SUBSCRIPTION)
 
 
 @handles("push-key", under("public_key"))
@@ -180,11 +182,7 @@ async def push_key(service: OperatorService, caller: Caller) -> str:
     return await _page(service).push.public_key()
 
 
-def _subscribed_entry(made: PushSubscription) -> JsonObject:
-    return {**_subscription_entry(made), "status": "subscribed"}
-
-
-@handles("push-subscribe", _subscribed_entry)
+@handles("push-subscribe", form(PushSubscription, *_SUBSCRIPTION, status="subscribed"))
 async def push_subscribe(
     service: OperatorService, caller: Caller, url: str, public: str, auth: str, label: str = ""
 ) -> PushSubscription:
@@ -200,13 +198,9 @@ async def push_list(service: OperatorService, caller: Caller) -> Sequence[PushSu
     return await _page(service).push.subscriptions()
 
 
-def _removed_entry(ended: PushSubscription) -> JsonObject:
-    return {**_subscription_entry(ended), "status": "removed"}
-
-
-@handles("push-remove", _removed_entry)
+@handles("push-remove", form(PushSubscription, *_SUBSCRIPTION, status="removed"))
 async def push_remove(service: OperatorService, caller: Caller, id: str) -> PushSubscription:
-    """Send a browser nothing any more, by the prefix of its id."""
+    """End the subscription of a browser; `id` is a prefix of the subscription's."""
     return await _page(service).push.unsubscribe(id, caller.name, caller.channel.value)
 
 

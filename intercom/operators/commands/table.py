@@ -346,7 +346,7 @@ _ROWS = (
         "clients",
         ANYONE,
         "show what the files of agents' clients have to say so that they find this server",
-        Argument("[NAME]", "id", "only this client, as codex"),
+        Argument("[NAME]", "id", "only this client, such as codex"),
         draws="clients",
     ),
     _row("slack", ANYONE, "show the state of the connection to Slack", draws="slack"),
@@ -649,7 +649,7 @@ _ROWS = (
     _row(
         "push-remove",
         OPERATOR,
-        "send a browser no messages any more",
+        "stop sending a browser push messages",
         _ID._replace(missing="the id of a browser; see push list"),
     ),
     _row("keys", ANYONE, "list the operator keys, and whether decisions must be signed", is_typed=False),

@@ -181,7 +181,7 @@ async def _confirm(deps: ActionDeps, act: AmendmentSubmission) -> Json:
 
 async def _confirm_edit(deps: ActionDeps, act: AmendmentSubmission) -> Json:
     if not act.texts:
-        return _notice("the form brought no text back")
+        return _notice("the form came back without a text: press the button again")
     proposed = act.proposed or act.shown
     try:
         found = await deps.service.amended_card(act.card_id, Amendment(proposed, texts=act.texts))
@@ -278,7 +278,7 @@ def draw_edit(found: AmendedCard, metadata: str, mask: Mask) -> Block:
     none of them can be edited in a form."""
     card = found.card
     masking = Masking(mask)
-    why_not = {path: _not_in_a_field(found, path, mask) for path in found.contents}
+    why_not = {path: _why_not_editable(found, path, mask) for path in found.contents}
     paths = [path for path, why in why_not.items() if why is None][:_MOST_TEXTS]
     there = f"agent-intercom-ctl approve {short(card.id)} --edit"
     if not paths:
@@ -309,7 +309,7 @@ def _text_field(path: str, text: str, masking: Masking, *, of: str | None = None
     return field
 
 
-def _not_in_a_field(found: AmendedCard, path: str, mask: Mask) -> str | None:
+def _why_not_editable(found: AmendedCard, path: str, mask: Mask) -> str | None:
     """Return why a field of Slack may not show a file, or would not give it back as it is; None if it can."""
     text = found.contents[path]
     if len(path) > _PATH:

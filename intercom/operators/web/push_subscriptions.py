@@ -25,7 +25,7 @@ from intercom.operators.channel import utc_now
 from intercom.operators.web.push_encryption import BrowserKeys, ServerKey, server_key
 from intercom.sessions.lookups import only
 from intercom.store.client import Reader, Store
-from intercom.store.trust import id_of, push_subscriptions
+from intercom.store.trust import push_subscriptions, subscription_id
 from intercom.store.writer_messages import Database
 
 #: The characters of an address (RFC 3986): two readers of it understand the same.
@@ -129,7 +129,7 @@ class PushCalls:
         self.destinations.check(endpoint)
         BrowserKeys.read(public, auth)
         name = one_line(label)[:_LONGEST_LABEL] or "browser"
-        made = PushSubscription(id_of(endpoint), endpoint, public, auth, by, channel, name, self.now())
+        made = PushSubscription(subscription_id(endpoint), endpoint, public, auth, by, channel, name, self.now())
         kept = await self.store.transact(partial(push_subscriptions.put, made=made))
         if kept.created_at == made.created_at:
             # It outlives the session at the page. Somebody who has that of another person is noticed here.

@@ -163,8 +163,8 @@ def _key_is_used(key: str | None, earlier: Message) -> RoomRefused:
 def pin(
     db: RoomsDatabase, room_id: RoomId, author: Author, number: int, remove: bool, now: datetime, act: str
 ) -> Written[Room]:
-    """Pin a message of the feed, or with `remove` take the pin away, and say so in the feed. A pin that is there, or
-    gone, already is no change. A closed room takes that too.
+    """Pin a message of the feed, or with `remove` take the pin away, and say so in the feed. If that is so already,
+    nothing changes. It is possible in a closed room too.
 
     Raises RoomRefused: not_found for a number that no message has, and conflict if MOST_PINS messages are pinned.
     """

@@ -13,7 +13,7 @@ from attrs import define, field
 from hypothesis import given
 from hypothesis import strategies as st
 
-from intercom.local import rooms_secrets
+from intercom.local import server_secrets
 from intercom.model.config import WebSettings
 from intercom.model.errors import ConfigError
 from intercom.model.web_role import WebRole
@@ -143,21 +143,21 @@ def test_only_one_proof_and_one_name_make_a_member(headers: list[tuple[bytes, by
 )
 def test_without_a_secret_no_proxy_is_believed(environ: dict[str, str], by_client: bool, found: str | None) -> None:
     if found in (SECRET, None):
-        assert rooms_secrets.proxy_secret(SETTINGS, environ, by_client=by_client) == found
+        assert server_secrets.proxy_secret(SETTINGS, environ, by_client=by_client) == found
         return
     with pytest.raises(ConfigError, match=found):
-        rooms_secrets.proxy_secret(SETTINGS, environ, by_client=by_client)
+        server_secrets.proxy_secret(SETTINGS, environ, by_client=by_client)
 
 
 def test_the_secret_may_stand_in_a_file(tmp_path: Path) -> None:
     file = tmp_path / "secret"
     file.write_text(f"{SECRET}\n")
     settings = WebSettings(port=1, public_url="https://x.example", proxy_secret_file=file)
-    assert rooms_secrets.proxy_secret(settings, {}, by_client=True) == SECRET
+    assert server_secrets.proxy_secret(settings, {}, by_client=True) == SECRET
     file.unlink()
     with pytest.raises(ConfigError, match=r"web\.proxy_secret_file .* cannot be read"):
-        rooms_secrets.proxy_secret(settings, {}, by_client=False)
-    assert rooms_secrets.proxy_secret(WebSettings(), {}, by_client=False) is None
+        server_secrets.proxy_secret(settings, {}, by_client=False)
+    assert server_secrets.proxy_secret(WebSettings(), {}, by_client=False) is None
 
 
 @pytest.mark.parametrize(

@@ -40,7 +40,7 @@ from intercom.operators.web.push_subscriptions import Destinations, PushCalls, i
 from intercom.operators.web.sign_in import WebRole
 from intercom.store import rows
 from intercom.store.client import Reader, Store
-from intercom.store.trust import MOST_BROWSERS_OF_ONE, id_of
+from intercom.store.trust import MOST_BROWSERS_OF_ONE, subscription_id
 from intercom.store.writer import Writer
 from tests.operators.stand_in_service import StandInService, card
 from tests.operators.web.page_server import page_server
@@ -217,7 +217,7 @@ def key(tmp_path: Path) -> ServerKey:
 
 def subscription(endpoint: str = PUBLIC, browser: PushBrowser | None = None, by: str = "kim") -> PushSubscription:
     keys = (browser or PushBrowser()).keys
-    return PushSubscription(id_of(endpoint), endpoint, keys["public"], keys["auth"], by, "web", "Firefox", NOW)
+    return PushSubscription(subscription_id(endpoint), endpoint, keys["public"], keys["auth"], by, "web", "Firefox", NOW)
 
 
 async def test_a_name_that_leads_into_a_private_network_is_not_connected_to(key: ServerKey) -> None:

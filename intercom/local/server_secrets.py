@@ -1,4 +1,5 @@
-"""The secrets of rooms (what callers show, and the URL of a database with its password) and of the page's proxy.
+"""The secrets that a server shares with others: what callers of rooms show, the URL of the rooms' database with its
+password, and what the proxy before the page shows.
 
 They come from the server's environment or from a file, never from the configuration.
 """

@@ -54,7 +54,7 @@ class Keys:
         try:
             with _keys_at_once():
                 if line is None:
-                    line = self._awaited(NONE_YET, "a server is here")
+                    line = self._awaited(NONE_YET, "a server runs now")
                 with self._told():
                     if not request(self._where, "keys", {})["required"]:
                         self._say(NO_KEY)

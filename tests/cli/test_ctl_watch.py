@@ -290,7 +290,7 @@ async def test_a_person_may_watch_before_there_is_a_server(tmp_path: Path) -> No
         await screen.until("[q]uit")
         screen.type("a")
         async with ctl_server(tmp_path, StandInService(card("one", **LOW))):
-            await screen.until("a server is here")
+            await screen.until("a server runs now")
             await screen.until("1 waiting, none selected")
             await select(screen, "one")
             screen.type("a")

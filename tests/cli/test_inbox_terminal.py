@@ -86,7 +86,7 @@ async def test_a_person_may_open_the_inbox_before_there_is_a_server(tmp_path: Pa
     async with on_terminal([*COMMAND], environ(tmp_path)) as screen:
         await screen.until("no server runs yet; waiting for one")
         async with ctl_server(tmp_path, StandInService(card("one", **LOW))):
-            await screen.until("a server is here")
+            await screen.until("a server runs now")
 
 
 @pytest.mark.parametrize(

@@ -550,7 +550,7 @@ async def test_a_decision_made_since_is_not_the_one_that_is_taken_back(
     back = partial(server.app.service.steering.take_back, id, "kim", "web", decision_id="v-kim")
     await back(act_id="act-lee")
     await server.decide(id, Decision.REJECT, "no", verdict_id="v-lee")
-    with pytest.raises(AlreadyDecided, match="was decided again meanwhile: rejected by kim; nothing was changed"):
+    with pytest.raises(AlreadyDecided, match="has another decision now: rejected by kim; nothing was changed"):
         await back(act_id="act-kim")
     assert (await server.app.service.card(id)).decided.verdict_id == "v-lee"  # type: ignore[union-attr]
     # The act that was done before is answered as before.

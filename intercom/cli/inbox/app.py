@@ -181,7 +181,7 @@ class Inbox(TerminalApp, inherit_bindings=False):
 
     def _link_is(self, link: Link) -> None:
         if link is Link.UP and self._link in (Link.GONE, Link.NONE_YET):
-            self.say("the server is back" if self._link is Link.GONE else "a server is here")
+            self.say("the server is back" if self._link is Link.GONE else "a server runs now")
         if link is not Link.UP:
             self.board.restart()
             self._shown = None

@@ -151,7 +151,7 @@ def _reopen(db: Database, session: SessionActor, asked: TakeBackDecision) -> Tak
     decided = _takeable(db, session, request)
     if asked.decision_id not in (None, decided.verdict_id):
         raise AlreadyDecided(
-            f"request {request.id} was decided again meanwhile: {_decision_of(decided)}; nothing was changed; to take"
+            f"request {request.id} has another decision now: {_decision_of(decided)}; nothing was changed; to take"
             " that back, look at the request again"
         )
     now = session.now()

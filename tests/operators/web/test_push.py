@@ -217,7 +217,9 @@ def key(tmp_path: Path) -> ServerKey:
 
 def subscription(endpoint: str = PUBLIC, browser: PushBrowser | None = None, by: str = "kim") -> PushSubscription:
     keys = (browser or PushBrowser()).keys
-    return PushSubscription(subscription_id(endpoint), endpoint, keys["public"], keys["auth"], by, "web", "Firefox", NOW)
+    return PushSubscription(
+        subscription_id(endpoint), endpoint, keys["public"], keys["auth"], by, "web", "Firefox", NOW
+    )
 
 
 async def test_a_name_that_leads_into_a_private_network_is_not_connected_to(key: ServerKey) -> None:

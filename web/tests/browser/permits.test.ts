@@ -133,6 +133,21 @@ test("nothing is granted while it is not shown what of it would pass", async () 
   expect(server.sent).toEqual([]);
 });
 
+test("a dialog that the upgraded server does not have any more says so, and the page goes on", async () => {
+  server.put(proposal("Allow me"));
+  await visit();
+  await page.route("**/assets/permit-dialog-*.js", (route) => route.fulfill({ status: 404 }));
+  await select(page, "Allow me");
+  await page.getByRole("button", { name: /^Always allow this/ }).click();
+  const failed = page.getByRole("alertdialog", { name: "This dialog cannot be shown" });
+  await failed.getByRole("button", { name: "Load the page again" }).waitFor();
+  await page.keyboard.press("Escape");
+  await failed.waitFor({ state: "detached" });
+  await look(page, "Allow me");
+  const [fault] = watched[0]?.faults.splice(0) ?? [];
+  expect(fault).toContain("permit-dialog");
+});
+
 test("the request itself is approved too if that is wanted", async () => {
   server.put(proposal("Allow me"));
   await visit();

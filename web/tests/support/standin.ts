@@ -290,7 +290,13 @@ export class Standin {
       return this.put({ ...card, status: "pending", decided: null, note, choices: ["approve", "reject"] });
     }
     if (card && card["status"] !== "pending") return refuse(409, "already_decided", "sam has decided this already");
-    const data: JsonObject = { request_id: id, status: "done", state: "approved", session_id: null, decision_id: verdict };
+    const data: JsonObject = {
+      request_id: id,
+      status: "done",
+      state: "approved",
+      session_id: null,
+      decision_id: verdict,
+    };
     this.#verdicts.set(verdict, data);
     json(200, { data });
     // What permits others answers no card.

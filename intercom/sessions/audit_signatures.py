@@ -171,10 +171,16 @@ def _is_for_entry(db: sqlite3.Connection, entry: _Entry, signature: JsonObject) 
         case "downstream_enabled":
             return subject == signing.command_subject("gateway-enable", {"id": entry.about})
         case audit_chain.TAKEN_BACK:
-            # What was signed is a unique beginning of the id. An entry that somebody forged may have a long one.
+            # What was signed is a unique beginning of the id, and the decision that was meant if it was named. A forged
+            # entry may have a long id.
             whole = str(entry.about)[:_LONGEST_ID]
-            starts = (whole[:length] for length in range(len(whole), 0, -1))
-            return any(subject == signing.command_subject("take-back", {"id": start}) for start in starts)
+            starts = [whole[:length] for length in range(len(whole), 0, -1)]
+            meant: tuple[JsonObject, ...] = ({}, {"decision_id": data.get("verdict_id")})
+            return any(
+                subject == signing.command_subject("take-back", {"id": start, **more})
+                for more in meant
+                for start in starts
+            )
         case "grant_made":
             return _is_for_grant(db, entry, signature)
     return True

@@ -182,3 +182,20 @@ async def test_the_log_of_a_decision_that_was_taken_back_needs_no_signature_of_t
     await revoke(server, key, key)
     await server.decide(id, Decision.APPROVE)
     assert signature_faults(server) == []
+
+
+async def test_the_decision_that_is_meant_is_signed_and_another_one_stays(
+    server: VirtualServer, agent: AgentClient, key: Key
+) -> None:
+    id = (await agent.propose()).request_id
+    await approve(server, key, id)
+    decided = (await server.app.service.card(id)).decided
+    assert decided is not None
+    with pytest.raises(IntercomError, match="has another decision now"):
+        await send(server, command(server, key, id, "act-0001", decision_id="v-before"))
+    signed = command(server, key, id, "act-0002", decision_id=decided.verdict_id)
+    without = SignedCommand(signed.signature, {"id": id})
+    with pytest.raises(SignatureRefused, match="not for this take-back"):
+        await send(server, without)
+    assert (await send(server, signed))["status"] == "taken back"
+    assert signature_faults(server) == []
